@@ -1,0 +1,34 @@
+# Compiler flags as two INTERFACE targets: tally_flags (how the numbers are computed, sanitizers) and tally_warnings.
+# Both stay inside this build: an installed tally imposes nothing on the programs that link it.
+
+add_library(tally_flags INTERFACE)
+# A fixed -ffp-contract and no -ffast-math: the bits of a result depend on the code alone, never on how the optimiser felt
+# about reordering it.
+target_compile_options(tally_flags INTERFACE -ffp-contract=fast -fno-math-errno -fno-trapping-math)
+
+if(TALLY_SANITIZE STREQUAL "address")
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(TALLY_SANITIZE STREQUAL "thread")
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "TALLY_SANITIZE=thread needs clang and libomp: ThreadSanitizer cannot see the barriers of g++'s "
+                        "libgomp and reports races that are none. Use the preset 'tsan' or CXX=clang++.")
+  endif()
+  set(sanitizers -fsanitize=thread)
+elseif(TALLY_SANITIZE)
+  message(FATAL_ERROR "TALLY_SANITIZE must be address, thread or empty, not '${TALLY_SANITIZE}'")
+endif()
+if(TALLY_SANITIZE)
+  target_compile_options(tally_flags INTERFACE ${sanitizers} -fno-omit-frame-pointer)
+  target_link_options(tally_flags INTERFACE ${sanitizers})
+endif()
+if(TALLY_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "TALLY_FUZZ needs clang (libFuzzer)")
+  endif()
+  target_compile_options(tally_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(tally_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+add_library(tally_warnings INTERFACE)
+target_compile_options(tally_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
+                                                $<$<BOOL:${TALLY_WERROR}>:-Werror>)

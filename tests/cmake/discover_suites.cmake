@@ -1,0 +1,28 @@
+# Runs after a test executable is linked: asks it for its test suites and writes one ctest test for each, so that ctest
+# shares them out over the cores without starting thousands of processes.
+#
+# cmake -D EXECUTABLE=<path> -D FOLDER=core -D SCRIPT=<file to write> -D ENVIRONMENT=<A=1;B=2> -P discover_suites.cmake
+execute_process(COMMAND ${CMAKE_COMMAND} -E env ${ENVIRONMENT} ${EXECUTABLE} --gtest_list_tests
+  OUTPUT_VARIABLE listing RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "${EXECUTABLE} --gtest_list_tests failed: ${status}")
+endif()
+
+# A suite is a line that does not begin with a blank: "Softmax.", "All/Encoding.", "Kernel/0.  # TypeParam = float".
+string(REGEX MATCHALL "(^|\n)[A-Za-z_][A-Za-z0-9_/]*\\." suites "${listing}")
+set(content "")
+foreach(suite IN LISTS suites)
+  string(REGEX REPLACE "[\n.]" "" suite "${suite}")
+  set(labels ${FOLDER})
+  if(suite MATCHES "Slow$")
+    list(APPEND labels slow)
+  endif()
+  string(APPEND content
+    "add_test([==[${FOLDER}/${suite}]==] [==[${EXECUTABLE}]==] [==[--gtest_filter=${suite}.*]==] --gtest_brief=1)\n"
+    "set_tests_properties([==[${FOLDER}/${suite}]==] PROPERTIES LABELS [==[${labels}]==] TIMEOUT 1200 "
+    "ENVIRONMENT [==[${ENVIRONMENT}]==])\n")
+endforeach()
+if(content STREQUAL "")
+  message(FATAL_ERROR "${EXECUTABLE} holds no test")
+endif()
+file(CONFIGURE OUTPUT ${SCRIPT} CONTENT "${content}" @ONLY)
