@@ -1,0 +1,59 @@
+// Sharing work out to threads, and compiling one function for several instruction sets.
+//
+// Results must be the same bits for any number of threads. So a kernel cuts its work into tiles by shape alone, every
+// tile is computed by one thread, and no two tiles add into the same number.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tally {
+
+// Number of threads the kernels use; OMP_NUM_THREADS or the number of cores until set.
+int thread_count();
+// For all threads of the program, from the next kernel on. Throws Error when n < 1.
+void set_thread_count(int n);
+
+// Calls f(tile) once for every tile in 0..tiles-1, in any order and on any thread. f must not throw: an exception
+// cannot leave a parallel region.
+template <class F>
+void parallel_for(std::int64_t tiles, F&& f) {
+  const int threads = thread_count();
+  if (tiles <= 1 || threads == 1) {
+    for (std::int64_t tile = 0; tile < tiles; ++tile) f(tile);
+    return;
+  }
+  // The team has one size always, even for fewer tiles: libgomp ends the threads that a smaller team leaves over and has
+  // to create them again for the next kernel.
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (std::int64_t tile = 0; tile < tiles; ++tile) f(tile);
+}
+
+// Calls f(begin, end) for the blocks [0, block), [block, 2 block), ... of 0..n-1. The size of a block must not depend on
+// the number of threads.
+template <class F>
+void parallel_for_blocks(std::int64_t n, std::int64_t block, F&& f) {
+  parallel_for((n + block - 1) / block,
+               [&](std::int64_t tile) { f(tile * block, std::min(n, (tile + 1) * block)); });
+}
+
+}  // namespace tally
+
+// TALLY_CLONES before a function compiles it for AVX-512, for AVX2 and for the baseline; the processor's best is chosen
+// when the program starts. It belongs on the function that computes one tile, called from inside parallel_for: what a
+// parallel region holds itself is moved into a function of its own and not cloned. What it calls must be inlined into it.
+// clang 14 refuses templates here, and sanitizers do not run before the choice is made; there it is empty.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TALLY_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TALLY_SANITIZED 1
+#endif
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(TALLY_SANITIZED)
+#define TALLY_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define TALLY_CLONES
+#endif
