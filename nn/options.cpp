@@ -1,0 +1,192 @@
+// Options by name: listing, setting from text, and the nearest known name for a misspelt one.
+#include "nn/options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <system_error>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::int64_t no_upper_bound = std::numeric_limits<std::int32_t>::max();
+
+std::string range_text(std::int64_t minimum, std::int64_t maximum) {
+  if (maximum >= no_upper_bound) return concat("at least ", minimum);
+  return concat(minimum, " to ", maximum);
+}
+
+std::string range_text(double minimum, double maximum) {
+  const bool has_minimum = minimum > std::numeric_limits<double>::lowest();
+  const bool has_maximum = maximum < std::numeric_limits<double>::max();
+  if (has_minimum && has_maximum) return concat(minimum, " to ", maximum);
+  if (has_minimum) return concat("at least ", minimum);
+  if (has_maximum) return concat("at most ", maximum);
+  return "";
+}
+
+template <class Strings>
+std::string joined(const Strings& strings) {
+  std::string text;
+  for (const auto& string : strings) text += concat(text.empty() ? "" : ", ", string);
+  return text;
+}
+
+class Lister final : public OptionVisitor {
+ public:
+  void flag(std::string_view name, bool& value, std::string_view help) override { add(name, value, help, {}, ""); }
+  void integer(std::string_view name, std::int64_t& value, std::string_view help, std::int64_t minimum,
+               std::int64_t maximum) override {
+    add(name, value, help, {}, range_text(minimum, maximum));
+  }
+  void real(std::string_view name, double& value, std::string_view help, double minimum, double maximum) override {
+    add(name, value, help, {}, range_text(minimum, maximum));
+  }
+  void choice(std::string_view name, std::string& value, std::initializer_list<std::string_view> allowed,
+              std::string_view help) override {
+    add(name, value, help, {allowed.begin(), allowed.end()}, "");
+  }
+  void text(std::string_view name, std::string& value, std::string_view help) override {
+    add(name, value, help, {}, "");
+  }
+
+  std::vector<OptionInfo> infos;
+
+ private:
+  void add(std::string_view name, OptionValue value, std::string_view help, std::vector<std::string> allowed,
+           std::string range) {
+    infos.push_back({std::string(name), std::move(value), std::string(help), std::move(allowed), std::move(range)});
+  }
+};
+
+// Writes to the option of one name. An option is assigned only after its text has passed every check.
+class Setter final : public OptionVisitor {
+ public:
+  Setter(std::string_view where, std::string_view name, std::string_view text)
+      : where_(where), name_(name), text_(text) {}
+
+  void flag(std::string_view name, bool& value, std::string_view) override {
+    if (!is_wanted(name)) return;
+    check(text_ == "true" || text_ == "false", where_, name_, " must be true or false, got '", text_, "'");
+    value = text_ == "true";
+  }
+  void integer(std::string_view name, std::int64_t& value, std::string_view, std::int64_t minimum,
+               std::int64_t maximum) override {
+    if (!is_wanted(name)) return;
+    const auto number = parsed<std::int64_t>("an integer");
+    check(minimum <= number && number <= maximum, where_, name_, " must be ", minimum, " to ", maximum, ", got '",
+          text_, "'");
+    value = number;
+  }
+  void real(std::string_view name, double& value, std::string_view, double minimum, double maximum) override {
+    if (!is_wanted(name)) return;
+    const auto number = parsed<double>("a finite number");
+    // NaN and infinities read as numbers but lie in no range.
+    check(std::numeric_limits<double>::lowest() <= number && number <= std::numeric_limits<double>::max(), where_,
+          name_, " must be a finite number, got '", text_, "'");
+    check(minimum <= number && number <= maximum, where_, name_, " must be ", range_text(minimum, maximum), ", got '",
+          text_, "'");
+    value = number;
+  }
+  void choice(std::string_view name, std::string& value, std::initializer_list<std::string_view> allowed,
+              std::string_view) override {
+    if (!is_wanted(name)) return;
+    check(std::find(allowed.begin(), allowed.end(), text_) != allowed.end(), where_, name_, " must be one of ",
+          joined(allowed), "; got '", text_, "'");
+    value = text_;
+  }
+  void text(std::string_view name, std::string& value, std::string_view) override {
+    if (is_wanted(name)) value = text_;
+  }
+
+  bool found() const { return found_; }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  bool is_wanted(std::string_view name) {
+    names_.emplace_back(name);
+    const bool wanted = name == name_;
+    found_ = found_ || wanted;
+    return wanted;
+  }
+
+  template <class Number>
+  Number parsed(std::string_view kind) const {
+    Number number{};
+    const char* const end = text_.data() + text_.size();
+    const auto result = std::from_chars(text_.data(), end, number);
+    check(result.ec != std::errc::result_out_of_range, where_, name_, " = '", text_, "' is out of range");
+    check(result.ec == std::errc() && result.ptr == end, where_, name_, " must be ", kind, ", got '", text_, "'");
+    return number;
+  }
+
+  std::string_view where_;
+  std::string_view name_;
+  std::string_view text_;
+  bool found_ = false;
+  std::vector<std::string> names_;
+};
+
+// Insertions, deletions, substitutions and swaps of neighbours that turn one string into the other.
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> before_last(to.size() + 1);
+  std::vector<std::size_t> last(to.size() + 1);
+  std::vector<std::size_t> row(to.size() + 1);
+  for (std::size_t j = 0; j <= to.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    before_last.swap(last);
+    last.swap(row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= to.size(); ++j) {
+      const std::size_t substituted = last[j - 1] + (from[i - 1] == to[j - 1] ? 0 : 1);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, substituted});
+      const bool swapped = i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1];
+      if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
+    }
+  }
+  return row[to.size()];
+}
+
+}  // namespace
+
+std::vector<OptionInfo> list_options(Options& options) {
+  Lister lister;
+  options.visit(lister);
+  return std::move(lister.infos);
+}
+
+void set_option(Options& options, std::string_view where, std::string_view name, std::string_view text) {
+  Setter setter(where, name, text);
+  options.visit(setter);
+  if (setter.found()) return;
+  check(!setter.names().empty(), where, "unknown option '", name, "': there are no options here");
+  const std::string nearest = nearest_name(name, setter.names());
+  if (!nearest.empty()) fail(where, "unknown option '", name, "'; did you mean '", nearest, "'?");
+  fail(where, "unknown option '", name, "'; known are ", joined(setter.names()));
+}
+
+std::string to_text(const OptionValue& value) {
+  return std::visit([](const auto& held) { return concat(held); }, value);
+}
+
+std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+  constexpr std::size_t most_edits = 4;
+  std::size_t best_distance = std::min(most_edits, std::max<std::size_t>(1, name.size() / 2)) + 1;
+  std::string best;
+  for (const std::string& candidate : candidates) {
+    // A name may come from a file and be of any length: the lengths alone settle most cases.
+    const std::size_t longer = std::max(name.size(), candidate.size());
+    if (longer - std::min(name.size(), candidate.size()) >= best_distance) continue;
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace tally

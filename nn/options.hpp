@@ -1,0 +1,75 @@
+// Options of tasks, models, encodings and runs: one struct each with one `visit`, from which the command-line flag, the
+// JSON, the help and the printing follow. Names are written as on the command line: "p-max", "weight-decay".
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tally {
+
+class OptionVisitor {
+ public:
+  virtual ~OptionVisitor() = default;
+  virtual void flag(std::string_view name, bool& value, std::string_view help) = 0;
+  // Allowed: minimum <= value <= maximum.
+  virtual void integer(std::string_view name, std::int64_t& value, std::string_view help, std::int64_t minimum = 0,
+                       std::int64_t maximum = std::numeric_limits<std::int32_t>::max()) = 0;
+  virtual void real(std::string_view name, double& value, std::string_view help,
+                    double minimum = std::numeric_limits<double>::lowest(),
+                    double maximum = std::numeric_limits<double>::max()) = 0;
+  virtual void choice(std::string_view name, std::string& value, std::initializer_list<std::string_view> allowed,
+                      std::string_view help) = 0;
+  virtual void text(std::string_view name, std::string& value, std::string_view help) = 0;
+};
+
+class Options {
+ public:
+  virtual ~Options() = default;
+  virtual void visit(OptionVisitor& visitor) = 0;
+  virtual std::unique_ptr<Options> clone() const = 0;
+};
+
+// struct RopeOptions : OptionsOf<RopeOptions> { double base = 10000; void visit(OptionVisitor& v) override {...} };
+template <class Derived>
+class OptionsOf : public Options {
+ public:
+  std::unique_ptr<Options> clone() const override {
+    return std::make_unique<Derived>(static_cast<const Derived&>(*this));
+  }
+};
+
+// No options.
+struct NoOptions final : OptionsOf<NoOptions> {
+  void visit(OptionVisitor&) override {}
+};
+
+using OptionValue = std::variant<bool, std::int64_t, double, std::string>;
+
+struct OptionInfo {
+  std::string name;
+  OptionValue value;
+  std::string help;
+  std::vector<std::string> allowed;  // of a choice
+  std::string range;                 // "1 to 8", empty when any value is fine
+};
+
+// All options with their values now.
+std::vector<OptionInfo> list_options(Options& options);
+
+// Sets one option from text ("64", "3e-4", "true", "half"). Throws Error("[where] ...") naming the option when it is
+// unknown (with the nearest known name), not readable as its type, or out of range; the options are unchanged then.
+void set_option(Options& options, std::string_view where, std::string_view name, std::string_view text);
+
+// "64", "0.5", "true", "half".
+std::string to_text(const OptionValue& value);
+
+// The candidate nearest to `name` by edit distance, empty when none is near.
+std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
+
+}  // namespace tally

@@ -1,0 +1,125 @@
+// What all tasks share: splits and entries found by name, the random numbers of a sequence, symbols to ids and back.
+#include "tasks/task.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+template <class Items, class NameOf>
+[[noreturn]] void fail_unknown(std::string_view kind, std::string_view name, const Items& items, NameOf name_of) {
+  std::vector<std::string> names;
+  std::string known;
+  for (const auto& item : items) {
+    names.push_back(name_of(item));
+    known += concat(known.empty() ? "" : ", ", names.back());
+  }
+  const std::string nearest = nearest_name(name, names);
+  fail(kind, "unknown ", kind, " '", name, "'", nearest.empty() ? "" : concat("; did you mean '", nearest, "'?"),
+       nearest.empty() ? "; known are " : " Known are ", known);
+}
+
+// A symbol from outside, fit for a message.
+std::string quoted(std::string_view symbol) {
+  constexpr std::string_view hex = "0123456789abcdef";
+  std::string text = "'";
+  for (const char c : symbol) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f) {
+      text += c;
+    } else {
+      text += concat("\\x", hex[byte / 16], hex[byte % 16]);
+    }
+  }
+  return text + "'";
+}
+
+}  // namespace
+
+std::int64_t Task::max_length() const {
+  std::int64_t longest = 0;
+  for (const Split& split : splits()) longest = std::max(longest, split.length);
+  return longest;
+}
+
+const Split& Task::split(std::string_view name) const {
+  for (const Split& split : splits()) {
+    if (split.name == name) return split;
+  }
+  fail_unknown("split", name, splits(), [](const Split& split) { return split.name; });
+}
+
+const Split& Task::split_holding(std::string_view name, std::int64_t index) const {
+  const Split& found = split(name);
+  const std::int64_t endless_count = std::int64_t{1} << 32;  // the index is one 32-bit word of the random counter
+  const std::int64_t count = found.count > 0 ? found.count : endless_count;
+  check(0 <= index && index < count, "split", name, " has sequences 0 to ", count - 1, ", asked for ", index);
+  return found;
+}
+
+Rng sequence_rng(std::uint64_t seed, std::string_view task, std::string_view split, std::int64_t index) {
+  return Rng(RandomStream{seed, stream_of(concat(task, "/", split)), static_cast<std::uint32_t>(index)});
+}
+
+Example next_token_example(std::vector<std::int32_t> tokens) {
+  Example example;
+  example.tokens = std::move(tokens);
+  if (!example.tokens.empty()) {
+    example.targets.assign(example.tokens.begin() + 1, example.tokens.end());
+    example.targets.push_back(0);
+  }
+  example.loss_mask.assign(example.tokens.size(), 0);
+  example.score_mask.assign(example.tokens.size(), 0);
+  return example;
+}
+
+std::string join_symbols(const std::vector<std::string>& vocabulary, std::span<const std::int32_t> tokens,
+                         std::string_view separator) {
+  std::string text;
+  for (std::size_t place = 0; place < tokens.size(); ++place) {
+    const std::int32_t token = tokens[place];
+    check(0 <= token && static_cast<std::size_t>(token) < vocabulary.size(), "text", "token ", place + 1, " is ", token,
+          ", the vocabulary has ids 0 to ", vocabulary.size() - 1);
+    if (place > 0) text += separator;
+    text += vocabulary[static_cast<std::size_t>(token)];
+  }
+  return text;
+}
+
+std::int32_t find_symbol(const std::vector<std::string>& vocabulary, std::string_view symbol, std::size_t place) {
+  const auto found = std::find(vocabulary.begin(), vocabulary.end(), symbol);
+  if (found == vocabulary.end()) {
+    std::string known;
+    for (const std::string& word : vocabulary) known += concat(" ", word);
+    fail("encode", "symbol ", place, " is ", quoted(symbol), ", which is none of", known);
+  }
+  return static_cast<std::int32_t>(found - vocabulary.begin());
+}
+
+std::vector<std::int32_t> encode_characters(const std::vector<std::string>& vocabulary, std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) tokens.push_back(find_symbol(vocabulary, text.substr(i, 1), i + 1));
+  return tokens;
+}
+
+const TaskEntry& find_task(std::string_view name) {
+  for (const TaskEntry* entry : task_registry()) {
+    if (entry->name == name) return *entry;
+  }
+  fail_unknown("task", name, task_registry(), [](const TaskEntry* entry) { return entry->name; });
+}
+
+namespace detail {
+
+std::string name_from_stem(std::string_view stem) {
+  std::string name(stem);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+}  // namespace detail
+}  // namespace tally
