@@ -72,4 +72,7 @@ std::string to_text(const OptionValue& value);
 // The candidate nearest to `name` by edit distance, empty when none is near.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
+// "flip_flop" -> "flip-flop": the name of what stands in a file of this stem.
+std::string name_from_stem(std::string_view stem);
+
 }  // namespace tally

@@ -92,7 +92,7 @@ const TaskEntry& find_task(std::string_view name);
   namespace tally::registry {                                                                          \
   const TaskEntry& task_##stem() {                                                                     \
     static const TaskEntry entry{                                                                      \
-        ::tally::detail::name_from_stem(#stem),                                                        \
+        name_from_stem(#stem),                                                        \
         summary_,                                                                                      \
         description_,                                                                                  \
         paper_,                                                                                        \
@@ -104,10 +104,5 @@ const TaskEntry& find_task(std::string_view name);
   }                                                                                                    \
   }                                                                                                    \
   static_assert(true)
-
-namespace detail {
-// "flip_flop" -> "flip-flop".
-std::string name_from_stem(std::string_view stem);
-}  // namespace detail
 
 }  // namespace tally

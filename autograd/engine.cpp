@@ -1,0 +1,88 @@
+// Reverse-mode differentiation: nodes run by falling sequence number from a queue.
+//
+// A node's number is larger than those of the producers of its inputs, so when a node is taken from the queue every
+// consumer of its output has run and the gradient of its output is complete. No recursion, no in-degree counting.
+#include <queue>
+#include <utility>
+
+#include "autograd/node.hpp"
+#include "autograd/profile.hpp"
+#include "core/error.hpp"
+#include "core/kernels.hpp"
+
+namespace tally {
+namespace {
+
+struct Entry {
+  std::shared_ptr<AutogradData> output;  // of the node
+  bool operator<(const Entry& other) const { return output->producer->sequence < other.output->producer->sequence; }
+};
+
+// sum += x. The first gradient to arrive is kept as it is; it may share its elements with other tensors, so the second
+// one makes a fresh sum, and only that one (owned by this slot alone) is added to in place.
+class Accumulator {
+ public:
+  static void add(AutogradData& data, const Tensor& x, bool owned) {
+    if (!data.gradient.defined()) {
+      data.gradient = x;
+    } else if (owned) {
+      kernels(x.device()).binary(BinaryOp::add, data.gradient.view(), data.gradient.view(), x.view());
+      data.gradient.storage()->bump_version();
+    } else {
+      const Tensor sum = Tensor::empty(x.shape(), x.dtype(), x.device());
+      kernels(x.device()).binary(BinaryOp::add, sum.view(), data.gradient.view(), x.view());
+      data.gradient = sum;
+    }
+  }
+};
+
+}  // namespace
+
+void backward(const Tensor& loss, Tensor d_loss) {
+  check(requires_grad(loss), "backward", "the loss does not depend on any tensor that takes gradients");
+  if (!d_loss.defined()) {
+    check(loss.numel() == 1, "backward", "the loss has shape ", loss.shape(),
+          "; give d_loss for anything but one element");
+    d_loss = Tensor::full(loss.shape(), 1.0, loss.dtype(), loss.device());
+  }
+  check(d_loss.shape() == loss.shape() && d_loss.dtype() == loss.dtype(), "backward", "d_loss has shape ",
+        d_loss.shape(), " ", d_loss.dtype(), ", the loss ", loss.shape(), " ", loss.dtype());
+  check(!requires_grad(d_loss), "backward", "d_loss takes gradients, but tally computes first derivatives only");
+
+  const NoGrad first_derivatives_only;
+  std::priority_queue<Entry> queue;
+  // Adds a gradient to a tensor; a producer that is reached for the first time joins the queue.
+  const auto deliver = [&queue](const std::shared_ptr<AutogradData>& data, const Tensor& gradient) {
+    const bool first = !data->gradient.defined();
+    const bool leaf = data->producer == nullptr;
+    // A leaf's gradient is the user's to read and change, so it never shares elements with the graph.
+    const Tensor own = leaf && first ? gradient.clone() : gradient;
+    Accumulator::add(*data, own, leaf || data->deliveries > 1);
+    ++data->deliveries;
+    if (!leaf && first) queue.push({data});
+  };
+  deliver(loss.autograd(), d_loss);
+
+  while (!queue.empty()) {
+    const std::shared_ptr<AutogradData> output = queue.top().output;
+    queue.pop();
+    const Tensor d_y = std::exchange(output->gradient, {});
+    output->deliveries = 0;
+    Node& node = *output->producer;
+    check(node.backward != nullptr, node.name,
+          "backward ran through this operation before and freed what it kept; compute the forward pass again");
+    Gradients gradients(node);
+    {
+      const ProfileScope scope(node.name, " backward");
+      const Backward run = std::exchange(node.backward, nullptr);
+      run(d_y, gradients);
+    }
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!gradients.wants(i)) continue;
+      check_internal(gradients[i].defined(), node.name, "backward gave no gradient for input ", i);
+      deliver(node.inputs[i], gradients[i]);
+    }
+  }
+}
+
+}  // namespace tally

@@ -1,0 +1,122 @@
+// The recorded graph: a node per operation, and the gradient state of a tensor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace tally {
+
+class Gradients;
+
+// Receives the gradient of the operation's output and sets those of its inputs.
+using Backward = std::function<void(const Tensor& d_y, Gradients& d)>;
+
+// One recorded operation. Nodes are numbered as they are made; an input's producer always has a smaller number.
+struct Node {
+  std::string_view name;  // a string literal: "softmax"
+  std::uint64_t sequence = 0;
+  std::vector<std::shared_ptr<AutogradData>> inputs;  // null where the input takes no gradient
+  std::vector<Shape> input_shapes;
+  Backward backward;  // empty once it has run
+
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node();  // takes long chains apart without recursion
+};
+
+// What the opaque pointer of a Tensor leads to. Leaves have no producer and keep their gradient; for the others
+// `gradient` is only in use while backward runs.
+struct AutogradData {
+  bool requires_grad = false;
+  std::shared_ptr<Node> producer;
+  Tensor gradient;
+  std::uint32_t deliveries = 0;  // gradients that have arrived while backward runs
+};
+
+// Gradients of a node's inputs, filled in by its backward. d.wants(i) tells whether input i takes one at all, so that
+// unneeded products are skipped.
+class Gradients {
+ public:
+  explicit Gradients(const Node& node) : node_(node), values_(node.inputs.size()) {}
+  bool wants(std::size_t input) const { return node_.inputs[input] != nullptr; }
+  const Shape& shape(std::size_t input) const { return node_.input_shapes[input]; }
+  // Ignored where the input takes none. The shape must be the input's. Once per input.
+  void set(std::size_t input, Tensor gradient);
+  Tensor& operator[](std::size_t input) { return values_[input]; }
+
+ private:
+  const Node& node_;
+  std::vector<Tensor> values_;
+};
+
+// A value kept for backward. Held without its autograd data (an output kept by its own node would never be freed), and
+// with the version it had: get() throws Error naming the operation when the elements were changed in place since.
+class Saved {
+ public:
+  Saved() = default;
+  Saved(std::string_view operation, const Tensor& value)
+      : operation_(operation), value_(value.detach()), version_(value.defined() ? value.version() : 0) {}
+  const Tensor& get() const;
+
+ private:
+  std::string_view operation_;
+  Tensor value_;
+  std::uint64_t version_ = 0;
+};
+
+// --- grad mode ---
+// Whether operations record on this thread.
+bool grad_enabled();
+// Within its scope nothing is recorded on this thread.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
+// --- recording ---
+// Whether an operation on these inputs has to be recorded now.
+bool needs_grad(std::initializer_list<Tensor> inputs);
+bool needs_grad(std::span<const Tensor> inputs);
+// Records that y came from the inputs, if any of them takes a gradient and recording is on.
+void record(std::string_view name, Tensor& y, std::span<const Tensor> inputs, Backward backward);
+inline void record(std::string_view name, Tensor& y, std::initializer_list<Tensor> inputs, Backward backward) {
+  record(name, y, std::span<const Tensor>(inputs.begin(), inputs.size()), std::move(backward));
+}
+// For an operation without a derivative: throws Error("[name] has no derivative ...") when an input wants one.
+void record_no_derivative(std::string_view name, std::initializer_list<Tensor> inputs);
+
+// --- leaves ---
+// Makes a floating leaf take gradients (or no longer). Throws for integer tensors and results of operations.
+void set_requires_grad(Tensor& leaf, bool requires_grad = true);
+bool requires_grad(const Tensor& x);
+// The accumulated gradient of a leaf; undefined before the first backward. Throws for a tensor that takes none.
+Tensor gradient(const Tensor& leaf);
+void set_gradient(const Tensor& leaf, Tensor gradient);
+void clear_gradient(const Tensor& leaf);
+
+// --- backward ---
+// Adds d loss / d leaf to the gradient of every leaf that loss depends on. loss: one element, floating (d_loss = 1), or
+// any shape with d_loss given. Nodes run by falling sequence number from a queue, never by recursion, and free what they
+// kept as they go; a second pass through the same graph throws. First derivatives only: what backward computes is not
+// itself recorded.
+void backward(const Tensor& loss, Tensor d_loss = {});
+
+// Number of nodes alive, for leak tests.
+std::int64_t live_nodes();
+
+
+}  // namespace tally

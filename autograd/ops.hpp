@@ -1,0 +1,130 @@
+// The differentiable operations. Each checks its arguments (Error("[name] ...") with both shapes), allocates, calls the
+// kernel and records its derivative; the files are in autograd/ops/ with the same stems as core/cpu.
+// Floating tensors are f32 or f64 and never mixed in one call.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/kernels.hpp"
+#include "core/random.hpp"
+#include "core/tensor.hpp"
+
+namespace tally {
+
+// --- elementwise; shapes broadcast by the NumPy rule ---
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor subtract(const Tensor& a, const Tensor& b);
+Tensor multiply(const Tensor& a, const Tensor& b);
+Tensor divide(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, const Tensor& b);  // where equal the gradient goes to a
+Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor add(const Tensor& x, double c);
+Tensor multiply(const Tensor& x, double c);
+Tensor power(const Tensor& x, double exponent);
+Tensor negate(const Tensor& x);
+Tensor abs(const Tensor& x);  // gradient 0 at 0
+Tensor square(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor relu(const Tensor& x);  // gradient 0 at 0
+Tensor gelu(const Tensor& x);  // x Phi(x), by erf
+Tensor silu(const Tensor& x);
+Tensor softplus(const Tensor& x);
+Tensor unary(UnaryOp op, const Tensor& x, double parameter = 0);
+Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
+// bool results, no derivative (an input that takes gradients is fine: the result is constant almost everywhere)
+Tensor less(const Tensor& a, const Tensor& b);
+Tensor less_equal(const Tensor& a, const Tensor& b);
+Tensor equal(const Tensor& a, const Tensor& b);
+// condition ? a : b
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
+inline Tensor operator+(const Tensor& x, double c) { return add(x, c); }
+inline Tensor operator-(const Tensor& x, double c) { return add(x, -c); }
+inline Tensor operator*(const Tensor& x, double c) { return multiply(x, c); }
+inline Tensor operator*(double c, const Tensor& x) { return multiply(x, c); }
+inline Tensor operator/(const Tensor& x, double c) { return multiply(x, 1.0 / c); }
+inline Tensor operator-(const Tensor& x) { return negate(x); }
+
+// --- reductions ---
+// Over the given axes (all if none are given). keep: the reduced axes stay with size 1.
+Tensor sum(const Tensor& x, const std::vector<int>& axes = {}, bool keep = false);
+Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool keep = false);
+// Largest element along one axis; the gradient goes to the first place that holds it. Throws for an empty axis.
+Tensor max(const Tensor& x, int axis, bool keep = false);
+// i64 place of the largest element of the last axis; no derivative.
+Tensor argmax(const Tensor& x);
+// Sums x down to a shape that broadcasts to x's.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+// --- softmax over the last axis ---
+Tensor softmax(const Tensor& x);
+// x [..., T, T]: row i over j <= i; 0 above the diagonal.
+Tensor causal_softmax(const Tensor& x);
+
+// --- norms over the last axis; weight, bias [N] ---
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5);
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6);
+
+// --- products ---
+// alpha * a[..., M, K] b[..., K, N], leading axes broadcast. Transposed views are read in place.
+Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1.0);
+// x [..., in] times weight [out, in] transposed, plus bias [out] (may be undefined).
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+// --- index ---
+// ids i32 of any shape, table [V, D] -> [..., D]. Throws naming the first id outside 0..V-1.
+Tensor embedding(const Tensor& table, const Tensor& ids);
+// y[..., i, j] = x[..., i, i-j], x [..., T or 1, W] -> [..., T, T], 0 above the diagonal. Distances >= W: row W-1 if cap,
+// else 0. `length` is T.
+Tensor read_distance(const Tensor& x, std::int64_t length, bool cap);
+// CoPE's interpolation: table [..., T, P+1] (z), position [..., T, T] -> [..., T, T] below the diagonal, 0 above:
+// c = min(p, P), f = floor(c), (1-(c-f)) z[f] + (c-f) z[min(f+1, P)].  arXiv 2405.18719, eq. 5 with errata.
+Tensor interpolate_causal(const Tensor& table, const Tensor& position);
+// The same without the triangle: position [..., N], table [..., P+1].
+Tensor interpolate(const Tensor& table, const Tensor& position);
+
+// --- scan over the last axis ---
+Tensor cumsum(const Tensor& x, bool reverse = false);
+// x [..., T, T]: y[i, j] = sum_{k=j..i} x[i, k]; 0 above the diagonal. CoPE's positions from gates.
+Tensor causal_suffix_sum(const Tensor& x);
+
+// --- rotation of pairs (RoPE): x [..., T, d], cosine and sine [T, r/2], r <= d even ---
+Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved);
+
+// --- random ---
+// Zero with probability `rate` and scaled by 1/(1-rate) otherwise; 0 <= rate < 1, the identity for 0.
+Tensor dropout(const Tensor& x, double rate, RandomStream stream);
+
+// --- loss ---
+// Mean over the positions where mask is set of -log softmax(logits)[target]. logits [..., V], targets i32 and mask bool of
+// the leading shape. Throws when a target that counts is out of range or when nothing counts.
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask);
+
+// --- shape; views wherever possible ---
+Tensor reshape(const Tensor& x, const Shape& shape);  // copies if x is not dense
+Tensor transpose(const Tensor& x, int a, int b);
+Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end);
+Tensor select(const Tensor& x, int axis, std::int64_t index);
+Tensor broadcast_to(const Tensor& x, const Shape& shape);
+Tensor unsqueeze(const Tensor& x, int axis);
+Tensor concat(const std::vector<Tensor>& parts, int axis);
+// A dense tensor of the same elements.
+Tensor contiguous(const Tensor& x);
+// f32 <-> f64, differentiable; other conversions have no derivative.
+Tensor cast(const Tensor& x, DType dtype);
+
+}  // namespace tally

@@ -1,0 +1,117 @@
+#include "core/allocator.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "core/error.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TALLY_UNDER_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define TALLY_UNDER_SANITIZER 1
+#endif
+#endif
+#ifndef TALLY_UNDER_SANITIZER
+#define TALLY_UNDER_SANITIZER 0
+#endif
+
+namespace tally {
+namespace {
+
+constexpr std::size_t alignment = 64;
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+
+// Few sizes above 1 MiB, so that a block that is a little too large is found again: at most 1/8 is wasted.
+std::size_t rounded(std::size_t bytes) {
+  const std::size_t grain = bytes <= mebibyte ? alignment : std::bit_floor(bytes) / 8;
+  return (bytes + grain - 1) / grain * grain;
+}
+
+struct Cache {
+  std::mutex mutex;
+  std::unordered_map<std::size_t, std::vector<void*>> blocks;
+  MemoryCounters counters;
+};
+
+// Never destroyed: tensors with static lifetime may be freed after it would be.
+Cache& cache() {
+  static Cache* const instance = new Cache;
+  return *instance;
+}
+
+void release(Cache& c) {
+  for (auto& [bytes, blocks] : c.blocks) {
+    for (void* block : blocks) std::free(block);
+  }
+  c.blocks.clear();
+  c.counters.cached_bytes = 0;
+}
+
+}  // namespace
+
+void* allocate_bytes(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  check(bytes <= SIZE_MAX / 2, "memory", "a tensor of ", bytes, " bytes cannot exist");
+  const std::size_t size = rounded(bytes);
+  Cache& c = cache();
+  const std::lock_guard lock(c.mutex);
+  void* block = nullptr;
+  if (const auto found = c.blocks.find(size); found != c.blocks.end() && !found->second.empty()) {
+    block = found->second.back();
+    found->second.pop_back();
+    c.counters.cached_bytes -= size;
+  } else {
+    block = std::aligned_alloc(alignment, size);
+    if (block == nullptr) {
+      release(c);
+      block = std::aligned_alloc(alignment, size);
+    }
+    check(block != nullptr, "memory", "the system has no ", bytes, " bytes left; ", c.counters.live_bytes,
+          " bytes are in use by tensors");
+    ++c.counters.system_allocations;
+  }
+  c.counters.live_bytes += size;
+  c.counters.peak_bytes = std::max(c.counters.peak_bytes, c.counters.live_bytes);
+  ++c.counters.live_blocks;
+  return block;
+}
+
+void free_bytes(void* block, std::size_t bytes) {
+  if (block == nullptr) return;
+  const std::size_t size = rounded(bytes);
+  Cache& c = cache();
+  const std::lock_guard lock(c.mutex);
+  c.counters.live_bytes -= size;
+  --c.counters.live_blocks;
+  if (TALLY_UNDER_SANITIZER) {
+    std::free(block);
+  } else {
+    c.blocks[size].push_back(block);
+    c.counters.cached_bytes += size;
+  }
+}
+
+MemoryCounters memory_counters() {
+  Cache& c = cache();
+  const std::lock_guard lock(c.mutex);
+  return c.counters;
+}
+
+void reset_peak_memory() {
+  Cache& c = cache();
+  const std::lock_guard lock(c.mutex);
+  c.counters.peak_bytes = c.counters.live_bytes;
+}
+
+void release_cached_memory() {
+  Cache& c = cache();
+  const std::lock_guard lock(c.mutex);
+  release(c);
+}
+
+}  // namespace tally

@@ -1,0 +1,28 @@
+// The caching allocator: freed blocks are kept by size and handed out again, because a fresh block costs page faults.
+// Sizes are rounded up (to 64 bytes below 1 MiB, to 1/8 of the next power of two above). Under a sanitizer nothing is
+// cached, so that use after free is seen.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tally {
+
+struct MemoryCounters {
+  std::size_t live_bytes = 0;        // in use by tensors now
+  std::size_t peak_bytes = 0;        // highest live_bytes since the last reset
+  std::size_t cached_bytes = 0;      // kept for reuse
+  std::uint64_t live_blocks = 0;     // blocks in use now; zero when every tensor is gone
+  std::uint64_t system_allocations = 0;  // times memory was taken from the system; steady in a steady training step
+};
+
+// A block of at least `bytes` bytes aligned to 64; null for 0 bytes. Throws Error when the system has none left.
+void* allocate_bytes(std::size_t bytes);
+void free_bytes(void* block, std::size_t bytes);
+
+MemoryCounters memory_counters();
+void reset_peak_memory();
+// Gives all cached blocks back to the system.
+void release_cached_memory();
+
+}  // namespace tally

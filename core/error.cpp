@@ -1,0 +1,30 @@
+#include "core/error.hpp"
+
+#include <charconv>
+#include <cmath>
+
+namespace tally {
+
+std::string to_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[40];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
+  return std::string(buffer, end);
+}
+
+std::string to_text(std::int64_t value) { return std::to_string(value); }
+std::string to_text(std::uint64_t value) { return std::to_string(value); }
+
+namespace detail {
+
+void throw_error(std::string_view where, const std::string& what) {
+  throw Error(concat("[", where, "] ", what));
+}
+
+void throw_internal(std::string_view where, const std::string& what) {
+  throw InternalError(concat("[", where, "] ", what, " (this is a bug in tally, please report it)"));
+}
+
+}  // namespace detail
+}  // namespace tally

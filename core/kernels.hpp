@@ -1,0 +1,66 @@
+// The kernel table as C++: declarations of the CPU kernels, a struct of function pointers, and the table of a device.
+#pragma once
+
+#include <cstdint>
+
+#include "core/device.hpp"
+#include "core/random.hpp"
+#include "core/view.hpp"
+
+namespace tally {
+
+// parameter: the number c of the last group, unused elsewhere.
+enum class UnaryOp : std::uint8_t {
+  negate, absolute, square, sqrt, reciprocal, exp, log, sin, cos,
+  sigmoid, tanh, relu,
+  gelu,      // x Phi(x), Phi by erf
+  silu,      // x sigmoid(x)
+  softplus,  // max(x, 0) + log1p(exp(-|x|))
+  add_scalar, multiply_scalar, power  // x + c, c x, x^c
+};
+
+// Whether the derivative is computed from the result (else from the argument).
+constexpr bool unary_needs_output(UnaryOp op) {
+  return op == UnaryOp::exp || op == UnaryOp::sqrt || op == UnaryOp::reciprocal || op == UnaryOp::sigmoid ||
+         op == UnaryOp::tanh || op == UnaryOp::relu;
+}
+// Whether the derivative needs neither.
+constexpr bool unary_is_linear(UnaryOp op) {
+  return op == UnaryOp::negate || op == UnaryOp::add_scalar || op == UnaryOp::multiply_scalar;
+}
+
+enum class BinaryOp : std::uint8_t { add, subtract, multiply, divide, maximum, minimum };
+enum class CompareOp : std::uint8_t { less, less_equal, equal };
+enum class ReduceOp : std::uint8_t { sum, maximum };
+
+struct SgdStep {
+  double lr, momentum, weight_decay, gradient_scale;
+  std::int64_t step;  // from 1
+};
+
+struct AdamStep {
+  double lr, beta1, beta2, eps, weight_decay, gradient_scale;
+  bool decoupled;
+  std::int64_t step;  // from 1
+};
+
+namespace cpu {
+#define KERNEL(name, arguments) void name arguments;
+#define KERNEL_SIZE(name, arguments) std::int64_t name arguments;
+#include "core/kernels.def"
+#undef KERNEL
+#undef KERNEL_SIZE
+}  // namespace cpu
+
+struct Kernels {
+#define KERNEL(name, arguments) void(*name) arguments;
+#define KERNEL_SIZE(name, arguments) std::int64_t(*name) arguments;
+#include "core/kernels.def"
+#undef KERNEL
+#undef KERNEL_SIZE
+};
+
+// The table of a device. Throws Error when the backend is not built in.
+const Kernels& kernels(Device device);
+
+}  // namespace tally

@@ -1,0 +1,36 @@
+// Storage: bytes on a device with shared ownership, and a counter of in-place changes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/device.hpp"
+
+namespace tally {
+
+class Storage {
+ public:
+  // Uninitialised memory, aligned to 64 bytes. Throws Error when the system has none left, naming the size.
+  static std::shared_ptr<Storage> allocate(std::size_t bytes, Device device);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+  // Raised by every in-place change; backward compares it with what it was when a value was saved.
+  std::uint64_t version() const { return version_; }
+  void bump_version() { ++version_; }
+
+ private:
+  Storage(std::byte* data, std::size_t bytes, Device device) : data_(data), bytes_(bytes), device_(device) {}
+  std::byte* data_;
+  std::size_t bytes_;
+  Device device_;
+  std::uint64_t version_ = 0;
+};
+
+}  // namespace tally

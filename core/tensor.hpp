@@ -1,0 +1,102 @@
+// Tensor: storage + shape + strides + offset + dtype, and an opaque pointer to its autograd data.
+// Copying is O(1) and shares the elements. There is one tensor type; whether gradients flow is decided by autograd/.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/device.hpp"
+#include "core/dtype.hpp"
+#include "core/shape.hpp"
+#include "core/storage.hpp"
+#include "core/view.hpp"
+
+namespace tally {
+
+struct AutogradData;  // defined in autograd/node.hpp; core only carries it along
+
+class Tensor {
+ public:
+  // No tensor at all: defined() is false. Stands for an absent optional argument.
+  Tensor() = default;
+  Tensor(std::shared_ptr<Storage> storage, const Shape& shape, const Strides& strides, std::int64_t offset,
+         DType dtype);
+
+  // Uninitialised, dense.
+  static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = {});
+  static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
+  static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
+  // Copies the values; their number must be that of the shape. T: float, double, int32_t, int64_t, bool.
+  template <class T>
+  static Tensor from(std::span<const T> values, const Shape& shape, Device device = {});
+  template <class T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = {}) {
+    return from(std::span<const T>(values), shape, device);
+  }
+  // Rank 0.
+  static Tensor scalar(double value, DType dtype = DType::f32, Device device = {});
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  const Strides& strides() const { return strides_; }
+  std::int64_t offset() const { return offset_; }
+  int rank() const { return shape_.rank; }
+  // Size of one axis, negative counted from the end. Throws when out of range.
+  std::int64_t size(int axis) const { return shape_[normalise_axis("size", axis, shape_)]; }
+  std::int64_t numel() const { return shape_.numel(); }
+  DType dtype() const { return dtype_; }
+  Device device() const;
+  bool dense() const { return is_dense(shape_, strides_); }
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
+  std::uint64_t version() const { return storage_->version(); }
+
+  // What kernels take. An undefined tensor gives a null view.
+  View view() const;
+
+  // Other views of the same elements, without gradients: the operations of autograd/ops.hpp record them.
+  Tensor as_strided(const Shape& shape, const Strides& strides, std::int64_t offset) const;
+  // Stride 0 where sizes are 1 and the target is not. Throws Error("[where] ...") unless the shape broadcasts to it.
+  Tensor broadcast_view(std::string_view where, const Shape& shape) const;
+  Tensor select_view(int axis, std::int64_t index) const;                               // drops the axis
+  Tensor slice_view(int axis, std::int64_t begin, std::int64_t end) const;              // [begin, end)
+  Tensor transpose_view(int a, int b) const;
+  // Same elements in a new shape; throws unless dense and of equal element count.
+  Tensor reshape_view(const Shape& shape) const;
+
+  // A dense copy on the same device (always fresh memory); never records gradients.
+  Tensor clone() const;
+  // This tensor if dense, else a dense copy; never records gradients.
+  Tensor to_dense() const { return dense() ? detach() : clone(); }
+  // Elements converted to another type, fresh memory unless the type is the same.
+  Tensor to(DType dtype) const;
+  // Copies the elements of `source` (broadcast, converted) into this tensor and raises the version.
+  void copy_from(const Tensor& source);
+  void fill(double value);
+
+  // The value of a tensor with one element, as double. Throws otherwise.
+  double item() const;
+  // All elements in row-major order. T must be the C++ type of dtype().
+  template <class T>
+  std::vector<T> to_vector() const;
+  // Elements of a dense CPU tensor in place. T must be the C++ type of dtype().
+  template <class T>
+  std::span<T> span() const;
+
+  // The same elements without autograd data.
+  Tensor detach() const;
+  const std::shared_ptr<AutogradData>& autograd() const { return autograd_; }
+  void set_autograd(std::shared_ptr<AutogradData> data) { autograd_ = std::move(data); }
+
+ private:
+  std::shared_ptr<Storage> storage_;
+  Shape shape_;
+  Strides strides_;
+  std::int64_t offset_ = 0;
+  DType dtype_ = DType::f32;
+  std::shared_ptr<AutogradData> autograd_;
+};
+
+}  // namespace tally

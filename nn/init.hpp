@@ -1,0 +1,54 @@
+// Start values. Every parameter draws from a random stream of its own, keyed by its path, so that a parameter's start
+// does not depend on which others exist.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/tensor.hpp"
+
+namespace tally {
+
+// gpt2: N(0, 0.02^2) throughout. fan_in: linear N(0, 1/in), token embedding N(0, 1), learned positions N(0, 0.1^2).
+// authors: linear U(+-1/sqrt(in)) with bias, embeddings N(0, 1/D) (the released counting code).
+enum class StartValues { gpt2, fan_in, authors };
+StartValues start_values_from_text(std::string_view text);  // "gpt2", "fan-in", "authors"
+
+// How one tensor is filled.
+struct Fill {
+  enum class Kind { constant, normal, uniform } kind = Kind::constant;
+  double a = 0, b = 0;
+  static Fill constant(double value) { return {Kind::constant, value, 0}; }
+  static Fill normal(double deviation) { return {Kind::normal, 0, deviation}; }
+  static Fill uniform(double low, double high) { return {Kind::uniform, low, high}; }
+};
+
+class Initializer {
+ public:
+  Initializer(std::uint64_t seed, StartValues start, DType dtype = DType::f32, Device device = {})
+      : seed_(seed), start_(start), dtype_(dtype), device_(device) {}
+
+  // For a child module: names below get this prefix.
+  Initializer at(std::string_view name) const;
+  Tensor make(std::string_view name, const Shape& shape, Fill fill) const;
+
+  StartValues start() const { return start_; }
+  DType dtype() const { return dtype_; }
+  Device device() const { return device_; }
+  // Weight and bias of a linear layer with `in` inputs; `gain` multiplies the weight (1/sqrt(2 layers) for residual
+  // projections with gpt2 and fan_in).
+  Fill linear_weight(std::int64_t in, double gain = 1) const;
+  Fill linear_bias(std::int64_t in) const;
+  Fill token_embedding(std::int64_t width) const;
+  Fill learned_positions(std::int64_t width) const;
+
+ private:
+  std::uint64_t seed_;
+  StartValues start_;
+  DType dtype_;
+  Device device_;
+  std::string prefix_;
+};
+
+}  // namespace tally

@@ -1,0 +1,46 @@
+// Modules: named parameters in a tree. The path of a parameter ("blocks.0.attention.query.weight") is its name in
+// checkpoints.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace tally {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+class Module {
+ public:
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+
+  // All parameters by path: a module's own in order of registration, then its children's. The tensors share their
+  // elements and gradients with the module. A tensor that is used in several places is listed where it was registered.
+  NamedTensors parameters() const;
+  std::int64_t parameter_count() const;
+
+  // Copies values into the parameters. Strict: throws one Error that lists all that is missing, unexpected, or of another
+  // shape or type, and changes nothing then.
+  void load(const NamedTensors& values);
+
+  void clear_gradients() const;
+
+ protected:
+  // Registers a leaf that takes gradients and returns it. Throws InternalError for a name used twice.
+  Tensor add_parameter(std::string_view name, Tensor value);
+  // The child must live as long as this module (it is usually a member of it).
+  void add_child(std::string_view name, Module& child);
+
+ private:
+  void collect(const std::string& prefix, NamedTensors& into) const;
+  NamedTensors own_;
+  std::vector<std::pair<std::string, Module*>> children_;
+};
+
+}  // namespace tally

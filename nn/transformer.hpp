@@ -1,0 +1,67 @@
+// The transformer: token embedding, blocks of causal attention and MLP with residuals, final norm, output projection.
+//   pre-norm:  x += attention(norm(x));  x += mlp(norm(x))
+//   post-norm: x = norm(x + attention(x)); x = norm(x + mlp(x))
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/encoding.hpp"
+#include "nn/module.hpp"
+
+namespace tally {
+
+struct ModelOptions final : OptionsOf<ModelOptions> {
+  std::int64_t layers = 4;
+  std::int64_t width = 256;  // D
+  std::int64_t heads = 4;    // H, divides the width
+  std::int64_t hidden = 0;   // of the MLP; 0 for 4 D
+  std::string norm = "layer";         // layer, rms
+  std::string norm_place = "pre";     // pre, post
+  std::string activation = "gelu";    // gelu, relu, swiglu
+  double dropout = 0;                 // on embeddings, attention weights, sublayer outputs and the MLP's hidden layer
+  bool tied = false;                  // output projection = token embedding
+  bool final_norm = true;
+  std::string init = "gpt2";          // gpt2, fan-in, authors
+
+  void visit(OptionVisitor& visitor) override;
+  // Throws Error when the sizes do not fit together.
+  void validate() const;
+};
+
+// Attention of one layer as computed, for dumps and pictures.
+struct AttentionTrace {
+  Tensor weights;    // [B, H, T, T]
+  Tensor gates;      // where the encoding has them
+  Tensor positions;
+};
+
+// One forward pass.
+struct Pass {
+  bool training = false;           // dropout acts
+  std::uint64_t seed = 0;          // of the run; dropout masks follow from (seed, site, step)
+  std::uint32_t step = 0;
+  std::vector<AttentionTrace>* trace = nullptr;  // one entry per layer is appended
+};
+
+class Transformer : public Module {
+ public:
+  // max_length: T_max of learned tables. Start values from `seed`. Throws Error for sizes that do not fit.
+  Transformer(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
+              std::int64_t max_length, std::uint64_t seed, DType dtype = DType::f32, Device device = {});
+  ~Transformer() override;
+
+  // tokens i32 [B, T] -> logits [B, T, V]. Errors name the layer on their way up: "in blocks.2.attention: ...".
+  Tensor forward(const Tensor& tokens, const Pass& pass = {});
+
+  // Multiply-adds of the weight matrices count these parameters once per token (embedding tables not included).
+  std::int64_t matrix_parameter_count() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace tally
