@@ -1,5 +1,6 @@
 # Runs after a test executable is linked: asks it for its test suites and writes one ctest test for each, so that ctest
-# shares them out over the cores without starting thousands of processes.
+# shares them out over the cores without starting thousands of processes. A suite whose name ends in "Slow" gets the
+# label slow: it is left out by --quick and under the sanitizers.
 #
 # cmake -D EXECUTABLE=<path> -D FOLDER=core -D SCRIPT=<file to write> -D ENVIRONMENT=<A=1;B=2> -P discover_suites.cmake
 execute_process(COMMAND ${CMAKE_COMMAND} -E env ${ENVIRONMENT} ${EXECUTABLE} --gtest_list_tests
@@ -25,4 +26,4 @@ endforeach()
 if(content STREQUAL "")
   message(FATAL_ERROR "${EXECUTABLE} holds no test")
 endif()
-file(CONFIGURE OUTPUT ${SCRIPT} CONTENT "${content}" @ONLY)
+file(WRITE ${SCRIPT} "${content}")

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Installs what tally needs to be built and tested, and only what is missing: on Debian and its like with apt-get,
+# elsewhere it names what it does not find and exits 1. Says nothing when all is there.
+# --with-clang: also clang with its tools and OpenMP runtime, for the presets clang, asan and tsan.
+set -euo pipefail
+
+packages=(g++ cmake ninja-build libgtest-dev libbenchmark-dev libopenblas0-serial nlohmann-json3-dev libcli11-dev
+  python3 python3-numpy git)
+if [ "${1:-}" = --with-clang ]; then
+  packages+=(clang clang-tidy clang-format libomp-dev libclang-rt-14-dev)
+fi
+
+if command -v apt-get >/dev/null; then
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null || true)
+  missing=()
+  for package in "${packages[@]}"; do
+    case $'\n'"$installed"$'\n' in
+      *$'\n'"installed $package"$'\n'*) ;;
+      *) missing+=("$package") ;;
+    esac
+  done
+  if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
+
+  as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      echo "tests/install.sh: not root and no sudo; install: ${missing[*]}" >&2
+      exit 1
+    fi
+    as_root=(sudo)
+  fi
+  echo "installing: ${missing[*]}"
+  install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}")
+  # The first try fails where the package lists were never fetched or are out of date.
+  if ! "${install[@]}" >/dev/null 2>&1; then
+    "${as_root[@]}" apt-get -qq update
+    "${install[@]}" >/dev/null
+  fi
+  exit 0
+fi
+
+missing=()
+need() { # need WHAT COMMAND...: WHAT is missing when the command fails
+  local what=$1
+  shift
+  if ! "$@" >/dev/null 2>&1; then missing+=("$what"); fi
+}
+has_header() { echo "#include <$1>" | c++ -std=c++20 -fsyntax-only -x c++ -; }
+has_openblas() { ldconfig -p | grep -q 'libopenblas' || c++ -lopenblas -shared -o /dev/null -x c++ /dev/null; }
+need "a C++20 compiler as c++ (g++ 12, clang 14 or newer)" c++ -std=c++20 -fsyntax-only -x c++ /dev/null
+need "cmake (3.22 or newer)" cmake --version
+need "ninja" ninja --version
+need "GoogleTest (gtest/gtest.h)" has_header gtest/gtest.h
+need "Google Benchmark (benchmark/benchmark.h)" has_header benchmark/benchmark.h
+need "nlohmann-json (nlohmann/json.hpp)" has_header nlohmann/json.hpp
+need "CLI11 (CLI/CLI.hpp)" has_header CLI/CLI.hpp
+need "OpenMP (omp.h)" has_header omp.h
+need "OpenBLAS, best its serial build" has_openblas
+need "Python 3 with NumPy" python3 -c "import numpy"
+if [ "${1:-}" = --with-clang ]; then
+  need "clang++ (14 or newer)" clang++ --version
+  need "clang-tidy" clang-tidy --version
+  need "clang-format 14" clang-format --version
+fi
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "tests/install.sh: no apt-get here, so please install:" >&2
+  printf '  %s\n' "${missing[@]}" >&2
+  exit 1
+fi

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs the tests.
+#
+#   tests/run.sh [--quick] [--preset NAME] [options of ctest]
+#
+# --quick        only the tests whose executable or data changed since they last passed, without the slow ones
+# --preset NAME  of CMakePresets.json: release (as without), debug, asan, clang, tsan
+#
+# The last line is ctest's "100% tests passed, 0 tests failed out of N"; the exit status is 0 only then.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+quick=false
+preset=release
+while [ $# -gt 0 ]; do
+  case $1 in
+    --quick) quick=true; shift ;;
+    --preset) preset=${2:?"--preset needs a name"}; shift 2 ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) break ;;
+  esac
+done
+
+case $preset in
+  clang | tsan) tests/install.sh --with-clang ;;
+  *) tests/install.sh ;;
+esac
+
+build=build/$preset
+mkdir -p "$build"
+if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+# quiet LOG COMMAND...: its output only when it fails.
+quiet() {
+  local log=$1
+  shift
+  if ! "$@" >"$log" 2>&1; then
+    cat "$log"
+    exit 1
+  fi
+}
+quiet "$build/configure.log" cmake --preset "$preset"
+cmake --build --preset "$preset"
+
+# What the result of a test executable depends on, as one number: itself, its data, and for the runner's tests the runner.
+fingerprint() {
+  local folder=$1
+  {
+    cat "$build/tests/${folder}_test"
+    if [ "$folder" = runner ]; then cat "$build/tally"; fi
+    find "tests/$folder" tests/reference -type f ! -name '*.cpp' ! -name '*.pyc' -print0 2>/dev/null | sort -z |
+      xargs -0 -r cat
+  } | sha256sum
+}
+stamp() { echo "$build/tests/$1.passed"; }
+folders=()
+for executable in "$build"/tests/*_test; do
+  folder=$(basename "$executable" _test)
+  if [ -x "$executable" ]; then folders+=("$folder"); fi
+done
+
+selection=("$@")
+if $quick; then
+  changed="structure"
+  for folder in "${folders[@]}"; do
+    if [ "$(fingerprint "$folder")" != "$(cat "$(stamp "$folder")" 2>/dev/null)" ]; then changed+="|$folder"; fi
+  done
+  selection+=(-R "^($changed)/" -LE slow)
+fi
+
+log=$build/ctest.log
+status=0
+ctest --preset "$preset" -j "$(nproc)" --no-label-summary "${selection[@]}" 2>&1 | tee "$log" || status=$?
+# A selection made by hand proves nothing about the rest.
+if [ $status -eq 0 ] && { $quick || [ $# -eq 0 ]; }; then
+  for folder in "${folders[@]}"; do fingerprint "$folder" >"$(stamp "$folder")"; done
+fi
+summary=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests failed out of [1-9][0-9]*$' "$log" || true)
+if [ -z "$summary" ]; then
+  echo "tests/run.sh: no test was run"
+  exit 1
+fi
+echo "$summary"
+exit $status

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Checks what no compiler checks: includes point down, CUDA stays in its folder, files stay small, and the like.
+
+Usage: check.py [ROOT]. Prints one line per offence, `file:line: what is wrong`; exit status 1 when there is one.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+MAX_LINES = 500
+TOP_LEVEL = {"core", "autograd", "nn", "cuda", "tasks", "tests",
+             "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE"}
+# Folder -> what its files may include. tests/ may include anything.
+FLOORS = {
+    "core": ["core"],
+    "autograd": ["core", "autograd"],
+    "nn": ["core", "autograd", "nn"],
+    "tasks": ["core", "autograd", "nn", "tasks"],
+    "cuda": ["core", "cuda"],
+}
+CODE = {".cpp", ".hpp", ".def", ".cu", ".cuh"}
+INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
+CUDA_HEADER = re.compile(r"(cuda|cublas|curand|cusparse|cudnn|nvtx|nvrtc|nvml|cooperative_groups|mma\.h|cub/|thrust/)")
+PRIVATE_LIBRARY = re.compile(r"(nlohmann|CLI)/")
+BAD_NAME = re.compile(r"(^|_)(fast|optimi[sz]ed|utils?|misc|v2)(_|\.|$)")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/")
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
+
+
+def project_files(root):
+    """Paths relative to root: what git tracks or would add, or everything outside build/ where there is no git."""
+    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                             cwd=root, capture_output=True, check=False)
+    if listing.returncode == 0:
+        names = [pathlib.Path(name) for name in listing.stdout.decode().split("\0") if name]
+    else:
+        names = [path.relative_to(root) for path in root.rglob("*") if path.relative_to(root).parts[0] != "build"]
+    return sorted(name for name in names if (root / name).is_file())
+
+
+def check_include(file, quote, path):
+    folder = file.parts[0]
+    top = path.split("/")[0]
+    if quote == '"':
+        if folder in FLOORS and top not in FLOORS[folder]:
+            yield f'{folder}/ may include only {", ".join(FLOORS[folder])} (from the root), not "{path}"'
+        if folder not in FLOORS and "/" not in path:
+            yield f'"{path}": includes start at the root of the repository'
+    if folder != "cuda" and top != "cuda" and CUDA_HEADER.match(path):
+        yield f"CUDA header <{path}> outside cuda/"
+    if PRIVATE_LIBRARY.match(path) and folder in FLOORS:
+        if file.suffix == ".hpp" and folder != "tasks":
+            yield f"<{path}> in a header that is installed"
+        if folder != "tasks" and not (path.startswith("nlohmann") and file.parts[:2] == ("core", "io")):
+            yield f"<{path}> belongs to the runner and the files layer"
+
+
+def check_code(file, lines):
+    if len(lines) > MAX_LINES:
+        yield len(lines), f"{len(lines)} lines, {MAX_LINES} at most"
+    for number, line in enumerate(lines, 1):
+        include = INCLUDE.match(line)
+        if include:
+            for what in check_include(file, *include.groups()):
+                yield number, what
+        if UNFINISHED.search(line):
+            yield number, "unfinished: " + line.strip()
+    if file.suffix in {".hpp", ".cuh"} and not any(line.startswith("#pragma once") for line in lines):
+        yield 1, "no #pragma once"
+
+
+def offences(root):
+    for file in project_files(root):
+        top = file.parts[0]
+        if top not in TOP_LEVEL and not top.startswith("."):
+            yield f"{file}: not one of the entries of the top level"
+        if BAD_NAME.search(file.name):
+            yield f"{file}: a name says what the file holds"
+        try:
+            lines = (root / file).read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue  # data
+        for number, line in enumerate(lines, 1):
+            if MACHINE_PATH.search(line):
+                yield f"{file}:{number}: a path of one machine: {line.strip()}"
+        if file.suffix in CODE:
+            for number, what in check_code(file, lines):
+                yield f"{file}:{number}: {what}"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2]).resolve()
+    found = list(offences(root))
+    print("\n".join(found) if found else "structure: no offence")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

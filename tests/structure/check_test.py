@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""check.py reports each kind of offence, and stays silent about what is allowed."""
+import pathlib
+import tempfile
+import unittest
+
+import check
+
+PRAGMA = "#pragma once\n"
+
+
+class CheckTest(unittest.TestCase):
+    def found(self, name, text):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+            return list(check.offences(pathlib.Path(folder)))
+
+    def assert_offence(self, name, text, words):
+        found = self.found(name, text)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0])
+
+    def test_allowed(self):
+        self.assertEqual(self.found("nn/linear.cpp", '#include <vector>\n#include "core/tensor.hpp"\n'), [])
+        self.assertEqual(self.found("tests/nn/linear_test.cpp", '#include "nn/linear.hpp"\n'), [])
+        self.assertEqual(self.found("core/io/safetensors.cpp", "#include <nlohmann/json.hpp>\n"), [])
+        self.assertEqual(self.found("tasks/runner/arguments.hpp", PRAGMA + "#include <CLI/CLI.hpp>\n"), [])
+        self.assertEqual(self.found("cuda/launch.cuh", PRAGMA + "#include <cuda_runtime.h>\n"), [])
+        self.assertEqual(self.found(".gitignore", "/build/\n"), [])
+
+    def test_include_upwards(self):
+        self.assert_offence("core/tensor.hpp", PRAGMA + '#include "autograd/ops.hpp"\n', "core/tensor.hpp:2: core/ may")
+        self.assert_offence("autograd/ops.hpp", PRAGMA + '#include "nn/linear.hpp"\n', "autograd/ may include only")
+        self.assert_offence("nn/linear.cpp", '#include "tasks/task.hpp"\n', "nn/ may include only")
+        self.assert_offence("cuda/softmax.cu", '#include "autograd/ops.hpp"\n', "cuda/ may include only core, cuda")
+        self.assert_offence("core/kernels.cpp", '#include "cuda/launch.cuh"\n', "core/ may include only core")
+
+    def test_include_without_folder(self):
+        self.assert_offence("core/tensor.cpp", '#include "tensor.hpp"\n', "core/ may include only core")
+        self.assert_offence("tests/core/tensor_test.cpp", '#include "cases.hpp"\n', "start at the root")
+
+    def test_cuda_header_outside(self):
+        self.assert_offence("core/device.cpp", "#  include <cuda_runtime.h>\n", "outside cuda/")
+        self.assert_offence("tests/core/device_test.cpp", "#include <cublas_v2.h>\n", "outside cuda/")
+
+    def test_private_library(self):
+        self.assert_offence("core/io/npy.hpp", PRAGMA + "#include <nlohmann/json.hpp>\n", "installed")
+        self.assert_offence("nn/module.cpp", "#include <nlohmann/json.hpp>\n", "runner and the files layer")
+
+    def test_top_level(self):
+        self.assert_offence("scripts/run.sh", "echo\n", "top level")
+        self.assert_offence("notes.md", "notes\n", "top level")
+
+    def test_file(self):
+        self.assert_offence("core/long.cpp", "\n" * (check.MAX_LINES + 1), "501 lines")
+        self.assert_offence("core/once.hpp", "int f();\n", "pragma once")
+        self.assert_offence("core/string_utils.cpp", "\n", "a name says")
+        self.assert_offence("core/a.cpp", "// TO" + "DO later\n", "unfinished")
+        self.assert_offence("tests/run.sh", "cd /ho" + "me/someone/tally\n", "a path of one machine")
+
+
+if __name__ == "__main__":
+    unittest.main()

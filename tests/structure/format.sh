@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Checks that the tracked C++ files are laid out as .clang-format says; with --fix lays them out (all, or the files named).
+# clang-format 14, since other versions differ in details; exit status 77 (skipped) where it is not to be had.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+for tool in clang-format-14 clang-format; do
+  if "$tool" --version 2>/dev/null | grep -q 'version 14\.'; then break; fi
+  tool=
+done
+if [ -z "$tool" ]; then
+  echo "format: no clang-format 14; not checked"
+  exit 77
+fi
+
+fix=false
+if [ "${1:-}" = --fix ]; then
+  fix=true
+  shift
+fi
+files=("$@")
+if [ $# -eq 0 ]; then
+  mapfile -t files < <(git ls-files '*.cpp' '*.hpp')
+fi
+
+status=0
+for file in "${files[@]}"; do
+  if $fix; then
+    "$tool" -i "$file"
+  elif [ -f "$file" ] && ! "$tool" --dry-run -Werror "$file" 2>/dev/null; then
+    echo "$file: not laid out as .clang-format says; tests/structure/format.sh --fix $file"
+    status=1
+  fi
+done
+exit $status
