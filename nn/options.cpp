@@ -189,4 +189,10 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   return best;
 }
 
+std::string name_from_stem(std::string_view stem) {
+  std::string name(stem);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
 }  // namespace tally

@@ -113,13 +113,4 @@ const TaskEntry& find_task(std::string_view name) {
   fail_unknown("task", name, task_registry(), [](const TaskEntry* entry) { return entry->name; });
 }
 
-namespace detail {
-
-std::string name_from_stem(std::string_view stem) {
-  std::string name(stem);
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-
-}  // namespace detail
 }  // namespace tally

@@ -1,0 +1,209 @@
+// Counting (CoPE, arXiv 2405.18719, section 5.3, and the authors' released generator): run a program, print a variable.
+//
+// A program is n operations, n uniform in 3..512, each drawn with weights
+//
+//   set 1        a = 0 ;    a variable uniform among the first V letters
+//   increment 7  a ++;      a variable uniform among those already set
+//   pass w_pass  pass;
+//
+// An operation that is not possible (increment with nothing set, or beyond 10) is drawn again, its kind too. Then come
+// the question, `print a` with a uniform among the variables set, and the answer, one token 0..10:
+//
+//   a = 0 ; pass; a ++; pass; print a 1
+//
+// A program that sets nothing is drawn again with its n; so is one with an operation that is still not possible after
+// 100 draws. Tokens are the words between blanks. Of a sequence longer than 512 tokens, question and answer included,
+// the last 512 stay. The model sees all but the answer, which the last position predicts: loss and score are there.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "tasks/task.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::int64_t most_variables = 26;
+constexpr std::int32_t most_value = 10;
+
+struct CountingOptions final : OptionsOf<CountingOptions> {
+  std::int64_t vars = 1;
+  std::int64_t pass_weight = 50;
+  std::int64_t min_operations = 3;
+  std::int64_t max_operations = 512;
+  std::int64_t max_tokens = 512;
+  std::int64_t train_count = 10'000;
+  std::int64_t eval_count = 1000;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.integer("vars", vars, "variables", 1, most_variables);
+    visitor.integer("pass-weight", pass_weight, "weight of pass, beside 1 of set and 7 of increment", 0, 10'000);
+    visitor.integer("min-operations", min_operations, "fewest operations of a program", 1, 1 << 20);
+    visitor.integer("max-operations", max_operations, "most operations of a program", 1, 1 << 20);
+    visitor.integer("max-tokens", max_tokens, "tokens kept, question and answer included", 4);
+    visitor.integer("train-count", train_count, "programs of the fixed training set", 1);
+    visitor.integer("eval-count", eval_count, "programs of each evaluation split", 1);
+  }
+};
+
+class Counting final : public Task {
+ public:
+  // Training programs are a fixed set, so that all come from the data seed.
+  Counting(const CountingOptions& options, std::uint64_t, std::uint64_t data_seed)
+      : options_(options), data_seed_(data_seed) {
+    check(options.min_operations <= options.max_operations, "counting", "min-operations ", options.min_operations,
+          " is more than max-operations ", options.max_operations);
+    for (std::int32_t value = 0; value <= most_value; ++value) vocabulary_.push_back(to_text(std::int64_t{value}));
+    for (const char* word : {"=", ";", "++;", "pass;", "print"}) vocabulary_.emplace_back(word);
+    for (std::int64_t variable = 0; variable < options.vars; ++variable) {
+      vocabulary_.emplace_back(1, static_cast<char>('a' + variable));
+    }
+    add_split("train", options.train_count, options.pass_weight);
+    add_split("validation", options.eval_count, options.pass_weight);
+    add_split("test", options.eval_count, options.pass_weight);
+    if (options.vars == 1) {
+      add_split("ood-long", options.eval_count, 100);
+      add_split("ood-short", options.eval_count, 10);
+    }
+  }
+
+  const std::vector<std::string>& vocabulary() const override { return vocabulary_; }
+  const std::vector<Split>& splits() const override { return splits_; }
+
+  Example example(std::string_view split_name, std::int64_t index) const override {
+    const Split& split = split_holding(split_name, index);
+    const std::uint32_t pass_weight = pass_weights_[static_cast<std::size_t>(&split - splits_.data())];
+    Rng rng = sequence_rng(data_seed_, "counting", split.name, index);
+    std::optional<Program> program = draw_program(rng, pass_weight);
+    while (!program) program = draw_program(rng, pass_weight);
+
+    std::vector<std::int32_t>& tokens = program->tokens;
+    const auto most_fed = static_cast<std::size_t>(split.length);
+    if (tokens.size() > most_fed) {
+      tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(most_fed));
+    }
+    Example example;
+    example.tokens = std::move(tokens);
+    example.targets.assign(example.tokens.size(), 0);
+    example.loss_mask.assign(example.tokens.size(), 0);
+    example.score_mask.assign(example.tokens.size(), 0);
+    example.targets.back() = program->answer;
+    example.loss_mask.back() = 1;
+    example.score_mask.back() = 1;
+    return example;
+  }
+
+  std::string text(const Example& example) const override {
+    std::vector<std::int32_t> words = example.tokens;
+    const bool has_answer = !example.score_mask.empty() && example.score_mask.back() != 0;
+    if (has_answer) words.push_back(example.targets.back());
+    return join_symbols(vocabulary_, words, " ");
+  }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    constexpr std::string_view white_space = " \t\r\n";
+    std::vector<std::int32_t> tokens;
+    std::size_t begin = text.find_first_not_of(white_space);
+    while (begin != std::string_view::npos) {
+      const std::size_t end = text.find_first_of(white_space, begin);
+      tokens.push_back(find_symbol(vocabulary_, text.substr(begin, end - begin), tokens.size() + 1));
+      begin = text.find_first_not_of(white_space, end);
+    }
+    return tokens;
+  }
+
+ private:
+  // Ids; 0..10 are the numbers.
+  enum Word : std::int32_t { equals = most_value + 1, semicolon, increment, pass, print, first_variable };
+
+  struct Program {
+    std::vector<std::int32_t> tokens;  // question included
+    std::int32_t answer = 0;
+  };
+
+  // The variables of a running program.
+  struct Variables {
+    std::array<std::int32_t, most_variables> values{};
+    std::vector<std::int32_t> set;  // in the order in which they were set first
+  };
+
+  void add_split(std::string name, std::int64_t count, std::int64_t pass_weight) {
+    splits_.push_back({std::move(name), concat("pass weight ", pass_weight), count, options_.max_tokens - 1});
+    pass_weights_.push_back(static_cast<std::uint32_t>(pass_weight));
+  }
+
+  // Nothing for a program that is to be drawn again.
+  std::optional<Program> draw_program(Rng& rng, std::uint32_t pass_weight) const {
+    const auto range = static_cast<std::uint32_t>(options_.max_operations - options_.min_operations + 1);
+    const std::int64_t operations = options_.min_operations + rng.below(range);
+    Program program;
+    Variables variables;
+    for (std::int64_t i = 0; i < operations; ++i) {
+      constexpr int most_draws = 100;
+      bool possible = false;
+      for (int draw = 0; draw < most_draws && !possible; ++draw) {
+        possible = draw_operation(rng, pass_weight, variables, program.tokens);
+      }
+      if (!possible) return std::nullopt;
+    }
+    if (variables.set.empty()) return std::nullopt;
+    const std::int32_t variable = draw_set_variable(rng, variables);
+    program.tokens.push_back(print);
+    program.tokens.push_back(first_variable + variable);
+    program.answer = variables.values[static_cast<std::size_t>(variable)];
+    return program;
+  }
+
+  // Draws an operation, runs it and writes it down. False, and nothing changed, if it is not possible.
+  bool draw_operation(Rng& rng, std::uint32_t pass_weight, Variables& variables,
+                      std::vector<std::int32_t>& tokens) const {
+    constexpr std::uint32_t set_weight = 1;
+    constexpr std::uint32_t increment_weight = 7;
+    const std::uint32_t kind = rng.below(set_weight + increment_weight + pass_weight);
+    if (kind < set_weight) {
+      const auto variable = static_cast<std::int32_t>(rng.below(static_cast<std::uint32_t>(options_.vars)));
+      const auto known = std::find(variables.set.begin(), variables.set.end(), variable);
+      if (known == variables.set.end()) variables.set.push_back(variable);
+      variables.values[static_cast<std::size_t>(variable)] = 0;
+      tokens.insert(tokens.end(), {first_variable + variable, equals, 0, semicolon});
+    } else if (kind < set_weight + increment_weight) {
+      if (variables.set.empty()) return false;
+      const std::int32_t variable = draw_set_variable(rng, variables);
+      std::int32_t& value = variables.values[static_cast<std::size_t>(variable)];
+      if (value == most_value) return false;
+      ++value;
+      tokens.insert(tokens.end(), {first_variable + variable, increment});
+    } else {
+      tokens.push_back(pass);
+    }
+    return true;
+  }
+
+  static std::int32_t draw_set_variable(Rng& rng, const Variables& variables) {
+    return variables.set[rng.below(static_cast<std::uint32_t>(variables.set.size()))];
+  }
+
+  CountingOptions options_;
+  std::uint64_t data_seed_;
+  std::vector<std::string> vocabulary_;
+  std::vector<Split> splits_;
+  std::vector<std::uint32_t> pass_weights_;  // one for each split
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_TASK(counting, CountingOptions, Counting, "run a program of set, increment and pass, then print a variable",
+           "Operations `a = 0 ;`, `a ++;`, `pass;` drawn with weights 1, 7 and the pass weight; values stay within\n"
+           "0-10. Then `print a` and the answer. Tokens are words; long programs lose their beginning. Only the\n"
+           "answer is trained on and scored. The training programs are a fixed set; ood-long and ood-short (more\n"
+           "and fewer passes) exist for one variable.",
+           "Golovneva et al. 2024 (CoPE), arXiv 2405.18719, section 5.3");
