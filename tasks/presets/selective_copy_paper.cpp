@@ -1,0 +1,40 @@
+// Selective copy as in the CoPE paper (arXiv 2405.18719, section 5.2): 2 layers, width 64, 2 heads, 100,000 steps.
+//
+// The paper does not state optimiser, learning rate, schedule, batch, start values or p_max; what stands here for them
+// is ours. 512 positions hold the source symbol at p = 256 and tell it from those beyond.
+#include "tasks/preset.hpp"
+
+TALLY_PRESET(selective_copy_paper, "selective-copy", "paper", "CoPE paper, section 5.2: 256 symbols, 100,000 steps",
+             {{"task.non-blanks", "256"},
+              {"task.blanks", "256"},
+              {"task.dense-blanks", "128"},
+              {"task.sparse-blanks", "512"},
+              {"task.eval-count", "1000"},
+              {"model.layers", "2"},
+              {"model.width", "64"},
+              {"model.heads", "2"},
+              {"model.hidden", "0"},
+              {"model.norm-place", "pre"},
+              {"model.norm", "layer"},
+              {"model.activation", "gelu"},
+              {"model.dropout", "0"},
+              {"model.tied", "false"},
+              {"model.final-norm", "true"},
+              {"model.init", "fan-in"},
+              {"optimiser.name", "adamw"},
+              {"optimiser.lr", "1e-3"},
+              {"optimiser.beta1", "0.9"},
+              {"optimiser.beta2", "0.999"},
+              {"optimiser.eps", "1e-8"},
+              {"optimiser.weight-decay", "0.1"},
+              {"optimiser.decay", "all"},
+              {"optimiser.clip", "0"},
+              {"optimiser.schedule", "linear"},
+              {"optimiser.warmup", "50"},
+              {"pe.cope.p-max", "512"},
+              {"pe.cope.position-scale", "none"},
+              {"steps", "100000"},
+              {"batch", "64"},
+              {"eval-every", "5000"},
+              {"save-every", "1000"},
+              {"eval-batch", "50"}});
