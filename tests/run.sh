@@ -41,21 +41,21 @@ quiet() {
 quiet "$build/configure.log" cmake --preset "$preset"
 cmake --build --preset "$preset"
 
-# What the result of a test executable depends on, as one number: itself, its data, and for the runner's tests the runner.
+# What the result of a folder's tests depends on, as one number: its executable, the runner for the runner's tests, and all
+# files of the folder and of the reference data that are not compiled into it.
 fingerprint() {
   local folder=$1
   {
-    cat "$build/tests/${folder}_test"
+    find "$build/tests/${folder}_test" -type f -exec cat {} + 2>/dev/null || true
     if [ "$folder" = runner ]; then cat "$build/tally"; fi
-    find "tests/$folder" tests/reference -type f ! -name '*.cpp' ! -name '*.pyc' -print0 2>/dev/null | sort -z |
-      xargs -0 -r cat
+    find tests \( -path "tests/$folder/*" -o -path 'tests/reference/*' \) -type f ! -name '*.cpp' ! -name '*.pyc' -print0 |
+      sort -z | xargs -0 -r sha256sum
   } | sha256sum
 }
 stamp() { echo "$build/tests/$1.passed"; }
-folders=()
+folders=(outside reference)
 for executable in "$build"/tests/*_test; do
-  folder=$(basename "$executable" _test)
-  if [ -x "$executable" ]; then folders+=("$folder"); fi
+  if [ -x "$executable" ]; then folders+=("$(basename "$executable" _test)"); fi
 done
 
 selection=("$@")
