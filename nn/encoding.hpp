@@ -28,8 +28,8 @@ class EncodingSetup {
   std::int64_t heads = 0;       // H
   std::int64_t head_width = 0;  // d
   std::int64_t layers = 0;
-  std::int64_t layer = 0;       // this one, from 0
-  std::int64_t max_length = 0;  // T_max: longest sequence that learned tables must hold
+  std::int64_t layer = 0;              // this one, from 0
+  std::int64_t max_length = 0;         // T_max: longest sequence that learned tables must hold
   const Initializer* start = nullptr;  // for its rules of thumb: start->linear_weight(in)
   DType dtype = DType::f32;
   Device device;
@@ -44,7 +44,7 @@ struct AttentionInput {
   const Tensor& q;  // [B, H, T, d]
   const Tensor& k;
   const Tensor& v;
-  double scale;     // 1/sqrt(d)
+  double scale;  // 1/sqrt(d)
 };
 
 class Encoding {
@@ -104,21 +104,21 @@ struct EncodingChoice {
 // Closing line of an encoding's file, outside any namespace:
 //   TALLY_ENCODING(rope, RopeOptions, Rope, "summary", "formula", "paper");
 // EncodingType needs a constructor (const EncodingSetup&, const OptionsType&).
-#define TALLY_ENCODING(stem, OptionsType, EncodingType, summary_, formula_, paper_)                                   \
-  namespace tally::registry {                                                                                         \
-  const EncodingEntry& encoding_##stem() {                                                                            \
-    static const EncodingEntry entry{                                                                                 \
-        name_from_stem(#stem),                                                                       \
-        summary_,                                                                                                     \
-        formula_,                                                                                                     \
-        paper_,                                                                                                       \
-        []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); },                                 \
-        [](const EncodingSetup& setup, const Options& options) -> std::unique_ptr<Encoding> {                         \
-          return std::make_unique<EncodingType>(setup, dynamic_cast<const OptionsType&>(options));                    \
-        }};                                                                                                           \
-    return entry;                                                                                                     \
-  }                                                                                                                   \
-  }                                                                                                                   \
+#define TALLY_ENCODING(stem, OptionsType, EncodingType, summary_, formula_, paper_)                \
+  namespace tally::registry {                                                                      \
+  const EncodingEntry& encoding_##stem() {                                                         \
+    static const EncodingEntry entry{                                                              \
+        name_from_stem(#stem),                                                                     \
+        summary_,                                                                                  \
+        formula_,                                                                                  \
+        paper_,                                                                                    \
+        []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); },              \
+        [](const EncodingSetup& setup, const Options& options) -> std::unique_ptr<Encoding> {      \
+          return std::make_unique<EncodingType>(setup, dynamic_cast<const OptionsType&>(options)); \
+        }};                                                                                        \
+    return entry;                                                                                  \
+  }                                                                                                \
+  }                                                                                                \
   static_assert(true)
 
 }  // namespace tally

@@ -31,6 +31,8 @@ class Initializer {
 
   // For a child module: names below get this prefix.
   Initializer at(std::string_view name) const;
+  // "blocks.0.attention.query.weight": the name with the prefixes.
+  std::string path(std::string_view name) const;
   Tensor make(std::string_view name, const Shape& shape, Fill fill) const;
 
   StartValues start() const { return start_; }

@@ -25,8 +25,8 @@ class Module {
   NamedTensors parameters() const;
   std::int64_t parameter_count() const;
 
-  // Copies values into the parameters. Strict: throws one Error that lists all that is missing, unexpected, or of another
-  // shape or type, and changes nothing then.
+  // Copies values into the parameters. Strict: throws one Error that lists all that is missing, unexpected, or of
+  // another shape or type, and changes nothing then.
   void load(const NamedTensors& values);
 
   void clear_gradients() const;

@@ -10,40 +10,26 @@
 
 #include "nn/encoding.hpp"
 #include "nn/module.hpp"
+#include "nn/pass.hpp"
 
 namespace tally {
 
 struct ModelOptions final : OptionsOf<ModelOptions> {
   std::int64_t layers = 4;
-  std::int64_t width = 256;  // D
-  std::int64_t heads = 4;    // H, divides the width
-  std::int64_t hidden = 0;   // of the MLP; 0 for 4 D
-  std::string norm = "layer";         // layer, rms
-  std::string norm_place = "pre";     // pre, post
-  std::string activation = "gelu";    // gelu, relu, swiglu
-  double dropout = 0;                 // on embeddings, attention weights, sublayer outputs and the MLP's hidden layer
-  bool tied = false;                  // output projection = token embedding
+  std::int64_t width = 256;         // D
+  std::int64_t heads = 4;           // H, divides the width
+  std::int64_t hidden = 0;          // of the MLP; 0 for 4 D
+  std::string norm = "layer";       // layer, rms
+  std::string norm_place = "pre";   // pre, post
+  std::string activation = "gelu";  // gelu, relu, swiglu
+  double dropout = 0;               // on embeddings, attention weights, sublayer outputs and the MLP's hidden layer
+  bool tied = false;                // output projection = token embedding
   bool final_norm = true;
-  std::string init = "gpt2";          // gpt2, fan-in, authors
+  std::string init = "gpt2";  // gpt2, fan-in, authors
 
   void visit(OptionVisitor& visitor) override;
   // Throws Error when the sizes do not fit together.
   void validate() const;
-};
-
-// Attention of one layer as computed, for dumps and pictures.
-struct AttentionTrace {
-  Tensor weights;    // [B, H, T, T]
-  Tensor gates;      // where the encoding has them
-  Tensor positions;
-};
-
-// One forward pass.
-struct Pass {
-  bool training = false;           // dropout acts
-  std::uint64_t seed = 0;          // of the run; dropout masks follow from (seed, site, step)
-  std::uint32_t step = 0;
-  std::vector<AttentionTrace>* trace = nullptr;  // one entry per layer is appended
 };
 
 class Transformer : public Module {

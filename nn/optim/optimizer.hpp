@@ -11,16 +11,16 @@
 namespace tally {
 
 struct OptimizerOptions final : OptionsOf<OptimizerOptions> {
-  std::string name = "adamw";      // adamw, adam, sgd
+  std::string name = "adamw";  // adamw, adam, sgd
   double lr = 1e-3;
-  double momentum = 0;             // sgd
+  double momentum = 0;  // sgd
   double beta1 = 0.9, beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;
-  std::string decay = "all";       // all, matrices: parameters of rank 2 or more, embeddings and encoding tables included
-  double clip = 0;                 // gradient norm; 0 for none
+  std::string decay = "all";  // all, matrices: parameters of rank 2 or more, embeddings and encoding tables included
+  double clip = 0;            // gradient norm; 0 for none
   std::string schedule = "constant";  // constant, linear, cosine: down to 0 after the last step
-  std::int64_t warmup = 0;         // steps
+  std::int64_t warmup = 0;            // steps
 
   void visit(OptionVisitor& visitor) override;
 };
@@ -40,6 +40,9 @@ class Optimizer {
   // State by name ("blocks.0.attention.query.weight.m"), for checkpoints; the tensors share their elements.
   virtual NamedTensors state() const = 0;
 };
+
+// Weight decay of one parameter: 0 where decay = matrices leaves it out.
+double parameter_decay(const OptimizerOptions& options, const Tensor& parameter);
 
 // Norm of all gradients together, in double, fixed order.
 double gradient_norm(const NamedTensors& parameters);

@@ -1,0 +1,31 @@
+// Multi-head causal self-attention (arXiv 1706.03762, section 3.2) with a position encoding:
+//   q, k, v = projections of x, heads as strided views [B, H, T, d]
+//   o = attention of q, k, v with what the encoding brings (nn/composed.hpp)
+//   y = output projection of the heads side by side
+#pragma once
+
+#include "nn/dropout.hpp"
+#include "nn/encoding.hpp"
+#include "nn/linear.hpp"
+
+namespace tally {
+
+// Children: query, key, value, output, each [D, D] with bias; head h owns the rows h d .. h d + d-1 of the first three.
+class Attention final : public Module {
+ public:
+  // dropout: rate on the attention weights. output_gain: of output's weight. `heads` divides `width`.
+  Attention(const Initializer& start, std::int64_t width, std::int64_t heads, double dropout, double output_gain);
+  // x [B, T, D] -> the same shape
+  Tensor forward(const Tensor& x, const Encoding& encoding, const Pass& pass) const;
+
+ private:
+  std::int64_t heads_;
+  Linear query_, key_, value_, output_;
+  Dropout dropout_;
+};
+
+// [B, T, D] as [B, H, T, d] and back. The first is a view of its argument.
+Tensor split_heads(const Tensor& x, std::int64_t heads);
+Tensor merge_heads(const Tensor& x);
+
+}  // namespace tally

@@ -1,0 +1,32 @@
+// Attention written out, every intermediate an ordinary operation: the form to read first, and the reference that any
+// fused form is tested against. For one head, query i, key j <= i:
+//
+//   s_ij = scale q_i.k_j                         the score
+//   l_ij = s_ij + what joins it (nn/score.hpp)   the logit
+//   a_ij = softmax of row i over j <= i          the weight (or another rule of the encoding)
+//   o_i  = sum_j a_ij v_j
+//
+// Costs memory for several [B, H, T, T] tensors: the weights, and gates and positions where there is a scan, stay until
+// backward; scores and logits are freed on the way.
+#pragma once
+
+#include "nn/dropout.hpp"
+#include "nn/encoding.hpp"
+#include "nn/pass.hpp"
+
+namespace tally {
+
+struct AttentionOperands {
+  Tensor q, k, v;    // [B, H, T, d] of the product, rotated where the encoding rotates
+  Tensor unrotated;  // q as projected: what gates with an operand of their own see
+  double scale;      // 1/sqrt(d)
+};
+
+// l [B, H, T, T]; what it holds above the diagonal means nothing. Fills gates and positions of the trace, if given.
+Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr);
+
+// o [B, H, T, d]; fills the trace, if given.
+Tensor composed_attention(const AttentionOperands& in, const Score& score, const Encoding& encoding,
+                          const Dropout& dropout, const Pass& pass, AttentionTrace* trace = nullptr);
+
+}  // namespace tally

@@ -1,0 +1,16 @@
+#include "nn/dropout.hpp"
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+
+Dropout::Dropout(const Initializer& start, std::string_view name, double rate)
+    : stream_(stream_of(concat("dropout/", start.path(name)))), rate_(rate) {}
+
+Tensor Dropout::operator()(const Tensor& x, const Pass& pass) const {
+  if (!pass.training || rate_ == 0) return x;
+  return dropout(x, rate_, RandomStream{pass.seed, stream_, pass.step});
+}
+
+}  // namespace tally

@@ -1,0 +1,25 @@
+// Dropout (Srivastava et al. 2014): while training an element is 0 with probability `rate` and x / (1 - rate)
+// otherwise.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "nn/init.hpp"
+#include "nn/pass.hpp"
+
+namespace tally {
+
+// One place in the model where dropout acts. Its mask is a pure function of (seed, place, step, element).
+class Dropout {
+ public:
+  // The site's random stream is that of "dropout/<path>", path as of a parameter of this name.
+  Dropout(const Initializer& start, std::string_view name, double rate);
+  Tensor operator()(const Tensor& x, const Pass& pass) const;
+
+ private:
+  std::uint32_t stream_;
+  double rate_;
+};
+
+}  // namespace tally

@@ -1,0 +1,12 @@
+#include "nn/embedding.hpp"
+
+#include "autograd/ops.hpp"
+
+namespace tally {
+
+Embedding::Embedding(const Initializer& start, std::int64_t vocabulary, std::int64_t width)
+    : weight_(add_parameter("weight", start.make("weight", {vocabulary, width}, start.token_embedding(width)))) {}
+
+Tensor Embedding::forward(const Tensor& ids) const { return embedding(weight_, ids); }
+
+}  // namespace tally

@@ -1,0 +1,22 @@
+// y = table[id].
+#pragma once
+
+#include "nn/init.hpp"
+#include "nn/module.hpp"
+
+namespace tally {
+
+// Parameters: weight [V, D].
+class Embedding final : public Module {
+ public:
+  Embedding(const Initializer& start, std::int64_t vocabulary, std::int64_t width);
+  // ids i32 of any shape -> [..., D]. Throws Error naming the first id outside 0..V-1.
+  Tensor forward(const Tensor& ids) const;
+  // For an output projection that shares it.
+  const Tensor& weight() const { return weight_; }
+
+ private:
+  Tensor weight_;
+};
+
+}  // namespace tally

@@ -1,0 +1,75 @@
+#include "nn/init.hpp"
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "core/kernels.hpp"
+
+namespace tally {
+namespace {
+
+constexpr double gpt2_deviation = 0.02;
+
+double inverse_sqrt(std::int64_t n) { return 1.0 / std::sqrt(static_cast<double>(n)); }
+
+}  // namespace
+
+StartValues start_values_from_text(std::string_view text) {
+  if (text == "gpt2") return StartValues::gpt2;
+  if (text == "fan-in") return StartValues::fan_in;
+  if (text == "authors") return StartValues::authors;
+  fail("init", "start values are gpt2, fan-in or authors, not '", text, "'");
+}
+
+Initializer Initializer::at(std::string_view name) const {
+  Initializer child = *this;
+  child.prefix_ = concat(prefix_, name, ".");
+  return child;
+}
+
+std::string Initializer::path(std::string_view name) const { return concat(prefix_, name); }
+
+Tensor Initializer::make(std::string_view name, const Shape& shape, Fill fill) const {
+  const Tensor tensor = Tensor::empty(shape, dtype_, device_);
+  const RandomStream stream{seed_, stream_of(path(name)), 0};
+  switch (fill.kind) {
+    case Fill::Kind::constant: kernels(device_).fill(tensor.view(), fill.a); break;
+    case Fill::Kind::normal: kernels(device_).random_normal(tensor.view(), stream, fill.a, fill.b); break;
+    case Fill::Kind::uniform: kernels(device_).random_uniform(tensor.view(), stream, fill.a, fill.b); break;
+  }
+  return tensor;
+}
+
+Fill Initializer::linear_weight(std::int64_t in, double gain) const {
+  switch (start_) {
+    case StartValues::gpt2: return Fill::normal(gain * gpt2_deviation);
+    case StartValues::fan_in: return Fill::normal(gain * inverse_sqrt(in));
+    case StartValues::authors: break;
+  }
+  return Fill::uniform(-inverse_sqrt(in), inverse_sqrt(in));
+}
+
+Fill Initializer::linear_bias(std::int64_t in) const {
+  if (start_ == StartValues::authors) return Fill::uniform(-inverse_sqrt(in), inverse_sqrt(in));
+  return Fill::constant(0);
+}
+
+Fill Initializer::token_embedding(std::int64_t width) const {
+  switch (start_) {
+    case StartValues::gpt2: return Fill::normal(gpt2_deviation);
+    case StartValues::fan_in: return Fill::normal(1);
+    case StartValues::authors: break;
+  }
+  return Fill::normal(inverse_sqrt(width));
+}
+
+Fill Initializer::learned_positions(std::int64_t width) const {
+  switch (start_) {
+    case StartValues::gpt2: return Fill::normal(gpt2_deviation);
+    case StartValues::fan_in: return Fill::normal(0.1);
+    case StartValues::authors: break;
+  }
+  return Fill::normal(inverse_sqrt(width));
+}
+
+}  // namespace tally

@@ -1,0 +1,25 @@
+// y = x Wᵀ + b.
+#pragma once
+
+#include "nn/init.hpp"
+#include "nn/module.hpp"
+
+namespace tally {
+
+enum class WithBias : bool { no, yes };
+
+// Parameters: weight [out, in], bias [out].
+class Linear final : public Module {
+ public:
+  // gain: see Initializer::linear_weight.
+  Linear(const Initializer& start, std::int64_t in, std::int64_t out, WithBias with_bias = WithBias::yes,
+         double gain = 1);
+  // x [..., in] -> [..., out]
+  Tensor forward(const Tensor& x) const;
+
+ private:
+  Tensor weight_;
+  Tensor bias_;  // undefined without
+};
+
+}  // namespace tally

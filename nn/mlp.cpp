@@ -1,0 +1,39 @@
+#include "nn/mlp.hpp"
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+
+Mlp::Activation Mlp::activation_from_text(std::string_view text) {
+  if (text == "gelu") return Activation::gelu;
+  if (text == "relu") return Activation::relu;
+  if (text == "swiglu") return Activation::swiglu;
+  fail("mlp", "activations are gelu, relu and swiglu, not '", text, "'");
+}
+
+Mlp::Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std::string_view activation, double dropout,
+         double output_gain)
+    : activation_(activation_from_text(activation)),
+      up_(start.at("up"), width, hidden),
+      down_(start.at("down"), hidden, width, WithBias::yes, output_gain),
+      dropout_(start, "hidden", dropout) {
+  add_child("up", up_);
+  if (activation_ == Activation::swiglu) {
+    gate_ = std::make_unique<Linear>(start.at("gate"), width, hidden);
+    add_child("gate", *gate_);
+  }
+  add_child("down", down_);
+}
+
+Tensor Mlp::forward(const Tensor& x, const Pass& pass) const {
+  Tensor hidden = up_.forward(x);
+  switch (activation_) {
+    case Activation::gelu: hidden = gelu(hidden); break;
+    case Activation::relu: hidden = relu(hidden); break;
+    case Activation::swiglu: hidden = silu(gate_->forward(x)) * hidden; break;
+  }
+  return down_.forward(dropout_(hidden, pass));
+}
+
+}  // namespace tally

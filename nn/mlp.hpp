@@ -1,0 +1,34 @@
+// The feed-forward part of a block:
+//   gelu, relu  y = down(act(up(x)))
+//   swiglu      y = down(silu(gate(x)) * up(x))     arXiv 2002.05202
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "nn/dropout.hpp"
+#include "nn/linear.hpp"
+
+namespace tally {
+
+// Children: up and gate (swiglu only) [hidden, D], down [D, hidden], all with bias.
+class Mlp final : public Module {
+ public:
+  // dropout: rate on the hidden layer. output_gain: of down's weight.
+  Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std::string_view activation, double dropout,
+      double output_gain);
+  // x [..., D] -> the same shape
+  Tensor forward(const Tensor& x, const Pass& pass) const;
+
+ private:
+  enum class Activation { gelu, relu, swiglu };
+  static Activation activation_from_text(std::string_view text);
+
+  Activation activation_;
+  Linear up_;
+  std::unique_ptr<Linear> gate_;  // swiglu
+  Linear down_;
+  Dropout dropout_;
+};
+
+}  // namespace tally

@@ -1,0 +1,73 @@
+#include "nn/module.hpp"
+
+#include <map>
+#include <set>
+
+#include "autograd/node.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+
+Tensor Module::add_parameter(std::string_view name, Tensor value) {
+  for (const auto& [existing, tensor] : own_) check_internal(existing != name, "module", "two parameters named ", name);
+  set_requires_grad(value);
+  own_.emplace_back(name, value);
+  return value;
+}
+
+void Module::add_child(std::string_view name, Module& child) {
+  for (const auto& [existing, module] : children_)
+    check_internal(existing != name, "module", "two children named ", name);
+  children_.emplace_back(name, &child);
+}
+
+void Module::collect(const std::string& prefix, NamedTensors& into) const {
+  for (const auto& [name, tensor] : own_) into.emplace_back(prefix + name, tensor);
+  for (const auto& [name, child] : children_) child->collect(concat(prefix, name, "."), into);
+}
+
+NamedTensors Module::parameters() const {
+  NamedTensors all;
+  collect("", all);
+  return all;
+}
+
+std::int64_t Module::parameter_count() const {
+  std::int64_t count = 0;
+  for (const auto& [path, parameter] : parameters()) count += parameter.numel();
+  return count;
+}
+
+void Module::load(const NamedTensors& values) {
+  NamedTensors targets = parameters();
+  std::map<std::string_view, const Tensor*> given;
+  std::string faults;
+  const auto note = [&faults](const auto&... parts) { faults += concat(faults.empty() ? "" : "; ", parts...); };
+
+  for (const auto& [path, value] : values) {
+    if (!given.emplace(path, &value).second) note(path, " is given twice");
+  }
+  std::set<std::string_view> known;
+  for (const auto& [path, target] : targets) {
+    known.insert(path);
+    const auto found = given.find(path);
+    if (found == given.end()) {
+      note(path, " is missing");
+    } else if (const Tensor& value = *found->second;
+               value.shape() != target.shape() || value.dtype() != target.dtype()) {
+      note(path, " is ", value.dtype(), " ", value.shape(), " but must be ", target.dtype(), " ", target.shape());
+    }
+  }
+  for (const auto& [path, value] : values) {
+    if (!known.contains(path)) note(path, " is unexpected");
+  }
+  check(faults.empty(), "load", faults);
+
+  for (auto& [path, target] : targets) target.copy_from(*given.at(path));
+}
+
+void Module::clear_gradients() const {
+  for (const auto& [path, parameter] : parameters()) clear_gradient(parameter);
+}
+
+}  // namespace tally

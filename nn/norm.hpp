@@ -1,0 +1,42 @@
+// Norms over the last axis:
+//   layer  y = (x - mean) / sqrt(variance + eps) * weight + bias   arXiv 1607.06450, eps 1e-5
+//   rms    y = x / sqrt(mean(x²) + eps) * weight                   arXiv 1910.07467, eps 1e-6
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "nn/init.hpp"
+#include "nn/module.hpp"
+
+namespace tally {
+
+class Norm : public Module {
+ public:
+  // x [..., D] -> the same shape
+  virtual Tensor forward(const Tensor& x) const = 0;
+  // kind: "layer" or "rms".
+  static std::unique_ptr<Norm> make(std::string_view kind, const Initializer& start, std::int64_t width);
+};
+
+// Parameters: weight [D] ones, bias [D] zeros.
+class LayerNorm final : public Norm {
+ public:
+  LayerNorm(const Initializer& start, std::int64_t width);
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  Tensor weight_, bias_;
+};
+
+// Parameters: weight [D] ones.
+class RmsNorm final : public Norm {
+ public:
+  RmsNorm(const Initializer& start, std::int64_t width);
+  Tensor forward(const Tensor& x) const override;
+
+ private:
+  Tensor weight_;
+};
+
+}  // namespace tally

@@ -1,0 +1,45 @@
+#include "nn/optim/adam.hpp"
+
+#include "autograd/node.hpp"
+#include "core/error.hpp"
+#include "core/kernels.hpp"
+
+namespace tally {
+
+Adam::Adam(const OptimizerOptions& options, NamedTensors parameters)
+    : options_(options), parameters_(std::move(parameters)) {
+  for (const auto& [path, parameter] : parameters_) {
+    m_.push_back(Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device()));
+    v_.push_back(Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device()));
+  }
+}
+
+void Adam::step(std::int64_t n, double lr, double gradient_scale) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& parameter = parameters_[i].second;
+    const Tensor d_parameter = gradient(parameter);
+    if (!d_parameter.defined()) continue;
+    const AdamStep settings{.lr = lr,
+                            .beta1 = options_.beta1,
+                            .beta2 = options_.beta2,
+                            .eps = options_.eps,
+                            .weight_decay = parameter_decay(options_, parameter),
+                            .gradient_scale = gradient_scale,
+                            .decoupled = options_.name == "adamw",
+                            .step = n};
+    kernels(parameter.device())
+        .adam_step(parameter.view(), m_[i].view(), v_[i].view(), d_parameter.to_dense().view(), settings);
+    for (const Tensor& changed : {parameter, m_[i], v_[i]}) changed.storage()->bump_version();
+  }
+}
+
+NamedTensors Adam::state() const {
+  NamedTensors all;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    all.emplace_back(parameters_[i].first + ".m", m_[i]);
+    all.emplace_back(parameters_[i].first + ".v", v_[i]);
+  }
+  return all;
+}
+
+}  // namespace tally

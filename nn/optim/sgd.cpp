@@ -1,0 +1,42 @@
+#include "nn/optim/sgd.hpp"
+
+#include "autograd/node.hpp"
+#include "core/error.hpp"
+#include "core/kernels.hpp"
+
+namespace tally {
+
+Sgd::Sgd(const OptimizerOptions& options, NamedTensors parameters)
+    : options_(options), parameters_(std::move(parameters)), m_(parameters_.size()) {
+  if (options_.momentum == 0) return;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& parameter = parameters_[i].second;
+    m_[i] = Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device());
+  }
+}
+
+void Sgd::step(std::int64_t n, double lr, double gradient_scale) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& parameter = parameters_[i].second;
+    const Tensor d_parameter = gradient(parameter);
+    if (!d_parameter.defined()) continue;
+    const SgdStep settings{.lr = lr,
+                           .momentum = options_.momentum,
+                           .weight_decay = parameter_decay(options_, parameter),
+                           .gradient_scale = gradient_scale,
+                           .step = n};
+    kernels(parameter.device()).sgd_step(parameter.view(), m_[i].view(), d_parameter.to_dense().view(), settings);
+    parameter.storage()->bump_version();
+    if (m_[i].defined()) m_[i].storage()->bump_version();
+  }
+}
+
+NamedTensors Sgd::state() const {
+  NamedTensors all;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (m_[i].defined()) all.emplace_back(parameters_[i].first + ".m", m_[i]);
+  }
+  return all;
+}
+
+}  // namespace tally

@@ -1,0 +1,30 @@
+// Learned absolute positions (arXiv 1706.03762, section 3.5, the learned variant; GPT-2):
+//   x_t += e[t],  e [T_max, D]
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+class Absolute final : public Encoding {
+ public:
+  Absolute(const EncodingSetup& setup, const NoOptions&)
+      : table_(setup.parameter("table", {setup.max_length, setup.width}, setup.start->learned_positions(setup.width),
+                               Scope::model)) {}
+
+  void check_length(std::int64_t length) const override {
+    check(length <= table_.size(0), "absolute", "the table has ", table_.size(0), " positions, the sequence ", length,
+          " tokens");
+  }
+  Tensor embed(const Tensor& x) const override { return x + slice(table_, 0, 0, x.size(1)); }
+
+ private:
+  Tensor table_;
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(absolute, NoOptions, Absolute, "a learned vector for each place, added to the token embedding",
+               "x_t += e[t];  e [T_max, D]", "Vaswani et al. 2017, arXiv 1706.03762 (learned variant)");

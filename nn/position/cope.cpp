@@ -1,0 +1,77 @@
+// Contextual position encoding (CoPE, arXiv 2405.18719, equations 3 to 5, with the errata of nn/position/errata.md):
+// what counts as one step of position is decided by gates. For one head, query i, keys j <= i:
+//
+//   s_ij = q_i.k_j / sqrt(d)
+//   g_ij = sigmoid(s_ij)                       or sigmoid(q_i.G_j / sqrt(d)) with a gate operand G of its own
+//   p_ij = sum_{k=j..i} g_ik                   own token included
+//   z_i[n] = q_i.e[n],  n = 0..P
+//   l_ij = s_ij + (1-w) z_i[f] + w z_i[f+1],   c = min(p_ij, P), f = floor(c), w = c - f
+//
+// With all gates 1 this is relative encoding shifted by one row: p_ij = i-j+1. The table starts at zero, so that the
+// first step leaves the gates alone.
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/attention.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+struct CopeOptions final : OptionsOf<CopeOptions> {
+  std::int64_t p_max = 64;
+  std::string position_scale = "none";
+  std::string table = "heads";
+  std::string gates = "keys";
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.integer("p-max", p_max, "largest position P; the table has P+1 rows", 1, 1 << 20);
+    visitor.choice("position-scale", position_scale, {"none", "sqrt-d"},
+                   "z = q.e as in the paper's listing, or divided by sqrt(d) as in the released code");
+    visitor.choice("table", table, {"heads", "layers", "none"},
+                   "shared by the heads of a layer, by all layers too, or one per head");
+    visitor.choice("gates", gates, {"keys", "sep-keys", "values"},
+                   "from the keys of attention, from a key projection of their own, or from the values");
+  }
+};
+
+class Cope final : public Encoding {
+ public:
+  Cope(const EncodingSetup& setup, const CopeOptions& options)
+      : heads_(setup.heads),
+        scaled_(options.position_scale == "sqrt-d"),
+        gates_from_values_(options.gates == "values") {
+    const std::int64_t rows = options.p_max + 1;
+    const Shape shape =
+        options.table == "none" ? Shape{setup.heads, rows, setup.head_width} : Shape{rows, setup.head_width};
+    table_ =
+        setup.parameter("table", shape, Fill::constant(0), options.table == "layers" ? Scope::model : Scope::layer);
+    if (options.gates == "sep-keys") {
+      gate_weight_ = setup.parameter("gate.weight", {setup.width, setup.width}, setup.start->linear_weight(setup.width),
+                                     Scope::layer);
+      gate_bias_ = setup.parameter("gate.bias", {setup.width}, setup.start->linear_bias(setup.width), Scope::layer);
+    }
+  }
+
+  void score(const AttentionInput& in, Score& score) const override {
+    ContextualTable scan;
+    scan.z = matmul(in.q, transpose(table_, -1, -2), scaled_ ? in.scale : 1.0);
+    if (gates_from_values_) scan.gate_operand = in.v;
+    if (gate_weight_.defined()) scan.gate_operand = split_heads(linear(in.x, gate_weight_, gate_bias_), heads_);
+    score.set_scan(scan);
+  }
+
+ private:
+  std::int64_t heads_;
+  bool scaled_;
+  bool gates_from_values_;
+  Tensor table_;                    // [P+1, d] or [H, P+1, d]
+  Tensor gate_weight_, gate_bias_;  // sep-keys: [D, D], [D]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(cope, CopeOptions, Cope, "contextual positions: gates decide what counts as a step",
+               "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  c = min(p_ij, P), f = floor(c), w = c - f\n"
+               "l_ij = s_ij + (1-w) q_i.e[f] + w q_i.e[min(f+1, P)];  e [P+1, d]",
+               "CoPE: Golovneva et al. 2024, arXiv 2405.18719");

@@ -1,0 +1,17 @@
+// No position encoding (NoPE, arXiv 2305.19466): l_ij = s_ij. What a causal model knows of order comes from the mask
+// alone.
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+class None final : public Encoding {
+ public:
+  None(const EncodingSetup&, const NoOptions&) {}
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(none, NoOptions, None, "no position encoding: the causal mask alone", "l_ij = s_ij",
+               "NoPE: Kazemnejad et al. 2023, arXiv 2305.19466");

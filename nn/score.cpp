@@ -1,0 +1,16 @@
+#include "nn/score.hpp"
+
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace tally {
+
+void Score::set_scan(Scan value) {
+  check(!scan.has_value(), "encoding",
+        "two parts of the sum each want a running sum along the keys, but a score has one: each such encoding defines "
+        "what the sum means; keep one of them (biases and rotations may join it)");
+  scan = std::move(value);
+}
+
+}  // namespace tally

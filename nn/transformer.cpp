@@ -1,0 +1,197 @@
+#include "nn/transformer.hpp"
+
+#include <cmath>
+#include <map>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/attention.hpp"
+#include "nn/embedding.hpp"
+#include "nn/mlp.hpp"
+#include "nn/norm.hpp"
+
+namespace tally {
+
+void ModelOptions::visit(OptionVisitor& visitor) {
+  visitor.integer("layers", layers, "blocks of attention and MLP", 1, 1000);
+  visitor.integer("width", width, "model width D", 1, 1 << 16);
+  visitor.integer("heads", heads, "attention heads H; divides the width", 1, 1 << 16);
+  visitor.integer("hidden", hidden, "width of the MLP's hidden layer; 0 for 4 D", 0, 1 << 20);
+  visitor.choice("norm", norm, {"layer", "rms"}, "LayerNorm or RMSNorm");
+  visitor.choice("norm-place", norm_place, {"pre", "post"}, "norm before each sublayer, or after its residual");
+  visitor.choice("activation", activation, {"gelu", "relu", "swiglu"}, "of the MLP");
+  visitor.real("dropout", dropout, "on embeddings, attention weights, sublayer outputs and the MLP's hidden layer", 0,
+               0.99);
+  visitor.flag("tied", tied, "output projection = token embedding");
+  visitor.flag("final-norm", final_norm, "norm before the output projection");
+  visitor.choice("init", init, {"gpt2", "fan-in", "authors"},
+                 "start values: N(0, 0.02^2); N(0, 1/in); or those of the released counting code");
+}
+
+void ModelOptions::validate() const {
+  // Every option by itself: options that came from C++ have not been through set_option.
+  ModelOptions copy = *this;
+  for (const OptionInfo& info : list_options(copy)) set_option(copy, "model", info.name, to_text(info.value));
+  check(width % heads == 0, "model", "width ", width, " is not divisible by ", heads, " heads");
+}
+
+namespace {
+
+// Errors from below get the place in the model that they came from.
+template <class F>
+auto at_place(const std::string& place, F&& compute) {
+  try {
+    return compute();
+  } catch (const Error& error) {
+    throw Error(concat("in ", place, ": ", error.what()));
+  }
+}
+
+// The parameters of encodings, under "position.<encoding>.<name>".
+class Positions final : public Module {
+ public:
+  Tensor add(std::string_view name, Tensor value) { return add_parameter(name, std::move(value)); }
+};
+
+class Block final : public Module {
+ public:
+  Block(const Initializer& start, const ModelOptions& options)
+      : post_norm_(options.norm_place == "post"),
+        attention_norm_(Norm::make(options.norm, start.at("attention_norm"), options.width)),
+        attention_(start.at("attention"), options.width, options.heads, options.dropout, residual_gain(options)),
+        mlp_norm_(Norm::make(options.norm, start.at("mlp_norm"), options.width)),
+        mlp_(start.at("mlp"), options.width, options.hidden > 0 ? options.hidden : 4 * options.width,
+             options.activation, options.dropout, residual_gain(options)),
+        attention_dropout_(start, "attention", options.dropout),
+        mlp_dropout_(start, "mlp", options.dropout),
+        place_(start.path("")) {
+    add_child("attention_norm", *attention_norm_);
+    add_child("attention", attention_);
+    add_child("position", positions_);
+    add_child("mlp_norm", *mlp_norm_);
+    add_child("mlp", mlp_);
+  }
+
+  Positions& positions() { return positions_; }
+  void set_encoding(std::unique_ptr<Encoding> encoding) { encoding_ = std::move(encoding); }
+  const Encoding& encoding() const { return *encoding_; }
+
+  // x [B, T, D] -> the same shape
+  Tensor forward(const Tensor& x, const Pass& pass) const {
+    const auto attention = [&](const Tensor& input) {
+      return at_place(place_ + "attention",
+                      [&] { return attention_dropout_(attention_.forward(input, *encoding_, pass), pass); });
+    };
+    const auto mlp = [&](const Tensor& input) {
+      return at_place(place_ + "mlp", [&] { return mlp_dropout_(mlp_.forward(input, pass), pass); });
+    };
+    if (post_norm_) {
+      const Tensor y = attention_norm_->forward(x + attention(x));
+      return mlp_norm_->forward(y + mlp(y));
+    }
+    const Tensor y = x + attention(attention_norm_->forward(x));
+    return y + mlp(mlp_norm_->forward(y));
+  }
+
+ private:
+  // Two projections a layer add into the residual stream: this keeps the sum's variance from growing with depth.
+  static double residual_gain(const ModelOptions& options) {
+    return 1.0 / std::sqrt(2.0 * static_cast<double>(options.layers));
+  }
+
+  bool post_norm_;
+  std::unique_ptr<Norm> attention_norm_;
+  Attention attention_;
+  Positions positions_;
+  std::unique_ptr<Norm> mlp_norm_;
+  Mlp mlp_;
+  Dropout attention_dropout_, mlp_dropout_;
+  std::string place_;  // "blocks.2."
+  std::unique_ptr<Encoding> encoding_;
+};
+
+}  // namespace
+
+struct Transformer::Parts {
+  Parts(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start)
+      : embedding(start.at("embedding"), vocabulary, options.width),
+        embedding_dropout(start, "embedding", options.dropout) {
+    if (options.final_norm) norm = Norm::make(options.norm, start.at("norm"), options.width);
+    if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
+  }
+
+  Embedding embedding;
+  Dropout embedding_dropout;
+  Positions positions;  // shared by all layers
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::unique_ptr<Norm> norm;    // null without
+  std::unique_ptr<Linear> head;  // null when tied
+};
+
+Transformer::Transformer(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
+                         std::int64_t max_length, std::uint64_t seed, DType dtype, Device device) {
+  options.validate();
+  check(vocabulary >= 1, "model", "the vocabulary has ", vocabulary, " symbols");
+  check(max_length >= 1, "model", "the longest sequence has ", max_length, " tokens");
+  check(is_floating(dtype), "model", "parameters are f32 or f64, not ", dtype);
+
+  const Initializer start(seed, start_values_from_text(options.init), dtype, device);
+  parts_ = std::make_unique<Parts>(options, vocabulary, start);
+  add_child("embedding", parts_->embedding);
+  add_child("position", parts_->positions);
+
+  std::map<std::string, Tensor, std::less<>> shared;
+  for (std::int64_t layer = 0; layer < options.layers; ++layer) {
+    const std::string name = concat("blocks.", layer);
+    const Initializer block_start = start.at(name);
+    auto block = std::make_unique<Block>(block_start, options);
+    EncodingSetup setup;
+    setup.width = options.width;
+    setup.heads = options.heads;
+    setup.head_width = options.width / options.heads;
+    setup.layers = options.layers;
+    setup.layer = layer;
+    setup.max_length = max_length;
+    setup.start = &start;
+    setup.dtype = dtype;
+    setup.device = device;
+    setup.parameter = [&](std::string_view parameter, const Shape& shape, Fill fill, Scope scope) {
+      if (scope == Scope::layer) {
+        return block->positions().add(parameter, block_start.at("position").make(parameter, shape, fill));
+      }
+      if (const auto made = shared.find(parameter); made != shared.end()) return made->second;
+      const Tensor value = parts_->positions.add(parameter, start.at("position").make(parameter, shape, fill));
+      return shared.emplace(parameter, value).first->second;
+    };
+    block->set_encoding(encoding.make(setup));
+    add_child(name, *block);
+    parts_->blocks.push_back(std::move(block));
+  }
+  if (parts_->norm != nullptr) add_child("norm", *parts_->norm);
+  if (parts_->head != nullptr) add_child("head", *parts_->head);
+}
+
+Transformer::~Transformer() = default;
+
+Tensor Transformer::forward(const Tensor& tokens, const Pass& pass) {
+  check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
+        tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
+  for (const auto& block : parts_->blocks) block->encoding().check_length(tokens.size(1));
+
+  Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens); });
+  x = parts_->blocks.front()->encoding().embed(x);
+  x = parts_->embedding_dropout(x, pass);
+  for (const auto& block : parts_->blocks) x = block->forward(x, pass);
+  if (parts_->norm != nullptr) x = parts_->norm->forward(x);
+  return parts_->head != nullptr ? parts_->head->forward(x) : linear(x, parts_->embedding.weight());
+}
+
+std::int64_t Transformer::matrix_parameter_count() const {
+  std::int64_t count = parts_->head == nullptr ? parts_->embedding.weight().numel() : 0;
+  for (const auto& [path, parameter] : parameters()) {
+    if (parameter.rank() == 2 && path.ends_with(".weight") && path != "embedding.weight") count += parameter.numel();
+  }
+  return count;
+}
+
+}  // namespace tally
