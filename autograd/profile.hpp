@@ -1,4 +1,4 @@
-// Where the time goes: while a Profile is active every operation's forward and backward is timed by name.
+// Where the time goes: while a profile is taken, the forward and the backward of every operation are timed by name.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,19 @@
 namespace tally {
 
 struct ProfileEvent {
-  std::string name;           // "softmax", "softmax backward"
-  double start_us, duration_us;
-  std::uint64_t bytes;        // of the outputs it allocated
+  std::string name;     // "softmax", "softmax backward"
+  double start_us;      // since start_profile
+  double duration_us;
+  std::uint64_t bytes;  // by which the memory in use grew: results and what is kept for backward
 };
 
-// Starts collecting (clears what was there); stop returns the events in order of their start.
+// Starts a profile, dropping the events of an earlier one.
 void start_profile();
+// Ends it and returns its events in order of their start.
 std::vector<ProfileEvent> stop_profile();
 
-// A scope that is one event while a profile is taken and costs one branch otherwise. Nested scopes: only the outermost
-// counts, so that composed operations appear once... by the operation that a reader called.
+// A scope that is one event while a profile is taken, and costs one branch otherwise. Of nested scopes on one thread only
+// the outermost counts: an operation composed of others appears once, by the name its caller knows.
 class ProfileScope {
  public:
   explicit ProfileScope(std::string_view name, std::string_view suffix = {});
@@ -28,9 +30,10 @@ class ProfileScope {
   ProfileScope& operator=(const ProfileScope&) = delete;
 
  private:
+  bool active_;       // whether this scope is an event
   std::string name_;
-  double start_ = -1;
-  std::uint64_t bytes_ = 0;
+  double start_us_ = 0;
+  std::uint64_t start_bytes_ = 0;
 };
 
 }  // namespace tally

@@ -1,0 +1,82 @@
+// Checks and views that the operations share. Every error names the operation and what was found.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "core/tensor.hpp"
+
+namespace tally {
+
+inline void check_defined(std::string_view name, const Tensor& x) {
+  check(x.defined(), name, "an argument is an undefined tensor");
+}
+
+inline void check_floating(std::string_view name, const Tensor& x) {
+  check_defined(name, x);
+  check(is_floating(x.dtype()), name, "needs f32 or f64 elements, got ", x.dtype(), " ", x.shape());
+}
+
+inline void check_same_device(std::string_view name, const Tensor& a, const Tensor& b) {
+  check_defined(name, a);
+  check_defined(name, b);
+  check(a.device() == b.device(), name, "devices differ: got ", a.shape(), " on ", a.device(), " and ", b.shape(),
+        " on ", b.device());
+}
+
+// Same element type and device.
+inline void check_same_type(std::string_view name, const Tensor& a, const Tensor& b) {
+  check_same_device(name, a, b);
+  check(a.dtype() == b.dtype(), name, "element types differ: got ", a.dtype(), " ", a.shape(), " and ", b.dtype(), " ",
+        b.shape());
+}
+
+inline void check_same_floating(std::string_view name, const Tensor& a, const Tensor& b) {
+  check_floating(name, a);
+  check_same_type(name, a, b);
+}
+
+// Throws unless x has at least so many axes; `expected` describes the shape: "[..., T, T]".
+inline void check_rank(std::string_view name, const Tensor& x, int least, std::string_view expected) {
+  check(x.rank() >= least, name, "needs shape ", expected, ", got ", x.shape());
+}
+
+// Throws unless x is [..., T, T].
+inline void check_square(std::string_view name, const Tensor& x) {
+  check_rank(name, x, 2, "[..., T, T]");
+  check(x.size(-1) == x.size(-2), name, "needs shape [..., T, T], got ", x.shape());
+}
+
+// The shape without its last `count` axes.
+inline Shape leading_axes(const Shape& shape, int count = 1) {
+  Shape result;
+  for (int axis = 0; axis < shape.rank - count; ++axis) result.append(shape[axis]);
+  return result;
+}
+
+// The shape with more axes after its last.
+inline Shape append_axes(Shape shape, std::initializer_list<std::int64_t> sizes) {
+  for (const std::int64_t size : sizes) shape.append(size);
+  return shape;
+}
+
+// x [..., N] as a dense matrix [R, N]: a view if x is dense, else a copy.
+inline Tensor as_rows(const Tensor& x) {
+  return x.to_dense().reshape_view({leading_axes(x.shape()).numel(), x.size(-1)});
+}
+
+// The same elements with an axis of size 1 put in before `axis`; x may have any strides.
+inline Tensor insert_axis_view(const Tensor& x, int axis) {
+  Shape shape;
+  Strides strides;
+  for (int from = 0; from <= x.rank(); ++from) {
+    if (from == axis) shape.append(1);
+    if (from == x.rank()) break;
+    strides[shape.rank] = x.strides()[from];
+    shape.append(x.shape()[from]);
+  }
+  return x.as_strided(shape, strides, x.offset());
+}
+
+}  // namespace tally

@@ -1,0 +1,171 @@
+// One number in, one number out: functions of one and of two operands, comparisons, and the choice between two.
+// Operands of different shapes broadcast by the NumPy rule; the gradient of a broadcast operand is summed back to its
+// shape (sum_to).
+#include <array>
+#include <cstddef>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/ops/check.hpp"
+#include "autograd/profile.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::string_view name_of(UnaryOp op) {
+  constexpr std::array<std::string_view, 18> names = {
+      "negate", "abs",     "square", "sqrt", "reciprocal", "exp",  "log",      "sin", "cos",
+      "sigmoid", "tanh",   "relu",   "gelu", "silu",       "softplus", "add", "multiply", "power"};
+  static_assert(names.size() == static_cast<std::size_t>(UnaryOp::power) + 1);
+  return names[static_cast<std::size_t>(op)];
+}
+
+constexpr std::string_view name_of(BinaryOp op) {
+  constexpr std::array<std::string_view, 6> names = {"add", "subtract", "multiply", "divide", "maximum", "minimum"};
+  static_assert(names.size() == static_cast<std::size_t>(BinaryOp::minimum) + 1);
+  return names[static_cast<std::size_t>(op)];
+}
+
+// y (bool) = a op b.
+Tensor compare(CompareOp op, std::string_view name, const Tensor& a, const Tensor& b) {
+  const ProfileScope scope(name);
+  check_same_type(name, a, b);
+  check(a.dtype() != DType::boolean, name, "compares numbers, got bool ", a.shape(), " and ", b.shape());
+  const Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), DType::boolean, a.device());
+  kernels(y.device())
+      .compare(op, y.view(), a.broadcast_view(name, y.shape()).view(), b.broadcast_view(name, y.shape()).view());
+  return y;
+}
+
+// condition ? d_y : 0, or with flip the reverse, summed to `shape`: the gradient of an operand that was chosen.
+Tensor gradient_where(const Tensor& condition, const Tensor& d_y, bool flip, const Shape& shape) {
+  const Tensor zero = Tensor::scalar(0.0, d_y.dtype(), d_y.device());
+  return sum_to(flip ? where(condition, zero, d_y) : where(condition, d_y, zero), shape);
+}
+
+//   y = a + b       d_a = d_y            d_b = d_y
+//   y = a - b       d_a = d_y            d_b = -d_y
+//   y = a b         d_a = d_y b          d_b = d_y a
+//   y = a / b       d_a = d_y / b        d_b = -d_a y
+//   y = max(a, b)   d_a = d_y [a >= b]   d_b = d_y [a < b]
+//   y = min(a, b)   d_a = d_y [a <= b]   d_b = d_y [a > b]
+Backward binary_derivative(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y) {
+  switch (op) {
+    case BinaryOp::add:
+      return [](const Tensor& d_y, Gradients& d) {
+        if (d.wants(0)) d.set(0, sum_to(d_y, d.shape(0)));
+        if (d.wants(1)) d.set(1, sum_to(d_y, d.shape(1)));
+      };
+    case BinaryOp::subtract:
+      return [](const Tensor& d_y, Gradients& d) {
+        if (d.wants(0)) d.set(0, sum_to(d_y, d.shape(0)));
+        if (d.wants(1)) d.set(1, negate(sum_to(d_y, d.shape(1))));
+      };
+    case BinaryOp::multiply:
+      return [kept_a = Saved("multiply", requires_grad(b) ? a : Tensor()),
+              kept_b = Saved("multiply", requires_grad(a) ? b : Tensor())](const Tensor& d_y, Gradients& d) {
+        if (d.wants(0)) d.set(0, sum_to(multiply(d_y, kept_b.get()), d.shape(0)));
+        if (d.wants(1)) d.set(1, sum_to(multiply(d_y, kept_a.get()), d.shape(1)));
+      };
+    case BinaryOp::divide:
+      return [kept_b = Saved("divide", b),
+              kept_y = Saved("divide", requires_grad(b) ? y : Tensor())](const Tensor& d_y, Gradients& d) {
+        const Tensor d_a = divide(d_y, kept_b.get());
+        if (d.wants(0)) d.set(0, sum_to(d_a, d.shape(0)));
+        if (d.wants(1)) d.set(1, negate(sum_to(multiply(d_a, kept_y.get()), d.shape(1))));
+      };
+    case BinaryOp::maximum:
+    case BinaryOp::minimum:
+      return [a_chosen = op == BinaryOp::maximum ? less_equal(b, a) : less_equal(a, b)](const Tensor& d_y,
+                                                                                        Gradients& d) {
+        if (d.wants(0)) d.set(0, gradient_where(a_chosen, d_y, false, d.shape(0)));
+        if (d.wants(1)) d.set(1, gradient_where(a_chosen, d_y, true, d.shape(1)));
+      };
+  }
+  return {};
+}
+
+}  // namespace
+
+// d_x = d_y op'(x); what op' is computed from (argument, result or neither) is said by unary_needs_output.
+Tensor unary(UnaryOp op, const Tensor& x, double parameter) {
+  const std::string_view name = name_of(op);
+  const ProfileScope scope(name);
+  check_floating(name, x);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  kernels(x.device()).unary(op, parameter, y.view(), x.view());
+  const Saved kept(name, unary_is_linear(op) ? Tensor() : unary_needs_output(op) ? y : x);
+  record(name, y, {x}, [op, parameter, kept](const Tensor& d_y, Gradients& d) {
+    const View value = kept.get().view();
+    const bool from_output = unary_needs_output(op);
+    const Tensor d_x = Tensor::empty(d_y.shape(), d_y.dtype(), d_y.device());
+    kernels(d_y.device())
+        .unary_backward(op, parameter, d_x.view(), d_y.view(), from_output ? View{} : value,
+                        from_output ? value : View{});
+    d.set(0, d_x);
+  });
+  return y;
+}
+
+Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
+  const std::string_view name = name_of(op);
+  const ProfileScope scope(name);
+  check_same_type(name, a, b);
+  check(a.dtype() != DType::boolean, name, "needs numbers, got bool ", a.shape(), " and ", b.shape());
+  Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), a.dtype(), a.device());
+  kernels(y.device())
+      .binary(op, y.view(), a.broadcast_view(name, y.shape()).view(), b.broadcast_view(name, y.shape()).view());
+  if (needs_grad({a, b})) record(name, y, {a, b}, binary_derivative(op, a, b, y));
+  return y;
+}
+
+// d_a = d_y where the condition holds, d_b = d_y elsewhere.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  const ProfileScope scope("where");
+  check_same_type("where", a, b);
+  check_same_device("where", condition, a);
+  check(condition.dtype() == DType::boolean, "where", "the condition must be bool, got ", condition.dtype(), " ",
+        condition.shape());
+  const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
+  Tensor y = Tensor::empty(shape, a.dtype(), a.device());
+  kernels(y.device())
+      .where(y.view(), condition.broadcast_view("where", shape).view(), a.broadcast_view("where", shape).view(),
+             b.broadcast_view("where", shape).view());
+  record("where", y, {a, b}, [kept = Saved("where", condition)](const Tensor& d_y, Gradients& d) {
+    if (d.wants(0)) d.set(0, gradient_where(kept.get(), d_y, false, d.shape(0)));
+    if (d.wants(1)) d.set(1, gradient_where(kept.get(), d_y, true, d.shape(1)));
+  });
+  return y;
+}
+
+Tensor add(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
+Tensor subtract(const Tensor& a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
+Tensor multiply(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
+Tensor divide(const Tensor& a, const Tensor& b) { return binary(BinaryOp::divide, a, b); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::maximum, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::minimum, a, b); }
+
+Tensor less(const Tensor& a, const Tensor& b) { return compare(CompareOp::less, "less", a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(CompareOp::less_equal, "less_equal", a, b); }
+Tensor equal(const Tensor& a, const Tensor& b) { return compare(CompareOp::equal, "equal", a, b); }
+
+Tensor add(const Tensor& x, double c) { return unary(UnaryOp::add_scalar, x, c); }
+Tensor multiply(const Tensor& x, double c) { return unary(UnaryOp::multiply_scalar, x, c); }
+Tensor power(const Tensor& x, double exponent) { return unary(UnaryOp::power, x, exponent); }
+Tensor negate(const Tensor& x) { return unary(UnaryOp::negate, x); }
+Tensor abs(const Tensor& x) { return unary(UnaryOp::absolute, x); }
+Tensor square(const Tensor& x) { return unary(UnaryOp::square, x); }
+Tensor sqrt(const Tensor& x) { return unary(UnaryOp::sqrt, x); }
+Tensor reciprocal(const Tensor& x) { return unary(UnaryOp::reciprocal, x); }
+Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
+Tensor log(const Tensor& x) { return unary(UnaryOp::log, x); }
+Tensor sin(const Tensor& x) { return unary(UnaryOp::sin, x); }
+Tensor cos(const Tensor& x) { return unary(UnaryOp::cos, x); }
+Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
+Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
+Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
+Tensor gelu(const Tensor& x) { return unary(UnaryOp::gelu, x); }
+Tensor silu(const Tensor& x) { return unary(UnaryOp::silu, x); }
+Tensor softplus(const Tensor& x) { return unary(UnaryOp::softplus, x); }
+
+}  // namespace tally

@@ -1,0 +1,84 @@
+// Matrix products.
+//   c = alpha a b     [..., M, K] [..., K, N] -> [..., M, N]     d_a = alpha d_c b^T,   d_b = alpha a^T d_c
+//   y = x w^T + bias  [..., in] [out, in] -> [..., out]          d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's rows
+// Leading axes broadcast; the gradient of a broadcast operand is summed over them. Transposed matrices are views that
+// the kernel reads in place.
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/ops/check.hpp"
+#include "autograd/profile.hpp"
+
+namespace tally {
+namespace {
+
+// alpha a b without recording. One matrix b for many a: the leading axes of a dense a join its rows, which makes one
+// large product of many small ones.
+Tensor product(const Tensor& a, const Tensor& b, double alpha) {
+  if (b.rank() == 2 && a.rank() > 2 && a.dense()) {
+    return product(as_rows(a), b, alpha).reshape_view(append_axes(leading_axes(a.shape()), {b.size(1)}));
+  }
+  const Shape leading = broadcast_shapes("matmul", leading_axes(a.shape(), 2), leading_axes(b.shape(), 2));
+  const Tensor c = Tensor::empty(append_axes(leading, {a.size(-2), b.size(-1)}), a.dtype(), a.device());
+  const Tensor a_all = a.broadcast_view("matmul", append_axes(leading, {a.size(-2), a.size(-1)}));
+  const Tensor b_all = b.broadcast_view("matmul", append_axes(leading, {b.size(-2), b.size(-1)}));
+  kernels(c.device()).matmul(c.view(), a_all.view(), b_all.view(), View{}, alpha, false);
+  return c;
+}
+
+Tensor transposed(const Tensor& matrix) { return matrix.transpose_view(-2, -1); }
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b, double alpha) {
+  const ProfileScope scope("matmul");
+  check_same_floating("matmul", a, b);
+  check(a.rank() >= 2 && b.rank() >= 2, "matmul", "needs matrices [..., M, K] and [..., K, N]: got ", a.shape(),
+        " and ", b.shape());
+  check(a.size(-1) == b.size(-2), "matmul", "inner sizes differ: got ", a.shape(), " and ", b.shape(),
+        a.size(-1) == b.size(-1) || a.size(-2) == b.size(-2) ? "; transpose one of them?" : "");
+  Tensor c = product(a, b, alpha);
+  record("matmul", c, {a, b},
+         [alpha, kept_a = Saved("matmul", requires_grad(b) ? a : Tensor()),
+          kept_b = Saved("matmul", requires_grad(a) ? b : Tensor())](const Tensor& d_c, Gradients& d) {
+           if (d.wants(0)) d.set(0, sum_to(product(d_c, transposed(kept_b.get()), alpha), d.shape(0)));
+           if (!d.wants(1)) return;
+           if (d.shape(1).rank == 2 && d.shape(0).rank > 2) {
+             // All rows of all a in one product, which adds up over the leading axes by itself.
+             d.set(1, product(transposed(as_rows(kept_a.get())), as_rows(d_c), alpha));
+           } else {
+             d.set(1, sum_to(product(transposed(kept_a.get()), d_c, alpha), d.shape(1)));
+           }
+         });
+  return c;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const ProfileScope scope("linear");
+  check_same_floating("linear", x, weight);
+  check_rank("linear", x, 1, "[..., in]");
+  check(weight.rank() == 2, "linear", "weight must have shape [out, in], got ", weight.shape());
+  check(x.size(-1) == weight.size(1), "linear", "x ", x.shape(), " does not fit the weight ", weight.shape(),
+        " [out, in]: ", x.size(-1), " and ", weight.size(1), " inputs");
+  const std::int64_t outputs = weight.size(0);
+  if (bias.defined()) {
+    check_same_floating("linear", x, bias);
+    check(bias.shape() == Shape{outputs}, "linear", "bias must have shape [", outputs, "] for the weight ",
+          weight.shape(), ", got ", bias.shape());
+  }
+  const Tensor rows = as_rows(x);
+  const Tensor y_rows = Tensor::empty({rows.size(0), outputs}, x.dtype(), x.device());
+  kernels(x.device())
+      .matmul(y_rows.view(), rows.view(), transposed(weight).view(), bias.view(), 1.0, false);
+  Tensor y = y_rows.reshape_view(append_axes(leading_axes(x.shape()), {outputs}));
+  record("linear", y, {x, weight, bias},
+         [kept_rows = Saved("linear", requires_grad(weight) ? rows : Tensor()),
+          kept_weight = Saved("linear", requires_grad(x) ? weight : Tensor())](const Tensor& d_y, Gradients& d) {
+           const Tensor d_rows = as_rows(d_y);
+           if (d.wants(0)) d.set(0, product(d_rows, kept_weight.get(), 1.0).reshape_view(d.shape(0)));
+           if (d.wants(1)) d.set(1, product(transposed(d_rows), kept_rows.get(), 1.0));
+           if (d.wants(2)) d.set(2, sum(d_rows, {0}));
+         });
+  return y;
+}
+
+}  // namespace tally

@@ -1,0 +1,85 @@
+// Normalisation of each row of x [..., N].
+//   layer norm (Ba, Kiros, Hinton 2016):  y = (x - mean) rstd weight + bias,  rstd = 1 / sqrt(variance + eps)
+//   RMS norm (Zhang, Sennrich 2019):      y = x rstd weight,                  rstd = 1 / sqrt(mean(x^2) + eps)
+// With g = d_y weight and n = (x - mean) rstd (layer norm) or x rstd (RMS norm):
+//   d_x = rstd (g - mean(g) - n mean(g n))  (layer norm),   d_x = rstd (g - n mean(g n))  (RMS norm)
+//   d_weight = sum over rows of d_y n,  d_bias = sum over rows of d_y
+// Backward needs x and one or two numbers a row; n is computed again.
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/ops/check.hpp"
+#include "autograd/profile.hpp"
+
+namespace tally {
+namespace {
+
+void check_norm(std::string_view name, const Tensor& x, const Tensor& parameter, std::string_view which) {
+  check_same_floating(name, x, parameter);
+  check_rank(name, x, 1, "[..., N]");
+  check(x.size(-1) > 0, name, "the last axis of shape ", x.shape(), " is empty");
+  check(parameter.shape() == Shape{x.size(-1)}, name, which, " must have shape [", x.size(-1), "] for x ", x.shape(),
+        ", got ", parameter.shape());
+}
+
+Tensor backward_scratch(const Tensor& rows) {
+  const std::int64_t size = kernels(rows.device()).norm_backward_scratch(rows.size(0), rows.size(1));
+  return Tensor::empty({size}, rows.dtype(), rows.device());
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  const ProfileScope scope("layer_norm");
+  check_norm("layer_norm", x, weight, "weight");
+  check_norm("layer_norm", x, bias, "bias");
+  const Tensor rows = as_rows(x);
+  const Tensor mean = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
+  const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
+  const Tensor y_rows = Tensor::empty(rows.shape(), x.dtype(), x.device());
+  kernels(x.device())
+      .layer_norm(y_rows.view(), mean.view(), rstd.view(), rows.view(), weight.view(), bias.view(), eps);
+  Tensor y = y_rows.reshape_view(x.shape());
+  record("layer_norm", y, {x, weight, bias},
+         [kept_rows = Saved("layer_norm", rows), kept_weight = Saved("layer_norm", weight), mean,
+          rstd](const Tensor& d_y, Gradients& d) {
+           const Tensor& x_rows = kept_rows.get();
+           const Tensor d_rows = Tensor::empty(x_rows.shape(), d_y.dtype(), d_y.device());
+           const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
+           const Tensor d_bias = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
+           const Tensor scratch = backward_scratch(x_rows);
+           kernels(d_y.device())
+               .layer_norm_backward(d_rows.view(), d_weight.view(), d_bias.view(), scratch.view(),
+                                    as_rows(d_y).view(), x_rows.view(), kept_weight.get().view(), mean.view(),
+                                    rstd.view());
+           d.set(0, d_rows.reshape_view(d.shape(0)));
+           d.set(1, d_weight);
+           d.set(2, d_bias);
+         });
+  return y;
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  const ProfileScope scope("rms_norm");
+  check_norm("rms_norm", x, weight, "weight");
+  const Tensor rows = as_rows(x);
+  const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
+  const Tensor y_rows = Tensor::empty(rows.shape(), x.dtype(), x.device());
+  kernels(x.device()).rms_norm(y_rows.view(), rstd.view(), rows.view(), weight.view(), eps);
+  Tensor y = y_rows.reshape_view(x.shape());
+  record("rms_norm", y, {x, weight},
+         [kept_rows = Saved("rms_norm", rows), kept_weight = Saved("rms_norm", weight),
+          rstd](const Tensor& d_y, Gradients& d) {
+           const Tensor& x_rows = kept_rows.get();
+           const Tensor d_rows = Tensor::empty(x_rows.shape(), d_y.dtype(), d_y.device());
+           const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
+           const Tensor scratch = backward_scratch(x_rows);
+           kernels(d_y.device())
+               .rms_norm_backward(d_rows.view(), d_weight.view(), scratch.view(), as_rows(d_y).view(),
+                                  x_rows.view(), kept_weight.get().view(), rstd.view());
+           d.set(0, d_rows.reshape_view(d.shape(0)));
+           d.set(1, d_weight);
+         });
+  return y;
+}
+
+}  // namespace tally

@@ -1,0 +1,132 @@
+// Other shapes of the same elements. All but concat, and reshape, contiguous and cast where they have to copy, are views:
+// they share the elements and cost nothing. The derivative of each puts d_y back where the elements came from.
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/ops/check.hpp"
+#include "autograd/profile.hpp"
+
+namespace tally {
+
+// d_x = d_y in x's shape.
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  const ProfileScope scope("reshape");
+  check_defined("reshape", x);
+  check(shape.numel() == x.numel(), "reshape", "shape ", x.shape(), " has ", x.numel(), " elements and cannot become ",
+        shape);
+  Tensor y = x.to_dense().reshape_view(shape);
+  record("reshape", y, {x},
+         [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.to_dense().reshape_view(d.shape(0))); });
+  return y;
+}
+
+// d_x = d_y with the axes exchanged again.
+Tensor transpose(const Tensor& x, int a, int b) {
+  const ProfileScope scope("transpose");
+  check_defined("transpose", x);
+  Tensor y = x.transpose_view(a, b);
+  record("transpose", y, {x}, [a, b](const Tensor& d_y, Gradients& d) { d.set(0, d_y.transpose_view(a, b)); });
+  return y;
+}
+
+// d_x = d_y within the slice, 0 elsewhere.
+Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end) {
+  const ProfileScope scope("slice");
+  check_defined("slice", x);
+  Tensor y = x.slice_view(axis, begin, end);
+  record("slice", y, {x}, [axis, begin, end](const Tensor& d_y, Gradients& d) {
+    const Tensor d_x = Tensor::zeros(d.shape(0), d_y.dtype(), d_y.device());
+    d_x.slice_view(axis, begin, end).copy_from(d_y);
+    d.set(0, d_x);
+  });
+  return y;
+}
+
+// d_x = d_y at the index, 0 elsewhere.
+Tensor select(const Tensor& x, int axis, std::int64_t index) {
+  const ProfileScope scope("select");
+  check_defined("select", x);
+  Tensor y = x.select_view(axis, index);
+  record("select", y, {x}, [axis, index](const Tensor& d_y, Gradients& d) {
+    const Tensor d_x = Tensor::zeros(d.shape(0), d_y.dtype(), d_y.device());
+    d_x.select_view(axis, index).copy_from(d_y);
+    d.set(0, d_x);
+  });
+  return y;
+}
+
+// d_x = d_y summed over the axes that were repeated.
+Tensor broadcast_to(const Tensor& x, const Shape& shape) {
+  const ProfileScope scope("broadcast_to");
+  check_defined("broadcast_to", x);
+  Tensor y = x.broadcast_view("broadcast_to", shape);
+  record("broadcast_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, sum_to(d_y, d.shape(0))); });
+  return y;
+}
+
+// d_x = d_y without the axis.
+Tensor unsqueeze(const Tensor& x, int axis) {
+  const ProfileScope scope("unsqueeze");
+  check_defined("unsqueeze", x);
+  const int place = axis < 0 ? axis + x.rank() + 1 : axis;
+  check(place >= 0 && place <= x.rank(), "unsqueeze", "axis ", axis, " is out of range for shape ", x.shape());
+  Tensor y = insert_axis_view(x, place);
+  record("unsqueeze", y, {x}, [place](const Tensor& d_y, Gradients& d) { d.set(0, d_y.select_view(place, 0)); });
+  return y;
+}
+
+// d_part = the part's slice of d_y.
+Tensor concat(const std::vector<Tensor>& parts, int axis) {
+  const ProfileScope scope("concat");
+  check(!parts.empty(), "concat", "needs at least one tensor");
+  check_defined("concat", parts.front());
+  axis = normalise_axis("concat", axis, parts.front().shape());
+  Shape shape = parts.front().shape();
+  shape[axis] = 0;
+  for (const Tensor& part : parts) {
+    check_same_type("concat", parts.front(), part);
+    Shape rest = part.shape();
+    if (axis < rest.rank) rest[axis] = shape[axis];
+    check(rest == shape, "concat", "shapes may differ on axis ", axis, " only: got ", parts.front().shape(), " and ",
+          part.shape());
+    shape[axis] += part.shape()[axis];
+  }
+  Tensor y = Tensor::empty(shape, parts.front().dtype(), parts.front().device());
+  std::int64_t begin = 0;
+  for (const Tensor& part : parts) {
+    const std::int64_t end = begin + part.shape()[axis];
+    y.slice_view(axis, begin, end).copy_from(part);
+    begin = end;
+  }
+  record("concat", y, parts, [axis, count = parts.size()](const Tensor& d_y, Gradients& d) {
+    std::int64_t start = 0;
+    for (std::size_t part = 0; part < count; ++part) {
+      const std::int64_t stop = start + d.shape(part)[axis];
+      d.set(part, d_y.slice_view(axis, start, stop));
+      start = stop;
+    }
+  });
+  return y;
+}
+
+// d_x = d_y.
+Tensor contiguous(const Tensor& x) {
+  check_defined("contiguous", x);
+  if (x.dense()) return x;
+  const ProfileScope scope("contiguous");
+  Tensor y = x.clone();
+  record("contiguous", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
+  return y;
+}
+
+// d_x = d_y in x's type. Rounding to an integer or to bool has no derivative.
+Tensor cast(const Tensor& x, DType dtype) {
+  check_defined("cast", x);
+  if (x.dtype() == dtype) return x;
+  const ProfileScope scope("cast");
+  if (!is_floating(dtype)) record_no_derivative("cast", {x});
+  Tensor y = x.to(dtype);
+  record("cast", y, {x}, [from = x.dtype()](const Tensor& d_y, Gradients& d) { d.set(0, d_y.to(from)); });
+  return y;
+}
+
+}  // namespace tally
