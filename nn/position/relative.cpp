@@ -1,0 +1,58 @@
+// Relative positions (Shaw et al. 2018, arXiv 1803.02155, equation 5, for keys only):
+//   l_ij = (q_i.k_j + q_i.e[i-j]) / sqrt(d),  e [K, d] shared by heads
+// Distances i-j >= K: an error, row K-1 (the CoPE paper's relative-capped), or no term (its plain relative in figure
+// 3).
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+struct RelativeOptions final : OptionsOf<RelativeOptions> {
+  std::string far = "refuse";
+  std::string share = "layer";
+  std::int64_t distances = 0;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.choice("far", far, {"refuse", "cap", "none"},
+                   "distances beyond the table: an error, its last row, or no term");
+    visitor.choice("share", share, {"layer", "model"}, "one table per layer, or one for the whole model");
+    visitor.integer("distances", distances, "rows K of the table; 0 for the longest sequence", 0, 1 << 20);
+  }
+};
+
+class Relative final : public Encoding {
+ public:
+  Relative(const EncodingSetup& setup, const RelativeOptions& options)
+      : refuse_far_(options.far == "refuse"), cap_far_(options.far == "cap") {
+    const std::int64_t rows = options.distances > 0 ? options.distances : setup.max_length;
+    const double deviation = 1.0 / std::sqrt(static_cast<double>(setup.head_width));
+    table_ = setup.parameter("table", {rows, setup.head_width}, Fill::normal(deviation),
+                             options.share == "model" ? Scope::model : Scope::layer);
+  }
+
+  void check_length(std::int64_t length) const override {
+    check(!refuse_far_ || length <= table_.size(0), "relative", "the table has ", table_.size(0),
+          " distances, the sequence ", length, " tokens; far = cap or none goes on beyond the table");
+  }
+
+  void score(const AttentionInput& in, Score& score) const override {
+    const std::int64_t rows = std::min(in.q.size(2), table_.size(0));
+    const Tensor near = slice(table_, 0, 0, rows);
+    score.biases.push_back(RowToeplitz{matmul(in.q, transpose(near, 0, 1), in.scale), cap_far_});
+  }
+
+ private:
+  bool refuse_far_, cap_far_;
+  Tensor table_;  // [K, d]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(relative, RelativeOptions, Relative, "a learned key vector for each distance",
+               "l_ij = (q_i.k_j + q_i.e[i-j]) / sqrt(d);  e [K, d]", "Shaw et al. 2018, arXiv 1803.02155 (keys only)");
