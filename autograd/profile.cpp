@@ -51,7 +51,8 @@ std::vector<ProfileEvent> stop_profile() {
 
 ProfileScope::ProfileScope(std::string_view name, std::string_view suffix)
     : active_(profiling.load(std::memory_order_relaxed) && !inside_event) {
-  if (!active_) [[likely]] return;
+  if (!active_) [[likely]]
+    return;
   inside_event = true;
   name_.append(name).append(suffix);
   start_bytes_ = memory_counters().live_bytes;
@@ -59,7 +60,8 @@ ProfileScope::ProfileScope(std::string_view name, std::string_view suffix)
 }
 
 ProfileScope::~ProfileScope() {
-  if (!active_) [[likely]] return;
+  if (!active_) [[likely]]
+    return;
   inside_event = false;
   const double duration_us = microseconds_since_start() - start_us_;
   const std::uint64_t bytes = memory_counters().live_bytes;

@@ -9,8 +9,8 @@
 namespace tally {
 
 struct ProfileEvent {
-  std::string name;     // "softmax", "softmax backward"
-  double start_us;      // since start_profile
+  std::string name;  // "softmax", "softmax backward"
+  double start_us;   // since start_profile
   double duration_us;
   std::uint64_t bytes;  // by which the memory in use grew: results and what is kept for backward
 };
@@ -20,8 +20,8 @@ void start_profile();
 // Ends it and returns its events in order of their start.
 std::vector<ProfileEvent> stop_profile();
 
-// A scope that is one event while a profile is taken, and costs one branch otherwise. Of nested scopes on one thread only
-// the outermost counts: an operation composed of others appears once, by the name its caller knows.
+// A scope that is one event while a profile is taken, and costs one branch otherwise. Of nested scopes on one thread
+// only the outermost counts: an operation composed of others appears once, by the name its caller knows.
 class ProfileScope {
  public:
   explicit ProfileScope(std::string_view name, std::string_view suffix = {});
@@ -30,7 +30,7 @@ class ProfileScope {
   ProfileScope& operator=(const ProfileScope&) = delete;
 
  private:
-  bool active_;       // whether this scope is an event
+  bool active_;  // whether this scope is an event
   std::string name_;
   double start_us_ = 0;
   std::uint64_t start_bytes_ = 0;

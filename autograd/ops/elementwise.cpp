@@ -13,9 +13,9 @@ namespace tally {
 namespace {
 
 constexpr std::string_view name_of(UnaryOp op) {
-  constexpr std::array<std::string_view, 18> names = {
-      "negate", "abs",     "square", "sqrt", "reciprocal", "exp",  "log",      "sin", "cos",
-      "sigmoid", "tanh",   "relu",   "gelu", "silu",       "softplus", "add", "multiply", "power"};
+  constexpr std::array<std::string_view, 18> names = {"negate", "abs",  "square",   "sqrt",    "reciprocal", "exp",
+                                                      "log",    "sin",  "cos",      "sigmoid", "tanh",       "relu",
+                                                      "gelu",   "silu", "softplus", "add",     "multiply",   "power"};
   static_assert(names.size() == static_cast<std::size_t>(UnaryOp::power) + 1);
   return names[static_cast<std::size_t>(op)];
 }
@@ -68,19 +68,19 @@ Backward binary_derivative(BinaryOp op, const Tensor& a, const Tensor& b, const 
         if (d.wants(1)) d.set(1, sum_to(multiply(d_y, kept_a.get()), d.shape(1)));
       };
     case BinaryOp::divide:
-      return [kept_b = Saved("divide", b),
-              kept_y = Saved("divide", requires_grad(b) ? y : Tensor())](const Tensor& d_y, Gradients& d) {
+      return [kept_b = Saved("divide", b), kept_y = Saved("divide", requires_grad(b) ? y : Tensor())](const Tensor& d_y,
+                                                                                                      Gradients& d) {
         const Tensor d_a = divide(d_y, kept_b.get());
         if (d.wants(0)) d.set(0, sum_to(d_a, d.shape(0)));
         if (d.wants(1)) d.set(1, negate(sum_to(multiply(d_a, kept_y.get()), d.shape(1))));
       };
     case BinaryOp::maximum:
     case BinaryOp::minimum:
-      return [a_chosen = op == BinaryOp::maximum ? less_equal(b, a) : less_equal(a, b)](const Tensor& d_y,
-                                                                                        Gradients& d) {
-        if (d.wants(0)) d.set(0, gradient_where(a_chosen, d_y, false, d.shape(0)));
-        if (d.wants(1)) d.set(1, gradient_where(a_chosen, d_y, true, d.shape(1)));
-      };
+      return
+          [a_chosen = op == BinaryOp::maximum ? less_equal(b, a) : less_equal(a, b)](const Tensor& d_y, Gradients& d) {
+            if (d.wants(0)) d.set(0, gradient_where(a_chosen, d_y, false, d.shape(0)));
+            if (d.wants(1)) d.set(1, gradient_where(a_chosen, d_y, true, d.shape(1)));
+          };
   }
   return {};
 }

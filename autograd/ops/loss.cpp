@@ -16,8 +16,8 @@ std::int64_t count_rows(const Tensor& targets, const Tensor& mask, std::int64_t 
   std::int64_t count = 0;
   for (std::size_t n = 0; n < target.size(); ++n) {
     if (!counts[n]) continue;
-    check(target[n] >= 0 && target[n] < classes, "cross_entropy", "target ", target[n], " (element ", n,
-          " of targets ", targets.shape(), ") is outside 0..", classes - 1);
+    check(target[n] >= 0 && target[n] < classes, "cross_entropy", "target ", target[n], " (element ", n, " of targets ",
+          targets.shape(), ") is outside 0..", classes - 1);
     ++count;
   }
   check(count > 0, "cross_entropy", "the mask ", mask.shape(), " lets no position count");

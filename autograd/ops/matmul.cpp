@@ -1,6 +1,7 @@
 // Matrix products.
 //   c = alpha a b     [..., M, K] [..., K, N] -> [..., M, N]     d_a = alpha d_c b^T,   d_b = alpha a^T d_c
-//   y = x w^T + bias  [..., in] [out, in] -> [..., out]          d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's rows
+//   y = x w^T + bias  [..., in] [out, in] -> [..., out]          d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's
+//   rows
 // Leading axes broadcast; the gradient of a broadcast operand is summed over them. Transposed matrices are views that
 // the kernel reads in place.
 #include "autograd/node.hpp"
@@ -67,8 +68,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   }
   const Tensor rows = as_rows(x);
   const Tensor y_rows = Tensor::empty({rows.size(0), outputs}, x.dtype(), x.device());
-  kernels(x.device())
-      .matmul(y_rows.view(), rows.view(), transposed(weight).view(), bias.view(), 1.0, false);
+  kernels(x.device()).matmul(y_rows.view(), rows.view(), transposed(weight).view(), bias.view(), 1.0, false);
   Tensor y = y_rows.reshape_view(append_axes(leading_axes(x.shape()), {outputs}));
   record("linear", y, {x, weight, bias},
          [kept_rows = Saved("linear", requires_grad(weight) ? rows : Tensor()),

@@ -36,21 +36,19 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   const Tensor mean = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
   const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
   const Tensor y_rows = Tensor::empty(rows.shape(), x.dtype(), x.device());
-  kernels(x.device())
-      .layer_norm(y_rows.view(), mean.view(), rstd.view(), rows.view(), weight.view(), bias.view(), eps);
+  kernels(x.device()).layer_norm(y_rows.view(), mean.view(), rstd.view(), rows.view(), weight.view(), bias.view(), eps);
   Tensor y = y_rows.reshape_view(x.shape());
   record("layer_norm", y, {x, weight, bias},
-         [kept_rows = Saved("layer_norm", rows), kept_weight = Saved("layer_norm", weight), mean,
-          rstd](const Tensor& d_y, Gradients& d) {
+         [kept_rows = Saved("layer_norm", rows), kept_weight = Saved("layer_norm", weight), mean, rstd](
+             const Tensor& d_y, Gradients& d) {
            const Tensor& x_rows = kept_rows.get();
            const Tensor d_rows = Tensor::empty(x_rows.shape(), d_y.dtype(), d_y.device());
            const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
            const Tensor d_bias = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
            const Tensor scratch = backward_scratch(x_rows);
            kernels(d_y.device())
-               .layer_norm_backward(d_rows.view(), d_weight.view(), d_bias.view(), scratch.view(),
-                                    as_rows(d_y).view(), x_rows.view(), kept_weight.get().view(), mean.view(),
-                                    rstd.view());
+               .layer_norm_backward(d_rows.view(), d_weight.view(), d_bias.view(), scratch.view(), as_rows(d_y).view(),
+                                    x_rows.view(), kept_weight.get().view(), mean.view(), rstd.view());
            d.set(0, d_rows.reshape_view(d.shape(0)));
            d.set(1, d_weight);
            d.set(2, d_bias);
@@ -67,15 +65,15 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   kernels(x.device()).rms_norm(y_rows.view(), rstd.view(), rows.view(), weight.view(), eps);
   Tensor y = y_rows.reshape_view(x.shape());
   record("rms_norm", y, {x, weight},
-         [kept_rows = Saved("rms_norm", rows), kept_weight = Saved("rms_norm", weight),
-          rstd](const Tensor& d_y, Gradients& d) {
+         [kept_rows = Saved("rms_norm", rows), kept_weight = Saved("rms_norm", weight), rstd](const Tensor& d_y,
+                                                                                              Gradients& d) {
            const Tensor& x_rows = kept_rows.get();
            const Tensor d_rows = Tensor::empty(x_rows.shape(), d_y.dtype(), d_y.device());
            const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
            const Tensor scratch = backward_scratch(x_rows);
            kernels(d_y.device())
-               .rms_norm_backward(d_rows.view(), d_weight.view(), scratch.view(), as_rows(d_y).view(),
-                                  x_rows.view(), kept_weight.get().view(), rstd.view());
+               .rms_norm_backward(d_rows.view(), d_weight.view(), scratch.view(), as_rows(d_y).view(), x_rows.view(),
+                                  kept_weight.get().view(), rstd.view());
            d.set(0, d_rows.reshape_view(d.shape(0)));
            d.set(1, d_weight);
          });

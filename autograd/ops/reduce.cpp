@@ -66,16 +66,15 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   check_floating("sum_to", x);
   if (x.shape() == shape) return x;
   const ProfileScope scope("sum_to");
-  check(broadcast_shapes("sum_to", x.shape(), shape) == x.shape(), "sum_to", "shape ", shape,
-        " does not broadcast to ", x.shape());
+  check(broadcast_shapes("sum_to", x.shape(), shape) == x.shape(), "sum_to", "shape ", shape, " does not broadcast to ",
+        x.shape());
   Shape padded;
   while (padded.rank < x.rank() - shape.rank) padded.append(1);
   for (int axis = 0; axis < shape.rank; ++axis) padded.append(shape[axis]);
   const Tensor total = Tensor::empty(padded, x.dtype(), x.device());
   kernels(x.device()).reduce(ReduceOp::sum, total.view(), x.view());
   Tensor y = total.reshape_view(shape);
-  record("sum_to", y, {x},
-         [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.broadcast_view("sum_to", d.shape(0))); });
+  record("sum_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.broadcast_view("sum_to", d.shape(0))); });
   return y;
 }
 
@@ -98,8 +97,7 @@ Tensor max(const Tensor& x, int axis, bool keep) {
   record("max", y, {x}, [axis, kept, length, place](const Tensor& d_y, Gradients& d) {
     std::vector<std::int64_t> places(static_cast<std::size_t>(length));
     std::iota(places.begin(), places.end(), 0);
-    const Tensor chosen =
-        equal(insert_axis_view(place, place.rank()), Tensor::from(places, {length}, place.device()));
+    const Tensor chosen = equal(insert_axis_view(place, place.rank()), Tensor::from(places, {length}, place.device()));
     const Tensor d_largest = d_y.to_dense().reshape_view(kept);
     const Tensor zero = Tensor::scalar(0.0, d_y.dtype(), d_y.device());
     d.set(0, where(chosen.transpose_view(axis, -1), d_largest, zero));

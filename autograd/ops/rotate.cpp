@@ -23,8 +23,8 @@ Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, b
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernels(x.device()).rotate_pairs(y.view(), x.view(), cosines.view(), sines.view(), interleaved, false);
   record("rotate_pairs", y, {x},
-         [interleaved, kept_cosine = Saved("rotate_pairs", cosines),
-          kept_sine = Saved("rotate_pairs", sines)](const Tensor& d_y, Gradients& d) {
+         [interleaved, kept_cosine = Saved("rotate_pairs", cosines), kept_sine = Saved("rotate_pairs", sines)](
+             const Tensor& d_y, Gradients& d) {
            const Tensor d_x = Tensor::empty(d_y.shape(), d_y.dtype(), d_y.device());
            kernels(d_y.device())
                .rotate_pairs(d_x.view(), d_y.view(), kept_cosine.get().view(), kept_sine.get().view(), interleaved,

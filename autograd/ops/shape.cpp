@@ -1,5 +1,5 @@
-// Other shapes of the same elements. All but concat, and reshape, contiguous and cast where they have to copy, are views:
-// they share the elements and cost nothing. The derivative of each puts d_y back where the elements came from.
+// Other shapes of the same elements. All but concat, and reshape, contiguous and cast where they have to copy, are
+// views: they share the elements and cost nothing. The derivative of each puts d_y back where the elements came from.
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -14,8 +14,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   check(shape.numel() == x.numel(), "reshape", "shape ", x.shape(), " has ", x.numel(), " elements and cannot become ",
         shape);
   Tensor y = x.to_dense().reshape_view(shape);
-  record("reshape", y, {x},
-         [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.to_dense().reshape_view(d.shape(0))); });
+  record("reshape", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.to_dense().reshape_view(d.shape(0))); });
   return y;
 }
 
