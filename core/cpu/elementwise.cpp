@@ -1,0 +1,131 @@
+// Elementwise kernels: y = op(x), d_x = d_y op'(.), y = a op b, comparisons and selection.
+//
+// Each has one loop over elements that stand next to each other, compiled per instruction set; operands that are broadcast
+// or strided are brought into a small buffer first (GatheredRow), so that no loop is needed per layout.
+#include "core/cpu/strided.hpp"
+#include "core/functors.hpp"
+#include "core/kernels.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+template <class T>
+TALLY_CLONES void unary_row(UnaryOp op, double parameter, T* y, const T* x, std::int64_t n) {
+  functors::visit(op, parameter, [&](auto functor) __attribute__((always_inline)) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) y[i] = functor(x[i]);
+  });
+}
+
+template <class T>
+TALLY_CLONES void unary_backward_row(UnaryOp op, double parameter, T* d_x, const T* d_y, const T* v, std::int64_t n) {
+  functors::visit(op, parameter, [&](auto functor) __attribute__((always_inline)) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) d_x[i] = d_y[i] * functor.derivative(v[i]);
+  });
+}
+
+template <class T>
+TALLY_CLONES void binary_row(BinaryOp op, T* y, const T* a, const T* b, std::int64_t n) {
+  functors::visit(op, [&](auto functor) __attribute__((always_inline)) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) y[i] = functor(a[i], b[i]);
+  });
+}
+
+template <class T>
+TALLY_CLONES void compare_row(CompareOp op, bool* y, const T* a, const T* b, std::int64_t n) {
+  functors::visit(op, [&](auto functor) __attribute__((always_inline)) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) y[i] = functor(a[i], b[i]);
+  });
+}
+
+template <class T>
+TALLY_CLONES void where_row(T* y, const bool* condition, const T* a, const T* b, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = condition[i] ? a[i] : b[i];
+}
+
+// Calls row(y, a, b, n) over stretches of the dense y where all three lie next to each other.
+template <class Y, class T, class F>
+void for_each_stretch(const View& y, const View& a, const View& b, F&& row) {
+  const auto loop = make_loop(y.shape, y, a, b);
+  for_each_piece(loop, [&](const auto& offset, std::int64_t n) {
+    GatheredRow<T> row_a(a.as<T>() + offset[1], loop.inner_step()[1]);
+    GatheredRow<T> row_b(b.as<T>() + offset[2], loop.inner_step()[2]);
+    Y* const row_y = y.as<Y>() + offset[0];
+    if (loop.inner_step()[1] == 1 && loop.inner_step()[2] == 1) return row(row_y, row_a.at(0, n), row_b.at(0, n), n);
+    for (std::int64_t i = 0; i < n; i += GatheredRow<T>::capacity) {
+      const std::int64_t count = std::min(GatheredRow<T>::capacity, n - i);
+      row(row_y + i, row_a.at(i, count), row_b.at(i, count), count);
+    }
+  });
+}
+
+}  // namespace
+
+void unary(UnaryOp op, double parameter, View y, View x) {
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto loop = make_loop(y.shape, y, x);
+    for_each_piece(loop, [&](const auto& offset, std::int64_t n) {
+      T* const row_y = y.as<T>() + offset[0];
+      const T* const row_x = x.as<T>() + offset[1];
+      if (loop.inner_step()[1] == 1) return unary_row(op, parameter, row_y, row_x, n);
+      for (std::int64_t i = 0; i < n; ++i) row_y[i] = row_x[i * loop.inner_step()[1]];
+      unary_row(op, parameter, row_y, row_y, n);
+    });
+  });
+}
+
+void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, View y) {
+  // Linear operations read neither x nor y; any readable row stands in.
+  const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
+  dispatch_floating(d_x.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_stretch<T, T>(d_x, d_y, v, [&](T* row_d_x, const T* row_d_y, const T* row_v, std::int64_t n) {
+      unary_backward_row(op, parameter, row_d_x, row_d_y, row_v, n);
+    });
+  });
+}
+
+void binary(BinaryOp op, View y, View a, View b) {
+  dispatch_all(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    if constexpr (!std::is_same_v<T, bool>) {
+      for_each_stretch<T, T>(y, a, b, [&](T* row_y, const T* row_a, const T* row_b, std::int64_t n) {
+        binary_row(op, row_y, row_a, row_b, n);
+      });
+    }
+  });
+}
+
+void compare(CompareOp op, View y, View a, View b) {
+  dispatch_all(a.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_stretch<bool, T>(y, a, b, [&](bool* row_y, const T* row_a, const T* row_b, std::int64_t n) {
+      compare_row(op, row_y, row_a, row_b, n);
+    });
+  });
+}
+
+void where(View y, View condition, View a, View b) {
+  dispatch_all(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto loop = make_loop(y.shape, y, condition, a, b);
+    for_each_piece(loop, [&](const auto& offset, std::int64_t n) {
+      const auto& step = loop.inner_step();
+      GatheredRow<bool> row_condition(condition.as<bool>() + offset[1], step[1]);
+      GatheredRow<T> row_a(a.as<T>() + offset[2], step[2]);
+      GatheredRow<T> row_b(b.as<T>() + offset[3], step[3]);
+      for (std::int64_t i = 0; i < n; i += GatheredRow<T>::capacity) {
+        const std::int64_t count = std::min(GatheredRow<T>::capacity, n - i);
+        where_row(y.as<T>() + offset[0] + i, row_condition.at(i, count), row_a.at(i, count), row_b.at(i, count), count);
+      }
+    });
+  });
+}
+
+}  // namespace tally::cpu

@@ -1,0 +1,46 @@
+// Sums and maxima over one row, in vector lanes whose number does not depend on the processor: lane l takes the elements
+// l, l + 32, l + 64, ...; at the end the lanes are added in pairs. The compiler may not reorder floating additions by
+// itself, and the same order on every path gives the same bits. Sums are formed in double.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "core/math.hpp"
+
+namespace tally::cpu {
+
+inline constexpr std::int64_t lane_count = 32;
+
+// term(0) + ... + term(n - 1)
+template <class Term>
+TALLY_INLINE double lane_sum(std::int64_t n, Term&& term) {
+  double lane[lane_count] = {};
+  std::int64_t i = 0;
+  for (; i + lane_count <= n; i += lane_count) {
+#pragma omp simd
+    for (std::int64_t l = 0; l < lane_count; ++l) lane[l] += static_cast<double>(term(i + l));
+  }
+  for (std::int64_t l = 0; i + l < n; ++l) lane[l] += static_cast<double>(term(i + l));
+  for (std::int64_t width = lane_count / 2; width > 0; width /= 2) {
+    for (std::int64_t l = 0; l < width; ++l) lane[l] += lane[l + width];
+  }
+  return lane[0];
+}
+
+// The largest of x[0..n), -infinity for n = 0; NaN are passed over.
+template <class T>
+TALLY_INLINE T lane_max(const T* x, std::int64_t n) {
+  T lane[lane_count];
+  std::fill_n(lane, lane_count, -std::numeric_limits<T>::infinity());
+  std::int64_t i = 0;
+  for (; i + lane_count <= n; i += lane_count) {
+#pragma omp simd
+    for (std::int64_t l = 0; l < lane_count; ++l) lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+  }
+  for (std::int64_t l = 0; i + l < n; ++l) lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+  return *std::max_element(lane, lane + lane_count);
+}
+
+}  // namespace tally::cpu

@@ -1,0 +1,217 @@
+// Sum and maximum over any set of axes of x with any strides, the place of the largest element, and the sum of squares.
+//
+// The elements that make up one number of y are cut into blocks by shape alone; blocks are reduced in parallel, in double,
+// and their partial results are combined in order. Within a block x is read along its innermost axis: if that one is
+// reduced, row by row in vector lanes, else by adding whole rows to a strip of accumulators (the sums of columns).
+#include <vector>
+
+#include "core/cpu/lanes.hpp"
+#include "core/cpu/strided.hpp"
+#include "core/kernels.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+constexpr std::int64_t strip_width = 512;  // neighbouring numbers of y that one tile computes
+
+struct Sum {
+  static constexpr double identity = 0.0;
+  template <class T>
+  TALLY_INLINE static double row(const T* x, std::int64_t n) {
+    return lane_sum(n, [&](std::int64_t i) __attribute__((always_inline)) { return x[i]; });
+  }
+  TALLY_INLINE static double combine(double a, double b) { return a + b; }
+};
+
+// NaN wins, as in functors::Maximum.
+struct Maximum {
+  static constexpr double identity = -std::numeric_limits<double>::infinity();
+  template <class T>
+  TALLY_INLINE static double row(const T* x, std::int64_t n) {
+    bool has_nan = false;
+#pragma omp simd reduction(| : has_nan)
+    for (std::int64_t i = 0; i < n; ++i) has_nan |= x[i] != x[i];
+    return has_nan ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(lane_max(x, n));
+  }
+  TALLY_INLINE static double combine(double a, double b) { return (a > b || a != a) ? a : b; }
+};
+
+template <class Op, class T>
+TALLY_CLONES double reduce_row(const T* x, std::int64_t n) {
+  return Op::row(x, n);
+}
+
+template <class Op, class T>
+TALLY_CLONES void combine_row(double* accumulator, const T* x, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) accumulator[i] = Op::combine(accumulator[i], static_cast<double>(x[i]));
+}
+
+// x as loops over the axes that stay and over those that go.
+struct Axes {
+  Loop<1> kept, reduced;
+  bool rows_reduced;  // x is read along an axis that goes
+};
+
+Axes split_axes(const View& y, const View& x) {
+  View kept = x, reduced = x;
+  kept.shape.rank = reduced.shape.rank = 0;
+  std::int64_t kept_step = 0, reduced_step = 0;  // of the innermost axis of each kind
+  for (int axis = 0; axis < x.shape.rank; ++axis) {
+    if (x.shape[axis] == 1) continue;
+    const bool stays = y.shape[axis] == x.shape[axis];
+    View& group = stays ? kept : reduced;
+    group.strides[group.shape.rank] = x.strides[axis];
+    group.shape.append(x.shape[axis]);
+    (stays ? kept_step : reduced_step) = x.strides[axis];
+  }
+  const bool has_kept = kept.shape.rank > 0, has_reduced = reduced.shape.rank > 0;
+  return {make_loop(kept.shape, kept), make_loop(reduced.shape, reduced),
+          !has_kept || (has_reduced && (reduced_step != 0 && (kept_step == 0 || reduced_step < kept_step)))};
+}
+
+// Reduces the flat places begin..end-1 of the axes that go, for the element of y that begins at x.
+template <class Op, class T>
+double reduce_along_rows(const Loop<1>& reduced, const T* x, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = reduced.inner_size(), step = reduced.inner_step()[0];
+  double result = Op::identity;
+  while (begin < end) {
+    const std::int64_t column = begin % width;
+    const std::int64_t count = std::min(width - column, end - begin);
+    const T* const row = x + reduced.row_offsets(begin / width)[0] + column * step;
+    if (step == 1) {
+      result = Op::combine(result, reduce_row<Op>(row, count));
+    } else {
+      GatheredRow<T> gathered(row, step);
+      for (std::int64_t i = 0; i < count; i += GatheredRow<T>::capacity) {
+        const std::int64_t n = std::min(GatheredRow<T>::capacity, count - i);
+        result = Op::combine(result, reduce_row<Op>(gathered.at(i, n), n));
+      }
+    }
+    begin += count;
+  }
+  return result;
+}
+
+// The same for n elements of y at once, `step` apart in x.
+template <class Op, class T>
+void reduce_along_columns(const Loop<1>& reduced, const T* x, std::int64_t step, std::int64_t begin, std::int64_t end,
+                          double* result, std::int64_t n) {
+  std::fill_n(result, n, Op::identity);
+  for (std::int64_t place = begin; place < end; ++place) {
+    const T* const row = x + reduced.element_offsets(place)[0];
+    combine_row<Op>(result, GatheredRow<T>(row, step).at(0, n), n);
+  }
+}
+
+template <class Op, class T>
+void reduce_with(const View& y, const View& x) {
+  const Axes axes = split_axes(y, x);
+  const std::int64_t outputs = y.numel();
+  const std::int64_t width = axes.kept.inner_size();
+  const std::int64_t places = axes.reduced.rows() * axes.reduced.inner_size();
+  if (outputs == 0) return;
+
+  const std::int64_t strip = std::min({width, strip_width, axes.rows_reduced ? rows_per_tile(places) : strip_width});
+  const std::int64_t strips_per_row = (width + strip - 1) / strip;
+  const std::int64_t strips = axes.kept.rows() * strips_per_row;
+  const std::int64_t block = std::max<std::int64_t>(1, 4 * tile_elements / strip);
+  const std::int64_t blocks = std::max<std::int64_t>(1, (places + block - 1) / block);
+
+  // partial[block][output]; without blocks the result goes straight to y.
+  std::vector<double> partial(static_cast<std::size_t>(blocks == 1 ? 0 : blocks * outputs));
+  const auto reduce_tile = [&](std::int64_t strip_index, std::int64_t block_index) {
+    const std::int64_t column = strip_index % strips_per_row * strip;
+    const std::int64_t row = strip_index / strips_per_row;
+    const std::int64_t n = std::min(strip, width - column);
+    const std::int64_t step = axes.kept.inner_step()[0];
+    const T* const first = x.as<T>() + axes.kept.row_offsets(row)[0] + column * step;
+    const std::int64_t begin = block_index * block, end = std::min(places, begin + block);
+    double result[strip_width];
+    if (axes.rows_reduced) {
+      for (std::int64_t i = 0; i < n; ++i) result[i] = reduce_along_rows<Op>(axes.reduced, first + i * step, begin, end);
+    } else {
+      reduce_along_columns<Op>(axes.reduced, first, step, begin, end, result, n);
+    }
+    const std::int64_t output = row * width + column;
+    if (blocks == 1) {
+      for (std::int64_t i = 0; i < n; ++i) y.as<T>()[output + i] = static_cast<T>(result[i]);
+    } else {
+      std::copy_n(result, n, partial.data() + block_index * outputs + output);
+    }
+  };
+  const std::int64_t strips_per_tile = rows_per_tile(strip * std::min(places, block));
+  parallel_for_blocks(strips * blocks, strips_per_tile, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) reduce_tile(i / blocks, i % blocks);
+  });
+
+  if (blocks == 1) return;
+  for (std::int64_t i = 0; i < outputs; ++i) {
+    double total = Op::identity;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      total = Op::combine(total, partial[static_cast<std::size_t>(b * outputs + i)]);
+    }
+    y.as<T>()[i] = static_cast<T>(total);
+  }
+}
+
+template <class T>
+TALLY_CLONES double sum_of_squares(const T* x, std::int64_t n) {
+  return lane_sum(n, [&](std::int64_t i) __attribute__((always_inline)) {
+    const auto element = static_cast<double>(x[i]);
+    return element * element;
+  });
+}
+
+}  // namespace
+
+void reduce(ReduceOp op, View y, View x) {
+  dispatch_floating(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    switch (op) {
+      case ReduceOp::sum: return reduce_with<Sum, T>(y, x);
+      case ReduceOp::maximum: return reduce_with<Maximum, T>(y, x);
+    }
+  });
+}
+
+void argmax(View index, View x) {
+  const std::int64_t width = x.shape.back(), step = x.strides[x.shape.rank - 1];
+  View rows = x;  // the leading axes
+  --rows.shape.rank;
+  const auto loop = make_loop(index.shape, index, rows);
+  dispatch_floating(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_piece(loop, [&](const auto& offset, std::int64_t n) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        const T* const row = x.as<T>() + offset[1] + i * loop.inner_step()[1];
+        std::int64_t best = 0;
+        for (std::int64_t j = 1; j < width; ++j) {
+          // The first NaN wins, as in the maximum.
+          if (row[j * step] > row[best * step] || (row[j * step] != row[j * step] && row[best * step] == row[best * step])) {
+            best = j;
+          }
+        }
+        index.as<std::int64_t>()[offset[0] + i * loop.inner_step()[0]] = best;
+      }
+    });
+  });
+}
+
+void squared_norm(View result, View x) {
+  constexpr std::int64_t block = 4 * tile_elements;
+  const std::int64_t n = x.numel();
+  std::vector<double> partial(static_cast<std::size_t>((n + block - 1) / block));
+  dispatch_floating(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    parallel_for_blocks(n, block, [&](std::int64_t begin, std::int64_t end) {
+      partial[static_cast<std::size_t>(begin / block)] = sum_of_squares(x.as<T>() + begin, end - begin);
+    });
+  });
+  double total = 0.0;
+  for (const double part : partial) total += part;
+  *result.as<double>() = total;
+}
+
+}  // namespace tally::cpu

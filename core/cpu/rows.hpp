@@ -1,0 +1,39 @@
+// Kernels that work on whole rows (the last axis), with the causal triangle: of row i of a square [T, T] only the columns
+// 0..i take part, and the result is 0 in the others.
+#pragma once
+
+#include "core/cpu/strided.hpp"
+
+namespace tally::cpu {
+
+// The columns of flat row `row` that take part.
+inline std::int64_t row_length(std::int64_t row, std::int64_t width, bool causal) {
+  return causal ? row % width + 1 : width;
+}
+
+// Calls f(y_row, x_row, n, row) for every row of dense y [..., N] and x of the same shape and any strides, on all threads.
+// f writes y[0..n), the rest becomes 0. x_row lies next to each other: in place, or copied into y_row.
+template <class T, class F>
+void for_each_row(const View& y, const View& x, bool causal, F&& f) {
+  const std::int64_t width = y.shape.back();
+  if (y.numel() == 0) return;
+  View leading = x;
+  leading.shape.rank = x.shape.rank - 1;
+  const auto loop = make_loop(leading.shape, leading);
+  const std::int64_t rows = y.numel() / width, step = width == 1 ? 1 : x.strides[x.shape.rank - 1];
+  parallel_for_blocks(rows, rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t n = row_length(row, width, causal);
+      T* const row_y = y.as<T>() + row * width;
+      const T* row_x = x.as<T>() + loop.element_offsets(row)[0];
+      if (step != 1) {
+        for (std::int64_t j = 0; j < n; ++j) row_y[j] = row_x[j * step];
+        row_x = row_y;
+      }
+      f(row_y, row_x, n, row);
+      std::fill(row_y + n, row_y + width, T{0});
+    }
+  });
+}
+
+}  // namespace tally::cpu

@@ -1,0 +1,53 @@
+// Softmax over rows:  y_j = e^(x_j - m) / sum_k e^(x_k - m),  m = max_k x_k,  and its derivative from the result:
+// d_x_j = y_j (d_y_j - sum_k d_y_k y_k).  Causal: row i of a square has the columns 0..i, the others are 0.
+// As in other libraries a row of nothing but -infinity gives NaN.
+#include "core/cpu/lanes.hpp"
+#include "core/cpu/rows.hpp"
+#include "core/kernels.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+template <class T>
+TALLY_CLONES void softmax_row(T* y, const T* x, std::int64_t n) {
+  const T m = lane_max(x, n);
+#pragma omp simd
+  for (std::int64_t j = 0; j < n; ++j) y[j] = math::exp(x[j] - m);
+  const double sum = lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) { return y[j]; });
+  const T factor = static_cast<T>(1.0 / sum);
+#pragma omp simd
+  for (std::int64_t j = 0; j < n; ++j) y[j] *= factor;
+}
+
+template <class T>
+TALLY_CLONES void softmax_backward_row(T* d_x, const T* d_y, const T* y, std::int64_t n) {
+  const double product = lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) {
+    return static_cast<double>(d_y[j]) * static_cast<double>(y[j]);
+  });
+  const T mean = static_cast<T>(product);
+#pragma omp simd
+  for (std::int64_t j = 0; j < n; ++j) d_x[j] = y[j] * (d_y[j] - mean);
+}
+
+}  // namespace
+
+void softmax(View y, View x, bool causal) {
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_row<T>(y, x, causal, [](T* row_y, const T* row_x, std::int64_t n, std::int64_t) {
+      softmax_row(row_y, row_x, n);
+    });
+  });
+}
+
+void softmax_backward(View d_x, View d_y, View y, bool causal) {
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_row<T>(d_x, d_y, causal, [&](T* row_d_x, const T* row_d_y, std::int64_t n, std::int64_t row) {
+      softmax_backward_row(row_d_x, row_d_y, y.as<T>() + row * y.shape.back(), n);
+    });
+  });
+}
+
+}  // namespace tally::cpu
