@@ -1,0 +1,68 @@
+#include "tasks/batch.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+
+namespace tally {
+
+Batch collate(const std::vector<Example>& examples) {
+  check(!examples.empty(), "batch", "no examples");
+  std::size_t length = 0;
+  for (const Example& example : examples) length = std::max(length, example.tokens.size());
+  const Shape shape{static_cast<std::int64_t>(examples.size()), static_cast<std::int64_t>(length)};
+  Batch batch{Tensor::zeros(shape, DType::i32), Tensor::zeros(shape, DType::i32), Tensor::zeros(shape, DType::boolean),
+              Tensor::zeros(shape, DType::boolean)};
+  auto* tokens = batch.tokens.span<std::int32_t>().data();
+  auto* targets = batch.targets.span<std::int32_t>().data();
+  auto* loss_mask = batch.loss_mask.span<bool>().data();
+  auto* score_mask = batch.score_mask.span<bool>().data();
+  for (const Example& example : examples) {
+    std::copy(example.tokens.begin(), example.tokens.end(), tokens);
+    std::copy(example.targets.begin(), example.targets.end(), targets);
+    std::transform(example.loss_mask.begin(), example.loss_mask.end(), loss_mask, [](auto m) { return m != 0; });
+    std::transform(example.score_mask.begin(), example.score_mask.end(), score_mask, [](auto m) { return m != 0; });
+    tokens += length, targets += length, loss_mask += length, score_mask += length;
+  }
+  return batch;
+}
+
+std::vector<Example> examples_of(const Task& task, std::string_view split, std::int64_t begin, std::int64_t end) {
+  std::vector<Example> examples;
+  for (std::int64_t index = begin; index < end; ++index) examples.push_back(task.example(split, index));
+  return examples;
+}
+
+TrainingOrder::TrainingOrder(const Split& split, std::int64_t batch, std::uint64_t seed)
+    : count_(split.count), batch_(batch), seed_(seed) {
+  check(batch > 0, "batch", "the batch must hold at least one sequence");
+}
+
+std::vector<std::int64_t> TrainingOrder::indices(std::int64_t step) {
+  std::vector<std::int64_t> result;
+  if (count_ == 0) {
+    result.resize(static_cast<std::size_t>(batch_));
+    std::iota(result.begin(), result.end(), (step - 1) * batch_);
+    return result;
+  }
+  const std::int64_t steps_per_epoch = (count_ + batch_ - 1) / batch_;
+  const std::int64_t epoch = (step - 1) / steps_per_epoch;
+  const std::int64_t begin = (step - 1) % steps_per_epoch * batch_;
+  const std::int64_t end = std::min(begin + batch_, count_);
+  if (epoch != epoch_) {
+    order_.resize(static_cast<std::size_t>(count_));
+    std::iota(order_.begin(), order_.end(), 0);
+    Rng rng({seed_, stream_of("training order"), static_cast<std::uint32_t>(epoch)});
+    for (std::size_t i = order_.size(); i > 1; --i) {
+      std::swap(order_[i - 1], order_[rng.below(static_cast<std::uint32_t>(i))]);
+    }
+    epoch_ = epoch;
+  }
+  result.assign(order_.begin() + begin, order_.begin() + end);
+  return result;
+}
+
+}  // namespace tally

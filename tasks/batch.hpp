@@ -1,0 +1,41 @@
+// From examples to tensors, and which examples a training step sees.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/tensor.hpp"
+#include "tasks/task.hpp"
+
+namespace tally {
+
+// B sequences side by side; shorter ones are filled up at the end with token 0, which causal attention never sees from
+// before and which no mask counts.
+struct Batch {
+  Tensor tokens;      // i32 [B, T]
+  Tensor targets;     // i32 [B, T]
+  Tensor loss_mask;   // bool [B, T]
+  Tensor score_mask;  // bool [B, T]
+};
+
+Batch collate(const std::vector<Example>& examples);
+
+// The examples `begin` .. `end`-1 of a split.
+std::vector<Example> examples_of(const Task& task, std::string_view split, std::int64_t begin, std::int64_t end);
+
+// Which sequences of the training split step n = 1, 2, ... sees: a pure function of n, so that a resumed run sees what an
+// uninterrupted one would. An endless split is read on and on; a fixed set is read in epochs, each in an order of its
+// own, the last batch of an epoch being what is left.
+class TrainingOrder {
+ public:
+  TrainingOrder(const Split& split, std::int64_t batch, std::uint64_t seed);
+  std::vector<std::int64_t> indices(std::int64_t step);
+
+ private:
+  std::int64_t count_, batch_;
+  std::uint64_t seed_;
+  std::int64_t epoch_ = -1;  // whose order is in order_
+  std::vector<std::int64_t> order_;
+};
+
+}  // namespace tally

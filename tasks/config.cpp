@@ -1,0 +1,211 @@
+#include "tasks/config.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/io/json.hpp"
+#include "tasks/preset.hpp"
+
+namespace tally {
+namespace {
+
+JsonValue json_of(const OptionValue& value) {
+  return std::visit([](const auto& v) { return JsonValue(v); }, value);
+}
+
+JsonValue json_of(const std::vector<OptionInfo>& options) {
+  JsonValue object = JsonValue::object();
+  for (const OptionInfo& option : options) object.set(option.name, json_of(option.value));
+  return object;
+}
+
+std::vector<OptionInfo> options_of(const Options& options) {
+  const auto copy = options.clone();
+  return list_options(*copy);
+}
+
+// A JSON value as the text that set_option reads.
+std::string text_of(const JsonValue& value, std::string_view name) {
+  if (value.is_bool()) return value.boolean() ? "true" : "false";
+  if (value.is_integer()) return to_text(value.integer());
+  if (value.is_real()) return to_text(value.real());
+  if (value.is_string()) return value.string();
+  fail("config", "'", name, "' must be a number, a text or true/false, not ", value.kind());
+}
+
+bool starts_any(std::string_view name, std::string_view prefix, std::string_view& rest) {
+  if (!name.starts_with(prefix)) return false;
+  rest = name.substr(prefix.size());
+  return true;
+}
+
+bool has_option(const Options& options, std::string_view name) {
+  for (const OptionInfo& option : options_of(options)) {
+    if (option.name == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void RunOptions::visit(OptionVisitor& visitor) {
+  visitor.integer("steps", steps, "training steps", 0);
+  visitor.integer("batch", batch, "sequences a step", 1, 1 << 20);
+  visitor.integer("eval-every", eval_every, "steps between evaluations; 0: at the end alone");
+  visitor.integer("save-every", save_every, "steps between checkpoints; 0: with every evaluation");
+  visitor.integer("log-every", log_every, "steps between training lines in metrics.jsonl", 1);
+  visitor.integer("eval-batch", eval_batch, "sequences at once in evaluations", 1, 1 << 20);
+  visitor.integer("eval-count", eval_count,
+                  "sequences of each split in evaluations before the last; 0: the whole split");
+  visitor.integer("seed", seed, "start values, training stream, dropout", 0);
+  visitor.integer("data-seed", data_seed, "evaluation sets and fixed training sets", 0);
+  visitor.choice("dtype", dtype, {"f32", "f64"}, "type of all computations");
+}
+
+RunConfig RunConfig::make(std::string_view task, std::string_view encoding, std::string_view preset) {
+  RunConfig config;
+  config.task = &find_task(task);
+  config.task_options = config.task->make_options();
+  config.encoding = EncodingChoice::parse(encoding);
+  if (!preset.empty()) {
+    config.preset = std::string(preset);
+    for (const auto& [name, value] : find_preset(task, preset).settings) {
+      if (name.starts_with("pe.")) {
+        const std::string part = name.substr(3, name.find('.', 3) - 3);
+        bool chosen = false;
+        for (const auto& candidate : config.encoding.parts) chosen = chosen || candidate.entry->name == part;
+        if (!chosen) continue;
+      }
+      config.set(name, value);
+    }
+  }
+  return config;
+}
+
+RunConfig RunConfig::clone() const {
+  RunConfig copy;
+  copy.preset = preset;
+  copy.task = task;
+  copy.task_options = task_options->clone();
+  copy.encoding = encoding.clone();
+  copy.model = model;
+  copy.optimiser = optimiser;
+  copy.run = run;
+  return copy;
+}
+
+void RunConfig::set(std::string_view name, std::string_view value) {
+  std::string_view rest;
+  if (starts_any(name, "task.", rest)) {
+    set_option(*task_options, concat("task ", task->name), rest, value);
+  } else if (starts_any(name, "model.", rest)) {
+    set_option(model, "model", rest, value);
+  } else if (starts_any(name, "optimiser.", rest)) {
+    set_option(optimiser, "optimiser", rest, value);
+  } else if (starts_any(name, "pe.", rest)) {
+    encoding.set_option(rest, value);
+  } else if (name == "length" && has_option(*task_options, "length")) {
+    set_option(*task_options, concat("task ", task->name), name, value);
+  } else {
+    set_option(run, "run", name, value);
+  }
+}
+
+void RunConfig::validate() const {
+  model.validate();
+  check(optimiser.warmup <= run.steps || run.steps == 0, "optimiser", "warmup ", optimiser.warmup,
+        " is longer than the run of ", run.steps, " steps");
+}
+
+std::vector<RunConfig::Group> RunConfig::groups() const {
+  std::vector<Group> result;
+  result.push_back({"Run", "", options_of(run)});
+  result.push_back({concat("Task ", task->name), "task.", options_of(*task_options)});
+  for (const auto& part : encoding.parts) {
+    result.push_back({concat("Encoding ", part.entry->name), concat("pe.", part.entry->name, "."),
+                      options_of(*part.options)});
+  }
+  result.push_back({"Model", "model.", options_of(model)});
+  result.push_back({"Optimiser", "optimiser.", options_of(optimiser)});
+  return result;
+}
+
+JsonValue RunConfig::to_json() const {
+  JsonValue task_json = JsonValue::object({{"name", task->name}});
+  for (const OptionInfo& option : options_of(*task_options)) task_json.set(option.name, json_of(option.value));
+  JsonValue encoding_json = JsonValue::object();
+  for (const auto& part : encoding.parts) encoding_json.set(part.entry->name, json_of(options_of(*part.options)));
+  return JsonValue::object({{"format", 1},
+                            {"preset", preset},
+                            {"task", std::move(task_json)},
+                            {"pe", encoding.text()},
+                            {"pe-options", std::move(encoding_json)},
+                            {"model", json_of(options_of(model))},
+                            {"optimiser", json_of(options_of(optimiser))},
+                            {"run", json_of(options_of(run))}});
+}
+
+RunConfig RunConfig::from_json(const JsonValue& json) {
+  check(json.is_object(), "config", "the configuration must be an object, not ", json.kind());
+  static const std::vector<std::string> known = {"format", "preset", "task",      "pe",
+                                                 "pe-options", "model", "optimiser", "run"};
+  for (const JsonMember& member : json.members()) {
+    if (std::find(known.begin(), known.end(), member.name) == known.end()) {
+      const std::string near = nearest_name(member.name, known);
+      fail("config", "unknown key '", member.name, "'", near.empty() ? "" : concat("; did you mean '", near, "'?"));
+    }
+  }
+  if (json.contains("format")) {
+    check(json.integer("format") == 1, "config", "format ", json.integer("format"), " is not one this version reads (1)");
+  }
+  const std::string preset = json.contains("preset") ? json.string("preset") : "";
+  RunConfig config = make(json.at("task").string("name"), json.string("pe"), preset);
+  const auto apply = [&config](const JsonValue& object, const std::string& prefix) {
+    for (const JsonMember& member : object.members()) {
+      config.set(prefix + member.name, text_of(member.value, prefix + member.name));
+    }
+  };
+  for (const JsonMember& member : json.members("task")) {
+    if (member.name != "name") config.set("task." + member.name, text_of(member.value, "task." + member.name));
+  }
+  if (json.contains("pe-options")) {
+    for (const JsonMember& part : json.members("pe-options")) apply(part.value, "pe." + part.name + ".");
+  }
+  if (json.contains("model")) apply(json.at("model"), "model.");
+  if (json.contains("optimiser")) apply(json.at("optimiser"), "optimiser.");
+  if (json.contains("run")) apply(json.at("run"), "");
+  config.validate();
+  return config;
+}
+
+std::unique_ptr<Task> RunConfig::make_task() const {
+  return task->make(*task_options, static_cast<std::uint64_t>(run.seed), static_cast<std::uint64_t>(run.data_seed));
+}
+
+std::unique_ptr<Transformer> RunConfig::make_model(const Task& instance) const {
+  return std::make_unique<Transformer>(model, encoding, static_cast<std::int64_t>(instance.vocabulary().size()),
+                                       instance.max_length(), static_cast<std::uint64_t>(run.seed), dtype());
+}
+
+std::vector<std::string> differences(const RunConfig& before, const RunConfig& after) {
+  std::vector<std::string> result;
+  if (before.task != after.task) result.push_back(concat("task ", before.task->name, " -> ", after.task->name));
+  if (before.encoding.text() != after.encoding.text()) {
+    result.push_back(concat("pe ", before.encoding.text(), " -> ", after.encoding.text()));
+  }
+  const auto old_groups = before.groups();
+  const auto new_groups = after.groups();
+  for (const auto& group : new_groups) {
+    for (const auto& old_group : old_groups) {
+      if (old_group.prefix != group.prefix || old_group.title != group.title) continue;
+      for (std::size_t i = 0; i < group.options.size(); ++i) {
+        const std::string from = to_text(old_group.options[i].value);
+        const std::string to = to_text(group.options[i].value);
+        if (from != to) result.push_back(concat(group.prefix, group.options[i].name, " ", from, " -> ", to));
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace tally

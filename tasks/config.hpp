@@ -1,0 +1,83 @@
+// The configuration of a run: task, encoding, model, optimiser and schedule, with every option by name. It is what
+// config.json holds, enough to rebuild the run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nn/encoding.hpp"
+#include "nn/optim/optimizer.hpp"
+#include "nn/transformer.hpp"
+#include "tasks/task.hpp"
+
+namespace tally {
+
+class JsonValue;
+
+struct RunOptions final : OptionsOf<RunOptions> {
+  std::int64_t steps = 1000;
+  std::int64_t batch = 16;
+  std::int64_t eval_every = 0;   // 0: at the end alone
+  std::int64_t save_every = 0;   // 0: with every evaluation
+  std::int64_t log_every = 10;   // steps between lines about training in metrics.jsonl
+  std::int64_t eval_batch = 64;
+  std::int64_t eval_count = 0;   // sequences of each split while training; 0: all of the split. The last counts all.
+  std::int64_t seed = 1;         // start values, training stream, dropout
+  std::int64_t data_seed = 0;    // evaluation sets and fixed training sets
+  std::string dtype = "f32";     // f32, f64
+
+  void visit(OptionVisitor& visitor) override;
+};
+
+struct RunConfig {
+  std::string preset;  // for the record; empty for none
+  const TaskEntry* task = nullptr;
+  std::unique_ptr<Options> task_options;
+  EncodingChoice encoding;
+  ModelOptions model;
+  OptimizerOptions optimiser;
+  RunOptions run;
+
+  // Defaults for a task and an encoding, then the preset's settings if one is named (those of encodings that are not
+  // chosen are left out).
+  static RunConfig make(std::string_view task, std::string_view encoding, std::string_view preset = {});
+  RunConfig clone() const;
+
+  // One option from text by its full name: "task.length", "model.width", "optimiser.lr", "pe.cope.p-max", "pe.p-max",
+  // "steps"; "length" stands for "task.length" where the task has one. Throws Error naming option and nearest name.
+  void set(std::string_view name, std::string_view value);
+
+  // Throws Error when parts do not fit together.
+  void validate() const;
+
+  // Options in groups, for help and printing. `prefix` ends in a point or is empty: "model.", "pe.cope.", "".
+  struct Group {
+    std::string title;
+    std::string prefix;
+    std::vector<OptionInfo> options;
+  };
+  std::vector<Group> groups() const;
+
+  // {"format": 1, "preset": "quick", "task": {"name": "flip-flop", ...}, "pe": "cope", "pe-options": {"cope": {...}},
+  //  "model": {...}, "optimiser": {...}, "run": {...}}
+  JsonValue to_json() const;
+  // Strict: throws Error for unknown names and values that do not fit. Options that are not named keep the values that
+  // `make` gives, so a hand-written file may be short; "task" and "pe" are needed.
+  static RunConfig from_json(const JsonValue& json);
+
+  std::unique_ptr<Task> make_task() const;
+  // Start values from the run's seed.
+  std::unique_ptr<Transformer> make_model(const Task& task) const;
+  DType dtype() const { return run.dtype == "f64" ? DType::f64 : DType::f32; }
+  // Steps between evaluations and between checkpoints as they are used.
+  std::int64_t eval_interval() const { return run.eval_every > 0 ? run.eval_every : run.steps; }
+  std::int64_t save_interval() const { return run.save_every > 0 ? run.save_every : eval_interval(); }
+};
+
+// Names of the options whose values differ between two configurations: "model.width 64 -> 128".
+std::vector<std::string> differences(const RunConfig& before, const RunConfig& after);
+
+}  // namespace tally

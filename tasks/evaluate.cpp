@@ -1,0 +1,59 @@
+#include "tasks/evaluate.hpp"
+
+#include <algorithm>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+
+void add_scores(Evaluation& evaluation, const Tensor& logits, const Batch& batch) {
+  const Tensor best = argmax(logits.detach());
+  const auto places = best.span<std::int64_t>();
+  const auto targets = batch.targets.span<std::int32_t>();
+  const auto mask = batch.score_mask.span<bool>();
+  const auto length = static_cast<std::size_t>(batch.targets.size(1));
+  for (std::size_t row = 0; row < targets.size(); row += length) {
+    std::int64_t scored = 0, wrong = 0;
+    for (std::size_t t = row; t < row + length; ++t) {
+      if (!mask[t]) continue;
+      ++scored;
+      wrong += places[t] != targets[t];
+    }
+    if (scored == 0) continue;
+    evaluation.scored += scored;
+    evaluation.wrong += wrong;
+    ++evaluation.sequences;
+    evaluation.wrong_sequences += wrong > 0;
+  }
+}
+
+Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
+                    std::int64_t batch) {
+  const Split& info = task.split(split);
+  if (count == 0) count = info.count;
+  check(count > 0, "evaluate", "split '", split, "' is endless; say how many sequences");
+  check(info.count == 0 || count <= info.count, "evaluate", "split '", split, "' has ", info.count, " sequences, not ",
+        count);
+  const NoGrad no_grad;
+  Evaluation result;
+  result.split = std::string(split);
+  double loss_sum = 0;
+  std::int64_t loss_count = 0;
+  for (std::int64_t begin = 0; begin < count; begin += batch) {
+    const Batch part = collate(examples_of(task, split, begin, std::min(begin + batch, count)));
+    const Tensor logits = model.forward(part.tokens);
+    const auto mask = part.loss_mask.span<bool>();
+    const std::int64_t counted = std::count(mask.begin(), mask.end(), true);
+    if (counted > 0) {
+      loss_sum += cross_entropy(logits, part.targets, part.loss_mask).item() * static_cast<double>(counted);
+      loss_count += counted;
+    }
+    add_scores(result, logits, part);
+  }
+  if (loss_count > 0) result.loss = loss_sum / static_cast<double>(loss_count);
+  return result;
+}
+
+}  // namespace tally

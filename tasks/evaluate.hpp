@@ -1,0 +1,33 @@
+// Error of a model on a split, with counts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "nn/transformer.hpp"
+#include "tasks/batch.hpp"
+
+namespace tally {
+
+struct Evaluation {
+  std::string split;
+  double loss = 0;                     // mean over positions that count in the loss
+  std::int64_t scored = 0, wrong = 0;  // tokens
+  std::int64_t sequences = 0, wrong_sequences = 0;
+
+  double token_error() const { return scored > 0 ? static_cast<double>(wrong) / static_cast<double>(scored) : 0; }
+  double sequence_error() const {
+    return sequences > 0 ? static_cast<double>(wrong_sequences) / static_cast<double>(sequences) : 0;
+  }
+};
+
+// Adds the scores of one batch: a position that counts is wrong where the largest logit is not the target's.
+// A sequence with nothing to score is not counted.
+void add_scores(Evaluation& evaluation, const Tensor& logits, const Batch& batch);
+
+// The first `count` sequences of a split (all if 0; an endless split needs a count), in batches of `batch`.
+Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
+                    std::int64_t batch);
+
+}  // namespace tally

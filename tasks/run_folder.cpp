@@ -1,0 +1,225 @@
+#include "tasks/run_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/io/safetensors.hpp"
+#include "core/io/text.hpp"
+#include "core/version.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t metrics_limit = std::uint64_t{1} << 32;
+const JsonLimits config_limits{.max_depth = 16, .max_members = 10'000};
+
+// A free name beside `path`.
+std::string aside_path(const std::string& path) {
+  std::string candidate = path + ".old";
+  for (int n = 2; fs::exists(fs::symlink_status(candidate)); ++n) candidate = concat(path, ".old-", n);
+  return candidate;
+}
+
+// The step in "step-00000500.safetensors", -1 for any other name.
+std::int64_t step_of(const std::string& name) {
+  constexpr std::string_view head = "step-", tail = ".safetensors";
+  if (name.size() <= head.size() + tail.size() || !name.starts_with(head) || !name.ends_with(tail)) return -1;
+  const std::string digits = name.substr(head.size(), name.size() - head.size() - tail.size());
+  if (digits.size() < 8 || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) return -1;
+  return std::stoll(digits);
+}
+
+// A number that a checkpoint carries in its metadata.
+std::int64_t metadata_number(const SafetensorsFile& file, std::string_view key) {
+  for (const auto& [name, text] : file.metadata()) {
+    if (name != key) continue;
+    std::int64_t value = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+    check(read.ec == std::errc() && read.ptr == text.data() + text.size() && value >= 0, "checkpoint", file.path(),
+          ": '", key, "' is not a number");
+    return value;
+  }
+  fail("checkpoint", file.path(), ": the metadata has no '", key, "'");
+}
+
+}  // namespace
+
+NamedTensors with_prefix(const std::string& prefix, const NamedTensors& tensors) {
+  NamedTensors result;
+  for (const auto& [name, tensor] : tensors) result.emplace_back(prefix + name, tensor);
+  return result;
+}
+
+RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bool force) {
+  config.validate();
+  std::string folder = path;
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  check(!folder.empty(), "run", "the name of the run folder is empty");
+  std::error_code error;
+  const auto status = fs::symlink_status(folder, error);
+  const bool there = fs::exists(status);
+  const bool empty_folder = there && fs::is_directory(folder, error) && fs::is_empty(folder, error);
+  if (there && !empty_folder) {
+    const bool is_run = fs::exists(folder + "/config.json", error);
+    check(force, "run", "'", folder, is_run ? "' holds a run already; go on with 'tally resume', or use --force to move "
+          "it aside" : "' is there already and is not a run; choose another name, or use --force to move it aside");
+    const std::string aside = aside_path(folder);
+    fs::rename(folder, aside, error);
+    check(!error, "run", "cannot move '", folder, "' to '", aside, "': ", error.message());
+  }
+  fs::create_directories(folder + "/checkpoints", error);
+  check(!error, "run", "cannot make the folder '", folder, "/checkpoints': ", error.message());
+  write_file_atomically(folder + "/config.json", write_json(config.to_json(), 2) + "\n");
+  return RunFolder(folder, config.clone());
+}
+
+RunFolder RunFolder::open(const std::string& path) {
+  std::string folder = path;
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  std::error_code error;
+  check(fs::is_directory(folder, error), "run", "there is no folder '", folder, "'");
+  check(fs::exists(folder + "/config.json", error), "run", "'", folder, "' holds no run: it has no config.json");
+  return RunFolder(folder, RunConfig::from_json(read_json(folder + "/config.json", config_limits)));
+}
+
+std::string RunFolder::checkpoint_path(std::int64_t step) const {
+  char name[48];
+  std::snprintf(name, sizeof name, "/checkpoints/step-%08lld.safetensors", static_cast<long long>(step));
+  return path_ + name;
+}
+
+bool RunFolder::finished() const {
+  std::error_code error;
+  return fs::exists(results_path(), error);
+}
+
+JsonValue RunFolder::read_results() const {
+  check(finished(), "run", "'", path_, "' is not finished: it has no results.json");
+  return read_json(results_path(), config_limits);
+}
+
+void RunFolder::write_results(const JsonValue& results) const {
+  write_file_atomically(results_path(), write_json(results, 2) + "\n");
+}
+
+std::vector<std::int64_t> RunFolder::checkpoint_steps() const {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_ + "/checkpoints", error)) {
+    const std::int64_t step = step_of(entry.path().filename().string());
+    if (step >= 0) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+void RunFolder::write_checkpoint(const Checkpoint& checkpoint) const {
+  std::error_code error;
+  fs::create_directories(path_ + "/checkpoints", error);
+  NamedTensors tensors = with_prefix("model.", checkpoint.model);
+  for (auto& entry : with_prefix("optimiser.", checkpoint.optimiser)) tensors.push_back(std::move(entry));
+  Metadata metadata{{"format", "tally checkpoint"},
+                    {"step", std::to_string(checkpoint.step)},
+                    {"tokens", std::to_string(checkpoint.tokens)},
+                    {"version", std::string(version)}};
+  add_checksums(metadata, tensors);
+  write_safetensors(checkpoint_path(checkpoint.step), tensors, metadata);
+}
+
+RunFolder::Checkpoint RunFolder::read_checkpoint(std::int64_t step) const {
+  const std::string path = checkpoint_path(step);
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const std::vector<std::string> bad = verify_checksums(file);
+  check(bad.empty(), "checkpoint", path, ": the checksum of ", bad.empty() ? "" : bad.front(), " does not hold");
+  Checkpoint checkpoint;
+  checkpoint.step = metadata_number(file, "step");
+  checkpoint.tokens = metadata_number(file, "tokens");
+  check(checkpoint.step == step, "checkpoint", path, ": the step inside, ", checkpoint.step,
+        ", is not that of the file's name");
+  for (const auto& entry : file.entries()) {
+    if (entry.name.starts_with("model.")) {
+      checkpoint.model.emplace_back(entry.name.substr(6), file.read(entry.name));
+    } else if (entry.name.starts_with("optimiser.")) {
+      checkpoint.optimiser.emplace_back(entry.name.substr(10), file.read(entry.name));
+    } else {
+      fail("checkpoint", path, ": unexpected tensor '", entry.name, "'");
+    }
+  }
+  return checkpoint;
+}
+
+RunFolder::Checkpoint RunFolder::newest_checkpoint(const std::function<void(const std::string&)>& skipped) const {
+  std::vector<std::int64_t> steps = checkpoint_steps();
+  for (; !steps.empty(); steps.pop_back()) {
+    try {
+      return read_checkpoint(steps.back());
+    } catch (const Error& error) {
+      skipped(error.what());
+    }
+  }
+  return {};
+}
+
+void RunFolder::prune_checkpoints(std::int64_t best) const {
+  const std::vector<std::int64_t> steps = checkpoint_steps();
+  for (std::size_t i = 0; i + 2 < steps.size(); ++i) {
+    if (steps[i] == best) continue;
+    std::error_code error;
+    fs::remove(checkpoint_path(steps[i]), error);
+  }
+}
+
+std::vector<JsonValue> RunFolder::read_metrics() const {
+  std::vector<JsonValue> lines;
+  std::error_code error;
+  if (!fs::exists(metrics_path(), error) || fs::file_size(metrics_path(), error) == 0) return lines;
+  const std::string text = read_text(metrics_path(), metrics_limit);
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;  // cut by a kill
+    lines.push_back(parse_json(std::string_view(text).substr(begin, end - begin), config_limits,
+                               concat(metrics_path(), ", line ", lines.size() + 1)));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+void RunFolder::rewrite_metrics(const std::vector<JsonValue>& lines) const {
+  std::string text;
+  for (const JsonValue& line : lines) text += write_json(line) + "\n";
+  write_file_atomically(metrics_path(), text);
+}
+
+MetricsWriter::MetricsWriter(const std::string& path) : path_(path) {
+  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  check(file_ >= 0, "metrics", "cannot write ", path, ": ", std::strerror(errno));
+}
+
+MetricsWriter::~MetricsWriter() { ::close(file_); }
+
+void MetricsWriter::write(const JsonValue& line) {
+  const std::string text = write_json(line) + "\n";
+  std::size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t n = ::write(file_, text.data() + written, text.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    check(n > 0, "metrics", "cannot write ", path_, ": ", std::strerror(errno));
+    written += static_cast<std::size_t>(n);
+  }
+}
+
+void MetricsWriter::sync() { ::fdatasync(file_); }
+
+}  // namespace tally

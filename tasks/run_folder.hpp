@@ -1,0 +1,80 @@
+// The folder of a run: config.json, metrics.jsonl, checkpoints/step-00000500.safetensors, results.json, curves.svg.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "nn/module.hpp"
+#include "tasks/config.hpp"
+
+namespace tally {
+
+class RunFolder {
+ public:
+  // A new run: makes the folder and writes config.json. Throws Error when the path holds a run or anything else; with
+  // `force` what is there is moved aside first (to <path>.old, <path>.old-2, ...).
+  static RunFolder create(const std::string& path, const RunConfig& config, bool force);
+  // An existing run. Throws Error when there is none, or when config.json cannot be read.
+  static RunFolder open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const RunConfig& config() const { return config_; }
+  std::string results_path() const { return path_ + "/results.json"; }
+  std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
+  std::string checkpoint_path(std::int64_t step) const;
+
+  bool finished() const;           // results.json is there
+  JsonValue read_results() const;  // throws Error when the run is not finished
+  void write_results(const JsonValue& results) const;
+
+  // Steps of the checkpoint files, rising.
+  std::vector<std::int64_t> checkpoint_steps() const;
+  // Parameters under "model.", optimiser state under "optimiser."; the same bytes for the same state.
+  struct Checkpoint {
+    std::int64_t step = 0;
+    std::int64_t tokens = 0;  // trained on so far
+    NamedTensors model, optimiser;
+  };
+  void write_checkpoint(const Checkpoint& checkpoint) const;
+  // Throws Error when the file cannot be read or a checksum does not hold.
+  Checkpoint read_checkpoint(std::int64_t step) const;
+  // The newest checkpoint that can be read; step 0 without tensors if there is none. Calls `skipped` with the error of each
+  // one that was passed over.
+  Checkpoint newest_checkpoint(const std::function<void(const std::string&)>& skipped) const;
+  // Removes the checkpoints but the last two and the one of step `best` (-1 for none).
+  void prune_checkpoints(std::int64_t best) const;
+
+  // All lines of metrics.jsonl; a cut last line is left out. Throws Error naming a broken line before it.
+  std::vector<JsonValue> read_metrics() const;
+  // Replaces metrics.jsonl.
+  void rewrite_metrics(const std::vector<JsonValue>& lines) const;
+
+ private:
+  RunFolder(std::string path, RunConfig config) : path_(std::move(path)), config_(std::move(config)) {}
+  std::string path_;
+  RunConfig config_;
+};
+
+// Appends lines to metrics.jsonl, each with one write, so that a killed run leaves at most its last line cut.
+class MetricsWriter {
+ public:
+  explicit MetricsWriter(const std::string& path);
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+  void write(const JsonValue& line);
+  // Waits until all lines are on disk.
+  void sync();
+
+ private:
+  std::string path_;
+  int file_ = -1;
+};
+
+// Model weights as they lie in a checkpoint: {"model.embedding.weight", ...}.
+NamedTensors with_prefix(const std::string& prefix, const NamedTensors& tensors);
+
+}  // namespace tally

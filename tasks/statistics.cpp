@@ -1,0 +1,66 @@
+#include "tasks/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace tally {
+
+Interval wilson_interval(std::int64_t hits, std::int64_t n) {
+  if (n <= 0) return {0, 1};
+  constexpr double z = 1.959963984540054;  // two-sided 95%
+  const double count = static_cast<double>(n);
+  const double p = static_cast<double>(hits) / count;
+  const double centre = p + z * z / (2 * count);
+  const double spread = z * std::sqrt(p * (1 - p) / count + z * z / (4 * count * count));
+  const double scale = 1 + z * z / count;
+  // At the ends rounding would leave 1e-19 instead of the exact bound.
+  return {hits == 0 ? 0.0 : std::max(0.0, (centre - spread) / scale),
+          hits == n ? 1.0 : std::min(1.0, (centre + spread) / scale)};
+}
+
+MeanDeviation mean_deviation(const std::vector<double>& values) {
+  MeanDeviation result;
+  result.n = static_cast<std::int64_t>(values.size());
+  if (values.empty()) return result;
+  for (const double value : values) result.mean += value;
+  result.mean /= static_cast<double>(values.size());
+  if (values.size() < 2) return result;
+  double squares = 0;
+  for (const double value : values) squares += (value - result.mean) * (value - result.mean);
+  result.deviation = std::sqrt(squares / static_cast<double>(values.size() - 1));
+  return result;
+}
+
+std::string with_commas(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  const std::ptrdiff_t first = value < 0 ? 1 : 0;
+  for (std::ptrdiff_t place = static_cast<std::ptrdiff_t>(digits.size()) - 3; place > first; place -= 3) {
+    digits.insert(static_cast<std::size_t>(place), ",");
+  }
+  return digits;
+}
+
+std::string percent_text(double fraction) {
+  char buffer[32];
+  const double percent = 100 * fraction;
+  if (percent == 0) return "0%";
+  const int digits = percent >= 99.95 ? 0 : percent >= 0.095 ? (percent >= 9.95 ? 1 : 2) : 3;
+  std::snprintf(buffer, sizeof buffer, "%.*f", digits, percent);
+  std::string text = buffer;
+  if (text.find('.') != std::string::npos) {
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+  }
+  return text + "%";
+}
+
+std::string rate_text(std::int64_t hits, std::int64_t n, std::string_view what) {
+  const Interval interval = wilson_interval(hits, n);
+  std::string low = percent_text(interval.low);
+  low.pop_back();
+  return with_commas(hits) + " of " + with_commas(n) + " " + std::string(what) + ", 95% interval " + low + "-" +
+         percent_text(interval.high);
+}
+
+}  // namespace tally

@@ -1,0 +1,31 @@
+// Small statistics for reports.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tally {
+
+struct Interval {
+  double low, high;
+};
+
+// 95% interval of a proportion by Wilson's score: `hits` of `n`; [0, 1] for n = 0.
+Interval wilson_interval(std::int64_t hits, std::int64_t n);
+
+struct MeanDeviation {
+  double mean = 0, deviation = 0;  // sample deviation (n-1); 0 for one value
+  std::int64_t n = 0;
+};
+MeanDeviation mean_deviation(const std::vector<double>& values);
+
+// "26,400".
+std::string with_commas(std::int64_t value);
+// "0 of 26,400 reads, 95% interval 0-0.015%".
+std::string rate_text(std::int64_t hits, std::int64_t n, std::string_view what);
+// "12.3%", "0.015%": three significant digits, as few as it takes.
+std::string percent_text(double fraction);
+
+}  // namespace tally

@@ -1,0 +1,283 @@
+#include "tasks/train.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/allocator.hpp"
+#include "tasks/statistics.hpp"
+
+namespace tally {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void report_divergence(const Transformer& model, std::int64_t n, double loss) {
+  std::string tensor = "loss";
+  if (std::isfinite(loss)) {
+    for (const auto& [name, parameter] : model.parameters()) {
+      const Tensor d = gradient(parameter);
+      if (!d.defined()) continue;
+      for (const double value : d.to(DType::f64).to_vector<double>()) {
+        if (std::isfinite(value)) continue;
+        tensor = concat("gradient of ", name);
+        break;
+      }
+      if (tensor != "loss") break;
+    }
+  }
+  throw Diverged(concat("[train] step ", n, ": the ", tensor, " is not finite (loss ", loss, ")"));
+}
+
+JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
+  return JsonValue::object({{"step", step},
+                            {"split", e.split},
+                            {"loss", e.loss},
+                            {"token_error", e.token_error()},
+                            {"sequence_error", e.sequence_error()},
+                            {"wrong", e.wrong},
+                            {"scored", e.scored},
+                            {"wrong_sequences", e.wrong_sequences},
+                            {"sequences", e.sequences}});
+}
+
+// What a run carries along beside the model, all of it rebuilt from metrics.jsonl after a kill.
+struct History {
+  std::vector<JsonValue> lines;
+  double seconds = 0;
+  std::int64_t tokens = 0;
+  std::int64_t best_step = -1;
+  double best_error = std::numeric_limits<double>::infinity();
+  double best_loss = std::numeric_limits<double>::infinity();
+
+  // Lower error on the first evaluation split is better, then lower loss; the earlier of equals stays.
+  void consider(std::int64_t step, double error, double loss) {
+    if (std::tie(error, loss) < std::tie(best_error, best_loss)) {
+      best_error = error, best_loss = loss, best_step = step;
+    }
+  }
+};
+
+}  // namespace
+
+StepReport train_step(Transformer& model, Optimizer& optimizer, const OptimizerOptions& options, const Batch& batch,
+                      std::int64_t n, std::int64_t steps, std::uint64_t seed) {
+  StepReport report;
+  report.step = n;
+  report.steps = steps;
+  report.lr = learning_rate(options, n, steps);
+  model.clear_gradients();
+  {
+    const Tensor logits =
+        model.forward(batch.tokens, {.training = true, .seed = seed, .step = static_cast<std::uint32_t>(n)});
+    const Tensor loss = cross_entropy(logits, batch.targets, batch.loss_mask);
+    report.loss = loss.item();
+    if (!std::isfinite(report.loss)) report_divergence(model, n, report.loss);
+    Evaluation scores;
+    add_scores(scores, logits, batch);
+    report.token_error = scores.token_error();
+    report.sequence_error = scores.sequence_error();
+    backward(loss);
+  }
+  const NamedTensors parameters = model.parameters();
+  report.grad_norm = gradient_norm(parameters);
+  if (!std::isfinite(report.grad_norm)) report_divergence(model, n, report.loss);
+  optimizer.step(n, report.lr, clip_scale(report.grad_norm, options.clip));
+  return report;
+}
+
+namespace {
+
+// One run from its newest checkpoint on.
+class Run {
+ public:
+  Run(const RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop)
+      : folder_(folder), config_(folder.config()), observer_(observer), stop_(stop), task_(config_.make_task()),
+        model_(config_.make_model(*task_)), optimizer_(Optimizer::make(config_.optimiser, model_->parameters())),
+        order_(task_->splits().front(), config_.run.batch, static_cast<std::uint64_t>(config_.run.seed)) {}
+
+  TrainOutcome go() {
+    std::int64_t step = restore();
+    observer_.started(config_, *model_, step);
+    MetricsWriter metrics(folder_.metrics_path());
+    metrics_ = &metrics;
+    if (history_.lines.empty()) write_description();
+    // A kill between a checkpoint and the last line of its evaluation: the evaluation is done again.
+    if (step > 0 && evaluation_due(step) && !evaluated(step) && !evaluate_all(step)) return TrainOutcome::interrupted;
+    while (step < config_.run.steps) {
+      ++step;
+      advance(step);
+      const bool stopping = stop_.load();
+      if (stopping || step == config_.run.steps || step % config_.save_interval() == 0) save(step);
+      if (stopping) return TrainOutcome::interrupted;
+      if (evaluation_due(step) && !evaluate_all(step)) return TrainOutcome::interrupted;
+      folder_.prune_checkpoints(history_.best_step);
+    }
+    finish();
+    return TrainOutcome::done;
+  }
+
+ private:
+  bool evaluation_due(std::int64_t step) const {
+    return step == config_.run.steps || step % config_.eval_interval() == 0;
+  }
+
+  std::int64_t restore() {
+    const auto checkpoint = folder_.newest_checkpoint(
+        [this](const std::string& why) { observer_.message(concat("passed over a checkpoint: ", why)); });
+    history_.tokens = checkpoint.tokens;
+    if (checkpoint.step > 0) {
+      model_->load(checkpoint.model);
+      load_state(checkpoint.optimiser);
+    }
+    for (const JsonValue& line : folder_.read_metrics()) {
+      if (line.contains("step") && line.integer("step") > checkpoint.step) continue;
+      history_.lines.push_back(line);
+    }
+    // An evaluation that was cut off in the middle is dropped whole.
+    if (!evaluated(checkpoint.step)) {
+      std::erase_if(history_.lines, [&](const JsonValue& line) { return is_evaluation(line, checkpoint.step); });
+    }
+    for (const JsonValue& line : history_.lines) {
+      if (!line.contains("step")) continue;
+      if (line.string("split") == "train") {
+        history_.seconds = line.real("seconds");
+      } else if (line.string("split") == first_evaluation_split() && saved_at(line.integer("step"))) {
+        history_.consider(line.integer("step"), line.real("token_error"), line.real("loss"));
+      }
+    }
+    folder_.rewrite_metrics(history_.lines);
+    return checkpoint.step;
+  }
+
+  void load_state(const NamedTensors& saved) {
+    const NamedTensors state = optimizer_->state();
+    check(saved.size() == state.size(), "checkpoint", "holds ", saved.size(), " tensors of optimiser state, not ",
+          state.size());
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      check(saved[i].first == state[i].first && saved[i].second.shape() == state[i].second.shape() &&
+                saved[i].second.dtype() == state[i].second.dtype(),
+            "checkpoint", "optimiser state '", saved[i].first, "' does not fit '", state[i].first, "'");
+    }
+    for (std::size_t i = 0; i < state.size(); ++i) Tensor(state[i].second).copy_from(saved[i].second);
+  }
+
+  static bool is_evaluation(const JsonValue& line, std::int64_t step) {
+    return line.contains("step") && line.integer("step") == step && line.string("split") != "train";
+  }
+
+  bool evaluated(std::int64_t step) const {
+    const auto lines = std::count_if(history_.lines.begin(), history_.lines.end(),
+                                     [step](const JsonValue& line) { return is_evaluation(line, step); });
+    return lines == static_cast<std::int64_t>(task_->splits().size()) - 1;
+  }
+
+  std::string first_evaluation_split() const { return task_->splits().at(1).name; }
+  bool saved_at(std::int64_t step) const {
+    return step == config_.run.steps || step % config_.save_interval() == 0;
+  }
+
+  void advance(std::int64_t step) {
+    const auto begin = Clock::now();
+    std::vector<Example> examples;
+    for (const std::int64_t index : order_.indices(step)) {
+      examples.push_back(task_->example(task_->splits().front().name, index));
+    }
+    const Batch batch = collate(examples);
+    StepReport report = train_step(*model_, *optimizer_, config_.optimiser, batch, step, config_.run.steps,
+                                   static_cast<std::uint64_t>(config_.run.seed));
+    history_.tokens += batch.tokens.numel();
+    history_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+    report.tokens = history_.tokens;
+    report.seconds = history_.seconds;
+    if (step % config_.run.log_every == 0 || step == config_.run.steps) {
+      metrics_->write(JsonValue::object({{"step", step},
+                                         {"split", "train"},
+                                         {"loss", report.loss},
+                                         {"token_error", report.token_error},
+                                         {"sequence_error", report.sequence_error},
+                                         {"lr", report.lr},
+                                         {"grad_norm", report.grad_norm},
+                                         {"tokens", report.tokens},
+                                         {"seconds", report.seconds}}));
+    }
+    observer_.stepped(report);
+  }
+
+  void save(std::int64_t step) {
+    metrics_->sync();
+    folder_.write_checkpoint({step, history_.tokens, model_->parameters(), optimizer_->state()});
+  }
+
+  // False when it was stopped in the middle; what was evaluated is then done again by the resumed run.
+  bool evaluate_all(std::int64_t step) {
+    const bool last = step == config_.run.steps;
+    evaluations_.clear();
+    for (std::size_t i = 1; i < task_->splits().size(); ++i) {
+      if (stop_.load()) return false;
+      const Split& split = task_->splits()[i];
+      const std::int64_t wanted = last || config_.run.eval_count == 0 ? split.count : config_.run.eval_count;
+      const Evaluation e =
+          evaluate(*model_, *task_, split.name, std::min(wanted, split.count), config_.run.eval_batch);
+      evaluations_.push_back(evaluation_json(step, e));
+      metrics_->write(evaluations_.back());
+      observer_.evaluated(step, e);
+      if (i == 1 && saved_at(step)) history_.consider(step, e.token_error(), e.loss);
+    }
+    return true;
+  }
+
+  void write_description() {
+    metrics_->write(JsonValue::object({{"run", "tally"},
+                                       {"task", config_.task->name},
+                                       {"pe", config_.encoding.text()},
+                                       {"seed", config_.run.seed},
+                                       {"steps", config_.run.steps},
+                                       {"parameters", model_->parameter_count()}}));
+  }
+
+  void finish() {
+    folder_.prune_checkpoints(history_.best_step);
+    JsonValue evaluations = JsonValue::array();
+    for (const JsonValue& line : folder_.read_metrics()) {
+      if (is_evaluation(line, config_.run.steps)) evaluations.push(line);
+    }
+    folder_.write_results(JsonValue::object({{"task", config_.task->name},
+                                             {"pe", config_.encoding.text()},
+                                             {"seed", config_.run.seed},
+                                             {"steps", config_.run.steps},
+                                             {"parameters", model_->parameter_count()},
+                                             {"best_step", history_.best_step},
+                                             {"evaluations", std::move(evaluations)},
+                                             {"tokens", history_.tokens},
+                                             {"seconds", history_.seconds},
+                                             {"peak_tensor_bytes", memory_counters().peak_bytes}}));
+  }
+
+  const RunFolder& folder_;
+  const RunConfig& config_;
+  TrainObserver& observer_;
+  const std::atomic<bool>& stop_;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<Transformer> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  TrainingOrder order_;
+  History history_;
+  MetricsWriter* metrics_ = nullptr;
+  std::vector<JsonValue> evaluations_;
+};
+
+}  // namespace
+
+TrainOutcome train(const RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop) {
+  if (folder.finished()) {
+    observer.message("the run is finished; nothing to do");
+    return TrainOutcome::done;
+  }
+  return Run(folder, observer, stop).go();
+}
+
+}  // namespace tally
