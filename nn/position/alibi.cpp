@@ -35,7 +35,7 @@ std::vector<double> alibi_slopes(std::int64_t heads) {
 class Alibi final : public Encoding {
  public:
   Alibi(const EncodingSetup& setup, const AlibiOptions& options) {
-    const Tensor fixed = Tensor::from(alibi_slopes(setup.heads), {setup.heads}).to(setup.dtype);
+    const Tensor fixed = Tensor::from(alibi_slopes(setup.heads), {setup.heads}, setup.device).to(setup.dtype);
     if (options.learned) {
       slopes_ = setup.parameter("slopes", {setup.heads}, Fill::constant(0), Scope::layer);
       slopes_.copy_from(fixed);
@@ -48,7 +48,7 @@ class Alibi final : public Encoding {
     const std::int64_t length = in.q.size(2);
     std::vector<double> minus_distance;
     for (std::int64_t n = 0; n < length; ++n) minus_distance.push_back(-static_cast<double>(n));
-    const Tensor row = Tensor::from(minus_distance, {1, length}).to(slopes_.dtype());
+    const Tensor row = Tensor::from(minus_distance, {1, length}, in.q.device()).to(in.q.dtype());
     score.biases.push_back(Toeplitz{unsqueeze(slopes_, 1) * row});
   }
 

@@ -20,15 +20,15 @@ namespace {
 struct CopeOptions final : OptionsOf<CopeOptions> {
   std::int64_t p_max = 64;
   std::string position_scale = "none";
-  std::string table = "heads";
+  std::string share = "heads";
   std::string gates = "keys";
 
   void visit(OptionVisitor& visitor) override {
     visitor.integer("p-max", p_max, "largest position P; the table has P+1 rows", 1, 1 << 20);
     visitor.choice("position-scale", position_scale, {"none", "sqrt-d"},
                    "z = q.e as in the paper's listing, or divided by sqrt(d) as in the released code");
-    visitor.choice("table", table, {"heads", "layers", "none"},
-                   "shared by the heads of a layer, by all layers too, or one per head");
+    visitor.choice("share", share, {"heads", "layers", "none"},
+                   "one table for the heads of a layer, one for all layers, or one per head");
     visitor.choice("gates", gates, {"keys", "sep-keys", "values"},
                    "from the keys of attention, from a key projection of their own, or from the values");
   }
@@ -42,9 +42,9 @@ class Cope final : public Encoding {
         gates_from_values_(options.gates == "values") {
     const std::int64_t rows = options.p_max + 1;
     const Shape shape =
-        options.table == "none" ? Shape{setup.heads, rows, setup.head_width} : Shape{rows, setup.head_width};
+        options.share == "none" ? Shape{setup.heads, rows, setup.head_width} : Shape{rows, setup.head_width};
     table_ =
-        setup.parameter("table", shape, Fill::constant(0), options.table == "layers" ? Scope::model : Scope::layer);
+        setup.parameter("table", shape, Fill::constant(0), options.share == "layers" ? Scope::model : Scope::layer);
     if (options.gates == "sep-keys") {
       gate_weight_ = setup.parameter("gate.weight", {setup.width, setup.width}, setup.start->linear_weight(setup.width),
                                      Scope::layer);

@@ -33,13 +33,13 @@ class Rope final : public Encoding {
         dims_(options.rotary_dims > 0 ? options.rotary_dims : setup.head_width) {
     check(dims_ % 2 == 0, "rope", "planes need an even number of dims, but ", dims_, " are to be rotated");
     check(dims_ <= setup.head_width, "rope", "rotary-dims ", dims_, " is more than the head width ", setup.head_width);
-    angles_ = make_angles(setup.max_length, setup.dtype);
+    angles_ = make_angles(setup.max_length, setup.dtype, setup.device);
   }
 
-  void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
+  void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput&) const override {
     const std::int64_t length = q.size(2);
     // Longer than announced: the table is made for this call.
-    const Angles angles = length <= angles_.cosine.size(0) ? angles_ : make_angles(length, in.q.dtype());
+    const Angles angles = length <= angles_.cosine.size(0) ? angles_ : make_angles(length, q.dtype(), q.device());
     const Tensor cosine = angles.cosine.slice_view(0, 0, length);
     const Tensor sine = angles.sine.slice_view(0, 0, length);
     q = rotate_pairs(q, cosine, sine, interleaved_);
@@ -51,7 +51,7 @@ class Rope final : public Encoding {
     Tensor cosine, sine;  // [T, r/2]
   };
 
-  Angles make_angles(std::int64_t length, DType dtype) const {
+  Angles make_angles(std::int64_t length, DType dtype, Device device) const {
     std::vector<double> cosine, sine;
     for (std::int64_t t = 0; t < length; ++t) {
       for (std::int64_t i = 0; i < dims_ / 2; ++i) {
@@ -61,7 +61,7 @@ class Rope final : public Encoding {
       }
     }
     const Shape shape{length, dims_ / 2};
-    return {Tensor::from(cosine, shape).to(dtype), Tensor::from(sine, shape).to(dtype)};
+    return {Tensor::from(cosine, shape, device).to(dtype), Tensor::from(sine, shape, device).to(dtype)};
   }
 
   bool interleaved_;

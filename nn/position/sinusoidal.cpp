@@ -9,8 +9,8 @@
 namespace tally {
 namespace {
 
-// [T, D] f64
-Tensor sinusoids(std::int64_t length, std::int64_t width) {
+// [T, D]
+Tensor sinusoids(std::int64_t length, std::int64_t width, DType dtype, Device device) {
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(length * width));
   for (std::int64_t t = 0; t < length; ++t) {
@@ -21,13 +21,13 @@ Tensor sinusoids(std::int64_t length, std::int64_t width) {
       values.push_back(n == even ? std::sin(angle) : std::cos(angle));
     }
   }
-  return Tensor::from(values, {length, width});
+  return Tensor::from(values, {length, width}, device).to(dtype);
 }
 
 class Sinusoidal final : public Encoding {
  public:
   Sinusoidal(const EncodingSetup&, const NoOptions&) {}
-  Tensor embed(const Tensor& x) const override { return x + sinusoids(x.size(1), x.size(2)).to(x.dtype()); }
+  Tensor embed(const Tensor& x) const override { return x + sinusoids(x.size(1), x.size(2), x.dtype(), x.device()); }
 };
 
 }  // namespace
