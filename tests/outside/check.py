@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Recomputes a dump of tally from outside: logits, loss, attention, gates, positions and every parameter gradient.
+
+    check.py WEIGHTS.safetensors CONFIG.json DUMP.safetensors
+
+WEIGHTS is a checkpoint or an export, CONFIG the config.json of its run, DUMP made by `tally dump ... --gradients`.
+Needs Python 3 and numpy. Exit code 0: all within tolerance, 1: not, 77: numpy is missing (nothing was checked).
+
+Deviation of a tensor: the largest |dump - ours in float64|, divided by the largest |ours|. (A bias gradient may be zero
+but for rounding, as that of the keys is without an encoding: it is measured against the gradient of its weight too.)
+
+Tolerance: a float32 program may be wrong by as much as a plain float32 program is, so the same model is also computed
+here in float32: twice its deviation, three times for gradients. A lucky plain run must not fail the program: its
+deviation counts as 8 units in the last place at least. A float64 dump: 1e-10.
+"""
+
+import argparse
+import sys
+
+try:
+    import numpy as np
+except ImportError:
+    print("check.py: numpy is missing (Debian: python3-numpy); nothing was checked", file=sys.stderr)
+    sys.exit(77)
+
+import config as run_config
+import model
+import tensor_file
+
+INPUTS = {"tokens", "targets", "loss_mask", "score_mask"}
+FLOOR = 8 * float(np.finfo(np.float32).eps)
+DOUBLE_TOLERANCE = 1e-10
+FACTOR, GRADIENT_FACTOR = 2, 3
+
+
+def deviations(values, exact):
+    """{name: deviation of values[name]}; infinite for another shape."""
+    result = {}
+    for name in sorted(exact.keys() & values.keys()):
+        scale = np.abs(exact[name]).max(initial=0.0)
+        weight = name.removesuffix(".bias") + ".weight"
+        if name.startswith("gradients.") and weight in exact:
+            scale = max(scale, np.abs(exact[weight]).max())
+        if values[name].shape != exact[name].shape:
+            result[name] = np.inf
+            continue
+        largest = np.abs(values[name].astype(np.float64) - exact[name]).max(initial=0.0)
+        result[name] = 0.0 if largest == 0 else float(largest / scale) if scale > 0 else np.inf
+    return result
+
+
+def tolerances(arrays, config, dump, exact):
+    """{name: tolerance}."""
+    if dump["logits"].dtype == np.float64:
+        return dict.fromkeys(exact, DOUBLE_TOLERANCE)
+    plain, _ = model.run(config, arrays, dump, np.float32)
+    return {name: (GRADIENT_FACTOR if name.startswith("gradients.") else FACTOR) * max(deviation, FLOOR)
+            for name, deviation in deviations(plain, exact).items()}
+
+
+def check(tensors, config, dump, out=None):
+    """Prints the table; returns the complaints, one line each."""
+    arrays = {name: array for name, array in tensors.items() if name.startswith("model.")}
+    exact, used = model.run(config, arrays, dump, np.float64)
+    complaints = [f"parameter {name} is in the file, but the model of this configuration does not read it"
+                  for name in sorted(arrays.keys() - used)]
+    complaints += [f"the dump has no {name}" for name in sorted(exact.keys() - dump.keys())]
+    complaints += [f"the dump has {name}, which is not known here"
+                   for name in sorted(dump.keys() - exact.keys() - INPUTS)]
+
+    measured, allowed = deviations(dump, exact), tolerances(arrays, config, dump, exact)
+    width = max(map(len, measured), default=0)
+    print(f"{'tensor':{width}}  {'largest':>9}  {'deviation':>9}  {'tolerance':>9}", file=out)
+    for name, deviation in measured.items():
+        good = deviation <= allowed[name]  # false for NaN
+        largest = np.abs(exact[name]).max(initial=0.0)
+        print(f"{name:{width}}  {largest:9.2e}  {deviation:9.2e}  {allowed[name]:9.2e}{'' if good else '  WRONG'}",
+              file=out)
+        if not good:
+            complaints.append(f"{name} deviates by {deviation:.2e}, {allowed[name]:.2e} allowed")
+    return complaints
+
+
+def main(given=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weights")
+    parser.add_argument("config")
+    parser.add_argument("dump")
+    arguments = parser.parse_args(given)
+    complaints = check(tensor_file.read(arguments.weights)[0], run_config.read(arguments.config),
+                       tensor_file.read(arguments.dump)[0])
+    for line in complaints:
+        print(f"WRONG: {line}")
+    print(f"{len(complaints)} complaints" if complaints else "all within tolerance")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

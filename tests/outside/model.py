@@ -1,0 +1,154 @@
+"""The whole transformer over the tape: embedding, blocks, head, loss. Names as in the checkpoints.
+
+A linear weight is [out, in], heads are contiguous blocks of d rows. Evaluation only: no dropout.
+"""
+
+import math
+
+import numpy as np
+
+import position_encodings as position
+import tape
+
+
+NORM_EPS = {"layer": 1e-5, "rms": 1e-6}
+
+
+def linear(parameters, name, x):
+    y = x @ parameters[f"{name}.weight"].swap_last()
+    return y + parameters[f"{name}.bias"] if f"{name}.bias" in parameters else y
+
+
+def normalise(config, parameters, name, x):
+    if config.norm == "layer":
+        x = x - x.mean(-1)
+    y = x / tape.sqrt((x * x).mean(-1) + NORM_EPS[config.norm]) * parameters[f"{name}.weight"]
+    return y + parameters[f"{name}.bias"] if f"{name}.bias" in parameters else y
+
+
+def gelu(x):
+    return x * 0.5 * (tape.erf(x * math.sqrt(0.5)) + 1.0)
+
+
+def mlp(config, parameters, name, x):
+    up = linear(parameters, f"{name}.up", x)
+    if config.activation == "swiglu":
+        gate = linear(parameters, f"{name}.gate", x)
+        hidden = gate * tape.sigmoid(gate) * up
+    else:
+        hidden = {"gelu": gelu, "relu": tape.relu}[config.activation](up)
+    return linear(parameters, f"{name}.down", hidden)
+
+
+def attend(layers, q, k, v, x, record):
+    """Attention output [B,H,T,d] before the output projection; `layers` are the parts of the encoding."""
+    for layer in layers:
+        layer.q, layer.k, layer.v, layer.x, layer.record = q, k, v, x, record
+    for layer in layers:
+        if layer.name in position.HOOKS["rotate"]:
+            q, k = position.HOOKS["rotate"][layer.name](layer, q, k)
+    s = (q @ k.swap_last()) * (1 / math.sqrt(q.shape[-1]))
+    logits, weights = s, None
+    for layer in layers:
+        layer.s = s
+        if layer.name in position.HOOKS["score"]:
+            logits = logits + position.HOOKS["score"][layer.name](layer)
+    for layer in layers:
+        if layer.name in position.HOOKS["weights"]:
+            weights = position.HOOKS["weights"][layer.name](layer, logits)
+    if weights is None:
+        weights = tape.softmax(logits, position.distances(x.shape[1]) >= 0)
+    record("weights", weights)
+    return weights @ v
+
+
+def attention(config, parameters, index, x, dumped, record):
+    name = f"model.blocks.{index}.attention"
+    q, k, v = (position.split_heads(linear(parameters, f"{name}.{part}", x), config.heads)
+               for part in ("query", "key", "value"))
+    layers = [position.Layer(index, encoding, config.options[encoding], parameters, dumped)
+              for encoding in config.encodings[index]]
+    output = attend(layers, q, k, v, x, record).transpose(0, 2, 1, 3).reshape(*x.shape)
+    return linear(parameters, f"{name}.output", output)
+
+
+def transformer(config, parameters, tokens, dumped, record):
+    """Logits [B,T,V] of tokens [B,T]. `dumped[N]`: tensors of block N in the dump; `record(name, node)` takes ours."""
+    embedding = parameters["model.embedding.weight"]
+    x = tape.rows(embedding, tokens)
+    for encoding in sorted({name for names in config.encodings for name in names}):
+        if encoding in position.HOOKS["embed"]:
+            layer = position.Layer(None, encoding, config.options[encoding], parameters)
+            x = position.HOOKS["embed"][encoding](layer, x)
+
+    for n in range(config.layers):
+        name = f"model.blocks.{n}"
+
+        def record_here(key, node):
+            record(f"blocks.{n}.{key}", node)
+
+        def attention_part(y):
+            return attention(config, parameters, n, y, dumped.get(n), record_here)
+
+        def mlp_part(y):
+            return mlp(config, parameters, f"{name}.mlp", y)
+
+        for part, norm in ((attention_part, "attention_norm"), (mlp_part, "mlp_norm")):
+            if config.norm_place == "pre":
+                x = x + part(normalise(config, parameters, f"{name}.{norm}", x))
+            else:
+                x = normalise(config, parameters, f"{name}.{norm}", x + part(x))
+    if config.final_norm:
+        x = normalise(config, parameters, "model.norm", x)
+    return x @ embedding.swap_last() if config.tied else linear(parameters, "model.head", x)
+
+
+def loss(logits, targets, mask, count):
+    """Cross entropy summed over the masked positions, divided by `count`."""
+    picked = tape.pick(tape.log_softmax(logits), np.where(mask, targets, 0)[..., None].astype(np.int64))
+    return (picked * mask[..., None].astype(logits.value.dtype)).sum() * (-1 / count)
+
+
+class Parameters(dict):
+    """Leaves of the tape by name; remembers which were read."""
+
+    def __init__(self, arrays, dtype):
+        super().__init__({name: tape.Node(array.astype(dtype)) for name, array in arrays.items()})
+        self.used = set()
+
+    def __getitem__(self, name):
+        self.used.add(name)
+        return super().__getitem__(name)
+
+
+def run(config, arrays, batch, dtype, gradients=True):
+    """Everything a dump holds, computed in `dtype`, one sequence at a time (the loss is a sum over sequences).
+
+    `arrays` are the parameters, `batch` the dump's tensors (tokens, targets, loss_mask and, for gradients at kinks,
+    blocks.N.positions). Returns ({tensor name: array}, names of the parameters that were read).
+    """
+    parameters = Parameters(arrays, dtype)
+    parts, total = {}, 0.0
+    count = max(int(batch["loss_mask"].sum()), 1)
+    for n in range(len(batch["tokens"])):
+        one = slice(n, n + 1)
+        dumped = {}
+        for layer in range(config.layers):
+            if f"blocks.{layer}.positions" in batch:
+                dumped[layer] = {"positions": batch[f"blocks.{layer}.positions"][one]}
+
+        def record(name, node):
+            parts.setdefault(name, []).append(node.value)
+
+        logits = transformer(config, parameters, batch["tokens"][one], dumped, record)
+        record("logits", logits)
+        value = loss(logits, batch["targets"][one], batch["loss_mask"][one], count)
+        if gradients:
+            tape.backward(value)
+        total = total + value.value
+    result = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+    result["loss"] = np.asarray(total, dtype)
+    for name in parameters.used if gradients else ():
+        leaf = parameters[name]
+        result[f"gradients.{name}"] = np.zeros_like(leaf.value) if leaf.gradient is None else leaf.gradient
+    return result, parameters.used

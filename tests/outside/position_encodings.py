@@ -1,0 +1,157 @@
+"""The position encodings, from their formulas, over the tape.
+
+One function an encoding, registered by name under the hook where it acts:
+    embed(layer, x)     the token embeddings [B,T,D]; returns the new ones
+    rotate(layer, q, k) q and k [B,H,T,d] before their product; returns the new ones
+    score(layer)        returns what is added to the scaled products [B,H,T,T]
+    weights(layer, l)   the attention weights [B,H,T,T] from the logits; softmax where no encoding says otherwise
+"""
+
+import math
+
+import numpy as np
+
+import tape
+
+HOOKS = {"embed": {}, "rotate": {}, "score": {}, "weights": {}}
+NEAR_INTEGER = 1e-4  # of positions: within it rounding decides the branch, and with it the gradient
+
+
+def encoding(name, hook):
+    def register(function):
+        HOOKS[hook][name] = function
+        return function
+    return register
+
+
+def known(name):
+    return name == "none" or any(name in hook for hook in HOOKS.values())
+
+
+class Layer:
+    """What an encoding sees of one layer. `index` is None for the hook embed."""
+
+    def __init__(self, index, name, options, parameters, dumped=None):
+        self.index, self.name, self.options = index, name, options
+        self.parameters, self.dumped = parameters, dumped or {}
+        self.q = self.k = self.v = None  # [B,H,T,d], not rotated
+        self.x = None                    # [B,T,D], what the query, key and value projections see
+        self.s = None                    # scaled products of the (rotated) q and k
+        self.record = lambda name, node: None
+
+    @property
+    def scale(self):
+        return 1 / math.sqrt(self.q.shape[-1])
+
+    def parameter(self, name):
+        """The layer's own, or else the one that all layers share."""
+        own = f"model.blocks.{self.index}.position.{self.name}.{name}"
+        return self.parameters[own if own in self.parameters else f"model.position.{self.name}.{name}"]
+
+
+def split_heads(x, heads):
+    b, t, width = x.shape
+    return x.reshape(b, t, heads, width // heads).transpose(0, 2, 1, 3)
+
+
+def distances(t):
+    """i - j, [T,T]; negative where the key comes later."""
+    return np.arange(t)[:, None] - np.arange(t)[None, :]
+
+
+@encoding("absolute", "embed")
+def absolute(layer, x):
+    return x + layer.parameter("table")[:x.shape[1]]
+
+
+@encoding("sinusoidal", "embed")
+def sinusoidal(layer, x):
+    _, t, width = x.shape
+    angle = np.arange(t)[:, None] * 10000.0 ** (-np.arange(0, width, 2) / width)
+    table = np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(t, -1)[:, :width]
+    return x + table.astype(x.value.dtype)
+
+
+@encoding("relative", "score")
+def relative(layer):
+    q, table = layer.q, layer.parameter("table")
+    count, n = table.shape[0], distances(q.shape[2])
+    if layer.options["far"] == "refuse" and n.max() >= count:
+        raise ValueError(f"relative: distance {n.max()} with {count} rows, and far = refuse")
+    index = np.broadcast_to(np.clip(n, 0, count - 1), layer.s.shape)
+    reached = (n >= 0) & ((n < count) | (layer.options["far"] != "none"))
+    return tape.where(reached, tape.pick(q @ table.swap_last(), index), 0) * layer.scale
+
+
+@encoding("rope", "rotate")
+def rope(layer, q, k):
+    options, width = layer.options, q.shape[-1]
+    r = options["rotary-dims"] or width
+    angle = np.arange(q.shape[2])[:, None] * float(options["base"]) ** (-np.arange(0, r, 2) / r)
+    cos, sin = np.cos(angle).astype(q.value.dtype), np.sin(angle).astype(q.value.dtype)
+
+    def rotated(x):
+        if options["layout"] == "half":
+            a, b = x[..., :r // 2], x[..., r // 2:r]
+            turned = tape.concatenate([a * cos - b * sin, a * sin + b * cos])
+        else:
+            a, b = x[..., 0:r:2], x[..., 1:r:2]
+            turned = tape.stack_last([a * cos - b * sin, a * sin + b * cos]).reshape(*x.shape[:-1], r)
+        return turned if r == width else tape.concatenate([turned, x[..., r:]])
+
+    return rotated(q), rotated(k)
+
+
+def alibi_slopes(heads):
+    power = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [2 ** (-4 * h / power) for h in range(1, 2 * power + 1, 2)]
+    return np.array(slopes + between[:heads - power])
+
+
+@encoding("alibi", "score")
+def alibi(layer):
+    n, dtype = np.maximum(distances(layer.q.shape[2]), 0), layer.q.value.dtype
+    if layer.options["learned"]:
+        slopes = layer.parameter("slopes")
+    else:
+        slopes = tape.Node(alibi_slopes(layer.q.shape[1]).astype(dtype))
+    return slopes.reshape(-1, 1, 1) * -n.astype(dtype)
+
+
+@encoding("cope", "score")
+def cope(layer):
+    q, options = layer.q, layer.options
+    table, visible = layer.parameter("table"), distances(q.shape[2]) >= 0
+    if options["gates"] == "keys":
+        gate_logits = layer.s
+    else:
+        source = layer.v
+        if options["gates"] == "sep-keys":
+            projected = layer.x @ layer.parameter("gate.weight").swap_last() + layer.parameter("gate.bias")
+            source = split_heads(projected, q.shape[1])
+        gate_logits = (q @ source.swap_last()) * layer.scale
+    gates = tape.where(visible, tape.sigmoid(gate_logits), 0)
+    positions = tape.suffix_sum(gates)
+    layer.record("gates", gates)
+    layer.record("positions", positions)
+    z = q @ table.swap_last()
+    if options["position-scale"] == "sqrt-d":
+        z = z * layer.scale
+    return interpolate(z, positions, layer.dumped.get("positions"))
+
+
+def interpolate(z, positions, dumped=None):
+    """(1-w) z[floor c] + w z[min(floor c + 1, P)], c = min(position, P).
+
+    Within 1e-4 of an integer rounding alone decides between two gradients: there the program's own choice is taken,
+    where its positions are known. (The value is continuous, so this cannot hide a wrong value.)
+    """
+    last, chosen = z.shape[-1] - 1, positions.value
+    if dumped is not None:
+        chosen = np.where(np.abs(chosen - np.round(chosen)) < NEAR_INTEGER, dumped, chosen)
+    below = chosen < last
+    floor = np.floor(np.minimum(chosen, last)).astype(np.int64)
+    low, high = tape.pick(z, floor), tape.pick(z, np.minimum(floor + 1, last))
+    w = tape.where(below, positions, last) - floor.astype(z.value.dtype)
+    return low + w * (high - low)

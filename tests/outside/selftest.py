@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""Checks the outside check itself, without tally.
+
+1. Gradients against central differences: every primitive of the tape element by element, the whole model for every
+   encoding and option along a random direction of each parameter.
+2. check.py on a synthetic dump: accepts it, and rejects it after any small falsification.
+3. The reference data of tests/reference, made from the same page in another way, agrees with the tape.
+4. The file reader reads what the writer wrote.
+"""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+except ImportError:
+    print("selftest.py: numpy is missing (Debian: python3-numpy); nothing was checked", file=sys.stderr)
+    sys.exit(77)
+
+import check
+import config as run_config
+import model
+import position_encodings as position
+import tape
+import tensor_file
+
+B, T, V, WIDTH, HEADS, LAYERS, HIDDEN = 2, 6, 5, 8, 2, 2, 12
+STEP = 1e-6
+
+MODELS = {
+    "pre-norm layer gelu": {},
+    "post-norm layer relu tied": {"norm-place": "post", "activation": "relu", "tied": True, "final-norm": False},
+    "pre-norm rms swiglu": {"norm": "rms", "activation": "swiglu"},
+}
+ENCODINGS = [
+    ("none", {}), ("absolute", {}), ("sinusoidal", {}),
+    ("relative", {}), ("relative", {"far": "cap", "rows": 4}), ("relative", {"far": "none", "rows": 4}),
+    ("relative", {"shared": True}),
+    ("rope", {}), ("rope", {"layout": "interleaved", "base": 100}), ("rope", {"rotary-dims": 2}),
+    ("rope", {"rotary-dims": 2, "layout": "interleaved"}),
+    ("alibi", {}), ("alibi", {"learned": True}),
+    ("cope", {"rows": 3}), ("cope", {"rows": 8}), ("cope", {"rows": 3, "position-scale": "sqrt-d"}),
+    ("cope", {"rows": 3, "gates": "sep-keys"}), ("cope", {"rows": 3, "gates": "values"}),
+    ("cope", {"rows": 3, "per-head": True}), ("cope", {"rows": 3, "shared": True}),
+    ("cope+rope", {"cope": {"rows": 3}}), ("cope+relative", {"cope": {"rows": 3}}),
+    ("0:none,1:cope", {"cope": {"rows": 3}}),
+]
+
+
+def encoding_parameters(random, name, options, prefixes):
+    """Start values of an encoding, under each prefix; `rows`, `shared` and `per-head` say which shapes."""
+    width, rows = WIDTH // HEADS, options.get("rows", T)
+    shapes = {
+        "absolute": {"table": (T + 2, WIDTH)},
+        "relative": {"table": (rows, width)},
+        "alibi": {"slopes": (HEADS,)} if options.get("learned") else {},
+        "cope": {"table": (HEADS, rows, width) if options.get("per-head") else (rows, width)},
+    }.get(name, {})
+    if options.get("gates") == "sep-keys":
+        shapes |= {"gate.weight": (WIDTH, WIDTH), "gate.bias": (WIDTH,)}
+    return {f"{prefix}.position.{name}.{key}": random.normal(size=shape)
+            for prefix in prefixes for key, shape in shapes.items()}
+
+
+def example(model_options, pe, options, seed=1):
+    """A configuration, its parameters and a batch."""
+    random = np.random.RandomState(seed)
+    names = {name for names in run_config.encodings_of_layers(pe, LAYERS) for name in names}
+    by_name = {name: options.get(name, options if pe == name else {}) for name in names}
+    config = run_config.from_dict({"model": {"layers": LAYERS, "width": WIDTH, "heads": HEADS, **model_options},
+                                   "pe": pe, "pe-options": by_name})
+    shapes = {"model.embedding.weight": (V, WIDTH)}
+
+    def norm(name):
+        shapes[f"{name}.weight"] = (WIDTH,)
+        if config.norm == "layer":
+            shapes[f"{name}.bias"] = (WIDTH,)
+
+    def linear(name, inputs, outputs):
+        shapes[f"{name}.weight"] = (outputs, inputs)
+        shapes[f"{name}.bias"] = (outputs,)
+
+    for n in range(LAYERS):
+        for part in ("query", "key", "value", "output"):
+            linear(f"model.blocks.{n}.attention.{part}", WIDTH, WIDTH)
+        for part in ("up", "gate") if config.activation == "swiglu" else ("up",):
+            linear(f"model.blocks.{n}.mlp.{part}", WIDTH, HIDDEN)
+        linear(f"model.blocks.{n}.mlp.down", HIDDEN, WIDTH)
+        norm(f"model.blocks.{n}.attention_norm")
+        norm(f"model.blocks.{n}.mlp_norm")
+    if config.final_norm:
+        norm("model.norm")
+    if not config.tied:
+        shapes["model.head.weight"] = (V, WIDTH)
+    arrays = {name: random.normal(size=shape) * 0.5 for name, shape in shapes.items()}
+    for name in sorted(names):
+        of_layers = [f"model.blocks.{n}" for n in range(LAYERS) if name in config.encodings[n]]
+        whole = name in position.HOOKS["embed"] or by_name[name].get("shared")
+        arrays |= encoding_parameters(random, name, by_name[name], ["model"] if whole else of_layers)
+    tokens = random.randint(V, size=(B, T + 1)).astype(np.int32)
+    mask = random.uniform(size=(B, T)) < 0.7
+    return config, arrays, {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": mask, "score_mask": mask}
+
+
+def compare(test, function, array, direction, gradient, title):
+    """The derivative along `direction` against central differences."""
+    kept = array.copy()
+    array += STEP * direction
+    above = function()
+    array[...] = kept - STEP * direction
+    below = function()
+    array[...] = kept
+    expected, found = (above - below) / (2 * STEP), (gradient * direction).sum()
+    test.assertLess(abs(found - expected), 1e-7 + 1e-5 * abs(expected), title)
+
+
+class Tape(unittest.TestCase):
+    def test_primitives(self):
+        index = np.array([[0, 2, 2], [1, 0, 3]])
+        causal = position.distances(4) >= 0
+        functions = {
+            "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "subtract from": lambda x, y: 2.0 - x,
+            "multiply": lambda x, y: x * y, "divide": lambda x, y: x / (y * y + 1.0),
+            "broadcast": lambda x, y: x * y.sum(0) + y.sum(1) + y[0], "matmul": lambda x, y: x.swap_last() @ y,
+            "shapes": lambda x, y: x.reshape(2, 3, 4).transpose(2, 0, 1).reshape(6, 4) * y,
+            "mean": lambda x, y: x.mean(0), "slice": lambda x, y: x[1:5, ::2] * y[0:4, 1:3],
+            "exp": lambda x, y: tape.exp(x), "log": lambda x, y: tape.log(x * x),
+            "sqrt": lambda x, y: tape.sqrt(x * x), "tanh": lambda x, y: tape.tanh(x),
+            "relu": lambda x, y: tape.relu(x), "sigmoid": lambda x, y: tape.sigmoid(x),
+            "softplus": lambda x, y: tape.softplus(x), "erf": lambda x, y: tape.erf(x),
+            "softmax": lambda x, y: tape.softmax(x), "causal softmax": lambda x, y: tape.softmax(x[:4], causal),
+            "log softmax": lambda x, y: tape.log_softmax(x), "suffix sum": lambda x, y: tape.suffix_sum(x),
+            "where": lambda x, y: tape.where(causal, x[2:], 3.0), "rows": lambda x, y: tape.rows(x, index),
+            "pick": lambda x, y: tape.pick(x[:2], index), "concatenate": lambda x, y: tape.concatenate([x, y * 2.0]),
+            "stack": lambda x, y: tape.stack_last([x, y, x]),
+        }
+        for name, function in functions.items():
+            with self.subTest(name):
+                random = np.random.RandomState(3)
+                arrays = {"x": random.normal(size=(6, 4)), "y": random.normal(size=(6, 4))}
+
+                def value():
+                    leaves = [tape.Node(array.copy()) for array in arrays.values()]
+                    y = function(*leaves)
+                    weights = np.random.RandomState(4).normal(size=y.shape)
+                    return (y * weights).sum(), leaves
+
+                total, leaves = value()
+                tape.backward(total)
+                gradients = {key: np.zeros((6, 4)) if leaf.gradient is None else leaf.gradient
+                             for key, leaf in zip(arrays, leaves)}
+                self.assertGreater(np.abs(gradients["x"]).max(), 0)
+                for key, array in arrays.items():
+                    for at in np.ndindex(array.shape):
+                        direction = np.zeros_like(array)
+                        direction[at] = 1
+                        compare(self, lambda: value()[0].value, array, direction, gradients[key], f"{key}{list(at)}")
+
+
+class WholeModel(unittest.TestCase):
+    def gradients(self, model_options, pe, options):
+        config, arrays, batch = example(model_options, pe, options)
+        result, used = model.run(config, arrays, batch, np.float64)
+        self.assertEqual(used, arrays.keys())
+        random = np.random.RandomState(2)
+        for name, array in arrays.items():
+            compare(self, lambda: model.run(config, arrays, batch, np.float64, gradients=False)[0]["loss"], array,
+                    random.normal(size=array.shape), result[f"gradients.{name}"], name)
+
+    def test_models(self):
+        for title, options in MODELS.items():
+            with self.subTest(title):
+                self.gradients(options, "cope", {"rows": 3, "gates": "sep-keys"})
+
+    def test_encodings(self):
+        for pe, options in ENCODINGS:
+            with self.subTest(f"{pe} {options}"):
+                self.gradients({}, pe, options)
+
+    def test_every_encoding_is_tested(self):
+        tested = {name for pe, _ in ENCODINGS for names in run_config.encodings_of_layers(pe, 2) for name in names}
+        self.assertEqual({name for hook in position.HOOKS.values() for name in hook} - tested, set())
+
+    def test_causality(self):
+        for pe, options in ENCODINGS:
+            config, arrays, batch = example({}, pe, options)
+            before, _ = model.run(config, arrays, batch, np.float64)
+            batch["tokens"][:, 4] = (batch["tokens"][:, 4] + 1) % V
+            after, _ = model.run(config, arrays, batch, np.float64)
+            self.assertEqual(np.abs(after["logits"] - before["logits"])[:, :4].max(), 0, pe)
+            self.assertGreater(np.abs(after["logits"] - before["logits"])[:, 4:].max(), 0, pe)
+
+    def test_published_slopes(self):
+        self.assertEqual(list(position.alibi_slopes(3)), [2 ** -4, 2 ** -8, 2 ** -2])
+        self.assertEqual(list(position.alibi_slopes(12)[8:]), [2 ** -0.5, 2 ** -1.5, 2 ** -2.5, 2 ** -3.5])
+
+    def test_relative_refuses_what_its_table_does_not_reach(self):
+        config, arrays, batch = example({}, "relative", {"rows": 4})
+        with self.assertRaisesRegex(ValueError, "distance 5 with 4 rows"):
+            model.run(config, arrays, batch, np.float64)
+
+    def test_gates_one_is_relative_shifted_by_one_row(self):
+        random = np.random.RandomState(5)
+        q, table = random.normal(size=(1, 2, T, 4)), random.normal(size=(T, 4))
+        ones = tape.Node(np.tril(np.ones((T, T)))[None, None])
+        z = tape.Node(q @ np.vstack([np.zeros(4), table]).T)
+        cope = position.interpolate(z, tape.suffix_sum(ones)).value
+        layer = position.Layer(0, "relative", {"far": "refuse"}, {"model.position.relative.table": tape.Node(table)})
+        layer.q, layer.s = tape.Node(q), tape.Node(np.zeros((1, 2, T, T)))
+        difference = np.tril(cope * 0.5 - position.HOOKS["score"]["relative"](layer).value)
+        self.assertLess(np.abs(difference).max(), 1e-14)
+
+    def test_branch_at_an_integer_is_the_programs(self):
+        slopes = []
+        for own in (0.99999, 1.00001):
+            z, p = tape.Node(np.array([[0.0, 1.0, 5.0]])), tape.Node(np.array([[1.0]]))
+            tape.backward(position.interpolate(z, p, np.array([[own]])).sum())
+            slopes.append(p.gradient.item())
+        self.assertEqual(slopes, [1.0, 4.0])
+
+
+class References(unittest.TestCase):
+    """The data of tests/reference, whose gradients are no backward formulas, against the tape."""
+
+    def outcome(self, tensors, metadata):
+        """{name: array} of what the tape makes of a file's inputs."""
+        names = metadata["encoding"].split("+")
+        leaves = {name[2:]: tape.Node(tensors[name[2:]]) for name in tensors
+                  if name.startswith("d_") and name != "d_output"}
+        result, layers = {}, []
+        for name in names:
+            start = f"option.{name}." if len(names) > 1 else "option."
+            options = {key.removeprefix(start): json.loads(text) if text in ("true", "false") else text
+                       for key, text in metadata.items() if key.startswith(start)}
+            options = {**run_config.ENCODING_DEFAULTS.get(name, {}), **options}
+            if "rotary-dims" in options:
+                options["rotary-dims"] = int(options["rotary-dims"])
+            inside = f"{name}." if len(names) > 1 else ""
+            own = {f"model.position.{name}.{key.removeprefix(inside)}": leaf for key, leaf in leaves.items()}
+            layers.append(position.Layer(None, name, options, own))
+        x = leaves.get("x", tape.Node(tensors["x"]))
+        if "q" in tensors:
+            output = model.attend(layers, leaves["q"], leaves["k"], leaves["v"], x,
+                                  lambda key, node: result.update({key: node.value}))
+        else:
+            output = position.HOOKS["embed"][names[0]](layers[0], x)
+        tape.backward((output * tensors["d_output"]).sum())
+        return {**result, "output": output.value, **{f"d_{name}": leaf.gradient for name, leaf in leaves.items()}}
+
+    def test_files(self):
+        paths = sorted(pathlib.Path(__file__).parent.parent.glob("reference/*.safetensors"))
+        self.assertGreater(len(paths), 30)
+        for path in paths:
+            tensors, metadata = tensor_file.read(path)
+            if "max-length" not in metadata:
+                continue
+            with self.subTest(path.name):
+                outcome = self.outcome(tensors, metadata)
+                self.assertLess({name for name in tensors if name.startswith("d_")} - {"d_output"}, outcome.keys())
+                for name, array in outcome.items():
+                    self.assertLess(np.abs(array - tensors[name]).max(), 1e-12 * np.abs(tensors[name]).max(), name)
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        self.config, self.arrays, batch = example({}, "cope", {"rows": 3})
+        self.arrays = {name: array.astype(np.float32) for name, array in self.arrays.items()}
+        self.dump = {**model.run(self.config, self.arrays, batch, np.float32)[0], **batch}
+
+    def complaints(self):
+        return check.check(self.arrays, self.config, self.dump, io.StringIO())
+
+    def test_accepts(self):
+        self.assertEqual(self.complaints(), [])
+
+    def test_rejects_any_falsified_tensor(self):
+        for name in self.dump.keys() - check.INPUTS:
+            kept = self.dump[name]
+            scale = np.abs(kept).max()
+            if name.endswith(".bias"):
+                scale = max(scale, np.abs(self.dump[name.removesuffix("bias") + "weight"]).max())
+            for wrong in (np.float32(1e-4) * scale, np.float32("nan")):
+                self.dump[name] = kept.copy()
+                self.dump[name].flat[-1] += wrong
+                self.assertEqual([line.split()[0] for line in self.complaints()], [name])
+            self.dump[name] = kept
+
+    def test_rejects_missing_and_unknown(self):
+        self.dump["gradients.model.norm.gain"] = self.dump.pop("gradients.model.norm.weight")
+        self.arrays["model.blocks.2.mlp.up.bias"] = np.zeros(3, np.float32)
+        text = " ".join(self.complaints())
+        for name in ("no gradients.model.norm.weight", "gradients.model.norm.gain, which",
+                     "model.blocks.2.mlp.up.bias is"):
+            self.assertIn(name, text)
+
+    def test_command_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, name) for name in ("weights", "config", "dump")]
+            given = {"model": {"layers": LAYERS, "width": WIDTH, "heads": HEADS}, "pe": "cope"}
+            with open(paths[1], "w", encoding="utf-8") as file:
+                json.dump(given, file)
+            tensor_file.write(paths[0], {**self.arrays, "optimiser.step": np.zeros(1)}, {})
+            tensor_file.write(paths[2], self.dump, {})
+            with contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual(check.main(paths), 0)
+                self.dump["loss"] = self.dump["loss"] * 2
+                tensor_file.write(paths[2], self.dump, {})
+                self.assertEqual(check.main(paths), 1)
+
+
+class TensorFile(unittest.TestCase):
+    def test_round_trip(self):
+        tensors = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([True, False, True]), "c": np.float32(2.5),
+                   "d": np.zeros((0, 4), np.int64), "e": np.arange(3, dtype=np.int32)}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x.safetensors")
+            tensor_file.write(path, tensors, {"key": "text"})
+            back, metadata = tensor_file.read(path)
+        self.assertEqual(metadata, {"key": "text"})
+        for name, array in tensors.items():
+            self.assertEqual(back[name].dtype, np.asarray(array).dtype)
+            np.testing.assert_array_equal(back[name], array)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""Writes ../ops.safetensors: plain operations in double precision; ../README.md says which. `--check` compares."""
+
+import math
+import os
+import sys
+
+FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, FOLDER)
+
+import make_references  # noqa: E402  (exits with 77 where numpy is missing)
+import numpy as np  # noqa: E402
+
+random = np.random.RandomState(1)
+tensors, metadata = {}, {}
+
+
+def normal(*shape):
+    """Multiples of 2^-10: exact in float32."""
+    return np.round(random.normal(size=shape) * 1024) / 1024
+
+
+def case(name, inputs, out, **numbers):
+    for n, array in enumerate(inputs):
+        tensors[f"{name}.in{n}"] = np.asarray(array)
+    for key, array in (out if isinstance(out, dict) else {"out": out}).items():
+        tensors[f"{name}.{key}"] = np.asarray(array)
+    metadata.update({f"{name}.{key}": str(value) for key, value in numbers.items()})
+
+
+def by_row(function, x):
+    """function(list) -> list, along the last axis."""
+    return np.array([function(row) for row in x.reshape(-1, x.shape[-1]).tolist()]).reshape(x.shape)
+
+
+def by_element(function, x):
+    return np.array([function(value) for value in x.ravel().tolist()]).reshape(x.shape)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Softmax, norms, activations, loss.
+
+
+def softmax(row):
+    largest = max(row)
+    powers = [math.exp(value - largest) for value in row]
+    return [power / math.fsum(powers) for power in powers]
+
+
+def log_softmax(row):
+    largest = max(row)
+    log_sum = math.log(math.fsum(math.exp(value - largest) for value in row))
+    return [value - largest - log_sum for value in row]
+
+
+def causal_softmax(x):
+    result = np.zeros_like(x)
+    for b in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            result[b, i, :i + 1] = softmax(x[b, i, :i + 1].tolist())
+    return result
+
+
+def layer_norm(row, weight, bias, eps):
+    mean = math.fsum(row) / len(row)
+    variance = math.fsum((value - mean) ** 2 for value in row) / len(row)
+    return [(value - mean) / math.sqrt(variance + eps) * w + b for value, w, b in zip(row, weight, bias)]
+
+
+def rms_norm(row, weight, eps):
+    square = math.fsum(value * value for value in row) / len(row)
+    return [value / math.sqrt(square + eps) * w for value, w in zip(row, weight)]
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+ACTIVATIONS = {
+    "gelu": lambda x: x * 0.5 * math.erfc(-x / math.sqrt(2)),  # 1 + erf(y) = erfc(-y) without cancellation
+    "silu": lambda x: x * sigmoid(x),
+    "softplus": lambda x: max(x, 0) + math.log1p(math.exp(-abs(x))),
+    "sigmoid": sigmoid,
+    "tanh": math.tanh,
+}
+
+
+def cross_entropy(logits, targets, mask):
+    losses = [-log_softmax(row)[target] for row, target, use in zip(logits.tolist(), targets, mask) if use]
+    return math.fsum(losses) / len(losses)
+
+
+def functions():
+    for name, shape in (("odd", (3, 7)), ("long", (2, 65)), ("one", (4, 1))):
+        x = normal(*shape)
+        case(f"softmax.{name}", [x], by_row(softmax, x))
+        case(f"log_softmax.{name}", [x], by_row(log_softmax, x))
+    x = normal(3, 9) + np.array([[700.0], [-700.0], [0.0]])
+    x[2, 3] = 700
+    case("softmax.large", [x], by_row(softmax, x))
+    case("log_softmax.large", [x], by_row(log_softmax, x))
+    for name, length in (("odd", 7), ("long", 33), ("one", 1)):
+        x = normal(2, length, length)
+        case(f"causal_softmax.{name}", [x], causal_softmax(x))
+
+    for name, shape, shift in (("odd", (3, 7), 0), ("long", (2, 3, 65), 0), ("shifted", (3, 16), 100)):
+        x, weight, bias = normal(*shape) + shift, normal(shape[-1]), normal(shape[-1])
+        normed = by_row(lambda row: layer_norm(row, weight, bias, 1e-5), x)
+        case(f"layer_norm.{name}", [x, weight, bias], normed, eps=1e-5)
+        case(f"rms_norm.{name}", [x, weight], by_row(lambda row: rms_norm(row, weight, 1e-6), x), eps=1e-6)
+
+    some = normal(5, 9) * 3
+    sizes = [2.0 ** -10, 1.0, 5.0, 10.0, 20.0, 40.0, 100.0, 745.0]
+    large = np.array([-x for x in sizes] + [0.0] + sizes)
+    for name, function in ACTIVATIONS.items():
+        case(f"{name}.some", [some], by_element(function, some))
+        case(f"{name}.large", [large], by_element(function, large))
+
+    for name, scale, share in (("some", 1, 0.6), ("large", 200, 0.6), ("all", 1, 1.0)):
+        logits, targets = normal(9, 5) * scale, random.randint(5, size=9).astype(np.int32)
+        mask = random.uniform(size=9) < share
+        case(f"cross_entropy.{name}", [logits, targets, mask], cross_entropy(logits, targets, mask))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The pieces of position encodings.
+
+
+def cumsum(x, reverse, causal):
+    result = np.zeros_like(x)
+    for b in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            keys = range(min(i + 1, x.shape[2]) if causal else x.shape[2])
+            for j in keys:
+                result[b, i, j] = math.fsum(x[b, i, k] for k in keys if (k >= j if reverse else k <= j))
+    return result
+
+
+def interpolate(table, position):
+    result, last = np.zeros_like(position), table.shape[-1] - 1
+    for b, i, j in np.ndindex(position.shape):
+        c = min(position[b, i, j], last)
+        f = math.floor(c)
+        w = c - f
+        result[b, i, j] = (1 - w) * table[b, i, f] + w * table[b, i, min(f + 1, last)]
+    return result
+
+
+def rotate(x, cosines, sines, layout):
+    result, half = x.copy(), cosines.shape[1]
+    for b, t, i in np.ndindex(x.shape[0], x.shape[1], half):
+        first, second = (i, i + half) if layout == "half" else (2 * i, 2 * i + 1)
+        a, c = x[b, t, first], x[b, t, second]
+        result[b, t, first] = a * cosines[t, i] - c * sines[t, i]
+        result[b, t, second] = a * sines[t, i] + c * cosines[t, i]
+    return result
+
+
+def pieces():
+    for reverse in (False, True):
+        for causal in (False, True):
+            x = normal(2, 7, 7)
+            name = f"{'reverse' if reverse else 'forward'}{'-causal' if causal else ''}"
+            case(f"cumsum.{name}", [x], cumsum(x, reverse, causal), reverse=str(reverse).lower(),
+                 causal=str(causal).lower())
+
+    inner = np.round(random.uniform(0, 4, size=(2, 7, 7)) * 1024) / 1024
+    beyond = inner * 3
+    whole = np.floor(inner * 2)  # integers, P itself and beyond
+    for name, position, rows in (("inner", inner, 6), ("beyond", beyond, 5), ("integers", whole, 6),
+                                 ("one-row", inner, 1)):
+        table = normal(2, 7, rows)
+        case(f"interpolate.{name}", [table, position], interpolate(table, position))
+
+    for layout in ("half", "interleaved"):
+        for name, width, r in (("all", 8, 8), ("some", 8, 4), ("two", 2, 2)):
+            x, angle = normal(2, 7, width), np.arange(7)[:, None] * 100.0 ** (-2 * np.arange(r // 2) / r)
+            cosines, sines = by_element(math.cos, angle), by_element(math.sin, angle)
+            case(f"rotate.{layout}-{name}", [x, cosines, sines], rotate(x, cosines, sines, layout), layout=layout)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Optimisers: one number at a time, by the rules in PyTorch's documentation.
+
+
+def sgd(p, gradients, lr, momentum, weight_decay):
+    result, velocity = [], None
+    for g in gradients:
+        g = g + weight_decay * p
+        velocity = g if velocity is None else momentum * velocity + g
+        p = p - lr * velocity
+        result.append(p)
+    return result
+
+
+def adam(p, gradients, lr, beta1, beta2, eps, weight_decay=0.0):
+    """AdamW; with weight_decay 0 it is Adam."""
+    result, m, v = [], 0.0, 0.0
+    for n, g in enumerate(gradients, 1):
+        p = p * (1 - lr * weight_decay)
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g * g
+        p = p - lr * (m / (1 - beta1 ** n)) / (math.sqrt(v / (1 - beta2 ** n)) + eps)
+        result.append(p)
+    return result
+
+
+def learning_rate(schedule, n, lr, warmup, steps):
+    """lr min(n/warmup, (steps+1-n)/(steps+1-warmup)); the cosine falls along the same way."""
+    if n <= warmup:
+        return lr * n / warmup
+    done = (n - warmup) / (steps + 1 - warmup)
+    return lr * {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[schedule]
+
+
+def optimisers():
+    start, gradients = normal(5), normal(3, 5)
+    gradients[:, 4] = 0  # never a gradient: only decay moves it
+
+    def of_vector(function, **options):
+        return np.array([function(p, gradients[:, n].tolist(), **options) for n, p in enumerate(start.tolist())]).T
+
+    basic = {"lr": 0.05, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+    other = {"lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 1e-3}
+    for op, name, function, options in (
+            ("sgd", "plain", sgd, {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}),
+            ("sgd", "momentum", sgd, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}),
+            ("sgd", "momentum-decay", sgd, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1}),
+            ("adam", "basic", adam, basic), ("adam", "other", adam, other),
+            ("adamw", "basic", adam, {**basic, "weight_decay": 0.1}),
+            ("adamw", "other", adam, {**other, "weight_decay": 0.3}),
+            ("adamw", "no-decay", adam, {**basic, "weight_decay": 0.0})):
+        case(f"{op}.{name}", [start, gradients], of_vector(function, **options), **options)
+
+    a, b = normal(3, 4), normal(5)
+    norm = math.sqrt(math.fsum(value * value for value in [*a.ravel().tolist(), *b.tolist()]))
+    for name, clip in (("above", 1.0), ("below", 100.0)):
+        factor = min(1.0, clip / (norm + 1e-6))
+        case(f"clip.{name}", [a, b], {"out0": a * factor, "out1": b * factor, "norm": norm}, clip=clip)
+
+    for schedule in ("constant", "linear", "cosine"):
+        for name, warmup in (("warmup", 5), ("no-warmup", 0)):
+            rates = [learning_rate(schedule, n, 3e-4, warmup, 20) for n in range(1, 21)]
+            case(f"schedule.{schedule}-{name}", [], np.array(rates), schedule=schedule, lr=3e-4, warmup=warmup,
+                 steps=20)
+
+
+if __name__ == "__main__":
+    functions()
+    pieces()
+    optimisers()
+    sys.exit(make_references.write_or_check(FOLDER, [("ops.safetensors", tensors, metadata)]))
