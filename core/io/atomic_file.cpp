@@ -1,0 +1,107 @@
+#include "core/io/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/io/file_descriptor.hpp"
+#include "core/io/utf8.hpp"
+
+namespace tally {
+namespace {
+
+[[noreturn]] void fail_to(std::string_view action, const std::string& path, int reason) {
+  fail("file", escape_for_print(path, 1000), ": cannot ", action, ": ", std::strerror(reason));
+}
+
+// The file to be replaced: links are followed, so that rename does not put a file in the place of a link.
+std::string resolve_target(const std::string& path) {
+  namespace fs = std::filesystem;
+  check(path.find('\0') == std::string::npos, "file", escape_for_print(path, 1000),
+        ": a path cannot hold a zero byte");
+  std::error_code error;
+  std::string target = path;
+  if (fs::is_symlink(fs::symlink_status(path, error))) {
+    target = fs::canonical(path, error).string();
+    if (error) fail_to("follow the link", path, error.value());
+  }
+  const fs::file_status status = fs::status(target, error);
+  check(!fs::exists(status) || fs::is_regular_file(status), "file", escape_for_print(path, 1000),
+        ": is there and is not a regular file, so it is not replaced");
+  return target;
+}
+
+// Removes the temporary unless it took the place of the file.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::string path) : path_(std::move(path)) {
+    constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    file_ = FileDescriptor(::open(path_.c_str(), flags, 0666));
+    if (!file_.open()) fail_to("create the file", path_, errno);
+    struct stat status {};
+    check(::fstat(file_.number(), &status) == 0 && S_ISREG(status.st_mode), "file", escape_for_print(path_, 1000),
+          ": is in the way and is not a regular file");
+    ours_ = true;
+  }
+  ~TemporaryFile() {
+    if (ours_) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void write(std::span<const std::byte> bytes) {
+    constexpr std::size_t longest_write = std::size_t{1} << 30;  // Linux writes less than 2 GiB at a time
+    while (!bytes.empty()) {
+      const ssize_t count = ::write(file_.number(), bytes.data(), std::min(bytes.size(), longest_write));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail_to("write", path_, errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+    }
+  }
+
+  void become(const std::string& target) {
+    if (::fsync(file_.number()) != 0) fail_to("write to the disk", path_, errno);
+    if (!file_.close()) fail_to("write", path_, errno);
+    if (::rename(path_.c_str(), target.c_str()) != 0) fail_to("replace the file", target, errno);
+    ours_ = false;
+  }
+
+ private:
+  std::string path_;
+  FileDescriptor file_;
+  bool ours_ = false;
+};
+
+// Makes the rename last through a loss of power.
+void sync_folder_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string folder = parent.empty() ? "." : parent;
+  const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!file.open()) fail_to("open the folder", folder, errno);
+  // EINVAL: a file system that has nothing to write for a folder.
+  if (::fsync(file.number()) != 0 && errno != EINVAL) fail_to("write the folder to the disk", folder, errno);
+}
+
+}  // namespace
+
+void write_file_atomically(const std::string& path, std::span<const std::span<const std::byte>> chunks) {
+  const std::string target = resolve_target(path);
+  TemporaryFile temporary(target + ".tmp");
+  for (const auto chunk : chunks) temporary.write(chunk);
+  temporary.become(target);
+  sync_folder_of(target);
+}
+
+void write_file_atomically(const std::string& path, std::string_view text) {
+  const std::span<const std::byte> chunks[] = {std::as_bytes(std::span(text))};
+  write_file_atomically(path, chunks);
+}
+
+}  // namespace tally

@@ -1,0 +1,121 @@
+// JSON values: what config.json, metrics.jsonl and results.json are made of. Objects keep the order of their members, so
+// that a value has one text. Parsing is strict (core/io/json_scanner.hpp).
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/io/json_scanner.hpp"
+
+namespace tally {
+
+struct JsonMember;
+
+class JsonValue {
+ public:
+  using Array = std::vector<JsonValue>;
+  using Object = std::vector<JsonMember>;
+
+  // Defined in json.cpp: inlined everywhere, the variant makes g++ warn of what is not so.
+  JsonValue();  // null
+  JsonValue(const JsonValue& other);
+  JsonValue(JsonValue&& other) noexcept;
+  JsonValue& operator=(const JsonValue& other);
+  JsonValue& operator=(JsonValue&& other) noexcept;
+  ~JsonValue();
+  template <std::same_as<bool> Bool>
+  JsonValue(Bool value);
+  // Throws Error when an unsigned value is over 2^63 - 1.
+  template <std::integral Integer>
+    requires(!std::same_as<Integer, bool>)
+  JsonValue(Integer value);
+  JsonValue(double value);
+  JsonValue(std::string text);
+  JsonValue(std::string_view text);
+  JsonValue(const char* text);
+  JsonValue(Array elements);
+  // The names must differ from each other.
+  JsonValue(Object members);
+  static JsonValue array();
+  static JsonValue object();
+  // JsonValue::object({{"step", 5}, {"loss", 0.25}})
+  static JsonValue object(std::initializer_list<JsonMember> members);
+
+  bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  bool is_bool() const { return std::holds_alternative<bool>(value_); }
+  bool is_integer() const { return std::holds_alternative<std::int64_t>(value_); }
+  bool is_real() const { return std::holds_alternative<double>(value_); }  // written with a point or an exponent
+  bool is_number() const { return is_integer() || is_real(); }
+  bool is_string() const { return std::holds_alternative<std::string>(value_); }
+  bool is_array() const { return std::holds_alternative<Array>(value_); }
+  bool is_object() const { return std::holds_alternative<Object>(value_); }
+  // "null", "a boolean", "an integer", "a real number", "a string", "an array", "an object".
+  std::string_view kind() const;
+
+  // The value itself. Throws Error when it is of another kind; real() takes integers too.
+  bool boolean() const;
+  std::int64_t integer() const;
+  double real() const;
+  const std::string& string() const;
+  const Array& elements() const;
+  const Object& members() const;
+
+  // Members of an object. The typed ones throw Error naming the key when it is missing or of another kind:
+  //   config.at("model").integer("width")
+  const JsonValue* find(std::string_view key) const;  // null when missing
+  bool contains(std::string_view key) const { return find(key) != nullptr; }
+  const JsonValue& at(std::string_view key) const;
+  bool boolean(std::string_view key) const;
+  std::int64_t integer(std::string_view key) const;
+  double real(std::string_view key) const;
+  const std::string& string(std::string_view key) const;
+  const Array& elements(std::string_view key) const;
+  const Object& members(std::string_view key) const;
+
+  // Replaces the member in its place, or appends it. Throws unless this is an object.
+  JsonValue& set(std::string_view key, JsonValue value);
+  // Removes the member; false when there is none.
+  bool remove(std::string_view key);
+  // Appends an element. Throws unless this is an array.
+  JsonValue& push(JsonValue value);
+
+  // Equal values of the same kind, members in the same order.
+  friend bool operator==(const JsonValue& a, const JsonValue& b);
+
+ private:
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
+};
+
+struct JsonMember {
+  std::string name;
+  JsonValue value;
+  friend bool operator==(const JsonMember&, const JsonMember&) = default;
+};
+
+template <std::same_as<bool> Bool>
+JsonValue::JsonValue(Bool value) : value_(value) {}
+
+template <std::integral Integer>
+  requires(!std::same_as<Integer, bool>)
+JsonValue::JsonValue(Integer value) : value_(static_cast<std::int64_t>(value)) {
+  check(std::in_range<std::int64_t>(value), "json", value, " does not fit a signed integer of 64 bits");
+}
+
+// Throws Error naming `source` and the byte that is wrong. Building and destroying the value recurses as deep as
+// `limits.max_depth`.
+JsonValue parse_json(std::string_view text, const JsonLimits& limits, std::string_view source);
+// The same from a file of at most `max_bytes`.
+JsonValue read_json(const std::string& path, const JsonLimits& limits = {}, std::uint64_t max_bytes = 16 << 20);
+
+// indent 0: one line without blanks. Otherwise one line for each member and for each element, indented; arrays of plain
+// values stay on one line. Doubles are written in the shortest form that reads back to the same bits, always with a point
+// or an exponent. Throws Error naming the member for NaN, infinity and text that is not UTF-8.
+std::string write_json(const JsonValue& value, int indent = 0);
+
+}  // namespace tally

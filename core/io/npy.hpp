@@ -1,0 +1,31 @@
+// The .npy format of NumPy (numpy.lib.format): "\x93NUMPY", version, little-endian header length (2 bytes in version 1,
+// 4 in 2 and 3), a Python dictionary
+//   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+// and the elements. Read are versions 1, 2 and 3 with '<f4', '<f8', '<i4', '<i8' and '|b1'; the file must have exactly the
+// bytes that the header promises.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/tensor.hpp"
+
+namespace tally {
+
+struct NpyHeader {
+  DType dtype = DType::f32;
+  bool fortran_order = false;  // first axis fastest
+  Shape shape;
+  std::uint64_t data_begin = 0;  // byte of the file
+};
+
+// Throws Error naming file and byte when anything in the header is not as written above.
+NpyHeader read_npy_header(const std::string& path);
+
+// A dense, row-major tensor whatever the order in the file.
+Tensor read_npy(const std::string& path);
+
+// Version 1.0, row-major, data aligned to 64 bytes; atomically (core/io/atomic_file.hpp). CPU, any strides.
+void write_npy(const std::string& path, const Tensor& tensor);
+
+}  // namespace tally

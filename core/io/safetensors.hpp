@@ -1,0 +1,72 @@
+// The safetensors format (https://github.com/huggingface/safetensors): 8 bytes little-endian header length, a JSON object
+//   {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
+// and the data, row-major and little-endian; offsets count from the end of the header.
+//
+// Reading trusts nothing. The header has at most 16 MiB and 100,000 tensors, is strict JSON of depth at most 4 with
+// integers only; types are known, ranks at most 8, sizes at most 2^31; shape x type is the size; the tensors tile the data
+// without a hole, an overlap or a trailing byte. Errors name file, tensor and byte of the file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/io/reader.hpp"
+#include "core/tensor.hpp"
+
+namespace tally {
+
+using Metadata = std::map<std::string, std::string>;
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+struct SafetensorsEntry {
+  std::string name;
+  std::string_view type;       // as in the file: "F32", "BF16"
+  std::optional<DType> dtype;  // nothing for a type that tally does not compute with
+  Shape shape;
+  std::uint64_t begin = 0;  // bytes [begin, end) of the file
+  std::uint64_t end = 0;
+};
+
+class SafetensorsFile {
+ public:
+  // Reads and checks the header; the data are left where they are.
+  static SafetensorsFile open(const std::string& path);
+
+  const std::string& path() const { return reader_.name(); }
+  const Metadata& metadata() const { return metadata_; }
+  // In the order of the header.
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  const SafetensorsEntry* find(std::string_view name) const;  // null when missing
+
+  // Throws Error when there is no such tensor, tally has no such type, or a byte of a bool is neither 0 nor 1.
+  Tensor read(std::string_view name) const;
+  // CRC-32C of the tensor's bytes, read piece by piece.
+  std::uint32_t checksum(const SafetensorsEntry& entry) const;
+
+ private:
+  explicit SafetensorsFile(const std::string& path) : reader_(path) {}
+
+  FileReader reader_;
+  Metadata metadata_;
+  std::vector<SafetensorsEntry> entries_;
+  std::vector<std::size_t> by_name_;  // places in entries_, sorted by name
+};
+
+// Writes the tensors (CPU, any strides) in the order given, atomically (core/io/atomic_file.hpp). The same arguments give
+// the same bytes: metadata sorted by key, the header filled with blanks up to a multiple of 8.
+// Throws Error when two names are the same, a name is "__metadata__" or a text is not UTF-8.
+void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
+
+// Adds "checksum.<tensor>" (CRC-32C of its bytes, 8 hexadecimal digits) for each tensor and "checksum" over the names,
+// types and shapes and the rest of the metadata. What is added to the metadata afterwards makes the last one wrong.
+void add_checksums(Metadata& metadata, const NamedTensors& tensors);
+
+// The tensors whose checksum is missing or wrong, and "__metadata__" when that of the header is. Empty: all is well.
+std::vector<std::string> verify_checksums(const SafetensorsFile& file);
+
+}  // namespace tally
