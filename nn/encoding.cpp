@@ -143,7 +143,7 @@ std::unique_ptr<Encoding> EncodingChoice::make(const EncodingSetup& setup) const
   std::vector<std::unique_ptr<Encoding>> made;
   for (const Part& part : parts) {
     EncodingSetup own = setup;
-    own.parameter = [&setup, &part](std::string_view name, const Shape& shape, Fill fill, Scope scope) {
+    own.parameter = [&setup, &part](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
       return setup.parameter(concat(part.entry->name, ".", name), shape, fill, scope);
     };
     made.push_back(part.entry->make(own, *part.options));

@@ -35,7 +35,7 @@ class EncodingSetup {
   Device device;
 
   // A parameter with its start values. With Scope::model the first layer makes it and the others get the same tensor.
-  std::function<Tensor(std::string_view name, const Shape& shape, Fill fill, Scope scope)> parameter;
+  std::function<Tensor(std::string_view name, const Shape& shape, const Fill& fill, Scope scope)> parameter;
 };
 
 // What an encoding sees of one layer. q, k, v as projected (not rotated).

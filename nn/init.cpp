@@ -29,13 +29,16 @@ Initializer Initializer::at(std::string_view name) const {
 
 std::string Initializer::path(std::string_view name) const { return concat(prefix_, name); }
 
-Tensor Initializer::make(std::string_view name, const Shape& shape, Fill fill) const {
+Tensor Initializer::make(std::string_view name, const Shape& shape, const Fill& fill) const {
+  if (fill.kind == Fill::Kind::list) return Tensor::from(fill.values, shape, device_).to(dtype_);
   const Tensor tensor = Tensor::empty(shape, dtype_, device_);
   const RandomStream stream{seed_, stream_of(path(name)), 0};
-  switch (fill.kind) {
-    case Fill::Kind::constant: kernels(device_).fill(tensor.view(), fill.a); break;
-    case Fill::Kind::normal: kernels(device_).random_normal(tensor.view(), stream, fill.a, fill.b); break;
-    case Fill::Kind::uniform: kernels(device_).random_uniform(tensor.view(), stream, fill.a, fill.b); break;
+  if (fill.kind == Fill::Kind::normal) {
+    kernels(device_).random_normal(tensor.view(), stream, fill.a, fill.b);
+  } else if (fill.kind == Fill::Kind::uniform) {
+    kernels(device_).random_uniform(tensor.view(), stream, fill.a, fill.b);
+  } else {
+    kernels(device_).fill(tensor.view(), fill.a);
   }
   return tensor;
 }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/tensor.hpp"
 
@@ -17,11 +19,13 @@ StartValues start_values_from_text(std::string_view text);  // "gpt2", "fan-in",
 
 // How one tensor is filled.
 struct Fill {
-  enum class Kind { constant, normal, uniform } kind = Kind::constant;
-  double a = 0, b = 0;
-  static Fill constant(double value) { return {Kind::constant, value, 0}; }
-  static Fill normal(double deviation) { return {Kind::normal, 0, deviation}; }
-  static Fill uniform(double low, double high) { return {Kind::uniform, low, high}; }
+  enum class Kind { constant, normal, uniform, list } kind = Kind::constant;
+  double a = 0, b = 0;         // value; mean and deviation; low and high
+  std::vector<double> values;  // of a list: all elements
+  static Fill constant(double value) { return {Kind::constant, value, 0, {}}; }
+  static Fill normal(double deviation) { return {Kind::normal, 0, deviation, {}}; }
+  static Fill uniform(double low, double high) { return {Kind::uniform, low, high, {}}; }
+  static Fill list(std::vector<double> values) { return {Kind::list, 0, 0, std::move(values)}; }
 };
 
 class Initializer {
@@ -33,7 +37,7 @@ class Initializer {
   Initializer at(std::string_view name) const;
   // "blocks.0.attention.query.weight": the name with the prefixes.
   std::string path(std::string_view name) const;
-  Tensor make(std::string_view name, const Shape& shape, Fill fill) const;
+  Tensor make(std::string_view name, const Shape& shape, const Fill& fill) const;
 
   StartValues start() const { return start_; }
   DType dtype() const { return dtype_; }

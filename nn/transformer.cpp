@@ -155,7 +155,7 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
     setup.start = &start;
     setup.dtype = dtype;
     setup.device = device;
-    setup.parameter = [&](std::string_view parameter, const Shape& shape, Fill fill, Scope scope) {
+    setup.parameter = [&](std::string_view parameter, const Shape& shape, const Fill& fill, Scope scope) {
       if (scope == Scope::layer) {
         return block->positions().add(parameter, block_start.at("position").make(parameter, shape, fill));
       }

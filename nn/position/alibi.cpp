@@ -35,13 +35,9 @@ std::vector<double> alibi_slopes(std::int64_t heads) {
 class Alibi final : public Encoding {
  public:
   Alibi(const EncodingSetup& setup, const AlibiOptions& options) {
-    const Tensor fixed = Tensor::from(alibi_slopes(setup.heads), {setup.heads}, setup.device).to(setup.dtype);
-    if (options.learned) {
-      slopes_ = setup.parameter("slopes", {setup.heads}, Fill::constant(0), Scope::layer);
-      slopes_.copy_from(fixed);
-    } else {
-      slopes_ = fixed;
-    }
+    const std::vector<double> slopes = alibi_slopes(setup.heads);
+    slopes_ = options.learned ? setup.parameter("slopes", {setup.heads}, Fill::list(slopes), Scope::layer)
+                              : Tensor::from(slopes, {setup.heads}, setup.device).to(setup.dtype);
   }
 
   void score(const AttentionInput& in, Score& score) const override {
