@@ -32,5 +32,9 @@ endif()
 add_library(tally_warnings INTERFACE)
 target_compile_options(tally_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
                                                 $<$<BOOL:${TALLY_WERROR}>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # Warns of "text" + std::string inside its own library (gcc bug 105651).
+  target_compile_options(tally_warnings INTERFACE -Wno-restrict)
+endif()
 # `#pragma omp simd` allows vector code; clang warns where it makes none (calls into libm).
 target_compile_options(tally_warnings INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>)
