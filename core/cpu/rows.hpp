@@ -2,6 +2,8 @@
 // 0..i take part, and the result is 0 in the others.
 #pragma once
 
+#include <vector>
+
 #include "core/cpu/strided.hpp"
 
 namespace tally::cpu {
@@ -11,16 +13,25 @@ inline std::int64_t row_length(std::int64_t row, std::int64_t width, bool causal
   return causal ? row % width + 1 : width;
 }
 
+// The view of the first elements of all rows.
+inline View leading_axes(const View& x) {
+  View leading = x;
+  --leading.shape.rank;
+  return leading;
+}
+
+// Step along the last axis; 1 where there is no second element to step to.
+inline std::int64_t row_step(const View& x) { return x.shape.back() <= 1 ? 1 : x.strides[x.shape.rank - 1]; }
+
 // Calls f(y_row, x_row, n, row) for every row of dense y [..., N] and x of the same shape and any strides, on all threads.
-// f writes y[0..n), the rest becomes 0. x_row lies next to each other: in place, or copied into y_row.
+// f writes y[0..n), the rest becomes 0. The elements of x_row lie next to each other, in place or copied into y_row; f
+// reads element j before it writes element j.
 template <class T, class F>
 void for_each_row(const View& y, const View& x, bool causal, F&& f) {
-  const std::int64_t width = y.shape.back();
   if (y.numel() == 0) return;
-  View leading = x;
-  leading.shape.rank = x.shape.rank - 1;
-  const auto loop = make_loop(leading.shape, leading);
-  const std::int64_t rows = y.numel() / width, step = width == 1 ? 1 : x.strides[x.shape.rank - 1];
+  const std::int64_t width = y.shape.back(), rows = y.numel() / width;
+  const auto loop = make_loop(leading_axes(y).shape, leading_axes(x));
+  const std::int64_t step = row_step(x);
   parallel_for_blocks(rows, rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t n = row_length(row, width, causal);
@@ -35,5 +46,24 @@ void for_each_row(const View& y, const View& x, bool causal, F&& f) {
     }
   });
 }
+
+// The elements of a vector next to each other: in place, or copied if they are not.
+template <class T>
+class PackedVector {
+ public:
+  explicit PackedVector(const View& x) : data_(x.as<T>()) {
+    if (const std::int64_t step = row_step(x); step != 1) {
+      for (std::int64_t i = 0; i < x.numel(); ++i) copy_.push_back(data_[i * step]);
+      data_ = copy_.data();
+    }
+  }
+  PackedVector(const PackedVector&) = delete;
+  PackedVector& operator=(const PackedVector&) = delete;
+  const T* data() const { return data_; }
+
+ private:
+  const T* data_;
+  std::vector<T> copy_;
+};
 
 }  // namespace tally::cpu
