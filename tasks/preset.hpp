@@ -24,13 +24,13 @@ const PresetEntry& find_preset(std::string_view task, std::string_view name);
 
 // Closing line of a preset's file, outside any namespace:
 //   TALLY_PRESET(flip_flop_quick, "flip-flop", "quick", "summary", {{"model.width", "64"}});
-#define TALLY_PRESET(stem, task_, name_, summary_, ...)                       \
-  namespace tally::registry {                                                 \
-  const PresetEntry& preset_##stem() {                                        \
-    static const PresetEntry entry{task_, name_, summary_, __VA_ARGS__};      \
-    return entry;                                                             \
-  }                                                                           \
-  }                                                                           \
+#define TALLY_PRESET(stem, task_, name_, summary_, ...)                  \
+  namespace tally::registry {                                            \
+  const PresetEntry& preset_##stem() {                                   \
+    static const PresetEntry entry{task_, name_, summary_, __VA_ARGS__}; \
+    return entry;                                                        \
+  }                                                                      \
+  }                                                                      \
   static_assert(true)
 
 }  // namespace tally

@@ -72,7 +72,7 @@ std::vector<std::int32_t> encode_characters(const std::vector<std::string>& voca
 
 struct TaskEntry {
   std::string name;
-  std::string summary;  // one line
+  std::string summary;      // one line
   std::string description;  // distribution, loss, score; several lines
   std::string paper;
   std::unique_ptr<Options> (*make_options)();
@@ -88,21 +88,21 @@ const TaskEntry& find_task(std::string_view name);
 // Closing line of a task's file, outside any namespace:
 //   TALLY_TASK(flip_flop, FlipFlopOptions, FlipFlop, "summary", "description", "paper");
 // TaskType needs a constructor (const OptionsType&, uint64_t seed, uint64_t data_seed).
-#define TALLY_TASK(stem, OptionsType, TaskType, summary_, description_, paper_)                        \
-  namespace tally::registry {                                                                          \
-  const TaskEntry& task_##stem() {                                                                     \
-    static const TaskEntry entry{                                                                      \
-        name_from_stem(#stem),                                                        \
-        summary_,                                                                                      \
-        description_,                                                                                  \
-        paper_,                                                                                        \
-        []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); },                  \
+#define TALLY_TASK(stem, OptionsType, TaskType, summary_, description_, paper_)                            \
+  namespace tally::registry {                                                                              \
+  const TaskEntry& task_##stem() {                                                                         \
+    static const TaskEntry entry{                                                                          \
+        name_from_stem(#stem),                                                                             \
+        summary_,                                                                                          \
+        description_,                                                                                      \
+        paper_,                                                                                            \
+        []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); },                      \
         [](const Options& options, std::uint64_t seed, std::uint64_t data_seed) -> std::unique_ptr<Task> { \
-          return std::make_unique<TaskType>(dynamic_cast<const OptionsType&>(options), seed, data_seed); \
-        }};                                                                                            \
-    return entry;                                                                                      \
-  }                                                                                                    \
-  }                                                                                                    \
+          return std::make_unique<TaskType>(dynamic_cast<const OptionsType&>(options), seed, data_seed);   \
+        }};                                                                                                \
+    return entry;                                                                                          \
+  }                                                                                                        \
+  }                                                                                                        \
   static_assert(true)
 
 }  // namespace tally

@@ -1,0 +1,252 @@
+// Flip-flop: the first sequences as text, structure, masks, check numbers, errors.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/tasks/make_task.hpp"
+
+namespace tally {
+namespace {
+
+using testing::contains;
+using testing::error_of;
+using testing::expect_share;
+using testing::make_task;
+using testing::Settings;
+using testing::text_of;
+
+enum : std::int32_t { write, read, ignore, zero, one };
+
+TEST(FlipFlop, FirstSequencesAreFixed) {
+  const auto task = make_task("flip-flop", {{"length", "32"}});
+  EXPECT_EQ(text_of(*task, "train", 0), "w1r1i0i1i0w0i1w1i1i1i0i0i1i0i0r1");
+  EXPECT_EQ(text_of(*task, "in-distribution", 0), "w1i0r1i0i0i0i0i1r1i1i1i0i0i1i0r1");
+  EXPECT_EQ(text_of(*task, "ood-sparse", 0), "w1i1i1i1i0i0i0i0i0i1i0i0i1i1i0r1");
+  EXPECT_EQ(text_of(*task, "ood-dense", 0), "w1r1r1r1w0w1w0r0r0w0r0w0r0w0r0r0");
+}
+
+TEST(FlipFlop, SplitsAreThoseOfThePaper) {
+  const auto task = make_task("flip-flop");
+  const auto& splits = task->splits();
+  ASSERT_EQ(splits.size(), 4u);
+  const std::vector<std::string> names{"train", "in-distribution", "ood-sparse", "ood-dense"};
+  const std::vector<std::int64_t> counts{0, 1000, 100'000, 3000};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(splits[i].name, names[i]);
+    EXPECT_EQ(splits[i].count, counts[i]);
+    EXPECT_EQ(splits[i].length, 512);
+  }
+  EXPECT_EQ(task->max_length(), 512);
+  EXPECT_EQ(task->vocabulary(), (std::vector<std::string>{"w", "r", "i", "0", "1"}));
+}
+
+TEST(FlipFlop, EverySequenceObeysTheRules) {
+  for (const char* length : {"4", "6", "32", "512"}) {
+    const auto task = make_task("flip-flop", {{"length", length}});
+    testing::expect_well_formed(*task, 50);
+    for (const Split& split : task->splits()) {
+      for (std::int64_t index = 0; index < 50; ++index) {
+        const Example example = task->example(split.name, index);
+        const auto& tokens = example.tokens;
+        ASSERT_EQ(std::to_string(tokens.size()), length);
+        ASSERT_EQ(tokens.front(), write);
+        ASSERT_EQ(tokens[tokens.size() - 2], read);
+        std::int32_t memory = -1;
+        for (std::size_t t = 0; t < tokens.size(); t += 2) {
+          ASSERT_LE(tokens[t], ignore);
+          ASSERT_GE(tokens[t + 1], zero);
+          if (tokens[t] == write) memory = tokens[t + 1];
+          if (tokens[t] == read) {
+            ASSERT_EQ(tokens[t + 1], memory);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(FlipFlop, PositionPredictsTheNextSymbol) {
+  for (const char* loss : {"reads", "all"}) {
+    const auto task = make_task("flip-flop", {{"length", "64"}, {"loss", loss}});
+    const Example example = task->example("train", 3);
+    for (std::size_t t = 0; t + 1 < 64; ++t) {
+      const bool is_read = example.tokens[t] == read;
+      EXPECT_EQ(example.targets[t], example.tokens[t + 1]);
+      EXPECT_EQ(example.score_mask[t], is_read);
+      EXPECT_EQ(example.loss_mask[t], is_read || std::string(loss) == "all");
+    }
+    EXPECT_EQ(example.targets[63], 0);
+    EXPECT_EQ(example.loss_mask[63], 0);
+    EXPECT_EQ(example.score_mask[63], 0);
+  }
+}
+
+// The loss decides what is trained on, not which sequences there are.
+TEST(FlipFlop, LossDoesNotChangeTheTokens) {
+  const auto reads = make_task("flip-flop", {{"loss", "reads"}});
+  const auto all = make_task("flip-flop", {{"loss", "all"}});
+  EXPECT_EQ(reads->example("train", 9).tokens, all->example("train", 9).tokens);
+}
+
+TEST(FlipFlop, IsAPureFunction) { testing::expect_pure("flip-flop", {{"length", "64"}}); }
+
+TEST(FlipFlop, TrainingFollowsTheSeedEvaluationTheDataSeed) {
+  const Settings settings{{"length", "64"}};
+  const auto base = make_task("flip-flop", settings, 1, 2);
+  const auto other_seed = make_task("flip-flop", settings, 3, 2);
+  const auto other_data = make_task("flip-flop", settings, 1, 3);
+  EXPECT_NE(text_of(*base, "train", 0), text_of(*other_seed, "train", 0));
+  EXPECT_EQ(text_of(*base, "train", 0), text_of(*other_data, "train", 0));
+  for (const char* split : {"in-distribution", "ood-sparse", "ood-dense"}) {
+    EXPECT_EQ(text_of(*base, split, 0), text_of(*other_seed, split, 0));
+    EXPECT_NE(text_of(*base, split, 0), text_of(*other_data, split, 0));
+  }
+}
+
+// First bits of sequences of two streams agree as often as two coins do.
+void expect_independent(const Task& a, const std::string& split_a, const Task& b, const std::string& split_b,
+                        std::int64_t shift) {
+  constexpr std::int64_t sequences = 999;
+  double agreeing = 0;
+  for (std::int64_t index = 0; index < sequences; ++index) {
+    agreeing += a.example(split_a, index).tokens[1] == b.example(split_b, index + shift).tokens[1];
+  }
+  expect_share(agreeing, sequences, 0.5, split_a + " and " + split_b);
+}
+
+TEST(FlipFlop, SplitsSeedsAndNeighboursAreIndependent) {
+  const Settings settings{{"length", "4"}};
+  const auto task = make_task("flip-flop", settings, 1, 1);
+  const auto next_seed = make_task("flip-flop", settings, 2, 2);
+  const auto far_seed = make_task("flip-flop", settings, std::uint64_t{1} << 32 | 1, 1);
+  expect_independent(*task, "train", *task, "in-distribution", 0);
+  expect_independent(*task, "in-distribution", *task, "ood-sparse", 0);
+  expect_independent(*task, "ood-sparse", *task, "ood-dense", 0);
+  expect_independent(*task, "train", *next_seed, "train", 0);
+  expect_independent(*task, "in-distribution", *next_seed, "in-distribution", 0);
+  expect_independent(*task, "train", *far_seed, "train", 0);
+  expect_independent(*task, "train", *task, "train", 1);
+}
+
+// Instructions of the open places (neither first nor last) and how often bits are 1.
+struct Counts {
+  std::map<std::int32_t, double> instructions;
+  double places = 0, ignored_pairs = 0, neighbours = 0, free_bits = 0, ones = 0, scored = 0;
+};
+
+Counts count(const Task& task, const std::string& split, std::int64_t sequences) {
+  Counts counts;
+  for (std::int64_t index = 0; index < sequences; ++index) {
+    const Example example = task.example(split, index);
+    const auto& tokens = example.tokens;
+    for (std::size_t t = 0; t < tokens.size(); t += 2) {
+      counts.scored += example.score_mask[t] + example.score_mask[t + 1];
+      if (tokens[t] != read) {
+        ++counts.free_bits;
+        counts.ones += tokens[t + 1] == one;
+      }
+      if (t == 0 || t + 2 == tokens.size()) continue;
+      ++counts.places;
+      ++counts.instructions[tokens[t]];
+      if (t + 4 == tokens.size()) continue;
+      ++counts.neighbours;
+      counts.ignored_pairs += tokens[t] == ignore && tokens[t + 2] == ignore;
+    }
+  }
+  return counts;
+}
+
+TEST(FlipFlop, ProbabilitiesAreThoseOfTheSplit) {
+  const auto task = make_task("flip-flop");
+  const std::map<std::string, double> p_ignore{
+      {"train", 0.8}, {"in-distribution", 0.8}, {"ood-sparse", 0.98}, {"ood-dense", 0.1}};
+  for (const auto& [split, p] : p_ignore) {
+    Counts counts = count(*task, split, 1000);
+    expect_share(counts.instructions[ignore], counts.places, p, split + ": i");
+    expect_share(counts.instructions[write], counts.places, (1 - p) / 2, split + ": w");
+    expect_share(counts.instructions[read], counts.places, (1 - p) / 2, split + ": r");
+    expect_share(counts.ones, counts.free_bits, 0.5, split + ": bits");
+    // Overlapping pairs: the variance of their mean is p²(1-p²) + 2p³(1-p) over their number, at most.
+    const double deviation = std::sqrt((p * p * (1 - p * p) + 2 * p * p * p * (1 - p)) / counts.neighbours);
+    EXPECT_NEAR(counts.ignored_pairs / counts.neighbours, p * p, 4 * deviation) << split;
+  }
+}
+
+TEST(FlipFlop, IgnoreProbabilityIsAnOption) {
+  const auto task = make_task("flip-flop", {{"p-ignore", "0.5"}});
+  for (const char* split : {"train", "in-distribution"}) {
+    Counts counts = count(*task, split, 500);
+    expect_share(counts.instructions[ignore], counts.places, 0.5, split);
+  }
+  const auto always = make_task("flip-flop", {{"p-ignore", "1"}});
+  Counts counts = count(*always, "train", 20);
+  EXPECT_EQ(counts.instructions[ignore], counts.places);
+  const auto never = make_task("flip-flop", {{"p-ignore", "0"}});
+  counts = count(*never, "train", 20);
+  EXPECT_EQ(counts.instructions[ignore], 0);
+}
+
+// Reads of a whole split: (254 p_r + 1) a sequence, within four standard errors.
+void expect_reads(const Task& task, const std::string& split, double p_read, double expected) {
+  const auto sequences = task.split(split).count;
+  const double deviation = std::sqrt(static_cast<double>(sequences) * 254 * p_read * (1 - p_read));
+  EXPECT_NEAR(count(task, split, sequences).scored, expected, 4 * deviation) << split;
+}
+
+TEST(FlipFlopSlow, WholeSplitsHaveTheExpectedReads) {
+  const auto task = make_task("flip-flop");
+  expect_reads(*task, "in-distribution", 0.1, 26'400);
+  expect_reads(*task, "ood-sparse", 0.01, 354'000);
+  expect_reads(*task, "ood-dense", 0.45, 345'900);
+}
+
+TEST(FlipFlop, LengthMustBeEvenAndAtLeastFour) {
+  EXPECT_TRUE(contains(error_of([] {
+                         make_task("flip-flop", {{"length", "7"}});
+                       }),
+                       "length must be even and at least 4, got 7"));
+  for (const char* length : {"2", "0", "-4"}) {
+    EXPECT_TRUE(contains(error_of([&] { make_task("flip-flop", {{"length", length}}); }), "length must be 4 to"));
+  }
+}
+
+TEST(FlipFlop, IndexMustLieInTheSplit) {
+  const auto task = make_task("flip-flop", {{"length", "4"}, {"eval-count", "10"}});
+  EXPECT_NO_THROW(task->example("in-distribution", 9));
+  EXPECT_EQ(error_of([&] { task->example("in-distribution", 10); }),
+            "[split] in-distribution has sequences 0 to 9, asked for 10");
+  EXPECT_EQ(error_of([&] { task->example("train", -1); }), "[split] train has sequences 0 to 4294967295, asked for -1");
+  EXPECT_NE(text_of(*task, "train", 4'294'967'295), "");
+  EXPECT_THROW(task->example("train", 4'294'967'296), Error);
+}
+
+TEST(FlipFlop, UnknownSplitIsRefusedWithTheNearest) {
+  const auto task = make_task("flip-flop");
+  EXPECT_EQ(error_of([&] { task->example("ood-spars", 0); }),
+            "[split] unknown split 'ood-spars'; did you mean 'ood-sparse'? Known are train, in-distribution, "
+            "ood-sparse, ood-dense");
+  EXPECT_EQ(error_of([&] { task->split("validation"); }),
+            "[split] unknown split 'validation'; known are train, in-distribution, ood-sparse, ood-dense");
+}
+
+TEST(FlipFlop, EncodesUnfinishedSequences) {
+  const auto task = make_task("flip-flop");
+  EXPECT_EQ(task->encode("w0i1r"), (std::vector<std::int32_t>{write, zero, ignore, one, read}));
+  EXPECT_TRUE(task->encode("").empty());
+  EXPECT_EQ(error_of([&] { task->encode("w0i2r0"); }), "[encode] symbol 4 is '2', which is none of w r i 0 1");
+  EXPECT_EQ(error_of([&] { task->encode("w\x1b"); }), "[encode] symbol 2 is '\\x1b', which is none of w r i 0 1");
+}
+
+TEST(FlipFlop, TextOfUnknownIdsIsRefused) {
+  const auto task = make_task("flip-flop");
+  Example example;
+  example.tokens = {0, 5};
+  EXPECT_EQ(error_of([&] { task->text(example); }), "[text] token 2 is 5, the vocabulary has ids 0 to 4");
+}
+
+}  // namespace
+}  // namespace tally

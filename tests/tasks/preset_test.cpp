@@ -1,0 +1,132 @@
+// Presets: found by task and name; what they say about the task is accepted by it; the published settings.
+#include "tasks/preset.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "tests/tasks/make_task.hpp"
+
+namespace tally {
+namespace {
+
+using testing::error_of;
+using testing::Settings;
+
+constexpr std::string_view task_prefix = "task.";
+
+std::map<std::string, std::string> settings_of(std::string_view task, std::string_view name) {
+  const PresetEntry& preset = find_preset(task, name);
+  return {preset.settings.begin(), preset.settings.end()};
+}
+
+std::unique_ptr<Task> task_of(const PresetEntry& preset) {
+  Settings settings;
+  for (const auto& [name, value] : preset.settings) {
+    if (name.starts_with(task_prefix)) settings.emplace_back(name.substr(task_prefix.size()), value);
+  }
+  return testing::make_task(preset.task, settings);
+}
+
+TEST(Presets, EveryToyTaskHasPaperAndQuick) {
+  for (const char* task : {"flip-flop", "selective-copy", "counting"}) {
+    for (const char* name : {"paper", "quick"}) {
+      const PresetEntry& preset = find_preset(task, name);
+      EXPECT_EQ(preset.task, task);
+      EXPECT_EQ(preset.name, name);
+      EXPECT_FALSE(preset.summary.empty());
+    }
+  }
+}
+
+TEST(Presets, AreAcceptedByTheirTasks) {
+  for (const PresetEntry* preset : preset_registry()) {
+    SCOPED_TRACE(preset->task + " " + preset->name);
+    std::set<std::string> names;
+    for (const auto& [name, value] : preset->settings) EXPECT_TRUE(names.insert(name).second) << name << " twice";
+    const auto task = task_of(*preset);
+    for (const Split& split : task->splits()) EXPECT_FALSE(task->example(split.name, 0).tokens.empty());
+  }
+}
+
+// The same choices stand in every preset, so that a comparison of two shows all that differs.
+TEST(Presets, StateModelOptimiserAndRunInFull) {
+  for (const PresetEntry* preset : preset_registry()) {
+    const auto settings = settings_of(preset->task, preset->name);
+    for (const char* name : {"model.layers",
+                             "model.width",
+                             "model.heads",
+                             "model.hidden",
+                             "model.norm-place",
+                             "model.norm",
+                             "model.activation",
+                             "model.dropout",
+                             "model.tied",
+                             "model.final-norm",
+                             "model.init",
+                             "optimiser.name",
+                             "optimiser.lr",
+                             "optimiser.beta1",
+                             "optimiser.beta2",
+                             "optimiser.eps",
+                             "optimiser.weight-decay",
+                             "optimiser.clip",
+                             "optimiser.schedule",
+                             "optimiser.warmup",
+                             "pe.cope.p-max",
+                             "pe.cope.position-scale",
+                             "steps",
+                             "batch",
+                             "eval-every",
+                             "save-every",
+                             "eval-batch"}) {
+      EXPECT_EQ(settings.count(name), 1u) << preset->task << " " << preset->name << " " << name;
+    }
+  }
+}
+
+TEST(Presets, LengthsAndCountsAreThePublishedOnes) {
+  const auto paper = task_of(find_preset("flip-flop", "paper"));
+  EXPECT_EQ(paper->max_length(), 512);
+  EXPECT_EQ(paper->split("ood-sparse").count, 100'000);
+  EXPECT_EQ(paper->split("ood-dense").count, 3000);
+  const auto quick = task_of(find_preset("flip-flop", "quick"));
+  EXPECT_EQ(quick->max_length(), 128);
+  for (const char* split : {"in-distribution", "ood-sparse", "ood-dense"}) {
+    EXPECT_EQ(quick->split(split).count, 5000) << split;
+  }
+  EXPECT_EQ(task_of(find_preset("selective-copy", "paper"))->max_length(), 1024);
+  const auto copy = task_of(find_preset("selective-copy", "quick"));
+  EXPECT_EQ(copy->split("train").length, 48);
+  EXPECT_EQ(copy->split("ood-dense").length, 40);
+  EXPECT_EQ(copy->split("ood-sparse").length, 64);
+  EXPECT_EQ(task_of(find_preset("counting", "paper"))->max_length(), 511);
+  EXPECT_EQ(task_of(find_preset("counting", "paper"))->split("train").count, 10'000);
+  EXPECT_EQ(task_of(find_preset("counting", "quick"))->max_length(), 63);
+}
+
+TEST(Presets, CountingPaperIsAHundredEpochs) {
+  const auto settings = settings_of("counting", "paper");
+  const int batch = std::stoi(settings.at("batch"));
+  const int steps_an_epoch = (std::stoi(settings.at("task.train-count")) + batch - 1) / batch;
+  EXPECT_EQ(std::stoi(settings.at("steps")), 100 * steps_an_epoch);
+}
+
+TEST(Presets, CountingQuickSeesNoProgramTwice) {
+  const auto settings = settings_of("counting", "quick");
+  const int seen = std::stoi(settings.at("steps")) * std::stoi(settings.at("batch"));
+  EXPECT_EQ(std::stoi(settings.at("task.train-count")), seen);
+}
+
+TEST(Presets, UnknownOnesAreRefused) {
+  EXPECT_EQ(error_of([] { find_preset("flip-flop", "fast"); }),
+            "[preset] the task 'flip-flop' has no preset 'fast'; it has paper, quick");
+  EXPECT_EQ(error_of([] { find_preset("parity", "quick"); }),
+            "[preset] the task 'parity' has no presets, asked for 'quick'");
+}
+
+}  // namespace
+}  // namespace tally
