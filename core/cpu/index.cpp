@@ -1,0 +1,83 @@
+// Rows of a table by number, and the adjoint: the gradient of a table's row is the sum over all places that took it.
+#include <span>
+#include <vector>
+
+#include "core/cpu/rows.hpp"
+#include "core/kernels.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+constexpr std::int64_t column_block = 128;
+
+// The places that hold each id, by a counting sort.
+class PlacesById {
+ public:
+  PlacesById(const std::int32_t* ids, std::int64_t count, std::int64_t id_count)
+      : first_(static_cast<std::size_t>(id_count) + 1), order_(static_cast<std::size_t>(count)) {
+    for (std::int64_t n = 0; n < count; ++n) ++first_[static_cast<std::size_t>(ids[n]) + 1];
+    for (std::size_t v = 1; v < first_.size(); ++v) first_[v] += first_[v - 1];
+    std::vector<std::size_t> next = first_;
+    for (std::int64_t n = 0; n < count; ++n) order_[next[static_cast<std::size_t>(ids[n])]++] = n;
+  }
+
+  // The n with ids[n] = v, rising.
+  std::span<const std::int64_t> of(std::int64_t v) const {
+    const auto i = static_cast<std::size_t>(v);
+    return std::span(order_).subspan(first_[i], first_[i + 1] - first_[i]);
+  }
+
+ private:
+  std::vector<std::size_t> first_;
+  std::vector<std::int64_t> order_;
+};
+
+}  // namespace
+
+void embedding(View y, View table, View ids) {
+  const std::int64_t width = y.shape[1], step = row_step(table);
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    parallel_for_blocks(y.shape[0], rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
+        const T* const row = table.as<T>() + ids.as<std::int32_t>()[n] * table.strides[0];
+        T* const row_y = y.as<T>() + n * width;
+        if (step == 1) {
+          std::copy_n(row, width, row_y);
+        } else {
+          for (std::int64_t j = 0; j < width; ++j) row_y[j] = row[j * step];
+        }
+      }
+    });
+  });
+}
+
+void embedding_backward(View d_table, View d_y, View ids) {
+  const std::int64_t vocabulary = d_table.shape[0], width = d_table.shape[1], step = row_step(d_y);
+  if (d_table.numel() == 0) return;
+  const std::int64_t blocks = (width + column_block - 1) / column_block;
+  const PlacesById places(ids.as<std::int32_t>(), ids.numel(), vocabulary);
+  // As many stretches of columns as have a tile's worth of additions on average.
+  const std::int64_t tile_height = rows_per_tile((1 + ids.numel() / vocabulary) * column_block);
+  dispatch_floating(d_table.dtype, [&](auto type) {
+    using T = decltype(type);
+    const auto sum_columns = [&](std::int64_t v, std::int64_t begin, std::int64_t end) {
+      double sum[column_block] = {};
+      for (const std::int64_t n : places.of(v)) {
+        const T* const row = d_y.as<T>() + n * d_y.strides[0] + begin * step;
+        for (std::int64_t j = 0; j < end - begin; ++j) sum[j] += static_cast<double>(row[j * step]);
+      }
+      T* const d_row = d_table.as<T>() + v * width;
+      for (std::int64_t j = begin; j < end; ++j) d_row[j] = static_cast<T>(sum[j - begin]);
+    };
+    parallel_for_blocks(vocabulary * blocks, tile_height, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const std::int64_t begin = i % blocks * column_block;
+        sum_columns(i / blocks, begin, std::min(width, begin + column_block));
+      }
+    });
+  });
+}
+
+}  // namespace tally::cpu

@@ -1,0 +1,75 @@
+// Cross entropy from logits, row by row:  loss = log sum_v e^(l_v) - l_target,  d_l_v = (e^(l_v - log_sum) - [v = target]) d_loss.
+// Rows that are masked out have loss 0 and gradient 0; their targets are not read.
+#include <cmath>
+
+#include "core/cpu/lanes.hpp"
+#include "core/cpu/rows.hpp"
+#include "core/kernels.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+// The exponentials of a row are formed piece by piece: a row of a large vocabulary needs no scratch of its size.
+template <class T>
+TALLY_CLONES double log_sum_exp(const T* x, std::int64_t n) {
+  constexpr std::int64_t piece = 512;
+  T exponential[piece];
+  const T m = lane_max(x, n);
+  double sum = 0.0;
+  for (std::int64_t begin = 0; begin < n; begin += piece) {
+    const std::int64_t count = std::min(piece, n - begin);
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j) exponential[j] = math::exp(x[begin + j] - m);
+    sum += lane_sum(count, [&](std::int64_t j) __attribute__((always_inline)) { return exponential[j]; });
+  }
+  return static_cast<double>(m) + std::log(sum);
+}
+
+template <class T>
+TALLY_CLONES void exp_minus(T* y, const T* x, T log_sum, T factor, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < n; ++j) y[j] = math::exp(x[j] - log_sum) * factor;
+}
+
+}  // namespace
+
+void cross_entropy(View loss, View log_sum, View logits, View targets, View mask) {
+  const std::int64_t rows = logits.shape[0], width = logits.shape[1];
+  const std::int64_t mask_step = row_step(mask);
+  dispatch_floating(logits.dtype, [&](auto type) {
+    using T = decltype(type);
+    parallel_for_blocks(rows, rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const T* const x = logits.as<T>() + row * width;
+        const double sum = log_sum_exp(x, width);
+        log_sum.as<T>()[row] = static_cast<T>(sum);
+        loss.as<T>()[row] = mask.as<bool>()[row * mask_step]
+                                ? static_cast<T>(sum - static_cast<double>(x[targets.as<std::int32_t>()[row]]))
+                                : T{0};
+      }
+    });
+  });
+}
+
+void cross_entropy_backward(View d_logits, View d_loss, View log_sum, View logits, View targets, View mask) {
+  const std::int64_t rows = logits.shape[0], width = logits.shape[1];
+  const std::int64_t mask_step = row_step(mask), d_loss_step = row_step(d_loss);
+  dispatch_floating(logits.dtype, [&](auto type) {
+    using T = decltype(type);
+    parallel_for_blocks(rows, rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        T* const d_x = d_logits.as<T>() + row * width;
+        if (!mask.as<bool>()[row * mask_step]) {
+          std::fill_n(d_x, width, T{0});
+          continue;
+        }
+        const T factor = d_loss.as<T>()[row * d_loss_step];
+        exp_minus(d_x, logits.as<T>() + row * width, log_sum.as<T>()[row], factor, width);
+        d_x[targets.as<std::int32_t>()[row]] -= factor;
+      }
+    });
+  });
+}
+
+}  // namespace tally::cpu

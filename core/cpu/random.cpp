@@ -1,0 +1,91 @@
+// Random numbers by element: what element n gets depends on (stream, n) alone, so any tile can be drawn by itself.
+#include <cmath>
+#include <numbers>
+
+#include "core/cpu/strided.hpp"
+#include "core/kernels.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+constexpr std::int64_t piece = 1024;
+static_assert(piece % 4 == 0 && tile_elements % piece == 0);
+
+// Elements begin .. begin + n - 1 of the stream, with room for whole blocks of four; begin is a multiple of 4.
+TALLY_CLONES void draw(std::uint32_t* bits, RandomStream stream, std::int64_t begin, std::int64_t n) {
+  const auto first = static_cast<std::uint64_t>(begin) / 4;
+  const std::int64_t blocks = (n + 3) / 4;
+#pragma omp simd
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const PhiloxBlock block = stream.block(first + static_cast<std::uint64_t>(b));
+    bits[4 * b] = block[0];
+    bits[4 * b + 1] = block[1];
+    bits[4 * b + 2] = block[2];
+    bits[4 * b + 3] = block[3];
+  }
+}
+
+// Calls f(i, bits, count) for the pieces i .. i + count - 1 of 0..n-1; bits holds `draws` words for each element.
+template <std::int64_t draws, class F>
+void for_each_drawn_piece(std::int64_t n, RandomStream stream, F&& f) {
+  parallel_for_blocks(n, tile_elements, [&](std::int64_t begin, std::int64_t end) {
+    std::uint32_t bits[static_cast<std::size_t>(draws * piece)];
+    for (std::int64_t i = begin; i < end; i += piece) {
+      const std::int64_t count = std::min(piece, end - i);
+      draw(bits, stream, draws * i, draws * count);
+      f(i, bits, count);
+    }
+  });
+}
+
+// Words keep an element where uniform_from_bits(word) >= rate: where the upper 24 bits reach rate * 2^24.
+template <class T>
+TALLY_CLONES void keep_or_drop(T* y, const T* x, const std::uint32_t* bits, double rate, std::int64_t n) {
+  const T scale = static_cast<T>(1.0 / (1.0 - rate));
+  const auto threshold = static_cast<std::int32_t>(std::ceil(rate * 0x1p24));
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<std::int32_t>(bits[i] >> 8) >= threshold ? x[i] * scale : T{0};
+}
+
+// (0, 1] with 32 bits
+double positive_uniform(std::uint32_t bits) { return (static_cast<double>(bits) + 1.0) * 0x1p-32; }
+
+}  // namespace
+
+void random_uniform(View y, RandomStream stream, double low, double high) {
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_drawn_piece<1>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
+      T* const piece_y = y.as<T>() + begin;
+      for (std::int64_t i = 0; i < n; ++i) {
+        piece_y[i] = static_cast<T>(low + (high - low) * static_cast<double>(uniform_from_bits(bits[i])));
+      }
+    });
+  });
+}
+
+void random_normal(View y, RandomStream stream, double mean, double deviation) {
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_drawn_piece<2>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
+      T* const piece_y = y.as<T>() + begin;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const double radius = std::sqrt(-2.0 * std::log(positive_uniform(bits[2 * i])));
+        const double angle = 2.0 * std::numbers::pi * positive_uniform(bits[2 * i + 1]);
+        piece_y[i] = static_cast<T>(mean + deviation * radius * std::cos(angle));
+      }
+    });
+  });
+}
+
+void dropout(View y, View x, double rate, RandomStream stream) {
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_drawn_piece<1>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
+      keep_or_drop(y.as<T>() + begin, x.as<T>() + begin, bits, rate, n);
+    });
+  });
+}
+
+}  // namespace tally::cpu

@@ -1,0 +1,43 @@
+// Rotation of pairs (RoPE, Su et al. 2021): of the first r dims of row t the pairs (a, b) become
+// (a cos - b sin, a sin + b cos) by the angles of row t; inverse, and adjoint, by the negative angles.
+#include "core/cpu/rows.hpp"
+#include "core/kernels.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+// y may be x; sign -1 turns backwards.
+template <class T>
+TALLY_CLONES void rotate_row(T* y, const T* x, const T* cosine, const T* sine, std::int64_t pairs, bool interleaved,
+                             T sign) {
+  const auto rotate = [&](std::int64_t i, std::int64_t first, std::int64_t second) __attribute__((always_inline)) {
+    const T a = x[first], b = x[second], c = cosine[i], s = sign * sine[i];
+    y[first] = a * c - b * s;
+    y[second] = a * s + b * c;
+  };
+  if (interleaved) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < pairs; ++i) rotate(i, 2 * i, 2 * i + 1);
+  } else {
+#pragma omp simd
+    for (std::int64_t i = 0; i < pairs; ++i) rotate(i, i, i + pairs);
+  }
+}
+
+}  // namespace
+
+void rotate_pairs(View y, View x, View cosine, View sine, bool interleaved, bool inverse) {
+  const std::int64_t pairs = cosine.shape[1];
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_row<T>(y, x, false, [&](T* row_y, const T* row_x, std::int64_t n, std::int64_t row) {
+      const std::int64_t t = row % y.shape.back(1);
+      rotate_row(row_y, row_x, cosine.as<T>() + t * pairs, sine.as<T>() + t * pairs, pairs, interleaved,
+                 inverse ? T{-1} : T{1});
+      if (row_x != row_y) std::copy(row_x + 2 * pairs, row_x + n, row_y + 2 * pairs);
+    });
+  });
+}
+
+}  // namespace tally::cpu
