@@ -16,7 +16,7 @@ MODEL_KEYS = {  # name here: (key in "model", value where the key is absent)
     "final_norm": ("final-norm", True),
 }
 ENCODING_KEY, ENCODING_OPTIONS_KEY = "pe", "pe-options"
-ENCODING_DEFAULTS = {
+ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the parameters say the rest
     "relative": {"far": "refuse"},
     "rope": {"layout": "half", "rotary-dims": 0, "base": 10000},  # rotary-dims 0: all
     "alibi": {"learned": False},

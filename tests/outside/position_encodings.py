@@ -14,7 +14,7 @@ import numpy as np
 import tape
 
 HOOKS = {"embed": {}, "rotate": {}, "score": {}, "weights": {}}
-NEAR_INTEGER = 1e-4  # of positions: within it rounding decides the branch, and with it the gradient
+SAME_POSITION = 1e-3  # how far rounding may move a position
 
 
 def encoding(name, hook):
@@ -144,12 +144,12 @@ def cope(layer):
 def interpolate(z, positions, dumped=None):
     """(1-w) z[floor c] + w z[min(floor c + 1, P)], c = min(position, P).
 
-    Within 1e-4 of an integer rounding alone decides between two gradients: there the program's own choice is taken,
-    where its positions are known. (The value is continuous, so this cannot hide a wrong value.)
+    Close to an integer rounding alone decides between two gradients. Where the program's positions are known, theirs is
+    the choice. (The value is continuous, so this hides no wrong value; the positions themselves are compared too.)
     """
     last, chosen = z.shape[-1] - 1, positions.value
     if dumped is not None:
-        chosen = np.where(np.abs(chosen - np.round(chosen)) < NEAR_INTEGER, dumped, chosen)
+        chosen = np.where(np.abs(chosen - dumped) < SAME_POSITION, dumped, chosen)
     below = chosen < last
     floor = np.floor(np.minimum(chosen, last)).astype(np.int64)
     low, high = tape.pick(z, floor), tape.pick(z, np.minimum(floor + 1, last))

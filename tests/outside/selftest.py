@@ -15,6 +15,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
 
 try:
@@ -30,6 +31,7 @@ import position_encodings as position
 import tape
 import tensor_file
 
+FOLDER = pathlib.Path(__file__).resolve().parent.parent
 B, T, V, WIDTH, HEADS, LAYERS, HIDDEN = 2, 6, 5, 8, 2, 2, 12
 STEP = 1e-6
 
@@ -253,8 +255,30 @@ class References(unittest.TestCase):
         tape.backward((output * tensors["d_output"]).sum())
         return {**result, "output": output.value, **{f"d_{name}": leaf.gradient for name, leaf in leaves.items()}}
 
+    def test_operations(self):
+        tensors, _ = tensor_file.read(FOLDER / "reference/ops.safetensors")
+
+        def norm(kind):
+            def apply(x, *parameters):
+                named = dict(zip(("norm.weight", "norm.bias"), parameters))
+                return model.normalise(types.SimpleNamespace(norm=kind), named, "norm", x)
+            return apply
+
+        functions = {
+            "layer_norm": norm("layer"), "rms_norm": norm("rms"), "gelu": model.gelu, "softmax": tape.softmax,
+            "log_softmax": tape.log_softmax, "sigmoid": tape.sigmoid, "softplus": tape.softplus,
+            "interpolate": position.interpolate, "silu": lambda x: x * tape.sigmoid(x),
+            "cross_entropy": lambda x, targets, mask: model.loss(x, targets.value, mask.value, mask.value.sum()),
+        }
+        for name in sorted({name.rsplit(".", 1)[0] for name in tensors}):
+            if name.split(".")[0] in functions:
+                with self.subTest(name):
+                    inputs = [tape.Node(tensors[key]) for key in sorted(tensors) if key.startswith(f"{name}.in")]
+                    out, expected = functions[name.split(".")[0]](*inputs).value, tensors[f"{name}.out"]
+                    self.assertLess(np.abs(out - expected).max(), 1e-13 * max(1, np.abs(expected).max()))
+
     def test_files(self):
-        paths = sorted(pathlib.Path(__file__).parent.parent.glob("reference/*.safetensors"))
+        paths = sorted(FOLDER.glob("reference/*.safetensors"))
         self.assertGreater(len(paths), 30)
         for path in paths:
             tensors, metadata = tensor_file.read(path)

@@ -25,9 +25,7 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(FOLDER, "..", "outside"))
 import tensor_file
 
-B, H, T, WIDTH = 2, 2, 7, 4  # WIDTH is d; D = H * d
-D = H * WIDTH
-SCALE = 1 / math.sqrt(WIDTH)
+B, H, T = 2, 2, 7
 STEP = 1e-30
 KINK = 1e-3       # distance kept from integers by every position
 TOLERANCE = 1e-12  # of a tensor's largest magnitude, for --check: exp may differ in the last place elsewhere
@@ -42,6 +40,10 @@ def dot(a, b):
 
 def sigmoid(x):
     return 1 / (1 + cmath.exp(-x))
+
+
+def scaled(q, row):
+    return dot(q, row) / math.sqrt(len(q))
 
 
 def triangle():
@@ -61,7 +63,7 @@ def published_slopes(heads):
 
 def rope(x, options):
     """x [T][d], every pair (a, b) turned by t * base^(-2i/r)."""
-    r, base = int(options.get("rotary-dims", WIDTH)), float(options.get("base", 10000))
+    r, base = int(options.get("rotary-dims", len(x[0]))), float(options.get("base", 10000))
     result = [list(row) for row in x]
     for t in range(T):
         for i in range(r // 2):
@@ -81,7 +83,7 @@ def relative(q, table, far):
             n = i - j
             if n >= len(table) and far == "none":
                 continue
-            bias[i][j] = SCALE * dot(q[i], table[min(n, len(table) - 1)])  # far = refuse never gets here
+            bias[i][j] = scaled(q[i], table[min(n, len(table) - 1)])  # far = refuse never gets here
     return bias
 
 
@@ -97,9 +99,9 @@ def alibi(slope):
 def cope(q, gate_scores, table, position_scale):
     """Returns gates, positions and (1-w) z[f] + w z[min(f+1,P)]."""
     gates, positions, bias = triangle(), triangle(), triangle()
-    last = len(table) - 1
+    last, product = len(table) - 1, {"none": dot, "sqrt-d": scaled}[position_scale]
     for i in range(T):
-        z = [dot(q[i], row) * (SCALE if position_scale == "sqrt-d" else 1) for row in table]
+        z = [product(q[i], row) for row in table]
         p = 0
         for j in range(i, -1, -1):
             gates[i][j] = sigmoid(gate_scores[i][j])
@@ -116,7 +118,7 @@ def scores(q, k):
     s = triangle()
     for i in range(T):
         for j in range(i + 1):
-            s[i][j] = SCALE * dot(q[i], k[j])
+            s[i][j] = scaled(q[i], k[j])
     return s
 
 
@@ -141,7 +143,7 @@ def head(case, inputs, b, h):
             if options["gates"] == "values":
                 gate_scores = scores(q, v)
             if options["gates"] == "sep-keys":
-                rows = range(h * WIDTH, (h + 1) * WIDTH)
+                rows = range(h * case.d, (h + 1) * case.d)
                 g_keys = [[dot(own["gate.weight"][row], x) + own["gate.bias"][row] for row in rows]
                           for x in inputs["x"][b]]
                 gate_scores = scores(q, g_keys)
@@ -157,7 +159,7 @@ def head(case, inputs, b, h):
         total = sum(cmath.exp(logits[i][j] - largest) for j in range(i + 1))
         for j in range(i + 1):
             weights[i][j] = cmath.exp(logits[i][j] - largest) / total
-        output.append([sum(weights[i][j] * v[j][n] for j in range(i + 1)) for n in range(WIDTH)])
+        output.append([sum(weights[i][j] * v[j][n] for j in range(i + 1)) for n in range(case.d)])
     return result | {"s": s, "logits": logits, "weights": weights, "output": output}
 
 
@@ -167,11 +169,11 @@ def embed(case, inputs):
     for b in range(B):
         output.append([list(row) for row in inputs["x"][b]])
         for t in range(T):
-            for n in range(D):
+            for n in range(case.D):
                 if case.encoding == "absolute":
                     output[b][t][n] += inputs["table"][t][n]
                 else:
-                    angle = t / 10000 ** ((n - n % 2) / D)
+                    angle = t / 10000 ** ((n - n % 2) / case.D)
                     output[b][t][n] += math.cos(angle) if n % 2 else math.sin(angle)
     return {"output": output}
 
@@ -191,10 +193,11 @@ def forward(case, inputs):
 class Case:
     """One file: `<file>.safetensors`. Options as on the command line; in a sum with the encoding's name before them."""
 
-    def __init__(self, file, encoding, options=None, max_length=T, gates="any"):
+    def __init__(self, file, encoding, options=None, max_length=T, d=4, gates="any"):
         self.file, self.encoding, self.all_options = file, encoding, options or {}
         self.parts = encoding.split("+")
         self.max_length, self.gates = max_length, gates
+        self.d, self.D = d, H * d
         self.is_embed = encoding in ("absolute", "sinusoidal")
 
     def options(self, name):
@@ -213,16 +216,16 @@ class Case:
         for name in self.parts:
             options, own = self.options(name), {}
             if name == "absolute":
-                own["table"] = (self.max_length, D)
+                own["table"] = (self.max_length, self.D)
             if name == "relative":
-                own["table"] = (self.max_length, WIDTH)
+                own["table"] = (self.max_length, self.d)
             if name == "alibi" and options["learned"] == "true":
                 own["slopes"] = (H,)
             if name == "cope":
-                table = (int(options["p-max"]) + 1, WIDTH)
+                table = (int(options["p-max"]) + 1, self.d)
                 own["table"] = (H, *table) if options["share"] == "none" else table
                 if options["gates"] == "sep-keys":
-                    own |= {"gate.weight": (D, D), "gate.bias": (D,)}
+                    own |= {"gate.weight": (self.D, self.D), "gate.bias": (self.D,)}
             prefix = "" if len(self.parts) == 1 else f"{name}."
             shapes |= {prefix + key: shape for key, shape in own.items()}
         return shapes
@@ -248,8 +251,8 @@ CASES = [
     Case("rope-half", "rope", {"layout": "half"}),
     Case("rope-interleaved", "rope", {"layout": "interleaved"}),
     Case("rope-base", "rope", {"layout": "half", "base": "100"}),
-    Case("rope-half-rotary-dims", "rope", {"layout": "half", "rotary-dims": "2"}),
-    Case("rope-interleaved-rotary-dims", "rope", {"layout": "interleaved", "rotary-dims": "2"}),
+    Case("rope-half-rotary-dims", "rope", {"layout": "half", "rotary-dims": "4"}, d=6),
+    Case("rope-interleaved-rotary-dims", "rope", {"layout": "interleaved", "rotary-dims": "4"}, d=6),
     Case("alibi", "alibi", {"learned": "false"}),
     Case("alibi-learned", "alibi", {"learned": "true"}),
     Case("cope-unsaturated", "cope", cope_options(8)),
@@ -281,14 +284,14 @@ def draw(case, random):
     def normal(shape):
         return np.round(random.normal(size=shape) * 1024) / 1024
 
-    inputs = {"x": normal((B, T, D))}
+    inputs = {"x": normal((B, T, case.D))}
     if not case.is_embed:
-        inputs |= {name: normal((B, H, T, WIDTH)) for name in "qkv"}
+        inputs |= {name: normal((B, H, T, case.d)) for name in "qkv"}
     if case.gates != "any":  # components near a: s near a² d scale, so gates of 0.95 (s = 3) or 1 to the last bit (50)
         a = {"large": 1.25, "one": 5.0}[case.gates]
         inputs["q"], inputs["k"] = (a + np.round(inputs[name] * 128) / 1024 for name in "qk")
     inputs |= {name: normal(shape) for name, shape in case.parameter_shapes().items()}
-    return inputs, normal((B, T, D) if case.is_embed else (B, H, T, WIDTH))
+    return inputs, normal((B, T, case.D) if case.is_embed else (B, H, T, case.d))
 
 
 def near_kink(positions):
