@@ -38,5 +38,6 @@ TALLY_PRESET(flip_flop_paper, "flip-flop", "paper", "CoPE paper, table 7: 256 wi
               {"steps", "10000"},
               {"batch", "16"},
               {"eval-every", "500"},
+              {"eval-count", "1000"},
               {"save-every", "500"},
               {"eval-batch", "32"}});

@@ -32,6 +32,7 @@ TALLY_PRESET(flip_flop_quick, "flip-flop", "quick", "length 128, 64 wide, 2 laye
               {"pe.cope.position-scale", "none"},
               {"steps", "1000"},
               {"batch", "16"},
-              {"eval-every", "500"},
-              {"save-every", "250"},
+              {"eval-every", "100"},
+              {"eval-count", "250"},
+              {"save-every", "100"},
               {"eval-batch", "100"}});

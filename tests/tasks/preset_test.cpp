@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "tasks/config.hpp"
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
@@ -84,6 +85,29 @@ TEST(Presets, StateModelOptimiserAndRunInFull) {
                              "save-every",
                              "eval-batch"}) {
       EXPECT_EQ(settings.count(name), 1u) << preset->task << " " << preset->name << " " << name;
+    }
+  }
+}
+
+// Every name and value is one that the run knows; options of encodings arrive at the encoding that is chosen.
+TEST(Presets, AreAcceptedByTheRun) {
+  for (const PresetEntry* preset : preset_registry()) {
+    SCOPED_TRACE(preset->task + " " + preset->name);
+    for (const char* encoding : {"none", "cope", "relative", "cope+relative"}) {
+      EXPECT_NO_THROW(RunConfig::make(preset->task, encoding, preset->name).validate()) << encoding;
+    }
+    const RunConfig config = RunConfig::make(preset->task, "cope+relative", preset->name);
+    std::map<std::string, std::string> values;
+    for (const RunConfig::Group& group : config.groups()) {
+      for (const OptionInfo& option : group.options) values[group.prefix + option.name] = to_text(option.value);
+    }
+    for (const auto& [name, value] : preset->settings) {
+      const bool is_number = value.find_first_of("0123456789") == 0;
+      if (is_number) {
+        EXPECT_EQ(std::stod(values[name]), std::stod(value)) << name;
+      } else {
+        EXPECT_EQ(values[name], value) << name;
+      }
     }
   }
 }
