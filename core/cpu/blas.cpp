@@ -1,0 +1,191 @@
+#include "core/cpu/blas.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "core/cpu/parallel.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+
+namespace {
+
+#if defined(__x86_64__)
+int cpu_family() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  __get_cpuid(1, &a, &b, &c, &d);
+  const unsigned base = (a >> 8) & 15;
+  return static_cast<int>(base == 15 ? base + ((a >> 20) & 255) : base);
+}
+
+// The fastest kernels for this processor, or null where the library's own choice is left alone. By family and features
+// from these measurements (GFLOP/s a core, f32, OpenBLAS 0.3.21), never by timing: bits must not depend on noise.
+//                                  SkylakeX  Cooperlake  Haswell   Zen   its own choice
+//   AMD family 26, Zen 5              256        256       132     131   Haswell
+//   AMD family 25, Zen 4                -        104       110       -   Cooperlake
+//   Intel with AVX-512                155          -         -       -   Prescott (31) on models newer than itself
+const char* best_kernels() {
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  const bool halved_avx512 = __builtin_cpu_is("amd") && cpu_family() < 26;
+  if (avx512 && !halved_avx512) return "SkylakeX";
+  return avx2 ? "Haswell" : nullptr;
+}
+#else
+const char* best_kernels() { return nullptr; }
+#endif
+
+// Sets an environment variable for as long as it lives.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value, 1);
+  }
+  ~ScopedVariable() {
+    if (before_) {
+      setenv(name_, before_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+enum CblasOrder { row_major = 101 };
+enum CblasTranspose { as_is = 111, transposed = 112 };
+
+template <class T>
+using Gemm = void (*)(CblasOrder, CblasTranspose, CblasTranspose, int, int, int, T, const T*, int, const T*, int, T, T*,
+                      int);
+
+struct Library {
+  Gemm<float> gemm_f32 = nullptr;
+  Gemm<double> gemm_f64 = nullptr;
+  BlasInfo info;
+};
+
+template <class F>
+bool find_symbol(void* handle, const char* name, F& function) {
+  function = reinterpret_cast<F>(dlsym(handle, name));
+  return function != nullptr;
+}
+
+// Empty when the file is not there or is no OpenBLAS; why is then added to tried.
+std::optional<Library> open_library(const std::string& path, std::string& tried) {
+  int flags = RTLD_NOW | RTLD_LOCAL;
+#ifndef TALLY_SANITIZED
+  // If the program has loaded another OpenBLAS, this one would otherwise take its functions and kernels from there.
+  flags |= RTLD_DEEPBIND;
+#endif
+  void* handle = dlopen(path.c_str(), flags);
+  if (handle == nullptr) {
+    tried += concat("\n  ", dlerror());
+    return std::nullopt;
+  }
+  Library library;
+  const char* (*config)() = nullptr;
+  const char* (*core)() = nullptr;
+  if (!find_symbol(handle, "cblas_sgemm", library.gemm_f32) || !find_symbol(handle, "cblas_dgemm", library.gemm_f64) ||
+      !find_symbol(handle, "openblas_get_config", config) || !find_symbol(handle, "openblas_get_corename", core)) {
+    tried += concat("\n  ", path, ": not an OpenBLAS");
+    dlclose(handle);
+    return std::nullopt;
+  }
+  if (void (*set_threads)(int) = nullptr; find_symbol(handle, "openblas_set_num_threads", set_threads)) {
+    thread_count();  // reads OpenMP's setting, which an OpenMP build of OpenBLAS is about to change
+    set_threads(1);
+  }
+  Dl_info file{};
+  dladdr(reinterpret_cast<void*>(library.gemm_f32), &file);
+  library.info = {file.dli_fname ? file.dli_fname : path, config(), core(), true};
+  // A build without threads has no locks either: two threads in it can be handed the same buffer, and then both results
+  // are wrong (2 to 10 of 100 products, Debian's openblas-serial, two threads).
+  library.info.concurrent = library.info.config.find("SINGLE_THREADED") == std::string::npos;
+  return library;
+}
+
+Library find_library() {
+  std::optional<ScopedVariable> core_type;
+  if (const char* best = best_kernels(); best != nullptr && std::getenv("OPENBLAS_CORETYPE") == nullptr) {
+    core_type.emplace("OPENBLAS_CORETYPE", best);
+  }
+  const ScopedVariable no_threads_of_its_own("OPENBLAS_NUM_THREADS", "1");
+
+  std::vector<std::string> paths;
+  if (const char* path = std::getenv("TALLY_BLAS")) {
+    paths = {path};
+  } else {
+#ifdef TALLY_OPENBLAS_PATH
+    paths.push_back(TALLY_OPENBLAS_PATH);
+#endif
+#if defined(__x86_64__)
+    const std::string folder = "/usr/lib/x86_64-linux-gnu";
+#elif defined(__aarch64__)
+    const std::string folder = "/usr/lib/aarch64-linux-gnu";
+#else
+    const std::string folder = "/usr/lib";
+#endif
+    paths.push_back(folder + "/openblas-pthread/libopenblas.so.0");
+    paths.push_back("libopenblas.so.0");
+    paths.push_back(folder + "/openblas-serial/libopenblas.so.0");
+  }
+  std::string tried;
+  for (const std::string& path : paths) {
+    if (std::optional<Library> library = open_library(path, tried)) return *library;
+  }
+  fail("blas", "no OpenBLAS found; install Debian's package libopenblas0-pthread, or set TALLY_BLAS to the path of a ",
+       "libopenblas.so.0. Tried:", tried);
+}
+
+const Library& library() {
+  static const Library loaded = find_library();
+  return loaded;
+}
+
+std::mutex one_at_a_time;  // for a library that is not concurrent
+
+template <class T>
+void call(Gemm<T> gemm, bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T* a, int ld_a,
+          const T* b, int ld_b, T beta, T* c, int ld_c) {
+  std::unique_lock lock(one_at_a_time, std::defer_lock);
+  if (!library().info.concurrent) lock.lock();
+  gemm(row_major, transpose_a ? transposed : as_is, transpose_b ? transposed : as_is, m, n, k, alpha, a, ld_a, b, ld_b,
+       beta, c, ld_c);
+}
+
+}  // namespace
+
+BlasInfo blas_info() { return library().info; }
+
+namespace cpu {
+
+void load_blas() { library(); }
+
+void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha, const float* a, int ld_a,
+               const float* b, int ld_b, float beta, float* c, int ld_c) {
+  call(library().gemm_f32, transpose_a, transpose_b, m, n, k, alpha, a, ld_a, b, ld_b, beta, c, ld_c);
+}
+
+void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha, const double* a, int ld_a,
+               const double* b, int ld_b, double beta, double* c, int ld_c) {
+  call(library().gemm_f64, transpose_a, transpose_b, m, n, k, alpha, a, ld_a, b, ld_b, beta, c, ld_c);
+}
+
+}  // namespace cpu
+}  // namespace tally
