@@ -8,8 +8,13 @@ namespace tally {
 std::string to_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  // Shortest in either notation; 0.0003 reads better than 3e-04.
+  const double size = std::fabs(value);
+  const bool plain = value == 0 || (size >= 1e-5 && size < 1e15);
   char buffer[40];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value,
+                                 plain ? std::chars_format::fixed : std::chars_format::scientific)
+                       .ptr;
   return std::string(buffer, end);
 }
 

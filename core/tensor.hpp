@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device.hpp"
@@ -98,5 +100,8 @@ class Tensor {
   DType dtype_ = DType::f32;
   std::shared_ptr<AutogradData> autograd_;
 };
+
+// Tensors by name, in order: a module's parameters, a file's contents.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 }  // namespace tally

@@ -11,8 +11,6 @@
 
 namespace tally {
 
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-
 class Module {
  public:
   Module() = default;

@@ -21,8 +21,6 @@
 namespace tally {
 
 using Metadata = std::map<std::string, std::string>;
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-
 struct SafetensorsEntry {
   std::string name;
   std::string_view type;       // as in the file: "F32", "BF16"
