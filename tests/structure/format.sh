@@ -20,16 +20,15 @@ if [ "${1:-}" = --fix ]; then
 fi
 files=("$@")
 if [ $# -eq 0 ]; then
-  mapfile -t files < <(git ls-files '*.cpp' '*.hpp')
+  mapfile -t files < <(git ls-files '*.cpp' '*.hpp' | xargs ls 2>/dev/null)  # those not deleted
 fi
 
-status=0
+if $fix; then
+  exec "$tool" -i "${files[@]}"
+fi
+# All at once takes a fraction of the time; one by one to name the offenders.
+if "$tool" --dry-run -Werror "${files[@]}" 2>/dev/null; then exit 0; fi
 for file in "${files[@]}"; do
-  if $fix; then
-    "$tool" -i "$file"
-  elif [ -f "$file" ] && ! "$tool" --dry-run -Werror "$file" 2>/dev/null; then
-    echo "$file: not laid out as .clang-format says; tests/structure/format.sh --fix $file"
-    status=1
-  fi
+  "$tool" --dry-run -Werror "$file" 2>/dev/null || echo "$file: not as .clang-format says; tests/structure/format.sh --fix $file"
 done
-exit $status
+exit 1
