@@ -1,0 +1,112 @@
+// What the tests of encodings share: no encoding is named here. Every combination of an encoding's choices and flags,
+// and an encoding with its attention as one function of tensors.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "core/kernels.hpp"
+#include "nn/attention.hpp"
+#include "nn/composed.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally::testing {
+
+// Standard normal numbers, f64; a pure function of name and shape.
+inline Tensor normal_tensor(std::string_view name, const Shape& shape, double deviation = 1) {
+  const Tensor tensor = Tensor::empty(shape, DType::f64);
+  kernels(tensor.device()).random_normal(tensor.view(), RandomStream{11, stream_of(name), 0}, 0, deviation);
+  return tensor;
+}
+
+struct EncodingCase {
+  EncodingChoice choice;
+  std::string label;  // "cope p-max=2 share=none"
+};
+
+// All values of choices and flags, the default and 2 for integers, the default for the rest, in every combination that
+// the options' ranges allow.
+inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
+  std::vector<EncodingCase> cases;
+  cases.push_back({EncodingChoice::parse(entry.name), entry.name});
+  for (const OptionInfo& info : list_options(*entry.make_options())) {
+    std::vector<std::string> values{to_text(info.value)};
+    if (std::holds_alternative<bool>(info.value)) values = {"false", "true"};
+    if (!info.allowed.empty()) values = info.allowed;
+    if (std::holds_alternative<std::int64_t>(info.value)) values.emplace_back("2");
+    std::vector<EncodingCase> extended;
+    for (const EncodingCase& before : cases) {
+      for (const std::string& value : values) {
+        EncodingCase one{before.choice.clone(), concat(before.label, " ", info.name, "=", value)};
+        try {
+          one.choice.set_option(info.name, value);
+        } catch (const Error&) {
+          continue;  // 2 is out of this integer's range
+        }
+        extended.push_back(std::move(one));
+      }
+    }
+    cases = std::move(extended);
+  }
+  return cases;
+}
+
+inline std::vector<EncodingCase> all_cases() {
+  std::vector<EncodingCase> all;
+  for (const EncodingEntry* entry : encoding_registry()) {
+    for (EncodingCase& one : cases_of(*entry)) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+struct AttentionSizes {
+  std::int64_t batch = 1, heads = 2, length = 5, head_width = 4, max_length = 5;
+  std::int64_t width() const { return heads * head_width; }
+};
+
+using ParameterSource = std::function<Tensor(std::string_view name, const Shape& shape, const Fill& fill)>;
+
+// The encoding of a single layer, f64, with parameters from `source`. Names have the encoding's before them:
+// "cope.table".
+inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, const AttentionSizes& sizes,
+                                               const ParameterSource& source) {
+  const Initializer start(1, StartValues::fan_in, DType::f64);
+  EncodingSetup setup;
+  setup.width = sizes.width();
+  setup.heads = sizes.heads;
+  setup.head_width = sizes.head_width;
+  setup.layers = 1;
+  setup.max_length = sizes.max_length;
+  setup.start = &start;
+  setup.dtype = DType::f64;
+  setup.parameter = [&source](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
+    return source(name, shape, fill);
+  };
+  return choice.make(setup);
+}
+
+// Attention output [B, H, T, d] of q, k, v as projected, with x what the projections saw.
+inline Tensor attention_output(const Encoding& encoding, const Tensor& x, const Tensor& q, const Tensor& k,
+                               const Tensor& v, AttentionTrace* trace = nullptr) {
+  const AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
+  Tensor output = encoding.mix(in);
+  if (!output.defined()) {
+    AttentionOperands operands{q, k, v, q, in.scale};
+    encoding.rotate(operands.q, operands.k, operands.v, in);
+    Score score;
+    encoding.score(in, score);
+    const Dropout none(Initializer(0, StartValues::gpt2), "weights", 0);
+    output = composed_attention(operands, score, encoding, none, Pass{}, trace);
+  }
+  return encoding.finish(output, in);
+}
+
+}  // namespace tally::testing

@@ -1,0 +1,167 @@
+// What --pe names: encodings by name, sums, their options, and the rules of sums.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::attention_output;
+using testing::AttentionSizes;
+using testing::make_encoding;
+using testing::normal_tensor;
+
+template <class F>
+std::string error_of(F&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(EncodingChoice, KeepsPartsInOrderOfName) {
+  EXPECT_EQ(EncodingChoice::parse("cope").text(), "cope");
+  EXPECT_EQ(EncodingChoice::parse("rope+cope").text(), "cope+rope");
+  EXPECT_EQ(EncodingChoice::parse("rope+alibi+cope").text(), "alibi+cope+rope");
+}
+
+TEST(EncodingChoice, SaysWhatIsWrongWithAName) {
+  EXPECT_EQ(error_of([] { EncodingChoice::parse("coep"); }),
+            "[encoding] there is no encoding 'coep'; did you mean 'cope'?");
+  EXPECT_EQ(error_of([] { EncodingChoice::parse("cope+cope"); }), "[encoding] 'cope+cope' names cope twice");
+  for (const std::string text : {"", "+cope", "cope+", "cope++rope"}) {
+    EXPECT_NE(error_of([&] { EncodingChoice::parse(text); }).find("lacks a name"), std::string::npos) << text;
+  }
+  const std::string unknown = error_of([] { EncodingChoice::parse("something-else-entirely"); });
+  for (const EncodingEntry* entry : encoding_registry()) EXPECT_NE(unknown.find(entry->name), std::string::npos);
+}
+
+TEST(EncodingChoice, SetsOptionsOfOneAndOfASum) {
+  EncodingChoice one = EncodingChoice::parse("cope");
+  one.set_option("p-max", "16");
+  one.set_option("cope.gates", "values");
+  const std::vector<OptionInfo> infos = list_options(*one.parts[0].options);
+  EXPECT_EQ(to_text(infos[0].value), "16");
+  EXPECT_EQ(to_text(infos[3].value), "values");
+
+  EncodingChoice sum = EncodingChoice::parse("cope+relative");
+  sum.set_option("p-max", "16");
+  sum.set_option("far", "cap");
+  sum.set_option("relative.share", "model");
+  EXPECT_EQ(to_text(list_options(*sum.parts[0].options)[0].value), "16");
+  EXPECT_EQ(to_text(list_options(*sum.parts[1].options)[0].value), "cap");
+  EXPECT_EQ(to_text(list_options(*sum.parts[1].options)[1].value), "model");
+
+  const EncodingChoice copy = sum.clone();
+  sum.set_option("p-max", "8");
+  EXPECT_EQ(to_text(list_options(*copy.parts[0].options)[0].value), "16");
+}
+
+TEST(EncodingChoice, SaysWhatIsWrongWithAnOption) {
+  EncodingChoice sum = EncodingChoice::parse("cope+relative");
+  EXPECT_EQ(error_of([&] { sum.set_option("share", "none"); }),
+            "[encoding] option share is ambiguous: write cope.share or relative.share");
+  EXPECT_EQ(error_of([&] { sum.set_option("pmax", "3"); }),
+            "[cope+relative] unknown option 'pmax'; did you mean 'p-max'?");
+  EXPECT_EQ(error_of([&] { sum.set_option("rope.base", "3"); }),
+            "[encoding] option rope.base is for 'rope', which is not part of cope+relative");
+  EXPECT_NE(error_of([&] { sum.set_option("cope.p-max", "0"); }).find("p-max"), std::string::npos);
+  EncodingChoice none = EncodingChoice::parse("none");
+  EXPECT_NE(error_of([&] { none.set_option("p-max", "3"); }).find("unknown option 'p-max'"), std::string::npos);
+}
+
+// Encodings for these tests alone, one hook each.
+struct Scanning final : Encoding {
+  void score(const AttentionInput& in, Score& score) const override { score.set_scan(ContextualTable{in.q, {}}); }
+};
+struct Whole final : Encoding {
+  Tensor mix(const AttentionInput& in) const override { return multiply(in.v, 2.0); }
+};
+struct Even final : Encoding {  // every key counts the same
+  Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.0)); }
+};
+struct Doubling final : Encoding {
+  Tensor finish(const Tensor& output, const AttentionInput&) const override { return multiply(output, 2.0); }
+};
+struct ShortToeplitz final : Encoding {
+  void score(const AttentionInput& in, Score& score) const override {
+    score.biases.push_back(Toeplitz{Tensor::zeros({in.q.size(1), in.q.size(2) - 1}, DType::f64)});
+  }
+};
+struct DenseBias final : Encoding {
+  void score(const AttentionInput& in, Score& score) const override {
+    score.biases.push_back(Dense{normal_tensor("bias", {1, 1, in.q.size(2), in.q.size(2)})});
+  }
+};
+
+template <class Made>
+EncodingEntry entry_of(const std::string& name) {
+  return {name,
+          "",
+          "",
+          "",
+          []() -> std::unique_ptr<Options> { return std::make_unique<NoOptions>(); },
+          [](const EncodingSetup&, const Options&) -> std::unique_ptr<Encoding> { return std::make_unique<Made>(); }};
+}
+
+// Attention of a sum of such entries.
+Tensor output_of(std::initializer_list<const EncodingEntry*> entries) {
+  EncodingChoice choice;
+  for (const EncodingEntry* entry : entries) choice.parts.push_back({entry, entry->make_options()});
+  const AttentionSizes sizes;
+  const auto encoding = make_encoding(choice, sizes, nullptr);
+  const Shape shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
+  return attention_output(*encoding, normal_tensor("x", {sizes.batch, sizes.length, sizes.width()}),
+                          normal_tensor("q", shape), normal_tensor("k", shape), normal_tensor("v", shape));
+}
+
+void expect_near(const Tensor& a, const Tensor& b) {
+  ASSERT_EQ(to_text(a.shape()), to_text(b.shape()));
+  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
+  for (std::size_t n = 0; n < x.size(); ++n) ASSERT_NEAR(x[n], y[n], 1e-12);
+}
+
+TEST(EncodingSum, RefusesTwoScansWithTheReason) {
+  const EncodingEntry first = entry_of<Scanning>("first"), second = entry_of<Scanning>("second");
+  const std::string error = error_of([&] { output_of({&first, &second}); });
+  EXPECT_NE(error.find("running sum along the keys"), std::string::npos) << error;
+}
+
+TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
+  const EncodingEntry first = entry_of<Even>("first"), second = entry_of<Even>("second"),
+                      whole = entry_of<Whole>("whole");
+  EXPECT_NE(error_of([&] { output_of({&first, &second}); }).find("replace the softmax"), std::string::npos);
+  EXPECT_NE(error_of([&] { output_of({&first, &whole}); }).find("whole attention"), std::string::npos);
+}
+
+TEST(EncodingSum, ActsThroughEveryHook) {
+  const EncodingEntry even = entry_of<Even>("even"), doubling = entry_of<Doubling>("doubling"),
+                      whole = entry_of<Whole>("whole"), dense = entry_of<DenseBias>("dense"),
+                      other = entry_of<DenseBias>("other");
+  const Tensor v = normal_tensor("v", {1, 2, 5, 4});
+  expect_near(output_of({&whole}), multiply(v, 2.0));
+  const Tensor means = output_of({&even});
+  expect_near(select(means, 2, 4), mean(v, {2}));
+  expect_near(output_of({&even, &doubling, &dense}), multiply(means, 2.0));
+
+  const Tensor q = normal_tensor("q", v.shape()), k = normal_tensor("k", v.shape());
+  const Tensor s = matmul(q, transpose(k, -1, -2), 0.5);
+  const Tensor bias = normal_tensor("bias", {1, 1, 5, 5});
+  expect_near(output_of({&dense, &other}), matmul(causal_softmax(s + bias + bias), v));
+}
+
+TEST(Score, RefusesAToeplitzBiasThatIsTooShort) {
+  const EncodingEntry entry = entry_of<ShortToeplitz>("short");
+  EXPECT_EQ(error_of([&] { output_of({&entry}); }),
+            "[attention] a toeplitz bias of 4 distances does not cover 5 tokens");
+}
+
+}  // namespace
+}  // namespace tally

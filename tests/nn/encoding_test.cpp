@@ -1,0 +1,251 @@
+// What every encoding must pass, for every combination of its options: nothing here names one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "autograd/gradcheck.hpp"
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "core/io/safetensors.hpp"
+#include "nn/transformer.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::all_cases;
+using testing::attention_output;
+using testing::AttentionSizes;
+using testing::EncodingCase;
+using testing::make_encoding;
+using testing::normal_tensor;
+
+constexpr std::int64_t vocabulary = 7;
+
+ModelOptions small_model() {
+  ModelOptions options;
+  options.layers = 2;
+  options.width = 8;
+  options.heads = 2;
+  options.init = "fan-in";
+  return options;
+}
+
+// Moves every parameter off its start, so that none is at a place where gradients vanish by themselves (a table of
+// zeros).
+void perturb(Module& module, double deviation) {
+  for (auto& [path, parameter] : module.parameters()) {
+    const Tensor noise = normal_tensor(path, parameter.shape(), deviation).to(parameter.dtype());
+    parameter.copy_from(add(parameter.detach(), noise));
+  }
+}
+
+Tensor some_tokens(std::int64_t batch, std::int64_t length) {
+  Rng rng({3, stream_of("tokens"), 0});
+  std::vector<std::int32_t> ids;
+  for (std::int64_t n = 0; n < batch * length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
+  return Tensor::from(ids, {batch, length});
+}
+
+Tensor next_token_loss(Transformer& model, const Tensor& tokens) {
+  const Tensor mask = Tensor::full(tokens.shape(), 1, DType::boolean);
+  return cross_entropy(model.forward(tokens), tokens, mask);
+}
+
+// A model of this case with parameters off their start.
+std::unique_ptr<Transformer> make_model(const EncodingCase& one, std::int64_t max_length, DType dtype = DType::f64,
+                                        std::uint64_t seed = 1) {
+  auto model = std::make_unique<Transformer>(small_model(), one.choice, vocabulary, max_length, seed, dtype);
+  perturb(*model, 0.3);
+  return model;
+}
+
+// Whether this case works for sequences of this length; if not, the error must name a number smaller than it.
+bool takes(Transformer& model, std::int64_t length) {
+  const NoGrad only_the_value;
+  try {
+    model.forward(some_tokens(1, length));
+    return true;
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    bool names_limit = false;
+    for (std::int64_t limit = 1; limit < length; ++limit) {
+      names_limit = names_limit || text.find(concat(" ", limit, " ")) != std::string::npos;
+    }
+    EXPECT_TRUE(names_limit) << text;
+    return false;
+  }
+}
+
+TEST(Encodings, HaveAllThatIsPrinted) {
+  ASSERT_FALSE(encoding_registry().empty());
+  for (const EncodingEntry* entry : encoding_registry()) {
+    EXPECT_FALSE(entry->summary.empty() || entry->formula.empty() || entry->paper.empty()) << entry->name;
+    for (const OptionInfo& info : list_options(*entry->make_options())) EXPECT_FALSE(info.help.empty()) << info.name;
+  }
+}
+
+// Every entry of the Jacobian of the attention output (and of the embedding) by x, q, k, v and the parameters.
+TEST(Encodings, HaveTheGradientsOfCentralDifferences) {
+  const AttentionSizes sizes;
+  const Shape head_shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
+  for (const EncodingCase& one : all_cases()) {
+    SCOPED_TRACE(one.label);
+    std::vector<Tensor> inputs{normal_tensor("x", {sizes.batch, sizes.length, sizes.width()}),
+                               normal_tensor("q", head_shape), normal_tensor("k", head_shape),
+                               normal_tensor("v", head_shape)};
+    const auto encoding = make_encoding(one.choice, sizes, [&](std::string_view name, const Shape& shape, const Fill&) {
+      return inputs.emplace_back(normal_tensor(name, shape, 0.7));
+    });
+    try {
+      encoding->check_length(sizes.length);
+    } catch (const Error&) {
+      continue;
+    }
+    const auto f = [&](const std::vector<Tensor>& given) {
+      std::size_t next = 4;
+      const auto again =
+          make_encoding(one.choice, sizes, [&](std::string_view, const Shape&, const Fill&) { return given[next++]; });
+      const Tensor output = attention_output(*again, given[0], given[1], given[2], given[3]);
+      return merge_heads(output) + again->embed(given[0]);
+    };
+    const GradcheckResult result = gradcheck(f, inputs, {.full_limit = 100'000});
+    EXPECT_TRUE(result.full);
+    EXPECT_TRUE(result.ok) << result.text;
+  }
+}
+
+// The loss of a whole model along a random direction in the space of all parameters, T = 64. The step is small, since
+// thousands of positions must not pass an integer, where interpolation has a kink, on the way.
+TEST(Encodings, HaveTheDirectionalDerivativeOfAWholeModel) {
+  constexpr double eps = 1e-9;
+  const Tensor tokens = some_tokens(1, 64);
+  for (const EncodingCase& one : all_cases()) {
+    SCOPED_TRACE(one.label);
+    const auto model = make_model(one, 64);
+    if (!takes(*model, 64)) continue;
+    backward(next_token_loss(*model, tokens));
+    double by_backward = 0;
+    std::vector<Tensor> directions;
+    NamedTensors parameters = model->parameters();
+    for (const auto& [path, parameter] : parameters) {
+      directions.push_back(normal_tensor("along " + path, parameter.shape()));
+      const Tensor d_parameter = gradient(parameter);
+      if (d_parameter.defined()) by_backward += sum(d_parameter * directions.back()).item();
+    }
+    const NoGrad only_values;
+    std::vector<double> losses;
+    for (const double move : {eps, -2 * eps}) {
+      for (std::size_t n = 0; n < parameters.size(); ++n) {
+        parameters[n].second.copy_from(add(parameters[n].second.detach(), directions[n] * move));
+      }
+      losses.push_back(next_token_loss(*model, tokens).item());
+    }
+    const double by_difference = (losses[0] - losses[1]) / (2 * eps);
+    EXPECT_NEAR(by_backward, by_difference, 1e-5 + 1e-5 * std::abs(by_difference));
+    EXPECT_GT(std::abs(by_backward), 1e-3);  // else the comparison says little
+  }
+}
+
+// Every parameter matters: none has a gradient of zero once all are off their start.
+TEST(Encodings, GiveEveryParameterAGradient) {
+  const Tensor tokens = some_tokens(2, 12);
+  for (const EncodingCase& one : all_cases()) {
+    SCOPED_TRACE(one.label);
+    const auto model = make_model(one, 12);
+    if (!takes(*model, 12)) continue;
+    backward(next_token_loss(*model, tokens));
+    for (const auto& [path, parameter] : model->parameters()) {
+      // The softmax does not see what a key's bias adds to all keys of a row; only gates from those keys do.
+      if (path.ends_with("key.bias")) continue;
+      ASSERT_TRUE(gradient(parameter).defined()) << path;
+      EXPECT_GT(sum(abs(gradient(parameter))).item(), 0) << path;
+    }
+  }
+}
+
+TEST(Encodings, AreCausal) {
+  constexpr std::int64_t length = 9;
+  const NoGrad only_values;
+  const Tensor tokens = some_tokens(1, length);
+  for (const EncodingCase& one : all_cases()) {
+    SCOPED_TRACE(one.label);
+    const auto model = make_model(one, length);
+    if (!takes(*model, length)) continue;
+    const std::vector<double> before = model->forward(tokens).to_vector<double>();
+    for (std::int64_t changed = 0; changed < length; ++changed) {
+      const Tensor other = tokens.clone();
+      std::int32_t& token = other.span<std::int32_t>()[static_cast<std::size_t>(changed)];
+      token = static_cast<std::int32_t>((token + 1) % vocabulary);
+      const std::vector<double> after = model->forward(other).to_vector<double>();
+      const auto untouched = static_cast<std::ptrdiff_t>(changed * vocabulary);
+      EXPECT_TRUE(std::equal(before.begin(), before.begin() + untouched, after.begin())) << changed;
+      EXPECT_FALSE(
+          std::equal(before.begin() + untouched, before.begin() + untouched + vocabulary, after.begin() + untouched))
+          << changed;
+    }
+  }
+}
+
+// Longer than announced: refused with the limit, or the outputs of the first tokens stay what they were.
+TEST(Encodings, GoOnBeyondTheTrainedLengthOrNameTheLimit) {
+  constexpr std::int64_t trained = 8, longer = 13;
+  const NoGrad only_values;
+  const Tensor tokens = some_tokens(1, longer);
+  for (const EncodingCase& one : all_cases()) {
+    SCOPED_TRACE(one.label);
+    const auto model = make_model(one, trained);
+    if (!takes(*model, trained) || !takes(*model, longer)) continue;
+    const std::vector<double> alone = model->forward(slice(tokens, 1, 0, trained)).to_vector<double>();
+    const std::vector<double> within = model->forward(tokens).to_vector<double>();
+    for (std::size_t n = 0; n < alone.size(); ++n) ASSERT_NEAR(alone[n], within[n], 1e-12);
+    for (const double value : within) ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST(Encodings, AreTheSameAfterSaveAndLoad) {
+  constexpr std::int64_t length = 6;
+  const NoGrad only_values;
+  const Tensor tokens = some_tokens(2, length);
+  const std::string file = (std::filesystem::temp_directory_path() / "tally_encoding_test.safetensors").string();
+  for (const EncodingCase& one : all_cases()) {
+    SCOPED_TRACE(one.label);
+    const auto saved = make_model(one, length, DType::f32);
+    if (!takes(*saved, length)) continue;
+    write_safetensors(file, saved->parameters());
+    Transformer loaded(small_model(), one.choice, vocabulary, length, 2);
+    NamedTensors values;
+    const SafetensorsFile stored = SafetensorsFile::open(file);
+    for (const SafetensorsEntry& entry : stored.entries()) values.emplace_back(entry.name, stored.read(entry.name));
+    EXPECT_NE(saved->forward(tokens).to_vector<float>(), loaded.forward(tokens).to_vector<float>());
+    loaded.load(values);
+    EXPECT_EQ(saved->forward(tokens).to_vector<float>(), loaded.forward(tokens).to_vector<float>());
+  }
+  std::filesystem::remove(file);
+}
+
+// f32 differs from f64 by rounding alone.
+TEST(Encodings, AgreeInSingleAndDoublePrecision) {
+  constexpr std::int64_t length = 20;
+  const NoGrad only_values;
+  const Tensor tokens = some_tokens(1, length);
+  for (const EncodingCase& one : all_cases()) {
+    SCOPED_TRACE(one.label);
+    const auto model = make_model(one, length);
+    if (!takes(*model, length)) continue;
+    Transformer single(small_model(), one.choice, vocabulary, length, 1, DType::f32);
+    NamedTensors values = model->parameters();
+    for (auto& [path, value] : values) value = value.to(DType::f32);
+    single.load(values);
+    const std::vector<double> expected = model->forward(tokens).to_vector<double>();
+    const std::vector<float> found = single.forward(tokens).to_vector<float>();
+    for (std::size_t n = 0; n < expected.size(); ++n) ASSERT_NEAR(static_cast<double>(found[n]), expected[n], 2e-5);
+  }
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,233 @@
+// Update rules, schedules and clipping against values made in another language (tests/reference/README.md, plain
+// operations), and what those do not cover.
+#include "nn/optim/optimizer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "core/io/safetensors.hpp"
+
+namespace tally {
+namespace {
+
+const SafetensorsFile& reference() {
+  static const SafetensorsFile file = SafetensorsFile::open(TALLY_SOURCE_DIR "/tests/reference/ops.safetensors");
+  return file;
+}
+
+// "adam.basic" and the like for each of the operations named.
+std::vector<std::string> reference_cases(const std::set<std::string>& operations) {
+  std::set<std::string> cases;
+  for (const SafetensorsEntry& entry : reference().entries()) {
+    const std::string name = entry.name.substr(0, entry.name.rfind('.'));
+    if (operations.contains(name.substr(0, name.find('.')))) cases.insert(name);
+  }
+  return {cases.begin(), cases.end()};
+}
+
+// Options of a case from the metadata, where names have underscores.
+OptimizerOptions options_of(const std::string& name) {
+  OptimizerOptions options;
+  for (const auto& [key, value] : reference().metadata()) {
+    if (!key.starts_with(name + ".")) continue;
+    std::string option = key.substr(name.size() + 1);
+    std::replace(option.begin(), option.end(), '_', '-');
+    if (option != "steps") set_option(options, "optimiser", option, value);
+  }
+  return options;
+}
+
+Tensor leaf(const Tensor& value) {
+  Tensor own = value.clone();
+  set_requires_grad(own);
+  return own;
+}
+
+TEST(Optimizer, UpdatesAsTheReferenceDoes) {
+  const std::vector<std::string> cases = reference_cases({"sgd", "adam", "adamw"});
+  ASSERT_GE(cases.size(), 8u);
+  for (const std::string& name : cases) {
+    SCOPED_TRACE(name);
+    OptimizerOptions options = options_of(name);
+    options.name = name.substr(0, name.find('.'));
+    const Tensor gradients = reference().read(name + ".in1"), expected = reference().read(name + ".out");
+    const Tensor parameter = leaf(reference().read(name + ".in0"));
+    const auto optimizer = Optimizer::make(options, {{"p", parameter}});
+    for (std::int64_t n = 1; n <= 3; ++n) {
+      set_gradient(parameter, gradients.select_view(0, n - 1).clone());
+      optimizer->step(n, options.lr, 1);
+      const std::vector<double> found = parameter.to_vector<double>();
+      const std::vector<double> row = expected.select_view(0, n - 1).to_vector<double>();
+      for (std::size_t e = 0; e < row.size(); ++e) EXPECT_NEAR(found[e], row[e], 1e-14) << n;
+    }
+  }
+}
+
+TEST(Optimizer, SchedulesAsTheReferenceDoes) {
+  const std::vector<std::string> cases = reference_cases({"schedule"});
+  ASSERT_GE(cases.size(), 6u);
+  for (const std::string& name : cases) {
+    SCOPED_TRACE(name);
+    const OptimizerOptions options = options_of(name);
+    const std::int64_t steps = std::stoll(reference().metadata().at(name + ".steps"));
+    const std::vector<double> expected = reference().read(name + ".out").to_vector<double>();
+    for (std::int64_t n = 1; n <= steps; ++n) {
+      EXPECT_NEAR(learning_rate(options, n, steps), expected[static_cast<std::size_t>(n - 1)], 1e-18) << n;
+    }
+  }
+}
+
+TEST(Optimizer, ClipsAsTheReferenceDoes) {
+  const std::vector<std::string> cases = reference_cases({"clip"});
+  ASSERT_GE(cases.size(), 2u);
+  for (const std::string& name : cases) {
+    SCOPED_TRACE(name);
+    NamedTensors parameters;
+    for (const std::string in : {"in0", "in1"}) {
+      const Tensor d_parameter = reference().read(name + "." + in);
+      parameters.emplace_back(in, leaf(Tensor::zeros(d_parameter.shape(), DType::f64)));
+      set_gradient(parameters.back().second, d_parameter);
+    }
+    const double norm = gradient_norm(parameters);
+    EXPECT_NEAR(norm, reference().read(name + ".norm").item(), 1e-13);
+    OptimizerOptions options = options_of(name);
+    options.name = "sgd";
+    // From zeros with rate 1, plain descent leaves minus the clipped gradient.
+    Optimizer::make(options, parameters)->step(1, 1, clip_scale(norm, options.clip));
+    for (std::size_t n = 0; n < 2; ++n) {
+      const std::vector<double> expected = reference().read(concat(name, ".out", n)).to_vector<double>();
+      const std::vector<double> found = parameters[n].second.to_vector<double>();
+      for (std::size_t e = 0; e < expected.size(); ++e) EXPECT_NEAR(-found[e], expected[e], 1e-14);
+    }
+  }
+  EXPECT_EQ(clip_scale(5, 0), 1);
+}
+
+// The rate of the flip-flop paper: lr * min(n/50, (10001-n)/9951).
+TEST(Schedule, LinearIsThatOfThePaper) {
+  OptimizerOptions options;
+  options.lr = 3e-4;
+  options.schedule = "linear";
+  options.warmup = 50;
+  for (const std::int64_t n : {1, 49, 50, 51, 5000, 9999, 10000}) {
+    const double expected = 3e-4 * std::min(static_cast<double>(n) / 50, static_cast<double>(10001 - n) / 9951);
+    EXPECT_NEAR(learning_rate(options, n, 10000), expected, 1e-18);
+  }
+  EXPECT_GT(learning_rate(options, 10000, 10000), 0);
+  EXPECT_EQ(learning_rate(options, 10, 20), 3e-4 * 10 / 50);  // shorter than its warm-up
+  EXPECT_THROW(learning_rate(options, 0, 20), Error);
+  EXPECT_THROW(learning_rate(options, 21, 20), Error);
+}
+
+// g += decay p where AdamW shrinks p by itself.
+TEST(Optimizer, AdamAddsDecayToTheGradient) {
+  OptimizerOptions options;
+  options.name = "adam";
+  options.weight_decay = 0.1;
+  const Tensor with = leaf(Tensor::from(std::vector<double>{0.5, -2.0}, {2}));
+  const Tensor by_hand = leaf(with);
+  const auto optimizer = Optimizer::make(options, {{"p", with}});
+  options.weight_decay = 0;
+  const auto plain = Optimizer::make(options, {{"p", by_hand}});
+  for (std::int64_t n = 1; n <= 3; ++n) {
+    const Tensor d_loss = Tensor::from(std::vector<double>{0.3, 0.1}, {2});
+    set_gradient(with, d_loss);
+    set_gradient(by_hand, d_loss + by_hand.detach() * 0.1);
+    optimizer->step(n, 0.01, 1);
+    plain->step(n, 0.01, 1);
+    const std::vector<double> a = with.to_vector<double>(), b = by_hand.to_vector<double>();
+    for (std::size_t e = 0; e < 2; ++e) EXPECT_NEAR(a[e], b[e], 1e-15);
+  }
+}
+
+TEST(Optimizer, DecaysMatricesOnlyIfAsked) {
+  for (const std::string decay : {"all", "matrices"}) {
+    OptimizerOptions options;
+    options.weight_decay = 0.5;
+    options.decay = decay;
+    const Tensor matrix = leaf(Tensor::full({1, 2}, 1, DType::f64)), vector = leaf(Tensor::full({2}, 1, DType::f64));
+    for (const Tensor& p : {matrix, vector}) set_gradient(p, Tensor::zeros(p.shape(), DType::f64));
+    Optimizer::make(options, {{"m", matrix}, {"v", vector}})->step(1, 0.1, 1);
+    EXPECT_NEAR(matrix.to_vector<double>()[0], 0.95, 1e-15);
+    EXPECT_NEAR(vector.to_vector<double>()[0], decay == "all" ? 0.95 : 1, 1e-15);
+  }
+}
+
+TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
+  for (const std::string name : {"adamw", "adam", "sgd"}) {
+    OptimizerOptions options;
+    options.name = name;
+    options.weight_decay = 0.5;
+    options.momentum = 0.9;
+    const Tensor used = leaf(Tensor::full({2}, 1)), unused = leaf(Tensor::full({2}, 1));
+    set_gradient(used, Tensor::full({2}, 1));
+    Optimizer::make(options, {{"used", used}, {"unused", unused}})->step(1, 0.1, 1);
+    EXPECT_NE(used.to_vector<float>()[0], 1);
+    EXPECT_EQ(unused.to_vector<float>(), (std::vector<float>{1, 1}));
+  }
+}
+
+// A second optimiser that takes over the state goes on to the same bits.
+TEST(Optimizer, GoesOnFromItsState) {
+  for (const std::string name : {"adamw", "sgd"}) {
+    OptimizerOptions options;
+    options.name = name;
+    options.momentum = 0.9;
+    const Tensor whole = leaf(Tensor::full({3}, 1)), first = leaf(Tensor::full({3}, 1));
+    const auto uninterrupted = Optimizer::make(options, {{"p", whole}});
+    const auto before = Optimizer::make(options, {{"p", first}});
+    const auto after = Optimizer::make(options, {{"p", first}});
+    const auto d_loss = [](std::int64_t n) {
+      return Tensor::from(std::vector<float>{1, 2, static_cast<float>(n)}, {3});
+    };
+    for (std::int64_t n = 1; n <= 4; ++n) {
+      set_gradient(whole, d_loss(n));
+      uninterrupted->step(n, 0.1, 1);
+      set_gradient(first, d_loss(n));
+      (n <= 2 ? before : after)->step(n, 0.1, 1);
+      if (n != 2) continue;
+      NamedTensors kept = before->state(), into = after->state();
+      ASSERT_EQ(kept.size(), name == "sgd" ? 1u : 2u);
+      EXPECT_EQ(kept[0].first, "p.m");
+      for (std::size_t s = 0; s < kept.size(); ++s) into[s].second.copy_from(kept[s].second);
+    }
+    EXPECT_EQ(whole.to_vector<float>(), first.to_vector<float>()) << name;
+  }
+  EXPECT_TRUE(Optimizer::make(
+                  [] {
+                    OptimizerOptions o;
+                    o.name = "sgd";
+                    return o;
+                  }(),
+                  {{"p", leaf(Tensor::zeros({1}))}})
+                  ->state()
+                  .empty());
+}
+
+TEST(Optimizer, RefusesWhatItCannotUpdate) {
+  OptimizerOptions options;
+  EXPECT_THROW(Optimizer::make(options, {{"p", Tensor::zeros({2})}}), Error);
+  options.name = "lion";
+  EXPECT_THROW(Optimizer::make(options, {{"p", leaf(Tensor::zeros({2}))}}), Error);
+}
+
+// A value kept for backward is changed by the step: a second backward would be wrong, so it is refused.
+TEST(Optimizer, RaisesTheVersionOfWhatItChanges) {
+  const Tensor p = leaf(Tensor::full({2}, 3));
+  const Tensor loss = sum(square(p));
+  set_gradient(p, Tensor::full({2}, 1));
+  Optimizer::make({}, {{"p", p}})->step(1, 0.1, 1);
+  EXPECT_THROW(backward(loss), Error);
+}
+
+}  // namespace
+}  // namespace tally

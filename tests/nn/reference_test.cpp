@@ -1,0 +1,122 @@
+// Attention with each encoding against values made in another language from the formulas (tests/reference/README.md):
+// output, weights, gates, positions and all gradients.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "core/io/safetensors.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::attention_output;
+using testing::AttentionSizes;
+using testing::make_encoding;
+
+constexpr double tolerance = 1e-10;  // of the tensor's largest magnitude
+
+void expect_equal(const Tensor& found, const SafetensorsFile& file, const std::string& name) {
+  ASSERT_TRUE(found.defined()) << name;
+  const Tensor expected = file.read(name);
+  ASSERT_EQ(to_text(found.shape()), to_text(expected.shape())) << name;
+  const std::vector<double> a = found.to_vector<double>(), b = expected.to_vector<double>();
+  double largest = 0, worst = 0;
+  for (std::size_t n = 0; n < a.size(); ++n) {
+    largest = std::max(largest, std::abs(b[n]));
+    if (!(std::abs(a[n] - b[n]) <= worst)) worst = std::abs(a[n] - b[n]);
+  }
+  EXPECT_LE(worst, tolerance * largest) << name;
+}
+
+// The names of the file without the encoding's: "table" stands for "cope.table" where cope is alone.
+std::string name_in_file(const EncodingChoice& choice, std::string_view name) {
+  return std::string(choice.parts.size() == 1 ? name.substr(name.find('.') + 1) : name);
+}
+
+void check_file(const SafetensorsFile& file) {
+  const Metadata& metadata = file.metadata();
+  EncodingChoice choice = EncodingChoice::parse(metadata.at("encoding"));
+  for (const auto& [key, value] : metadata) {
+    if (key.starts_with("option.")) choice.set_option(key.substr(7), value);
+  }
+
+  std::map<std::string, Tensor> leaves;
+  const auto leaf = [&](const std::string& name) {
+    Tensor tensor = file.read(name);
+    set_requires_grad(tensor);
+    return leaves[name] = tensor;
+  };
+  const Tensor x = leaf("x");
+  const bool is_attention = file.find("q") != nullptr;
+  AttentionSizes sizes;
+  sizes.max_length = std::stoll(metadata.at("max-length"));
+  sizes.batch = x.size(0);
+  sizes.length = x.size(1);
+  if (is_attention) sizes.heads = file.find("q")->shape[1];
+  sizes.head_width = x.size(2) / sizes.heads;
+  const auto encoding = make_encoding(choice, sizes, [&](std::string_view name, const Shape& shape, const Fill&) {
+    const Tensor parameter = leaf(name_in_file(choice, name));
+    EXPECT_EQ(to_text(parameter.shape()), to_text(shape)) << name;
+    return parameter;
+  });
+
+  AttentionTrace trace;
+  const Tensor output =
+      is_attention ? attention_output(*encoding, x, leaf("q"), leaf("k"), leaf("v"), &trace) : encoding->embed(x);
+  expect_equal(output, file, "output");
+  if (is_attention) expect_equal(trace.weights, file, "weights");
+  if (file.find("gates") != nullptr) expect_equal(trace.gates, file, "gates");
+  if (file.find("positions") != nullptr) expect_equal(trace.positions, file, "positions");
+
+  backward(output, file.read("d_output"));
+  int gradients = 0;
+  for (const SafetensorsEntry& entry : file.entries()) {
+    if (!entry.name.starts_with("d_") || entry.name == "d_output") continue;
+    expect_equal(gradient(leaves.at(entry.name.substr(2))), file, entry.name);
+    ++gradients;
+  }
+  // x has no gradient where the encoding does not read it.
+  const int expected = static_cast<int>(leaves.size()) - (gradient(x).defined() ? 0 : 1);
+  EXPECT_EQ(gradients, expected);
+}
+
+TEST(Reference, EveryFileIsReproduced) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TALLY_SOURCE_DIR "/tests/reference")) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const SafetensorsFile file = SafetensorsFile::open(entry.path().string());
+    if (!file.metadata().contains("max-length")) continue;  // not of an encoding
+    SCOPED_TRACE(entry.path().filename().string());
+    check_file(file);
+    ++files;
+  }
+  EXPECT_GE(files, 30);
+}
+
+// Slopes for numbers of heads that are no powers of two.
+TEST(Reference, AlibiSlopes) {
+  const SafetensorsFile file = SafetensorsFile::open(TALLY_SOURCE_DIR "/tests/reference/alibi-slopes.safetensors");
+  EncodingChoice choice = EncodingChoice::parse("alibi");
+  choice.set_option("learned", "true");
+  for (const SafetensorsEntry& entry : file.entries()) {
+    AttentionSizes sizes;
+    sizes.heads = entry.shape[0];
+    Tensor slopes;
+    make_encoding(choice, sizes, [&](std::string_view name, const Shape& shape, const Fill& fill) {
+      return slopes = Initializer(0, StartValues::gpt2, DType::f64).make(name, shape, fill);
+    });
+    expect_equal(slopes, file, entry.name);
+  }
+}
+
+}  // namespace
+}  // namespace tally
