@@ -5,6 +5,7 @@
 #include <queue>
 #include <utility>
 
+#include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/profile.hpp"
 #include "core/error.hpp"
@@ -80,6 +81,7 @@ void backward(const Tensor& loss, Tensor d_loss) {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (!gradients.wants(i)) continue;
       check_internal(gradients[i].defined(), node.name, "backward gave no gradient for input ", i);
+      if (finite_checks()) check_finite(node.name, concat("the gradient of input ", i), gradients[i]);
       deliver(node.inputs[i], gradients[i]);
     }
   }

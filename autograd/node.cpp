@@ -3,8 +3,8 @@
 #include <atomic>
 #include <utility>
 
+#include "autograd/finite.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 
 namespace tally {
 namespace {
@@ -70,6 +70,7 @@ bool needs_grad(std::initializer_list<Tensor> inputs) {
 }
 
 void record(std::string_view name, Tensor& y, std::span<const Tensor> inputs, Backward backward) {
+  if (finite_checks()) check_finite(name, "the result", y);
   if (!needs_grad(inputs)) return;
   auto node = std::make_shared<Node>();
   nodes_alive.fetch_add(1, std::memory_order_relaxed);

@@ -27,9 +27,16 @@ Initializer Initializer::at(std::string_view name) const {
   return child;
 }
 
+Initializer Initializer::with_source(ParameterSource source) const {
+  Initializer copy = *this;
+  copy.source_ = std::move(source);
+  return copy;
+}
+
 std::string Initializer::path(std::string_view name) const { return concat(prefix_, name); }
 
 Tensor Initializer::make(std::string_view name, const Shape& shape, const Fill& fill) const {
+  if (source_) return source_(path(name), shape, fill);
   if (fill.kind == Fill::Kind::list) return Tensor::from(fill.values, shape, device_).to(dtype_);
   const Tensor tensor = Tensor::empty(shape, dtype_, device_);
   const RandomStream stream{seed_, stream_of(path(name)), 0};

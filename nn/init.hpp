@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,11 +29,16 @@ struct Fill {
   static Fill list(std::vector<double> values) { return {Kind::list, 0, 0, std::move(values)}; }
 };
 
+// Where parameters come from instead of their random streams: tensors of another model, or ones that take no memory.
+using ParameterSource = std::function<Tensor(const std::string& path, const Shape& shape, const Fill& fill)>;
+
 class Initializer {
  public:
   Initializer(std::uint64_t seed, StartValues start, DType dtype = DType::f32, Device device = {})
       : seed_(seed), start_(start), dtype_(dtype), device_(device) {}
 
+  // The same with all parameters from `source`.
+  Initializer with_source(ParameterSource source) const;
   // For a child module: names below get this prefix.
   Initializer at(std::string_view name) const;
   // "blocks.0.attention.query.weight": the name with the prefixes.
@@ -55,6 +61,7 @@ class Initializer {
   DType dtype_;
   Device device_;
   std::string prefix_;
+  ParameterSource source_;  // empty: random streams
 };
 
 }  // namespace tally

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "autograd/finite.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/attention.hpp"
@@ -42,6 +43,8 @@ template <class F>
 auto at_place(const std::string& place, F&& compute) {
   try {
     return compute();
+  } catch (const NotFinite& error) {
+    throw NotFinite(concat("in ", place, ": ", error.what()));
   } catch (const Error& error) {
     throw Error(concat("in ", place, ": ", error.what()));
   }
@@ -129,13 +132,17 @@ struct Transformer::Parts {
 };
 
 Transformer::Transformer(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
-                         std::int64_t max_length, std::uint64_t seed, DType dtype, Device device) {
+                         std::int64_t max_length, std::uint64_t seed, DType dtype, Device device)
+    : Transformer(options, encoding, vocabulary, max_length,
+                  Initializer(seed, start_values_from_text(options.init), dtype, device)) {}
+
+Transformer::Transformer(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
+                         std::int64_t max_length, const Initializer& start) {
   options.validate();
   check(vocabulary >= 1, "model", "the vocabulary has ", vocabulary, " symbols");
   check(max_length >= 1, "model", "the longest sequence has ", max_length, " tokens");
-  check(is_floating(dtype), "model", "parameters are f32 or f64, not ", dtype);
+  check(is_floating(start.dtype()), "model", "parameters are f32 or f64, not ", start.dtype());
 
-  const Initializer start(seed, start_values_from_text(options.init), dtype, device);
   parts_ = std::make_unique<Parts>(options, vocabulary, start);
   add_child("embedding", parts_->embedding);
   add_child("position", parts_->positions);
@@ -153,8 +160,8 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
     setup.layer = layer;
     setup.max_length = max_length;
     setup.start = &start;
-    setup.dtype = dtype;
-    setup.device = device;
+    setup.dtype = start.dtype();
+    setup.device = start.device();
     setup.parameter = [&](std::string_view parameter, const Shape& shape, const Fill& fill, Scope scope) {
       if (scope == Scope::layer) {
         return block->positions().add(parameter, block_start.at("position").make(parameter, shape, fill));

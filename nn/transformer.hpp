@@ -37,6 +37,9 @@ class Transformer : public Module {
   // max_length: T_max of learned tables. Start values from `seed`. Throws Error for sizes that do not fit.
   Transformer(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
               std::int64_t max_length, std::uint64_t seed, DType dtype = DType::f32, Device device = {});
+  // The same with parameters that `start` gives; their type and device are its own.
+  Transformer(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
+              std::int64_t max_length, const Initializer& start);
   ~Transformer() override;
 
   // tokens i32 [B, T] -> logits [B, T, V]. Errors name the layer on their way up: "in blocks.2.attention: ...".

@@ -1,0 +1,30 @@
+#include "autograd/finite.hpp"
+
+#include <atomic>
+#include <cmath>
+
+#include "core/kernels.hpp"
+
+namespace tally {
+namespace {
+
+std::atomic<bool> checking{false};
+
+}  // namespace
+
+void set_finite_checks(bool on) { checking.store(on, std::memory_order_relaxed); }
+bool finite_checks() { return checking.load(std::memory_order_relaxed); }
+
+bool all_finite(const Tensor& x) {
+  if (!x.defined() || !is_floating(x.dtype())) return true;
+  // One NaN or infinity makes the sum of squares one; summed in double, squares of f32 stay far from overflow.
+  const Tensor sum = Tensor::empty({1}, DType::f64, x.device());
+  kernels(x.device()).squared_norm(sum.view(), x.to_dense().view());
+  return std::isfinite(sum.item());
+}
+
+void check_finite(std::string_view operation, std::string_view what, const Tensor& x) {
+  if (!all_finite(x)) throw NotFinite(concat("[", operation, "] ", what, ", ", x.shape(), ", is not finite"));
+}
+
+}  // namespace tally
