@@ -4,7 +4,7 @@
 # --with-clang: also clang with its tools and OpenMP runtime, for the presets clang, asan and tsan.
 set -euo pipefail
 
-packages=(g++ cmake ninja-build libgtest-dev libbenchmark-dev libopenblas0-serial nlohmann-json3-dev libcli11-dev
+packages=(g++ cmake ninja-build libgtest-dev libopenblas0-pthread nlohmann-json3-dev libcli11-dev
   python3 python3-numpy git)
 if [ "${1:-}" = --with-clang ]; then
   packages+=(clang clang-tidy clang-format libomp-dev libclang-rt-14-dev)
@@ -51,11 +51,10 @@ need "a C++20 compiler as c++ (g++ 12, clang 14 or newer)" c++ -std=c++20 -fsynt
 need "cmake (3.22 or newer)" cmake --version
 need "ninja" ninja --version
 need "GoogleTest (gtest/gtest.h)" has_header gtest/gtest.h
-need "Google Benchmark (benchmark/benchmark.h)" has_header benchmark/benchmark.h
 need "nlohmann-json (nlohmann/json.hpp)" has_header nlohmann/json.hpp
 need "CLI11 (CLI/CLI.hpp)" has_header CLI/CLI.hpp
 need "OpenMP (omp.h)" has_header omp.h
-need "OpenBLAS, best its serial build" has_openblas
+need "OpenBLAS, a build with threads" has_openblas
 need "Python 3 with NumPy" python3 -c "import numpy"
 if [ "${1:-}" = --with-clang ]; then
   need "clang++ (14 or newer)" clang++ --version
