@@ -28,10 +28,10 @@ int cpu_family() {
 
 // The fastest kernels for this processor, or null where the library's own choice is left alone. By family and features
 // from these measurements (GFLOP/s a core, f32, OpenBLAS 0.3.21), never by timing: bits must not depend on noise.
-//                                  SkylakeX  Cooperlake  Haswell   Zen   its own choice
-//   AMD family 26, Zen 5              256        256       132     131   Haswell
-//   AMD family 25, Zen 4                -        104       110       -   Cooperlake
-//   Intel with AVX-512                155          -         -       -   Prescott (31) on models newer than itself
+//                          SkylakeX  Cooperlake  Haswell   Zen   its own choice
+//   AMD family 26, Zen 5     256        256        132     131   Cooperlake
+//   AMD family 25, Zen 4       -        104        110       -   Cooperlake
+//   Intel with AVX-512       155          -          -       -   Prescott (31) on models newer than the library
 const char* best_kernels() {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

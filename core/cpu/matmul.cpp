@@ -1,0 +1,263 @@
+// Matrix products, also of batches: c[..., M, N] = alpha a[..., M, K] b[..., K, N] (+ c) (+ bias [N] on each row).
+//
+// Every product is cut into tiles, each of them one single-threaded BLAS call. A row-major or transposed matrix is read in
+// place, any other is copied first. c is row-major or transposed; in the second case c^T = b^T a^T is computed.
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "core/cpu/blas.hpp"
+#include "core/cpu/strided.hpp"
+#include "core/error.hpp"
+#include "core/kernels.hpp"
+#include "core/storage.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+// Multiply-adds worth handing to another thread; smaller tiles are handed out several at a time.
+constexpr std::int64_t task_work = 1 << 20;
+
+// An axis cut into parts of one size; the last may be smaller.
+class Cut {
+ public:
+  Cut(std::int64_t size, std::int64_t parts) : size_(size), part_(std::max<std::int64_t>(1, size)) {
+    constexpr std::int64_t block = 16;  // BLAS computes blocks of about this size and is slower on their remainders
+    if (parts > 1) part_ = ((size + parts - 1) / parts + block - 1) / block * block;
+  }
+  std::int64_t parts() const { return std::max<std::int64_t>(1, (size_ + part_ - 1) / part_); }
+  std::int64_t begin(std::int64_t index) const { return index * part_; }
+  std::int64_t count(std::int64_t index) const { return std::min(part_, size_ - index * part_); }
+
+ private:
+  std::int64_t size_, part_;
+};
+
+// How each matrix product is cut.
+struct Tiling {
+  Cut rows, columns, inner;
+  std::int64_t tiles() const { return rows.parts() * columns.parts() * inner.parts(); }
+};
+
+// Depends on the shape alone, never on the number of threads: so do the bits. A tile packs its parts of a and b anew,
+// which costs the less, the longer its sides; below these it is more than 5% of the time.
+Tiling choose_tiling(std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t least_rows = 256, least_columns = 512, least_inner = 1024, most = 1024;
+  constexpr std::int64_t enough = 4;  // tiles for two threads, one of which may be late
+  // Few long sums, as in the gradient of a weight, where K counts all tokens: parts of the sums are computed side by side.
+  if (matrices < enough && k >= 4 * std::max(m, n)) {
+    return {Cut(m, 1), Cut(n, 1), Cut(k, std::clamp<std::int64_t>(k / least_inner, 1, enough))};
+  }
+  std::int64_t row_parts = 1, column_parts = 1;
+  while (true) {
+    const std::int64_t rows = m / row_parts, columns = n / column_parts;
+    const bool by_rows = rows >= columns;
+    if (std::max(rows, columns) <= most && matrices * row_parts * column_parts >= enough) break;
+    if (by_rows ? rows < 2 * least_rows : columns < 2 * least_columns) break;
+    (by_rows ? row_parts : column_parts) *= 2;
+  }
+  return {Cut(m, row_parts), Cut(n, column_parts), Cut(k, 1)};
+}
+
+// A matrix as BLAS reads it: element (i, j) at i ld + j, or transposed at i + j ld.
+struct Layout {
+  bool transposed;
+  std::int64_t ld;
+};
+
+// Of the last two axes; nothing where they are neither row-major nor transposed.
+std::optional<Layout> layout_of(const View& x) {
+  const std::int64_t rows = x.shape.back(1), columns = x.shape.back(0);
+  const std::int64_t row_step = x.strides[x.shape.rank - 2], column_step = x.strides[x.shape.rank - 1];
+  if ((column_step == 1 || columns == 1) && (row_step >= columns || rows == 1)) {
+    return Layout{false, rows == 1 ? columns : row_step};
+  }
+  if ((row_step == 1 || rows == 1) && (column_step >= rows || columns == 1)) {
+    return Layout{true, columns == 1 ? rows : column_step};
+  }
+  return std::nullopt;
+}
+
+View transposed(View x) {
+  std::swap(x.shape[x.shape.rank - 1], x.shape[x.shape.rank - 2]);
+  std::swap(x.strides[x.shape.rank - 1], x.strides[x.shape.rank - 2]);
+  return x;
+}
+
+// The view without its matrix axes.
+View batch_of(View x) {
+  x.shape.rank -= 2;
+  return x;
+}
+
+// The matrices of a or b, in place or copied.
+class Operand {
+ public:
+  explicit Operand(const View& x) : view_(x) {
+    const auto layout = layout_of(x);
+    layout_ = layout ? *layout : Layout{false, x.shape.back()};
+    if (!layout) make_copy();
+  }
+
+  View batch() const { return batch_of(view_); }
+  bool transposed() const { return layout_.transposed; }
+  std::int64_t ld() const { return layout_.ld; }
+  // Element (i, j) of the matrix at `offset`.
+  template <class T>
+  const T* at(std::int64_t offset, std::int64_t i, std::int64_t j) const {
+    return view_.as<T>() + offset + (layout_.transposed ? i + j * layout_.ld : i * layout_.ld + j);
+  }
+
+ private:
+  void make_copy() {
+    View source = view_;
+    for (int axis = 0; axis < source.shape.rank - 2; ++axis) {
+      if (source.strides[axis] == 0) source.shape[axis] = 1;  // one copy of a matrix that is broadcast
+    }
+    copy_ = Storage::allocate(static_cast<std::size_t>(source.numel()) * size_of(source.dtype), Device{});
+    View target = source;
+    target.data = copy_->data();
+    target.strides = dense_strides(source.shape);
+    copy(target, source);
+    view_.data = target.data;
+    for (int axis = 0; axis < source.shape.rank; ++axis) {
+      view_.strides[axis] = source.shape[axis] == view_.shape[axis] ? target.strides[axis] : 0;
+    }
+  }
+
+  View view_;
+  Layout layout_{};
+  std::shared_ptr<Storage> copy_;
+};
+
+template <class T>
+class Product {
+ public:
+  // c is row-major with rows ld_c apart; bias is [M, N] with stride 0 along one of them, or absent.
+  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha,
+          bool accumulate)
+      : m_(c.shape.back(1)),
+        n_(c.shape.back(0)),
+        k_(a.shape.back(0)),
+        matrices_(batch_of(c).numel()),
+        a_(a),
+        b_(b),
+        c_(c.as<T>()),
+        ld_c_(ld_c),
+        bias_(bias),
+        alpha_(static_cast<T>(alpha)),
+        accumulate_(accumulate),
+        batch_(make_loop(batch_of(c).shape, batch_of(c), a_.batch(), b_.batch())),
+        tiling_(choose_tiling(matrices_, m_, n_, k_)) {
+    check(std::max({m_, n_, k_, ld_c_, a_.ld(), b_.ld()}) <= std::numeric_limits<int>::max(), "matmul",
+          "a matrix with rows of 2^31 or more elements");
+  }
+
+  void compute() {
+    load_blas();
+    const std::int64_t further_parts = tiling_.inner.parts() - 1;
+    const auto scratch =
+        Storage::allocate(static_cast<std::size_t>(matrices_ * further_parts * m_ * n_) * sizeof(T), Device{});
+    parts_ = reinterpret_cast<T*>(scratch->data());
+    const std::int64_t tile_work = std::max<std::int64_t>(1, m_ * n_ * k_ / tiling_.tiles());
+    parallel_for_blocks(matrices_ * tiling_.tiles(), std::max<std::int64_t>(1, task_work / tile_work),
+                        [&](std::int64_t begin, std::int64_t end) {
+                          for (std::int64_t index = begin; index < end; ++index) compute_tile(index);
+                        });
+    if (further_parts == 0) return;
+    parallel_for_blocks(matrices_ * m_, rows_per_tile(n_), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) add_parts(row / m_, row % m_);
+    });
+  }
+
+ private:
+  T* result(std::int64_t matrix, std::int64_t i) const { return c_ + batch_.element_offsets(matrix)[0] + i * ld_c_; }
+  // Row i of what part 1, 2, ... of the sums over K comes to; part 0 is written to c.
+  T* partial(std::int64_t matrix, std::int64_t part, std::int64_t i) const {
+    return parts_ + ((matrix * (tiling_.inner.parts() - 1) + part - 1) * m_ + i) * n_;
+  }
+
+  void compute_tile(std::int64_t index) const {
+    const auto next = [&](const Cut& cut) {
+      const std::int64_t place = index % cut.parts();
+      index /= cut.parts();
+      return place;
+    };
+    const std::int64_t part = next(tiling_.inner), column_tile = next(tiling_.columns), row_tile = next(tiling_.rows);
+    const std::int64_t matrix = index;
+    const std::int64_t i = tiling_.rows.begin(row_tile), rows = tiling_.rows.count(row_tile);
+    const std::int64_t j = tiling_.columns.begin(column_tile), columns = tiling_.columns.count(column_tile);
+    const std::int64_t l = tiling_.inner.begin(part), inner = tiling_.inner.count(part);
+
+    T* const tile = (part == 0 ? result(matrix, i) : partial(matrix, part, i)) + j;
+    const std::int64_t ld = part == 0 ? ld_c_ : n_;
+    bool add = part == 0 && accumulate_;
+    if (part == 0 && (bias_ || inner == 0)) {
+      // BLAS begins by writing zeros; to add to the bias instead costs nothing.
+      start_tile(tile, rows, columns, i, j);
+      add = true;
+    }
+    if (inner == 0) return;
+    const auto offset = batch_.element_offsets(matrix);
+    gemm_tile(a_.transposed(), b_.transposed(), static_cast<int>(rows), static_cast<int>(columns),
+              static_cast<int>(inner), alpha_, a_.at<T>(offset[1], i, l), static_cast<int>(a_.ld()),
+              b_.at<T>(offset[2], l, j), static_cast<int>(b_.ld()), add ? T{1} : T{0}, tile, static_cast<int>(ld));
+  }
+
+  // tile = (accumulate ? tile : 0) + (bias or 0)
+  void start_tile(T* tile, std::int64_t rows, std::int64_t columns, std::int64_t first_row,
+                  std::int64_t first_column) const {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      T* const row = tile + i * ld_c_;
+      if (!accumulate_) std::fill_n(row, columns, T{0});
+      if (!bias_) continue;
+      const std::int64_t step = bias_.strides[1];
+      const T* const values = bias_.as<T>() + (first_row + i) * bias_.strides[0] + first_column * step;
+      for (std::int64_t j = 0; j < columns; ++j) row[j] += values[j * step];
+    }
+  }
+
+  void add_parts(std::int64_t matrix, std::int64_t i) const {
+    T* const row = result(matrix, i);
+    for (std::int64_t part = 1; part < tiling_.inner.parts(); ++part) {
+      const T* const addend = partial(matrix, part, i);
+      for (std::int64_t j = 0; j < n_; ++j) row[j] += addend[j];
+    }
+  }
+
+  std::int64_t m_, n_, k_, matrices_;
+  Operand a_, b_;
+  T* c_;
+  std::int64_t ld_c_;
+  View bias_;
+  T alpha_;
+  bool accumulate_;
+  Loop<3> batch_;  // offsets of the matrices of c, a, b
+  Tiling tiling_;
+  T* parts_ = nullptr;
+};
+
+}  // namespace
+
+void matmul(View c, View a, View b, View bias, double alpha, bool accumulate) {
+  if (c.numel() == 0) return;
+  if (bias) {
+    bias.shape = {c.shape.back(1), c.shape.back(0)};
+    bias.strides = {{0, bias.strides[0]}};
+  }
+  Layout layout = *layout_of(c);
+  if (layout.transposed) {
+    layout.transposed = false;
+    c = transposed(c);
+    a = transposed(std::exchange(b, transposed(a)));
+    if (bias) bias = transposed(bias);
+  }
+  dispatch_floating(c.dtype, [&](auto zero) {
+    Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha, accumulate).compute();
+  });
+}
+
+}  // namespace tally::cpu
