@@ -1,7 +1,7 @@
 // Matrix products, also of batches: c[..., M, N] = alpha a[..., M, K] b[..., K, N] (+ c) (+ bias [N] on each row).
 //
-// Every product is cut into tiles, each of them one single-threaded BLAS call. A row-major or transposed matrix is read in
-// place, any other is copied first. c is row-major or transposed; in the second case c^T = b^T a^T is computed.
+// Every product is cut into tiles, each of them one single-threaded BLAS call. A row-major or transposed matrix is read
+// in place, any other is copied first. c is row-major or transposed; in the second case c^T = b^T a^T is computed.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -47,7 +47,8 @@ struct Tiling {
 Tiling choose_tiling(std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k) {
   constexpr std::int64_t least_rows = 256, least_columns = 512, least_inner = 1024, most = 1024;
   constexpr std::int64_t enough = 4;  // tiles for two threads, one of which may be late
-  // Few long sums, as in the gradient of a weight, where K counts all tokens: parts of the sums are computed side by side.
+  // Few long sums, as in the gradient of a weight, where K counts all tokens: parts of the sums are computed side by
+  // side.
   if (matrices < enough && k >= 4 * std::max(m, n)) {
     return {Cut(m, 1), Cut(n, 1), Cut(k, std::clamp<std::int64_t>(k / least_inner, 1, enough))};
   }
@@ -255,9 +256,8 @@ void matmul(View c, View a, View b, View bias, double alpha, bool accumulate) {
     a = transposed(std::exchange(b, transposed(a)));
     if (bias) bias = transposed(bias);
   }
-  dispatch_floating(c.dtype, [&](auto zero) {
-    Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha, accumulate).compute();
-  });
+  dispatch_floating(c.dtype,
+                    [&](auto zero) { Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha, accumulate).compute(); });
 }
 
 }  // namespace tally::cpu

@@ -23,26 +23,25 @@ void parallel_for(std::int64_t tiles, F&& f) {
     for (std::int64_t tile = 0; tile < tiles; ++tile) f(tile);
     return;
   }
-  // The team has one size always, even for fewer tiles: libgomp ends the threads that a smaller team leaves over and has
-  // to create them again for the next kernel.
+  // The team has one size always, even for fewer tiles: libgomp ends the threads that a smaller team leaves over and
+  // has to create them again for the next kernel.
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
   for (std::int64_t tile = 0; tile < tiles; ++tile) f(tile);
 }
 
-// Calls f(begin, end) for the blocks [0, block), [block, 2 block), ... of 0..n-1. The size of a block must not depend on
-// the number of threads.
+// Calls f(begin, end) for the blocks [0, block), [block, 2 block), ... of 0..n-1. The size of a block must not depend
+// on the number of threads.
 template <class F>
 void parallel_for_blocks(std::int64_t n, std::int64_t block, F&& f) {
-  parallel_for((n + block - 1) / block,
-               [&](std::int64_t tile) { f(tile * block, std::min(n, (tile + 1) * block)); });
+  parallel_for((n + block - 1) / block, [&](std::int64_t tile) { f(tile * block, std::min(n, (tile + 1) * block)); });
 }
 
 }  // namespace tally
 
 // TALLY_CLONES before a function compiles it for AVX-512, for AVX2 and for the baseline; the processor's best is chosen
 // when the program starts. It belongs on the function that computes one tile, called from inside parallel_for: what a
-// parallel region holds itself is moved into a function of its own and not cloned. What it calls must be inlined into it.
-// clang 14 refuses templates here, and sanitizers do not run before the choice is made; there it is empty.
+// parallel region holds itself is moved into a function of its own and not cloned. What it calls must be inlined into
+// it. clang 14 refuses templates here, and sanitizers do not run before the choice is made; there it is empty.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define TALLY_SANITIZED 1

@@ -1,0 +1,249 @@
+// Matrix products of tally beside those of OpenBLAS's own threads, on the shapes of a small transformer and on squares:
+//   gemm_bench [--threads N] [--rounds N] [--f64] [--openblas PATH of a threaded libopenblas.so.0]
+// Each round times both, one after the other; printed are medians over the rounds, the ratio of a round being taken
+// first, since a shared machine changes its speed. OpenBLAS runs in a child process: its threads and ours would wait
+// for each other's cores, and it must read OPENBLAS_CORETYPE, which gives it the kernels that tally uses too.
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/cpu/blas.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/kernels.hpp"
+
+namespace {
+
+using tally::DType;
+using tally::View;
+
+struct Case {
+  const char* name;
+  int batch, m, n, k;
+  bool transpose_a, transpose_b;
+  double flops() const { return 2.0 * batch * m * n * k; }
+};
+
+constexpr Case cases[] = {
+    {"linear 256 -> 256", 1, 8192, 256, 256, false, true},
+    {"  its d_x", 1, 8192, 256, 256, false, false},
+    {"  its d_w", 1, 256, 256, 8192, true, false},
+    {"linear 256 -> 1024", 1, 8192, 1024, 256, false, true},
+    {"  its d_x", 1, 8192, 256, 1024, false, false},
+    {"  its d_w", 1, 1024, 256, 8192, true, false},
+    {"linear 1024 -> 256", 1, 8192, 256, 1024, false, true},
+    {"  its d_x", 1, 8192, 1024, 256, false, false},
+    {"  its d_w", 1, 256, 1024, 8192, true, false},
+    {"attention q k^T", 64, 512, 512, 64, false, true},
+    {"  its d_q", 64, 512, 64, 512, false, false},
+    {"  its d_k", 64, 512, 64, 512, true, false},
+    {"attention a v", 64, 512, 64, 512, false, false},
+    {"  its d_a", 64, 512, 512, 64, false, true},
+    {"  its d_v", 64, 512, 64, 512, true, false},
+    {"square 512", 1, 512, 512, 512, false, false},
+    {"square 1024", 1, 1024, 1024, 1024, false, false},
+    {"square 2048", 1, 2048, 2048, 2048, false, false},
+};
+
+template <class T>
+struct Data {
+  explicit Data(const Case& shape)
+      : a(static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.m) *
+          static_cast<std::size_t>(shape.k)),
+        b(static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.k) *
+          static_cast<std::size_t>(shape.n)),
+        c(static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.m) *
+          static_cast<std::size_t>(shape.n)) {
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<T>(i % 251) / 251;
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<T>(i % 241) / 241;
+  }
+  std::vector<T> a, b, c;
+};
+
+// GFLOP/s of f: as many calls as fill 40 ms. The pause lets all threads that spin for work elsewhere go to sleep.
+template <class F>
+double rate(const Case& shape, F&& f) {
+  using Clock = std::chrono::steady_clock;
+  std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  f();
+  int calls = 0;
+  double seconds = 0;
+  for (const auto begin = Clock::now(); seconds < 0.04; ++calls) {
+    f();
+    seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  return 1e-9 * shape.flops() * calls / seconds;
+}
+
+template <class T>
+View matrices(std::vector<T>& data, int batch, int rows, int columns, bool transposed) {
+  View view{data.data(), tally::dtype_of<T>, {batch, rows, columns}, {}};
+  view.strides[0] = std::int64_t{rows} * columns;
+  view.strides[1] = transposed ? 1 : columns;
+  view.strides[2] = transposed ? rows : 1;
+  return view;
+}
+
+template <class T>
+double our_rate(const Case& shape) {
+  Data<T> data(shape);
+  const View a = matrices(data.a, shape.batch, shape.m, shape.k, shape.transpose_a);
+  const View b = matrices(data.b, shape.batch, shape.k, shape.n, shape.transpose_b);
+  const View c = matrices(data.c, shape.batch, shape.m, shape.n, false);
+  return rate(shape, [&] { tally::cpu::matmul(c, a, b, View{}, 1.0, false); });
+}
+
+template <class T>
+using Gemm = void (*)(int, int, int, int, int, int, T, const T*, int, const T*, int, T, T*, int);
+
+template <class T>
+double openblas_rate(const Case& shape, Gemm<T> gemm) {
+  Data<T> data(shape);
+  const std::ptrdiff_t step_a = std::ptrdiff_t{shape.m} * shape.k, step_b = std::ptrdiff_t{shape.k} * shape.n,
+                       step_c = std::ptrdiff_t{shape.m} * shape.n;
+  return rate(shape, [&] {
+    for (int i = 0; i < shape.batch; ++i) {
+      gemm(101, shape.transpose_a ? 112 : 111, shape.transpose_b ? 112 : 111, shape.m, shape.n, shape.k, 1,
+           data.a.data() + i * step_a, shape.transpose_a ? shape.m : shape.k, data.b.data() + i * step_b,
+           shape.transpose_b ? shape.k : shape.n, 0, data.c.data() + i * step_c, shape.n);
+    }
+  });
+}
+
+// The child: answers the number of a case with the rate, line by line, until the input ends.
+int serve(const char* path, bool f64) {
+  void* const library = dlopen(path, RTLD_NOW);
+  if (library == nullptr) {
+    std::fprintf(stderr, "gemm_bench: %s\n", dlerror());
+    return 1;
+  }
+  const auto gemm_f32 = reinterpret_cast<Gemm<float>>(dlsym(library, "cblas_sgemm"));
+  const auto gemm_f64 = reinterpret_cast<Gemm<double>>(dlsym(library, "cblas_dgemm"));
+  const auto core = reinterpret_cast<const char* (*)()>(dlsym(library, "openblas_get_corename"));
+  std::printf("%s\n", core());
+  std::fflush(stdout);
+  for (std::size_t index = 0; std::scanf("%zu", &index) == 1;) {
+    const Case& shape = cases[index];
+    std::printf("%.3f\n", f64 ? openblas_rate(shape, gemm_f64) : openblas_rate(shape, gemm_f32));
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+class Child {
+ public:
+  Child(const std::string& path, const std::string& core, int threads, bool f64) {
+    int to[2], from[2];
+    if (pipe(to) != 0 || pipe(from) != 0) throw std::runtime_error("no pipe");
+    process_ = fork();
+    if (process_ == 0) {
+      dup2(to[0], STDIN_FILENO);
+      dup2(from[1], STDOUT_FILENO);
+      close(to[1]);
+      close(from[0]);
+      setenv("OPENBLAS_CORETYPE", core.c_str(), 1);
+      setenv("OPENBLAS_NUM_THREADS", std::to_string(threads).c_str(), 1);
+      execl("/proc/self/exe", "gemm_bench", "--serve", path.c_str(), f64 ? "--f64" : nullptr, nullptr);
+      _exit(1);
+    }
+    close(to[0]);
+    close(from[1]);
+    requests_ = fdopen(to[1], "w");
+    answers_ = fdopen(from[0], "r");
+    char name[64] = "";
+    if (std::fscanf(answers_, "%63s", name) != 1) throw std::runtime_error("the process with OpenBLAS did not start");
+    core_ = name;
+  }
+  ~Child() {
+    std::fclose(requests_);
+    std::fclose(answers_);
+    waitpid(process_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  const std::string& core() const { return core_; }
+  double rate(std::size_t index) {
+    std::fprintf(requests_, "%zu\n", index);
+    std::fflush(requests_);
+    double value = 0;
+    if (std::fscanf(answers_, "%lf", &value) != 1) throw std::runtime_error("the process with OpenBLAS ended");
+    return value;
+  }
+
+ private:
+  pid_t process_;
+  std::FILE* requests_;
+  std::FILE* answers_;
+  std::string core_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+int run(const std::string& path, int threads, int rounds, bool f64) {
+  tally::set_thread_count(threads);
+  const tally::BlasInfo info = tally::blas_info();
+  Child openblas(path, info.core, threads, f64);
+  std::printf("tally:    %s\n          kernels %s\nOpenBLAS: %s\n          kernels %s\n%s, %d threads, %d rounds\n\n",
+              info.path.c_str(), info.core.c_str(), path.c_str(), openblas.core().c_str(), f64 ? "f64" : "f32", threads,
+              rounds);
+  std::printf("%-20s %5s %5s %5s %5s    %8s %8s   ratio\n", "GFLOP/s", "batch", "M", "N", "K", "tally", "OpenBLAS");
+  for (std::size_t index = 0; index < std::size(cases); ++index) {
+    const Case& shape = cases[index];
+    std::vector<double> ours, theirs, ratios;
+    for (int round = 0; round < rounds; ++round) {
+      ours.push_back(f64 ? our_rate<double>(shape) : our_rate<float>(shape));
+      theirs.push_back(openblas.rate(index));
+      ratios.push_back(ours.back() / theirs.back());
+    }
+    std::printf("%-20s %5d %5d %5d %5d %c%c %8.1f %8.1f   %5.3f\n", shape.name, shape.batch, shape.m, shape.n, shape.k,
+                shape.transpose_a ? 't' : 'n', shape.transpose_b ? 't' : 'n', median(ours), median(theirs),
+                median(ratios));
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string path = "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0";
+  const char* serve_path = nullptr;
+  int threads = tally::thread_count(), rounds = 9;
+  bool f64 = false;
+  for (int i = 1; i < argc; ++i) {
+    const bool has_value = i + 1 < argc;
+    if (std::strcmp(argv[i], "--f64") == 0) {
+      f64 = true;
+    } else if (std::strcmp(argv[i], "--serve") == 0 && has_value) {
+      serve_path = argv[++i];
+    } else if (std::strcmp(argv[i], "--openblas") == 0 && has_value) {
+      path = argv[++i];
+    } else if (std::strcmp(argv[i], "--threads") == 0 && has_value) {
+      threads = std::atoi(argv[++i]);
+    } else if (std::strcmp(argv[i], "--rounds") == 0 && has_value) {
+      rounds = std::atoi(argv[++i]);
+    } else {
+      std::fprintf(stderr, "usage: gemm_bench [--threads N] [--rounds N] [--f64] [--openblas PATH]\n");
+      return 2;
+    }
+  }
+  try {
+    return serve_path != nullptr ? serve(serve_path, f64) : run(path, threads, std::max(1, rounds), f64);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gemm_bench: %s\n", error.what());
+    return 1;
+  }
+}
