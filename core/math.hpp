@@ -1,7 +1,8 @@
 // Exponential, logistic and normal-distribution functions without branches or tables, for float and double, on the host
 // (inside `#pragma omp simd` loops they become vector code, which calls into libm do not) and on the device.
 //
-// Relative error about 1e-7 in float and 1e-15 in double. NaN passes through; infinities and overflow give the limits.
+// Relative error about 1e-7 in float and 1e-15 in double. NaN passes through; infinities and overflow give the limits,
+// results below the normal numbers 0.
 #pragma once
 
 #include <bit>
@@ -21,20 +22,18 @@ struct Format;
 
 template <>
 struct Format<float> {
-  using Signed = std::int32_t;
-  using Unsigned = std::uint32_t;
+  using Bits = std::uint32_t;
   static constexpr int mantissa_bits = 23, exponent_bias = 127;
-  static constexpr float lowest_exponent = -104, highest_exponent = 89;  // exp is 0 below, infinite above
+  static constexpr float lowest = -87.5f, highest = 89.0f;  // exp is 0 and infinite there
   // ln 2 as a sum whose first part has so few bits that its products with whole numbers are exact.
   static constexpr float ln2_high = 0x1.62e4p-1f, ln2_low = 1.42860677e-6f;
 };
 
 template <>
 struct Format<double> {
-  using Signed = std::int64_t;
-  using Unsigned = std::uint64_t;
+  using Bits = std::uint64_t;
   static constexpr int mantissa_bits = 52, exponent_bias = 1023;
-  static constexpr double lowest_exponent = -746, highest_exponent = 710;
+  static constexpr double lowest = -708.5, highest = 710.0;
   static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 1.9082149292705877e-10;
 };
 
@@ -48,27 +47,21 @@ TALLY_INLINE T horner(T x, double c, Rest... rest) {
   return static_cast<T>(c) + x * horner(x, rest...);
 }
 
-// 2^n for exponents of normal numbers.
-template <class T>
-TALLY_INLINE T power_of_two(typename Format<T>::Signed n) {
-  using F = Format<T>;
-  return std::bit_cast<T>(static_cast<typename F::Unsigned>(n + F::exponent_bias) << F::mantissa_bits);
-}
-
 // e^x = 2^n (1 + q) with n a whole number, |x - n ln 2| <= ln(2)/2 and q = e^(x - n ln 2) - 1 by its power series.
+// half_scale is 2^(n-1), as 2^n would overflow for the largest results; it is 0 where those are below the normal numbers.
 template <class T>
 struct ReducedExp {
-  typename Format<T>::Signed n;
-  T q;
+  T half_scale, q;
 };
 
 template <class T>
 TALLY_INLINE ReducedExp<T> reduce_exp(T x) {
   using F = Format<T>;
-  // Numbers beside 1.5 * 2^mantissa_bits are spaced by 1: adding it rounds, and n stands in the low bits.
-  constexpr T rounder = static_cast<T>(typename F::Signed{3} << (F::mantissa_bits - 1));
-  x = x < F::lowest_exponent ? F::lowest_exponent : x;
-  x = x > F::highest_exponent ? F::highest_exponent : x;
+  // Numbers beside 1.5 * 2^mantissa_bits are spaced by 1: adding it rounds x / ln 2 to n, and n stands in the lowest bits;
+  // with the bias added these are the exponent bits of 2^(n-1).
+  constexpr T rounder = T{1.5} * static_cast<T>(typename F::Bits{1} << F::mantissa_bits) + T{F::exponent_bias - 1};
+  x = x < F::lowest ? F::lowest : x;
+  x = x > F::highest ? F::highest : x;
   const T shifted = x * static_cast<T>(1.4426950408889634) + rounder;
   const T n = shifted - rounder;
   const T r = (x - n * F::ln2_high) - n * F::ln2_low;
@@ -79,17 +72,14 @@ TALLY_INLINE ReducedExp<T> reduce_exp(T x) {
     h = horner(r, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880,
                1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800);
   }
-  using Unsigned = typename F::Unsigned;
-  const Unsigned whole = std::bit_cast<Unsigned>(shifted) - std::bit_cast<Unsigned>(rounder);
-  return {static_cast<typename F::Signed>(whole), r + r * r * h};
+  return {std::bit_cast<T>(std::bit_cast<typename F::Bits>(shifted) << F::mantissa_bits), r + r * r * h};
 }
 
 // e^x - 1 for x <= 0.
 template <class T>
 TALLY_INLINE T expm1_nonpositive(T x) {
-  // 2^-64 is nothing beside 1 already and its exponent is that of a normal number.
-  const ReducedExp<T> reduced = reduce_exp(x < T{-44} ? T{-44} : x);
-  const T scale = power_of_two<T>(reduced.n);
+  const ReducedExp<T> reduced = reduce_exp(x);
+  const T scale = T{2} * reduced.half_scale;
   return scale * reduced.q + (scale - T{1});
 }
 
@@ -113,9 +103,7 @@ TALLY_INLINE T log1p_unit(T u) {
 template <class T>
 TALLY_INLINE T exp(T x) {
   const detail::ReducedExp<T> reduced = detail::reduce_exp(x);
-  // In two steps: 2^n itself may be outside the normal numbers where the result is not.
-  const auto half = reduced.n / 2;
-  return (T{1} + reduced.q) * detail::power_of_two<T>(half) * detail::power_of_two<T>(reduced.n - half);
+  return (T{2} + T{2} * reduced.q) * reduced.half_scale;
 }
 
 // 1 / (1 + e^-x)

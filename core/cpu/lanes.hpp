@@ -29,18 +29,22 @@ TALLY_INLINE double lane_sum(std::int64_t n, Term&& term) {
   return lane[0];
 }
 
-// The largest of x[0..n), -infinity for n = 0; NaN are passed over.
-template <class T>
-TALLY_INLINE T lane_max(const T* x, std::int64_t n) {
+// The largest of term(0) .. term(n - 1), -infinity for n = 0; NaN are passed over.
+template <class T, class Term>
+TALLY_INLINE T lane_max(std::int64_t n, Term&& term) {
   T lane[lane_count];
   std::fill_n(lane, lane_count, -std::numeric_limits<T>::infinity());
+  const auto raise = [](T& largest, T value) __attribute__((always_inline)) { largest = value > largest ? value : largest; };
   std::int64_t i = 0;
   for (; i + lane_count <= n; i += lane_count) {
 #pragma omp simd
-    for (std::int64_t l = 0; l < lane_count; ++l) lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    for (std::int64_t l = 0; l < lane_count; ++l) raise(lane[l], term(i + l));
   }
-  for (std::int64_t l = 0; i + l < n; ++l) lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
-  return *std::max_element(lane, lane + lane_count);
+  for (std::int64_t l = 0; i + l < n; ++l) raise(lane[l], term(i + l));
+  for (std::int64_t width = lane_count / 2; width > 0; width /= 2) {
+    for (std::int64_t l = 0; l < width; ++l) raise(lane[l], lane[l + width]);
+  }
+  return lane[0];
 }
 
 }  // namespace tally::cpu

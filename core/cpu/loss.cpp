@@ -15,7 +15,7 @@ template <class T>
 TALLY_CLONES double log_sum_exp(const T* x, std::int64_t n) {
   constexpr std::int64_t piece = 512;
   T exponential[piece];
-  const T m = lane_max(x, n);
+  const T m = lane_max<T>(n, [&](std::int64_t j) __attribute__((always_inline)) { return x[j]; });
   double sum = 0.0;
   for (std::int64_t begin = 0; begin < n; begin += piece) {
     const std::int64_t count = std::min(piece, n - begin);

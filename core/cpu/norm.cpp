@@ -92,10 +92,11 @@ void norm(const View& y, const View& mean, const View& rstd, const View& x, cons
     using T = decltype(type);
     const PackedVector<T> packed_weight(weight);
     const PackedVector<T> packed_bias(centered ? bias : weight);
-    for_each_row<T>(y, x, false, [&](T* row_y, const T* row_x, std::int64_t n, std::int64_t row) {
+    for_each_row<T>(y, x, false, [&](T* row_y, const T* row_x, const Row& row) {
+      const std::int64_t n = row.length;
       const Moments<T> moments = moments_of<centered>(row_x, n, eps);
-      if constexpr (centered) mean.as<T>()[row] = moments.mean;
-      rstd.as<T>()[row] = moments.rstd;
+      if constexpr (centered) mean.as<T>()[row.index] = moments.mean;
+      rstd.as<T>()[row.index] = moments.rstd;
       normalise_row(row_y, row_x, moments, packed_weight.data(), centered ? packed_bias.data() : nullptr, n);
     });
   });

@@ -23,83 +23,165 @@ TALLY_CLONES void read_distance_row(T* y, const T* x, std::int64_t step, std::in
   for (std::int64_t j = far; j <= row; ++j) y[j] = x[(row - j) * step];
 }
 
-// sum[n - begin] += d_y[row - n] for the distances n = begin..end-1 that row `row` has. Capped, the last of all `width`
-// distances takes the ones beyond it too.
+// The sum of d_y over the columns of row `row` at a distance >= width.
+template <class T>
+TALLY_CLONES double sum_far(const T* d_y, std::int64_t step, std::int64_t row, std::int64_t width) {
+  return lane_sum(row - width + 1, [&](std::int64_t j) __attribute__((always_inline)) { return d_y[j * step]; });
+}
+
+template <class T>
+TALLY_CLONES void read_distance_backward_row(T* d_x, const T* d_y, std::int64_t step, std::int64_t row,
+                                             std::int64_t width) {
+  const std::int64_t count = std::min(width, row + 1);
+  for (std::int64_t n = 0; n < count; ++n) d_x[n] = d_y[(row - n) * step];
+  std::fill(d_x + count, d_x + width, T{0});
+}
+
+// sum[n - begin] += d_y[row - n] for the distances n = begin..end-1 that row `row` has.
 template <class T>
 TALLY_CLONES void add_distances(double* sum, const T* d_y, std::int64_t step, std::int64_t row, std::int64_t begin,
-                                std::int64_t end, std::int64_t width, bool cap) {
+                                std::int64_t end) {
   const std::int64_t count = std::min(end, row + 1) - begin;
   for (std::int64_t n = 0; n < count; ++n) sum[n] += static_cast<double>(d_y[(row - begin - n) * step]);
-  if (cap && end == width && row >= width) {
-    sum[width - 1 - begin] += lane_sum(row - width + 1, [&](std::int64_t j) __attribute__((always_inline)) {
-      return d_y[j * step];
-    });
-  }
 }
 
-// The two table entries around a position, and the weight of the second. NaN gives weight NaN and a valid place.
+// One row of d_x for each row of d_y.
 template <class T>
-struct Place {
-  std::int32_t low, high;
-  T weight;
-};
-
-template <class T>
-TALLY_INLINE Place<T> place_of(T position, std::int32_t last) {
-  const T limit = static_cast<T>(last);
-  const T bounded = position < limit ? position : limit;
-  const auto low = static_cast<std::int32_t>(bounded > T{0} ? bounded : T{0});
-  return {low, low < last ? low + 1 : last, position >= limit ? T{0} : position - static_cast<T>(low)};
-}
-
-template <class T>
-TALLY_CLONES void interpolate_row(T* y, const T* table, const T* position, std::int32_t last, std::int64_t n) {
-#pragma omp simd
-  for (std::int64_t j = 0; j < n; ++j) {
-    const Place<T> place = place_of(position[j], last);
-    y[j] = (T{1} - place.weight) * table[place.low] + place.weight * table[place.high];
-  }
-}
-
-template <class T>
-TALLY_CLONES double sum_beyond(const T* d_y, const T* position, T limit, std::int64_t n) {
-  return lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) {
-    return position[j] >= limit ? d_y[j] : T{0};
+void read_distance_backward_own(const View& d_x, const View& d_y, bool cap) {
+  const std::int64_t length = d_y.shape.back(), width = d_x.shape.back(), step = row_step(d_y);
+  const auto loop = make_loop(leading_axes(d_y).shape, leading_axes(d_y));
+  parallel_for_blocks(d_x.numel() / width, rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t index = begin; index < end; ++index) {
+      const T* const row_d_y = d_y.as<T>() + loop.element_offsets(index)[0];
+      T* const row_d_x = d_x.as<T>() + index * width;
+      const std::int64_t row = index % length;
+      read_distance_backward_row(row_d_x, row_d_y, step, row, width);
+      if (cap && row >= width) row_d_x[width - 1] = static_cast<T>(sum_far(row_d_y, step, row, width - 1));
+    }
   });
 }
 
-// Neighbouring positions meet the same entries: four copies of the row of d_table, taken in turn, keep an addition from
-// waiting for the one before. Positions beyond the table, the most in a long row, are summed apart.
-constexpr std::size_t table_copies = 4;
-
+// One row of d_x for all rows of a square of d_y: tiles are some neighbouring distances over all rows.
 template <class T>
-void add_to_table(T* d_table, const T* d_y, const T* position, std::int32_t last, std::int64_t n) {
-  const auto entries = static_cast<std::size_t>(last) + 1;
-  thread_local std::vector<double> scratch;
-  scratch.assign(table_copies * entries, 0.0);
-  double* const sums = scratch.data();
+void read_distance_backward_shared(const View& d_x, const View& d_y, bool cap) {
+  const std::int64_t length = d_y.shape.back(), width = d_x.shape.back(), step = row_step(d_y);
+  const std::int64_t blocks = (width + distance_block - 1) / distance_block;
+  const auto loop = make_loop(leading_axes(d_y).shape, leading_axes(d_y));
+  parallel_for(d_x.numel() / width * blocks, [&](std::int64_t tile) {
+    const std::int64_t square = tile / blocks;
+    const std::int64_t begin = tile % blocks * distance_block, end = std::min(width, begin + distance_block);
+    double sum[distance_block] = {};
+    for (std::int64_t row = 0; row < length; ++row) {
+      const T* const row_d_y = d_y.as<T>() + loop.element_offsets(square * length + row)[0];
+      add_distances(sum, row_d_y, step, row, begin, end);
+      if (cap && end == width && row >= width) sum[width - 1 - begin] += sum_far(row_d_y, step, row, width);
+    }
+    for (std::int64_t n = begin; n < end; ++n) d_x.as<T>()[square * width + n] = static_cast<T>(sum[n - begin]);
+  });
+}
+
+// Rows are taken in stretches of this many columns. The far keys of a long row all lie beyond the table, so whole
+// stretches need no look-ups.
+constexpr std::int64_t stretch = 64;
+
+// The table entries below the positions of a stretch, and the weight of the entries after them. A position that is NaN has
+// a valid entry and weight NaN.
+template <class T>
+struct Places {
+  alignas(64) std::int32_t low[stretch];
+  alignas(64) T weight[stretch];
+};
+
+// Whether any of the positions is within the table: if not, all are the last entry.
+template <class T>
+TALLY_CLONES bool find_places(Places<T>& places, const T* position, std::int32_t last, std::int64_t n) {
   const T limit = static_cast<T>(last);
+  std::int32_t within = 0;
+#pragma omp simd reduction(+ : within)
   for (std::int64_t j = 0; j < n; ++j) {
-    if (position[j] >= limit) continue;
-    double* const sum = sums + static_cast<std::size_t>(j) % table_copies * entries;
-    const Place<T> place = place_of(position[j], last);
-    const double high_part = static_cast<double>(place.weight) * static_cast<double>(d_y[j]);
-    sum[place.low] += static_cast<double>(d_y[j]) - high_part;
-    sum[place.high] += high_part;
+    const T bounded = position[j] < limit ? position[j] : limit;
+    const auto low = static_cast<std::int32_t>(bounded > T{0} ? bounded : T{0});
+    places.low[j] = low;
+    places.weight[j] = position[j] >= limit ? T{0} : position[j] - static_cast<T>(low);
+    within += position[j] >= limit ? 0 : 1;
   }
-  sums[entries - 1] += sum_beyond(d_y, position, limit, n);
-  for (std::size_t i = 0; i < entries; ++i) {
-    d_table[i] = static_cast<T>((sums[i] + sums[entries + i]) + (sums[2 * entries + i] + sums[3 * entries + i]));
+  return within > 0;
+}
+
+// The functions with look-ups are not compiled for newer processors: these would be given gather instructions, which
+// take twice the time of single loads.
+template <class T>
+void interpolate_stretch(T* y, const T* table, const Places<T>& places, std::int32_t last, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < n; ++j) {
+    const std::int32_t low = places.low[j], high = low < last ? low + 1 : last;
+    y[j] = (T{1} - places.weight[j]) * table[low] + places.weight[j] * table[high];
   }
 }
 
 template <class T>
-TALLY_CLONES void interpolate_backward_row(T* d_position, const T* d_y, const T* table, const T* position,
-                                           std::int32_t last, std::int64_t n) {
+void interpolate_row(T* y, const T* table, const T* position, std::int32_t last, std::int64_t n) {
+  Places<T> places;
+  for (std::int64_t begin = 0; begin < n; begin += stretch) {
+    const std::int64_t count = std::min(stretch, n - begin);
+    if (find_places(places, position + begin, last, count)) {
+      interpolate_stretch(y + begin, table, places, last, count);
+    } else {
+      std::fill_n(y + begin, count, table[last]);
+    }
+  }
+}
+
+// Neighbouring positions meet the same entries: four copies of the row of d_table, taken in turn, keep an addition from
+// waiting for the one before.
+constexpr std::size_t table_copies = 4;
+
+template <class T>
+void add_stretch(double* sums, const T* d_y, const Places<T>& places, std::int32_t last, std::int64_t n) {
+  const auto entries = static_cast<std::size_t>(last) + 1;
+  for (std::int64_t j = 0; j < n; ++j) {
+    double* const sum = sums + static_cast<std::size_t>(j) % table_copies * entries;
+    const std::int32_t low = places.low[j], high = low < last ? low + 1 : last;
+    const double high_part = static_cast<double>(places.weight[j]) * static_cast<double>(d_y[j]);
+    sum[low] += static_cast<double>(d_y[j]) - high_part;
+    sum[high] += high_part;
+  }
+}
+
+template <class T>
+void differentiate_stretch(T* d_position, const T* d_y, const T* table, const Places<T>& places, std::int32_t last,
+                           std::int64_t n) {
 #pragma omp simd
   for (std::int64_t j = 0; j < n; ++j) {
-    const Place<T> place = place_of(position[j], last);
-    d_position[j] = d_y[j] * (table[place.high] - table[place.low]);
+    const std::int32_t low = places.low[j], high = low < last ? low + 1 : last;
+    d_position[j] = d_y[j] * (table[high] - table[low]);
+  }
+}
+
+template <class T>
+TALLY_CLONES double sum_stretch(const T* d_y, std::int64_t n) {
+  return lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) { return d_y[j]; });
+}
+
+// sums is scratch for table_copies rows.
+template <class T>
+void interpolate_backward_row(T* d_table, T* d_position, const T* d_y, const T* table, const T* position,
+                              std::int32_t last, std::int64_t n, double* sums) {
+  const auto entries = static_cast<std::size_t>(last) + 1;
+  std::fill_n(sums, table_copies * entries, 0.0);
+  Places<T> places;
+  for (std::int64_t begin = 0; begin < n; begin += stretch) {
+    const std::int64_t count = std::min(stretch, n - begin);
+    if (find_places(places, position + begin, last, count)) {
+      add_stretch(sums, d_y + begin, places, last, count);
+      differentiate_stretch(d_position + begin, d_y + begin, table, places, last, count);
+    } else {
+      sums[last] += sum_stretch(d_y + begin, count);
+      std::fill_n(d_position + begin, count, T{0});
+    }
+  }
+  for (std::size_t i = 0; i < entries; ++i) {
+    d_table[i] = static_cast<T>((sums[i] + sums[entries + i]) + (sums[2 * entries + i] + sums[3 * entries + i]));
   }
 }
 
@@ -123,27 +205,12 @@ void read_distance(View y, View x, bool cap) {
 }
 
 void read_distance_backward(View d_x, View d_y, bool cap) {
+  if (d_y.numel() == 0) return fill(d_x, 0.0);
   if (d_x.numel() == 0) return;
-  const std::int64_t length = d_y.shape.back(), width = d_x.shape.back();
-  // The rows of d_y that read one row of d_x: all of a square, or one.
-  const std::int64_t readers = d_x.shape.back(1) == 1 ? length : 1;
-  const std::int64_t blocks = (width + distance_block - 1) / distance_block;
-  const auto loop = make_loop(leading_axes(d_y).shape, leading_axes(d_y));
+  const bool shared = d_x.shape.back(1) == 1;
   dispatch_floating(d_x.dtype, [&](auto type) {
     using T = decltype(type);
-    const std::int64_t tiles = d_x.numel() / width * blocks;
-    parallel_for_blocks(tiles, rows_per_tile(readers * distance_block), [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t tile = first; tile < last; ++tile) {
-        const std::int64_t row_x = tile / blocks;
-        const std::int64_t begin = tile % blocks * distance_block, end = std::min(width, begin + distance_block);
-        double sum[distance_block] = {};
-        for (std::int64_t row = row_x * readers; row < (row_x + 1) * readers; ++row) {
-          add_distances(sum, d_y.as<T>() + loop.element_offsets(row)[0], row_step(d_y), row % length, begin, end, width,
-                        cap);
-        }
-        for (std::int64_t n = begin; n < end; ++n) d_x.as<T>()[row_x * width + n] = static_cast<T>(sum[n - begin]);
-      }
-    });
+    shared ? read_distance_backward_shared<T>(d_x, d_y, cap) : read_distance_backward_own<T>(d_x, d_y, cap);
   });
 }
 
@@ -151,8 +218,9 @@ void interpolate(View y, View table, View position, bool causal) {
   const std::int64_t entries = table.shape.back();
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_row<T>(y, position, causal, [&](T* row_y, const T* row_position, std::int64_t n, std::int64_t row) {
-      interpolate_row(row_y, table.as<T>() + row * entries, row_position, static_cast<std::int32_t>(entries - 1), n);
+    for_each_row<T>(y, position, causal, [&](T* row_y, const T* row_position, const Row& row) {
+      interpolate_row(row_y, table.as<T>() + row.index * entries, row_position, static_cast<std::int32_t>(entries - 1),
+                      row.padded);
     });
   });
 }
@@ -162,11 +230,12 @@ void interpolate_backward(View d_table, View d_position, View d_y, View table, V
   if (width == 0) return fill(d_table, 0.0);
   dispatch_floating(d_position.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_row<T>(d_position, d_y, causal, [&](T* row_d_position, const T* row_d_y, std::int64_t n, std::int64_t row) {
-      const T* const row_position = position.as<T>() + row * width;
-      const auto last = static_cast<std::int32_t>(entries - 1);
-      add_to_table(d_table.as<T>() + row * entries, row_d_y, row_position, last, n);
-      interpolate_backward_row(row_d_position, row_d_y, table.as<T>() + row * entries, row_position, last, n);
+    for_each_row<T>(d_position, d_y, causal, [&](T* row_d_position, const T* row_d_y, const Row& row) {
+      thread_local std::vector<double> sums;
+      sums.resize(table_copies * static_cast<std::size_t>(entries));
+      interpolate_backward_row(d_table.as<T>() + row.index * entries, row_d_position, row_d_y,
+                               table.as<T>() + row.index * entries, position.as<T>() + row.index * width,
+                               static_cast<std::int32_t>(entries - 1), row.length, sums.data());
     });
   });
 }

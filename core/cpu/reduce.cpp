@@ -24,15 +24,16 @@ struct Sum {
   TALLY_INLINE static double combine(double a, double b) { return a + b; }
 };
 
-// NaN wins, as in functors::Maximum.
+// NaN wins.
 struct Maximum {
   static constexpr double identity = -std::numeric_limits<double>::infinity();
   template <class T>
   TALLY_INLINE static double row(const T* x, std::int64_t n) {
-    bool has_nan = false;
-#pragma omp simd reduction(| : has_nan)
-    for (std::int64_t i = 0; i < n; ++i) has_nan |= x[i] != x[i];
-    return has_nan ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(lane_max(x, n));
+    std::int32_t nan_count = 0;
+#pragma omp simd reduction(+ : nan_count)
+    for (std::int64_t i = 0; i < n; ++i) nan_count += x[i] != x[i] ? 1 : 0;
+    if (nan_count > 0) return std::numeric_limits<double>::quiet_NaN();
+    return lane_max<T>(n, [&](std::int64_t i) __attribute__((always_inline)) { return x[i]; });
   }
   TALLY_INLINE static double combine(double a, double b) { return (a > b || a != a) ? a : b; }
 };

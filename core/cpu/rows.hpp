@@ -4,13 +4,22 @@
 
 #include <vector>
 
+#include "core/cpu/lanes.hpp"
 #include "core/cpu/strided.hpp"
 
 namespace tally::cpu {
 
-// The columns of flat row `row` that take part.
-inline std::int64_t row_length(std::int64_t row, std::int64_t width, bool causal) {
-  return causal ? row % width + 1 : width;
+// One row of a tensor with rows of some width.
+struct Row {
+  std::int64_t index;   // flat, row-major
+  std::int64_t length;  // columns that take part
+  // Columns that may be read and written so that vector loops end without a rest: length rounded up within the width.
+  std::int64_t padded;
+};
+
+inline Row row_at(std::int64_t index, std::int64_t width, bool causal) {
+  const std::int64_t length = causal ? index % width + 1 : width;
+  return {index, length, std::min(width, (length + lane_count - 1) / lane_count * lane_count)};
 }
 
 // The view of the first elements of all rows.
@@ -23,9 +32,9 @@ inline View leading_axes(const View& x) {
 // Step along the last axis; 1 where there is no second element to step to.
 inline std::int64_t row_step(const View& x) { return x.shape.back() <= 1 ? 1 : x.strides[x.shape.rank - 1]; }
 
-// Calls f(y_row, x_row, n, row) for every row of dense y [..., N] and x of the same shape and any strides, on all threads.
-// f writes y[0..n), the rest becomes 0. The elements of x_row lie next to each other, in place or copied into y_row; f
-// reads element j before it writes element j.
+// Calls f(y_row, x_row, row) for every row of dense y [..., N] and x of the same shape and any strides, on all threads.
+// f writes the columns that take part; the others become 0 afterwards. The elements of x_row lie next to each other, in
+// place or copied into y_row, so f reads element j before it writes element j.
 template <class T, class F>
 void for_each_row(const View& y, const View& x, bool causal, F&& f) {
   if (y.numel() == 0) return;
@@ -33,16 +42,16 @@ void for_each_row(const View& y, const View& x, bool causal, F&& f) {
   const auto loop = make_loop(leading_axes(y).shape, leading_axes(x));
   const std::int64_t step = row_step(x);
   parallel_for_blocks(rows, rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t n = row_length(row, width, causal);
-      T* const row_y = y.as<T>() + row * width;
-      const T* row_x = x.as<T>() + loop.element_offsets(row)[0];
+    for (std::int64_t index = begin; index < end; ++index) {
+      const Row row = row_at(index, width, causal);
+      T* const row_y = y.as<T>() + index * width;
+      const T* row_x = x.as<T>() + loop.element_offsets(index)[0];
       if (step != 1) {
-        for (std::int64_t j = 0; j < n; ++j) row_y[j] = row_x[j * step];
+        for (std::int64_t j = 0; j < row.padded; ++j) row_y[j] = row_x[j * step];
         row_x = row_y;
       }
-      f(row_y, row_x, n, row);
-      std::fill(row_y + n, row_y + width, T{0});
+      f(row_y, row_x, row);
+      std::fill(row_y + row.length, row_y + width, T{0});
     }
   });
 }

@@ -7,21 +7,24 @@ namespace tally::cpu {
 
 namespace {
 
-template <class T>
-void prefix_sum(T* y, const T* x, std::int64_t n) {
-  double sum = 0.0;
-  for (std::int64_t j = 0; j < n; ++j) {
-    sum += static_cast<double>(x[j]);
-    y[j] = static_cast<T>(sum);
+// One addition has to wait for the one before; blocks are summed by themselves first, so that only one of them in
+// `block` waits for what stands to its left (reverse: right).
+template <bool reverse, class T>
+TALLY_CLONES void scan_row(T* y, const T* x, std::int64_t n) {
+  constexpr std::int64_t block = 8;
+  const auto place = [n](std::int64_t j) __attribute__((always_inline)) { return reverse ? n - 1 - j : j; };
+  double carry = 0.0;
+  std::int64_t j = 0;
+  for (; j + block <= n; j += block) {
+    double sum[block];
+    sum[0] = static_cast<double>(x[place(j)]);
+    for (std::int64_t l = 1; l < block; ++l) sum[l] = sum[l - 1] + static_cast<double>(x[place(j + l)]);
+    for (std::int64_t l = 0; l < block; ++l) y[place(j + l)] = static_cast<T>(carry + sum[l]);
+    carry += sum[block - 1];
   }
-}
-
-template <class T>
-void suffix_sum(T* y, const T* x, std::int64_t n) {
-  double sum = 0.0;
-  for (std::int64_t j = n - 1; j >= 0; --j) {
-    sum += static_cast<double>(x[j]);
-    y[j] = static_cast<T>(sum);
+  for (; j < n; ++j) {
+    carry += static_cast<double>(x[place(j)]);
+    y[place(j)] = static_cast<T>(carry);
   }
 }
 
@@ -30,8 +33,8 @@ void suffix_sum(T* y, const T* x, std::int64_t n) {
 void cumsum(View y, View x, bool reverse, bool causal) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_row<T>(y, x, causal, [&](T* row_y, const T* row_x, std::int64_t n, std::int64_t) {
-      reverse ? suffix_sum(row_y, row_x, n) : prefix_sum(row_y, row_x, n);
+    for_each_row<T>(y, x, causal, [&](T* row_y, const T* row_x, const Row& row) {
+      reverse ? scan_row<true>(row_y, row_x, row.length) : scan_row<false>(row_y, row_x, row.length);
     });
   });
 }

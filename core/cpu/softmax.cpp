@@ -11,7 +11,7 @@ namespace {
 
 template <class T>
 TALLY_CLONES void softmax_row(T* y, const T* x, std::int64_t n) {
-  const T m = lane_max(x, n);
+  const T m = lane_max<T>(n, [&](std::int64_t j) __attribute__((always_inline)) { return x[j]; });
 #pragma omp simd
   for (std::int64_t j = 0; j < n; ++j) y[j] = math::exp(x[j] - m);
   const double sum = lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) { return y[j]; });
@@ -21,13 +21,13 @@ TALLY_CLONES void softmax_row(T* y, const T* x, std::int64_t n) {
 }
 
 template <class T>
-TALLY_CLONES void softmax_backward_row(T* d_x, const T* d_y, const T* y, std::int64_t n) {
-  const double product = lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) {
+TALLY_CLONES void softmax_backward_row(T* d_x, const T* d_y, const T* y, Row row) {
+  const double product = lane_sum(row.length, [&](std::int64_t j) __attribute__((always_inline)) {
     return static_cast<double>(d_y[j]) * static_cast<double>(y[j]);
   });
   const T mean = static_cast<T>(product);
 #pragma omp simd
-  for (std::int64_t j = 0; j < n; ++j) d_x[j] = y[j] * (d_y[j] - mean);
+  for (std::int64_t j = 0; j < row.padded; ++j) d_x[j] = y[j] * (d_y[j] - mean);
 }
 
 }  // namespace
@@ -35,17 +35,15 @@ TALLY_CLONES void softmax_backward_row(T* d_x, const T* d_y, const T* y, std::in
 void softmax(View y, View x, bool causal) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_row<T>(y, x, causal, [](T* row_y, const T* row_x, std::int64_t n, std::int64_t) {
-      softmax_row(row_y, row_x, n);
-    });
+    for_each_row<T>(y, x, causal, [](T* row_y, const T* row_x, const Row& row) { softmax_row(row_y, row_x, row.length); });
   });
 }
 
 void softmax_backward(View d_x, View d_y, View y, bool causal) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_row<T>(d_x, d_y, causal, [&](T* row_d_x, const T* row_d_y, std::int64_t n, std::int64_t row) {
-      softmax_backward_row(row_d_x, row_d_y, y.as<T>() + row * y.shape.back(), n);
+    for_each_row<T>(d_x, d_y, causal, [&](T* row_d_x, const T* row_d_y, const Row& row) {
+      softmax_backward_row(row_d_x, row_d_y, y.as<T>() + row.index * y.shape.back(), row);
     });
   });
 }
