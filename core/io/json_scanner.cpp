@@ -74,7 +74,7 @@ JsonToken JsonScanner::value() {
   switch (text_[position_]) {
     case '{': return open(true);
     case '[': return open(false);
-    case '"': return string(JsonTokenKind::string);
+    case '"': return string(JsonTokenKind::string, decoded_string_);
     case 'n': return literal("null", JsonTokenKind::null, 0);
     case 't': return literal("true", JsonTokenKind::boolean, 1);
     case 'f': return literal("false", JsonTokenKind::boolean, 0);
@@ -104,7 +104,9 @@ JsonToken JsonScanner::name() {
   if (names_.size() - frames_.back().first_name == limits_.max_members) {
     fail_at(offset(), "more than ", limits_.max_members, " names in one object");
   }
-  const JsonToken result = string(JsonTokenKind::name);
+  std::string decoded;
+  JsonToken result = string(JsonTokenKind::name, decoded);
+  if (!decoded.empty()) result.text = decoded_names_.emplace_back(std::move(decoded));
   names_.push_back({result.text, result.offset});
   after_name_ = true;
   return result;
@@ -174,28 +176,31 @@ JsonToken JsonScanner::number() {
   return result;
 }
 
-JsonToken JsonScanner::string(JsonTokenKind kind) {
+// The text is a view of ours, or of `decoded` when there are escapes; without them `decoded` is left empty.
+JsonToken JsonScanner::string(JsonTokenKind kind, std::string& decoded) {
   JsonToken result = token(kind);
+  decoded.clear();
   std::size_t first = ++position_;  // of the characters not yet copied
-  std::string* decoded = nullptr;
-  for (;;) {
-    if (position_ == text_.size()) fail_at(offset(), "the text ends within a string");
-    const char c = text_[position_];
-    if (c == '"') break;
-    if (static_cast<unsigned char>(c) < 0x20) fail_at(offset(), "a control character must be escaped in a string");
-    if (c != '\\') {
-      ++position_;
-      continue;
-    }
-    if (decoded == nullptr) decoded = &decoded_.emplace_back();
-    decoded->append(text_, first, position_ - first);
-    escape(*decoded);
+  for (skip_plain(); text_[position_] != '"'; skip_plain()) {
+    decoded.append(text_, first, position_ - first);
+    escape(decoded);
     first = position_;
   }
   result.text = text_.substr(first, position_ - first);
-  if (decoded != nullptr) result.text = decoded->append(result.text);
+  if (!decoded.empty()) result.text = decoded.append(result.text);
   ++position_;
   return result;
+}
+
+// To the next quote or backslash of a string.
+void JsonScanner::skip_plain() {
+  const auto begin = text_.begin() + static_cast<std::ptrdiff_t>(position_);
+  const auto stop = std::find_if(begin, text_.end(), [](char c) {
+    return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
+  });
+  position_ += static_cast<std::size_t>(stop - begin);
+  if (position_ == text_.size()) fail_at(offset(), "the text ends within a string");
+  if (*stop != '"' && *stop != '\\') fail_at(offset(), "a control character must be escaped in a string");
 }
 
 void JsonScanner::escape(std::string& decoded) {

@@ -31,7 +31,7 @@ enum class JsonTokenKind {
 struct JsonToken {
   JsonTokenKind kind = JsonTokenKind::end;
   std::uint64_t offset = 0;    // of its first byte
-  std::string_view text;       // of a name or a string, decoded; lives as long as the scanner and its text
+  std::string_view text;       // decoded; that of a name lives as long as the scanner, that of a string until next()
   std::int64_t integer = 0;    // 0 or 1 of a boolean
   double real = 0;
 };
@@ -77,7 +77,8 @@ class JsonScanner {
   JsonToken name();
   JsonToken literal(std::string_view word, JsonTokenKind kind, std::int64_t value);
   JsonToken number();
-  JsonToken string(JsonTokenKind kind);
+  JsonToken string(JsonTokenKind kind, std::string& decoded);
+  void skip_plain();
   void escape(std::string& decoded);
   char32_t hex4();
   void check_names(std::size_t first);
@@ -91,7 +92,8 @@ class JsonScanner {
   bool after_name_ = false;
   std::vector<Frame> frames_;
   std::vector<Name> names_;
-  std::deque<std::string> decoded_;  // strings that had escapes
+  std::deque<std::string> decoded_names_;  // those that had escapes
+  std::string decoded_string_;
 };
 
 }  // namespace tally

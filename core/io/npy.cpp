@@ -60,7 +60,9 @@ class HeaderParser {
     NpyHeader header;
     header.dtype = *dtype;
     header.fortran_order = *fortran_order;
-    header.shape = shape_from_file("npy", file_, *sizes, size_of(*dtype));
+    const std::string problem = shape_problem(*sizes, size_of(*dtype));
+    if (!problem.empty()) fail_at(0, problem);
+    header.shape = shape_of(*sizes);
     header.data_begin = first_offset_ + text_.size();
     return header;
   }

@@ -82,20 +82,23 @@ std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) 
   return product;
 }
 
-Shape shape_from_file(std::string_view where, std::string_view name, std::span<const std::int64_t> sizes,
-                      std::size_t element_bytes) {
-  check(sizes.size() <= max_rank, where, name, ": rank ", sizes.size(), " is over ", max_rank);
+std::string shape_problem(std::span<const std::int64_t> sizes, std::size_t element_bytes) {
   constexpr std::int64_t largest = std::int64_t{1} << 31;
   constexpr auto limit = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  Shape shape;
-  std::optional<std::uint64_t> bytes = element_bytes;
+  if (sizes.size() > max_rank) return concat("rank ", sizes.size(), " is over ", max_rank);
+  std::uint64_t bytes = element_bytes;
   for (const std::int64_t size : sizes) {
-    check(size >= 0 && size <= largest, where, name, ": size ", size, " of axis ", shape.rank,
-          " is not in 0 to 2^31");
-    bytes = checked_multiply(*bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)));
-    check(bytes && *bytes <= limit, where, name, ": the product of the sizes does not fit 63 bits");
-    shape.append(size);
+    if (size < 0 || size > largest) return concat("size ", size, " is not in 0 to 2^31");
+    const auto product = checked_multiply(bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)));
+    if (!product || *product > limit) return "the product of the sizes does not fit 63 bits";
+    bytes = *product;
   }
+  return "";
+}
+
+Shape shape_of(std::span<const std::int64_t> sizes) {
+  Shape shape;
+  for (const std::int64_t size : sizes) shape.append(size);
   return shape;
 }
 

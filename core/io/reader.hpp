@@ -46,9 +46,11 @@ std::string read_whole_file(const std::string& path, std::uint64_t max_bytes);
 std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b);
 std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b);
 
-// A shape read from a file, given as any numbers: throws Error("[where] name: ...") when the rank is over 8, a size is
-// negative or over 2^31, or the bytes would not fit 63 bits even with every zero read as one (strides are made so).
-Shape shape_from_file(std::string_view where, std::string_view name, std::span<const std::int64_t> sizes,
-                      std::size_t element_bytes);
+// Why sizes read from a file cannot be the shape of a tensor; empty when they can. Refused are a rank over 8, a size that
+// is negative or over 2^31, and bytes that would not fit 63 bits even with every zero read as one (strides are made so).
+std::string shape_problem(std::span<const std::int64_t> sizes, std::size_t element_bytes);
+
+// The shape of sizes that have no such problem.
+Shape shape_of(std::span<const std::int64_t> sizes);
 
 }  // namespace tally

@@ -52,92 +52,100 @@ class HeaderParser {
         data_bytes_(data_bytes) {}
 
   void parse(Metadata& metadata, std::vector<SafetensorsEntry>& entries) {
-    expect(JsonTokenKind::begin_object, "an object");
+    const JsonToken open = scanner_.next();
+    if (open.kind != JsonTokenKind::begin_object) scanner_.fail_at(open.offset, "expected an object");
     for (JsonToken name = scanner_.next(); name.kind != JsonTokenKind::end_object; name = scanner_.next()) {
-      if (name.text == metadata_key) {
+      name_ = name.text;
+      if (name_ == metadata_key) {
         parse_metadata(metadata);
       } else {
         if (entries.size() == max_entries) scanner_.fail_at(name.offset, "more than ", max_entries, " tensors");
-        entries.push_back(parse_entry(name));
+        entries.push_back(parse_entry(name.offset));
       }
     }
     scanner_.next();  // nothing but blanks may follow
   }
 
  private:
+  // What an entry says, before it is put together.
+  struct Parts {
+    const FileType* type = nullptr;
+    std::optional<std::vector<std::int64_t>> sizes;
+    std::optional<std::vector<std::int64_t>> offsets;
+  };
+
+  template <class... Pieces>
+  [[noreturn]] void fail_at(std::uint64_t offset, const Pieces&... pieces) const {
+    scanner_.fail_at(offset, name_ == metadata_key ? "" : "tensor ", "'", escape_for_print(name_), "': ", pieces...);
+  }
+
   JsonToken expect(JsonTokenKind kind, std::string_view what) {
     const JsonToken token = scanner_.next();
-    if (token.kind != kind) scanner_.fail_at(token.offset, context_, "expected ", what);
+    if (token.kind != kind) fail_at(token.offset, "expected ", what);
     return token;
   }
 
   void parse_metadata(Metadata& metadata) {
-    context_ = "__metadata__: ";
     expect(JsonTokenKind::begin_object, "an object");
     for (JsonToken key = scanner_.next(); key.kind != JsonTokenKind::end_object; key = scanner_.next()) {
-      metadata.emplace(key.text, expect(JsonTokenKind::string, "a string").text);
+      metadata.emplace_hint(metadata.end(), key.text, expect(JsonTokenKind::string, "a string").text);
     }
   }
 
-  std::vector<std::int64_t> parse_integers(std::string_view what, std::size_t max_count) {
+  const FileType* parse_type() {
+    const JsonToken token = expect(JsonTokenKind::string, "the name of a type");
+    const auto* known = std::find_if(std::begin(file_types), std::end(file_types),
+                                     [&](const FileType& t) { return t.name == token.text; });
+    if (known == std::end(file_types)) fail_at(token.offset, "unknown type '", escape_for_print(token.text), "'");
+    return known;
+  }
+
+  std::vector<std::int64_t> parse_integers(std::size_t max_count, std::string_view what) {
     const JsonToken open = expect(JsonTokenKind::begin_array, what);
     std::vector<std::int64_t> values;
     for (JsonToken token = scanner_.next(); token.kind != JsonTokenKind::end_array; token = scanner_.next()) {
-      if (token.kind != JsonTokenKind::integer) scanner_.fail_at(token.offset, context_, "expected ", what);
-      if (values.size() == max_count) scanner_.fail_at(open.offset, context_, "expected ", what);
+      if (token.kind != JsonTokenKind::integer) fail_at(token.offset, "expected ", what);
+      if (values.size() == max_count) fail_at(open.offset, "expected ", what);
       values.push_back(token.integer);
     }
     return values;
   }
 
-  SafetensorsEntry parse_entry(const JsonToken& name) {
-    context_ = concat("tensor '", escape_for_print(name.text), "': ");
-    std::optional<JsonToken> type;
-    std::optional<std::vector<std::int64_t>> sizes;
-    std::optional<std::vector<std::int64_t>> offsets;
+  SafetensorsEntry parse_entry(std::uint64_t offset) {
+    Parts parts;
     expect(JsonTokenKind::begin_object, "an object");
     for (JsonToken key = scanner_.next(); key.kind != JsonTokenKind::end_object; key = scanner_.next()) {
       if (key.text == "dtype") {
-        type = expect(JsonTokenKind::string, "the name of a type");
+        parts.type = parse_type();
       } else if (key.text == "shape") {
-        sizes = parse_integers(concat("a shape of at most ", max_rank, " integers"), max_rank);
+        parts.sizes = parse_integers(max_rank, "a shape of at most 8 integers");
       } else if (key.text == "data_offsets") {
-        offsets = parse_integers("two offsets", 2);
+        parts.offsets = parse_integers(2, "two offsets");
       } else {
-        scanner_.fail_at(key.offset, context_, "unknown key '", escape_for_print(key.text), "'");
+        fail_at(key.offset, "unknown key '", escape_for_print(key.text), "'");
       }
     }
-    if (!type || !sizes || !offsets) {
-      scanner_.fail_at(name.offset, context_, !type ? "dtype" : !sizes ? "shape" : "data_offsets", " is missing");
-    }
-    return make_entry(name, *type, *sizes, *offsets);
+    if (parts.type == nullptr) fail_at(offset, "dtype is missing");
+    if (!parts.sizes) fail_at(offset, "shape is missing");
+    if (!parts.offsets) fail_at(offset, "data_offsets is missing");
+    return make_entry(offset, *parts.type, *parts.sizes, *parts.offsets);
   }
 
-  SafetensorsEntry make_entry(const JsonToken& name, const JsonToken& type, const std::vector<std::int64_t>& sizes,
+  SafetensorsEntry make_entry(std::uint64_t offset, const FileType& type, const std::vector<std::int64_t>& sizes,
                               const std::vector<std::int64_t>& offsets) const {
-    const auto* known = std::find_if(std::begin(file_types), std::end(file_types),
-                                     [&](const FileType& t) { return t.name == type.text; });
-    if (known == std::end(file_types)) {
-      scanner_.fail_at(type.offset, context_, "unknown type '", escape_for_print(type.text), "'");
-    }
     const bool ordered = offsets.size() == 2 && 0 <= offsets[0] && offsets[0] <= offsets[1] &&
                          static_cast<std::uint64_t>(offsets[1]) <= data_bytes_;
     if (!ordered) {
-      scanner_.fail_at(name.offset, context_, "data_offsets must be two numbers, rising, within the ", data_bytes_,
-                       " bytes of data");
+      fail_at(offset, "data_offsets must be two numbers, rising, within the ", data_bytes_, " bytes of data");
     }
-    SafetensorsEntry entry;
-    entry.shape = shape_from_file("safetensors", concat(scanner_.source(), ": byte ", name.offset, ": ", context_),
-                                  sizes, known->bytes);
+    const std::string problem = shape_problem(sizes, type.bytes);
+    if (!problem.empty()) fail_at(offset, problem);
+    SafetensorsEntry entry{std::string(name_), type.name, type.dtype, shape_of(sizes)};
     const auto bytes = static_cast<std::uint64_t>(offsets[1] - offsets[0]);
-    const auto needed = static_cast<std::uint64_t>(entry.shape.numel()) * known->bytes;
+    const auto needed = static_cast<std::uint64_t>(entry.shape.numel()) * type.bytes;
     if (bytes != needed) {
-      scanner_.fail_at(name.offset, context_, known->name, " ", entry.shape, " takes ", needed,
-                       " bytes, but data_offsets hold ", bytes);
+      fail_at(offset, type.name, " ", entry.shape, " takes ", needed, " bytes, but data_offsets hold ", bytes);
     }
-    entry.name = name.text;
-    entry.type = known->name;
-    entry.dtype = known->dtype;
     entry.begin = data_begin_ + static_cast<std::uint64_t>(offsets[0]);
     entry.end = entry.begin + bytes;
     return entry;
@@ -146,7 +154,7 @@ class HeaderParser {
   JsonScanner scanner_;
   std::uint64_t data_begin_;
   std::uint64_t data_bytes_;
-  std::string context_;
+  std::string_view name_;  // of the entry being read
 };
 
 std::vector<std::size_t> order_by(const std::vector<SafetensorsEntry>& entries, auto before) {

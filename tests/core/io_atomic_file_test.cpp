@@ -1,0 +1,133 @@
+#include "core/io/atomic_file.hpp"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <functional>
+#include <vector>
+
+#include "core/io/safetensors.hpp"
+#include "tests/core/io_files.hpp"
+
+namespace tally {
+namespace {
+
+// Runs the action in a child that can write at most `bytes` to a file, as if the disk were full after them. True when
+// the action threw an Error that holds `part`.
+bool fails_on_full_disk(rlim_t bytes, std::string_view part, const std::function<void()>& action) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);  // then write() reports EFBIG
+    const rlimit limit{bytes, bytes};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(2);
+    ::_exit(holds(error_of(action), part) ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(AtomicFile, WritesAndReplaces) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("a.json");
+  write_file_atomically(path, "first");
+  EXPECT_EQ(bytes_of_file(path), "first");
+  const std::string_view pieces[] = {"sec", "", "ond"};
+  std::vector<std::span<const std::byte>> chunks;
+  for (const auto piece : pieces) chunks.push_back(std::as_bytes(std::span(piece)));
+  write_file_atomically(path, chunks);
+  EXPECT_EQ(bytes_of_file(path), "second");
+  write_file_atomically(path, "");
+  EXPECT_EQ(bytes_of_file(path), "");
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(AtomicFile, WritesBesideTheWorkingFolder) {
+  const TemporaryFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  write_file_atomically("plain", "x");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(bytes_of_file(folder.file("plain")), "x");
+}
+
+TEST(AtomicFile, FullDiskKeepsTheOldFile) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("a", "old content");
+  const std::string content(100000, 'n');
+  EXPECT_TRUE(fails_on_full_disk(4096, "a.tmp: cannot write: File too large", [&] {
+    write_file_atomically(path, content);
+  }));
+  EXPECT_EQ(bytes_of_file(path), "old content");
+  EXPECT_EQ(folder.file_count(), 1U);  // the temporary is gone
+}
+
+TEST(AtomicFile, FullDiskKeepsTheOldTensors) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("a.safetensors");
+  write_safetensors(path, {{"x", Tensor::from(std::vector<float>{1, 2, 3}, {3})}});
+  const std::string before = bytes_of_file(path);
+  const NamedTensors large = {{"x", Tensor::from(std::vector<float>(50000, 1.0F), {50000})}};
+  EXPECT_TRUE(fails_on_full_disk(1 << 16, "cannot write", [&] { write_safetensors(path, large); }));
+  EXPECT_EQ(bytes_of_file(path), before);
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(AtomicFile, WritesOverWhatAKilledProcessLeft) {
+  const TemporaryFolder folder;
+  folder.file("a.tmp", std::string(1000, 'x'));
+  write_file_atomically(folder.file("a"), "short");
+  EXPECT_EQ(bytes_of_file(folder.file("a")), "short");
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(AtomicFile, KilledAtAnyMomentLeavesOldOrNew) {
+  const TemporaryFolder folder;
+  const std::string old_content(200000, 'o');
+  const std::string new_content(200000, 'n');
+  const std::string path = folder.file("a", old_content);
+  for (int round = 0; round < 30; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (;;) {
+        write_file_atomically(path, new_content);
+        write_file_atomically(path, old_content);
+      }
+    }
+    ::usleep(static_cast<useconds_t>(200 * round));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    const std::string content = bytes_of_file(path);
+    ASSERT_TRUE(content == old_content || content == new_content) << "after " << content.size() << " bytes";
+  }
+}
+
+TEST(AtomicFile, ReplacesOnlyRegularFiles) {
+  const TemporaryFolder folder;
+  EXPECT_ERROR(write_file_atomically(folder.path(), "x"), "is not a regular file");
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_ERROR(write_file_atomically(pipe, "x"), "pipe: is there and is not a regular file");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  std::filesystem::rename(pipe, folder.file("b.tmp"));
+  EXPECT_NE(error_of([&] { write_file_atomically(folder.file("b"), "x"); }), "");
+  EXPECT_TRUE(std::filesystem::is_fifo(folder.file("b.tmp")));
+  EXPECT_ERROR(write_file_atomically(folder.file("absent/a"), "x"), "cannot create the file: No such file");
+  EXPECT_ERROR(write_file_atomically(folder.file(std::string_view("a\0b", 3)), "x"), "zero byte");
+}
+
+TEST(AtomicFile, FollowsLinks) {
+  const TemporaryFolder folder;
+  const std::string target = folder.file("target", "old");
+  std::filesystem::create_symlink("target", folder.file("link"));
+  write_file_atomically(folder.file("link"), "new");
+  EXPECT_EQ(bytes_of_file(target), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link")));
+  std::filesystem::create_symlink("nowhere", folder.file("broken"));
+  EXPECT_ERROR(write_file_atomically(folder.file("broken"), "x"), "cannot follow the link");
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,84 @@
+// What the tests of core/io share: a folder of their own, files made from bytes, and the message of an Error.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace tally {
+
+// A folder that goes with its content when the test ends.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tally-io-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::string file(std::string_view name) const { return path_ + "/" + std::string(name); }
+  // A file with these bytes; its path.
+  std::string file(std::string_view name, std::string_view bytes) const {
+    std::filesystem::remove(file(name));  // much faster than to write over it, on file systems that then sync
+    std::ofstream(file(name), std::ios::binary) << bytes;
+    return file(name);
+  }
+  std::size_t file_count() const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline std::string bytes_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The number as it lies in a little-endian file.
+template <class T>
+std::string little_endian(T value) {
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+// The message of the tally::Error that `action` throws; empty when it throws none. Anything else passes through and
+// fails the test.
+template <class Action>
+std::string error_of(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+#define EXPECT_ERROR(action, part)                                               \
+  do {                                                                           \
+    const std::string message_of_error = error_of([&] { action; });              \
+    EXPECT_TRUE(holds(message_of_error, part)) << "message: " << message_of_error \
+                                               << "\nshould hold: " << (part);    \
+  } while (false)
+
+}  // namespace tally
