@@ -1,0 +1,114 @@
+// Philox against the known answers of its authors (Random123, kat_vectors), and the random kernels.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/cpu/parallel.hpp"
+#include "core/kernels.hpp"
+#include "kernel_array.hpp"
+
+namespace tally {
+namespace {
+
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, 0, 0), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  constexpr std::uint32_t ones = 0xffffffff;
+  EXPECT_EQ(philox4x32_10({ones, ones, ones, ones}, ones, ones),
+            (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32_10({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0xa4093822, 0x299f31d0),
+            (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Philox, StreamPutsElementsStepStreamAndSeedIntoCounterAndKey) {
+  const RandomStream stream{.seed = 0x299f31d0a4093822, .stream = 0x03707344, .step = 0x13198a2e};
+  EXPECT_EQ(stream.block(0x85a308d3243f6a88), (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(stream.bits(4 * 0x05a308d3243f6a88 + 3), stream.block(0x05a308d3243f6a88)[3]);
+}
+
+TEST(Philox, BelowIsUniformWithoutBias) {
+  Rng rng(RandomStream{.seed = 3});
+  std::array<int, 7> counts{};
+  for (int i = 0; i < 70'000; ++i) ++counts[rng.below(7)];
+  for (const int count : counts) EXPECT_NEAR(count, 10'000, 500);  // 5 standard deviations
+}
+
+constexpr RandomStream stream{.seed = 42, .stream = 7, .step = 3};
+// More than a tile, and a rest that fills neither a piece nor a block of four.
+constexpr std::int64_t many = 40'003;
+
+TEST(RandomKernel, UniformElementComesFromItsElementOfTheStream) {
+  Array<float> y({many});
+  cpu::random_uniform(y.view, stream, 0.0, 1.0);
+  for (std::int64_t n = 0; n < many; ++n) {
+    ASSERT_EQ(y.at(n), uniform_from_bits(stream.bits(static_cast<std::uint64_t>(n)))) << n;
+  }
+  Array<double> z({many});
+  cpu::random_uniform(z.view, stream, -2.0, 4.0);
+  for (std::int64_t n = 0; n < many; ++n) ASSERT_DOUBLE_EQ(z.at(n), -2.0 + 6.0 * static_cast<double>(y.at(n)));
+}
+
+TEST(RandomKernel, NormalIsBoxMullerOfTwoElements) {
+  Array<double> y({many});
+  cpu::random_normal(y.view, stream, 1.5, 2.0);
+  for (std::int64_t n = 0; n < many; ++n) {
+    const auto element = static_cast<std::uint64_t>(n);
+    const double u = (stream.bits(2 * element) + 1.0) / 4294967296.0;
+    const double v = (stream.bits(2 * element + 1) + 1.0) / 4294967296.0;
+    ASSERT_NEAR(y.at(n), 1.5 + 2.0 * std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::acos(-1.0) * v), 1e-12);
+  }
+}
+
+TEST(RandomKernel, NormalHasTheMomentsOfTheNormalDistribution) {
+  constexpr std::int64_t count = 1'000'000;
+  Array<float> y({count});
+  cpu::random_normal(y.view, stream, 0.0, 1.0);
+  double first = 0, second = 0, third = 0, fourth = 0, beyond_two = 0;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const double x = y.at(n);
+    first += x / count;
+    second += x * x / count;
+    third += x * x * x / count;
+    fourth += x * x * x * x / count;
+    beyond_two += (std::abs(x) > 2.0 ? 1.0 : 0.0) / count;
+  }
+  // Five standard errors each: sqrt of 1, 2, 15, 96 and p(1-p) over the count.
+  EXPECT_NEAR(first, 0.0, 5e-3);
+  EXPECT_NEAR(second, 1.0, 7.1e-3);
+  EXPECT_NEAR(third, 0.0, 1.94e-2);
+  EXPECT_NEAR(fourth, 3.0, 4.9e-2);
+  EXPECT_NEAR(beyond_two, 0.0455003, 1.05e-3);
+}
+
+TEST(RandomKernel, DropoutKeepsByTheUniformNumberOfTheElement) {
+  constexpr double rate = 0.3;
+  Array<float> x({many}), y({many});
+  cpu::dropout(y.view, x.view, rate, stream);
+  std::int64_t dropped = 0;
+  for (std::int64_t n = 0; n < many; ++n) {
+    const bool kept = static_cast<double>(uniform_from_bits(stream.bits(static_cast<std::uint64_t>(n)))) >= rate;
+    ASSERT_FLOAT_EQ(y.at(n), kept ? x.at(n) / 0.7f : 0.0f) << n;
+    dropped += kept ? 0 : 1;
+  }
+  EXPECT_NEAR(static_cast<double>(dropped) / many, rate, 0.012);
+}
+
+TEST(RandomKernel, SameBitsForAnyThreadCount) {
+  const int threads = thread_count();
+  Array<float> one({many}), three({many});
+  set_thread_count(1);
+  cpu::random_normal(one.view, stream, 0.0, 1.0);
+  set_thread_count(3);
+  cpu::random_normal(three.view, stream, 0.0, 1.0);
+  set_thread_count(threads);
+  EXPECT_EQ(one.bytes, three.bytes);
+}
+
+TEST(RandomKernel, NothingToDrawIsFine) {
+  Array<float> y({0}), x({3, 0});
+  cpu::random_uniform(y.view, stream, 0.0, 1.0);
+  cpu::random_normal(y.view, stream, 0.0, 1.0);
+  cpu::dropout(x.view, x.view, 0.5, stream);
+}
+
+}  // namespace
+}  // namespace tally
