@@ -19,6 +19,17 @@ struct Entry {
   bool operator<(const Entry& other) const { return output->producer->sequence < other.output->producer->sequence; }
 };
 
+// Results that wait for their producer to run. When an error ends the pass, their gradients are dropped: they must not
+// enter the next one.
+struct Queue : std::priority_queue<Entry> {
+  ~Queue() {
+    for (const Entry& entry : c) {
+      entry.output->gradient = {};
+      entry.output->deliveries = 0;
+    }
+  }
+};
+
 // sum += x. The first gradient to arrive is kept as it is; it may share its elements with other tensors, so the second
 // one makes a fresh sum, and only that one (owned by this slot alone) is added to in place.
 class Accumulator {
@@ -51,7 +62,7 @@ void backward(const Tensor& loss, Tensor d_loss) {
   check(!requires_grad(d_loss), "backward", "d_loss takes gradients, but tally computes first derivatives only");
 
   const NoGrad first_derivatives_only;
-  std::priority_queue<Entry> queue;
+  Queue queue;
   // Adds a gradient to a tensor; a producer that is reached for the first time joins the queue.
   const auto deliver = [&queue](const std::shared_ptr<AutogradData>& data, const Tensor& gradient) {
     const bool first = !data->gradient.defined();

@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/ops.hpp"
+#include "tests/autograd/op_cases.hpp"
+
+namespace tally::testing {
+namespace {
+
+using Kind = Operand::Kind;
+
+constexpr RandomStream dropout_stream{7, 3, 11};
+constexpr double dropout_rate = 0.3;
+
+Array embedding_reference(const std::vector<Array>& x) {
+  Shape shape = x[1].shape;
+  shape.append(x[0].shape[1]);
+  Array y(shape);
+  for_each_place(shape, [&](const Index& place) {
+    Index id = place;
+    id.rank -= 1;
+    y[place] = x[0][{static_cast<std::int64_t>(x[1][id]), place.back()}];
+  });
+  return y;
+}
+
+OpCase read_distance_case(const std::string& name, bool cap, std::vector<Shapes> shapes, const Shape& large,
+                          std::int64_t length, std::int64_t large_length) {
+  const auto length_of = [=](const Shape& x) {
+    return x.back(1) == 1 ? (x == large ? large_length : length) : x.back(1);
+  };
+  return {.name = name,
+          .kernels = {"read_distance", "read_distance_backward"},
+          .operands = {{Kind::real, -1, 1}},
+          .shapes = std::move(shapes),
+          .large = {large},
+          .run = [=](const auto& x) { return read_distance(x[0], length_of(x[0].shape()), cap); },
+          .reference =
+              [=](const auto& x) {
+                Shape shape = x[0].shape;
+                const std::int64_t width = shape.back();
+                shape[shape.rank - 2] = shape[shape.rank - 1] = length_of(x[0].shape);
+                Array y(shape);
+                for_each_place(shape, [&](const Index& place) {
+                  const std::int64_t distance = place.back(1) - place.back();
+                  if (distance < 0 || (distance >= width && !cap)) return;
+                  y[place] = x[0][with_last(place, std::min(distance, width - 1))];
+                });
+                return y;
+              }};
+}
+
+OpCase interpolate_case(const std::string& name, bool causal, std::vector<Shapes> shapes, Shapes large,
+                        double highest) {
+  return {.name = name,
+          .kernels = {"interpolate", "interpolate_backward"},
+          .operands = {{Kind::real, -1, 1}, {Kind::off_integers, 0, highest}},
+          .shapes = std::move(shapes),
+          .large = std::move(large),
+          .run = [=](const auto& x) { return causal ? interpolate_causal(x[0], x[1]) : interpolate(x[0], x[1]); },
+          .reference =
+              [=](const auto& x) {
+                Array y(x[1].shape);
+                const std::int64_t last = x[0].shape.back() - 1;
+                for_each_place(y.shape, [&](const Index& place) {
+                  if (causal && place.back() > place.back(1)) return;
+                  const double c = std::min(x[1][place], static_cast<double>(last));
+                  const auto below = static_cast<std::int64_t>(std::floor(c));
+                  const double w = c - static_cast<double>(below);
+                  y[place] =
+                      (1 - w) * x[0][with_last(place, below)] + w * x[0][with_last(place, std::min(below + 1, last))];
+                });
+                return y;
+              }};
+}
+
+OpCase rotate_case(const std::string& name, bool interleaved, std::int64_t width, std::int64_t rotated) {
+  const std::int64_t pairs = rotated / 2;
+  return {.name = name,
+          .kernels = {"rotate_pairs"},
+          .operands = {{Kind::real, -1, 1}, {Kind::constant, -1, 1}, {Kind::constant, -1, 1}},
+          .shapes = {{{2, 3, width}, {3, pairs}, {3, pairs}},
+                     {{1, width}, {1, pairs}, {1, pairs}},
+                     {{0, 2, width}, {2, pairs}, {2, pairs}}},
+          .large = {{3, 2, 777, width}, {777, pairs}, {777, pairs}},
+          .run = [=](const auto& x) { return rotate_pairs(x[0], x[1], x[2], interleaved); },
+          .reference =
+              [=](const auto& x) {
+                Array y = x[0];
+                for_each_place(y.shape, [&](const Index& place) {
+                  const std::int64_t dim = place.back();
+                  if (dim >= rotated) return;
+                  const std::int64_t pair = interleaved ? dim / 2 : dim % pairs;
+                  const bool first = interleaved ? dim % 2 == 0 : dim < pairs;
+                  const double a = x[0][with_last(place, interleaved ? 2 * pair : pair)];
+                  const double b = x[0][with_last(place, interleaved ? 2 * pair + 1 : pair + pairs)];
+                  const double cosine = x[1][{place.back(1), pair}], sine = x[2][{place.back(1), pair}];
+                  y[place] = first ? a * cosine - b * sine : a * sine + b * cosine;
+                });
+                return y;
+              }};
+}
+
+Array cross_entropy_reference(const std::vector<Array>& x) {
+  double total = 0, count = 0;
+  for_each_place(x[1].shape, [&](const Index& row) {
+    if (x[2][row] == 0) return;
+    Index place = row;
+    place.append(0);
+    const double target = x[0][with_last(place, static_cast<std::int64_t>(x[1][row]))];
+    double others = 0;
+    for (std::int64_t v = 0; v < x[0].shape.back(); ++v) others += std::exp(x[0][with_last(place, v)] - target);
+    total += std::log(others);
+    ++count;
+  });
+  Array loss{Shape{}};
+  loss.values[0] = total / count;
+  return loss;
+}
+
+}  // namespace
+
+std::vector<OpCase> index_cases() {
+  return {
+      {.name = "embedding",
+       .kernels = {"embedding", "embedding_backward"},
+       .operands = {{Kind::real, -1, 1}, {Kind::id, 0, 4}},
+       .shapes = {{{4, 3}, {2, 5}}, {{4, 1}, {1}}, {{5, 2}, {}}, {{4, 3}, {0, 2}}, {{4, 0}, {2}}},
+       .large = {{4, 130}, {7, 411}},
+       .run = [](const auto& x) { return embedding(x[0], x[1]); },
+       .reference = embedding_reference},
+      read_distance_case("read_distance", false, {{{2, 4, 4}}, {{4, 3}}, {{4, 6}}, {{1, 1}}, {{0, 3, 2}}},
+                         {3, 150, 140}, 1, 1),
+      read_distance_case("read_distance_capped", true, {{{2, 4, 3}}, {{4, 4}}, {{4, 1}}, {{0, 3, 2}}}, {3, 150, 140}, 1,
+                         1),
+      read_distance_case("read_distance_shared", false, {{{2, 1, 4}}, {{1, 3}}, {{1, 6}}, {{0, 1, 3}}}, {4, 1, 140}, 4,
+                         150),
+      read_distance_case("read_distance_shared_capped", true, {{{2, 1, 4}}, {{1, 2}}, {{1, 1}}}, {4, 1, 140}, 4, 150),
+      interpolate_case("interpolate", false,
+                       {{{2, 4}, {2, 5}}, {{3}, {4}}, {{2, 1}, {2, 3}}, {{2, 3}, {2, 0}}, {{0, 3}, {0, 2}}},
+                       {{300, 9}, {300, 170}}, 6),
+      interpolate_case("interpolate_causal", true,
+                       {{{2, 4, 3}, {2, 4, 4}}, {{3, 1}, {3, 3}}, {{1, 2}, {1, 1}}, {{0, 2, 3}, {0, 2, 2}}},
+                       {{2, 3, 130, 9}, {2, 3, 130, 130}}, 12),
+      rotate_case("rotate_half", false, 6, 6),
+      rotate_case("rotate_half_part", false, 6, 4),
+      rotate_case("rotate_interleaved", true, 6, 6),
+      rotate_case("rotate_interleaved_part", true, 7, 4),
+      {.name = "dropout",
+       .kernels = {"dropout"},
+       .operands = {{Kind::real, -1, 1}},
+       .shapes = {{{4, 5}}, {{}}, {{1}}, {{0, 3}}},
+       .large = {{7, 11003}},
+       .run = [](const auto& x) { return dropout(x[0], dropout_rate, dropout_stream); },
+       .reference =
+           [](const auto& x) {
+             Array y(x[0].shape);
+             for (std::size_t n = 0; n < y.values.size(); ++n) {
+               const bool kept = uniform_from_bits(dropout_stream.bits(n)) >= dropout_rate;
+               y.values[n] = kept ? x[0].values[n] / (1 - dropout_rate) : 0;
+             }
+             return y;
+           }},
+      {.name = "cross_entropy",
+       .kernels = {"cross_entropy", "cross_entropy_backward"},
+       .operands = {{Kind::real, -3, 3}, {Kind::id, 0, 4}, {Kind::flag}},
+       .shapes = {{{2, 3, 4}, {2, 3}, {2, 3}}, {{5, 7}, {5}, {5}}, {{4, 1, 5}, {4, 1}, {4, 1}}},
+       .large = {{3, 301, 70}, {3, 301}, {3, 301}},
+       .run = [](const auto& x) { return cross_entropy(x[0], x[1], x[2]); },
+       .reference = cross_entropy_reference},
+  };
+}
+
+}  // namespace tally::testing

@@ -1,0 +1,72 @@
+#include "tests/autograd/counted_kernels.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <map>
+
+#include "core/kernels.hpp"
+
+namespace tally {
+namespace {
+
+enum class Id : std::size_t {
+#define KERNEL(name, arguments) name,
+#define KERNEL_SIZE(name, arguments) name,
+#include "core/kernels.def"
+#undef KERNEL
+#undef KERNEL_SIZE
+  count
+};
+
+std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Id::count)> calls{};
+
+template <auto kernel, Id id>
+struct Counted;
+
+template <class Result, class... Arguments, Result (*kernel)(Arguments...), Id id>
+struct Counted<kernel, id> {
+  static Result call(Arguments... arguments) {
+    ++calls[static_cast<std::size_t>(id)];
+    return kernel(arguments...);
+  }
+};
+
+}  // namespace
+
+// The linker takes this definition and leaves core/kernels.cpp, which holds nothing else, in its archive.
+const Kernels& kernels(Device) {
+  static const Kernels counted{
+#define KERNEL(name, arguments) &Counted<&cpu::name, Id::name>::call,
+#define KERNEL_SIZE(name, arguments) &Counted<&cpu::name, Id::name>::call,
+#include "core/kernels.def"
+#undef KERNEL
+#undef KERNEL_SIZE
+  };
+  return counted;
+}
+
+namespace testing {
+
+const std::vector<std::string>& kernel_names() {
+  static const std::vector<std::string> names = {
+#define KERNEL(name, arguments) #name,
+#define KERNEL_SIZE(name, arguments) #name,
+#include "core/kernels.def"
+#undef KERNEL
+#undef KERNEL_SIZE
+  };
+  return names;
+}
+
+std::uint64_t kernel_calls(const std::string& name) {
+  static const std::map<std::string, std::size_t> places = [] {
+    std::map<std::string, std::size_t> result;
+    for (const std::string& kernel : kernel_names()) result.emplace(kernel, result.size());
+    return result;
+  }();
+  return calls[places.at(name)].load();
+}
+
+}  // namespace testing
+}  // namespace tally

@@ -1,0 +1,319 @@
+// Recording and backward: what does not depend on the operation.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/allocator.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+Tensor leaf(const std::vector<double>& values) {
+  Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+  set_requires_grad(x);
+  return x;
+}
+
+std::vector<double> gradient_of(const Tensor& x) { return gradient(x).to_vector<double>(); }
+
+// The message of the Error that f throws; empty if it throws none.
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+void expect_error(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
+}
+
+using Values = std::vector<double>;
+
+TEST(Backward, AddsUpOverSeveralUses) {
+  const Tensor x = leaf({2, 3});
+  backward(sum(x * x + x * 4.0));  // 2x + 4
+  EXPECT_EQ(gradient_of(x), Values({8, 10}));
+}
+
+TEST(Backward, AddsUpOverManyUsesOfOneResult) {
+  const Tensor x = leaf({2, 3});
+  const Tensor y = x * 1.0;
+  Tensor total = y;
+  for (int i = 0; i < 4; ++i) total = total + y;
+  backward(sum(total));
+  EXPECT_EQ(gradient_of(x), Values({5, 5}));
+}
+
+TEST(Backward, AddsToTheGradientThatIsThere) {
+  const Tensor x = leaf({2, 3});
+  backward(sum(square(x)));
+  backward(sum(x * 3.0));
+  EXPECT_EQ(gradient_of(x), Values({7, 9}));
+  clear_gradient(x);
+  EXPECT_FALSE(gradient(x).defined());
+  backward(sum(x));
+  EXPECT_EQ(gradient_of(x), Values({1, 1}));
+}
+
+TEST(Backward, DiamondsOfUnequalDepth) {
+  const Tensor x = leaf({2});
+  const Tensor y = square(x);             // 4
+  const Tensor deep = square(square(y));  // y^4
+  backward(sum(deep * y + y));            // y^5 + y: (5 y^4 + 1) 2x
+  EXPECT_EQ(gradient_of(x), Values({(5 * 256 + 1) * 4}));
+}
+
+TEST(Backward, GradientsOfLeavesShareNothing) {
+  const Tensor a = leaf({1}), b = leaf({2});
+  backward(sum(a + b));  // one d_y reaches both
+  gradient(a).fill(7);
+  EXPECT_EQ(gradient_of(b), Values({1}));
+  const Tensor x = leaf({1, 2});
+  const Tensor d_y = Tensor::from(Values{3, 4}, {2});
+  backward(reshape(x, {2}), d_y);
+  gradient(x).fill(0);
+  EXPECT_EQ(d_y.to_vector<double>(), Values({3, 4}));
+}
+
+TEST(Backward, TakesTheGradientOfAnyShape) {
+  const Tensor x = leaf({2, 3});
+  backward(square(x), Tensor::from(Values{10, 100}, {2}));
+  EXPECT_EQ(gradient_of(x), Values({40, 600}));
+}
+
+TEST(Backward, ALossThatIsALeaf) {
+  const Tensor x = leaf({5});
+  backward(x);
+  EXPECT_EQ(gradient_of(x), Values({1}));
+}
+
+TEST(Backward, LeavesWhatItDoesNotReachAlone) {
+  const Tensor x = leaf({2}), unused = leaf({3});
+  const Tensor constant = Tensor::from(Values{4}, {1});
+  backward(sum(x * constant));
+  EXPECT_EQ(gradient_of(x), Values({4}));
+  EXPECT_FALSE(gradient(unused).defined());
+  EXPECT_FALSE(requires_grad(constant));
+}
+
+TEST(Backward, DetachedValuesAreConstants) {
+  const Tensor x = leaf({3});
+  backward(sum(x * x.detach()));
+  EXPECT_EQ(gradient_of(x), Values({3}));
+}
+
+// Neither backward nor the destruction of a graph may use the stack in proportion to its length.
+TEST(Backward, LongChains) {
+  constexpr int length = 200000;
+  const std::int64_t nodes = live_nodes();
+  const std::uint64_t blocks = memory_counters().live_blocks;
+  {
+    const Tensor x = leaf({1});
+    Tensor y = x;
+    for (int i = 0; i < length; ++i) y = y + 1.0;
+    EXPECT_EQ(live_nodes() - nodes, length);
+    backward(sum(y));
+    EXPECT_EQ(gradient_of(x), Values({1}));
+    y = x;
+    for (int i = 0; i < length; ++i) y = y * y;
+    y = Tensor();  // without a backward pass
+  }
+  EXPECT_EQ(live_nodes(), nodes);
+  EXPECT_EQ(memory_counters().live_blocks, blocks);
+}
+
+TEST(Backward, FreesWhatItKeptAsItGoes) {
+  const Tensor x = leaf(Values(1000, 0.5));
+  const Tensor y = exp(exp(exp(x)));  // each keeps its result
+  const Tensor loss = sum(y);
+  const std::uint64_t before = memory_counters().live_blocks;
+  backward(loss);
+  EXPECT_LT(memory_counters().live_blocks, before);
+}
+
+TEST(Backward, ASecondPassThroughAGraphIsAnError) {
+  const Tensor x = leaf({2});
+  const Tensor y = sum(square(x));
+  backward(y);
+  expect_error(error_of([&] { backward(y); }), {"[sum]", "backward ran through this operation before"});
+  EXPECT_EQ(gradient_of(x), Values({4}));
+}
+
+TEST(Backward, SecondPassThroughASharedPartNamesIt) {
+  const Tensor x = leaf({2});
+  const Tensor shared = square(x);
+  backward(sum(shared));
+  const Tensor again = sum(exp(shared));
+  expect_error(error_of([&] { backward(again); }), {"[square]"});
+}
+
+TEST(Backward, ALossOfManyElementsNeedsItsGradient) {
+  const Tensor x = leaf({2, 3});
+  expect_error(error_of([&] { backward(square(x)); }), {"[backward]", "[2]", "d_loss"});
+  expect_error(error_of([&] { backward(square(x), Tensor::zeros({3}, DType::f64)); }), {"[backward]", "[3]", "[2]"});
+  expect_error(error_of([&] { backward(square(x), Tensor::zeros({2}, DType::f32)); }), {"[backward]", "f32", "f64"});
+}
+
+TEST(Backward, ALossWithoutGradientsIsAnError) {
+  expect_error(error_of([] { backward(Tensor::scalar(1)); }), {"[backward]", "does not depend"});
+}
+
+TEST(Backward, AValueChangedInPlaceIsAnError) {
+  const Tensor x = leaf({2});
+  const Tensor weight = Tensor::from(Values{3}, {1});
+  const Tensor y = sum(x * weight);
+  weight.detach().copy_from(Tensor::from(Values{4}, {1}));
+  expect_error(error_of([&] { backward(y); }), {"[multiply]", "changed in place"});
+}
+
+TEST(Backward, AResultChangedThroughAViewIsAnError) {
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor y = exp(x);
+  const Tensor loss = sum(y);
+  y.slice_view(0, 0, 1).fill(0);
+  expect_error(error_of([&] { backward(loss); }), {"[exp]", "changed in place"});
+}
+
+TEST(Backward, WhatIsNotKeptMayChange) {
+  const Tensor x = leaf({2});
+  const Tensor y = x + 1.0;  // its derivative needs no value
+  const Tensor loss = sum(y);
+  y.detach().fill(9);
+  backward(loss);
+  EXPECT_EQ(gradient_of(x), Values({1}));
+}
+
+TEST(Backward, FirstDerivativesOnly) {
+  const Tensor x = leaf({2});
+  backward(sum(x * x * x));
+  EXPECT_FALSE(requires_grad(gradient(x)));
+  const Tensor penalty = sum(square(gradient(x)));
+  EXPECT_FALSE(requires_grad(penalty));
+  EXPECT_NE(error_of([&] { backward(penalty); }), "");
+  Tensor d_y = Tensor::from(Values{1}, {1});
+  set_requires_grad(d_y);
+  expect_error(error_of([&] { backward(square(x), d_y); }), {"[backward]", "first derivatives only"});
+  expect_error(error_of([&] { set_gradient(x, d_y); }), {"[gradient]", "first derivatives only"});
+}
+
+// A pass that ends early leaves gradients waiting at results that it has not reached; they must not enter the next
+// pass.
+TEST(Backward, AfterAnErrorTheNextPassIsRight) {
+  const Tensor x = leaf({2});
+  const Tensor waiting = x * 2.0;
+  const Tensor changed = exp(waiting);
+  const Tensor loss = sum(waiting + changed);
+  changed.detach().fill(0);
+  expect_error(error_of([&] { backward(loss); }), {"[exp]", "changed in place"});
+  backward(sum(waiting * 3.0));
+  EXPECT_EQ(gradient_of(x), Values({6}));
+}
+
+TEST(Recording, OperationsWithoutADerivativeRefuseGradients) {
+  const Tensor x = leaf({2, 3});
+  expect_error(error_of([&] { argmax(x); }), {"[argmax]", "no derivative"});
+  expect_error(error_of([&] { cast(x, DType::i32); }), {"[cast]", "no derivative"});
+  const Tensor table = reshape(x, {1, 2});
+  const Tensor angles = Tensor::from(Values{1}, {1, 1});
+  expect_error(error_of([&] { rotate_pairs(table, slice(table, 1, 0, 1), angles, false); }),
+               {"[rotate_pairs", "no derivative"});
+  const NoGrad no_grad;
+  EXPECT_EQ(argmax(x).item(), 1);
+  EXPECT_EQ(cast(x, DType::i32).to_vector<std::int32_t>(), (std::vector<std::int32_t>{2, 3}));
+}
+
+TEST(Recording, ComparisonsAreConstants) {
+  const Tensor x = leaf({2, 3});
+  const Tensor mask = less(x, x + 1.0);
+  EXPECT_FALSE(requires_grad(mask));
+  EXPECT_EQ(mask.dtype(), DType::boolean);
+}
+
+TEST(Recording, NoGradIsScoped) {
+  const Tensor x = leaf({2});
+  EXPECT_TRUE(grad_enabled());
+  {
+    const NoGrad outer;
+    {
+      const NoGrad inner;
+      EXPECT_FALSE(grad_enabled());
+    }
+    EXPECT_FALSE(grad_enabled());
+    EXPECT_FALSE(requires_grad(square(x)));
+  }
+  EXPECT_TRUE(grad_enabled());
+  EXPECT_TRUE(requires_grad(square(x)));
+}
+
+TEST(Recording, NoGradBelongsToItsThread) {
+  const NoGrad here;
+  bool elsewhere = false;
+  std::thread([&] { elsewhere = grad_enabled(); }).join();
+  EXPECT_TRUE(elsewhere);
+}
+
+TEST(Recording, BackwardRunsWithoutRecordingAndRestoresIt) {
+  const Tensor x = leaf({2});
+  const std::int64_t nodes = live_nodes();
+  backward(sum(square(x) / (x + 1.0)));
+  EXPECT_TRUE(grad_enabled());
+  EXPECT_EQ(live_nodes(), nodes);
+}
+
+TEST(Recording, LeavesAndResults) {
+  Tensor x = leaf({2});
+  Tensor y = square(x);
+  EXPECT_TRUE(requires_grad(x));
+  EXPECT_TRUE(requires_grad(y));
+  EXPECT_FALSE(requires_grad(Tensor()));
+  set_requires_grad(x, false);
+  EXPECT_FALSE(requires_grad(square(x)));
+  expect_error(error_of([&] { set_requires_grad(y); }), {"[requires_grad]", "not a leaf"});
+  expect_error(error_of([&] { gradient(y); }), {"[gradient]", "leaves", "square"});
+  expect_error(error_of([&] { gradient(Tensor::scalar(1)); }), {"[gradient]", "takes no gradient"});
+  expect_error(error_of([&] { set_gradient(leaf({1}), Tensor::zeros({2}, DType::f64)); }),
+               {"[gradient]", "[2]", "[1]"});
+}
+
+TEST(Recording, OnlyFloatingTensorsTakeGradients) {
+  for (const DType dtype : {DType::i32, DType::i64, DType::boolean}) {
+    Tensor x = Tensor::zeros({2}, dtype);
+    expect_error(error_of([&] { set_requires_grad(x); }), {"[requires_grad]", std::string(name_of(dtype))});
+  }
+  Tensor none;
+  expect_error(error_of([&] { set_requires_grad(none); }), {"[requires_grad]", "undefined"});
+}
+
+// A value that its own operation keeps must not keep the operation.
+TEST(Recording, KeptResultsMakeNoCycle) {
+  const std::int64_t nodes = live_nodes();
+  {
+    const Tensor x = leaf({2});
+    const Tensor y = exp(x);
+    const Tensor z = softmax(y);
+    EXPECT_EQ(live_nodes(), nodes + 2);
+  }
+  EXPECT_EQ(live_nodes(), nodes);
+}
+
+TEST(Recording, OnlyWhatBackwardNeedsIsKept) {
+  const std::uint64_t blocks = memory_counters().live_blocks;
+  const Tensor x = leaf(Values(100, 2));
+  {
+    // The product's gradient by x needs the factor alone: x + 0 is freed as soon as it is used.
+    const Tensor y = multiply(Tensor::from(Values(100, 3), {100}), (x + 0.0) + 0.0);
+    EXPECT_EQ(memory_counters().live_blocks, blocks + 3);  // x, the factor, y
+  }
+  EXPECT_EQ(memory_counters().live_blocks, blocks + 1);
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,147 @@
+// Points where a derivative jumps, and other values that the table of operations keeps away from: the rule that ops.hpp
+// gives for them, by numbers written out.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+
+namespace tally {
+namespace {
+
+using Values = std::vector<double>;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+Tensor leaf(const Values& values, const Shape& shape) {
+  Tensor x = Tensor::from(values, shape);
+  set_requires_grad(x);
+  return x;
+}
+Tensor leaf(const Values& values) { return leaf(values, {static_cast<std::int64_t>(values.size())}); }
+
+Values gradient_of(const Tensor& x) { return gradient(x).to_vector<double>(); }
+Values values_of(const Tensor& x) { return x.to_vector<double>(); }
+
+TEST(Kinks, ReluAndAbsHaveNoGradientAtZero) {
+  for (Tensor (*function)(const Tensor&) : {&relu, static_cast<Tensor (*)(const Tensor&)>(&abs)}) {
+    const Tensor x = leaf({0, -0.0});
+    backward(sum(function(x)));
+    EXPECT_EQ(gradient_of(x), Values({0, 0}));
+  }
+}
+
+TEST(Kinks, MaximumAndMinimumOfEqualsGoToTheFirst) {
+  for (const auto function : {maximum, minimum}) {
+    const Tensor a = leaf({1, 2}), b = leaf({1, 2});
+    backward(sum(function(a, b)));
+    EXPECT_EQ(gradient_of(a), Values({1, 1}));
+    EXPECT_EQ(gradient_of(b), Values({0, 0}));
+  }
+}
+
+TEST(Kinks, MaxOfTiesGoesToTheFirstPlace) {
+  const Tensor rows = leaf({1, 3, 3, 2, 2, 2}, {2, 3});
+  backward(sum(max(rows, 1)));
+  EXPECT_EQ(gradient_of(rows), Values({0, 1, 0, 1, 0, 0}));
+  const Tensor columns = leaf({1, 3, 1, 2}, {2, 2});
+  backward(sum(max(columns, 0)));
+  EXPECT_EQ(gradient_of(columns), Values({1, 1, 0, 0}));
+}
+
+// encodings.md, section 3: at an integer the value is the entry itself, and the derivative that from the right.
+TEST(Kinks, InterpolateAtIntegers) {
+  const Tensor table = leaf({10, 20, 40}, {1, 3});
+  const Tensor position = leaf({0, 1, 2, 7}, {1, 4});
+  const Tensor y = interpolate(table, position);
+  EXPECT_EQ(values_of(y), Values({10, 20, 40, 40}));
+  backward(sum(y));
+  EXPECT_EQ(gradient_of(position), Values({10, 20, 0, 0}));
+  EXPECT_EQ(gradient_of(table), Values({1, 1, 2}));
+}
+
+TEST(Kinks, InterpolatePassesNaNOn) {
+  const Tensor table = leaf({10, 20}, {1, 2});
+  const Tensor position = leaf({std::nan(""), 0.5}, {1, 2});
+  const Tensor y = interpolate(table, position);
+  EXPECT_TRUE(std::isnan(values_of(y)[0]));
+  EXPECT_EQ(values_of(y)[1], 15);
+}
+
+TEST(Kinks, SoftmaxOfLargeAndOfMaskedEntries) {
+  const Tensor x = leaf({800, 800, -infinity, -800}, {1, 4});
+  const Tensor y = softmax(x);
+  EXPECT_EQ(values_of(y), Values({0.5, 0.5, 0, 0}));
+  backward(sum(y * Tensor::from(Values{1, 3, 5, 7}, {4})));
+  EXPECT_EQ(gradient_of(x), Values({-0.5, 0.5, 0, 0}));
+}
+
+TEST(Kinks, SoftplusAndSigmoidDoNotOverflow) {
+  const Tensor x = leaf({-800, 800});
+  EXPECT_EQ(values_of(softplus(x)), Values({0, 800}));
+  EXPECT_EQ(values_of(sigmoid(x)), Values({0, 1}));
+  backward(sum(softplus(x)));
+  EXPECT_EQ(gradient_of(x), Values({0, 1}));
+}
+
+// What is masked out is not read as a class.
+TEST(Kinks, CrossEntropyIgnoresTargetsThatDoNotCount) {
+  const Tensor logits = leaf({0, 0, 5, 9}, {2, 2});
+  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, -100}, {2});
+  const Tensor mask = Tensor::from(Values{1, 0}, {2}).to(DType::boolean);
+  const Tensor loss = cross_entropy(logits, targets, mask);
+  EXPECT_DOUBLE_EQ(loss.item(), std::log(2));
+  backward(loss);
+  const Values d_logits = gradient_of(logits);
+  EXPECT_DOUBLE_EQ(d_logits[0], 0.5);
+  EXPECT_DOUBLE_EQ(d_logits[1], -0.5);
+  EXPECT_EQ(d_logits[2], 0);
+  EXPECT_EQ(d_logits[3], 0);
+}
+
+TEST(Kinks, CrossEntropyOfLargeLogits) {
+  const Tensor logits = leaf({1000, 0, -1000, 0}, {2, 2});
+  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, 1}, {2});
+  const Tensor loss = cross_entropy(logits, targets, Tensor::full({2}, 1, DType::boolean));
+  EXPECT_EQ(loss.item(), 500);
+  backward(loss);
+  EXPECT_EQ(gradient_of(logits), Values({0.5, -0.5, 0, 0}));
+}
+
+TEST(Kinks, DropoutOfNothingIsTheTensorItself) {
+  const Tensor x = leaf({1, 2});
+  EXPECT_EQ(dropout(x, 0, {}).storage(), x.storage());
+}
+
+TEST(Kinks, DropoutDropsAboutItsRate) {
+  const Tensor y = dropout(Tensor::full({100000}, 1), 0.25, {3, 1, 4});
+  std::int64_t dropped = 0;
+  for (const float value : y.to_vector<float>()) {
+    EXPECT_TRUE(value == 0 || value == static_cast<float>(1 / 0.75));
+    dropped += value == 0 ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(dropped), 25000, 5 * std::sqrt(100000 * 0.25 * 0.75));
+}
+
+TEST(Kinks, CastGivesTheGradientInItsOwnType) {
+  Tensor x = Tensor::from(std::vector<float>{1, 2}, {2});
+  set_requires_grad(x);
+  backward(sum(square(cast(x, DType::f64))));
+  EXPECT_EQ(gradient(x).dtype(), DType::f32);
+  EXPECT_EQ(gradient(x).to_vector<float>(), (std::vector<float>{2, 4}));
+}
+
+TEST(Views, ShareTheirElements) {
+  const Tensor x = Tensor::zeros({2, 3, 4});
+  for (const Tensor& view : {reshape(x, {6, 4}), transpose(x, 0, 2), slice(x, 1, 1, 2), select(x, 0, 1),
+                             broadcast_to(x, {5, 2, 3, 4}), unsqueeze(x, 0), contiguous(x)}) {
+    EXPECT_EQ(view.storage(), x.storage());
+  }
+  EXPECT_NE(contiguous(transpose(x, 0, 1)).storage(), x.storage());
+  EXPECT_NE(reshape(transpose(x, 0, 1), {24}).storage(), x.storage());
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,98 @@
+// One table of all operations. Its rows drive the tests of values, gradients, strides, edge sizes, leaks, thread counts
+// and coverage of the kernel table in operations_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/shape.hpp"
+#include "core/tensor.hpp"
+
+namespace tally::testing {
+
+using Index = Shape;  // a place: one number an axis
+
+// Plain numbers for the references: simple loops in double that share nothing with the kernels.
+struct Array {
+  Shape shape;
+  std::vector<double> values;
+
+  explicit Array(const Shape& shape_) : shape(shape_), values(static_cast<std::size_t>(shape_.numel()), 0.0) {}
+  double& operator[](const Index& place) { return values[offset(place)]; }
+  // Axes of size 1, and axes that are missing in front, are repeated.
+  double operator[](const Index& place) const { return values[offset(place)]; }
+
+ private:
+  std::size_t offset(const Index& place) const;
+};
+
+// Calls f(place) for every place of the shape, row-major.
+template <class F>
+void for_each_place(const Shape& shape, F&& f) {
+  Index place = shape;
+  for (std::int64_t n = 0; n < shape.numel(); ++n) {
+    std::int64_t rest = n;
+    for (int axis = shape.rank - 1; axis >= 0; --axis) {
+      place[axis] = rest % shape[axis];
+      rest /= shape[axis];
+    }
+    f(static_cast<const Index&>(place));
+  }
+}
+
+// place with another last number, and with its two last ones.
+Index with_last(Index place, std::int64_t last);
+Index with_last_two(Index place, std::int64_t before_last, std::int64_t last);
+
+Array to_array(const Tensor& x);
+
+// What an argument of a case holds. Numbers are drawn from [low, high).
+struct Operand {
+  enum class Kind {
+    real,          // floating, takes a gradient
+    off_integers,  // the same, at least 0.1 away from every integer: away from the kinks of relu, abs, interpolate, ...
+    whole,         // the same, integers: ties
+    constant,      // floating, takes no gradient
+    id,            // i32
+    flag,          // bool
+  };
+  Kind kind = Kind::real;
+  double low = -2;
+  double high = 2;
+
+  bool takes_gradient() const { return kind == Kind::real || kind == Kind::off_integers || kind == Kind::whole; }
+  bool floating() const { return kind != Kind::id && kind != Kind::flag; }
+};
+
+using Shapes = std::vector<Shape>;  // one for each operand
+
+struct OpCase {
+  std::string name;
+  std::vector<std::string> kernels;  // of kernels.def that it must call, forward or backward
+  std::vector<Operand> operands;
+  std::vector<Shapes> shapes;  // small ones: ordinary, broadcast, one element, no element
+  Shapes large;                // enough for several tiles of work
+  std::function<Tensor(const std::vector<Tensor>&)> run;
+  std::function<Array(const std::vector<Array>&)> reference;
+  bool differentiable = true;
+  // Largest error as a multiple of the type's epsilon times the largest magnitude of the reference.
+  double tolerance = 8;
+};
+
+// Deterministic values of an operand; dtype is that of the floating ones.
+Tensor make_operand(const OpCase& op, std::size_t operand, const Shape& shape, DType dtype);
+std::vector<Tensor> make_operands(const OpCase& op, const Shapes& shapes, DType dtype);
+
+const std::vector<OpCase>& op_cases();
+
+// By family; each has its file cases_<family>.cpp.
+std::vector<OpCase> elementwise_cases();
+std::vector<OpCase> row_cases();  // reduce, softmax, norm, scan
+std::vector<OpCase> product_cases();
+std::vector<OpCase> index_cases();  // index, position, rotate, random, loss
+std::vector<OpCase> shape_cases();
+std::vector<OpCase> direct_cases();  // kernels that no operation calls: optimizer, random numbers, copies
+
+}  // namespace tally::testing

@@ -1,0 +1,65 @@
+#include "autograd/profile.hpp"
+
+#include <gtest/gtest.h>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+
+namespace tally {
+namespace {
+
+std::vector<std::string> names_of(const std::vector<ProfileEvent>& events) {
+  std::vector<std::string> names;
+  for (const ProfileEvent& event : events) names.push_back(event.name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Profile, NamesForwardAndBackwardInOrder) {
+  Tensor x = Tensor::full({100, 100}, 0.5);
+  set_requires_grad(x);
+  start_profile();
+  backward(sum(softmax(x)));
+  const std::vector<ProfileEvent> events = stop_profile();
+  EXPECT_EQ(names_of(events), Names({"softmax", "sum", "sum backward", "softmax backward"}));
+  EXPECT_GE(events[0].bytes, 100u * 100u * 4u);
+  double end = 0;
+  for (const ProfileEvent& event : events) {
+    EXPECT_GE(event.start_us, end) << event.name;
+    EXPECT_GT(event.duration_us, 0) << event.name;
+    end = event.start_us + event.duration_us;
+  }
+}
+
+// mean is a sum and a product, the loss a sum of its own: they appear by the name that was called.
+TEST(Profile, ComposedOperationsAppearOnce) {
+  const Tensor x = Tensor::full({2, 3}, 0.5);
+  start_profile();
+  mean(x);
+  cross_entropy(x, Tensor::zeros({2}, DType::i32), Tensor::full({2}, 1, DType::boolean));
+  EXPECT_EQ(names_of(stop_profile()), Names({"mean", "cross_entropy"}));
+}
+
+TEST(Profile, CollectsOnlyBetweenStartAndStop) {
+  const Tensor x = Tensor::full({2}, 0.5);
+  exp(x);
+  start_profile();
+  sin(x);
+  start_profile();  // begins anew
+  cos(x);
+  EXPECT_EQ(names_of(stop_profile()), Names({"cos"}));
+  exp(x);
+  EXPECT_TRUE(stop_profile().empty());
+}
+
+TEST(Profile, AnErrorEndsItsEvent) {
+  const Tensor x = Tensor::full({2, 3}, 0.5);
+  start_profile();
+  EXPECT_ANY_THROW(matmul(x, x));
+  exp(x);
+  EXPECT_EQ(names_of(stop_profile()), Names({"matmul", "exp"}));
+}
+
+}  // namespace
+}  // namespace tally

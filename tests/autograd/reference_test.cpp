@@ -1,0 +1,145 @@
+// Operations and update rules against values made in another language (tests/reference/README.md, "Plain operations").
+// Every tensor of the file belongs to an operation named here or in `elsewhere`.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "autograd/ops.hpp"
+#include "core/io/safetensors.hpp"
+
+namespace tally {
+namespace {
+
+constexpr const char* path = TALLY_SOURCE_DIR "/tests/reference/ops.safetensors";
+
+// One case of the file: its inputs, and the numbers that the operation needs.
+struct Case {
+  const SafetensorsFile& file;
+  std::string name;  // "softmax.odd"
+
+  Tensor in(int number, DType dtype) const {
+    const Tensor x = file.read(concat(name, ".in", number));
+    return is_floating(x.dtype()) ? x.to(dtype) : x;
+  }
+  std::string text(const std::string& key) const { return file.metadata().at(concat(name, ".", key)); }
+  double number(const std::string& key) const { return std::stod(text(key)); }
+};
+
+using Run = Tensor (*)(const Case& c, DType dtype);
+
+template <Tensor (*function)(const Tensor&)>
+Tensor of_one(const Case& c, DType dtype) {
+  return function(c.in(0, dtype));
+}
+
+// The three states after each step, [3, n].
+template <class Step>
+Tensor run_steps(const Case& c, DType dtype, Step&& step) {
+  const Tensor parameter = c.in(0, dtype).clone();
+  const Tensor gradients = c.in(1, dtype);
+  const Tensor states = Tensor::empty(gradients.shape(), dtype);
+  for (std::int64_t n = 0; n < gradients.size(0); ++n) {
+    step(parameter, gradients.select_view(0, n).clone(), n + 1);
+    states.select_view(0, n).copy_from(parameter);
+  }
+  return states;
+}
+
+Tensor run_sgd(const Case& c, DType dtype) {
+  const double momentum = c.number("momentum");
+  const Tensor buffer = momentum > 0 ? Tensor::zeros(c.in(0, dtype).shape(), dtype) : Tensor();
+  return run_steps(c, dtype, [&](const Tensor& parameter, const Tensor& gradient, std::int64_t step) {
+    kernels(parameter.device())
+        .sgd_step(parameter.view(), buffer.view(), gradient.view(),
+                  {c.number("lr"), momentum, c.number("weight_decay"), 1.0, step});
+  });
+}
+
+Tensor run_adam(const Case& c, DType dtype) {
+  const bool decoupled = c.name.starts_with("adamw");
+  const Tensor m = Tensor::zeros(c.in(0, dtype).shape(), dtype), v = m.clone();
+  return run_steps(c, dtype, [&](const Tensor& parameter, const Tensor& gradient, std::int64_t step) {
+    kernels(parameter.device())
+        .adam_step(parameter.view(), m.view(), v.view(), gradient.view(),
+                   {c.number("lr"), c.number("beta1"), c.number("beta2"), c.number("eps"),
+                    decoupled ? c.number("weight_decay") : 0.0, 1.0, decoupled, step});
+  });
+}
+
+Tensor run_cumsum(const Case& c, DType dtype) {
+  const Tensor x = c.in(0, dtype), y = Tensor::empty(x.shape(), dtype);
+  kernels(x.device()).cumsum(y.view(), x.view(), c.text("reverse") == "true", c.text("causal") == "true");
+  return y;
+}
+
+const std::map<std::string, Run> runs = {
+    {"softmax", of_one<softmax>},
+    {"causal_softmax", of_one<causal_softmax>},
+    {"gelu", of_one<gelu>},
+    {"silu", of_one<silu>},
+    {"softplus", of_one<softplus>},
+    {"sigmoid", of_one<sigmoid>},
+    {"tanh", of_one<tanh>},
+    {"layer_norm", [](const Case& c,
+                      DType type) { return layer_norm(c.in(0, type), c.in(1, type), c.in(2, type), c.number("eps")); }},
+    {"rms_norm", [](const Case& c, DType type) { return rms_norm(c.in(0, type), c.in(1, type), c.number("eps")); }},
+    {"cross_entropy",
+     [](const Case& c, DType type) { return cross_entropy(c.in(0, type), c.in(1, type), c.in(2, type)); }},
+    {"cumsum", run_cumsum},
+    {"interpolate",
+     [](const Case& c, DType type) {
+       // The file fills the square; the operation's triangle is the same below the diagonal.
+       return interpolate(c.in(0, type), c.in(1, type));
+     }},
+    {"rotate",
+     [](const Case& c, DType type) {
+       return rotate_pairs(c.in(0, type), c.in(1, type), c.in(2, type), c.text("layout") == "interleaved");
+     }},
+    {"sgd", run_sgd},
+    {"adam", run_adam},
+    {"adamw", run_adam},
+};
+
+// Checked where they are computed, in tests/nn; log_softmax is part of cross_entropy here and no operation.
+const std::set<std::string> elsewhere = {"log_softmax", "clip", "schedule"};
+
+void expect_equal(const Tensor& found, const Tensor& expected, double epsilons) {
+  ASSERT_EQ(to_text(found.shape()), to_text(expected.shape()));
+  const double epsilon =
+      found.dtype() == DType::f32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+  const std::vector<double> a = found.to(DType::f64).to_vector<double>(), b = expected.to_vector<double>();
+  double largest = 0, worst = 0;
+  for (std::size_t n = 0; n < a.size(); ++n) {
+    largest = std::max(largest, std::abs(b[n]));
+    if (!(std::abs(a[n] - b[n]) <= worst)) worst = std::abs(a[n] - b[n]);
+  }
+  EXPECT_LE(worst, epsilons * epsilon * largest) << "largest magnitude " << largest;
+}
+
+class Reference : public ::testing::TestWithParam<DType> {};
+
+TEST_P(Reference, EveryCaseIsReproduced) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  int cases = 0;
+  for (const SafetensorsEntry& entry : file.entries()) {
+    const std::string operation = entry.name.substr(0, entry.name.find('.'));
+    if (elsewhere.contains(operation)) continue;
+    ASSERT_TRUE(runs.contains(operation)) << entry.name;
+    if (!entry.name.ends_with(".out")) continue;
+    SCOPED_TRACE(entry.name);
+    const Case one{file, entry.name.substr(0, entry.name.size() - 4)};
+    expect_equal(runs.at(operation)(one, GetParam()), file.read(entry.name), 16);
+    ++cases;
+  }
+  EXPECT_GE(cases, 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Reference, ::testing::Values(DType::f32, DType::f64),
+                         [](const auto& test) { return to_text(test.param); });
+
+}  // namespace
+}  // namespace tally
