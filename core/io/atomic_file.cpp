@@ -24,8 +24,7 @@ namespace {
 // The file to be replaced: links are followed, so that rename does not put a file in the place of a link.
 std::string resolve_target(const std::string& path) {
   namespace fs = std::filesystem;
-  check(path.find('\0') == std::string::npos, "file", escape_for_print(path, 1000),
-        ": a path cannot hold a zero byte");
+  check(path.find('\0') == std::string::npos, "file", escape_for_print(path, 1000), ": a path cannot hold a zero byte");
   std::error_code error;
   std::string target = path;
   if (fs::is_symlink(fs::symlink_status(path, error))) {

@@ -11,8 +11,8 @@
 
 namespace tally {
 
-// A tensor whose elements are the bytes from `offset` on. Throws Error naming file, tensor and byte when a bool is neither
-// 0 nor 1, or when the memory cannot be had.
+// A tensor whose elements are the bytes from `offset` on. Throws Error naming file, tensor and byte when a bool is
+// neither 0 nor 1, or when the memory cannot be had.
 Tensor read_tensor(const FileReader& reader, std::uint64_t offset, const Shape& shape, DType dtype,
                    std::string_view name);
 

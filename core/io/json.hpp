@@ -1,5 +1,5 @@
-// JSON values: what config.json, metrics.jsonl and results.json are made of. Objects keep the order of their members, so
-// that a value has one text. Parsing is strict (core/io/json_scanner.hpp).
+// JSON values: what config.json, metrics.jsonl and results.json are made of. Objects keep the order of their members,
+// so that a value has one text. Parsing is strict (core/io/json_scanner.hpp).
 #pragma once
 
 #include <concepts>
@@ -33,8 +33,7 @@ class JsonValue {
   JsonValue(Bool value);
   // Throws Error when an unsigned value is over 2^63 - 1.
   template <std::integral Integer>
-    requires(!std::same_as<Integer, bool>)
-  JsonValue(Integer value);
+  requires(!std::same_as<Integer, bool>) JsonValue(Integer value);
   JsonValue(double value);
   JsonValue(std::string text);
   JsonValue(std::string_view text);
@@ -102,8 +101,7 @@ template <std::same_as<bool> Bool>
 JsonValue::JsonValue(Bool value) : value_(value) {}
 
 template <std::integral Integer>
-  requires(!std::same_as<Integer, bool>)
-JsonValue::JsonValue(Integer value) : value_(static_cast<std::int64_t>(value)) {
+requires(!std::same_as<Integer, bool>) JsonValue::JsonValue(Integer value) : value_(static_cast<std::int64_t>(value)) {
   check(std::in_range<std::int64_t>(value), "json", value, " does not fit a signed integer of 64 bits");
 }
 
@@ -114,8 +112,8 @@ JsonValue parse_json(std::string_view text, const JsonLimits& limits, std::strin
 JsonValue read_json(const std::string& path, const JsonLimits& limits = {}, std::uint64_t max_bytes = 16 << 20);
 
 // indent 0: one line without blanks. Otherwise one line for each member and for each element, indented; arrays of plain
-// values stay on one line. Doubles are written in the shortest form that reads back to the same bits, always with a point
-// or an exponent. Throws Error naming the member for NaN, infinity and text that is not UTF-8.
+// values stay on one line. Doubles are written in the shortest form that reads back to the same bits, always with a
+// point or an exponent. Throws Error naming the member for NaN, infinity and text that is not UTF-8.
 std::string write_json(const JsonValue& value, int indent = 0);
 
 }  // namespace tally

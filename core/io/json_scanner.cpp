@@ -119,7 +119,8 @@ void JsonScanner::check_names(std::size_t first) {
     const int order = a.text.compare(b.text);
     return order != 0 ? order < 0 : a.offset < b.offset;
   });
-  const auto twin = std::adjacent_find(begin, names_.end(), [](const Name& a, const Name& b) { return a.text == b.text; });
+  const auto twin =
+      std::adjacent_find(begin, names_.end(), [](const Name& a, const Name& b) { return a.text == b.text; });
   if (twin != names_.end()) {
     fail_at(twin[1].offset, "the name '", escape_for_print(twin->text), "' stands here again; first at byte ",
             twin->offset);
@@ -166,12 +167,16 @@ JsonToken JsonScanner::number() {
   const char* end = written.data() + written.size();
   if (result.kind == JsonTokenKind::integer) {
     const auto [stop, error] = std::from_chars(written.data(), end, result.integer);
-    if (error != std::errc{}) fail_at(result.offset, "the integer ", escape_for_print(written, 40), " does not fit 64 bits");
+    if (error != std::errc{}) {
+      fail_at(result.offset, "the integer ", escape_for_print(written, 40), " does not fit 64 bits");
+    }
   } else if (limits_.integers_only) {
     fail_at(result.offset, "only integers are allowed here, found ", escape_for_print(written, 40));
   } else {
     const auto [stop, error] = std::from_chars(written.data(), end, result.real);
-    if (error != std::errc{}) fail_at(result.offset, "the number ", escape_for_print(written, 40), " does not fit a double");
+    if (error != std::errc{}) {
+      fail_at(result.offset, "the number ", escape_for_print(written, 40), " does not fit a double");
+    }
   }
   return result;
 }
@@ -195,9 +200,8 @@ JsonToken JsonScanner::string(JsonTokenKind kind, std::string& decoded) {
 // To the next quote or backslash of a string.
 void JsonScanner::skip_plain() {
   const auto begin = text_.begin() + static_cast<std::ptrdiff_t>(position_);
-  const auto stop = std::find_if(begin, text_.end(), [](char c) {
-    return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
-  });
+  const auto stop = std::find_if(begin, text_.end(),
+                                 [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20; });
   position_ += static_cast<std::size_t>(stop - begin);
   if (position_ == text_.size()) fail_at(offset(), "the text ends within a string");
   if (*stop != '"' && *stop != '\\') fail_at(offset(), "a control character must be escaped in a string");
@@ -233,7 +237,9 @@ char32_t JsonScanner::hex4() {
   const std::string_view digits = text_.substr(std::min(position_ + 1, text_.size()), 4);
   std::uint32_t value = 0;
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-  if (error != std::errc{} || stop != digits.data() + 4) fail_at(offset(), "expected four hexadecimal digits after \\u");
+  if (error != std::errc{} || stop != digits.data() + 4) {
+    fail_at(offset(), "expected four hexadecimal digits after \\u");
+  }
   position_ += 5;
   return value;
 }

@@ -1,9 +1,9 @@
 // JSON text (RFC 8259) as a stream of tokens, strictly and without recursion.
 //
-// Refused beyond what the grammar refuses: bytes that are not UTF-8, a byte order mark, lone surrogates, a name twice in
-// one object, nesting deeper than a limit, too many names in one object, integers that do not fit 64 bits, reals that do
-// not fit a double, and, on demand, every number that is not written as an integer. Memory stays near the size of the
-// text: strings without escapes are views of it.
+// Refused beyond what the grammar refuses: bytes that are not UTF-8, a byte order mark, lone surrogates, a name twice
+// in one object, nesting deeper than a limit, too many names in one object, integers that do not fit 64 bits, reals
+// that do not fit a double, and, on demand, every number that is not written as an integer. Memory stays near the size
+// of the text: strings without escapes are views of it.
 #pragma once
 
 #include <cstddef>
@@ -24,22 +24,31 @@ struct JsonLimits {
 };
 
 enum class JsonTokenKind {
-  begin_object, end_object, begin_array, end_array, name, null, boolean, integer, real, string,
+  begin_object,
+  end_object,
+  begin_array,
+  end_array,
+  name,
+  null,
+  boolean,
+  integer,
+  real,
+  string,
   end,  // nothing but white space is left
 };
 
 struct JsonToken {
   JsonTokenKind kind = JsonTokenKind::end;
-  std::uint64_t offset = 0;    // of its first byte
-  std::string_view text;       // decoded; that of a name lives as long as the scanner, that of a string until next()
-  std::int64_t integer = 0;    // 0 or 1 of a boolean
+  std::uint64_t offset = 0;  // of its first byte
+  std::string_view text;     // decoded; that of a name lives as long as the scanner, that of a string until next()
+  std::int64_t integer = 0;  // 0 or 1 of a boolean
   double real = 0;
 };
 
 class JsonScanner {
  public:
-  // `source` names the text in errors: "[json] source: byte 17: ...". Offsets count from `first_offset`, for text that is
-  // part of a file. The text must outlive the scanner. Throws Error when it is not UTF-8 or begins with a mark.
+  // `source` names the text in errors: "[json] source: byte 17: ...". Offsets count from `first_offset`, for text that
+  // is part of a file. The text must outlive the scanner. Throws Error when it is not UTF-8 or begins with a mark.
   JsonScanner(std::string_view text, const JsonLimits& limits, std::string_view source, std::uint64_t first_offset = 0);
 
   // The next token. Throws Error at the first byte that is not as it should be.
@@ -47,12 +56,6 @@ class JsonScanner {
 
   // The name of the text, safe to print.
   const std::string& source() const { return source_; }
-
-  // Throws Error naming source and byte, for what is wrong with the meaning of a token.
-  template <class... Parts>
-  [[noreturn]] void fail_at(std::uint64_t offset, const Parts&... parts) const {
-    fail("json", source_, ": byte ", offset, ": ", parts...);
-  }
 
  private:
   struct Name {
@@ -65,6 +68,10 @@ class JsonScanner {
     std::size_t first_name;  // names_ from here on belong to this object
   };
 
+  template <class... Parts>
+  [[noreturn]] void fail_at(std::uint64_t offset, const Parts&... parts) const {
+    fail("json", source_, ": byte ", offset, ": ", parts...);
+  }
   bool at(char wanted) const { return position_ < text_.size() && text_[position_] == wanted; }
   std::uint64_t offset() const { return first_offset_ + position_; }
   std::string found() const;

@@ -1,8 +1,8 @@
 // The .npy format of NumPy (numpy.lib.format): "\x93NUMPY", version, little-endian header length (2 bytes in version 1,
 // 4 in 2 and 3), a Python dictionary
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
-// and the elements. Read are versions 1, 2 and 3 with '<f4', '<f8', '<i4', '<i8' and '|b1'; the file must have exactly the
-// bytes that the header promises.
+// and the elements. Read are versions 1, 2 and 3 with '<f4', '<f8', '<i4', '<i8' and '|b1'; the file must have exactly
+// the bytes that the header promises.
 #pragma once
 
 #include <cstdint>

@@ -45,8 +45,8 @@ void FileReader::read(std::uint64_t offset, std::span<std::byte> target) const {
   check_range(offset, target.size());
   constexpr std::size_t longest_read = std::size_t{1} << 30;  // Linux reads less than 2 GiB at a time
   while (!target.empty()) {
-    const ssize_t count = ::pread(file_.number(), target.data(), std::min(target.size(), longest_read),
-                                  static_cast<off_t>(offset));
+    const ssize_t count =
+        ::pread(file_.number(), target.data(), std::min(target.size(), longest_read), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     check(count >= 0, "file", name_, ": cannot be read at byte ", offset, ": ", std::strerror(errno));
     check(count > 0, "file", name_, ": ends at byte ", offset, "; it had ", size_,

@@ -1,6 +1,6 @@
 // The one way in which files from outside are read. Nothing in such a file is trusted: every range is compared with the
-// size of the file before memory is taken, in arithmetic that cannot wrap, and what is wrong becomes an Error that names
-// the file and the offset.
+// size of the file before memory is taken, in arithmetic that cannot wrap, and what is wrong becomes an Error that
+// names the file and the offset.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,9 @@ std::string read_whole_file(const std::string& path, std::uint64_t max_bytes);
 std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b);
 std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b);
 
-// Why sizes read from a file cannot be the shape of a tensor; empty when they can. Refused are a rank over 8, a size that
-// is negative or over 2^31, and bytes that would not fit 63 bits even with every zero read as one (strides are made so).
+// Why sizes read from a file cannot be the shape of a tensor; empty when they can. Refused are a rank over 8, a size
+// that is negative or over 2^31, and bytes that would not fit 63 bits even with every zero read as one (strides are
+// made so).
 std::string shape_problem(std::span<const std::int64_t> sizes, std::size_t element_bytes);
 
 // The shape of sizes that have no such problem.

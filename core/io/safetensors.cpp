@@ -28,14 +28,12 @@ struct FileType {
 };
 
 constexpr FileType file_types[] = {
-    {"F32", 4, DType::f32},     {"F64", 8, DType::f64},
-    {"I32", 4, DType::i32},     {"I64", 8, DType::i64},
-    {"BOOL", 1, DType::boolean}, {"F16", 2, std::nullopt},
-    {"BF16", 2, std::nullopt},  {"I8", 1, std::nullopt},
-    {"U8", 1, std::nullopt},    {"I16", 2, std::nullopt},
-    {"U16", 2, std::nullopt},   {"U32", 4, std::nullopt},
-    {"U64", 8, std::nullopt},   {"F8_E4M3", 1, std::nullopt},
-    {"F8_E5M2", 1, std::nullopt}, {"F8_E8M0", 1, std::nullopt},
+    {"F32", 4, DType::f32},       {"F64", 8, DType::f64},       {"I32", 4, DType::i32},
+    {"I64", 8, DType::i64},       {"BOOL", 1, DType::boolean},  {"F16", 2, std::nullopt},
+    {"BF16", 2, std::nullopt},    {"I8", 1, std::nullopt},      {"U8", 1, std::nullopt},
+    {"I16", 2, std::nullopt},     {"U16", 2, std::nullopt},     {"U32", 4, std::nullopt},
+    {"U64", 8, std::nullopt},     {"F8_E4M3", 1, std::nullopt}, {"F8_E5M2", 1, std::nullopt},
+    {"F8_E8M0", 1, std::nullopt},
 };
 
 std::string_view type_name(DType dtype) {
@@ -53,13 +51,13 @@ class HeaderParser {
 
   void parse(Metadata& metadata, std::vector<SafetensorsEntry>& entries) {
     const JsonToken open = scanner_.next();
-    if (open.kind != JsonTokenKind::begin_object) scanner_.fail_at(open.offset, "expected an object");
+    if (open.kind != JsonTokenKind::begin_object) fail_at(open.offset, "expected an object");
     for (JsonToken name = scanner_.next(); name.kind != JsonTokenKind::end_object; name = scanner_.next()) {
       name_ = name.text;
       if (name_ == metadata_key) {
         parse_metadata(metadata);
       } else {
-        if (entries.size() == max_entries) scanner_.fail_at(name.offset, "more than ", max_entries, " tensors");
+        if (entries.size() == max_entries) fail_at(name.offset, "more than ", max_entries, " tensors");
         entries.push_back(parse_entry(name.offset));
       }
     }
@@ -76,12 +74,17 @@ class HeaderParser {
 
   template <class... Pieces>
   [[noreturn]] void fail_at(std::uint64_t offset, const Pieces&... pieces) const {
-    scanner_.fail_at(offset, name_ == metadata_key ? "" : "tensor ", "'", escape_for_print(name_), "': ", pieces...);
+    fail("safetensors", scanner_.source(), ": byte ", offset, ": ", pieces...);
+  }
+
+  template <class... Pieces>
+  [[noreturn]] void fail_in_entry(std::uint64_t offset, const Pieces&... pieces) const {
+    fail_at(offset, name_ == metadata_key ? "" : "tensor ", "'", escape_for_print(name_), "': ", pieces...);
   }
 
   JsonToken expect(JsonTokenKind kind, std::string_view what) {
     const JsonToken token = scanner_.next();
-    if (token.kind != kind) fail_at(token.offset, "expected ", what);
+    if (token.kind != kind) fail_in_entry(token.offset, "expected ", what);
     return token;
   }
 
@@ -96,7 +99,7 @@ class HeaderParser {
     const JsonToken token = expect(JsonTokenKind::string, "the name of a type");
     const auto* known = std::find_if(std::begin(file_types), std::end(file_types),
                                      [&](const FileType& t) { return t.name == token.text; });
-    if (known == std::end(file_types)) fail_at(token.offset, "unknown type '", escape_for_print(token.text), "'");
+    if (known == std::end(file_types)) fail_in_entry(token.offset, "unknown type '", escape_for_print(token.text), "'");
     return known;
   }
 
@@ -104,8 +107,8 @@ class HeaderParser {
     const JsonToken open = expect(JsonTokenKind::begin_array, what);
     std::vector<std::int64_t> values;
     for (JsonToken token = scanner_.next(); token.kind != JsonTokenKind::end_array; token = scanner_.next()) {
-      if (token.kind != JsonTokenKind::integer) fail_at(token.offset, "expected ", what);
-      if (values.size() == max_count) fail_at(open.offset, "expected ", what);
+      if (token.kind != JsonTokenKind::integer) fail_in_entry(token.offset, "expected ", what);
+      if (values.size() == max_count) fail_in_entry(open.offset, "expected ", what);
       values.push_back(token.integer);
     }
     return values;
@@ -122,12 +125,12 @@ class HeaderParser {
       } else if (key.text == "data_offsets") {
         parts.offsets = parse_integers(2, "two offsets");
       } else {
-        fail_at(key.offset, "unknown key '", escape_for_print(key.text), "'");
+        fail_in_entry(key.offset, "unknown key '", escape_for_print(key.text), "'");
       }
     }
-    if (parts.type == nullptr) fail_at(offset, "dtype is missing");
-    if (!parts.sizes) fail_at(offset, "shape is missing");
-    if (!parts.offsets) fail_at(offset, "data_offsets is missing");
+    if (parts.type == nullptr) fail_in_entry(offset, "dtype is missing");
+    if (!parts.sizes) fail_in_entry(offset, "shape is missing");
+    if (!parts.offsets) fail_in_entry(offset, "data_offsets is missing");
     return make_entry(offset, *parts.type, *parts.sizes, *parts.offsets);
   }
 
@@ -136,15 +139,15 @@ class HeaderParser {
     const bool ordered = offsets.size() == 2 && 0 <= offsets[0] && offsets[0] <= offsets[1] &&
                          static_cast<std::uint64_t>(offsets[1]) <= data_bytes_;
     if (!ordered) {
-      fail_at(offset, "data_offsets must be two numbers, rising, within the ", data_bytes_, " bytes of data");
+      fail_in_entry(offset, "data_offsets must be two numbers, rising, within the ", data_bytes_, " bytes of data");
     }
     const std::string problem = shape_problem(sizes, type.bytes);
-    if (!problem.empty()) fail_at(offset, problem);
+    if (!problem.empty()) fail_in_entry(offset, problem);
     SafetensorsEntry entry{std::string(name_), type.name, type.dtype, shape_of(sizes)};
     const auto bytes = static_cast<std::uint64_t>(offsets[1] - offsets[0]);
     const auto needed = static_cast<std::uint64_t>(entry.shape.numel()) * type.bytes;
     if (bytes != needed) {
-      fail_at(offset, type.name, " ", entry.shape, " takes ", needed, " bytes, but data_offsets hold ", bytes);
+      fail_in_entry(offset, type.name, " ", entry.shape, " takes ", needed, " bytes, but data_offsets hold ", bytes);
     }
     entry.begin = data_begin_ + static_cast<std::uint64_t>(offsets[0]);
     entry.end = entry.begin + bytes;
@@ -174,8 +177,8 @@ void check_tiling(const std::string& file, const std::vector<SafetensorsEntry>& 
   for (const std::size_t place : order) {
     const SafetensorsEntry& entry = entries[place];
     check(entry.begin == position, "safetensors", file, ": tensor '", escape_for_print(entry.name),
-          entry.begin < position ? "' overlaps the one before it: it" : "' leaves a hole before it: it", " begins at byte ",
-          entry.begin, ", not ", position);
+          entry.begin < position ? "' overlaps the one before it: it" : "' leaves a hole before it: it",
+          " begins at byte ", entry.begin, ", not ", position);
     position = entry.end;
   }
   check(position == end, "safetensors", file, ": bytes ", position, " to ", end, " belong to no tensor");
@@ -227,17 +230,16 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto place = std::lower_bound(by_name_.begin(), by_name_.end(), name, [&](std::size_t index, std::string_view n) {
-    return entries_[index].name < n;
-  });
+  const auto place = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                      [&](std::size_t index, std::string_view n) { return entries_[index].name < n; });
   return place == by_name_.end() || entries_[*place].name != name ? nullptr : &entries_[*place];
 }
 
 Tensor SafetensorsFile::read(std::string_view name) const {
   const SafetensorsEntry* entry = find(name);
   check(entry != nullptr, "safetensors", path(), ": has no tensor '", escape_for_print(name), "'");
-  check(entry->dtype.has_value(), "safetensors", path(), ": tensor '", escape_for_print(name), "' has type ", entry->type,
-        "; only F32, F64, I32, I64 and BOOL can be loaded");
+  check(entry->dtype.has_value(), "safetensors", path(), ": tensor '", escape_for_print(name), "' has type ",
+        entry->type, "; only F32, F64, I32, I64 and BOOL can be loaded");
   return read_tensor(reader_, entry->begin, entry->shape, *entry->dtype, name);
 }
 
@@ -280,8 +282,8 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
   }
   std::string text = write_json(std::move(header));
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  check(text.size() <= max_header_bytes, "safetensors", file, ": the header would have ", text.size(), " bytes; at most ",
-        max_header_bytes, " can be read again");
+  check(text.size() <= max_header_bytes, "safetensors", file, ": the header would have ", text.size(),
+        " bytes; at most ", max_header_bytes, " can be read again");
   const std::uint64_t header_bytes = text.size();
   text.insert(0, reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
   chunks.front() = std::as_bytes(std::span(text));

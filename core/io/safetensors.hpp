@@ -1,10 +1,11 @@
-// The safetensors format (https://github.com/huggingface/safetensors): 8 bytes little-endian header length, a JSON object
+// The safetensors format (https://github.com/huggingface/safetensors): the length of the header, 8 bytes little-endian;
+// the header, JSON:
 //   {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
 // and the data, row-major and little-endian; offsets count from the end of the header.
 //
 // Reading trusts nothing. The header has at most 16 MiB and 100,000 tensors, is strict JSON of depth at most 4 with
-// integers only; types are known, ranks at most 8, sizes at most 2^31; shape x type is the size; the tensors tile the data
-// without a hole, an overlap or a trailing byte. Errors name file, tensor and byte of the file.
+// integers only; types are known, ranks at most 8, sizes at most 2^31; shape x type is the size; the tensors tile the
+// data without a hole, an overlap or a trailing byte. Errors name file, tensor and byte of the file.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +56,9 @@ class SafetensorsFile {
   std::vector<std::size_t> by_name_;  // places in entries_, sorted by name
 };
 
-// Writes the tensors (CPU, any strides) in the order given, atomically (core/io/atomic_file.hpp). The same arguments give
-// the same bytes: metadata sorted by key, the header filled with blanks up to a multiple of 8.
-// Throws Error when two names are the same, a name is "__metadata__" or a text is not UTF-8.
+// Writes the tensors (CPU, any strides) in the order given, atomically (core/io/atomic_file.hpp). The same arguments
+// give the same bytes: metadata sorted by key, the header filled with blanks up to a multiple of 8. Throws Error when
+// two names are the same, a name is "__metadata__" or a text is not UTF-8.
 void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
 
 // Adds "checksum.<tensor>" (CRC-32C of its bytes, 8 hexadecimal digits) for each tensor and "checksum" over the names,

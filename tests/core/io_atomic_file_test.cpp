@@ -57,9 +57,8 @@ TEST(AtomicFile, FullDiskKeepsTheOldFile) {
   const TemporaryFolder folder;
   const std::string path = folder.file("a", "old content");
   const std::string content(100000, 'n');
-  EXPECT_TRUE(fails_on_full_disk(4096, "a.tmp: cannot write: File too large", [&] {
-    write_file_atomically(path, content);
-  }));
+  EXPECT_TRUE(
+      fails_on_full_disk(4096, "a.tmp: cannot write: File too large", [&] { write_file_atomically(path, content); }));
   EXPECT_EQ(bytes_of_file(path), "old content");
   EXPECT_EQ(folder.file_count(), 1U);  // the temporary is gone
 }

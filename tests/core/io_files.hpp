@@ -74,11 +74,10 @@ std::string error_of(Action&& action) {
 
 inline bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-#define EXPECT_ERROR(action, part)                                               \
-  do {                                                                           \
-    const std::string message_of_error = error_of([&] { action; });              \
-    EXPECT_TRUE(holds(message_of_error, part)) << "message: " << message_of_error \
-                                               << "\nshould hold: " << (part);    \
+#define EXPECT_ERROR(action, part)                                                                                \
+  do {                                                                                                            \
+    const std::string message_of_error = error_of([&] { action; });                                               \
+    EXPECT_TRUE(holds(message_of_error, part)) << "message: " << message_of_error << "\nshould hold: " << (part); \
   } while (false)
 
 }  // namespace tally

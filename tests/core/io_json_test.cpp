@@ -16,8 +16,8 @@ JsonValue parse(std::string_view text, const JsonLimits& limits = {}) { return p
 std::string text_after_round_trip(std::string_view text, int indent = 0) { return write_json(parse(text), indent); }
 
 TEST(JsonParse, ReadsEveryKind) {
-  const JsonValue value =
-      parse(" {\"a\": null, \"b\": [true, false],\t\"c\": -12, \"d\": 2.5e-3,\r\n \"e\": \"x\", \"f\": {}, \"g\": []} ");
+  const JsonValue value = parse(
+      " {\"a\": null, \"b\": [true, false],\t\"c\": -12, \"d\": 2.5e-3,\r\n \"e\": \"x\", \"f\": {}, \"g\": []} ");
   EXPECT_TRUE(value.at("a").is_null());
   EXPECT_TRUE(value.elements("b").front().boolean());
   EXPECT_FALSE(value.elements("b").back().boolean());
@@ -132,8 +132,8 @@ TEST(JsonParse, RefusesWhatIsNotJson) {
 TEST(JsonParse, RefusesWhatIsNotUtf8) {
   expect_refused("\xef\xbb\xbf{}", "byte 0: a byte order mark");
   expect_refused("{\"a\": \"\xff\"}", "byte 7: not UTF-8");
-  expect_refused("[\"\xed\xa0\x80\"]", "byte 2: not UTF-8");      // a surrogate, encoded
-  expect_refused("[\"\xc0\xaf\"]", "byte 2: not UTF-8");          // overlong
+  expect_refused("[\"\xed\xa0\x80\"]", "byte 2: not UTF-8");  // a surrogate, encoded
+  expect_refused("[\"\xc0\xaf\"]", "byte 2: not UTF-8");      // overlong
   expect_refused("[1] \xfe", "byte 4: not UTF-8");
   expect_refused(std::string_view("[1]\0", 4), "byte 3: expected nothing behind the value, found '\\x00'");
   expect_refused(std::string_view("[\"a\0b\"]", 7), "byte 3: a control character");
@@ -143,8 +143,9 @@ TEST(JsonParse, RefusesWhatIsNotUtf8) {
 }
 
 TEST(JsonParse, RefusesLoneSurrogates) {
-  for (const std::string_view text : {R"("\ud800")", R"("\udc00")", R"("\ud800x")", R"("\ud800\n")", R"("\ud800\ud800")",
-                                      R"("\ud800\u0041")", R"("\udfff\ud800")", R"({"\udbff": 1})"}) {
+  for (const std::string_view text :
+       {R"("\ud800")", R"("\udc00")", R"("\ud800x")", R"("\ud800\n")", R"("\ud800\ud800")", R"("\ud800\u0041")",
+        R"("\udfff\ud800")", R"({"\udbff": 1})"}) {
     expect_refused(text, "a lone surrogate");
   }
 }
@@ -210,9 +211,14 @@ TEST(JsonFile, IsLimited) {
 }
 
 TEST(JsonWrite, CompactAndIndented) {
-  const JsonValue value = JsonValue::object(
-      {{"step", 5}, {"loss", 0.25}, {"ok", true}, {"name", "x"}, {"none", {}}, {"list", JsonValue::Array{1, 2.0, "three"}},
-       {"empty", JsonValue::object()}, {"rows", JsonValue::Array{JsonValue::array(), JsonValue::Array{1}}}});
+  const JsonValue value = JsonValue::object({{"step", 5},
+                                             {"loss", 0.25},
+                                             {"ok", true},
+                                             {"name", "x"},
+                                             {"none", {}},
+                                             {"list", JsonValue::Array{1, 2.0, "three"}},
+                                             {"empty", JsonValue::object()},
+                                             {"rows", JsonValue::Array{JsonValue::array(), JsonValue::Array{1}}}});
   EXPECT_EQ(write_json(value), R"({"step":5,"loss":0.25,"ok":true,"name":"x","none":null,"list":[1,2.0,"three"],)"
                                R"("empty":{},"rows":[[],[1]]})");
   EXPECT_EQ(write_json(value, 2), R"({
@@ -304,8 +310,9 @@ TEST(JsonValue, Equality) {
 
 // The same text must be JSON for us and for another parser, but for what we refuse on purpose.
 TEST(JsonParse, AgreesWithAnotherParser) {
-  const std::string_view alphabet[] = {"{", "}", "[", "]", ":", ",", "\"a\"", "\"b\"", "\"\\u0041\"", "1", "-2", "0", "3.5",
-                                       "1e2", "true", "null", " ", "\\", "\"", "e", ".", "-", "\"\\ud83d\\ude00\""};
+  const std::string_view alphabet[] = {
+      "{",    "}",    "[", "]",  ":",  ",", "\"a\"", "\"b\"", "\"\\u0041\"",       "1", "-2", "0", "3.5", "1e2",
+      "true", "null", " ", "\\", "\"", "e", ".",     "-",     "\"\\ud83d\\ude00\""};
   std::mt19937 random(7);
   int accepted = 0;
   for (int round = 0; round < 300000; ++round) {

@@ -72,8 +72,8 @@ TEST_F(Npy, ReadsEveryType) {
 }
 
 TEST_F(Npy, FortranOrderIsTurned) {
-  expect_same(read(file_bytes(1, dictionary("<f4", "True", "(2, 3)"), data_of(six))), std::vector<float>{1, 3, 5, 2, 4, 6},
-              {2, 3});
+  expect_same(read(file_bytes(1, dictionary("<f4", "True", "(2, 3)"), data_of(six))),
+              std::vector<float>{1, 3, 5, 2, 4, 6}, {2, 3});
   std::vector<std::int32_t> values(24);
   for (int index = 0; index < 24; ++index) values[static_cast<std::size_t>(index)] = index;
   const std::vector<std::int32_t> turned =
@@ -175,8 +175,10 @@ TEST_F(Npy, RefusesWrongHeaders) {
   expect_header_refused("{}", "descr is missing");
   expect_header_refused("{'descr': '<f4', 'shape': (6,), }", "fortran_order is missing");
   expect_header_refused("{'descr': '<f4', 'fortran_order': False, }", "shape is missing");
-  expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (6,), 'x': 1}", "unknown or repeated key 'x'");
-  expect_header_refused("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (6,)}", "repeated key 'descr'");
+  expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (6,), 'x': 1}",
+                        "unknown or repeated key 'x'");
+  expect_header_refused("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (6,)}",
+                        "repeated key 'descr'");
   expect_header_refused("{'descr': '<f4', 'fortran_order': 0, 'shape': (6,)}", "expected True or False");
   expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (6)}", "(3) is a number, (3,) a shape");
   expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': [6]}", "expected '('");
@@ -214,7 +216,8 @@ TEST_F(Npy, RefusesDataTooShortOrLong) {
   expect_refused(file_bytes(1, header, data_of(six).substr(1)), "f32 [2, 3] takes 24 bytes, but 23 are there");
   expect_refused(file_bytes(1, header, ""), "takes 24 bytes, but 0 are there");
   expect_refused(file_bytes(1, header, data_of(six) + "x"), "takes 24 bytes, but 25 are there");
-  expect_refused(file_bytes(1, dictionary("<f4", "False", "(2147483648, 1048576)"), ""), "takes 9007199254740992 bytes");
+  expect_refused(file_bytes(1, dictionary("<f4", "False", "(2147483648, 1048576)"), ""),
+                 "takes 9007199254740992 bytes");
   expect_refused(file_bytes(1, dictionary("|b1", "False", "(3,)"), std::string("\1\0\2", 3)), "is neither 0 nor 1");
 }
 

@@ -99,22 +99,27 @@ TEST(ShapeFromFile, RefusesTheRest) {
 }
 
 TEST(Utf8, FindsTheFirstWrongByte) {
-  const std::string_view good[] = {"", "plain text, long enough", "\u00e9\u20ac\U0001f600", "\xf4\x8f\xbf\xbf", "\xed\x9f\xbf",
-                                   "\xee\x80\x80", "12345678\u00e9"};
+  const std::string_view good[] = {"",
+                                   "plain text, long enough",
+                                   "\u00e9\u20ac\U0001f600",
+                                   "\xf4\x8f\xbf\xbf",
+                                   "\xed\x9f\xbf",
+                                   "\xee\x80\x80",
+                                   "12345678\u00e9"};
   for (const auto text : good) EXPECT_EQ(find_invalid_utf8(text), std::string_view::npos) << text;
   const std::string_view bad[] = {
-      "\x80",             // a continuation without a beginning
+      "\x80",  // a continuation without a beginning
       "\xbf",
-      "\xc0\x80",         // overlong
+      "\xc0\x80",  // overlong
       "\xc1\xbf",
       "\xe0\x9f\xbf",
       "\xf0\x8f\xbf\xbf",
-      "\xed\xa0\x80",     // surrogates
+      "\xed\xa0\x80",  // surrogates
       "\xed\xbf\xbf",
       "\xf4\x90\x80\x80",  // over U+10FFFF
       "\xf5\x80\x80\x80",
       "\xff",
-      "\xc3",             // cut
+      "\xc3",  // cut
       "\xe2\x82",
       "\xf0\x9f\x98",
       "\xc3(",

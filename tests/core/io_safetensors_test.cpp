@@ -50,8 +50,8 @@ void expect_same(const Tensor& tensor, const std::vector<T>& values, const Shape
 }
 
 TEST_F(Safetensors, RoundTripOfEveryType) {
-  const std::vector<float> f32 = {0.0F, -0.0F, 1.5F, std::numeric_limits<float>::infinity(),
-                                  std::numeric_limits<float>::denorm_min(), -3e38F};
+  const std::vector<float> f32 = {
+      0.0F, -0.0F, 1.5F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::denorm_min(), -3e38F};
   const std::vector<double> f64 = {1e308, -5e-324};
   const std::vector<std::int32_t> i32 = {std::numeric_limits<std::int32_t>::min(), 7};
   const std::vector<std::int64_t> i64 = {std::numeric_limits<std::int64_t>::max(), -1, 0};
@@ -93,7 +93,8 @@ TEST_F(Safetensors, BytesAreThoseOfTheFormat) {
   write_safetensors(path, tensors, {{"b", "2"}, {"a", "1"}});
   std::string header = R"({"__metadata__":{"a":"1","b":"2"},"x":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  const std::string expected = little_endian<std::uint64_t>(header.size()) + header + little_endian(1) + little_endian(-1);
+  const std::string expected =
+      little_endian<std::uint64_t>(header.size()) + header + little_endian(1) + little_endian(-1);
   EXPECT_EQ(bytes_of_file(path), expected);
   write_safetensors(path, tensors, {{"a", "1"}, {"b", "2"}});
   EXPECT_EQ(bytes_of_file(path), expected);
@@ -117,8 +118,13 @@ TEST_F(Safetensors, StridedTensorsAreWrittenRowMajor) {
 }
 
 TEST_F(Safetensors, NamesMayBeAnything) {
-  const std::vector<std::string> names = {"", std::string(100000, 'x'), "a\nb\x1b[0m", std::string("a\0b", 3), "\u00e9\U0001f600",
-                                          "\"quotes\\\"", "model.blocks.0.attention.query.weight"};
+  const std::vector<std::string> names = {"",
+                                          std::string(100000, 'x'),
+                                          "a\nb\x1b[0m",
+                                          std::string("a\0b", 3),
+                                          "\u00e9\U0001f600",
+                                          "\"quotes\\\"",
+                                          "model.blocks.0.attention.query.weight"};
   NamedTensors tensors;
   for (std::size_t index = 0; index < names.size(); ++index) {
     tensors.emplace_back(names[index], Tensor::from(std::vector<float>{static_cast<float>(index)}, {1}));
@@ -140,9 +146,10 @@ TEST_F(Safetensors, NothingAtAll) {
 }
 
 TEST_F(Safetensors, UnsortedEntriesLoad) {
-  const std::string header = "{" + entry("b", "I32", "[1]", "[4,8]") + "," + entry("empty", "F32", "[0]", "[4,4]") + "," +
-                             entry("a", "I32", "[]", "[0,4]") + "}";
-  const SafetensorsFile file = open(little_endian<std::uint64_t>(header.size()) + header + little_endian(1) + little_endian(2));
+  const std::string header = "{" + entry("b", "I32", "[1]", "[4,8]") + "," + entry("empty", "F32", "[0]", "[4,4]") +
+                             "," + entry("a", "I32", "[]", "[0,4]") + "}";
+  const SafetensorsFile file =
+      open(little_endian<std::uint64_t>(header.size()) + header + little_endian(1) + little_endian(2));
   expect_same(file.read("a"), std::vector<std::int32_t>{1}, {});
   expect_same(file.read("b"), std::vector<std::int32_t>{2}, {1});
   EXPECT_EQ(file.entries().front().name, "b");
@@ -154,11 +161,12 @@ TEST_F(Safetensors, WhiteSpaceIsToleratedOnReading) {
 }
 
 TEST_F(Safetensors, OtherTypesAreListedButNotLoaded) {
-  const std::pair<std::string_view, std::size_t> types[] = {
-      {"F16", 2}, {"BF16", 2}, {"I8", 1}, {"U8", 1}, {"I16", 2}, {"U16", 2},
-      {"U32", 4}, {"U64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
+  const std::pair<std::string_view, std::size_t> types[] = {{"F16", 2},     {"BF16", 2},    {"I8", 1},     {"U8", 1},
+                                                            {"I16", 2},     {"U16", 2},     {"U32", 4},    {"U64", 8},
+                                                            {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
   for (const auto& [type, bytes] : types) {
-    const SafetensorsFile file = open(file_bytes("{" + entry("x", type, "[3]", concat("[0,", 3 * bytes, "]")) + "}", 3 * bytes));
+    const SafetensorsFile file =
+        open(file_bytes("{" + entry("x", type, "[3]", concat("[0,", 3 * bytes, "]")) + "}", 3 * bytes));
     EXPECT_EQ(file.entries().front().type, type);
     EXPECT_EQ(file.entries().front().dtype, std::nullopt);
     EXPECT_ERROR(file.read("x"), concat("tensor 'x' has type ", type, "; only F32, F64, I32, I64 and BOOL"));
@@ -245,7 +253,8 @@ TEST_F(Safetensors, RefusesEntriesThatAreNotAsWritten) {
 }
 
 TEST_F(Safetensors, RefusesOffsetsThatDoNotFit) {
-  expect_entry_refused("F32", "[2]", "[8,0]", "tensor 'x': data_offsets must be two numbers, rising, within the 8 bytes");
+  expect_entry_refused("F32", "[2]", "[8,0]",
+                       "tensor 'x': data_offsets must be two numbers, rising, within the 8 bytes");
   expect_entry_refused("F32", "[2]", "[-8,0]", "data_offsets must be");
   expect_entry_refused("F32", "[2]", "[0,-8]", "data_offsets must be");
   expect_entry_refused("F32", "[3]", "[0,12]", "data_offsets must be");
@@ -332,7 +341,8 @@ TEST_F(Safetensors, NoticesAFileThatShrinks) {
 }
 
 TEST_F(Safetensors, BoolsAreZeroOrOne) {
-  const SafetensorsFile file = open(file_bytes("{" + entry("x", "BOOL", "[3]", "[0,3]") + "}", 0) + std::string("\1\0\2", 3));
+  const SafetensorsFile file =
+      open(file_bytes("{" + entry("x", "BOOL", "[3]", "[0,3]") + "}", 0) + std::string("\1\0\2", 3));
   EXPECT_ERROR(file.read("x"), concat("tensor 'x': byte ", file.find("x")->begin + 2, " of a bool is neither 0 nor 1"));
 }
 
@@ -416,11 +426,12 @@ TEST_F(SafetensorsChecksums, SeeEverySingleBit) {
 // Whatever is done to a file, it loads or an Error says why.
 TEST_F(Safetensors, MutationsLoadOrThrowErrors) {
   const std::string path = folder_.file("b.safetensors");
-  write_safetensors(path,
-                    {{"a", Tensor::zeros({2, 3})}, {"b", Tensor::zeros({4}, DType::boolean)}, {"c", Tensor::zeros({0, 7})}},
-                    {{"step", "1"}});
+  write_safetensors(
+      path, {{"a", Tensor::zeros({2, 3})}, {"b", Tensor::zeros({4}, DType::boolean)}, {"c", Tensor::zeros({0, 7})}},
+      {{"step", "1"}});
   const std::string good = bytes_of_file(path);
-  const std::string_view pieces[] = {"{", "}", "[", "]", "\"", "\\", ",", ":", "0", "9", "-", "e", "18446744073709551615", "\\ud800"};
+  const std::string_view pieces[] = {
+      "{", "}", "[", "]", "\"", "\\", ",", ":", "0", "9", "-", "e", "18446744073709551615", "\\ud800"};
   std::mt19937 random(3);
   int loaded = 0;
   int refused = 0;

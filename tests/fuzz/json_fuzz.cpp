@@ -11,7 +11,8 @@
 namespace {
 
 bool refused_on_purpose(std::string_view message) {
-  for (const std::string_view part : {"stands here again", "does not fit", "nested deeper", "a byte order mark", "not UTF-8"}) {
+  for (const std::string_view part :
+       {"stands here again", "does not fit", "nested deeper", "a byte order mark", "not UTF-8"}) {
     if (message.find(part) != std::string_view::npos) return true;
   }
   return false;
