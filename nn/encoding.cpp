@@ -32,7 +32,14 @@ class Sum final : public Encoding {
     for (const auto& part : parts_) part->score(in, score);
   }
   Tensor weights(const Tensor& logits) const override {
-    return at_most_one("replace the softmax", [&](const Encoding& part) { return part.weights(logits); });
+    Tensor result;
+    for (const auto& part : parts_) {
+      const Tensor own = part->weights(logits);
+      check(!own.defined() || !result.defined(), "encoding",
+            "two parts of the sum replace the softmax; keep one of them");
+      if (own.defined()) result = own;
+    }
+    return result;
   }
   Tensor finish(const Tensor& output, const AttentionInput& in) const override {
     Tensor result = output;
@@ -47,17 +54,6 @@ class Sum final : public Encoding {
   }
 
  private:
-  template <class F>
-  Tensor at_most_one(std::string_view what, F&& ask) const {
-    Tensor answer;
-    for (const auto& part : parts_) {
-      Tensor own = ask(*part);
-      check(!own.defined() || !answer.defined(), "encoding", "two parts of the sum ", what, "; keep one of them");
-      if (own.defined()) answer = std::move(own);
-    }
-    return answer;
-  }
-
   std::vector<std::unique_ptr<Encoding>> parts_;
 };
 

@@ -202,10 +202,10 @@ TEST(Cope, SharesItsTableAsAsked) {
   AttentionSizes sizes;
   sizes.heads = 3;
   const std::map<std::string, Shape> expected{{"heads", {5, 4}}, {"layers", {5, 4}}, {"none", {3, 5, 4}}};
-  for (const auto& [share, shape] : expected) {
-    make_encoding(choice_of("cope", {{"share", share}, {"p-max", "4"}}), sizes,
+  for (const auto& one : expected) {
+    make_encoding(choice_of("cope", {{"share", one.first}, {"p-max", "4"}}), sizes,
                   [&](std::string_view name, const Shape& asked, const Fill& fill) {
-                    EXPECT_EQ(to_text(asked), to_text(shape));
+                    EXPECT_EQ(to_text(asked), to_text(one.second));
                     EXPECT_EQ(fill.kind, Fill::Kind::constant);
                     return Initializer(1, StartValues::gpt2, DType::f64).make(name, asked, fill);
                   });

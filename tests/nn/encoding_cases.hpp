@@ -72,12 +72,12 @@ struct AttentionSizes {
   std::int64_t width() const { return heads * head_width; }
 };
 
-using ParameterSource = std::function<Tensor(std::string_view name, const Shape& shape, const Fill& fill)>;
+using ParameterMaker = std::function<Tensor(std::string_view name, const Shape& shape, const Fill& fill)>;
 
 // The encoding of a single layer, f64, with parameters from `source`. Names have the encoding's before them:
 // "cope.table".
 inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, const AttentionSizes& sizes,
-                                               const ParameterSource& source) {
+                                               const ParameterMaker& source) {
   const Initializer start(1, StartValues::fan_in, DType::f64);
   EncodingSetup setup;
   setup.width = sizes.width();

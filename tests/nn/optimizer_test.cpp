@@ -93,7 +93,7 @@ TEST(Optimizer, ClipsAsTheReferenceDoes) {
     SCOPED_TRACE(name);
     NamedTensors parameters;
     for (const std::string in : {"in0", "in1"}) {
-      const Tensor d_parameter = reference().read(name + "." + in);
+      const Tensor d_parameter = reference().read(concat(name, ".", in));
       parameters.emplace_back(in, leaf(Tensor::zeros(d_parameter.shape(), DType::f64)));
       set_gradient(parameters.back().second, d_parameter);
     }

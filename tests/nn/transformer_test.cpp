@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -10,8 +11,10 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "autograd/profile.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
+#include "nn/dropout.hpp"
 #include "nn/score.hpp"
 
 namespace tally {
@@ -198,6 +201,28 @@ TEST(Transformer, DropsOnlyWhileTrainingAndAnewEachStep) {
   EXPECT_EQ(logits(true, 1, 1), logits(true, 1, 1));
   EXPECT_NE(logits(true, 1, 1), logits(true, 1, 2));
   EXPECT_NE(logits(true, 1, 1), logits(true, 2, 1));
+}
+
+TEST(Transformer, DropsAtEveryPlaceWithAMaskOfItsOwn) {
+  ModelOptions options = small_model();
+  options.dropout = 0.3;
+  Transformer model(options, EncodingChoice::parse("none"), vocabulary, 8, 1);
+  start_profile();
+  model.forward(some_tokens(2, 8), {.training = true});
+  const std::vector<ProfileEvent> events = stop_profile();
+  // The embedding, and in each layer the weights, the hidden layer and both sublayer outputs.
+  EXPECT_EQ(std::count_if(events.begin(), events.end(), [](const auto& event) { return event.name == "dropout"; }),
+            1 + 2 * 4);
+
+  const Initializer start(1, StartValues::gpt2);
+  const Tensor ones = Tensor::full({64}, 1);
+  const auto mask = [&](const Initializer& at, const char* name) {
+    return Dropout(at, name, 0.5)(ones, {.training = true}).to_vector<float>();
+  };
+  EXPECT_NE(mask(start.at("blocks.0"), "mlp"), mask(start.at("blocks.0"), "attention"));
+  EXPECT_NE(mask(start.at("blocks.0"), "mlp"), mask(start.at("blocks.1"), "mlp"));
+  EXPECT_EQ(mask(start.at("blocks.0"), "mlp"),
+            dropout(ones, 0.5, {0, stream_of("dropout/blocks.0.mlp"), 0}).to_vector<float>());
 }
 
 TEST(Transformer, GivesTheSameBitsForAnyNumberOfThreads) {
