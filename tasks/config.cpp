@@ -24,13 +24,53 @@ std::vector<OptionInfo> options_of(const Options& options) {
   return list_options(*copy);
 }
 
-// A JSON value as the text that set_option reads.
-std::string text_of(const JsonValue& value, std::string_view name) {
-  if (value.is_bool()) return value.boolean() ? "true" : "false";
-  if (value.is_integer()) return to_text(value.integer());
-  if (value.is_real()) return to_text(value.real());
-  if (value.is_string()) return value.string();
-  fail("config", "'", name, "' must be a number, a text or true/false, not ", value.kind());
+// A JSON value as the text that set_option reads. Its kind must be that of the option, so that "64" is no number.
+struct TextOfKind {
+  const JsonValue& value;
+  std::string_view name;
+
+  std::string operator()(bool) const {
+    expect(value.is_bool(), "true or false");
+    return value.boolean() ? "true" : "false";
+  }
+  std::string operator()(std::int64_t) const {
+    expect(value.is_integer(), "an integer");
+    return to_text(value.integer());
+  }
+  std::string operator()(double) const {
+    expect(value.is_number(), "a number");
+    return value.is_integer() ? to_text(value.integer()) : to_text(value.real());
+  }
+  std::string operator()(const std::string&) const {
+    expect(value.is_string(), "a string");
+    return value.string();
+  }
+  void expect(bool ok, std::string_view kind) const {
+    check(ok, "config", "'", name, "' must be ", kind, ", not ", value.kind());
+  }
+};
+
+[[noreturn]] void fail_unknown_key(const std::string& name, const std::vector<std::string>& known) {
+  const std::string near = nearest_name(name, known);
+  fail("config", "unknown key '", name, "'", near.empty() ? "" : concat("; did you mean '", near, "'?"));
+}
+
+// Sets the options of the group with this prefix ("model.") by the members of an object of the file.
+void set_members(RunConfig& config, const std::string& key, const std::string& prefix, const JsonValue& object) {
+  check(object.is_object(), "config", "'", key, "' must be an object, not ", object.kind());
+  const std::vector<RunConfig::Group> groups = config.groups();
+  const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& one) { return one.prefix == prefix; });
+  check(group != groups.end(), "config", "'", key, "' is for an encoding that is not part of ", config.encoding.text());
+  for (const JsonMember& member : object.members()) {
+    const auto option = std::find_if(group->options.begin(), group->options.end(),
+                                     [&](const OptionInfo& one) { return one.name == member.name; });
+    if (option == group->options.end()) {
+      std::vector<std::string> known;
+      for (const OptionInfo& one : group->options) known.push_back(concat(key, ".", one.name));
+      fail_unknown_key(concat(key, ".", member.name), known);
+    }
+    config.set(prefix + member.name, std::visit(TextOfKind{member.value, concat(key, ".", member.name)}, option->value));
+  }
 }
 
 bool starts_any(std::string_view name, std::string_view prefix, std::string_view& rest) {
@@ -150,30 +190,25 @@ RunConfig RunConfig::from_json(const JsonValue& json) {
   static const std::vector<std::string> known = {"format", "preset", "task",      "pe",
                                                  "pe-options", "model", "optimiser", "run"};
   for (const JsonMember& member : json.members()) {
-    if (std::find(known.begin(), known.end(), member.name) == known.end()) {
-      const std::string near = nearest_name(member.name, known);
-      fail("config", "unknown key '", member.name, "'", near.empty() ? "" : concat("; did you mean '", near, "'?"));
-    }
+    if (std::find(known.begin(), known.end(), member.name) == known.end()) fail_unknown_key(member.name, known);
   }
   if (json.contains("format")) {
     check(json.integer("format") == 1, "config", "format ", json.integer("format"), " is not one this version reads (1)");
   }
   const std::string preset = json.contains("preset") ? json.string("preset") : "";
+  check(json.at("task").is_object(), "config", "'task' must be an object with a name, not ", json.at("task").kind());
   RunConfig config = make(json.at("task").string("name"), json.string("pe"), preset);
-  const auto apply = [&config](const JsonValue& object, const std::string& prefix) {
-    for (const JsonMember& member : object.members()) {
-      config.set(prefix + member.name, text_of(member.value, prefix + member.name));
-    }
-  };
-  for (const JsonMember& member : json.members("task")) {
-    if (member.name != "name") config.set("task." + member.name, text_of(member.value, "task." + member.name));
-  }
+  JsonValue task_options = json.at("task");
+  task_options.remove("name");
+  set_members(config, "task", "task.", task_options);
   if (json.contains("pe-options")) {
-    for (const JsonMember& part : json.members("pe-options")) apply(part.value, "pe." + part.name + ".");
+    for (const JsonMember& part : json.members("pe-options")) {
+      set_members(config, concat("pe-options.", part.name), concat("pe.", part.name, "."), part.value);
+    }
   }
-  if (json.contains("model")) apply(json.at("model"), "model.");
-  if (json.contains("optimiser")) apply(json.at("optimiser"), "optimiser.");
-  if (json.contains("run")) apply(json.at("run"), "");
+  if (json.contains("model")) set_members(config, "model", "model.", json.at("model"));
+  if (json.contains("optimiser")) set_members(config, "optimiser", "optimiser.", json.at("optimiser"));
+  if (json.contains("run")) set_members(config, "run", "", json.at("run"));
   config.validate();
   return config;
 }

@@ -56,4 +56,16 @@ Evaluation evaluate(Transformer& model, const Task& task, std::string_view split
   return result;
 }
 
+JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
+  return JsonValue::object({{"step", step},
+                            {"split", e.split},
+                            {"loss", e.loss},
+                            {"token_error", e.token_error()},
+                            {"sequence_error", e.sequence_error()},
+                            {"wrong", e.wrong},
+                            {"scored", e.scored},
+                            {"wrong_sequences", e.wrong_sequences},
+                            {"sequences", e.sequences}});
+}
+
 }  // namespace tally

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/io/json.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/batch.hpp"
 
@@ -29,5 +30,8 @@ void add_scores(Evaluation& evaluation, const Tensor& logits, const Batch& batch
 // The first `count` sequences of a split (all if 0; an endless split needs a count), in batches of `batch`.
 Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
                     std::int64_t batch);
+
+// One line of metrics.jsonl: step, split, loss, both errors and their counts.
+JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);
 
 }  // namespace tally

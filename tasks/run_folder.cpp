@@ -113,6 +113,15 @@ void RunFolder::write_results(const JsonValue& results) const {
   write_file_atomically(results_path(), write_json(results, 2) + "\n");
 }
 
+void RunFolder::change_config(const RunConfig& config) {
+  config.validate();
+  std::error_code error;
+  fs::remove(results_path(), error);
+  check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
+  write_file_atomically(path_ + "/config.json", write_json(config.to_json(), 2) + "\n");
+  config_ = config.clone();
+}
+
 std::vector<std::int64_t> RunFolder::checkpoint_steps() const {
   std::vector<std::int64_t> steps;
   std::error_code error;

@@ -29,6 +29,9 @@ class RunFolder {
   bool finished() const;           // results.json is there
   JsonValue read_results() const;  // throws Error when the run is not finished
   void write_results(const JsonValue& results) const;
+  // Another configuration from here on, atomically. A run that was finished is then not: its results.json goes first, so
+  // that a kill in between leaves a run that finishes again as it was.
+  void change_config(const RunConfig& config);
 
   // Steps of the checkpoint files, rising.
   std::vector<std::int64_t> checkpoint_steps() const;

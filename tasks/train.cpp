@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/allocator.hpp"
@@ -15,33 +16,25 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void report_divergence(const Transformer& model, std::int64_t n, double loss) {
-  std::string tensor = "loss";
-  if (std::isfinite(loss)) {
-    for (const auto& [name, parameter] : model.parameters()) {
-      const Tensor d = gradient(parameter);
-      if (!d.defined()) continue;
-      for (const double value : d.to(DType::f64).to_vector<double>()) {
-        if (std::isfinite(value)) continue;
-        tensor = concat("gradient of ", name);
-        break;
-      }
-      if (tensor != "loss") break;
-    }
-  }
-  throw Diverged(concat("[train] step ", n, ": the ", tensor, " is not finite (loss ", loss, ")"));
+[[noreturn]] void report_divergence(std::int64_t n, const std::string& tensor, const std::string& why) {
+  throw Diverged(concat("[train] step ", n, ": the ", tensor, " is not finite", why));
 }
 
-JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
-  return JsonValue::object({{"step", step},
-                            {"split", e.split},
-                            {"loss", e.loss},
-                            {"token_error", e.token_error()},
-                            {"sequence_error", e.sequence_error()},
-                            {"wrong", e.wrong},
-                            {"scored", e.scored},
-                            {"wrong_sequences", e.wrong_sequences},
-                            {"sequences", e.sequences}});
+// Calls f; what the search for the first operation finds (autograd/finite.hpp) gets the step it was found in.
+template <class F>
+auto at_step(std::int64_t n, F&& f) {
+  try {
+    return f();
+  } catch (const NotFinite& error) {
+    throw Diverged(concat("[train] step ", n, ": ", error.what()));
+  }
+}
+
+std::string first_gradient_not_finite(const Transformer& model) {
+  for (const auto& [name, parameter] : model.parameters()) {
+    if (!all_finite(gradient(parameter))) return name;
+  }
+  return "all parameters together";
 }
 
 // What a run carries along beside the model, all of it rebuilt from metrics.jsonl after a kill.
@@ -70,21 +63,23 @@ StepReport train_step(Transformer& model, Optimizer& optimizer, const OptimizerO
   report.steps = steps;
   report.lr = learning_rate(options, n, steps);
   model.clear_gradients();
-  {
+  at_step(n, [&] {
     const Tensor logits =
         model.forward(batch.tokens, {.training = true, .seed = seed, .step = static_cast<std::uint32_t>(n)});
     const Tensor loss = cross_entropy(logits, batch.targets, batch.loss_mask);
     report.loss = loss.item();
-    if (!std::isfinite(report.loss)) report_divergence(model, n, report.loss);
+    if (!std::isfinite(report.loss)) report_divergence(n, "loss", concat(": ", report.loss));
     Evaluation scores;
     add_scores(scores, logits, batch);
     report.token_error = scores.token_error();
     report.sequence_error = scores.sequence_error();
     backward(loss);
-  }
+  });
   const NamedTensors parameters = model.parameters();
   report.grad_norm = gradient_norm(parameters);
-  if (!std::isfinite(report.grad_norm)) report_divergence(model, n, report.loss);
+  if (!std::isfinite(report.grad_norm)) {
+    report_divergence(n, concat("gradient of ", first_gradient_not_finite(model)), concat(" (loss ", report.loss, ")"));
+  }
   optimizer.step(n, report.lr, clip_scale(report.grad_norm, options.clip));
   return report;
 }
@@ -104,7 +99,7 @@ class Run {
     observer_.started(config_, *model_, step);
     MetricsWriter metrics(folder_.metrics_path());
     metrics_ = &metrics;
-    if (history_.lines.empty()) write_description();
+    if (history_.lines.empty()) metrics.write(description());
     // A kill between a checkpoint and the last line of its evaluation: the evaluation is done again.
     if (step > 0 && evaluation_due(step) && !evaluated(step) && !evaluate_all(step)) return TrainOutcome::interrupted;
     while (step < config_.run.steps) {
@@ -149,6 +144,8 @@ class Run {
         history_.consider(line.integer("step"), line.real("token_error"), line.real("loss"));
       }
     }
+    // A resumed run may have other settings than the one that began.
+    if (!history_.lines.empty() && history_.lines.front().contains("run")) history_.lines.front() = description();
     folder_.rewrite_metrics(history_.lines);
     return checkpoint.step;
   }
@@ -186,10 +183,10 @@ class Run {
     for (const std::int64_t index : order_.indices(step)) {
       examples.push_back(task_->example(task_->splits().front().name, index));
     }
-    const Batch batch = collate(examples);
-    StepReport report = train_step(*model_, *optimizer_, config_.optimiser, batch, step, config_.run.steps,
+    batch_ = collate(examples);
+    StepReport report = train_step(*model_, *optimizer_, config_.optimiser, batch_, step, config_.run.steps,
                                    static_cast<std::uint64_t>(config_.run.seed));
-    history_.tokens += batch.tokens.numel();
+    history_.tokens += batch_.tokens.numel();
     history_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
     report.tokens = history_.tokens;
     report.seconds = history_.seconds;
@@ -207,7 +204,20 @@ class Run {
     observer_.stepped(report);
   }
 
+  // The last update can have spoilt the model although loss and gradients were fine: no checkpoint keeps that.
+  void refuse_bad_update(std::int64_t step) {
+    for (const auto& [name, parameter] : model_->parameters()) {
+      if (!all_finite(parameter)) report_divergence(step, concat("update of ", name), "");
+    }
+    const NoGrad only_the_value;
+    const double loss = at_step(step, [&] {
+      return cross_entropy(model_->forward(batch_.tokens), batch_.targets, batch_.loss_mask).item();
+    });
+    if (!std::isfinite(loss)) report_divergence(step, "loss after the update", concat(": ", loss));
+  }
+
   void save(std::int64_t step) {
+    refuse_bad_update(step);
     metrics_->sync();
     folder_.write_checkpoint({step, history_.tokens, model_->parameters(), optimizer_->state()});
   }
@@ -215,28 +225,28 @@ class Run {
   // False when it was stopped in the middle; what was evaluated is then done again by the resumed run.
   bool evaluate_all(std::int64_t step) {
     const bool last = step == config_.run.steps;
-    evaluations_.clear();
     for (std::size_t i = 1; i < task_->splits().size(); ++i) {
       if (stop_.load()) return false;
       const Split& split = task_->splits()[i];
       const std::int64_t wanted = last || config_.run.eval_count == 0 ? split.count : config_.run.eval_count;
-      const Evaluation e =
-          evaluate(*model_, *task_, split.name, std::min(wanted, split.count), config_.run.eval_batch);
-      evaluations_.push_back(evaluation_json(step, e));
-      metrics_->write(evaluations_.back());
+      const Evaluation e = at_step(step, [&] {
+        return evaluate(*model_, *task_, split.name, std::min(wanted, split.count), config_.run.eval_batch);
+      });
+      if (!std::isfinite(e.loss)) report_divergence(step, concat("loss on ", split.name), concat(": ", e.loss));
+      metrics_->write(evaluation_json(step, e));
       observer_.evaluated(step, e);
       if (i == 1 && saved_at(step)) history_.consider(step, e.token_error(), e.loss);
     }
     return true;
   }
 
-  void write_description() {
-    metrics_->write(JsonValue::object({{"run", "tally"},
-                                       {"task", config_.task->name},
-                                       {"pe", config_.encoding.text()},
-                                       {"seed", config_.run.seed},
-                                       {"steps", config_.run.steps},
-                                       {"parameters", model_->parameter_count()}}));
+  JsonValue description() const {
+    return JsonValue::object({{"run", "tally"},
+                              {"task", config_.task->name},
+                              {"pe", config_.encoding.text()},
+                              {"seed", config_.run.seed},
+                              {"steps", config_.run.steps},
+                              {"parameters", model_->parameter_count()}});
   }
 
   void finish() {
@@ -267,7 +277,7 @@ class Run {
   TrainingOrder order_;
   History history_;
   MetricsWriter* metrics_ = nullptr;
-  std::vector<JsonValue> evaluations_;
+  Batch batch_;  // of the latest step
 };
 
 }  // namespace

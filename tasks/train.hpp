@@ -13,7 +13,7 @@
 
 namespace tally {
 
-// A loss or a gradient that is not finite: the run stops here and this state is never saved.
+// A loss, a gradient or an update that is not finite: the run stops here and this state is never saved.
 class Diverged : public Error {
  public:
   using Error::Error;

@@ -26,6 +26,19 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+// Calls f; an Error that it throws becomes a UsageError: a wrong option is wrong usage, whatever part of the library
+// finds it.
+template <class F>
+auto as_usage(F&& f) {
+  try {
+    return f();
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
 // Options that every command understands.
 struct CommonOptions {
   int threads = 0;  // 0: as many as the machine has

@@ -6,8 +6,16 @@ namespace tally {
 
 std::span<const Command> commands() {
   static const std::array all{
+      Command{"list", "tasks, encodings and presets, one line each", declare_list},
+      Command{"describe", "formula, options, defaults and paper of one of them", declare_describe},
       Command{"train", "train a model into a run folder", declare_train},
       Command{"resume", "go on with a run from its newest good checkpoint", declare_resume},
+      Command{"eval", "errors of a trained model, also on longer sequences", declare_eval},
+      Command{"dump", "what a model computes on a few sequences, as a file", declare_dump},
+      Command{"export", "the weights of a run alone", declare_export},
+      Command{"show", "what a .safetensors or .npy file holds", declare_show},
+      Command{"gradcheck", "derivatives against central differences, in f64", declare_gradcheck},
+      Command{"info", "device, BLAS kernels, threads, compiler, version", declare_info},
   };
   return all;
 }

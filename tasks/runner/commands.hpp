@@ -7,8 +7,16 @@ namespace tally {
 
 #define TALLY_COMMAND(name) \
   std::function<int()> declare_##name(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments)
+TALLY_COMMAND(list);
+TALLY_COMMAND(describe);
 TALLY_COMMAND(train);
 TALLY_COMMAND(resume);
+TALLY_COMMAND(eval);
+TALLY_COMMAND(dump);
+TALLY_COMMAND(export);
+TALLY_COMMAND(show);
+TALLY_COMMAND(gradcheck);
+TALLY_COMMAND(info);
 #undef TALLY_COMMAND
 
 }  // namespace tally

@@ -9,18 +9,6 @@ namespace {
 
 const JsonLimits config_limits{.max_depth = 16, .max_members = 10'000};
 
-// A wrong option is wrong usage, whatever part of the library found it.
-template <class F>
-auto as_usage(F&& f) {
-  try {
-    return f();
-  } catch (const UsageError&) {
-    throw;
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
-}
-
 std::string describe(const OptionInfo& option) {
   std::string text = option.help;
   if (!option.allowed.empty()) {
@@ -44,6 +32,18 @@ std::string names_of(const RunConfig& config, const RunConfig::Group& group, con
   }
   if (group.prefix == "task." && option.name == "length") names += ",--length";
   return names;
+}
+
+// Another encoding than the file's: options of parts that it does not have are left out.
+void replace_encoding(JsonValue& json, const std::string& encoding) {
+  json.set("pe", encoding);
+  if (!json.contains("pe-options") || !json.at("pe-options").is_object()) return;
+  JsonValue kept = JsonValue::object();
+  for (const auto& part : EncodingChoice::parse(encoding).parts) {
+    const JsonValue* options = json.at("pe-options").find(part.entry->name);
+    if (options != nullptr) kept.set(part.entry->name, *options);
+  }
+  json.set("pe-options", std::move(kept));
 }
 
 }  // namespace
@@ -103,11 +103,10 @@ RunConfig ConfigOptions::resolve() const {
       JsonValue json = read_json(file_, config_limits);
       check(json.is_object(), "config", file_, " must hold an object, not ", json.kind());
       if (!preset_.empty()) json.set("preset", preset_);
-      if (!encoding_.empty()) json.set("pe", encoding_);
-      if (!task_.empty()) {
-        JsonValue task = json.contains("task") ? json.at("task") : JsonValue::object();
-        task.set("name", task_);
-        json.set("task", std::move(task));
+      if (!encoding_.empty()) replace_encoding(json, encoding_);
+      if (!task_.empty() && !(json.contains("task") && json.at("task").is_object() &&
+                              json.at("task").contains("name") && json.at("task").at("name") == JsonValue(task_))) {
+        json.set("task", JsonValue::object({{"name", task_}}));
       }
       config = RunConfig::from_json(json);
     } else {

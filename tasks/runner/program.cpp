@@ -1,6 +1,7 @@
 // Dispatch: from the command line to one command and its exit code.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 
@@ -65,7 +66,8 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     print_error(concat(command.name, ": ", usage_text(app, error, arguments)));
     return exit_code::usage;
   }
-  kernels(device_from_text(common.device));  // an unbuilt backend is refused before anything is done
+  const Device device = as_usage([&] { return device_from_text(common.device); });
+  kernels(device);  // an unbuilt backend is refused before anything is done
   if (common.threads > 0) set_thread_count(common.threads);
   return run();
 }
@@ -81,8 +83,9 @@ std::string look_ahead(const std::vector<std::string>& arguments, std::string_vi
   return value;
 }
 
-int run_program(int argc, char** argv) {
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+namespace {
+
+int run_words(const std::vector<std::string>& words) {
   if (words.empty()) {
     print_error("no command\n\n" + overview());
     return exit_code::usage;
@@ -119,6 +122,18 @@ int run_program(int argc, char** argv) {
   print_error(concat("unknown command '", words[0], "'", near.empty() ? "" : concat("; did you mean '", near, "'?"),
                      " ('tally --help' lists them)"));
   return exit_code::usage;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  // A file that may not grow further is an error with a message, like a full disk, and not the end.
+  std::signal(SIGXFSZ, SIG_IGN);
+  const int code = run_words({argv + std::min(argc, 1), argv + argc});
+  std::cout.flush();
+  if (std::cout.good() && std::fflush(stdout) == 0) return code;
+  print_error("cannot write to the standard output");
+  return code == exit_code::done ? exit_code::failed : code;
 }
 
 }  // namespace tally

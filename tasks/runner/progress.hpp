@@ -9,7 +9,7 @@
 
 namespace tally {
 
-class ProgressPrinter final : public TrainObserver {
+class ProgressPrinter : public TrainObserver {
  public:
   // quiet: only evaluations of the last step. Everything goes to stderr when `to_stderr` (stdout is then free for JSON).
   ProgressPrinter(bool quiet, bool to_stderr);

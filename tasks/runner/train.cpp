@@ -1,48 +1,63 @@
-// tally train, tally resume
+// tally train
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
+#include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
-#include "tasks/runner/progress.hpp"
-#include "tasks/runner/signals.hpp"
-#include "tasks/train.hpp"
+#include "tasks/runner/training.hpp"
+#include "tasks/statistics.hpp"
 
 namespace tally {
 namespace {
 
-int train_in(const RunFolder& folder, const CommonOptions& common) {
-  const std::atomic<bool>& stop = watch_signals();
-  ProgressPrinter progress(common.quiet, common.json);
-  const bool was_finished = folder.finished();
-  const TrainOutcome outcome = train(folder, progress, stop);
-  if (!was_finished) progress.finished(folder, outcome);
-  if (common.json && folder.finished()) std::cout << write_json(folder.read_results()) << "\n";
-  return outcome == TrainOutcome::done ? exit_code::done : signal_exit_code();
+struct TrainSettings {
+  std::string run;
+  bool force = false, dry_run = false;
+};
+
+// What the run would be, without making the model.
+int print_plan(const RunConfig& config, const CommonOptions& common) {
+  const std::unique_ptr<Task> task = config.make_task();
+  const MemoryEstimate estimate = estimate_training(config, *task);
+  const std::int64_t tokens = config.run.batch * task->splits().front().length;
+  if (common.json) {
+    std::cout << write_json(JsonValue::object({{"config", config.to_json()},
+                                               {"parameters", estimate.parameter_count},
+                                               {"memory_bytes", estimate.total()},
+                                               {"steps", config.run.steps},
+                                               {"tokens_per_step", tokens}}))
+              << "\n";
+    return exit_code::done;
+  }
+  std::cout << concat(with_commas(estimate.parameter_count), " parameters; ", config.run.steps, " steps of up to ",
+                      with_commas(tokens), " tokens\nmemory: about ", bytes_text(estimate.total()), " (parameters ",
+                      bytes_text(estimate.parameters), ", gradients ", bytes_text(estimate.gradients), ", optimiser ",
+                      bytes_text(estimate.optimiser), ", activations ", bytes_text(estimate.activations), ")\n");
+  return exit_code::done;
+}
+
+int run_train(const TrainSettings& settings, const ConfigOptions& options, const CommonOptions& common,
+              const WatchOptions& watch) {
+  const RunConfig config = options.resolve();
+  if (!common.quiet) (common.json ? std::cerr : std::cout) << config_text(config) << std::flush;
+  check_can_train(config);
+  if (settings.dry_run) return print_plan(config, common);
+  return run_training(RunFolder::create(settings.run, config, settings.force), common, watch);
 }
 
 }  // namespace
 
 std::function<int()> declare_train(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments) {
-  struct Settings {
-    std::string run;
-    bool force = false;
-  };
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<TrainSettings>();
   app.add_option("RUN", settings->run, "folder to train into")->required();
   const auto options = ConfigOptions::declare(app, arguments);
   app.add_flag("--force", settings->force, "move what the folder holds aside")->group("What");
-  return [settings, options, &common] {
-    const RunConfig config = options->resolve();
-    return train_in(RunFolder::create(settings->run, config, settings->force), common);
-  };
-}
-
-std::function<int()> declare_resume(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
-  auto run = std::make_shared<std::string>();
-  app.add_option("RUN", *run, "folder of the run")->required();
-  return [run, &common] { return train_in(RunFolder::open(*run), common); };
+  app.add_flag("--dry-run", settings->dry_run, "print the configuration, parameters, memory and steps, and stop")
+      ->group("What");
+  const auto watch = declare_watch(app);
+  return [settings, options, watch, &common] { return run_train(*settings, *options, common, *watch); };
 }
 
 }  // namespace tally

@@ -1,0 +1,152 @@
+// tally describe: all there is to know of one task, encoding or preset.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <memory>
+
+#include "core/io/json.hpp"
+#include "tasks/estimate.hpp"
+#include "tasks/preset.hpp"
+#include "tasks/runner/commands.hpp"
+#include "tasks/statistics.hpp"
+
+namespace tally {
+namespace {
+
+std::string indented(const std::string& text) {
+  std::string result = "  ";
+  for (const char c : text) {
+    result += c;
+    if (c == '\n') result += "  ";
+  }
+  return result + "\n";
+}
+
+std::string options_text(const std::string& prefix, const std::vector<OptionInfo>& options) {
+  if (options.empty()) return "";
+  std::string text = "\nOptions\n";
+  for (const OptionInfo& option : options) {
+    std::string allowed = option.range;
+    for (const std::string& value : option.allowed) allowed += concat(allowed.empty() ? "" : "|", value);
+    if (std::holds_alternative<bool>(option.value)) allowed = "true|false";
+    text += concat("  --", prefix, option.name, " (default ", to_text(option.value),
+                   allowed.empty() ? "" : concat("; ", allowed), ")\n      ", option.help, "\n");
+  }
+  return text;
+}
+
+// Sizes that no table has by itself, so that a shape can be told in letters.
+constexpr std::int64_t heads = 6, head_width = 74, width = heads * head_width, max_length = 1031;
+
+std::string shape_text(const Shape& shape) {
+  constexpr std::array<std::pair<std::int64_t, const char*>, 4> letters{
+      {{heads, "H"}, {head_width, "d"}, {width, "D"}, {max_length, "T_max"}}};
+  std::string text;
+  for (int axis = 0; axis < shape.rank; ++axis) {
+    std::string size = to_text(shape[axis]);
+    for (const auto& [value, letter] : letters) {
+      if (shape[axis] == value) size = letter;
+    }
+    text += concat(axis > 0 ? ", " : "", size);
+  }
+  return concat("[", text, "]");
+}
+
+// The parameters that an encoding brings: "model.blocks.N.position.cope.table [65, d]".
+std::vector<std::string> parameters_of(const EncodingChoice& choice) {
+  ModelOptions model;
+  model.layers = 2;
+  model.heads = heads;
+  model.width = width;
+  std::vector<std::string> lines;
+  for (const auto& [path, shape] : parameter_shapes(model, choice, 2, max_length)) {
+    std::string name = "model." + path;
+    if (name.find("position.") == std::string::npos || path.starts_with("blocks.1.")) continue;
+    if (const std::size_t block = name.find("blocks.0."); block != std::string::npos) name.replace(block + 7, 1, "N");
+    lines.push_back(concat(name, " ", shape_text(shape)));
+  }
+  return lines;
+}
+
+std::string parameters_text(const EncodingEntry& entry) {
+  const std::vector<std::string> usual = parameters_of(EncodingChoice::parse(entry.name));
+  std::string text = "\nParameters (H heads, d head width, D width, T_max longest sequence)\n";
+  for (const std::string& line : usual) text += indented(line);
+  if (usual.empty()) text += "  none\n";
+  for (const OptionInfo& option : list_options(*entry.make_options())) {
+    std::vector<std::string> values = option.allowed;
+    if (std::holds_alternative<bool>(option.value)) values = {"true", "false"};
+    for (const std::string& value : values) {
+      EncodingChoice choice = EncodingChoice::parse(entry.name);
+      choice.set_option(option.name, value);
+      const std::vector<std::string> lines = parameters_of(choice);
+      if (lines == usual) continue;
+      text += concat("  with ", option.name, " = ", value, lines.empty() ? ": none\n" : "\n");
+      for (const std::string& line : lines) text += concat("    ", line, "\n");
+    }
+  }
+  return text;
+}
+
+std::string text_of(const EncodingEntry& entry) {
+  return concat("encoding ", entry.name, ": ", entry.summary, "\n\nFormula\n", indented(entry.formula),
+                options_text("pe.", list_options(*entry.make_options())), parameters_text(entry), "\nPaper\n",
+                indented(entry.paper));
+}
+
+std::string text_of(const TaskEntry& entry) {
+  const std::unique_ptr<Options> options = entry.make_options();
+  std::string text = concat("task ", entry.name, ": ", entry.summary, "\n\n", indented(entry.description),
+                            options_text("task.", list_options(*options)), "\nSplits\n");
+  const std::unique_ptr<Task> task = entry.make(*options, 1, 0);
+  for (const Split& split : task->splits()) {
+    text += concat("  ", split.name, ": ", split.summary, "; ",
+                   split.count == 0 ? "endless" : concat(with_commas(split.count), " sequences"), ", up to ",
+                   split.length, " tokens\n");
+  }
+  text += concat("\nVocabulary: ", task->vocabulary().size(), " symbols\n\nPresets\n");
+  for (const PresetEntry* preset : preset_registry()) {
+    if (preset->task == entry.name) text += concat("  ", preset->name, ": ", preset->summary, "\n");
+  }
+  return text + concat("\nPaper\n", indented(entry.paper));
+}
+
+std::string text_of(const PresetEntry& entry) {
+  std::string text = concat("preset ", entry.name, " of task ", entry.task, ": ", entry.summary, "\n");
+  for (const auto& [name, value] : entry.settings) text += concat("  --", name, " ", value, "\n");
+  return text;
+}
+
+int run_describe(const std::string& name, const CommonOptions& common) {
+  std::vector<std::string> known;
+  std::string text;
+  const auto consider = [&](const std::string& own, const auto& entry) {
+    known.push_back(own);
+    if (own == name) text += concat(text.empty() ? "" : "\n", text_of(entry));
+  };
+  for (const TaskEntry* entry : task_registry()) consider(entry->name, *entry);
+  for (const EncodingEntry* entry : encoding_registry()) consider(entry->name, *entry);
+  for (const PresetEntry* entry : preset_registry()) consider(entry->name, *entry);
+  if (text.empty()) {
+    const std::string near = nearest_name(name, known);
+    throw UsageError(concat("[describe] there is no task, encoding or preset '", name, "'",
+                            near.empty() ? "; 'tally list' shows all" : concat("; did you mean '", near, "'?")));
+  }
+  if (common.json) {
+    std::cout << write_json(JsonValue::object({{"name", name}, {"text", text}})) << "\n";
+  } else {
+    std::cout << text;
+  }
+  return exit_code::done;
+}
+
+}  // namespace
+
+std::function<int()> declare_describe(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
+  auto name = std::make_shared<std::string>();
+  app.add_option("NAME", *name, "a task, an encoding or a preset")->required();
+  return [name, &common] { return run_describe(*name, common); };
+}
+
+}  // namespace tally

@@ -1,0 +1,119 @@
+// tally eval: errors of a trained model with counts, also on sequences longer than those it was trained on.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "tasks/estimate.hpp"
+#include "tasks/evaluate.hpp"
+#include "tasks/runner/commands.hpp"
+#include "tasks/runner/progress.hpp"
+#include "tasks/runner/trained_model.hpp"
+
+namespace tally {
+namespace {
+
+struct EvalSettings {
+  std::string run, split, checkpoint = "newest";
+  std::vector<std::int64_t> lengths;
+  std::int64_t count = 0;
+};
+
+// The run's task with sequences of another length.
+std::unique_ptr<Task> task_of_length(const RunConfig& config, std::int64_t length) {
+  const std::unique_ptr<Options> options = config.task_options->clone();
+  const std::vector<OptionInfo> infos = list_options(*options);
+  if (std::none_of(infos.begin(), infos.end(), [](const OptionInfo& info) { return info.name == "length"; })) {
+    throw UsageError(concat("[eval] the task ", config.task->name, " has no option 'length', so --lengths means nothing"));
+  }
+  return as_usage([&] {
+    RunConfig other = config.clone();
+    other.set("task.length", to_text(length));
+    return other.make_task();
+  });
+}
+
+class Evaluator {
+ public:
+  Evaluator(const EvalSettings& settings, const CommonOptions& common)
+      : settings_(settings), common_(common), trained_(load_trained(settings.run, settings.checkpoint)) {}
+
+  int run() {
+    if (!common_.json && !common_.quiet) {
+      std::cout << concat(trained_.folder.path(), ", step ", trained_.step, "\n") << std::flush;
+    }
+    const RunConfig& config = trained_.folder.config();
+    std::vector<std::unique_ptr<Task>> tasks;  // all are made first: a wrong length is wrong usage
+    for (const std::int64_t length : settings_.lengths) tasks.push_back(task_of_length(config, length));
+    if (tasks.empty()) run_splits(*trained_.task, "");
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      run_splits(*tasks[i], concat("length ", settings_.lengths[i], "  "));
+    }
+    if (common_.json) {
+      std::cout << write_json(JsonValue::object({{"run", trained_.folder.path()},
+                                                 {"step", trained_.step},
+                                                 {"evaluations", std::move(evaluations_)}}))
+                << "\n";
+    }
+    return failed_ ? exit_code::failed : exit_code::done;
+  }
+
+ private:
+  void run_splits(const Task& task, const std::string& label) {
+    std::vector<Split> splits(task.splits().begin() + 1, task.splits().end());
+    if (!settings_.split.empty()) splits = {as_usage([&] { return task.split(settings_.split); })};
+    for (const Split& split : splits) {
+      if (split.count == 0 && settings_.count == 0) {
+        throw UsageError(concat("[eval] the split '", split.name, "' is endless; say how many sequences with --count"));
+      }
+      try {
+        run_split(task, split, label);
+      } catch (const Error& error) {  // an encoding that cannot go on at this length: the others still can
+        std::fprintf(stderr, "tally: %s%s: %s\n", label.c_str(), split.name.c_str(), error.what());
+        failed_ = true;
+      }
+    }
+  }
+
+  void run_split(const Task& task, const Split& split, const std::string& label) {
+    const RunConfig& config = trained_.folder.config();
+    check_fits(estimate_evaluation(config, task, split.length));
+    const std::int64_t wanted = settings_.count == 0 ? split.count : settings_.count;
+    const std::int64_t count = split.count == 0 ? wanted : std::min(wanted, split.count);
+    const Evaluation result = evaluate(*trained_.model, task, split.name, count, config.run.eval_batch);
+    if (common_.json) {
+      JsonValue line = evaluation_json(trained_.step, result);
+      line.set("length", split.length);
+      evaluations_.push(std::move(line));
+    } else {
+      std::cout << concat(label, split.name, ": ", evaluation_text(result), "\n") << std::flush;
+    }
+  }
+
+  const EvalSettings& settings_;
+  const CommonOptions& common_;
+  TrainedModel trained_;
+  JsonValue evaluations_ = JsonValue::array();
+  bool failed_ = false;
+};
+
+}  // namespace
+
+std::function<int()> declare_eval(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
+  auto settings = std::make_shared<EvalSettings>();
+  app.add_option("RUN", settings->run, "folder of the run")->required();
+  app.add_option("--split", settings->split, "one split; all but the training split without")->group("What");
+  app.add_option("--lengths", settings->lengths, "sequences of these lengths, where the task has one: 64,128")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->group("What");
+  app.add_option("--count", settings->count, "sequences of each split; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group("What");
+  app.add_option("--checkpoint", settings->checkpoint, checkpoint_help)->capture_default_str()->group("What");
+  return [settings, &common] { return Evaluator(*settings, common).run(); };
+}
+
+}  // namespace tally

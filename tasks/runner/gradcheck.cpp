@@ -1,0 +1,129 @@
+// tally gradcheck: derivatives of a whole small transformer against central differences in f64, for every encoding and
+// every value of its choices and flags. T = 6 tokens, two layers; for each parameter three random directions.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <memory>
+
+#include "autograd/gradcheck.hpp"
+#include "autograd/ops.hpp"
+#include "core/io/json.hpp"
+#include "core/kernels.hpp"
+#include "nn/transformer.hpp"
+#include "tasks/runner/commands.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::int64_t vocabulary = 5, length = 6;
+
+struct Case {
+  EncodingChoice choice;
+  std::string label;  // "cope gates=values"
+};
+
+// The encoding as it is, then each other value of a choice or a flag by itself.
+std::vector<Case> cases_of(const std::string& text) {
+  std::vector<Case> cases;
+  cases.push_back({EncodingChoice::parse(text), text});
+  const EncodingChoice usual = EncodingChoice::parse(text);
+  for (const auto& part : usual.parts) {
+    for (const OptionInfo& option : list_options(*part.options)) {
+      std::vector<std::string> values = option.allowed;
+      if (std::holds_alternative<bool>(option.value)) values = {"true", "false"};
+      for (const std::string& value : values) {
+        if (value == to_text(option.value)) continue;
+        Case other{usual.clone(), concat(text, " ", option.name, "=", value)};
+        other.choice.set_option(concat(part.entry->name, ".", option.name), value);
+        cases.push_back(std::move(other));
+      }
+    }
+  }
+  return cases;
+}
+
+// Loss of the model as a function of its parameters.
+class LossOfParameters {
+ public:
+  explicit LossOfParameters(const EncodingChoice& choice) : choice_(choice) {
+    options_.layers = 2;
+    options_.width = 8;
+    options_.heads = 2;
+    options_.init = "fan-in";
+    Rng rng({1, stream_of("gradcheck tokens"), 0});
+    std::vector<std::int32_t> ids;
+    for (std::int64_t t = 0; t < length; ++t) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
+    tokens_ = Tensor::from(ids, {1, length});
+    mask_ = Tensor::full({1, length}, 1, DType::boolean);
+  }
+
+  // Parameters off their start values: a table of zeros would hide what comes after it.
+  std::vector<Tensor> parameters() {
+    const Transformer model(options_, choice_, vocabulary, length, 1, DType::f64);
+    std::vector<Tensor> values;
+    for (const auto& [path, parameter] : model.parameters()) {
+      const Tensor noise = Tensor::empty(parameter.shape(), DType::f64);
+      kernels(noise.device()).random_normal(noise.view(), RandomStream{2, stream_of(path), 0}, 0, 0.3);
+      places_[path] = values.size();
+      values.push_back(add(parameter.detach(), noise));
+    }
+    return values;
+  }
+
+  Tensor operator()(const std::vector<Tensor>& parameters) const {
+    const auto given = [&](const std::string& path, const Shape&, const Fill&) { return parameters[places_.at(path)]; };
+    const Initializer start(1, start_values_from_text(options_.init), DType::f64);
+    Transformer model(options_, choice_, vocabulary, length, start.with_source(given));
+    return cross_entropy(model.forward(tokens_), tokens_, mask_);
+  }
+
+ private:
+  const EncodingChoice& choice_;
+  ModelOptions options_;
+  Tensor tokens_, mask_;
+  std::map<std::string, std::size_t> places_;  // of each parameter
+};
+
+int run_gradcheck(const std::string& wanted, const CommonOptions& common) {
+  std::vector<Case> cases;
+  if (!wanted.empty()) cases = as_usage([&] { return cases_of(wanted); });
+  for (const EncodingEntry* entry : encoding_registry()) {
+    if (!wanted.empty()) break;
+    for (Case& one : cases_of(entry->name)) cases.push_back(std::move(one));
+  }
+
+  JsonValue results = JsonValue::array();
+  std::int64_t failures = 0;
+  for (const Case& one : cases) {
+    LossOfParameters loss(one.choice);
+    const GradcheckResult result = gradcheck([&loss](const auto& inputs) { return loss(inputs); }, loss.parameters());
+    failures += !result.ok;
+    if (common.json) {
+      results.push(JsonValue::object({{"encoding", one.label},
+                                      {"ok", result.ok},
+                                      {"compared", result.compared},
+                                      {"worst", result.worst},
+                                      {"text", result.text}}));
+    } else if (!common.quiet || !result.ok) {
+      char line[160];
+      std::snprintf(line, sizeof line, "%-40s %-6s %4lld numbers, worst error %.2g of what is allowed\n",
+                    one.label.c_str(), result.ok ? "ok" : "WRONG", static_cast<long long>(result.compared), result.worst);
+      std::cout << line << (result.ok ? "" : concat("    ", result.text, "\n")) << std::flush;
+    }
+  }
+  if (common.json) std::cout << write_json(results) << "\n";
+  check(failures == 0, "gradcheck", failures, " of ", cases.size(), " cases have wrong derivatives");
+  if (!common.json && !common.quiet) std::cout << concat("all ", cases.size(), " cases agree\n");
+  return exit_code::done;
+}
+
+}  // namespace
+
+std::function<int()> declare_gradcheck(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
+  auto encoding = std::make_shared<std::string>();
+  app.add_option("--pe", *encoding, "one encoding or a sum; all encodings without")->group("What");
+  return [encoding, &common] { return run_gradcheck(*encoding, common); };
+}
+
+}  // namespace tally

@@ -1,0 +1,73 @@
+#include "tasks/runner/training.hpp"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "autograd/finite.hpp"
+#include "tasks/estimate.hpp"
+#include "tasks/runner/profile_report.hpp"
+#include "tasks/runner/progress.hpp"
+#include "tasks/runner/signals.hpp"
+#include "tasks/train.hpp"
+
+namespace tally {
+namespace {
+
+// Prints, and takes in the profile after every step.
+class ProfilingPrinter final : public ProgressPrinter {
+ public:
+  ProfilingPrinter(const CommonOptions& common, const std::string& profile)
+      : ProgressPrinter(common.quiet, common.json) {
+    if (!profile.empty()) report_.emplace(profile);
+  }
+
+  void stepped(const StepReport& report) override {
+    ProgressPrinter::stepped(report);
+    if (report_) report_->collect();
+  }
+
+  void write_profile() {
+    if (!report_) return;
+    report_->write();
+    message(report_->table());
+  }
+
+ private:
+  std::optional<ProfileReport> report_;
+};
+
+}  // namespace
+
+std::shared_ptr<WatchOptions> declare_watch(CLI::App& app) {
+  auto watch = std::make_shared<WatchOptions>();
+  app.add_option("--profile", watch->profile, "file for a Chrome trace; a table by operation is printed at the end")
+      ->group("Watch");
+  app.add_flag("--debug-nan", watch->debug_nan, "name the operation whose result is not finite; slower")->group("Watch");
+  return watch;
+}
+
+void check_can_train(const RunConfig& config) {
+  try {
+    check_fits(estimate_training(config, *config.make_task()));
+  } catch (const DoesNotFit&) {
+    throw;
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+int run_training(const RunFolder& folder, const CommonOptions& common, const WatchOptions& watch) {
+  const std::atomic<bool>& stop = watch_signals();
+  set_finite_checks(watch.debug_nan);
+  ProfilingPrinter printer(common, watch.profile);
+  const bool was_finished = folder.finished();
+  const TrainOutcome outcome = train(folder, printer, stop);
+  if (!was_finished) printer.finished(folder, outcome);
+  printer.write_profile();
+  if (common.json && folder.finished()) std::cout << write_json(folder.read_results()) << "\n";
+  return outcome == TrainOutcome::done ? exit_code::done : signal_exit_code();
+}
+
+}  // namespace tally
