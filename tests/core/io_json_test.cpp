@@ -188,7 +188,7 @@ TEST(JsonParse, Depth) {
   expect_refused(R"({"a":{"a":{"a":{"a":{}}}}})", "nested deeper than 4", limits);
   expect_refused(nested(100000), "byte 64: nested deeper than 64");
   expect_refused(std::string(10000000, '['), "byte 64: nested deeper than 64");
-  EXPECT_TRUE(parse("[" + nested(3) + "," + nested(3) + "]", limits).is_array());  // the depth goes down again
+  EXPECT_TRUE(parse(concat("[", nested(3), ",", nested(3), "]"), limits).is_array());  // the depth goes down again
 }
 
 TEST(JsonParse, NumberOfNames) {

@@ -310,7 +310,8 @@ TEST_F(Safetensors, RefusesTooManyEntriesBeforeTheyAreKept) {
 
 TEST_F(Safetensors, MostEntriesThatAreAllowed) {
   std::string header = "{\"__metadata__\":{}";
-  for (int index = 0; index < 100000; ++index) header += "," + entry(std::to_string(index), "F32", "[0]", "[0,0]");
+  for (int index = 0; index < 100000; ++index)
+    header += concat(",", entry(std::to_string(index), "F32", "[0]", "[0,0]"));
   const SafetensorsFile file = open(file_bytes(header + "}", 0));
   EXPECT_EQ(file.entries().size(), 100000U);
   EXPECT_EQ(file.find("77777")->name, "77777");
