@@ -42,13 +42,13 @@ quiet "$build/configure.log" cmake --preset "$preset"
 cmake --build --preset "$preset"
 
 # What the result of a folder's tests depends on, as one number: its executable, the runner for the runner's tests, and all
-# files of the folder and of the reference data that are not compiled into it.
+# files of the folder, the reference data and the outside check that are not compiled into it.
 fingerprint() {
   local folder=$1
   {
     find "$build/tests/${folder}_test" -type f -exec cat {} + 2>/dev/null || true
     if [ "$folder" = runner ]; then cat "$build/tally"; fi
-    find tests \( -path "tests/$folder/*" -o -path 'tests/reference/*' \) -type f ! -name '*.cpp' ! -name '*.pyc' -print0 |
+    find tests -regex "tests/\($folder\|reference\|outside\)/.*" -type f ! -name '*.cpp' ! -name '*.pyc' -print0 |
       sort -z | xargs -0 -r sha256sum
   } | sha256sum
 }
