@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recomputes a dump of tally from outside: logits, loss, attention, gates, positions and every parameter gradient.
 
-    check.py WEIGHTS.safetensors CONFIG.json DUMP.safetensors
+    check.py WEIGHTS.safetensors CONFIG.json DUMP.safetensors [WEIGHTS CONFIG DUMP ...]
 
 WEIGHTS is a checkpoint or an export, CONFIG the config.json of its run, DUMP made by `tally dump ... --gradients`.
 Needs Python 3 and numpy. Exit code 0: all within tolerance, 1: not, 77: numpy is missing (nothing was checked).
@@ -10,8 +10,9 @@ Deviation of a tensor: the largest |dump - ours in float64|, divided by the larg
 but for rounding, as that of the keys is without an encoding: it is measured against the gradient of its weight too.)
 
 Tolerance: a float32 program may be wrong by as much as a plain float32 program is, so the same model is also computed
-here in float32: twice its deviation, three times for gradients. A lucky plain run must not fail the program: its
-deviation counts as 8 units in the last place at least. A float64 dump: 1e-10.
+here in float32: twice its deviation, three times for gradients. A lucky plain run must not fail the program, and where
+large terms cancel luck is a factor of ten: the largest deviation of eight runs counts, seven of them with parameters
+moved by half a unit in the last place, and 8 units in the last place at least. A float64 dump: 1e-10.
 """
 
 import argparse
@@ -31,6 +32,7 @@ INPUTS = {"tokens", "targets", "loss_mask", "score_mask"}
 FLOOR = 8 * float(np.finfo(np.float32).eps)
 DOUBLE_TOLERANCE = 1e-10
 FACTOR, GRADIENT_FACTOR = 2, 3
+PLAIN_RUNS = 8
 
 
 def deviations(values, exact):
@@ -53,9 +55,15 @@ def tolerances(arrays, config, dump, exact):
     """{name: tolerance}."""
     if dump["logits"].dtype == np.float64:
         return dict.fromkeys(exact, DOUBLE_TOLERANCE)
-    plain, _ = model.run(config, arrays, dump, np.float32)
-    return {name: (GRADIENT_FACTOR if name.startswith("gradients.") else FACTOR) * max(deviation, FLOOR)
-            for name, deviation in deviations(plain, exact).items()}
+    plain, random = dict.fromkeys(exact, FLOOR), np.random.RandomState(1)
+    half_unit = float(np.finfo(np.float32).eps) / 2
+    for run in range(PLAIN_RUNS):
+        moved = arrays if run == 0 else {name: array * (1 + random.uniform(-half_unit, half_unit, array.shape))
+                                         for name, array in arrays.items()}
+        for name, deviation in deviations(model.run(config, moved, dump, np.float32)[0], exact).items():
+            plain[name] = max(plain[name], deviation)
+    return {name: (GRADIENT_FACTOR if name.startswith("gradients.") else FACTOR) * deviation
+            for name, deviation in plain.items()}
 
 
 def check(tensors, config, dump, out=None):
@@ -83,12 +91,15 @@ def check(tensors, config, dump, out=None):
 
 def main(given=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("weights")
-    parser.add_argument("config")
-    parser.add_argument("dump")
-    arguments = parser.parse_args(given)
-    complaints = check(tensor_file.read(arguments.weights)[0], run_config.read(arguments.config),
-                       tensor_file.read(arguments.dump)[0])
+    parser.add_argument("files", nargs="+", metavar="WEIGHTS CONFIG DUMP")
+    files = parser.parse_args(given).files
+    if len(files) % 3 != 0:
+        parser.error("each check takes three files: WEIGHTS CONFIG DUMP")
+    complaints = []
+    for weights, config, dump in zip(files[0::3], files[1::3], files[2::3]):
+        print(dump)
+        complaints += [f"{dump}: {line}" for line in
+                       check(tensor_file.read(weights)[0], run_config.read(config), tensor_file.read(dump)[0])]
     for line in complaints:
         print(f"WRONG: {line}")
     print(f"{len(complaints)} complaints" if complaints else "all within tolerance")

@@ -1,0 +1,153 @@
+// tally dump: what a model computes on a few sequences, in one safetensors file that other programs can check
+// (tests/outside). N sequences of T tokens, H heads, V symbols:
+//   tokens, targets i32 [N, T]    loss_mask, score_mask bool [N, T]    logits [N, T, V]    loss, the mean where loss_mask
+//   is set    blocks.N.weights [N, H, T, T]    blocks.N.gates, blocks.N.positions where the encoding has them
+//   gradients.model.<parameter>, those of the loss
+// All of it comes from one forward pass without dropout, and gradients from the backward of that pass: at a kink of the
+// interpolation the positions in the file decide which derivative is meant.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <limits>
+#include <memory>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/io/json.hpp"
+#include "core/io/npy.hpp"
+#include "core/io/safetensors.hpp"
+#include "tasks/batch.hpp"
+#include "tasks/runner/commands.hpp"
+#include "tasks/runner/trained_model.hpp"
+
+namespace tally {
+namespace {
+
+struct DumpSettings {
+  std::string run, split, out, tokens, checkpoint = "newest";
+  std::int64_t count = 4, start = 0;
+  bool gradients = false;
+};
+
+// Sequences of one's own [N, T] (or [T]): position t predicts token t+1, the last predicts nothing.
+Batch batch_of_tokens(const std::string& path, std::int64_t vocabulary) {
+  const Tensor file = read_npy(path);
+  check(is_integer(file.dtype()), "dump", path, " must hold i32 or i64 token ids, not ", file.dtype());
+  check(file.rank() == 1 || file.rank() == 2, "dump", path, " must be [sequences, tokens], got ", file.shape());
+  const Shape shape = file.rank() == 2 ? file.shape() : Shape{1, file.size(0)};
+  check(shape[0] >= 1 && shape[1] >= 2, "dump", path, " must hold at least one sequence of two tokens, got ",
+        file.shape());
+  const std::vector<std::int64_t> ids = file.to(DType::i64).to_vector<std::int64_t>();
+  std::vector<Example> examples;
+  for (std::int64_t n = 0; n < shape[0]; ++n) {
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t t = 0; t < shape[1]; ++t) {
+      const std::int64_t id = ids[static_cast<std::size_t>(n * shape[1] + t)];
+      check(0 <= id && id < vocabulary, "dump", path, ": token ", t, " of sequence ", n, " is ", id,
+            ", the vocabulary has ids 0 to ", vocabulary - 1);
+      tokens.push_back(static_cast<std::int32_t>(id));
+    }
+    Example example = next_token_example(std::move(tokens));
+    std::fill(example.loss_mask.begin(), example.loss_mask.end() - 1, std::uint8_t{1});
+    example.score_mask = example.loss_mask;
+    examples.push_back(std::move(example));
+  }
+  return collate(examples);
+}
+
+struct Dump {
+  NamedTensors tensors;
+  double loss;
+};
+
+Dump compute_dump(Transformer& model, const Batch& batch, bool with_gradients) {
+  model.clear_gradients();
+  std::vector<AttentionTrace> trace;
+  const auto forward = [&] { return model.forward(batch.tokens, {.trace = &trace}); };
+  Tensor logits, loss;
+  if (with_gradients) {
+    logits = forward();
+    loss = cross_entropy(logits, batch.targets, batch.loss_mask);
+    backward(loss);
+  } else {
+    const NoGrad no_grad;
+    logits = forward();
+    loss = cross_entropy(logits, batch.targets, batch.loss_mask);
+  }
+
+  Dump dump{{{"tokens", batch.tokens},         {"targets", batch.targets},  {"loss_mask", batch.loss_mask},
+                    {"score_mask", batch.score_mask}, {"logits", logits.detach()}, {"loss", loss.detach()}},
+            loss.item()};
+  for (std::size_t layer = 0; layer < trace.size(); ++layer) {
+    const auto add = [&](const char* name, const Tensor& value) {
+      if (value.defined()) dump.tensors.emplace_back(concat("blocks.", layer, ".", name), value);
+    };
+    add("weights", trace[layer].weights);
+    add("gates", trace[layer].gates);
+    add("positions", trace[layer].positions);
+  }
+  if (!with_gradients) return dump;
+  for (const auto& [name, parameter] : model.parameters()) {
+    const Tensor d_parameter = gradient(parameter);
+    dump.tensors.emplace_back("gradients.model." + name, d_parameter.defined()
+                                                     ? d_parameter
+                                                     : Tensor::zeros(parameter.shape(), parameter.dtype()));
+  }
+  return dump;
+}
+
+int run_dump(const DumpSettings& settings, const CommonOptions& common) {
+  const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
+  const RunConfig& config = trained.folder.config();
+  Metadata metadata{{"format", "tally dump"},
+                    {"task", config.task->name},
+                    {"pe", config.encoding.text()},
+                    {"step", std::to_string(trained.step)}};
+  Batch batch;
+  if (!settings.tokens.empty()) {
+    batch = batch_of_tokens(settings.tokens, static_cast<std::int64_t>(trained.task->vocabulary().size()));
+  } else {
+    const std::string split = settings.split.empty() ? trained.task->splits().at(1).name : settings.split;
+    batch = collate(examples_of(*trained.task, split, settings.start, settings.start + settings.count));
+    metadata.emplace("split", split);
+    metadata.emplace("start", std::to_string(settings.start));
+  }
+  const Dump dump = compute_dump(*trained.model, batch, settings.gradients);
+  write_safetensors(settings.out, dump.tensors, metadata);
+
+  if (common.json) {
+    std::cout << write_json(JsonValue::object({{"out", settings.out},
+                                               {"step", trained.step},
+                                               {"sequences", batch.tokens.size(0)},
+                                               {"length", batch.tokens.size(1)},
+                                               {"tensors", dump.tensors.size()},
+                                               {"loss", dump.loss}}))
+              << "\n";
+  } else if (!common.quiet) {
+    std::cout << concat(settings.out, ": ", dump.tensors.size(), " tensors of ", batch.tokens.size(0), " sequences of ",
+                        batch.tokens.size(1), " tokens, step ", trained.step, ", loss ", dump.loss, "\n");
+  }
+  return exit_code::done;
+}
+
+}  // namespace
+
+std::function<int()> declare_dump(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
+  auto settings = std::make_shared<DumpSettings>();
+  app.add_option("RUN", settings->run, "folder of the run")->required();
+  app.add_option("--out", settings->out, "safetensors file to write")->required()->group("What");
+  auto* split = app.add_option("--split", settings->split, "where sequences come from; the first evaluation split");
+  auto* count = app.add_option("--count", settings->count, "sequences")->check(CLI::PositiveNumber)->capture_default_str();
+  auto* start = app.add_option("--start", settings->start, "number of the first one")->check(CLI::NonNegativeNumber);
+  app.add_option("--tokens", settings->tokens, ".npy file of token ids [sequences, tokens] instead of a split")
+      ->excludes(split)
+      ->excludes(count)
+      ->excludes(start)
+      ->group("What");
+  for (CLI::Option* option : {split, count, start}) option->group("What");
+  app.add_flag("--gradients", settings->gradients, "also the gradient of the loss for every parameter")->group("What");
+  app.add_option("--checkpoint", settings->checkpoint, checkpoint_help)->capture_default_str()->group("What");
+  return [settings, &common] { return run_dump(*settings, common); };
+}
+
+}  // namespace tally

@@ -1,0 +1,47 @@
+#include "tasks/runner/trained_model.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+RunFolder::Checkpoint choose_checkpoint(const RunFolder& folder, const std::string& which) {
+  const std::vector<std::int64_t> steps = folder.checkpoint_steps();
+  check(!steps.empty(), "checkpoint", "'", folder.path(), "' has no checkpoint yet");
+  if (which == "newest") {
+    RunFolder::Checkpoint newest = folder.newest_checkpoint(
+        [](const std::string& why) { std::fprintf(stderr, "tally: passed over a checkpoint: %s\n", why.c_str()); });
+    check(!newest.model.empty(), "checkpoint", "'", folder.path(), "' has no checkpoint that can be read");
+    return newest;
+  }
+  std::int64_t step = 0;
+  if (which == "best") {
+    step = folder.read_results().integer("best_step");
+  } else {
+    const auto read = std::from_chars(which.data(), which.data() + which.size(), step);
+    check(read.ec == std::errc() && read.ptr == which.data() + which.size(), "checkpoint", "'", which,
+          "' is neither newest, best nor a step");
+  }
+  std::string kept;
+  for (const std::int64_t other : steps) kept += concat(kept.empty() ? "" : ", ", other);
+  check(std::find(steps.begin(), steps.end(), step) != steps.end(), "checkpoint", "'", folder.path(),
+        "' keeps no checkpoint of step ", step, "; it has ", kept);
+  return folder.read_checkpoint(step);
+}
+
+}  // namespace
+
+TrainedModel load_trained(const std::string& run, const std::string& checkpoint) {
+  RunFolder folder = RunFolder::open(run);
+  std::unique_ptr<Task> task = folder.config().make_task();
+  std::unique_ptr<Transformer> model = folder.config().make_model(*task);
+  const RunFolder::Checkpoint chosen = choose_checkpoint(folder, checkpoint);
+  model->load(chosen.model);
+  return {std::move(folder), std::move(task), std::move(model), chosen.step};
+}
+
+}  // namespace tally

@@ -1,0 +1,117 @@
+// Trained models recomputed from outside: tests/outside/check.py works out logits, loss, attention, gates, positions and
+// every parameter's gradient from the formulas, in NumPy with nothing of tally in it, and compares them with
+// `tally dump --gradients`. No encoding is named here but in sums: new ones are checked as they come.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/nn/encoding_cases.hpp"
+#include "tests/runner/program.hpp"
+
+namespace tally::testing {
+namespace {
+
+#ifdef TALLY_PYTHON
+constexpr const char* python = TALLY_PYTHON;
+#else
+constexpr const char* python = nullptr;
+#endif
+
+class Outside : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (python == nullptr) {
+      GTEST_SKIP() << "no Python 3 with NumPy (python3-numpy) was found for this build: no model is checked from outside";
+    }
+  }
+
+  // Trains a tiny model and dumps two sequences for check(); false when tally refused the options.
+  bool dump(const std::string& encoding, std::vector<std::string> options) {
+    const std::string run = folder_ / concat("run-", runs_++), file = run + "/dump.safetensors";
+    // A large step, so that tables which start at zero count.
+    options.insert(options.end(), {"--optimiser.lr=0.02", std::string("--dtype=") + GetParam()});
+    const Finished train = run_tally(tiny_training(run, encoding, options), folder_);
+    refusal_ = train.err;
+    if (train.code != 0) return false;
+    const Finished dumped =
+        run_tally({"dump", run, "--split", "ood-dense", "--count", "2", "--gradients", "--out", file}, folder_);
+    EXPECT_EQ(dumped.code, 0) << dumped.err;
+    files_.insert(files_.end(), {run + "/checkpoints/step-00000004.safetensors", run + "/config.json", file});
+    labels_ += concat(run, ": ", encoding);
+    for (const std::string& option : options) labels_ += " " + option;
+    labels_ += "\n";
+    return true;
+  }
+
+  // Has all that was dumped checked.
+  void check() {
+    std::vector<std::string> words{python, "-B", TALLY_SOURCE_DIR "/tests/outside/check.py"};
+    words.insert(words.end(), files_.begin(), files_.end());
+    const Finished checked = run_program(words, folder_);
+    EXPECT_EQ(checked.code, 0) << checked.err << checked.out << labels_;
+    EXPECT_NE(checked.out.find("all within tolerance"), std::string::npos);
+  }
+
+  TemporaryFolder folder_;
+  std::vector<std::string> files_;  // three for each dump
+  std::string labels_;
+  int runs_ = 0;
+  std::string refusal_;
+};
+
+std::vector<std::string> options_of(const EncodingChoice& choice) {
+  std::vector<std::string> words;
+  for (const auto& part : choice.parts) {
+    for (const OptionInfo& option : list_options(*part.options)) {
+      words.push_back(concat("--pe.", part.entry->name, ".", option.name, "=", to_text(option.value)));
+    }
+  }
+  return words;
+}
+
+TEST_P(Outside, EveryEncodingWithAllValuesOfItsOptions) {
+  int dumped = 0;
+  for (const EncodingCase& one : all_cases()) {
+    SCOPED_TRACE(one.label);
+    if (dump(one.choice.text(), options_of(one.choice))) {
+      ++dumped;
+    } else {
+      // 16 tokens are more than a table of 2 rows: an encoding may say so, and nothing else.
+      EXPECT_NE(refusal_.find("16 tokens"), std::string::npos) << refusal_;
+    }
+  }
+  EXPECT_GE(dumped, static_cast<int>(encoding_registry().size()));
+  check();
+}
+
+TEST_P(Outside, Sums) {
+  for (const char* encoding : {"cope+rope", "cope+relative", "alibi+cope", "absolute+alibi+rope"}) {
+    SCOPED_TRACE(encoding);
+    EXPECT_TRUE(dump(encoding, {})) << refusal_;
+  }
+  check();
+}
+
+TEST_P(Outside, OtherModels) {
+  const std::vector<std::vector<std::string>> models{
+      {"--model.norm-place=post", "--model.activation=relu", "--model.tied", "--model.final-norm=false",
+       "--model.init=authors"},
+      {"--model.norm=rms", "--model.activation=swiglu", "--model.hidden=12", "--model.init=gpt2"},
+      {"--model.layers=1", "--model.heads=1", "--model.width=6"},
+      {"--model.heads=3", "--model.width=12", "--task.loss=all", "--model.dropout=0.1"},
+  };
+  for (const std::vector<std::string>& model : models) {
+    for (const char* encoding : {"cope", "alibi"}) {
+      SCOPED_TRACE(model.front() + " " + encoding);
+      EXPECT_TRUE(dump(encoding, model)) << refusal_;
+    }
+  }
+  check();
+}
+
+INSTANTIATE_TEST_SUITE_P(Single, Outside, ::testing::Values("f32"));
+INSTANTIATE_TEST_SUITE_P(Double, Outside, ::testing::Values("f64"));
+
+}  // namespace
+}  // namespace tally::testing
