@@ -12,63 +12,135 @@
 namespace tally::functors {
 
 struct Negate {
-  template <class T> TALLY_INLINE T operator()(T x) const { return -x; }
-  template <class T> TALLY_INLINE T derivative(T) const { return T{-1}; }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return -x;
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T) const {
+    return T{-1};
+  }
 };
 
 struct Absolute {
-  template <class T> TALLY_INLINE T operator()(T x) const { return std::abs(x); }
-  template <class T> TALLY_INLINE T derivative(T x) const { return x > T{0} ? T{1} : (x < T{0} ? T{-1} : T{0}); }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::abs(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return x > T{0} ? T{1} : (x < T{0} ? T{-1} : T{0});
+  }
 };
 
 struct Square {
-  template <class T> TALLY_INLINE T operator()(T x) const { return x * x; }
-  template <class T> TALLY_INLINE T derivative(T x) const { return T{2} * x; }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return x * x;
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return T{2} * x;
+  }
 };
 
 struct Sqrt {
-  template <class T> TALLY_INLINE T operator()(T x) const { return std::sqrt(x); }
-  template <class T> TALLY_INLINE T derivative(T y) const { return T{0.5} / y; }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::sqrt(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return T{0.5} / y;
+  }
 };
 
 struct Reciprocal {
-  template <class T> TALLY_INLINE T operator()(T x) const { return T{1} / x; }
-  template <class T> TALLY_INLINE T derivative(T y) const { return -y * y; }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return T{1} / x;
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return -y * y;
+  }
 };
 
 struct Exp {
-  template <class T> TALLY_INLINE T operator()(T x) const { return math::exp(x); }
-  template <class T> TALLY_INLINE T derivative(T y) const { return y; }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return math::exp(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return y;
+  }
 };
 
 struct Log {
-  template <class T> TALLY_INLINE T operator()(T x) const { return std::log(x); }
-  template <class T> TALLY_INLINE T derivative(T x) const { return T{1} / x; }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::log(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return T{1} / x;
+  }
 };
 
 struct Sin {
-  template <class T> TALLY_INLINE T operator()(T x) const { return std::sin(x); }
-  template <class T> TALLY_INLINE T derivative(T x) const { return std::cos(x); }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::sin(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return std::cos(x);
+  }
 };
 
 struct Cos {
-  template <class T> TALLY_INLINE T operator()(T x) const { return std::cos(x); }
-  template <class T> TALLY_INLINE T derivative(T x) const { return -std::sin(x); }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::cos(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return -std::sin(x);
+  }
 };
 
 struct Sigmoid {
-  template <class T> TALLY_INLINE T operator()(T x) const { return math::sigmoid(x); }
-  template <class T> TALLY_INLINE T derivative(T y) const { return y * (T{1} - y); }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return math::sigmoid(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return y * (T{1} - y);
+  }
 };
 
 struct Tanh {
-  template <class T> TALLY_INLINE T operator()(T x) const { return math::tanh(x); }
-  template <class T> TALLY_INLINE T derivative(T y) const { return T{1} - y * y; }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return math::tanh(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return T{1} - y * y;
+  }
 };
 
 struct Relu {
-  template <class T> TALLY_INLINE T operator()(T x) const { return x < T{0} ? T{0} : x; }
-  template <class T> TALLY_INLINE T derivative(T y) const { return y > T{0} ? T{1} : T{0}; }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return x < T{0} ? T{0} : x;
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return y > T{0} ? T{1} : T{0};
+  }
 };
 
 // Beyond these bounds the result is at its limit in either type; 0 * infinity would give NaN there.
@@ -78,22 +150,26 @@ TALLY_INLINE T clamp_magnitude(T x, T bound) {
 }
 
 struct Gelu {
-  template <class T> TALLY_INLINE T operator()(T x) const {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
     const T bounded = x < T{-40} ? T{-40} : x;
     return bounded * math::normal_cdf(bounded);
   }
-  template <class T> TALLY_INLINE T derivative(T x) const {
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
     const T bounded = clamp_magnitude(x, T{40});
     return math::normal_cdf(bounded) + bounded * math::normal_density(bounded);
   }
 };
 
 struct Silu {
-  template <class T> TALLY_INLINE T operator()(T x) const {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
     const T bounded = x < T{-1000} ? T{-1000} : x;
     return bounded * math::sigmoid(bounded);
   }
-  template <class T> TALLY_INLINE T derivative(T x) const {
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
     const T bounded = clamp_magnitude(x, T{1000});
     const T s = math::sigmoid(bounded);
     return s * (T{1} + bounded * (T{1} - s));
@@ -101,45 +177,77 @@ struct Silu {
 };
 
 struct Softplus {
-  template <class T> TALLY_INLINE T operator()(T x) const { return math::softplus(x); }
-  template <class T> TALLY_INLINE T derivative(T x) const { return math::sigmoid(x); }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return math::softplus(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return math::sigmoid(x);
+  }
 };
 
 struct AddScalar {
   double c;
-  template <class T> TALLY_INLINE T operator()(T x) const { return x + static_cast<T>(c); }
-  template <class T> TALLY_INLINE T derivative(T) const { return T{1}; }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return x + static_cast<T>(c);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T) const {
+    return T{1};
+  }
 };
 
 struct MultiplyScalar {
   double c;
-  template <class T> TALLY_INLINE T operator()(T x) const { return x * static_cast<T>(c); }
-  template <class T> TALLY_INLINE T derivative(T) const { return static_cast<T>(c); }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return x * static_cast<T>(c);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T) const {
+    return static_cast<T>(c);
+  }
 };
 
 struct Power {
   double c;
-  template <class T> TALLY_INLINE T operator()(T x) const { return std::pow(x, static_cast<T>(c)); }
-  template <class T> TALLY_INLINE T derivative(T x) const {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::pow(x, static_cast<T>(c));
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
     return c == 0.0 ? T{0} : static_cast<T>(c) * std::pow(x, static_cast<T>(c - 1.0));
   }
 };
 
 struct Add {
-  template <class T> TALLY_INLINE T operator()(T a, T b) const { return a + b; }
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    return a + b;
+  }
 };
 
 struct Subtract {
-  template <class T> TALLY_INLINE T operator()(T a, T b) const { return a - b; }
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    return a - b;
+  }
 };
 
 struct Multiply {
-  template <class T> TALLY_INLINE T operator()(T a, T b) const { return a * b; }
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    return a * b;
+  }
 };
 
 // Whole numbers: rounds towards zero; a division that has no result (by 0) gives 0, and the one that overflows wraps.
 struct Divide {
-  template <class T> TALLY_INLINE T operator()(T a, T b) const {
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
     if constexpr (std::is_integral_v<T>) {
       if (b == T{0}) return T{0};
       if (b == T{-1}) return a == std::numeric_limits<T>::min() ? a : -a;
@@ -150,23 +258,38 @@ struct Divide {
 
 // NaN wins over numbers in both.
 struct Maximum {
-  template <class T> TALLY_INLINE T operator()(T a, T b) const { return (a > b || a != a) ? a : b; }
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    return (a > b || a != a) ? a : b;
+  }
 };
 
 struct Minimum {
-  template <class T> TALLY_INLINE T operator()(T a, T b) const { return (a < b || a != a) ? a : b; }
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    return (a < b || a != a) ? a : b;
+  }
 };
 
 struct Less {
-  template <class T> TALLY_INLINE bool operator()(T a, T b) const { return a < b; }
+  template <class T>
+  TALLY_INLINE bool operator()(T a, T b) const {
+    return a < b;
+  }
 };
 
 struct LessEqual {
-  template <class T> TALLY_INLINE bool operator()(T a, T b) const { return a <= b; }
+  template <class T>
+  TALLY_INLINE bool operator()(T a, T b) const {
+    return a <= b;
+  }
 };
 
 struct Equal {
-  template <class T> TALLY_INLINE bool operator()(T a, T b) const { return a == b; }
+  template <class T>
+  TALLY_INLINE bool operator()(T a, T b) const {
+    return a == b;
+  }
 };
 
 // Calls f with the functor of op.

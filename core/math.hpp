@@ -11,7 +11,10 @@
 
 #include "core/random.hpp"
 
+// Inlined whatever the optimiser thinks: what a function with TALLY_CLONES calls must become part of it. TALLY_INLINED
+// stands after the parameters of a lambda.
 #define TALLY_INLINE [[gnu::always_inline]] TALLY_HOST_DEVICE inline
+#define TALLY_INLINED __attribute__((always_inline))
 
 namespace tally::math {
 
@@ -48,7 +51,8 @@ TALLY_INLINE T horner(T x, double c, Rest... rest) {
 }
 
 // e^x = 2^n (1 + q) with n a whole number, |x - n ln 2| <= ln(2)/2 and q = e^(x - n ln 2) - 1 by its power series.
-// half_scale is 2^(n-1), as 2^n would overflow for the largest results; it is 0 where those are below the normal numbers.
+// half_scale is 2^(n-1), as 2^n would overflow for the largest results; it is 0 where those are below the normal
+// numbers.
 template <class T>
 struct ReducedExp {
   T half_scale, q;
@@ -57,8 +61,8 @@ struct ReducedExp {
 template <class T>
 TALLY_INLINE ReducedExp<T> reduce_exp(T x) {
   using F = Format<T>;
-  // Numbers beside 1.5 * 2^mantissa_bits are spaced by 1: adding it rounds x / ln 2 to n, and n stands in the lowest bits;
-  // with the bias added these are the exponent bits of 2^(n-1).
+  // Numbers beside 1.5 * 2^mantissa_bits are spaced by 1: adding it rounds x / ln 2 to n, and n stands in the lowest
+  // bits; with the bias added these are the exponent bits of 2^(n-1).
   constexpr T rounder = T{1.5} * static_cast<T>(typename F::Bits{1} << F::mantissa_bits) + T{F::exponent_bias - 1};
   x = x < F::lowest ? F::lowest : x;
   x = x > F::highest ? F::highest : x;
@@ -136,9 +140,9 @@ TALLY_INLINE T normal_density(T x) {
 TALLY_INLINE float normal_cdf(float x) {
   const float a = std::abs(x);
   const float t = 1.0f / (1.0f + 0.36f * a);
-  const float r = t * detail::horner(t, 0.1436192227, 0.1436187751, 0.1250262385, 0.08740306572, 0.04295236029,
-                                     -0.02868313539, 0.05020615759, -0.2130125762, 0.2501610246, -0.1253743849,
-                                     0.02408325786);
+  const float r =
+      t * detail::horner(t, 0.1436192227, 0.1436187751, 0.1250262385, 0.08740306572, 0.04295236029, -0.02868313539,
+                         0.05020615759, -0.2130125762, 0.2501610246, -0.1253743849, 0.02408325786);
   const float tail = exp(-0.5f * a * a) * r;
   return x < 0.0f ? tail : 1.0f - tail;
 }

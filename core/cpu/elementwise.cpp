@@ -1,7 +1,7 @@
 // Elementwise kernels: y = op(x), d_x = d_y op'(.), y = a op b, comparisons and selection.
 //
-// Each has one loop over elements that stand next to each other, compiled per instruction set; operands that are broadcast
-// or strided are brought into a small buffer first (GatheredRow), so that no loop is needed per layout.
+// Each has one loop over elements that stand next to each other, compiled per instruction set; operands that are
+// broadcast or strided are brought into a small buffer first (GatheredRow), so that no loop is needed per layout.
 #include "core/cpu/strided.hpp"
 #include "core/functors.hpp"
 #include "core/kernels.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 template <class T>
 TALLY_CLONES void unary_row(UnaryOp op, double parameter, T* y, const T* x, std::int64_t n) {
-  functors::visit(op, parameter, [&](auto functor) __attribute__((always_inline)) {
+  functors::visit(op, parameter, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) y[i] = functor(x[i]);
   });
@@ -20,7 +20,7 @@ TALLY_CLONES void unary_row(UnaryOp op, double parameter, T* y, const T* x, std:
 
 template <class T>
 TALLY_CLONES void unary_backward_row(UnaryOp op, double parameter, T* d_x, const T* d_y, const T* v, std::int64_t n) {
-  functors::visit(op, parameter, [&](auto functor) __attribute__((always_inline)) {
+  functors::visit(op, parameter, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) d_x[i] = d_y[i] * functor.derivative(v[i]);
   });
@@ -28,7 +28,7 @@ TALLY_CLONES void unary_backward_row(UnaryOp op, double parameter, T* d_x, const
 
 template <class T>
 TALLY_CLONES void binary_row(BinaryOp op, T* y, const T* a, const T* b, std::int64_t n) {
-  functors::visit(op, [&](auto functor) __attribute__((always_inline)) {
+  functors::visit(op, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) y[i] = functor(a[i], b[i]);
   });
@@ -36,7 +36,7 @@ TALLY_CLONES void binary_row(BinaryOp op, T* y, const T* a, const T* b, std::int
 
 template <class T>
 TALLY_CLONES void compare_row(CompareOp op, bool* y, const T* a, const T* b, std::int64_t n) {
-  functors::visit(op, [&](auto functor) __attribute__((always_inline)) {
+  functors::visit(op, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) y[i] = functor(a[i], b[i]);
   });

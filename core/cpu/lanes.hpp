@@ -1,6 +1,6 @@
-// Sums and maxima over one row, in vector lanes whose number does not depend on the processor: lane l takes the elements
-// l, l + 32, l + 64, ...; at the end the lanes are added in pairs. The compiler may not reorder floating additions by
-// itself, and the same order on every path gives the same bits. Sums are formed in double.
+// Sums and maxima over one row, in vector lanes whose number does not depend on the processor: lane l takes the
+// elements l, l + 32, l + 64, ...; at the end the lanes are added in pairs. The compiler may not reorder floating
+// additions by itself, and the same order on every path gives the same bits. Sums are formed in double.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ template <class T, class Term>
 TALLY_INLINE T lane_max(std::int64_t n, Term&& term) {
   T lane[lane_count];
   std::fill_n(lane, lane_count, -std::numeric_limits<T>::infinity());
-  const auto raise = [](T& largest, T value) __attribute__((always_inline)) { largest = value > largest ? value : largest; };
+  const auto raise = [](T& largest, T value) TALLY_INLINED { largest = value > largest ? value : largest; };
   std::int64_t i = 0;
   for (; i + lane_count <= n; i += lane_count) {
 #pragma omp simd

@@ -1,4 +1,5 @@
-// Cross entropy from logits, row by row:  loss = log sum_v e^(l_v) - l_target,  d_l_v = (e^(l_v - log_sum) - [v = target]) d_loss.
+// Cross entropy from logits l, row by row:
+//   loss = log sum_v e^(l_v) - l_target,  d_l_v = (e^(l_v - log_sum) - [v = target]) d_loss
 // Rows that are masked out have loss 0 and gradient 0; their targets are not read.
 #include <cmath>
 
@@ -15,13 +16,13 @@ template <class T>
 TALLY_CLONES double log_sum_exp(const T* x, std::int64_t n) {
   constexpr std::int64_t piece = 512;
   T exponential[piece];
-  const T m = lane_max<T>(n, [&](std::int64_t j) __attribute__((always_inline)) { return x[j]; });
+  const T m = lane_max<T>(n, [&](std::int64_t j) TALLY_INLINED { return x[j]; });
   double sum = 0.0;
   for (std::int64_t begin = 0; begin < n; begin += piece) {
     const std::int64_t count = std::min(piece, n - begin);
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j) exponential[j] = math::exp(x[begin + j] - m);
-    sum += lane_sum(count, [&](std::int64_t j) __attribute__((always_inline)) { return exponential[j]; });
+    sum += lane_sum(count, [&](std::int64_t j) TALLY_INLINED { return exponential[j]; });
   }
   return static_cast<double>(m) + std::log(sum);
 }

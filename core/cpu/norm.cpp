@@ -1,9 +1,10 @@
 // Layer norm (Ba et al. 2016) and RMS norm (Zhang & Sennrich 2019) over rows of N:
 //   x^ = (x - mean) rstd (RMS norm: x rstd),  y = x^ weight (+ bias)
 // With g = d_y weight and means over the row:
-//   d_x = rstd (g - mean(g) - x^ mean(g x^))  (RMS norm: without mean(g)),  d_weight = sum_rows d_y x^,  d_bias = sum_rows d_y
-// Rows are taken in blocks of fixed height. Each block adds its part of d_weight and d_bias into its own place in scratch;
-// the parts are then added in order.
+//   d_x = rstd (g - mean(g) - x^ mean(g x^))  (RMS norm: without mean(g))
+//   d_weight = sum_rows d_y x^,  d_bias = sum_rows d_y
+// Rows are taken in blocks of fixed height. Each block adds its part of d_weight and d_bias into its own place in
+// scratch; the parts are then added in order.
 #include <cmath>
 
 #include "core/cpu/lanes.hpp"
@@ -27,9 +28,9 @@ template <bool centered, class T>
 TALLY_CLONES Moments<T> moments_of(const T* x, std::int64_t n, double eps) {
   double mean = 0.0;
   if constexpr (centered) {
-    mean = lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) { return x[j]; }) / static_cast<double>(n);
+    mean = lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return x[j]; }) / static_cast<double>(n);
   }
-  const double squares = lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) {
+  const double squares = lane_sum(n, [&](std::int64_t j) TALLY_INLINED {
     const double deviation = static_cast<double>(x[j]) - mean;
     return deviation * deviation;
   });
@@ -56,11 +57,10 @@ TALLY_CLONES void backward_row(T* d_x, T* d_weight, T* d_bias, const T* d_y, con
   const T rstd = moments.rstd;
   double sum = 0.0;
   if constexpr (centered) {
-    sum = lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) { return d_y[j] * weight[j]; });
+    sum = lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return d_y[j] * weight[j]; });
   }
-  const double product = lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) {
-    return d_y[j] * weight[j] * ((x[j] - mean) * rstd);
-  });
+  const double product =
+      lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return d_y[j] * weight[j] * ((x[j] - mean) * rstd); });
   const T mean_g = static_cast<T>(sum / static_cast<double>(n));
   const T mean_product = static_cast<T>(product / static_cast<double>(n));
 #pragma omp simd

@@ -18,8 +18,10 @@ struct AdamFactors {
   T beta1, beta1_rest, beta2, beta2_rest, scale, shrink, decay, step_size, v_correction, eps;
 
   explicit AdamFactors(const AdamStep& s)
-      : beta1(static_cast<T>(s.beta1)), beta1_rest(static_cast<T>(1.0 - s.beta1)),
-        beta2(static_cast<T>(s.beta2)), beta2_rest(static_cast<T>(1.0 - s.beta2)),
+      : beta1(static_cast<T>(s.beta1)),
+        beta1_rest(static_cast<T>(1.0 - s.beta1)),
+        beta2(static_cast<T>(s.beta2)),
+        beta2_rest(static_cast<T>(1.0 - s.beta2)),
         scale(static_cast<T>(s.gradient_scale)),
         shrink(static_cast<T>(s.decoupled ? 1.0 - s.lr * s.weight_decay : 1.0)),
         decay(static_cast<T>(s.decoupled ? 0.0 : s.weight_decay)),
@@ -29,7 +31,8 @@ struct AdamFactors {
 };
 
 template <class T>
-TALLY_CLONES void adam_tile(T* parameter, T* m, T* v, const T* gradient, const AdamFactors<T>& factors, std::int64_t n) {
+TALLY_CLONES void adam_tile(T* parameter, T* m, T* v, const T* gradient, const AdamFactors<T>& factors,
+                            std::int64_t n) {
   const AdamFactors<T> f = factors;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {

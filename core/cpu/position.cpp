@@ -1,7 +1,7 @@
 // Reading from tables by position.
 //
-// read_distance: y[i, j] = x[i, i-j] for j <= i, else 0 (relative encodings, toeplitz biases); its adjoint sums d_y over all
-// places that read one element, along diagonals where the rows share one row of x.
+// read_distance: y[i, j] = x[i, i-j] for j <= i, else 0 (relative encodings, toeplitz biases); its adjoint sums d_y
+// over all places that read one element, along diagonals where the rows share one row of x.
 //
 // interpolate (CoPE, arXiv 2405.18719, eq. 5): c = min(p, P), f = floor(c), w = c - f,
 //   y = (1-w) table[f] + w table[min(f+1, P)];  d_table[f] += (1-w) d_y,  d_table[min(f+1, P)] += w d_y,
@@ -17,7 +17,8 @@ namespace {
 constexpr std::int64_t distance_block = 128;
 
 template <class T>
-TALLY_CLONES void read_distance_row(T* y, const T* x, std::int64_t step, std::int64_t row, std::int64_t width, bool cap) {
+TALLY_CLONES void read_distance_row(T* y, const T* x, std::int64_t step, std::int64_t row, std::int64_t width,
+                                    bool cap) {
   const std::int64_t far = std::max<std::int64_t>(0, row - width + 1);  // columns at a distance >= width
   std::fill_n(y, far, cap ? x[(width - 1) * step] : T{0});
   for (std::int64_t j = far; j <= row; ++j) y[j] = x[(row - j) * step];
@@ -26,7 +27,7 @@ TALLY_CLONES void read_distance_row(T* y, const T* x, std::int64_t step, std::in
 // The sum of d_y over the columns of row `row` at a distance >= width.
 template <class T>
 TALLY_CLONES double sum_far(const T* d_y, std::int64_t step, std::int64_t row, std::int64_t width) {
-  return lane_sum(row - width + 1, [&](std::int64_t j) __attribute__((always_inline)) { return d_y[j * step]; });
+  return lane_sum(row - width + 1, [&](std::int64_t j) TALLY_INLINED { return d_y[j * step]; });
 }
 
 template <class T>
@@ -84,8 +85,8 @@ void read_distance_backward_shared(const View& d_x, const View& d_y, bool cap) {
 // stretches need no look-ups.
 constexpr std::int64_t stretch = 64;
 
-// The table entries below the positions of a stretch, and the weight of the entries after them. A position that is NaN has
-// a valid entry and weight NaN.
+// The table entries below the positions of a stretch, and the weight of the entries after them. A position that is NaN
+// has a valid entry and weight NaN.
 template <class T>
 struct Places {
   alignas(64) std::int32_t low[stretch];
@@ -160,7 +161,7 @@ void differentiate_stretch(T* d_position, const T* d_y, const T* table, const Pl
 
 template <class T>
 TALLY_CLONES double sum_stretch(const T* d_y, std::int64_t n) {
-  return lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) { return d_y[j]; });
+  return lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return d_y[j]; });
 }
 
 // sums is scratch for table_copies rows.

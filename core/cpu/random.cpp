@@ -45,7 +45,8 @@ TALLY_CLONES void keep_or_drop(T* y, const T* x, const std::uint32_t* bits, doub
   const T scale = static_cast<T>(1.0 / (1.0 - rate));
   const auto threshold = static_cast<std::int32_t>(std::ceil(rate * 0x1p24));
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<std::int32_t>(bits[i] >> 8) >= threshold ? x[i] * scale : T{0};
+  for (std::int64_t i = 0; i < n; ++i)
+    y[i] = static_cast<std::int32_t>(bits[i] >> 8) >= threshold ? x[i] * scale : T{0};
 }
 
 // (0, 1] with 32 bits

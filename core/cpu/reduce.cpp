@@ -1,8 +1,9 @@
 // Sum and maximum over any set of axes of x with any strides, the place of the largest element, and the sum of squares.
 //
-// The elements that make up one number of y are cut into blocks by shape alone; blocks are reduced in parallel, in double,
-// and their partial results are combined in order. Within a block x is read along its innermost axis: if that one is
-// reduced, row by row in vector lanes, else by adding whole rows to a strip of accumulators (the sums of columns).
+// The elements that make up one number of y are cut into blocks by shape alone; blocks are reduced in parallel, in
+// double, and their partial results are combined in order. Within a block x is read along its innermost axis: if that
+// one is reduced, row by row in vector lanes, else by adding whole rows to a strip of accumulators (the sums of
+// columns).
 #include <vector>
 
 #include "core/cpu/lanes.hpp"
@@ -19,7 +20,7 @@ struct Sum {
   static constexpr double identity = 0.0;
   template <class T>
   TALLY_INLINE static double row(const T* x, std::int64_t n) {
-    return lane_sum(n, [&](std::int64_t i) __attribute__((always_inline)) { return x[i]; });
+    return lane_sum(n, [&](std::int64_t i) TALLY_INLINED { return x[i]; });
   }
   TALLY_INLINE static double combine(double a, double b) { return a + b; }
 };
@@ -33,7 +34,7 @@ struct Maximum {
 #pragma omp simd reduction(+ : nan_count)
     for (std::int64_t i = 0; i < n; ++i) nan_count += x[i] != x[i] ? 1 : 0;
     if (nan_count > 0) return std::numeric_limits<double>::quiet_NaN();
-    return lane_max<T>(n, [&](std::int64_t i) __attribute__((always_inline)) { return x[i]; });
+    return lane_max<T>(n, [&](std::int64_t i) TALLY_INLINED { return x[i]; });
   }
   TALLY_INLINE static double combine(double a, double b) { return (a > b || a != a) ? a : b; }
 };
@@ -131,7 +132,8 @@ void reduce_with(const View& y, const View& x) {
     const std::int64_t begin = block_index * block, end = std::min(places, begin + block);
     double result[strip_width];
     if (axes.rows_reduced) {
-      for (std::int64_t i = 0; i < n; ++i) result[i] = reduce_along_rows<Op>(axes.reduced, first + i * step, begin, end);
+      for (std::int64_t i = 0; i < n; ++i)
+        result[i] = reduce_along_rows<Op>(axes.reduced, first + i * step, begin, end);
     } else {
       reduce_along_columns<Op>(axes.reduced, first, step, begin, end, result, n);
     }
@@ -159,7 +161,7 @@ void reduce_with(const View& y, const View& x) {
 
 template <class T>
 TALLY_CLONES double sum_of_squares(const T* x, std::int64_t n) {
-  return lane_sum(n, [&](std::int64_t i) __attribute__((always_inline)) {
+  return lane_sum(n, [&](std::int64_t i) TALLY_INLINED {
     const auto element = static_cast<double>(x[i]);
     return element * element;
   });
@@ -190,7 +192,8 @@ void argmax(View index, View x) {
         std::int64_t best = 0;
         for (std::int64_t j = 1; j < width; ++j) {
           // The first NaN wins, as in the maximum.
-          if (row[j * step] > row[best * step] || (row[j * step] != row[j * step] && row[best * step] == row[best * step])) {
+          if (row[j * step] > row[best * step] ||
+              (row[j * step] != row[j * step] && row[best * step] == row[best * step])) {
             best = j;
           }
         }

@@ -11,7 +11,7 @@ namespace {
 template <class T>
 TALLY_CLONES void rotate_row(T* y, const T* x, const T* cosine, const T* sine, std::int64_t pairs, bool interleaved,
                              T sign) {
-  const auto rotate = [&](std::int64_t i, std::int64_t first, std::int64_t second) __attribute__((always_inline)) {
+  const auto rotate = [&](std::int64_t i, std::int64_t first, std::int64_t second) TALLY_INLINED {
     const T a = x[first], b = x[second], c = cosine[i], s = sign * sine[i];
     y[first] = a * c - b * s;
     y[second] = a * s + b * c;

@@ -1,5 +1,5 @@
-// Kernels that work on whole rows (the last axis), with the causal triangle: of row i of a square [T, T] only the columns
-// 0..i take part, and the result is 0 in the others.
+// Kernels that work on whole rows (the last axis), with the causal triangle: of row i of a square [T, T] only the
+// columns 0..i take part, and the result is 0 in the others.
 #pragma once
 
 #include <vector>

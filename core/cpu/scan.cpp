@@ -12,7 +12,7 @@ namespace {
 template <bool reverse, class T>
 TALLY_CLONES void scan_row(T* y, const T* x, std::int64_t n) {
   constexpr std::int64_t block = 8;
-  const auto place = [n](std::int64_t j) __attribute__((always_inline)) { return reverse ? n - 1 - j : j; };
+  const auto place = [n](std::int64_t j) TALLY_INLINED { return reverse ? n - 1 - j : j; };
   double carry = 0.0;
   std::int64_t j = 0;
   for (; j + block <= n; j += block) {

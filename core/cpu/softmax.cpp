@@ -11,10 +11,10 @@ namespace {
 
 template <class T>
 TALLY_CLONES void softmax_row(T* y, const T* x, std::int64_t n) {
-  const T m = lane_max<T>(n, [&](std::int64_t j) __attribute__((always_inline)) { return x[j]; });
+  const T m = lane_max<T>(n, [&](std::int64_t j) TALLY_INLINED { return x[j]; });
 #pragma omp simd
   for (std::int64_t j = 0; j < n; ++j) y[j] = math::exp(x[j] - m);
-  const double sum = lane_sum(n, [&](std::int64_t j) __attribute__((always_inline)) { return y[j]; });
+  const double sum = lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return y[j]; });
   const T factor = static_cast<T>(1.0 / sum);
 #pragma omp simd
   for (std::int64_t j = 0; j < n; ++j) y[j] *= factor;
@@ -22,7 +22,7 @@ TALLY_CLONES void softmax_row(T* y, const T* x, std::int64_t n) {
 
 template <class T>
 TALLY_CLONES void softmax_backward_row(T* d_x, const T* d_y, const T* y, Row row) {
-  const double product = lane_sum(row.length, [&](std::int64_t j) __attribute__((always_inline)) {
+  const double product = lane_sum(row.length, [&](std::int64_t j) TALLY_INLINED {
     return static_cast<double>(d_y[j]) * static_cast<double>(y[j]);
   });
   const T mean = static_cast<T>(product);
@@ -35,7 +35,8 @@ TALLY_CLONES void softmax_backward_row(T* d_x, const T* d_y, const T* y, Row row
 void softmax(View y, View x, bool causal) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_row<T>(y, x, causal, [](T* row_y, const T* row_x, const Row& row) { softmax_row(row_y, row_x, row.length); });
+    for_each_row<T>(y, x, causal,
+                    [](T* row_y, const T* row_x, const Row& row) { softmax_row(row_y, row_x, row.length); });
   });
 }
 

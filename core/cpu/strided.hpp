@@ -1,5 +1,5 @@
-// Walking several views of one shape together. Axes are merged as far as all views allow, so that dense tensors become one
-// long row; rows are then cut into tiles by shape alone and shared out to the threads.
+// Walking several views of one shape together. Axes are merged as far as all views allow, so that dense tensors become
+// one long row; rows are then cut into tiles by shape alone and shared out to the threads.
 #pragma once
 
 #include <algorithm>
@@ -51,8 +51,8 @@ struct Loop {
   }
 };
 
-// The loop over `shape`. Views of lower rank are aligned at the last axis; axes of size 1 are repeated. Axes a, b next to
-// each other become one where a step along a is b's size times a step along b in every view. The rank is at least 1.
+// The loop over `shape`. Views of lower rank are aligned at the last axis; axes of size 1 are repeated. Axes a, b next
+// to each other become one where a step along a is b's size times a step along b in every view. The rank is at least 1.
 template <class... Views>
 Loop<sizeof...(Views)> make_loop(const Shape& shape, const Views&... views) {
   constexpr std::size_t n_views = sizeof...(Views);

@@ -1,5 +1,5 @@
-// Time and memory rate of the CPU kernels at the sizes of a training step (B = 16, H = 4, T = 512, D = 256). Bytes are those
-// a kernel has to read and write at least: causal ones read the lower triangle and write the whole square.
+// Time and memory rate of the CPU kernels at the sizes of a training step (B = 16, H = 4, T = 512, D = 256). Bytes are
+// those a kernel has to read and write at least: causal ones read the lower triangle and write the whole square.
 //
 //   kernels_bench [part of a name]
 #include <algorithm>
@@ -77,25 +77,27 @@ void attention() {
   measure("sigmoid", 2 * full, [&] { cpu::unary(UnaryOp::sigmoid, 0, y.view, x.view); });
   measure("sigmoid backward", 3 * full, [&] { cpu::unary_backward(UnaryOp::sigmoid, 0, z.view, d.view, {}, y.view); });
   measure("softplus", 2 * full, [&] { cpu::unary(UnaryOp::softplus, 0, y.view, x.view); });
-  measure("softplus backward", 3 * full, [&] { cpu::unary_backward(UnaryOp::softplus, 0, z.view, d.view, x.view, {}); });
+  measure("softplus backward", 3 * full,
+          [&] { cpu::unary_backward(UnaryOp::softplus, 0, z.view, d.view, x.view, {}); });
   measure("add", 3 * full, [&] { cpu::binary(BinaryOp::add, y.view, x.view, d.view); });
   Buffer head_bias = Buffer::random({4, 512, 512}, -1, 1);
-  measure("add [H,T,T]", 2 * full, [&] { cpu::binary(BinaryOp::add, y.view, x.view, broadcast(head_bias.view, square)); });
+  measure("add [H,T,T]", 2 * full,
+          [&] { cpu::binary(BinaryOp::add, y.view, x.view, broadcast(head_bias.view, square)); });
   Buffer row_bias = Buffer::random({16, 4, 512, 1}, -1, 1);
-  measure("add [B,H,T,1]", 2 * full, [&] { cpu::binary(BinaryOp::add, y.view, x.view, broadcast(row_bias.view, square)); });
+  measure("add [B,H,T,1]", 2 * full,
+          [&] { cpu::binary(BinaryOp::add, y.view, x.view, broadcast(row_bias.view, square)); });
   measure("cumsum causal reverse", half + full, [&] { cpu::cumsum(position.view, gates.view, true, true); });
   measure("cumsum causal", half + full, [&] { cpu::cumsum(y.view, gates.view, false, true); });
   measure("cumsum", 2 * full, [&] { cpu::cumsum(y.view, gates.view, false, false); });
   measure("interpolate causal P 64", half + full, [&] { cpu::interpolate(y.view, table.view, position.view, true); });
-  measure("interpolate backward causal P 64", 2 * half + full, [&] {
-    cpu::interpolate_backward(d_table.view, y.view, d.view, table.view, position.view, true);
-  });
+  measure("interpolate backward causal P 64", 2 * half + full,
+          [&] { cpu::interpolate_backward(d_table.view, y.view, d.view, table.view, position.view, true); });
   Buffer near(square);
   cpu::unary(UnaryOp::multiply_scalar, 0.1, near.view, position.view);
-  measure("interpolate causal, none saturated", half + full, [&] { cpu::interpolate(y.view, table.view, near.view, true); });
-  measure("interpolate backward causal, none saturated", 2 * half + full, [&] {
-    cpu::interpolate_backward(d_table.view, y.view, d.view, table.view, near.view, true);
-  });
+  measure("interpolate causal, none saturated", half + full,
+          [&] { cpu::interpolate(y.view, table.view, near.view, true); });
+  measure("interpolate backward causal, none saturated", 2 * half + full,
+          [&] { cpu::interpolate_backward(d_table.view, y.view, d.view, table.view, near.view, true); });
   measure("softmax", 2 * full, [&] { cpu::softmax(y.view, x.view, false); });
   measure("softmax causal", half + full, [&] { cpu::softmax(y.view, x.view, true); });
   measure("softmax backward causal", 2 * half + full, [&] { cpu::softmax_backward(z.view, d.view, y.view, true); });
@@ -103,9 +105,8 @@ void attention() {
   Buffer heads({4, 512, 512}), d_shared({4, 1, 512});
   measure("read_distance", half + full, [&] { cpu::read_distance(y.view, distances.view, false); });
   measure("read_distance backward", half + full, [&] { cpu::read_distance_backward(y.view, d.view, false); });
-  measure("read_distance backward, shared [4,1,512]", half / 16, [&] {
-    cpu::read_distance_backward(d_shared.view, head_bias.view, false);
-  });
+  measure("read_distance backward, shared [4,1,512]", half / 16,
+          [&] { cpu::read_distance_backward(d_shared.view, head_bias.view, false); });
   Buffer sum({1, 1, 1, 1}), batch({1, 4, 512, 512}), rows({16, 4, 512, 1}), columns({1, 1, 1, 512});
   measure("sum all", full, [&] { cpu::reduce(ReduceOp::sum, sum.view, x.view); });
   measure("sum over B", full, [&] { cpu::reduce(ReduceOp::sum, batch.view, x.view); });
@@ -124,12 +125,10 @@ void layers() {
     Buffer x = Buffer::random(wide, -3, 3), d = Buffer::random(wide, -1, 1), y(wide);
     Buffer bias = Buffer::random({1024}, -1, 1);
     measure("gelu [8192,1024]", 2 * megabytes_wide, [&] { cpu::unary(UnaryOp::gelu, 0, y.view, x.view); });
-    measure("gelu backward", 3 * megabytes_wide, [&] {
-      cpu::unary_backward(UnaryOp::gelu, 0, y.view, d.view, x.view, {});
-    });
-    measure("add bias [1024]", 2 * megabytes_wide, [&] {
-      cpu::binary(BinaryOp::add, y.view, x.view, broadcast(bias.view, wide));
-    });
+    measure("gelu backward", 3 * megabytes_wide,
+            [&] { cpu::unary_backward(UnaryOp::gelu, 0, y.view, d.view, x.view, {}); });
+    measure("add bias [1024]", 2 * megabytes_wide,
+            [&] { cpu::binary(BinaryOp::add, y.view, x.view, broadcast(bias.view, wide)); });
     Buffer sum({1, 1024});
     measure("sum of columns [8192,1024]", megabytes_wide, [&] { cpu::reduce(ReduceOp::sum, sum.view, x.view); });
   }
@@ -137,9 +136,8 @@ void layers() {
   Buffer weight = Buffer::random({256}, -1, 1), bias = Buffer::random({256}, -1, 1), d_weight({256}), d_bias({256});
   Buffer mean({8192}), rstd({8192}), scratch({cpu::norm_backward_scratch(8192, 256)}), sum({1, 256});
   measure("sum of columns [8192,256]", megabytes_narrow, [&] { cpu::reduce(ReduceOp::sum, sum.view, x.view); });
-  measure("layer_norm [8192,256]", 2 * megabytes_narrow, [&] {
-    cpu::layer_norm(y.view, mean.view, rstd.view, x.view, weight.view, bias.view, 1e-5);
-  });
+  measure("layer_norm [8192,256]", 2 * megabytes_narrow,
+          [&] { cpu::layer_norm(y.view, mean.view, rstd.view, x.view, weight.view, bias.view, 1e-5); });
   measure("layer_norm backward", 3 * megabytes_narrow, [&] {
     cpu::layer_norm_backward(d_x.view, d_weight.view, d_bias.view, scratch.view, d.view, x.view, weight.view, mean.view,
                              rstd.view);
@@ -159,21 +157,18 @@ void layers() {
   head_view.shape = heads;
   head_view.strides = Strides{{512 * 256, 64, 256, 1}};
   Buffer rotated(heads), cosine = Buffer::random({512, 32}, -1, 1), sine = Buffer::random({512, 32}, -1, 1);
-  measure("rotate_pairs [16,4,512,64] half", 2 * megabytes_narrow, [&] {
-    cpu::rotate_pairs(rotated.view, head_view, cosine.view, sine.view, false, false);
-  });
-  measure("rotate_pairs interleaved", 2 * megabytes_narrow, [&] {
-    cpu::rotate_pairs(rotated.view, head_view, cosine.view, sine.view, true, false);
-  });
+  measure("rotate_pairs [16,4,512,64] half", 2 * megabytes_narrow,
+          [&] { cpu::rotate_pairs(rotated.view, head_view, cosine.view, sine.view, false, false); });
+  measure("rotate_pairs interleaved", 2 * megabytes_narrow,
+          [&] { cpu::rotate_pairs(rotated.view, head_view, cosine.view, sine.view, true, false); });
   measure("copy of heads", 2 * megabytes_narrow, [&] { cpu::copy(rotated.view, head_view); });
 
   Buffer logits = Buffer::random({8192, 512}, -3, 3), d_logits({8192, 512}), loss({8192}), log_sum({8192});
   Buffer mask({8192}, DType::boolean);
   cpu::fill(mask.view, 1.0);
   const double megabytes_logits = static_cast<double>(logits.view.numel()) * 4 / mega;
-  measure("cross_entropy [8192,512]", megabytes_logits, [&] {
-    cpu::cross_entropy(loss.view, log_sum.view, logits.view, ids.view, mask.view);
-  });
+  measure("cross_entropy [8192,512]", megabytes_logits,
+          [&] { cpu::cross_entropy(loss.view, log_sum.view, logits.view, ids.view, mask.view); });
   measure("cross_entropy backward", 2 * megabytes_logits, [&] {
     cpu::cross_entropy_backward(d_logits.view, loss.view, log_sum.view, logits.view, ids.view, mask.view);
   });
@@ -182,8 +177,14 @@ void layers() {
   const double megabytes = static_cast<double>(parameters.numel()) * 4 / mega;
   Buffer p = Buffer::random(parameters, -1, 1), g = Buffer::random(parameters, -1, 1), m(parameters), v(parameters);
   Buffer norm({1}, DType::f64);
-  AdamStep step{.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1, .gradient_scale = 1.0,
-                .decoupled = true, .step = 1};
+  AdamStep step{.lr = 1e-3,
+                .beta1 = 0.9,
+                .beta2 = 0.99,
+                .eps = 1e-8,
+                .weight_decay = 0.1,
+                .gradient_scale = 1.0,
+                .decoupled = true,
+                .step = 1};
   measure("adam_step 3 M", 7 * megabytes, [&] { cpu::adam_step(p.view, m.view, v.view, g.view, step); });
   measure("squared_norm 3 M", megabytes, [&] { cpu::squared_norm(norm.view, g.view); });
   measure("random_normal 3 M", megabytes, [&] { cpu::random_normal(p.view, {}, 0, 1); });

@@ -66,9 +66,8 @@ TYPED_TEST(CopyKernel, LeavesElementsBetweenStridesAlone) {
 TYPED_TEST(CopyKernel, RepeatsAxesOfStrideZero) {
   Array<TypeParam> x({1, 4, 1}), y({3, 4, 5}, 2);
   cpu::copy(y.view, repeated(x.view, y.view.shape));
-  for_each_index(y.view.shape, [&](const Index& index) {
-    EXPECT_EQ(element<TypeParam>(y.view, index), x.at(index[1]));
-  });
+  for_each_index(y.view.shape,
+                 [&](const Index& index) { EXPECT_EQ(element<TypeParam>(y.view, index), x.at(index[1])); });
 }
 
 TEST(FillKernel, MoreThanATileOfAnyType) {
@@ -181,15 +180,15 @@ TEST(ElementwiseKernel, OperandsOfDifferentLayouts) {
     ASSERT_EQ(element<float>(y.view, index), left < right ? right : element<float>(b.view, index));
   });
   cpu::unary(UnaryOp::negate, 0.0, y.view, transposed);
-  for_each_index(shape, [&](const Index& index) {
-    ASSERT_EQ(element<float>(y.view, index), -element<float>(transposed, index));
-  });
+  for_each_index(
+      shape, [&](const Index& index) { ASSERT_EQ(element<float>(y.view, index), -element<float>(transposed, index)); });
 }
 
 TEST(ElementwiseKernel, IntegerDivisionNeverTraps) {
   Array<std::int32_t> a({4}), b({4}), y({4});
   constexpr std::int32_t lowest = std::numeric_limits<std::int32_t>::min();
-  const std::array<std::int32_t, 4> numerators{7, -7, 5, lowest}, denominators{2, 2, 0, -1}, quotients{3, -3, 0, lowest};
+  const std::array<std::int32_t, 4> numerators{7, -7, 5, lowest}, denominators{2, 2, 0, -1},
+      quotients{3, -3, 0, lowest};
   for (std::size_t i = 0; i < 4; ++i) {
     a.at(static_cast<std::int64_t>(i)) = numerators[i];
     b.at(static_cast<std::int64_t>(i)) = denominators[i];

@@ -105,9 +105,7 @@ TYPED_TEST(MathKernel, NormalDistribution) {
   // The rounded square in the exponent costs x^2 / 2 units.
   this->expect_error_below(20, cdf, exact_cdf, -5, 0);
   const auto density = [](TypeParam x) { return math::normal_density(x); };
-  const auto exact_density = [](long double x) {
-    return std::exp(-x * x / 2) / std::sqrt(8 * std::atan(1.0L));
-  };
+  const auto exact_density = [](long double x) { return std::exp(-x * x / 2) / std::sqrt(8 * std::atan(1.0L)); };
   this->expect_error_below(2, density, exact_density, -1, 1);
   this->expect_error_below(20, density, exact_density, -5, 5);
   EXPECT_EQ(math::normal_cdf(-this->infinity), TypeParam{0});
