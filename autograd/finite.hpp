@@ -19,7 +19,8 @@ class NotFinite : public Error {
 void set_finite_checks(bool on);
 bool finite_checks();
 
-// Whether all elements are finite (of f64: and below 1e150 or so, as they are squared). True for types without infinity.
+// Whether all elements are finite (of f64: and below 1e150 or so, as they are squared). True for types without
+// infinity.
 bool all_finite(const Tensor& x);
 // Throws NotFinite("[operation] what, [shape], is not finite").
 void check_finite(std::string_view operation, std::string_view what, const Tensor& x);

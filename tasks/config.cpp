@@ -69,7 +69,8 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
       for (const OptionInfo& one : group->options) known.push_back(concat(key, ".", one.name));
       fail_unknown_key(concat(key, ".", member.name), known);
     }
-    config.set(prefix + member.name, std::visit(TextOfKind{member.value, concat(key, ".", member.name)}, option->value));
+    config.set(prefix + member.name,
+               std::visit(TextOfKind{member.value, concat(key, ".", member.name)}, option->value));
   }
 }
 
@@ -162,8 +163,8 @@ std::vector<RunConfig::Group> RunConfig::groups() const {
   result.push_back({"Run", "", options_of(run)});
   result.push_back({concat("Task ", task->name), "task.", options_of(*task_options)});
   for (const auto& part : encoding.parts) {
-    result.push_back({concat("Encoding ", part.entry->name), concat("pe.", part.entry->name, "."),
-                      options_of(*part.options)});
+    result.push_back(
+        {concat("Encoding ", part.entry->name), concat("pe.", part.entry->name, "."), options_of(*part.options)});
   }
   result.push_back({"Model", "model.", options_of(model)});
   result.push_back({"Optimiser", "optimiser.", options_of(optimiser)});
@@ -187,13 +188,14 @@ JsonValue RunConfig::to_json() const {
 
 RunConfig RunConfig::from_json(const JsonValue& json) {
   check(json.is_object(), "config", "the configuration must be an object, not ", json.kind());
-  static const std::vector<std::string> known = {"format", "preset", "task",      "pe",
-                                                 "pe-options", "model", "optimiser", "run"};
+  static const std::vector<std::string> known = {"format",     "preset", "task",      "pe",
+                                                 "pe-options", "model",  "optimiser", "run"};
   for (const JsonMember& member : json.members()) {
     if (std::find(known.begin(), known.end(), member.name) == known.end()) fail_unknown_key(member.name, known);
   }
   if (json.contains("format")) {
-    check(json.integer("format") == 1, "config", "format ", json.integer("format"), " is not one this version reads (1)");
+    check(json.integer("format") == 1, "config", "format ", json.integer("format"),
+          " is not one this version reads (1)");
   }
   const std::string preset = json.contains("preset") ? json.string("preset") : "";
   check(json.at("task").is_object(), "config", "'task' must be an object with a name, not ", json.at("task").kind());

@@ -3,8 +3,8 @@
 //   8 N D   its input, two norms, q, k, v, merged heads, the residual between attention and MLP
 //   2 N F   the MLP's hidden layer before and after its activation (4 N F for SwiGLU)
 //   S       attention weights; with a scan also gates and positions; with dropout the weights that were left
-// and what joins the scores: rotated q and k (2 N D), rows of a table (H N rows). Beyond that one block at a time holds
-// intermediate results and gradients of pairs.
+// and the rows of tables that join the scores (H N rows). Beyond that one block at a time holds intermediate results
+// and gradients.
 #include "tasks/estimate.hpp"
 
 #include <sys/resource.h>
@@ -27,14 +27,13 @@ namespace {
 Initializer without_memory(const ModelOptions& options, DType dtype) {
   const Tensor one = Tensor::zeros({}, dtype);
   return Initializer(0, start_values_from_text(options.init), dtype)
-      .with_source([one](const std::string&, const Shape& shape, const Fill&) {
-        return one.broadcast_view("estimate", shape);
-      });
+      .with_source(
+          [one](const std::string&, const Shape& shape, const Fill&) { return one.broadcast_view("estimate", shape); });
 }
 
 // What the encoding brings to attention, found by asking it about a sequence of one token.
 struct EncodingCosts {
-  bool rotates = false, scans = false;
+  bool scans = false;
   std::int64_t table_rows = 0;  // read by each query, over all tables
 };
 
@@ -58,9 +57,6 @@ EncodingCosts costs_of(const RunConfig& config, std::int64_t max_length) {
   for (std::int64_t layer = 0; layer < setup.layers; ++layer) {
     setup.layer = layer;
     const auto encoding = config.encoding.make(setup);
-    Tensor rotated_q = q, rotated_k = k, rotated_v = v;
-    encoding->rotate(rotated_q, rotated_k, rotated_v, in);
-    costs.rotates = costs.rotates || rotated_q.storage() != q.storage();
     Score score;
     encoding->score(in, score);
     std::int64_t rows = 0;
@@ -91,28 +87,41 @@ struct Sizes {
   double element, tokens, width, heads, hidden, vocabulary, layers, pairs;
 };
 
-double training_bytes(const RunConfig& config, const Task& task, const EncodingCosts& costs) {
+double training_activations(const RunConfig& config, const Task& task, const EncodingCosts& costs) {
   const Sizes n(config, task, config.run.batch, task.splits().front().length);
   const bool gated = config.model.activation == "swiglu", dropout = config.model.dropout > 0;
-  double block = n.tokens * ((costs.rotates ? 10 : 8) * n.width + (gated ? 4 : 2) * n.hidden);
+  double block = n.tokens * (8 * n.width + (gated ? 4 : 2) * n.hidden);
   block += n.tokens * n.heads * static_cast<double>(costs.table_rows);
   block += n.pairs * ((costs.scans ? 3 : 1) + (dropout ? 1 : 0));
-  if (dropout) block += n.tokens * (3 * n.width + n.hidden);
-  const double at_work = n.pairs * (costs.scans ? 5 : 2) + n.tokens * (2 * n.hidden + 3 * n.vocabulary + n.width);
+  const double at_work = n.pairs * (costs.scans ? 3 : 1) + n.tokens * (2 * n.hidden + 3 * n.vocabulary + n.width);
   return n.element * (n.layers * block + at_work);
 }
 
-double evaluation_bytes(const RunConfig& config, const Task& task, const EncodingCosts& costs, std::int64_t length) {
+double evaluation_activations(const RunConfig& config, const Task& task, const EncodingCosts& costs,
+                              std::int64_t length) {
   const Sizes n(config, task, config.run.eval_batch, length);
-  return n.element * (n.pairs * (costs.scans ? 5 : 3) +
-                      n.tokens * (6 * n.width + 2 * n.hidden + 2 * n.vocabulary +
-                                  n.heads * static_cast<double>(costs.table_rows)));
+  return n.element * (n.pairs * (costs.scans ? 4 : 2) + n.tokens * (6 * n.width + 2 * n.hidden + 2 * n.vocabulary +
+                                                                    n.heads * static_cast<double>(costs.table_rows)));
 }
 
 std::int64_t count_of(const NamedShapes& shapes) {
   std::int64_t count = 0;
   for (const auto& [name, shape] : shapes) count += shape.numel();
   return count;
+}
+
+std::int64_t count_without_encoding(const RunConfig& config, const Task& task) {
+  return count_of(parameter_shapes(config.model, EncodingChoice::parse("none"),
+                                   static_cast<std::int64_t>(task.vocabulary().size()), task.max_length()));
+}
+
+MemoryEstimate evaluation_estimate(const RunConfig& config, const Task& task, const EncodingCosts& costs,
+                                   std::int64_t length, std::int64_t parameter_count) {
+  MemoryEstimate estimate;
+  estimate.parameter_count = parameter_count;
+  estimate.parameters = static_cast<double>(parameter_count) * static_cast<double>(size_of(config.dtype()));
+  estimate.activations = evaluation_activations(config, task, costs, length);
+  return estimate;
 }
 
 // State tensors of the size of the parameters.
@@ -144,31 +153,29 @@ NamedShapes parameter_shapes(const RunConfig& config, const Task& task) {
 }
 
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
-  // What encodings compute ahead grows with the length. A sequence too long for any attention is refused before that.
-  MemoryEstimate estimate;
-  estimate.activations = training_bytes(config, task, {});
-  check_fits(estimate);
-  const EncodingCosts costs = costs_of(config, task.max_length());
-  estimate = estimate_evaluation(config, task, task.max_length());
-  estimate.activations = std::max(estimate.activations, training_bytes(config, task, costs));
-  estimate.gradients = estimate.parameters;
-  estimate.optimiser = optimiser_copies(config.optimiser) * estimate.parameters;
-  estimate.data = static_cast<double>(task.splits().front().count) * sizeof(std::int64_t);
-  return estimate;
+  const std::int64_t longest = task.max_length();
+  const auto with_costs = [&](const EncodingCosts& costs, std::int64_t parameter_count) {
+    MemoryEstimate estimate = evaluation_estimate(config, task, costs, longest, parameter_count);
+    estimate.activations = std::max(estimate.activations, training_activations(config, task, costs));
+    estimate.gradients = estimate.parameters;
+    estimate.optimiser = optimiser_copies(config.optimiser) * estimate.parameters;
+    estimate.data = static_cast<double>(task.splits().front().count) * sizeof(std::int64_t);
+    return estimate;
+  };
+  // An encoding may compute tables ahead as it is made. So what does not fit even without one is refused before.
+  check_fits(with_costs({}, count_without_encoding(config, task)));
+  return with_costs(costs_of(config, longest), count_of(parameter_shapes(config, task)));
 }
 
 MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t length) {
-  MemoryEstimate estimate;
-  estimate.activations = evaluation_bytes(config, task, {}, length);
-  check_fits(estimate);
-  estimate.activations = evaluation_bytes(config, task, costs_of(config, task.max_length()), length);
-  estimate.parameter_count = count_of(parameter_shapes(config, task));
-  estimate.parameters = static_cast<double>(estimate.parameter_count) * static_cast<double>(size_of(config.dtype()));
-  return estimate;
+  check_fits(evaluation_estimate(config, task, {}, length, count_without_encoding(config, task)));
+  return evaluation_estimate(config, task, costs_of(config, task.max_length()), length,
+                             count_of(parameter_shapes(config, task)));
 }
 
 double available_memory() {
-  double bytes = std::min(limit_in("/sys/fs/cgroup/memory.max"), limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+  double bytes =
+      std::min(limit_in("/sys/fs/cgroup/memory.max"), limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
   rlimit own{};
   if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY) {
     bytes = std::min(bytes, static_cast<double>(own.rlim_cur));

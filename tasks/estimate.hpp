@@ -34,7 +34,7 @@ struct MemoryEstimate {
   double total() const { return parameters + gradients + optimiser + activations + data; }
 };
 
-// Of training, within a factor of about 1.5.
+// Of training, within a factor of about 1.5. Throws DoesNotFit when the model cannot even be made to be asked.
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task);
 // Of an evaluation on sequences of up to `length` tokens.
 MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t length);

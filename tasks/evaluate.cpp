@@ -30,7 +30,7 @@ void add_scores(Evaluation& evaluation, const Tensor& logits, const Batch& batch
 }
 
 Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
-                    std::int64_t batch) {
+                    std::int64_t batch, const std::atomic<bool>* stop) {
   const Split& info = task.split(split);
   if (count == 0) count = info.count;
   check(count > 0, "evaluate", "split '", split, "' is endless; say how many sequences");
@@ -42,6 +42,7 @@ Evaluation evaluate(Transformer& model, const Task& task, std::string_view split
   double loss_sum = 0;
   std::int64_t loss_count = 0;
   for (std::int64_t begin = 0; begin < count; begin += batch) {
+    if (stop != nullptr && stop->load()) break;
     const Batch part = collate(examples_of(task, split, begin, std::min(begin + batch, count)));
     const Tensor logits = model.forward(part.tokens);
     const auto mask = part.loss_mask.span<bool>();

@@ -1,6 +1,7 @@
 // Error of a model on a split, with counts.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -27,9 +28,10 @@ struct Evaluation {
 // A sequence with nothing to score is not counted.
 void add_scores(Evaluation& evaluation, const Tensor& logits, const Batch& batch);
 
-// The first `count` sequences of a split (all if 0; an endless split needs a count), in batches of `batch`.
+// The first `count` sequences of a split (all if 0; an endless split needs a count), in batches of `batch`. Once `stop`
+// is true it ends after the batch at work with what it has by then.
 Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
-                    std::int64_t batch);
+                    std::int64_t batch, const std::atomic<bool>* stop = nullptr);
 
 // One line of metrics.jsonl: step, split, loss, both errors and their counts.
 JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);

@@ -72,14 +72,16 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
   const bool empty_folder = there && fs::is_directory(folder, error) && fs::is_empty(folder, error);
   if (there && !empty_folder) {
     const bool is_run = fs::exists(folder + "/config.json", error);
-    check(force, "run", "'", folder, is_run ? "' holds a run already; go on with 'tally resume', or use --force to move "
-          "it aside" : "' is there already and is not a run; choose another name, or use --force to move it aside");
+    check(force, "run", "'", folder,
+          is_run ? "' holds a run already; go on with 'tally resume', or use --force to move "
+                   "it aside"
+                 : "' is there already and is not a run; choose another name, or use --force to move it aside");
     const std::string aside = aside_path(folder);
     fs::rename(folder, aside, error);
     check(!error, "run", "cannot move '", folder, "' to '", aside, "': ", error.message());
   }
-  fs::create_directories(folder + "/checkpoints", error);
-  check(!error, "run", "cannot make the folder '", folder, "/checkpoints': ", error.message());
+  fs::create_directories(folder, error);
+  check(!error, "run", "cannot make the folder '", folder, "': ", error.message());
   write_file_atomically(folder + "/config.json", write_json(config.to_json(), 2) + "\n");
   return RunFolder(folder, config.clone());
 }
@@ -180,12 +182,15 @@ RunFolder::Checkpoint RunFolder::newest_checkpoint(const std::function<void(cons
   return {};
 }
 
-void RunFolder::prune_checkpoints(std::int64_t best) const {
-  const std::vector<std::int64_t> steps = checkpoint_steps();
-  for (std::size_t i = 0; i + 2 < steps.size(); ++i) {
-    if (steps[i] == best) continue;
+void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t)>& planned) const {
+  std::vector<std::int64_t> steps = checkpoint_steps();
+  std::int64_t newer = 0;  // planned ones beyond the one looked at
+  for (; !steps.empty(); steps.pop_back()) {
+    const std::int64_t step = steps.back();
+    const bool keep = newer == 0 || step == best || (planned(step) && newer < 2);
+    newer += planned(step);
     std::error_code error;
-    fs::remove(checkpoint_path(steps[i]), error);
+    if (!keep) fs::remove(checkpoint_path(step), error);
   }
 }
 

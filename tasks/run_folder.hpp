@@ -29,8 +29,8 @@ class RunFolder {
   bool finished() const;           // results.json is there
   JsonValue read_results() const;  // throws Error when the run is not finished
   void write_results(const JsonValue& results) const;
-  // Another configuration from here on, atomically. A run that was finished is then not: its results.json goes first, so
-  // that a kill in between leaves a run that finishes again as it was.
+  // Another configuration from here on, atomically. A run that was finished is then not: its results.json goes first,
+  // so that a kill in between leaves a run that finishes again as it was.
   void change_config(const RunConfig& config);
 
   // Steps of the checkpoint files, rising.
@@ -44,11 +44,13 @@ class RunFolder {
   void write_checkpoint(const Checkpoint& checkpoint) const;
   // Throws Error when the file cannot be read or a checksum does not hold.
   Checkpoint read_checkpoint(std::int64_t step) const;
-  // The newest checkpoint that can be read; step 0 without tensors if there is none. Calls `skipped` with the error of each
-  // one that was passed over.
+  // The newest checkpoint that can be read; step 0 without tensors if there is none. Calls `skipped` with the error of
+  // each one that was passed over.
   Checkpoint newest_checkpoint(const std::function<void(const std::string&)>& skipped) const;
-  // Removes the checkpoints but the last two and the one of step `best` (-1 for none).
-  void prune_checkpoints(std::int64_t best) const;
+  // Removes the checkpoints but the last two of planned steps, the one of step `best` (-1 for none), and what is newer
+  // than all planned ones. An interrupted run leaves one at a step that is not planned; it goes when it is overtaken,
+  // so that in the end there are those that an uninterrupted run keeps.
+  void prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t step)>& planned) const;
 
   // All lines of metrics.jsonl; a cut last line is left out. Throws Error naming a broken line before it.
   std::vector<JsonValue> read_metrics() const;

@@ -90,8 +90,13 @@ namespace {
 class Run {
  public:
   Run(const RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop)
-      : folder_(folder), config_(folder.config()), observer_(observer), stop_(stop), task_(config_.make_task()),
-        model_(config_.make_model(*task_)), optimizer_(Optimizer::make(config_.optimiser, model_->parameters())),
+      : folder_(folder),
+        config_(folder.config()),
+        observer_(observer),
+        stop_(stop),
+        task_(config_.make_task()),
+        model_(config_.make_model(*task_)),
+        optimizer_(Optimizer::make(config_.optimiser, model_->parameters())),
         order_(task_->splits().front(), config_.run.batch, static_cast<std::uint64_t>(config_.run.seed)) {}
 
   TrainOutcome go() {
@@ -106,10 +111,13 @@ class Run {
       ++step;
       advance(step);
       const bool stopping = stop_.load();
-      if (stopping || step == config_.run.steps || step % config_.save_interval() == 0) save(step);
+      if (stopping || saved_at(step)) save(step);
       if (stopping) return TrainOutcome::interrupted;
-      if (evaluation_due(step) && !evaluate_all(step)) return TrainOutcome::interrupted;
-      folder_.prune_checkpoints(history_.best_step);
+      if (evaluation_due(step) && !evaluate_all(step)) {
+        if (!saved_at(step)) save(step);
+        return TrainOutcome::interrupted;
+      }
+      if (saved_at(step)) prune();
     }
     finish();
     return TrainOutcome::done;
@@ -173,9 +181,7 @@ class Run {
   }
 
   std::string first_evaluation_split() const { return task_->splits().at(1).name; }
-  bool saved_at(std::int64_t step) const {
-    return step == config_.run.steps || step % config_.save_interval() == 0;
-  }
+  bool saved_at(std::int64_t step) const { return step == config_.run.steps || step % config_.save_interval() == 0; }
 
   void advance(std::int64_t step) {
     const auto begin = Clock::now();
@@ -210,9 +216,8 @@ class Run {
       if (!all_finite(parameter)) report_divergence(step, concat("update of ", name), "");
     }
     const NoGrad only_the_value;
-    const double loss = at_step(step, [&] {
-      return cross_entropy(model_->forward(batch_.tokens), batch_.targets, batch_.loss_mask).item();
-    });
+    const double loss = at_step(
+        step, [&] { return cross_entropy(model_->forward(batch_.tokens), batch_.targets, batch_.loss_mask).item(); });
     if (!std::isfinite(loss)) report_divergence(step, "loss after the update", concat(": ", loss));
   }
 
@@ -222,16 +227,20 @@ class Run {
     folder_.write_checkpoint({step, history_.tokens, model_->parameters(), optimizer_->state()});
   }
 
+  void prune() const {
+    folder_.prune_checkpoints(history_.best_step, [this](std::int64_t step) { return saved_at(step); });
+  }
+
   // False when it was stopped in the middle; what was evaluated is then done again by the resumed run.
   bool evaluate_all(std::int64_t step) {
     const bool last = step == config_.run.steps;
     for (std::size_t i = 1; i < task_->splits().size(); ++i) {
-      if (stop_.load()) return false;
       const Split& split = task_->splits()[i];
       const std::int64_t wanted = last || config_.run.eval_count == 0 ? split.count : config_.run.eval_count;
       const Evaluation e = at_step(step, [&] {
-        return evaluate(*model_, *task_, split.name, std::min(wanted, split.count), config_.run.eval_batch);
+        return evaluate(*model_, *task_, split.name, std::min(wanted, split.count), config_.run.eval_batch, &stop_);
       });
+      if (stop_.load()) return false;
       if (!std::isfinite(e.loss)) report_divergence(step, concat("loss on ", split.name), concat(": ", e.loss));
       metrics_->write(evaluation_json(step, e));
       observer_.evaluated(step, e);
@@ -250,7 +259,7 @@ class Run {
   }
 
   void finish() {
-    folder_.prune_checkpoints(history_.best_step);
+    prune();
     JsonValue evaluations = JsonValue::array();
     for (const JsonValue& line : folder_.read_metrics()) {
       if (is_evaluation(line, config_.run.steps)) evaluations.push(line);

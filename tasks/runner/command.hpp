@@ -50,8 +50,8 @@ struct CommonOptions {
 struct Command {
   std::string_view name;
   std::string_view summary;
-  // Declares options and arguments on `app` and returns what to do once they are read. `arguments` are the words behind the
-  // command's name: options that depend on others (--pe cope brings --pe.p-max) look ahead in them.
+  // Declares options and arguments on `app` and returns what to do once they are read. `arguments` are the words behind
+  // the command's name: options that depend on others (--pe cope brings --pe.p-max) look ahead in them.
   std::function<int()> (*declare)(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments);
 };
 

@@ -48,23 +48,25 @@ void replace_encoding(JsonValue& json, const std::string& encoding) {
 
 }  // namespace
 
-void ConfigOptions::declare_groups(CLI::App& app, const RunConfig& config) {
-  for (const RunConfig::Group& group : config.groups()) {
-    for (const OptionInfo& option : group.options) {
-      const std::string name = group.prefix + option.name;
-      const bool is_flag = std::holds_alternative<bool>(option.value);
-      app.add_option_function<std::string>(
-             names_of(config, group, option),
-             [this, name, is_flag](const std::string& value) {
-               settings_.emplace_back(name, is_flag && value.empty() ? "true" : value);
-             },
-             describe(option))
-          ->expected(is_flag ? 0 : 1, 1)
-          ->type_name("")
-          ->default_str(to_text(option.value))
-          ->group(group.title);
-    }
+void ConfigOptions::declare_group(CLI::App& app, const RunConfig& config, const RunConfig::Group& group) {
+  for (const OptionInfo& option : group.options) {
+    const std::string name = group.prefix + option.name;
+    const bool is_flag = std::holds_alternative<bool>(option.value);
+    app.add_option_function<std::string>(
+           names_of(config, group, option),
+           [this, name, is_flag](const std::string& value) {
+             settings_.emplace_back(name, is_flag && value.empty() ? "true" : value);
+           },
+           describe(option))
+        ->expected(is_flag ? 0 : 1, 1)
+        ->type_name("")
+        ->default_str(to_text(option.value))
+        ->group(group.title);
   }
+}
+
+void ConfigOptions::declare_groups(CLI::App& app, const RunConfig& config) {
+  for (const RunConfig::Group& group : config.groups()) declare_group(app, config, group);
 }
 
 std::shared_ptr<ConfigOptions> ConfigOptions::declare(CLI::App& app, const std::vector<std::string>& arguments) {
@@ -72,7 +74,8 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CLI::App& app, const std::
   app.add_option("--task", options->task_, "what to train on ('tally list tasks')")->group("What");
   app.add_option("--pe", options->encoding_, "position encoding, or a sum: cope, cope+rope ('tally list encodings')")
       ->group("What");
-  app.add_option("--preset", options->preset_, "the task's settings: paper, quick ('tally list presets')")->group("What");
+  app.add_option("--preset", options->preset_, "the task's settings: paper, quick ('tally list presets')")
+      ->group("What");
   app.add_option("--config", options->file_, "JSON file of settings; single options win over it")->group("What");
   as_usage([&] {
     ConfigOptions ahead;
@@ -93,6 +96,14 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CLI::App& app, const std::
 std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CLI::App& app, const RunConfig& config) {
   auto options = std::make_shared<ConfigOptions>();
   options->declare_groups(app, config);
+  return options;
+}
+
+std::shared_ptr<ConfigOptions> ConfigOptions::declare_for_model(CLI::App& app, const RunConfig& config) {
+  auto options = std::make_shared<ConfigOptions>();
+  for (const RunConfig::Group& group : config.groups()) {
+    if (group.prefix.starts_with("pe.") || group.prefix == "model.") options->declare_group(app, config, group);
+  }
   return options;
 }
 
@@ -133,7 +144,8 @@ std::string config_text(const RunConfig& config) {
   for (const RunConfig::Group& group : config.groups()) {
     if (group.options.empty()) continue;
     text += concat(group.title, ":");
-    for (const OptionInfo& option : group.options) text += concat(" ", group.prefix, option.name, "=", to_text(option.value));
+    for (const OptionInfo& option : group.options)
+      text += concat(" ", group.prefix, option.name, "=", to_text(option.value));
     text += "\n";
   }
   return text;

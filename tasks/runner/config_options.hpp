@@ -1,5 +1,5 @@
-// The command-line options that make up a run's configuration: --task, --pe, --preset, --config, and every option of the
-// task, encodings, model, optimiser and run by name.
+// The command-line options that make up a run's configuration: --task, --pe, --preset, --config, and every option of
+// the task, encodings, model, optimiser and run by name.
 #pragma once
 
 #include <memory>
@@ -20,6 +20,8 @@ class ConfigOptions {
   static std::shared_ptr<ConfigOptions> declare(CLI::App& app, const std::vector<std::string>& arguments);
   // Declares the options of an existing configuration alone (resume).
   static std::shared_ptr<ConfigOptions> declare_for(CLI::App& app, const RunConfig& config);
+  // Those of its encodings and its model alone (bench).
+  static std::shared_ptr<ConfigOptions> declare_for_model(CLI::App& app, const RunConfig& config);
 
   // Preset, then the file of --config, then single options. Throws UsageError for what does not fit.
   RunConfig resolve() const;
@@ -28,6 +30,7 @@ class ConfigOptions {
   bool any() const { return !settings_.empty(); }
 
  private:
+  void declare_group(CLI::App& app, const RunConfig& config, const RunConfig::Group& group);
   void declare_groups(CLI::App& app, const RunConfig& config);
 
   std::string task_, encoding_, preset_, file_;

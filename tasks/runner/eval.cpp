@@ -25,7 +25,8 @@ std::unique_ptr<Task> task_of_length(const RunConfig& config, std::int64_t lengt
   const std::unique_ptr<Options> options = config.task_options->clone();
   const std::vector<OptionInfo> infos = list_options(*options);
   if (std::none_of(infos.begin(), infos.end(), [](const OptionInfo& info) { return info.name == "length"; })) {
-    throw UsageError(concat("[eval] the task ", config.task->name, " has no option 'length', so --lengths means nothing"));
+    throw UsageError(
+        concat("[eval] the task ", config.task->name, " has no option 'length', so --lengths means nothing"));
   }
   return as_usage([&] {
     RunConfig other = config.clone();

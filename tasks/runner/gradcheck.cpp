@@ -108,7 +108,8 @@ int run_gradcheck(const std::string& wanted, const CommonOptions& common) {
     } else if (!common.quiet || !result.ok) {
       char line[160];
       std::snprintf(line, sizeof line, "%-40s %-6s %4lld numbers, worst error %.2g of what is allowed\n",
-                    one.label.c_str(), result.ok ? "ok" : "WRONG", static_cast<long long>(result.compared), result.worst);
+                    one.label.c_str(), result.ok ? "ok" : "WRONG", static_cast<long long>(result.compared),
+                    result.worst);
       std::cout << line << (result.ok ? "" : concat("    ", result.text, "\n")) << std::flush;
     }
   }

@@ -1,7 +1,6 @@
 // tally info: what this build and this machine compute with.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <thread>
 #include <utility>
@@ -12,27 +11,10 @@
 #include "core/version.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/machine.hpp"
 
 namespace tally {
 namespace {
-
-std::string compiler_text() {
-#if defined(__clang__)
-  return concat("clang ", __clang_version__);
-#else
-  return concat("g++ ", __VERSION__);
-#endif
-}
-
-// "model name : ..." of /proc/cpuinfo.
-std::string processor_text() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
 
 // Which clone of the CPU kernels runs (core/cpu/parallel.hpp).
 std::string kernels_text() {

@@ -41,8 +41,14 @@ std::string listing(const Lines& lines) {
 }
 
 int run_list(const std::string& wanted, const CommonOptions& common) {
+  const std::vector<std::string> kinds{"tasks", "encodings", "presets"};
+  if (!wanted.empty() && std::find(kinds.begin(), kinds.end(), wanted) == kinds.end()) {
+    const std::string near = nearest_name(wanted, kinds);
+    throw UsageError(concat("[list] there are tasks, encodings and presets, not '", wanted, "'",
+                            near.empty() ? "" : concat("; did you mean '", near, "'?")));
+  }
   JsonValue all = JsonValue::object();
-  for (const std::string kind : {"tasks", "encodings", "presets"}) {
+  for (const std::string& kind : kinds) {
     if (!wanted.empty() && kind != wanted) continue;
     const Lines lines = lines_of(kind);
     if (!common.json) {
@@ -63,8 +69,7 @@ int run_list(const std::string& wanted, const CommonOptions& common) {
 
 std::function<int()> declare_list(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
   auto kind = std::make_shared<std::string>();
-  app.add_option("KIND", *kind, "tasks, encodings or presets; all without")
-      ->check(CLI::IsMember({"tasks", "encodings", "presets"}));
+  app.add_option("KIND", *kind, "tasks, encodings or presets; all without");
   return [kind, &common] { return run_list(*kind, common); };
 }
 

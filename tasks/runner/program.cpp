@@ -19,12 +19,14 @@ namespace {
 void print_error(const std::string& text) { std::fprintf(stderr, "tally: %s\n", text.c_str()); }
 
 std::string overview() {
-  std::string text = concat("tally ", version, ": position encodings in small transformers\n\nUsage: tally COMMAND ...\n\n");
+  std::string text =
+      concat("tally ", version, ": position encodings in small transformers\n\nUsage: tally COMMAND ...\n\n");
   for (const Command& command : commands()) {
     text += concat("  ", command.name, std::string(12 - command.name.size(), ' '), command.summary, "\n");
   }
-  return text + "\n'tally COMMAND --help' explains one of them. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 diverged,\n"
-                "130/143 interrupted.\n";
+  return text +
+         "\n'tally COMMAND --help' explains one of them. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 diverged,\n"
+         "130/143 interrupted.\n";
 }
 
 // CLI11 names what it does not know; the nearest known option is added.
@@ -52,8 +54,12 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   const std::function<int()> run = command.declare(app, common, arguments);
   app.add_option("--threads", common.threads, "threads to compute with; 0: all cores. Results are the same bits")
       ->check(CLI::Range(0, 4096))
+      ->capture_default_str()
       ->group("Common");
-  app.add_option("--device", common.device, "cpu (cuda and cuda-host need a build with CUDA)")->group("Common");
+  app.add_option("--device", common.device, "cpu (cuda and cuda-host need a build with CUDA)")
+      ->type_name("")
+      ->capture_default_str()
+      ->group("Common");
   app.add_flag("--quiet", common.quiet, "print results only")->group("Common");
   app.add_flag("--json", common.json, "print one JSON object at the end")->group("Common");
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());

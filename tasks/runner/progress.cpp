@@ -86,11 +86,11 @@ void ProgressPrinter::stepped(const StepReport& report) {
   const double span = seconds_ - first_seconds_;
   const double rate = span > 0 ? static_cast<double>(tokens_ - first_tokens_) / span : 0;
   const double per_step = report.step > first_step_ + 1 ? span / static_cast<double>(report.step - first_step_ - 1) : 0;
-  const std::string line = concat(
-      "step ", report.step, "/", report.steps, "  loss ", short_number(report.loss), "  error ",
-      percent_text(report.token_error), "  lr ", short_number(report.lr), "  grad ", short_number(report.grad_norm),
-      "  ", with_commas(std::llround(rate)), " tokens/s  ",
-      duration_text(per_step * static_cast<double>(report.steps - report.step)), " left");
+  const std::string line =
+      concat("step ", report.step, "/", report.steps, "  loss ", short_number(report.loss), "  error ",
+             percent_text(report.token_error), "  lr ", short_number(report.lr), "  grad ",
+             short_number(report.grad_norm), "  ", with_commas(std::llround(rate)), " tokens/s  ",
+             duration_text(per_step * static_cast<double>(report.steps - report.step)), " left");
   if (terminal_) {
     std::fprintf(out_, "\r\033[K%s", line.c_str());
     std::fflush(out_);

@@ -11,7 +11,8 @@ namespace tally {
 
 class ProgressPrinter : public TrainObserver {
  public:
-  // quiet: only evaluations of the last step. Everything goes to stderr when `to_stderr` (stdout is then free for JSON).
+  // quiet: only evaluations of the last step. Everything goes to stderr when `to_stderr` (stdout is then free for
+  // JSON).
   ProgressPrinter(bool quiet, bool to_stderr);
 
   void started(const RunConfig& config, const Transformer& model, std::int64_t from_step) override;

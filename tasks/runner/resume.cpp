@@ -18,8 +18,8 @@ struct ResumeSettings {
   std::string task, encoding;  // as given, to be refused when they are not the run's
 };
 
-// The run among the words behind the command: its configuration decides which options there are. Empty when none of them
-// is a run; the command then says what is wrong.
+// The run among the words behind the command: its configuration decides which options there are. Empty when none of
+// them is a run; the command then says what is wrong.
 std::string find_run(const std::vector<std::string>& arguments) {
   for (const std::string& word : arguments) {
     std::error_code error;
@@ -40,7 +40,8 @@ void refuse_other_model(const RunConfig& before, const RunConfig& after) {
     throw UsageError("[resume] momentum cannot be switched on or off in a run: it has state of its own");
   }
   if (parameter_shapes(before, *before.make_task()) != parameter_shapes(after, *after.make_task())) {
-    throw UsageError("[resume] the model of a run cannot change: with these task options it would have other parameters");
+    throw UsageError(
+        "[resume] the model of a run cannot change: with these task options it would have other parameters");
   }
 }
 

@@ -75,8 +75,7 @@ void print_safetensors(const SafetensorsFile& file, const std::vector<std::strin
 JsonValue json_of(const SafetensorsFile& file, const std::vector<std::string>& bad) {
   JsonValue tensors = JsonValue::array(), metadata = JsonValue::object(), wrong = JsonValue::array();
   for (const auto& entry : file.entries()) {
-    tensors.push(
-        JsonValue::object({{"name", entry.name}, {"type", entry.type}, {"shape", sizes_of(entry.shape)}}));
+    tensors.push(JsonValue::object({{"name", entry.name}, {"type", entry.type}, {"shape", sizes_of(entry.shape)}}));
   }
   for (const auto& [key, value] : file.metadata()) metadata.set(key, value);
   for (const std::string& name : bad) wrong.push(name);

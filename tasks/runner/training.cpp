@@ -44,7 +44,8 @@ std::shared_ptr<WatchOptions> declare_watch(CLI::App& app) {
   auto watch = std::make_shared<WatchOptions>();
   app.add_option("--profile", watch->profile, "file for a Chrome trace; a table by operation is printed at the end")
       ->group("Watch");
-  app.add_flag("--debug-nan", watch->debug_nan, "name the operation whose result is not finite; slower")->group("Watch");
+  app.add_flag("--debug-nan", watch->debug_nan, "name the operation whose result is not finite; slower")
+      ->group("Watch");
   return watch;
 }
 

@@ -1,0 +1,249 @@
+// The commands that only look: list, describe, eval, export, show, info, gradcheck.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "core/io/npy.hpp"
+#include "core/io/safetensors.hpp"
+#include "core/tensor.hpp"
+#include "nn/encoding.hpp"
+#include "tasks/preset.hpp"
+#include "tasks/task.hpp"
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+JsonValue json_of(const Finished& result) {
+  EXPECT_EQ(result.code, 0) << result.err;
+  return parse_json(result.out.substr(0, result.out.find('\n')), {}, "stdout");
+}
+
+TEST(List, HasAllThatIsRegistered) {
+  const TemporaryFolder folder;
+  const Finished all = run_tally({"list"}, folder);
+  EXPECT_EQ(all.code, 0);
+  for (const TaskEntry* entry : task_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
+  for (const EncodingEntry* entry : encoding_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
+  for (const PresetEntry* entry : preset_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
+  const JsonValue tasks = json_of(run_tally({"list", "tasks", "--json"}, folder));
+  EXPECT_EQ(tasks.members().size(), 1U);
+  EXPECT_EQ(tasks.elements("tasks").size(), task_registry().size());
+}
+
+TEST(List, StartsWithinFiftyMilliseconds) {
+  const TemporaryFolder folder;
+  double best = 1e9;
+  for (int i = 0; i < 10; ++i) {  // the quickest of a few: the machine may have other work
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_EQ(run_tally({"list"}, folder).code, 0);
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+#if defined(NDEBUG)
+  EXPECT_LT(best, 0.05);
+#else
+  EXPECT_LT(best, 0.5);
+#endif
+}
+
+TEST(Describe, EncodingTaskAndPreset) {
+  const TemporaryFolder folder;
+  const Finished cope = run_tally({"describe", "cope"}, folder);
+  EXPECT_EQ(cope.code, 0);
+  for (const char* part : {"p_ij = sum", "--pe.p-max (default 64; 1 to", "none|sqrt-d", "2405.18719",
+                           "model.blocks.N.position.cope.table [65, d]", "model.position.cope.table [65, d]",
+                           "model.blocks.N.position.cope.gate.weight [D, D]", "[H, 65, d]"}) {
+    EXPECT_TRUE(holds(cope.out, part)) << part << "\n" << cope.out;
+  }
+  EXPECT_TRUE(holds(run_tally({"describe", "absolute"}, folder).out, "model.position.absolute.table [T_max, D]"));
+  const Finished task = run_tally({"describe", "flip-flop"}, folder);
+  for (const char* part :
+       {"--task.length (default 512", "ood-sparse", "100,000 sequences", "endless", "paper", "quick"}) {
+    EXPECT_TRUE(holds(task.out, part)) << part << "\n" << task.out;
+  }
+  const Finished preset = run_tally({"describe", "quick"}, folder);
+  for (const char* part : {"of task counting", "of task flip-flop", "of task selective-copy", "--optimiser.lr"}) {
+    EXPECT_TRUE(holds(preset.out, part)) << part << "\n" << preset.out;
+  }
+}
+
+TEST(Describe, KnowsEveryName) {
+  const TemporaryFolder folder;
+  for (const EncodingEntry* entry : encoding_registry()) {
+    EXPECT_EQ(run_tally({"describe", entry->name}, folder).code, 0) << entry->name;
+  }
+  for (const TaskEntry* entry : task_registry()) EXPECT_EQ(run_tally({"describe", entry->name}, folder).code, 0);
+}
+
+class OnARun : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(run_tally(tiny_training(run(), "cope", {"--steps=6"}), folder_).code, 0); }
+  std::string run() const { return folder_ / "run"; }
+  TemporaryFolder folder_;
+};
+
+using Eval = OnARun;
+using Export = OnARun;
+using Show = OnARun;
+
+TEST_F(Eval, GivesTheLastEvaluationOfTheRun) {
+  const JsonValue result = json_of(run_tally({"eval", run(), "--json"}, folder_));
+  const JsonValue results = parse_json(read_file(run() + "/results.json"), {}, "results");
+  ASSERT_EQ(result.elements("evaluations").size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    JsonValue line = result.elements("evaluations")[i];
+    EXPECT_EQ(line.integer("length"), 16);
+    line.remove("length");
+    EXPECT_TRUE(line == results.elements("evaluations")[i]) << write_json(line);
+  }
+  const Finished text = run_tally({"eval", run()}, folder_);
+  EXPECT_TRUE(holds(text.out, "step 6") && holds(text.out, " of 11 tokens, 95% interval ")) << text.out;
+}
+
+TEST_F(Eval, TakesSplitsCountsLengthsAndCheckpoints) {
+  const JsonValue one = json_of(run_tally({"eval", run(), "--json", "--split=train", "--count=3"}, folder_));
+  ASSERT_EQ(one.elements("evaluations").size(), 1U);
+  EXPECT_EQ(one.elements("evaluations")[0].integer("sequences"), 3);
+
+  const JsonValue longer =
+      json_of(run_tally({"eval", run(), "--json", "--split=ood-dense", "--lengths=16,64,200"}, folder_));
+  ASSERT_EQ(longer.elements("evaluations").size(), 3U);
+  EXPECT_EQ(longer.elements("evaluations")[2].integer("length"), 200);
+  EXPECT_GT(longer.elements("evaluations")[2].integer("scored"), longer.elements("evaluations")[0].integer("scored"));
+
+  EXPECT_EQ(json_of(run_tally({"eval", run(), "--json", "--checkpoint=4"}, folder_)).integer("step"), 4);
+  EXPECT_EQ(run_tally({"eval", run(), "--checkpoint=best"}, folder_).code, 0);
+}
+
+TEST_F(Eval, RefusesWhatItCannotDo) {
+  for (const auto& [option, message] : {std::pair{"--split=oodsparse", "ood-sparse"},
+                                        {"--split=train", "endless"},
+                                        {"--lengths=7", "even"},
+                                        {"--lengths=0", "--lengths"},
+                                        {"--count=-1", "--count"}}) {
+    const Finished result = run_tally({"eval", run(), option}, folder_);
+    EXPECT_EQ(result.code, 2) << option;
+    EXPECT_TRUE(holds(result.err, message)) << result.err;
+  }
+  EXPECT_EQ(run_tally({"eval", run(), "--checkpoint=5"}, folder_).code, 1);
+  const Finished huge = run_tally({"eval", run(), "--lengths=1000000"}, folder_);
+  EXPECT_EQ(huge.code, 1);
+  EXPECT_TRUE(holds(huge.err, "this needs about")) << huge.err;
+}
+
+// A table of places ends where the training sequences do: that length fails by name, the others are computed.
+TEST_F(Eval, NamesTheLimitOfAnEncoding) {
+  ASSERT_EQ(run_tally(tiny_training(folder_ / "absolute", "absolute"), folder_).code, 0);
+  const Finished result = run_tally({"eval", folder_ / "absolute", "--lengths=8,32", "--split=ood-dense"}, folder_);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(holds(result.out, "length 8  ood-dense: ")) << result.out;
+  EXPECT_TRUE(holds(result.err, "length 32") && holds(result.err, "16 positions")) << result.err;
+}
+
+TEST_F(Eval, TasksWithoutALengthHaveNoLengths) {
+  const std::vector<std::string> counting{"train",
+                                          folder_ / "counting",
+                                          "--task=counting",
+                                          "--pe=none",
+                                          "--quiet",
+                                          "--steps=1",
+                                          "--batch=2",
+                                          "--model.width=8",
+                                          "--model.layers=1",
+                                          "--task.max-operations=5",
+                                          "--task.eval-count=2",
+                                          "--task.max-tokens=32"};
+  ASSERT_EQ(run_tally(counting, folder_).code, 0);
+  EXPECT_EQ(run_tally({"eval", folder_ / "counting"}, folder_).code, 0);
+  const Finished result = run_tally({"eval", folder_ / "counting", "--lengths=8"}, folder_);
+  EXPECT_EQ(result.code, 2);
+  EXPECT_TRUE(holds(result.err, "no option 'length'")) << result.err;
+}
+
+TEST_F(Export, HoldsTheWeightsAlone) {
+  const std::string out = folder_ / "weights.safetensors";
+  ASSERT_EQ(run_tally({"export", run(), "--out", out}, folder_).code, 0);
+  const SafetensorsFile weights = SafetensorsFile::open(out);
+  const SafetensorsFile checkpoint = SafetensorsFile::open(run() + "/checkpoints/step-00000006.safetensors");
+  EXPECT_TRUE(verify_checksums(weights).empty());
+  std::size_t model_tensors = 0;
+  for (const SafetensorsEntry& entry : checkpoint.entries()) {
+    if (!entry.name.starts_with("model.")) continue;
+    ++model_tensors;
+    const SafetensorsEntry* exported = weights.find(entry.name);
+    ASSERT_NE(exported, nullptr) << entry.name;
+    EXPECT_EQ(weights.checksum(*exported), checkpoint.checksum(entry));
+  }
+  EXPECT_EQ(weights.entries().size(), model_tensors);
+  EXPECT_TRUE(parse_json(weights.metadata().at("config"), {}, "config") ==
+              parse_json(read_file(run() + "/config.json"), {}, "config.json"));
+  EXPECT_EQ(run_tally({"export", run()}, folder_).code, 2);
+  EXPECT_EQ(run_tally({"export", run(), "--out", folder_ / "no/such/folder.safetensors"}, folder_).code, 1);
+}
+
+TEST_F(Show, PrintsNamesTypesShapesAndMetadata) {
+  const std::string checkpoint = run() + "/checkpoints/step-00000006.safetensors";
+  const Finished text = run_tally({"show", checkpoint}, folder_);
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part :
+       {"model.blocks.0.attention.query.weight", "F32", "[8, 8]", "optimiser.", "step: 6", "all checksums hold"}) {
+    EXPECT_TRUE(holds(text.out, part)) << part << "\n" << text.out;
+  }
+  EXPECT_EQ(json_of(run_tally({"show", checkpoint, "--json"}, folder_)).at("metadata").string("step"), "6");
+
+  std::string bytes = read_file(checkpoint);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_file(checkpoint, bytes);
+  const Finished broken = run_tally({"show", checkpoint}, folder_);
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_TRUE(holds(broken.out, "checksum does not hold: ")) << broken.out;
+}
+
+TEST(ShowFile, EscapesWhatCouldHarmATerminal) {
+  const TemporaryFolder folder;
+  write_safetensors(folder / "f.safetensors", {{"a\x1b[2J\nb", Tensor::zeros({2, 3})}}, {{"k\x07", "v\x1b"}});
+  const Finished result = run_tally({"show", folder / "f.safetensors"}, folder);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_FALSE(holds(result.out, "\x1b") || holds(result.out, "\x07"));
+  EXPECT_TRUE(holds(result.out, "\\n") && holds(result.out, "[2, 3]")) << result.out;
+}
+
+TEST(ShowFile, NpyAndWhatIsNeither) {
+  const TemporaryFolder folder;
+  write_npy(folder / "x.npy", Tensor::zeros({2, 5}, DType::f64));
+  const Finished npy = run_tally({"show", folder / "x.npy"}, folder);
+  EXPECT_EQ(npy.code, 0);
+  EXPECT_TRUE(holds(npy.out, "f64 [2, 5]")) << npy.out;
+  write_file(folder / "text", "neither of the two, but longer than eight bytes");
+  write_file(folder / "nothing", "");
+  for (const std::string& path : {folder / "text", folder / "nothing", folder / "missing", folder.path().string()}) {
+    const Finished result = run_tally({"show", path}, folder);
+    EXPECT_EQ(result.code, 1) << path;
+    EXPECT_TRUE(holds(result.err, path)) << result.err;
+  }
+}
+
+TEST(Info, NamesWhatComputes) {
+  const TemporaryFolder folder;
+  const JsonValue info = json_of(run_tally({"info", "--json", "--threads=2"}, folder));
+  EXPECT_EQ(info.string("threads"), "2");
+  for (const char* key : {"version", "device", "processor", "compiler", "blas", "blas_kernels"}) {
+    EXPECT_FALSE(info.string(key).empty()) << key;
+  }
+  const Finished none = run_program({"/usr/bin/env", "TALLY_BLAS=/missing", TALLY_RUNNER, "info"}, folder);
+  EXPECT_EQ(none.code, 1);
+  EXPECT_TRUE(holds(none.out, "compiler") && holds(none.err, "no OpenBLAS")) << none.err;
+}
+
+TEST(GradcheckCommand, ChecksOneEncodingAndItsOptions) {
+  const TemporaryFolder folder;
+  const Finished result = run_tally({"gradcheck", "--pe=alibi+cope"}, folder);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  for (const char* part : {"alibi+cope learned=true", "gates=values", "share=layers", "cases agree"}) {
+    EXPECT_TRUE(holds(result.out, part)) << part << "\n" << result.out;
+  }
+}
+
+}  // namespace
+}  // namespace tally::testing

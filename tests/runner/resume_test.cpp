@@ -1,0 +1,244 @@
+// Promises of a run that is killed, stopped or robbed of its files, and then resumed.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+// Sixty steps, with a line about training at every one: it tells how far the run has come.
+std::vector<std::string> training(const std::string& run, std::vector<std::string> options = {}) {
+  for (const std::string setting : {"--steps=60", "--eval-every=10", "--save-every=5", "--log-every=1"}) {
+    const std::string name = setting.substr(0, setting.find('=') + 1);
+    const bool replaced =
+        std::any_of(options.begin(), options.end(), [&](const auto& o) { return o.starts_with(name); });
+    if (!replaced) options.push_back(setting);
+  }
+  return tiny_training(run, "cope", options);
+}
+
+std::vector<std::string> resuming(const std::string& run) { return {"resume", run, "--quiet", "--threads=1"}; }
+
+pid_t start_tally(std::vector<std::string> arguments, const TemporaryFolder& folder) {
+  arguments.insert(arguments.begin(), TALLY_RUNNER);
+  return start_program(arguments, folder);
+}
+
+// Waits until f() is true; 20 seconds are enough for anything here.
+template <class F>
+bool comes_true(F&& f) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!f()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+bool wait_for_lines(const std::string& run, std::size_t count) {
+  return comes_true([&] { return lines_of(run + "/metrics.jsonl") >= count; });
+}
+
+class Resume : public ::testing::Test {
+ protected:
+  // The run that nothing happened to.
+  void SetUp() override { ASSERT_EQ(run_tally(training(reference()), folder_).code, 0); }
+  std::string reference() const { return folder_ / "reference"; }
+  std::string run() const { return folder_ / "run"; }
+
+  Finished resume(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = resuming(run());
+    words.insert(words.end(), more.begin(), more.end());
+    return run_tally(words, folder_);
+  }
+
+  // Starts the run and sends the signals once it has written so many lines.
+  Finished train_until(std::size_t lines, const std::vector<int>& signals, std::vector<std::string> more = {}) {
+    const pid_t process = start_tally(training(run(), std::move(more)), folder_);
+    EXPECT_TRUE(wait_for_lines(run(), lines));
+    for (const int signal : signals) kill(process, signal);
+    return finish_program(process, folder_);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Resume, AfterFiveKillsTheRunIsTheSame) {
+  std::mt19937 random(20240501);
+  int killed = 0;
+  std::size_t lines = 1;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    lines += 2 + random() % 12;
+    const pid_t process = start_tally(attempt == 0 ? training(run()) : resuming(run()), folder_);
+    ASSERT_TRUE(wait_for_lines(run(), lines)) << "attempt " << attempt;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+    kill(process, SIGKILL);
+    killed += finish_program(process, folder_).code == 128 + SIGKILL;
+  }
+  EXPECT_GE(killed, 4);
+  const Finished last = resume();
+  EXPECT_EQ(last.code, 0) << last.err;
+  expect_same_run(run(), reference());
+}
+
+TEST_F(Resume, KilledBeforeItsFirstCheckpointItBeginsAnew) {
+  EXPECT_EQ(train_until(4, {SIGKILL}, {"--save-every=60", "--eval-every=60"}).code, 128 + SIGKILL);
+  EXPECT_TRUE(checkpoints_of(run()).empty());
+  EXPECT_EQ(resume({"--save-every=5", "--eval-every=10"}).code, 0);
+  expect_same_run(run(), reference());
+}
+
+TEST_F(Resume, WithAnotherNumberOfThreadsTheBytesAreTheSame) {
+  EXPECT_EQ(train_until(30, {SIGKILL}).code, 128 + SIGKILL);
+  EXPECT_EQ(run_tally({"resume", run(), "--threads=3"}, folder_).code, 0);
+  expect_same_run(run(), reference());
+}
+
+TEST_F(Resume, SignalsSaveTheStepAtWork) {
+  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    std::filesystem::remove_all(run());
+    const Finished stopped = train_until(12, {signal}, {"--save-every=50"});
+    EXPECT_EQ(stopped.code, code) << stopped.err;
+    ASSERT_EQ(checkpoints_of(run()).size(), 1U);
+    EXPECT_FALSE(std::filesystem::exists(run() + "/results.json"));
+    EXPECT_EQ(resume({"--save-every=5"}).code, 0);
+    expect_same_run(run(), reference());
+  }
+}
+
+// The last of the regular checkpoints must not be lost to the one that the signal left.
+TEST_F(Resume, AStopNearTheEndKeepsTheSameCheckpoints) {
+  EXPECT_EQ(train_until(75, {SIGINT}).code, 130);  // 60 lines of training, 18 of evaluations
+  EXPECT_EQ(resume().code, 0);
+  expect_same_run(run(), reference());
+}
+
+TEST_F(Resume, AStopInTheMiddleOfAnEvaluationIsTakenAtOnce) {
+  const std::vector<std::string> long_evaluation{"--save-every=60", "--task.sparse-count=100000000"};
+  const pid_t process = start_tally(training(run(), long_evaluation), folder_);
+  ASSERT_TRUE(wait_for_lines(run(), 12));  // step 10 and the first split; the second one takes hours
+  kill(process, SIGINT);
+  EXPECT_EQ(finish_program(process, folder_).code, 130);
+  EXPECT_EQ(names_of_checkpoints(run()), std::vector<std::string>{"step-00000010.safetensors"});
+  EXPECT_EQ(resume({"--save-every=5", "--task.sparse-count=5"}).code, 0);
+  expect_same_run(run(), reference());
+}
+
+TEST_F(Resume, ASecondSignalStopsAtOnce) {
+  const pid_t process =
+      start_tally(training(run(), {"--steps=1000000", "--save-every=1000000", "--eval-every=0"}), folder_);
+  ASSERT_TRUE(wait_for_lines(run(), 3));
+  kill(process, SIGSTOP);  // so that both are there before the step at work ends
+  kill(process, SIGINT);
+  kill(process, SIGTERM);
+  kill(process, SIGCONT);
+  const int code = finish_program(process, folder_).code;
+  EXPECT_TRUE(code == 130 || code == 143) << code;
+  EXPECT_TRUE(checkpoints_of(run()).empty());  // one signal would have left one
+}
+
+TEST_F(Resume, ACorruptedNewestCheckpointIsPassedOverByName) {
+  EXPECT_EQ(train_until(35, {SIGKILL}).code, 128 + SIGKILL);
+  const std::vector<std::string> names = names_of_checkpoints(run());
+  ASSERT_GE(names.size(), 2U);
+  const std::string newest = run() + "/checkpoints/" + names.back();
+  std::string bytes = read_file(newest);
+  bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 1);  // a number in the last tensor
+  write_file(newest, bytes);
+  const Finished result = resume();
+  EXPECT_EQ(result.code, 0);
+  EXPECT_TRUE(holds(result.out, "passed over") && holds(result.out, names.back())) << result.out;
+  expect_same_run(run(), reference());
+}
+
+TEST_F(Resume, ACutCheckpointAndACutLineOfMetricsAreNoHindrance) {
+  EXPECT_EQ(train_until(35, {SIGKILL}).code, 128 + SIGKILL);
+  const std::string newest = run() + "/checkpoints/" + names_of_checkpoints(run()).back();
+  std::filesystem::resize_file(newest, std::filesystem::file_size(newest) / 2);
+  write_file(run() + "/metrics.jsonl", read_file(run() + "/metrics.jsonl") + R"({"step":99,"spl)");
+  EXPECT_EQ(resume().code, 0);
+  expect_same_run(run(), reference());
+}
+
+TEST_F(Resume, AWrongLineInTheMiddleOfMetricsIsNamed) {
+  EXPECT_EQ(train_until(35, {SIGKILL}).code, 128 + SIGKILL);
+  std::string text = read_file(run() + "/metrics.jsonl");
+  text.insert(text.find('\n') + 1, "{\"step\":1e999}\n");
+  write_file(run() + "/metrics.jsonl", text);
+  const Finished result = resume();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(holds(result.err, "metrics.jsonl, line 2")) << result.err;
+}
+
+TEST_F(Resume, AFinishedRunStaysAsItIs) {
+  const auto files = [this] {
+    std::map<std::string, std::string> all = checkpoints_of(reference());
+    for (const char* name : {"config.json", "metrics.jsonl", "results.json"})
+      all[name] = read_file(reference() + "/" + name);
+    return all;
+  };
+  const auto before = files();
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--steps=60", "--model.width=8"}, {"--steps=40"}, {"--optimiser.lr=0.5"}}) {
+    std::vector<std::string> words = resuming(reference());
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished result = run_tally(words, folder_);
+    EXPECT_EQ(result.code, 0);
+    EXPECT_TRUE(holds(result.out, "finished")) << result.out;
+    EXPECT_TRUE(files() == before);
+  }
+}
+
+TEST_F(Resume, MoreStepsGoOnWithAFinishedRun) {
+  ASSERT_EQ(run_tally(training(run(), {"--steps=30"}), folder_).code, 0);
+  const Finished result = resume({"--steps=60"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.out, "changed: steps 30 -> 60")) << result.out;
+  EXPECT_EQ(checkpoints_of(run()).rbegin()->first, "step-00000060.safetensors");
+  EXPECT_TRUE(holds(read_file(run() + "/config.json"), "\"steps\": 60"));
+  EXPECT_TRUE(holds(metrics_of(run()).front(), "\"steps\":60"));
+}
+
+TEST_F(Resume, RefusesAnotherModel) {
+  EXPECT_EQ(train_until(12, {SIGKILL}).code, 128 + SIGKILL);
+  const std::string config = read_file(run() + "/config.json");
+  for (const char* change : {"--model.width=16", "--model.layers=1", "--pe.p-max=9", "--pe=rope", "--task=counting",
+                             "--dtype=f64", "--optimiser.name=sgd", "--model.tied=true", "--steps=2"}) {
+    const Finished result = resume({change});
+    EXPECT_EQ(result.code, 2) << change;
+    EXPECT_TRUE(holds(result.err, "[resume]")) << result.err;
+  }
+  EXPECT_EQ(resume({"--model.widht=16"}).code, 2);
+  EXPECT_EQ(read_file(run() + "/config.json"), config);
+  EXPECT_EQ(resume({"--pe=cope", "--task=flip-flop", "--model.width=8"}).code, 0);
+  expect_same_run(run(), reference());
+}
+
+TEST_F(Resume, AFullDiskKeepsTheOldCheckpoint) {
+  // Rates that do not depend on the number of steps; few lines in metrics.jsonl.
+  const auto constant_rate = [](const std::string& path, const std::string& steps) {
+    return training(path, {steps, "--log-every=100", "--optimiser.schedule=constant"});
+  };
+  ASSERT_EQ(run_tally(constant_rate(run(), "--steps=5"), folder_).code, 0);
+  const auto before = checkpoints_of(run());
+  ASSERT_EQ(before.size(), 1U);
+  // Files of at most 8 KiB: configuration and metrics fit, a checkpoint does not.
+  const std::string command = "ulimit -f 16; exec '" TALLY_RUNNER "' resume '" + run() + "' --quiet --steps=10";
+  const Finished full = run_program({"/bin/sh", "-c", command}, folder_);
+  EXPECT_EQ(full.code, 1);
+  EXPECT_TRUE(holds(full.err, "step-00000010.safetensors") && holds(full.err, "File too large")) << full.err;
+  EXPECT_TRUE(checkpoints_of(run()) == before) << "the old checkpoint, and no temporary file";
+  EXPECT_EQ(resume().code, 0);
+
+  const std::string straight = folder_ / "straight";
+  ASSERT_EQ(run_tally(constant_rate(straight, "--steps=10"), folder_).code, 0);
+  EXPECT_TRUE(checkpoints_of(run()) == checkpoints_of(straight));
+}
+
+}  // namespace
+}  // namespace tally::testing

@@ -1,0 +1,57 @@
+// What a run leaves behind, in the form in which two runs are compared: checkpoints byte for byte, metrics without
+// times.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "tests/runner/program.hpp"
+
+namespace tally::testing {
+
+inline std::map<std::string, std::string> checkpoints_of(const std::string& run) {
+  std::map<std::string, std::string> files;
+  std::error_code none_yet;
+  for (const auto& entry : std::filesystem::directory_iterator(run + "/checkpoints", none_yet)) {
+    files[entry.path().filename().string()] = read_file(entry.path().string());
+  }
+  return files;
+}
+
+inline std::vector<std::string> names_of_checkpoints(const std::string& run) {
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : checkpoints_of(run)) names.push_back(name);
+  return names;
+}
+
+inline std::vector<std::string> metrics_of(const std::string& run) {
+  std::vector<std::string> lines;
+  std::istringstream text(read_file(run + "/metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) {
+    JsonValue value = parse_json(line, {}, "metrics");
+    value.remove("seconds");
+    lines.push_back(write_json(value));
+  }
+  return lines;
+}
+
+inline std::size_t lines_of(const std::string& path) {
+  const std::string text = read_file(path);
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+inline void expect_same_run(const std::string& run, const std::string& reference) {
+  EXPECT_EQ(names_of_checkpoints(run), names_of_checkpoints(reference));
+  EXPECT_TRUE(checkpoints_of(run) == checkpoints_of(reference)) << "the bytes of the checkpoints differ";
+  EXPECT_EQ(metrics_of(run), metrics_of(reference));
+}
+
+inline bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+}  // namespace tally::testing

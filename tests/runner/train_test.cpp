@@ -1,0 +1,194 @@
+// What `tally train` does and leaves behind.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <thread>
+
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+JsonValue json_file(const std::string& path) { return parse_json(read_file(path), {}, path); }
+
+TEST(Train, LeavesTheFilesOfARun) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  ASSERT_EQ(run_tally(tiny_training(run, "cope", {"--steps=8"}), folder).code, 0);
+  EXPECT_EQ(names_of_checkpoints(run).back(), "step-00000008.safetensors");
+  EXPECT_LE(checkpoints_of(run).size(), 3U);  // the last two and the best
+
+  const JsonValue config = json_file(run + "/config.json");
+  EXPECT_EQ(config.at("task").string("name"), "flip-flop");
+  EXPECT_EQ(config.string("pe"), "cope");
+  EXPECT_EQ(config.at("run").integer("steps"), 8);
+
+  std::int64_t step = 0;
+  const std::vector<std::string> lines = metrics_of(run);
+  EXPECT_TRUE(holds(lines.front(), R"({"run":"tally")")) << lines.front();
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const JsonValue line = parse_json(lines[i], {}, "metrics");
+    EXPECT_GE(line.integer("step"), step);
+    step = line.integer("step");
+    for (const char* key : {"split", "loss", "token_error", "sequence_error"})
+      EXPECT_TRUE(line.contains(key)) << lines[i];
+    if (line.string("split") != "train") continue;
+    for (const char* key : {"lr", "grad_norm", "tokens"}) EXPECT_TRUE(line.contains(key)) << lines[i];
+  }
+  const JsonValue results = json_file(run + "/results.json");
+  EXPECT_EQ(results.integer("steps"), 8);
+  ASSERT_EQ(results.elements("evaluations").size(), 3U);
+  EXPECT_EQ(results.elements("evaluations")[1].string("split"), "ood-sparse");
+}
+
+TEST(Train, ConfigurationComesFirst) {
+  const TemporaryFolder folder;
+  std::vector<std::string> words = tiny_training(folder / "run", "cope", {"--steps=1000000", "--eval-every=1000000"});
+  words.insert(words.begin(), TALLY_RUNNER);
+  const pid_t process = start_program(words, folder);
+  while (!std::filesystem::exists(folder / "run/metrics.jsonl")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_EQ(kill(process, 0), 0);
+  }
+  EXPECT_EQ(json_file(folder / "run/config.json").string("pe"), "cope");
+  kill(process, SIGKILL);
+  finish_program(process, folder);
+}
+
+TEST(Train, PrintsTheConfigurationAndPlainLinesUnlessQuiet) {
+  const TemporaryFolder folder;
+  std::vector<std::string> words = tiny_training(folder / "run", "cope");
+  const Finished quiet = run_tally(words, folder);
+  std::erase(words, "--quiet");
+  words[1] = folder / "loud";
+  const Finished loud = run_tally(words, folder);
+  for (const char* part :
+       {"model.width=8", "pe.cope.p-max=", "parameters", "BLAS", "thread", "tokens/s", "peak memory", "95% interval"}) {
+    EXPECT_TRUE(holds(loud.out, part)) << part << "\n" << loud.out;
+  }
+  EXPECT_FALSE(holds(loud.out, "\r") || holds(loud.out, "\033")) << "no terminal, no redrawn line";
+  EXPECT_FALSE(holds(quiet.out, "model.width")) << quiet.out;
+  EXPECT_TRUE(holds(quiet.out, "ood-dense")) << quiet.out;
+
+  words[1] = folder / "json";
+  words.emplace_back("--json");
+  const Finished json = run_tally(words, folder);
+  EXPECT_EQ(parse_json(json.out.substr(0, json.out.size() - 1), {}, "stdout").integer("steps"), 4);
+}
+
+TEST(Train, DryRunTellsAndStops) {
+  const TemporaryFolder folder;
+  std::vector<std::string> words = tiny_training(folder / "run", "cope");
+  ASSERT_EQ(run_tally(words, folder).code, 0);
+  words[1] = folder / "plan";
+  words.emplace_back("--dry-run");
+  EXPECT_EQ(run_tally(words, folder).code, 0);
+  words.emplace_back("--json");
+  const Finished result = run_tally(words, folder);
+  EXPECT_EQ(result.code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder / "plan"));
+  const JsonValue plan = parse_json(result.out.substr(0, result.out.size() - 1), {}, "stdout");
+  EXPECT_EQ(plan.integer("parameters"), json_file(folder / "run/results.json").integer("parameters"));
+  EXPECT_EQ(plan.integer("steps"), 4);
+  EXPECT_EQ(plan.integer("tokens_per_step"), 64);
+  EXPECT_GT(plan.real("memory_bytes"), 0);
+  EXPECT_TRUE(plan.at("config") == json_file(folder / "run/config.json"));
+}
+
+// 300 MiB of parameters are counted without being there.
+TEST(Train, DryRunOfALargeModelTakesNoMemory) {
+  const TemporaryFolder folder;
+  const Finished result =
+      run_tally({"train", "x", "--dry-run", "--json", "--task=flip-flop", "--pe=cope", "--length=16", "--batch=1",
+                 "--eval-batch=1", "--model.width=1024", "--model.layers=6"},
+                folder);
+  // A block has 12 D^2 + 13 D and a table of 65 rows a quarter as wide; two embeddings of 5 rows and the last norm.
+  constexpr std::int64_t width = 1024, parameters = 6 * (12 * width * width + 13 * width + 65 * width / 4) + 12 * width;
+  EXPECT_TRUE(holds(result.out, "\"parameters\":" + std::to_string(parameters) + ",")) << result.out << result.err;
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(usage.ru_maxrss, 250 * 1024) << "KiB";
+#endif
+}
+
+TEST(Train, ThreadsDoNotChangeABit) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> wide{"--length=64", "--model.width=32", "--batch=16", "--steps=6",
+                                      "--model.dropout=0.1"};
+  for (const char* threads : {"1", "2", "3"}) {
+    std::vector<std::string> options = wide;
+    options.push_back(std::string("--threads=") + threads);
+    ASSERT_EQ(run_tally(tiny_training(folder / threads, "cope", options), folder).code, 0);
+    expect_same_run(folder / threads, folder / "1");
+  }
+}
+
+TEST(Train, AConfigurationFileMakesTheSameRun) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_tally(tiny_training(folder / "run", "cope"), folder).code, 0);
+  ASSERT_EQ(run_tally({"train", folder / "again", "--config", folder / "run/config.json"}, folder).code, 0);
+  expect_same_run(folder / "again", folder / "run");
+  ASSERT_EQ(
+      run_tally({"train", folder / "rope", "--config", folder / "run/config.json", "--pe=rope", "--steps=3"}, folder)
+          .code,
+      0);
+  const JsonValue config = json_file(folder / "rope/config.json");
+  EXPECT_EQ(config.string("pe"), "rope");
+  EXPECT_EQ(config.at("run").integer("steps"), 3);
+  EXPECT_EQ(config.at("model").integer("width"), 8);
+}
+
+TEST(Train, DivergenceStopsWithTheStepAndSavesNothing) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  const Finished result = run_tally(
+      tiny_training(run, "cope", {"--steps=50", "--save-every=1", "--optimiser.clip=0", "--optimiser.lr=1e18"}),
+      folder);
+  EXPECT_EQ(result.code, 3);
+  EXPECT_TRUE(holds(result.err, "[train] step ") && holds(result.err, "is not finite")) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(run + "/results.json"));
+  EXPECT_FALSE(holds(read_file(run + "/metrics.jsonl"), "nan"));
+  // Whatever was saved still computes: the run resumes, and diverges again.
+  EXPECT_EQ(run_tally({"resume", run, "--quiet"}, folder).code, 3);
+  if (!checkpoints_of(run).empty()) {
+    const Finished eval = run_tally({"eval", run, "--count=4"}, folder);
+    EXPECT_FALSE(holds(eval.out, "nan") || holds(eval.out, "inf")) << eval.out;
+  }
+}
+
+TEST(Train, DebugNanNamesTheOperationAndItsPlace) {
+  const TemporaryFolder folder;
+  const Finished result = run_tally(
+      tiny_training(folder / "run", "cope", {"--steps=50", "--optimiser.clip=0", "--optimiser.lr=1e30", "--debug-nan"}),
+      folder);
+  EXPECT_EQ(result.code, 3);
+  EXPECT_TRUE(holds(result.err, "in blocks.0.attention: [linear] the result")) << result.err;
+  // A run that goes well is the same with and without.
+  ASSERT_EQ(run_tally(tiny_training(folder / "plain", "cope"), folder).code, 0);
+  ASSERT_EQ(run_tally(tiny_training(folder / "watched", "cope", {"--debug-nan"}), folder).code, 0);
+  expect_same_run(folder / "watched", folder / "plain");
+}
+
+TEST(Train, ProfileIsATableAndATrace) {
+  const TemporaryFolder folder;
+  const Finished result =
+      run_tally(tiny_training(folder / "run", "cope", {"--profile=" + (folder / "trace.json")}), folder);
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char* part : {"operation", "calls", "bytes", "linear backward", "causal_softmax"}) {
+    EXPECT_TRUE(holds(result.out, part)) << part << "\n" << result.out;
+  }
+  const JsonValue trace = parse_json(read_file(folder / "trace.json"), {.max_members = 1'000'000}, "trace");
+  ASSERT_GT(trace.elements("traceEvents").size(), 100U);
+  double last = 0;
+  for (const JsonValue& event : trace.elements("traceEvents")) {
+    EXPECT_EQ(event.string("ph"), "X");
+    EXPECT_GE(event.real("ts"), last);
+    EXPECT_GE(event.real("dur"), 0);
+    last = event.real("ts");
+  }
+}
+
+}  // namespace
+}  // namespace tally::testing

@@ -1,0 +1,205 @@
+// Command lines and configurations that are wrong: exit code, message, and that nothing is written.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+struct WrongUsage {
+  std::vector<std::string> words;
+  std::string message;  // part of it
+  int code = 2;
+};
+
+void expect_refused(const std::vector<WrongUsage>& cases, const TemporaryFolder& folder) {
+  for (const WrongUsage& one : cases) {
+    const Finished result = run_tally(one.words, folder);
+    std::string line;
+    for (const std::string& word : one.words) line += " " + word;
+    EXPECT_EQ(result.code, one.code) << line;
+    EXPECT_TRUE(holds(result.err, one.message)) << line << "\n" << result.err;
+    EXPECT_TRUE(result.err.starts_with("tally: ")) << result.err;
+  }
+}
+
+// tally train RUN with a flip-flop and cope, then the words.
+std::vector<std::string> train_with(const TemporaryFolder& folder, std::vector<std::string> words) {
+  std::vector<std::string> all{"train", folder / "run", "--task=flip-flop", "--pe=cope"};
+  all.insert(all.end(), words.begin(), words.end());
+  return all;
+}
+
+TEST(Usage, HelpAndVersion) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(run_tally({}, folder).code, 2);
+  for (const char* word : {"--help", "-h", "help"}) {
+    const Finished result = run_tally({word}, folder);
+    EXPECT_EQ(result.code, 0);
+    for (const char* command : {"train", "resume", "eval", "list", "gradcheck"})
+      EXPECT_TRUE(holds(result.out, command));
+  }
+  EXPECT_TRUE(run_tally({"--version"}, folder).out.starts_with("tally 0."));
+  const Finished train = run_tally({"train", "--help"}, folder);
+  EXPECT_EQ(train.code, 0);
+  for (const char* part : {"Run:", "Task flip-flop:", "Model:", "Optimiser:", "--optimiser.lr=0.001",
+                           "--model.width=256", "--device=cpu"}) {
+    EXPECT_TRUE(holds(train.out, part)) << part << "\n" << train.out;
+  }
+  const Finished cope = run_tally({"train", "--help", "--pe", "cope", "--task", "counting"}, folder);
+  EXPECT_TRUE(holds(cope.out, "--pe.cope.p-max,--pe.p-max=64") && holds(cope.out, "--task.vars=1")) << cope.out;
+}
+
+TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
+  const TemporaryFolder folder;
+  expect_refused({{{"trian"}, "did you mean 'train'?"},
+                  {{"train"}, "RUN is required"},
+                  {{"resume"}, "RUN is required"},
+                  {{"train", folder / "run", "--task=flipflop", "--pe=cope"}, "did you mean 'flip-flop'?"},
+                  {{"train", folder / "run", "--task=flip-flop", "--pe=cop"}, "did you mean 'cope'?"},
+                  {{"train", folder / "run", "--pe=cope"}, "--task is missing"},
+                  {{"train", folder / "run", "--task=flip-flop"}, "--pe is missing"},
+                  {train_with(folder, {"--preset=papre"}), "it has paper, quick"},
+                  {train_with(folder, {"--model.widht=8"}), "did you mean '--model.width'?"},
+                  {train_with(folder, {"--pe.pmax=8"}), "did you mean '--pe.p-max'?"},
+                  {train_with(folder, {"--steps"}), "--steps"},
+                  {train_with(folder, {"--steps=1", "--steps=2"}), "--steps"},
+                  {train_with(folder, {"--threads=many"}), "--threads"},
+                  {train_with(folder, {"--device=gpu"}), "'gpu' is not a device"},
+                  {train_with(folder, {"--device=cuda"}), "no CUDA backend", 1},
+                  {{"list", "task"}, "did you mean 'tasks'?"},
+                  {{"describe", "ropes"}, "did you mean 'rope'?"},
+                  {{"gradcheck", "--pe=alibis"}, "did you mean 'alibi'?"}},
+                 folder);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  expect_refused(
+      {{train_with(folder, {"--model.width=8x"}), "width must be an integer, got '8x'"},
+       {train_with(folder, {"--model.heads=0"}), "heads must be 1 to"},
+       {train_with(folder, {"--model.heads=3"}), "width 256 is not divisible by 3 heads"},
+       {train_with(folder, {"--model.layers=1000000000"}), "layers must be 1 to 1000"},
+       {train_with(folder, {"--model.width=99999999999999999999"}), "out of range"},
+       {train_with(folder, {"--optimiser.lr=1e999"}), "out of range"},
+       {train_with(folder, {"--optimiser.lr=nan"}), "finite"},
+       {train_with(folder, {"--optimiser.lr=-1"}), "at least 0"},
+       {train_with(folder, {"--steps=-1"}), "steps must be"},
+       {train_with(folder, {"--batch=0"}), "batch must be"},
+       {train_with(folder, {"--length=7"}), "even"},
+       {train_with(folder, {"--model.tied=maybe"}), "true or false"},
+       {train_with(folder, {"--optimiser.schedule=lineal"}), "constant, linear, cosine"},
+       {train_with(folder, {"--optimiser.warmup=2000"}), "warmup 2000 is longer than the run"},
+       {{"train", folder / "run", "--task=flip-flop", "--pe=rope", "--model.width=12"}, "even number of dims"}},
+      folder);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST(Usage, WhatDoesNotFitInMemoryIsRefusedWithTheEstimate) {
+  const TemporaryFolder folder;
+  expect_refused({{train_with(folder, {"--model.width=65536", "--model.layers=1000"}), "this needs about", 1},
+                  {train_with(folder, {"--length=1048576"}), "this needs about", 1},
+                  {train_with(folder, {"--batch=1048576", "--dry-run"}), "activations", 1}},
+                 folder);
+  // An address space of 1 GiB: a model of 1.1 GiB does not fit, wherever this runs.
+  const std::string limited = "ulimit -v 1048576; exec '" TALLY_RUNNER "' train '" + (folder / "run") +
+                              "' --task flip-flop --pe none --model.width 2048 --model.layers 2";
+  const Finished result = run_program({"/bin/sh", "-c", limited}, folder);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(holds(result.err, "but there are 1 GiB")) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST(Usage, WrongConfigurationFiles) {
+  const TemporaryFolder folder;
+  const std::string run = R"("task": {"name": "flip-flop"}, "pe": "cope")";
+  const std::vector<std::pair<std::string, std::string>> files{
+      {"", "end"},
+      {"[]", "must hold an object"},
+      {"{" + run + "} x", "byte"},
+      {"{" + run + R"(, "modle": {}})", "did you mean 'model'?"},
+      {"{" + run + R"(, "model": {"widht": 8}})", "did you mean 'model.width'?"},
+      {"{" + run + R"(, "model": {"width": 8, "width": 16}})", "width"},
+      {"{" + run + R"(, "model": 5})", "'model' must be an object"},
+      {"{" + run + R"(, "model": {"width": "8"}})", "'model.width' must be an integer, not a string"},
+      {"{" + run + R"(, "model": {"width": 8.0}})", "'model.width' must be an integer, not a real number"},
+      {"{" + run + R"(, "model": {"width": true}})", "'model.width' must be an integer, not a boolean"},
+      {"{" + run + R"(, "model": {"width": null}})", "not null"},
+      {"{" + run + R"(, "model": {"tied": 1}})", "'model.tied' must be true or false"},
+      {"{" + run + R"(, "model": {"init": 1}})", "'model.init' must be a string"},
+      {"{" + run + R"(, "model": {"heads": 0}})", "heads"},
+      {"{" + run + R"(, "model": {"heads": 7}})", "not divisible by 7 heads"},
+      {"{" + run + R"(, "model": {"layers": 1000000000}})", "layers"},
+      {"{" + run + R"(, "optimiser": {"lr": 1e999}})", "1e999"},
+      {"{" + run + R"(, "optimiser": {"lr": "fast"}})", "'optimiser.lr' must be a number"},
+      {"{" + run + R"(, "run": {"length": 64}})", "unknown key 'run.length'"},
+      {"{" + run + R"(, "pe-options": {"rope": {"base": 100}}})", "not part of cope"},
+      {"{" + run + R"(, "format": 2})", "format 2"},
+      {R"({"task": "flip-flop", "pe": "cope"})", "'task' must be an object"},
+      {R"({"task": {"name": "flip-flop"}})", "pe"},
+      {R"({"task": {"name": "flipflop"}, "pe": "cope"})", "did you mean 'flip-flop'?"},
+      {"{" + run + ", \"preset\": \"\xff\"}", "UTF-8"},
+      {std::string(100'000, '['), "nested deeper"}};
+  for (const auto& [content, message] : files) {
+    write_file(folder / "config.json", content);
+    const Finished result = run_tally({"train", folder / "run", "--config", folder / "config.json"}, folder);
+    EXPECT_EQ(result.code, 2) << content.substr(0, 200);
+    EXPECT_TRUE(holds(result.err, message)) << content.substr(0, 200) << "\n" << result.err;
+  }
+  EXPECT_EQ(run_tally({"train", folder / "run", "--config", folder / "missing.json"}, folder).code, 2);
+  EXPECT_EQ(run_tally({"train", folder / "run", "--config", folder.path().string()}, folder).code, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST(Usage, FoldersThatHoldSomethingAreRefused) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  std::filesystem::create_directory(run);  // an empty folder is fine
+  ASSERT_EQ(run_tally(tiny_training(run, "none"), folder).code, 0);
+  const auto before = checkpoints_of(run);
+  const Finished refused = run_tally(tiny_training(run, "rope"), folder);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_TRUE(holds(refused.err, "holds a run already") && holds(refused.err, "--force")) << refused.err;
+  EXPECT_TRUE(checkpoints_of(run) == before);
+
+  for (const char* aside : {"run.old", "run.old-2"}) {
+    EXPECT_EQ(run_tally(tiny_training(run, "rope", {"--force"}), folder).code, 0);
+    EXPECT_TRUE(std::filesystem::exists(folder / aside));
+  }
+  EXPECT_TRUE(checkpoints_of(folder / "run.old") == before);
+
+  std::filesystem::create_directory(folder / "other");
+  write_file(folder / "other/thesis.txt", "mine");
+  EXPECT_EQ(run_tally(tiny_training(folder / "other", "none"), folder).code, 1);
+  EXPECT_EQ(run_tally(tiny_training(folder / "other", "none", {"--force"}), folder).code, 0);
+  EXPECT_EQ(read_file(folder / "other.old/thesis.txt"), "mine");
+
+  write_file(folder / "file", "mine");
+  EXPECT_EQ(run_tally(tiny_training(folder / "file", "none"), folder).code, 1);
+  EXPECT_EQ(read_file(folder / "file"), "mine");
+}
+
+TEST(Usage, RunsThatAreNoneAreNamed) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "empty");
+  std::filesystem::create_directory(folder / "broken");
+  write_file(folder / "broken/config.json", "{\"format\": 1");
+  for (const char* command : {"resume", "eval"}) {
+    expect_refused({{{command, folder / "missing"}, "there is no folder", 1},
+                    {{command, folder / "empty"}, "has no config.json", 1},
+                    {{command, folder / "broken"}, "config.json", 1}},
+                   folder);
+  }
+}
+
+TEST(Usage, AnOutputThatCannotBeWrittenIsAFailure) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(run_program({"/bin/sh", "-c", "exec '" TALLY_RUNNER "' list > /dev/full"}, folder).code, 1);
+}
+
+}  // namespace
+}  // namespace tally::testing
