@@ -146,9 +146,13 @@ Library find_library() {
     paths.push_back(folder + "/openblas-serial/libopenblas.so.0");
   }
   std::string tried;
+  std::optional<Library> one_at_a_time;
   for (const std::string& path : paths) {
-    if (std::optional<Library> library = open_library(path, tried)) return *library;
+    std::optional<Library> library = open_library(path, tried);
+    if (library && library->info.concurrent) return *library;
+    if (library && !one_at_a_time) one_at_a_time = library;
   }
+  if (one_at_a_time) return *one_at_a_time;
   fail("blas", "no OpenBLAS found; install Debian's package libopenblas0-pthread, or set TALLY_BLAS to the path of a ",
        "libopenblas.so.0. Tried:", tried);
 }
@@ -158,12 +162,12 @@ const Library& library() {
   return loaded;
 }
 
-std::mutex one_at_a_time;  // for a library that is not concurrent
+std::mutex inside;  // held where the library is not concurrent
 
 template <class T>
 void call(Gemm<T> gemm, bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T* a, int ld_a,
           const T* b, int ld_b, T beta, T* c, int ld_c) {
-  std::unique_lock lock(one_at_a_time, std::defer_lock);
+  std::unique_lock lock(inside, std::defer_lock);
   if (!library().info.concurrent) lock.lock();
   gemm(row_major, transpose_a ? transposed : as_is, transpose_b ? transposed : as_is, m, n, k, alpha, a, ld_a, b, ld_b,
        beta, c, ld_c);
