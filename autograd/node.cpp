@@ -102,8 +102,9 @@ void set_requires_grad(Tensor& leaf, bool value) {
 
 Tensor gradient(const Tensor& leaf) {
   check(requires_grad(leaf), "gradient", "this tensor takes no gradient");
-  check(leaf.autograd()->producer == nullptr, "gradient",
-        "only leaves keep their gradient; this tensor is the result of '", leaf.autograd()->producer->name, "'");
+  if (const std::shared_ptr<Node>& producer = leaf.autograd()->producer) {
+    fail("gradient", "only leaves keep their gradient; this tensor is the result of '", producer->name, "'");
+  }
   return leaf.autograd()->gradient;
 }
 

@@ -155,7 +155,8 @@ double Tensor::item() const {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  const std::span<T> values = to_dense().template span<T>();
+  const Tensor dense_elements = to_dense();  // keeps alive what the span refers to
+  const std::span<T> values = dense_elements.template span<T>();
   return {values.begin(), values.end()};
 }
 

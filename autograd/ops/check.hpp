@@ -73,8 +73,8 @@ inline Tensor insert_axis_view(const Tensor& x, int axis) {
   for (int from = 0; from <= x.rank(); ++from) {
     if (from == axis) shape.append(1);
     if (from == x.rank()) break;
-    strides[shape.rank] = x.strides()[from];
     shape.append(x.shape()[from]);
+    strides[shape.rank - 1] = x.strides()[from];
   }
   return x.as_strided(shape, strides, x.offset());
 }
