@@ -15,6 +15,7 @@ std::span<const Command> commands() {
       Command{"export", "the weights of a run alone", declare_export},
       Command{"show", "what a .safetensors or .npy file holds", declare_show},
       Command{"gradcheck", "derivatives against central differences, in f64", declare_gradcheck},
+      Command{"bench", "time of a training step, or of single operations", declare_bench},
       Command{"info", "device, BLAS kernels, threads, compiler, version", declare_info},
   };
   return all;

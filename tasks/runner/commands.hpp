@@ -17,6 +17,7 @@ TALLY_COMMAND(export);
 TALLY_COMMAND(show);
 TALLY_COMMAND(gradcheck);
 TALLY_COMMAND(info);
+TALLY_COMMAND(bench);
 #undef TALLY_COMMAND
 
 }  // namespace tally

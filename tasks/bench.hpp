@@ -1,0 +1,49 @@
+// Times of a training step and of single operations.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nn/encoding.hpp"
+#include "nn/transformer.hpp"
+
+namespace tally {
+
+struct BenchOptions {
+  ModelOptions model;
+  EncodingChoice encoding;
+  std::int64_t length = 512, batch = 16, vocabulary = 16;
+  std::int64_t steps = 5, warmup = 2;  // measured, and before that
+  DType dtype = DType::f32;
+};
+
+// Median, shortest and longest of several runs, in seconds.
+struct Times {
+  double median = 0, min = 0, max = 0;
+};
+
+struct StepTimes {
+  Times step;
+  std::int64_t parameters = 0;
+  double system_allocations = 0;  // times a step took memory from the system, on average; 0 once blocks are reused
+};
+
+// A whole training step on random tokens: forward, cross entropy over every position, backward, AdamW.
+StepTimes bench_step(const BenchOptions& options);
+
+struct OperationTimes {
+  std::string name;   // "matmul"
+  std::string shape;  // "[8192, 256] x [256, 1024]"
+  Times forward, backward;
+  // Additions and multiplications for products (backward takes twice as many); else bytes that have to be moved at the
+  // least: forward reads the inputs and writes the result, backward reads inputs and d_y and writes d_x.
+  bool product = false;
+  double forward_work = 0, backward_work = 0;
+};
+
+// The operations of a training step of this model, one by one, at its shapes; and one AdamW update of a matrix of the MLP
+// (as `forward`; there is no backward).
+std::vector<OperationTimes> bench_operations(const BenchOptions& options);
+
+}  // namespace tally

@@ -1,0 +1,44 @@
+#include "tasks/runner/machine.hpp"
+
+#include <fstream>
+#include <thread>
+
+#include "core/cpu/blas.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/error.hpp"
+#include "core/version.hpp"
+
+namespace tally {
+
+std::string processor_text() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+std::string compiler_text() {
+#if defined(__clang__)
+  return concat("clang ", __clang_version__);
+#else
+  return concat("g++ ", __VERSION__);
+#endif
+}
+
+JsonValue machine_json() {
+  return JsonValue::object({{"processor", processor_text()},
+                            {"cores", std::thread::hardware_concurrency()},
+                            {"threads", thread_count()},
+                            {"blas", blas_info().core},
+                            {"compiler", compiler_text()},
+                            {"version", std::string(version)}});
+}
+
+std::string machine_text() {
+  return concat(processor_text(), ", ", std::thread::hardware_concurrency(), " cores, ", thread_count(),
+                thread_count() == 1 ? " thread" : " threads", ", BLAS kernels ", blas_info().core, ", ", compiler_text());
+}
+
+}  // namespace tally

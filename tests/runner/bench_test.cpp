@@ -1,0 +1,81 @@
+// tally bench: its figures as JSON, that a steady step takes no memory from the system, what is refused.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/cpu/parallel.hpp"
+#include "core/io/json.hpp"
+#include "tests/runner/program.hpp"
+
+namespace tally::testing {
+namespace {
+
+class Bench : public ::testing::Test {
+ protected:
+  Finished bench(std::vector<std::string> words) {
+    words.insert(words.begin(), "bench");
+    words.insert(words.end(), {"--length=24", "--batch=2", "--model.width=16", "--model.heads=2", "--threads=1"});
+    return run_tally(words, folder_);
+  }
+  JsonValue bench_json(std::vector<std::string> words) {
+    words.emplace_back("--json");
+    const Finished finished = bench(words);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    return parse_json(finished.out, JsonLimits{}, "bench");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Bench, StepAsOneObject) {
+  const JsonValue json =
+      bench_json({"step", "--pe", "cope", "--pe.p-max=8", "--model.layers=2", "--vocab=7", "--steps=3", "--warmup=1"});
+  EXPECT_EQ(json.string("pe"), "cope");
+  EXPECT_EQ(json.integer("width"), 16);
+  EXPECT_EQ(json.integer("length"), 24);
+  EXPECT_GT(json.real("min_s"), 0);
+  EXPECT_LE(json.real("min_s"), json.real("step_s"));
+  EXPECT_LE(json.real("step_s"), json.real("max_s"));
+  EXPECT_NEAR(static_cast<double>(json.integer("tokens_per_s")), 2 * 24 / json.real("step_s"), 1);
+  EXPECT_GT(json.integer("peak_rss_mib"), 0);
+  EXPECT_EQ(json.at("machine").integer("threads"), 1);
+  EXPECT_FALSE(json.at("machine").string("blas").empty());
+  // Embedding and head, final norm; in each block two norms, q k v o, up and down, 9 positions of 8.
+  const std::int64_t block = 4 * 16 + 4 * (16 * 16 + 16) + (64 * 16 + 64) + (16 * 64 + 16) + 9 * 8;
+  EXPECT_EQ(json.integer("parameters"), 2 * 7 * 16 + 2 * 16 + 2 * block);
+}
+
+TEST_F(Bench, ASteadyStepTakesNoMemoryFromTheSystem) {
+#ifdef TALLY_SANITIZED
+  GTEST_SKIP() << "under a sanitizer every block is taken from the system";
+#endif
+  for (const char* encoding : {"cope", "alibi", "relative", "rope"}) {
+    const JsonValue json = bench_json({"step", "--pe", encoding, "--steps=4", "--warmup=2"});
+    EXPECT_EQ(json.real("system_allocations_per_step"), 0) << encoding;
+  }
+}
+
+TEST_F(Bench, OperationsWithTheirRates) {
+  const JsonValue json = bench_json({"ops", "--steps=1", "--warmup=0"});
+  EXPECT_GE(json.elements("operations").size(), 15u);
+  for (const JsonValue& line : json.elements("operations")) {
+    EXPECT_GT(line.real("forward_s"), 0) << line.string("operation");
+    EXPECT_TRUE(line.contains("forward_gflop_per_s") != line.contains("forward_gb_per_s")) << line.string("operation");
+    if (line.string("operation") == "adamw") continue;
+    EXPECT_GT(line.real("backward_s"), 0) << line.string("operation");
+  }
+  EXPECT_NE(bench({"ops", "--steps=1"}).out.find("GFLOP/s"), std::string::npos);
+}
+
+TEST_F(Bench, WrongUsage) {
+  EXPECT_EQ(bench({"stp"}).code, 2);
+  EXPECT_EQ(bench({}).code, 2);
+  EXPECT_EQ(bench({"step", "--steps=0"}).code, 2);
+  EXPECT_EQ(bench({"step", "--pe", "alib"}).code, 2);
+  EXPECT_EQ(bench({"step", "--pe", "alibi", "--pe.p-max=3"}).code, 2);
+  EXPECT_EQ(bench({"step", "--model.layers=0"}).code, 2);
+}
+
+}  // namespace
+}  // namespace tally::testing
