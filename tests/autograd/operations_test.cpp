@@ -281,6 +281,31 @@ TEST_P(Operation, LeavesNothingBehind) {
   }
 }
 
+// An operand, or the result, changes between forward and backward: either backward does not need it, or it refuses.
+TEST_P(Operation, NeverUsesAChangedValue) {
+  const std::vector<Tensor> operands = make_operands(op(), op().shapes[0], DType::f64);
+  const Evaluation unchanged = evaluate(op(), operands, {});
+  for (std::size_t changed = 0; changed <= operands.size(); ++changed) {
+    std::vector<Tensor> leaves;
+    for (const Tensor& operand : operands) leaves.push_back(operand.clone());
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      if (op().differentiable && op().operands[i].takes_gradient()) set_requires_grad(leaves[i]);
+    }
+    const Tensor y = op().run(leaves);
+    if (!requires_grad(y)) return;
+    (changed < leaves.size() ? leaves[changed] : y).detach().fill(0);
+    try {
+      backward(y, make_d_y(y));
+      for (std::size_t i = 0; i < leaves.size(); ++i) {
+        if (!requires_grad(leaves[i])) continue;
+        EXPECT_EQ(bits_of(gradient(leaves[i])), bits_of(unchanged.gradients[i])) << "operand " << i;
+      }
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("changed in place"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST_P(Operation, RecordsOnlyWhenAskedTo) {
   std::vector<Tensor> operands = make_operands(op(), op().shapes[0], DType::f32);
   EXPECT_FALSE(requires_grad(op().run(operands)));
