@@ -14,6 +14,13 @@ int thread_count();
 // For all threads of the program, from the next kernel on. Throws Error when n < 1.
 void set_thread_count(int n);
 
+namespace detail {
+// The core this thread runs on; -1 where the system does not tell.
+int current_core();
+// Moves this thread elsewhere if it shares the core of the thread that started the parallel region.
+void leave_core(int core);
+}  // namespace detail
+
 // Calls f(tile) once for every tile in 0..tiles-1, in any order and on any thread. f must not throw: an exception
 // cannot leave a parallel region.
 template <class F>
@@ -23,10 +30,15 @@ void parallel_for(std::int64_t tiles, F&& f) {
     for (std::int64_t tile = 0; tile < tiles; ++tile) f(tile);
     return;
   }
+  const int caller_core = detail::current_core();
   // The team has one size always, even for fewer tiles: libgomp ends the threads that a smaller team leaves over and
   // has to create them again for the next kernel.
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (std::int64_t tile = 0; tile < tiles; ++tile) f(tile);
+#pragma omp parallel num_threads(threads)
+  {
+    detail::leave_core(caller_core);
+#pragma omp for schedule(dynamic, 1) nowait
+    for (std::int64_t tile = 0; tile < tiles; ++tile) f(tile);
+  }
 }
 
 // Calls f(begin, end) for the blocks [0, block), [block, 2 block), ... of 0..n-1. The size of a block must not depend
