@@ -12,6 +12,7 @@ std::span<const Command> commands() {
       Command{"resume", "go on with a run from its newest good checkpoint", declare_resume},
       Command{"eval", "errors of a trained model, also on longer sequences", declare_eval},
       Command{"dump", "what a model computes on a few sequences, as a file", declare_dump},
+      Command{"data", "sequences of a task as text, JSON lines or .npy", declare_data},
       Command{"export", "the weights of a run alone", declare_export},
       Command{"show", "what a .safetensors or .npy file holds", declare_show},
       Command{"gradcheck", "derivatives against central differences, in f64", declare_gradcheck},

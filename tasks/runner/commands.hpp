@@ -18,6 +18,7 @@ TALLY_COMMAND(show);
 TALLY_COMMAND(gradcheck);
 TALLY_COMMAND(info);
 TALLY_COMMAND(bench);
+TALLY_COMMAND(data);
 #undef TALLY_COMMAND
 
 }  // namespace tally

@@ -48,25 +48,25 @@ void replace_encoding(JsonValue& json, const std::string& encoding) {
 
 }  // namespace
 
-void ConfigOptions::declare_group(CLI::App& app, const RunConfig& config, const RunConfig::Group& group) {
-  for (const OptionInfo& option : group.options) {
-    const std::string name = group.prefix + option.name;
-    const bool is_flag = std::holds_alternative<bool>(option.value);
-    app.add_option_function<std::string>(
-           names_of(config, group, option),
-           [this, name, is_flag](const std::string& value) {
-             settings_.emplace_back(name, is_flag && value.empty() ? "true" : value);
-           },
-           describe(option))
-        ->expected(is_flag ? 0 : 1, 1)
-        ->type_name("")
-        ->default_str(to_text(option.value))
-        ->group(group.title);
+void ConfigOptions::declare_groups(CLI::App& app, const RunConfig& config,
+                                   const std::function<bool(std::string_view name)>& wanted) {
+  for (const RunConfig::Group& group : config.groups()) {
+    for (const OptionInfo& option : group.options) {
+      const std::string name = group.prefix + option.name;
+      if (!wanted(name)) continue;
+      const bool is_flag = std::holds_alternative<bool>(option.value);
+      app.add_option_function<std::string>(
+             names_of(config, group, option),
+             [this, name, is_flag](const std::string& value) {
+               settings_.emplace_back(name, is_flag && value.empty() ? "true" : value);
+             },
+             describe(option))
+          ->expected(is_flag ? 0 : 1, 1)
+          ->type_name("")
+          ->default_str(to_text(option.value))
+          ->group(group.title);
+    }
   }
-}
-
-void ConfigOptions::declare_groups(CLI::App& app, const RunConfig& config) {
-  for (const RunConfig::Group& group : config.groups()) declare_group(app, config, group);
 }
 
 std::shared_ptr<ConfigOptions> ConfigOptions::declare(CLI::App& app, const std::vector<std::string>& arguments) {
@@ -87,23 +87,16 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CLI::App& app, const std::
       if (ahead.task_.empty()) ahead.task_ = "flip-flop", ahead.preset_.clear();
       if (ahead.encoding_.empty()) ahead.encoding_ = "none";
     }
-    options->declare_groups(app, ahead.resolve());
+    options->declare_groups(app, ahead.resolve(), [](std::string_view) { return true; });
     return 0;
   });
   return options;
 }
 
-std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CLI::App& app, const RunConfig& config) {
+std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(
+    CLI::App& app, const RunConfig& config, const std::function<bool(std::string_view name)>& wanted) {
   auto options = std::make_shared<ConfigOptions>();
-  options->declare_groups(app, config);
-  return options;
-}
-
-std::shared_ptr<ConfigOptions> ConfigOptions::declare_for_model(CLI::App& app, const RunConfig& config) {
-  auto options = std::make_shared<ConfigOptions>();
-  for (const RunConfig::Group& group : config.groups()) {
-    if (group.prefix.starts_with("pe.") || group.prefix == "model.") options->declare_group(app, config, group);
-  }
+  options->declare_groups(app, config, wanted);
   return options;
 }
 

@@ -2,8 +2,10 @@
 // the task, encodings, model, optimiser and run by name.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,10 +20,10 @@ class ConfigOptions {
   // Declares the options on `app`. The words behind the command are looked through first, because task and encodings
   // bring options of their own; without a task the help shows those of flip-flop.
   static std::shared_ptr<ConfigOptions> declare(CLI::App& app, const std::vector<std::string>& arguments);
-  // Declares the options of an existing configuration alone (resume).
-  static std::shared_ptr<ConfigOptions> declare_for(CLI::App& app, const RunConfig& config);
-  // Those of its encodings and its model alone (bench).
-  static std::shared_ptr<ConfigOptions> declare_for_model(CLI::App& app, const RunConfig& config);
+  // Declares the options of a given configuration alone, and of these only those whose full names are wanted.
+  static std::shared_ptr<ConfigOptions> declare_for(
+      CLI::App& app, const RunConfig& config,
+      const std::function<bool(std::string_view name)>& wanted = [](std::string_view) { return true; });
 
   // Preset, then the file of --config, then single options. Throws UsageError for what does not fit.
   RunConfig resolve() const;
@@ -30,8 +32,8 @@ class ConfigOptions {
   bool any() const { return !settings_.empty(); }
 
  private:
-  void declare_group(CLI::App& app, const RunConfig& config, const RunConfig::Group& group);
-  void declare_groups(CLI::App& app, const RunConfig& config);
+  void declare_groups(CLI::App& app, const RunConfig& config,
+                      const std::function<bool(std::string_view name)>& wanted);
 
   std::string task_, encoding_, preset_, file_;
   std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
