@@ -1,6 +1,7 @@
 #include "tasks/run_folder.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -122,6 +123,15 @@ void RunFolder::change_config(const RunConfig& config) {
   check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
   write_file_atomically(path_ + "/config.json", write_json(config.to_json(), 2) + "\n");
   config_ = config.clone();
+}
+
+FileDescriptor RunFolder::lock() const {
+  FileDescriptor folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  check(folder.open(), "run", "cannot open '", path_, "': ", std::strerror(errno));
+  const bool locked = ::flock(folder.number(), LOCK_EX | LOCK_NB) == 0;
+  // A file system without locks is no reason not to train.
+  check(locked || errno != EWOULDBLOCK, "run", "another process is training in '", path_, "'");
+  return folder;
 }
 
 std::vector<std::int64_t> RunFolder::checkpoint_steps() const {

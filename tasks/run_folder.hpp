@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/io/file_descriptor.hpp"
 #include "core/io/json.hpp"
 #include "nn/module.hpp"
 #include "tasks/config.hpp"
@@ -32,6 +33,10 @@ class RunFolder {
   // Another configuration from here on, atomically. A run that was finished is then not: its results.json goes first,
   // so that a kill in between leaves a run that finishes again as it was.
   void change_config(const RunConfig& config);
+
+  // Held while a process trains in the folder; gone with the process however it ends. Throws Error when another holds
+  // it.
+  FileDescriptor lock() const;
 
   // Steps of the checkpoint files, rising.
   std::vector<std::int64_t> checkpoint_steps() const;

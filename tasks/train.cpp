@@ -133,8 +133,12 @@ class Run {
         [this](const std::string& why) { observer_.message(concat("passed over a checkpoint: ", why)); });
     history_.tokens = checkpoint.tokens;
     if (checkpoint.step > 0) {
-      model_->load(checkpoint.model);
-      load_state(checkpoint.optimiser);
+      try {
+        model_->load(checkpoint.model);
+        load_state(checkpoint.optimiser);
+      } catch (const Error& error) {
+        fail("checkpoint", folder_.checkpoint_path(checkpoint.step), ": ", error.what());
+      }
     }
     for (const JsonValue& line : folder_.read_metrics()) {
       if (line.contains("step") && line.integer("step") > checkpoint.step) continue;
@@ -296,6 +300,7 @@ TrainOutcome train(const RunFolder& folder, TrainObserver& observer, const std::
     observer.message("the run is finished; nothing to do");
     return TrainOutcome::done;
   }
+  const FileDescriptor held = folder.lock();
   return Run(folder, observer, stop).go();
 }
 

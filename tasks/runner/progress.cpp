@@ -69,8 +69,9 @@ void ProgressPrinter::started(const RunConfig& config, const Transformer& model,
   steps_ = config.run.steps;
   last_drawn_ = Clock::now();
   if (quiet_) return;
+  const std::int64_t tokens = config.run.batch * config.make_task()->splits().front().length;
   print(concat(config.task->name, " with ", config.encoding.text(), ": ", with_commas(model.parameter_count()),
-               " parameters, ", config.run.batch, " sequences a step, device cpu, BLAS ", blas_info().core, ", ",
+               " parameters, ", with_commas(tokens), " tokens a step, device cpu, BLAS ", blas_info().core, ", ",
                thread_count(), thread_count() == 1 ? " thread" : " threads"));
   if (from_step > 0) print(concat("going on from step ", from_step, " of ", steps_));
 }
@@ -92,7 +93,7 @@ void ProgressPrinter::stepped(const StepReport& report) {
              short_number(report.grad_norm), "  ", with_commas(std::llround(rate)), " tokens/s  ",
              duration_text(per_step * static_cast<double>(report.steps - report.step)), " left");
   if (terminal_) {
-    std::fprintf(out_, "\r\033[K%s", line.c_str());
+    std::fprintf(out_, "\r\033[K\033[?7l%s\033[?7h", line.c_str());  // cut where the terminal ends, not wrapped
     std::fflush(out_);
     line_drawn_ = true;
   } else {

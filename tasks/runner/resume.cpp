@@ -70,6 +70,7 @@ int run_resume(const ResumeSettings& settings, const ConfigOptions& options, con
   }
   check_can_train(after);
   if (!changes.empty()) {
+    folder.lock();  // not under the hands of a process that trains in it
     folder.change_config(after);
     for (const std::string& change : changes) (common.json ? std::cerr : std::cout) << "changed: " << change << "\n";
     std::cout << std::flush;

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,7 +75,8 @@ inline pid_t start_program(const std::vector<std::string>& words, const Temporar
   pid_t process = -1;
   const int failed = posix_spawn(&process, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) ADD_FAILURE() << "cannot start " << words[0];
+  // Thrown, so that nobody goes on with -1, which means every process to kill() and to waitpid().
+  if (failed != 0) throw std::runtime_error("cannot start " + words[0]);
   return process;
 }
 
@@ -110,9 +112,8 @@ inline std::vector<std::string> tiny_training(const std::string& run, const std:
        {"--length=16", "--model.width=8", "--model.heads=2", "--batch=4", "--steps=4", "--eval-every=2",
         "--save-every=2", "--log-every=1", "--optimiser.warmup=0", "--task.eval-count=6", "--task.sparse-count=5",
         "--task.dense-count=4", "--eval-count=0", "--threads=1"}) {
-    const bool replaced = std::any_of(options.begin(), options.end(), [&](const std::string& option) {
-      return name_of(option) == name_of(setting);
-    });
+    const bool replaced = std::any_of(options.begin(), options.end(),
+                                      [&](const std::string& option) { return name_of(option) == name_of(setting); });
     if (!replaced) words.emplace_back(setting);
   }
   words.insert(words.end(), options.begin(), options.end());

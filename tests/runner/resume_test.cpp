@@ -1,8 +1,6 @@
 // Promises of a run that is killed, stopped or robbed of its files, and then resumed.
 #include <gtest/gtest.h>
-#include <signal.h>
 
-#include <chrono>
 #include <random>
 #include <thread>
 
@@ -29,17 +27,6 @@ pid_t start_tally(std::vector<std::string> arguments, const TemporaryFolder& fol
   return start_program(arguments, folder);
 }
 
-// Waits until f() is true; 20 seconds are enough for anything here.
-template <class F>
-bool comes_true(F&& f) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!f()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-  return true;
-}
-
 bool wait_for_lines(const std::string& run, std::size_t count) {
   return comes_true([&] { return lines_of(run + "/metrics.jsonl") >= count; });
 }
@@ -61,7 +48,7 @@ class Resume : public ::testing::Test {
   Finished train_until(std::size_t lines, const std::vector<int>& signals, std::vector<std::string> more = {}) {
     const pid_t process = start_tally(training(run(), std::move(more)), folder_);
     EXPECT_TRUE(wait_for_lines(run(), lines));
-    for (const int signal : signals) kill(process, signal);
+    for (const int signal : signals) send_signal(process, signal);
     return finish_program(process, folder_);
   }
 
@@ -75,9 +62,9 @@ TEST_F(Resume, AfterFiveKillsTheRunIsTheSame) {
   for (int attempt = 0; attempt < 5; ++attempt) {
     lines += 2 + random() % 12;
     const pid_t process = start_tally(attempt == 0 ? training(run()) : resuming(run()), folder_);
-    ASSERT_TRUE(wait_for_lines(run(), lines)) << "attempt " << attempt;
+    EXPECT_TRUE(wait_for_lines(run(), lines)) << "attempt " << attempt;
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
-    kill(process, SIGKILL);
+    send_signal(process, SIGKILL);
     killed += finish_program(process, folder_).code == 128 + SIGKILL;
   }
   EXPECT_GE(killed, 4);
@@ -121,8 +108,8 @@ TEST_F(Resume, AStopNearTheEndKeepsTheSameCheckpoints) {
 TEST_F(Resume, AStopInTheMiddleOfAnEvaluationIsTakenAtOnce) {
   const std::vector<std::string> long_evaluation{"--save-every=60", "--task.sparse-count=100000000"};
   const pid_t process = start_tally(training(run(), long_evaluation), folder_);
-  ASSERT_TRUE(wait_for_lines(run(), 12));  // step 10 and the first split; the second one takes hours
-  kill(process, SIGINT);
+  EXPECT_TRUE(wait_for_lines(run(), 12));  // step 10 and the first split; the second one takes hours
+  send_signal(process, SIGINT);
   EXPECT_EQ(finish_program(process, folder_).code, 130);
   EXPECT_EQ(names_of_checkpoints(run()), std::vector<std::string>{"step-00000010.safetensors"});
   EXPECT_EQ(resume({"--save-every=5", "--task.sparse-count=5"}).code, 0);
@@ -132,14 +119,44 @@ TEST_F(Resume, AStopInTheMiddleOfAnEvaluationIsTakenAtOnce) {
 TEST_F(Resume, ASecondSignalStopsAtOnce) {
   const pid_t process =
       start_tally(training(run(), {"--steps=1000000", "--save-every=1000000", "--eval-every=0"}), folder_);
-  ASSERT_TRUE(wait_for_lines(run(), 3));
-  kill(process, SIGSTOP);  // so that both are there before the step at work ends
-  kill(process, SIGINT);
-  kill(process, SIGTERM);
-  kill(process, SIGCONT);
+  EXPECT_TRUE(wait_for_lines(run(), 3));
+  send_signal(process, SIGSTOP);  // so that both are there before the step at work ends
+  send_signal(process, SIGINT);
+  send_signal(process, SIGTERM);
+  send_signal(process, SIGCONT);
   const int code = finish_program(process, folder_).code;
   EXPECT_TRUE(code == 130 || code == 143) << code;
   EXPECT_TRUE(checkpoints_of(run()).empty());  // one signal would have left one
+}
+
+TEST_F(Resume, IsRefusedWhileTheRunIsAtWork) {
+  const pid_t process = start_tally(training(run(), {"--steps=1000000", "--save-every=1000000"}), folder_);
+  EXPECT_TRUE(wait_for_lines(run(), 3));
+  for (const char* change : {"--seed=1", "--optimiser.clip=2"}) {
+    std::vector<std::string> words = resuming(run());
+    words.insert(words.begin(), TALLY_RUNNER);
+    words.emplace_back(change);
+    const Finished second = finish_program(start_program(words, folder_, "second"), folder_, "second");
+    EXPECT_EQ(second.code, 1);
+    EXPECT_TRUE(holds(second.err, "another process is training")) << second.err;
+  }
+  EXPECT_FALSE(holds(read_file(run() + "/config.json"), "\"clip\": 2.0"));
+  send_signal(process, SIGKILL);
+  finish_program(process, folder_);
+}
+
+TEST_F(Resume, ACheckpointOfAnotherModelIsNamed) {
+  EXPECT_EQ(train_until(12, {SIGKILL}).code, 128 + SIGKILL);
+  ASSERT_EQ(run_tally(training(folder_ / "wide", {"--model.width=16", "--steps=5"}), folder_).code, 0);
+  std::filesystem::copy_file(folder_ / "wide/checkpoints/step-00000005.safetensors",
+                             run() + "/checkpoints/step-00000005.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  for (const std::string& name : names_of_checkpoints(run())) {
+    if (name != "step-00000005.safetensors") std::filesystem::remove(run() + "/checkpoints/" + name);
+  }
+  const Finished result = resume();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(holds(result.err, "step-00000005.safetensors") && holds(result.err, "embedding.weight")) << result.err;
 }
 
 TEST_F(Resume, ACorruptedNewestCheckpointIsPassedOverByName) {

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/io/json.hpp"
@@ -50,6 +53,22 @@ inline void expect_same_run(const std::string& run, const std::string& reference
   EXPECT_EQ(names_of_checkpoints(run), names_of_checkpoints(reference));
   EXPECT_TRUE(checkpoints_of(run) == checkpoints_of(reference)) << "the bytes of the checkpoints differ";
   EXPECT_EQ(metrics_of(run), metrics_of(reference));
+}
+
+// Waits until f() is true; 20 seconds are enough for anything here.
+template <class F>
+bool comes_true(F&& f) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!f()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+// Sends a signal to a program that was started; never to the groups of processes that numbers below 1 stand for.
+inline void send_signal(pid_t process, int signal) {
+  if (process > 0) kill(process, signal);
 }
 
 inline bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }

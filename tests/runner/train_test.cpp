@@ -1,9 +1,6 @@
 // What `tally train` does and leaves behind.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/resource.h>
-
-#include <thread>
 
 #include "tests/runner/run_files.hpp"
 
@@ -47,12 +44,9 @@ TEST(Train, ConfigurationComesFirst) {
   std::vector<std::string> words = tiny_training(folder / "run", "cope", {"--steps=1000000", "--eval-every=1000000"});
   words.insert(words.begin(), TALLY_RUNNER);
   const pid_t process = start_program(words, folder);
-  while (!std::filesystem::exists(folder / "run/metrics.jsonl")) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    ASSERT_EQ(kill(process, 0), 0);
-  }
+  EXPECT_TRUE(comes_true([&] { return std::filesystem::exists(folder / "run/metrics.jsonl"); }));
   EXPECT_EQ(json_file(folder / "run/config.json").string("pe"), "cope");
-  kill(process, SIGKILL);
+  send_signal(process, SIGKILL);
   finish_program(process, folder);
 }
 
