@@ -31,7 +31,7 @@ class ProgressPrinter : public TrainObserver {
   std::FILE* out_;
   bool terminal_;
   bool line_drawn_ = false;
-  std::int64_t first_step_ = 0, last_printed_step_ = 0, steps_ = 0;
+  std::int64_t first_step_ = 0, steps_ = 0;
   std::int64_t first_tokens_ = -1, tokens_ = 0;
   double first_seconds_ = 0, seconds_ = 0;
   Clock::time_point last_drawn_{};
