@@ -46,6 +46,9 @@ class Task {
   // and its place.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
 
+  // Whether reports give the share of wrong sequences rather than that of wrong tokens.
+  virtual bool scores_sequences() const { return false; }
+
   // Longest sequence of any split: what learned tables must hold.
   std::int64_t max_length() const;
   // Throws Error naming the known splits when there is none of this name.

@@ -19,6 +19,8 @@ TALLY_COMMAND(gradcheck);
 TALLY_COMMAND(info);
 TALLY_COMMAND(bench);
 TALLY_COMMAND(data);
+TALLY_COMMAND(report);
+TALLY_COMMAND(sweep);
 #undef TALLY_COMMAND
 
 }  // namespace tally

@@ -1,6 +1,7 @@
 #include "tasks/runner/config_options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "tasks/preset.hpp"
 
@@ -32,6 +33,35 @@ std::string names_of(const RunConfig& config, const RunConfig::Group& group, con
   }
   if (group.prefix == "task." && option.name == "length") names += ",--length";
   return names;
+}
+
+// The elements of "cope,rope". An encoding by layer or head has commas of its own: then there is one element, or semicolons
+// stand between several.
+std::vector<std::string> split_encodings(const std::string& text) {
+  const bool has_own_commas = text.find_first_of(":@") != std::string::npos;
+  const char separator = text.find(';') != std::string::npos ? ';' : ',';
+  if (has_own_commas && separator == ',') return {text};
+  std::vector<std::string> elements;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    elements.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return elements;
+}
+
+// A sum with every part of the encodings: it has all their options.
+std::string sum_of(const std::vector<std::string>& encodings) {
+  std::vector<std::string> names;
+  for (const std::string& encoding : encodings) {
+    for (const auto& part : EncodingChoice::parse(encoding).parts) {
+      if (std::find(names.begin(), names.end(), part.entry->name) == names.end()) names.push_back(part.entry->name);
+    }
+  }
+  std::string sum;
+  for (const std::string& name : names) sum += concat(sum.empty() ? "" : "+", name);
+  return sum;
 }
 
 // Another encoding than the file's: options of parts that it does not have are left out.
@@ -69,28 +99,45 @@ void ConfigOptions::declare_groups(CLI::App& app, const RunConfig& config,
   }
 }
 
-std::shared_ptr<ConfigOptions> ConfigOptions::declare(CLI::App& app, const std::vector<std::string>& arguments) {
-  auto options = std::make_shared<ConfigOptions>();
-  app.add_option("--task", options->task_, "what to train on ('tally list tasks')")->group("What");
-  app.add_option("--pe", options->encoding_, "position encoding, or a sum: cope, cope+rope ('tally list encodings')")
+void ConfigOptions::declare_config(CLI::App& app, const std::vector<std::string>& arguments, bool several) {
+  app.add_option("--task", task_, "what to train on ('tally list tasks')")->group("What");
+  app.add_option("--pe", encoding_,
+                 several ? "position encodings with commas between them: cope,rope,cope+rope"
+                         : "position encoding, or a sum: cope, cope+rope ('tally list encodings')")
       ->group("What");
-  app.add_option("--preset", options->preset_, "the task's settings: paper, quick ('tally list presets')")
-      ->group("What");
-  app.add_option("--config", options->file_, "JSON file of settings; single options win over it")->group("What");
+  app.add_option("--preset", preset_, "the task's settings: paper, quick ('tally list presets')")->group("What");
+  app.add_option("--config", file_, "JSON file of settings; single options win over it")->group("What");
   as_usage([&] {
     ConfigOptions ahead;
     ahead.task_ = look_ahead(arguments, "--task");
     ahead.encoding_ = look_ahead(arguments, "--pe");
     ahead.preset_ = look_ahead(arguments, "--preset");
     ahead.file_ = look_ahead(arguments, "--config");
+    if (several && !ahead.encoding_.empty()) ahead.encoding_ = sum_of(split_encodings(ahead.encoding_));
     if (ahead.file_.empty()) {
       if (ahead.task_.empty()) ahead.task_ = "flip-flop", ahead.preset_.clear();
       if (ahead.encoding_.empty()) ahead.encoding_ = "none";
     }
-    options->declare_groups(app, ahead.resolve(), [](std::string_view) { return true; });
+    declare_groups(app, ahead.resolve(), [several](std::string_view name) { return !several || name != "seed"; });
     return 0;
   });
+}
+
+std::shared_ptr<ConfigOptions> ConfigOptions::declare(CLI::App& app, const std::vector<std::string>& arguments) {
+  auto options = std::make_shared<ConfigOptions>();
+  options->declare_config(app, arguments, false);
   return options;
+}
+
+std::shared_ptr<ConfigOptions> ConfigOptions::declare_list(CLI::App& app, const std::vector<std::string>& arguments) {
+  auto options = std::make_shared<ConfigOptions>();
+  options->declare_config(app, arguments, true);
+  return options;
+}
+
+std::vector<std::string> ConfigOptions::encodings() const {
+  if (encoding_.empty()) throw UsageError("[usage] --pe is missing; 'tally list encodings' shows what there is");
+  return split_encodings(encoding_);
 }
 
 std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(
@@ -100,14 +147,14 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(
   return options;
 }
 
-RunConfig ConfigOptions::resolve() const {
-  return as_usage([this] {
+RunConfig ConfigOptions::resolve(const std::string& encoding) const {
+  return as_usage([&] {
     RunConfig config;
     if (!file_.empty()) {
       JsonValue json = read_json(file_, config_limits);
       check(json.is_object(), "config", file_, " must hold an object, not ", json.kind());
       if (!preset_.empty()) json.set("preset", preset_);
-      if (!encoding_.empty()) replace_encoding(json, encoding_);
+      if (!encoding.empty()) replace_encoding(json, encoding);
       if (!task_.empty() && !(json.contains("task") && json.at("task").is_object() &&
                               json.at("task").contains("name") && json.at("task").at("name") == JsonValue(task_))) {
         json.set("task", JsonValue::object({{"name", task_}}));
@@ -115,10 +162,13 @@ RunConfig ConfigOptions::resolve() const {
       config = RunConfig::from_json(json);
     } else {
       check(!task_.empty(), "usage", "--task is missing; 'tally list tasks' shows what there is");
-      check(!encoding_.empty(), "usage", "--pe is missing; 'tally list encodings' shows what there is");
-      config = RunConfig::make(task_, encoding_, preset_);
+      check(!encoding.empty(), "usage", "--pe is missing; 'tally list encodings' shows what there is");
+      config = RunConfig::make(task_, encoding, preset_);
     }
-    apply(config);
+    for (const auto& [name, value] : settings_) {
+      const bool of_another = encoding != encoding_ && name.starts_with("pe.") && !has_option(config, name);
+      if (!of_another) config.set(name, value);
+    }
     config.validate();
     return config;
   });
@@ -129,6 +179,17 @@ void ConfigOptions::apply(RunConfig& config) const {
     for (const auto& [name, value] : settings_) config.set(name, value);
     return 0;
   });
+}
+
+bool has_option(const RunConfig& config, std::string_view name) {
+  for (const RunConfig::Group& group : config.groups()) {
+    for (const OptionInfo& option : group.options) {
+      if (name == group.prefix + option.name) return true;
+      if (group.prefix.starts_with("pe.") && name == "pe." + option.name) return true;
+      if (group.prefix == "task." && option.name == "length" && name == "length") return true;
+    }
+  }
+  return false;
 }
 
 std::string config_text(const RunConfig& config) {

@@ -20,24 +20,35 @@ class ConfigOptions {
   // Declares the options on `app`. The words behind the command are looked through first, because task and encodings
   // bring options of their own; without a task the help shows those of flip-flop.
   static std::shared_ptr<ConfigOptions> declare(CLI::App& app, const std::vector<std::string>& arguments);
+  // The same with a list of encodings, "cope,rope,cope+rope": options are those of all of them, but for the seed, which
+  // a sweep has a list of too.
+  static std::shared_ptr<ConfigOptions> declare_list(CLI::App& app, const std::vector<std::string>& arguments);
   // Declares the options of a given configuration alone, and of these only those whose full names are wanted.
   static std::shared_ptr<ConfigOptions> declare_for(
       CLI::App& app, const RunConfig& config,
       const std::function<bool(std::string_view name)>& wanted = [](std::string_view) { return true; });
 
   // Preset, then the file of --config, then single options. Throws UsageError for what does not fit.
-  RunConfig resolve() const;
+  RunConfig resolve() const { return resolve(encoding_); }
+  // The same with one encoding of a list; options of parts that it does not have are left out.
+  RunConfig resolve(const std::string& encoding) const;
+  // The encodings of a list. Throws UsageError when there is none.
+  std::vector<std::string> encodings() const;
   // Applies the single options to another configuration.
   void apply(RunConfig& config) const;
   bool any() const { return !settings_.empty(); }
 
  private:
+  void declare_config(CLI::App& app, const std::vector<std::string>& arguments, bool several);
   void declare_groups(CLI::App& app, const RunConfig& config,
                       const std::function<bool(std::string_view name)>& wanted);
 
-  std::string task_, encoding_, preset_, file_;
+  std::string task_, encoding_, preset_, file_;  // encoding_ as given, perhaps a list
   std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
 };
+
+// Whether there is an option of this name, as RunConfig::set understands it.
+bool has_option(const RunConfig& config, std::string_view name);
 
 // The configuration as one text block: "  model.width 64".
 std::string config_text(const RunConfig& config);

@@ -1,12 +1,15 @@
 #include "tasks/runner/training.hpp"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 
 #include "autograd/finite.hpp"
+#include "core/io/atomic_file.hpp"
 #include "tasks/estimate.hpp"
+#include "tasks/report.hpp"
 #include "tasks/runner/profile_report.hpp"
 #include "tasks/runner/progress.hpp"
 #include "tasks/runner/signals.hpp"
@@ -59,12 +62,25 @@ void check_can_train(const RunConfig& config) {
   }
 }
 
+namespace {
+
+// Also of a run that was killed between its results and its curves.
+void write_curves(const RunFolder& folder, bool was_finished) {
+  const std::string path = folder.path() + "/curves.svg";
+  std::error_code error;
+  if (was_finished && std::filesystem::exists(path, error)) return;
+  write_file_atomically(path, svg_text(report_chart(make_report({folder.path()}))));
+}
+
+}  // namespace
+
 int run_training(const RunFolder& folder, const CommonOptions& common, const WatchOptions& watch) {
   const std::atomic<bool>& stop = watch_signals();
   set_finite_checks(watch.debug_nan);
   ProfilingPrinter printer(common, watch.profile);
   const bool was_finished = folder.finished();
   const TrainOutcome outcome = train(folder, printer, stop);
+  if (outcome == TrainOutcome::done) write_curves(folder, was_finished);
   if (!was_finished) printer.finished(folder, outcome);
   printer.write_profile();
   if (common.json && folder.finished()) std::cout << write_json(folder.read_results()) << "\n";

@@ -89,6 +89,9 @@ class SelectiveCopy final : public Task {
     return example;
   }
 
+  // The paper's 100.0 (0.0) of rope is out of reach for guesses counted one by one.
+  bool scores_sequences() const override { return true; }
+
   std::string text(const Example& example) const override { return join_symbols(vocabulary_, example.tokens, ""); }
   std::vector<std::int32_t> encode(std::string_view text) const override {
     return encode_characters(vocabulary_, text);

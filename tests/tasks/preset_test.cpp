@@ -147,7 +147,7 @@ TEST(Presets, CountingQuickSeesNoProgramTwice) {
 
 TEST(Presets, UnknownOnesAreRefused) {
   EXPECT_EQ(error_of([] { find_preset("flip-flop", "fast"); }),
-            "[preset] the task 'flip-flop' has no preset 'fast'; it has paper, quick");
+            "[preset] the task 'flip-flop' has no preset 'fast'; it has demo, paper, quick");
   EXPECT_EQ(error_of([] { find_preset("parity", "quick"); }),
             "[preset] the task 'parity' has no presets, asked for 'quick'");
 }

@@ -1,0 +1,228 @@
+// Gathering runs and grouping them.
+#include "tasks/report.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "core/error.hpp"
+#include "tasks/run_folder.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+const JsonLimits sweep_limits{.max_depth = 24, .max_members = 1'000'000};
+
+Evaluation evaluation_from(const JsonValue& json) {
+  Evaluation e;
+  e.split = json.string("split");
+  e.loss = json.real("loss");
+  e.wrong = json.integer("wrong");
+  e.scored = json.integer("scored");
+  e.wrong_sequences = json.integer("wrong_sequences");
+  e.sequences = json.integer("sequences");
+  return e;
+}
+
+RunSummary summary_of(const std::string& path) {
+  const RunFolder folder = RunFolder::open(path);
+  RunSummary summary;
+  summary.path = folder.path();
+  summary.config = folder.config().clone();
+  for (const JsonValue& line : folder.read_metrics()) {
+    if (!line.contains("step") || line.string("split") == "train") continue;
+    summary.measurements.push_back({line.integer("step"), evaluation_from(line)});
+  }
+  if (folder.finished()) {
+    summary.state = RunState::finished;
+    const JsonValue results = folder.read_results();
+    for (const JsonValue& e : results.elements("evaluations")) summary.results.push_back(evaluation_from(e));
+  }
+  return summary;
+}
+
+// x.old, x.old-2: what RunFolder::create moved aside.
+bool moved_aside(const std::string& name) {
+  const std::size_t place = name.rfind(".old");
+  return place != std::string::npos &&
+         (place + 4 == name.size() || (name[place + 4] == '-' && name.find_first_not_of("0123456789", place + 5) ==
+                                                                     std::string::npos));
+}
+
+class Gatherer {
+ public:
+  explicit Gatherer(Report& report) : report_(report) {}
+
+  void add(const std::string& path) {
+    std::error_code error;
+    check(fs::is_directory(path, error), "report", "there is no folder '", path, "'");
+    const std::size_t before = report_.runs.size() + report_.problems.size();
+    visit(path);
+    check(report_.runs.size() + report_.problems.size() > before || seen_before_, "report", "'", path,
+          "' holds no run: no config.json in it or below");
+  }
+
+ private:
+  void visit(const std::string& folder) {
+    std::error_code error;
+    if (fs::exists(folder + "/config.json", error)) {
+      add_run(folder);
+      return;
+    }
+    std::vector<std::string> below;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      if (entry.is_directory(error) && !moved_aside(entry.path().filename().string())) below.push_back(entry.path());
+    }
+    std::sort(below.begin(), below.end());
+    for (const std::string& path : below) visit(path);
+    if (fs::exists(concat(folder, "/", sweep_file_name), error)) add_sweep(folder);
+  }
+
+  void add_run(const std::string& path) {
+    std::error_code error;
+    if (!seen_.insert(fs::canonical(path, error).string()).second) {
+      seen_before_ = true;
+      return;
+    }
+    try {
+      report_.runs.push_back(summary_of(path));
+    } catch (const Error& why) {
+      report_.problems.push_back(concat(path, ": ", why.what()));
+    }
+  }
+
+  // What the runs' folders do not tell: which failed, and which have no folder yet.
+  void add_sweep(const std::string& folder) {
+    const std::string file = concat(folder, "/", sweep_file_name);
+    try {
+      const JsonValue sweep = read_sweep_file(file);
+      for (const JsonValue& run : sweep.elements("runs")) {
+        const std::string path = concat(folder, "/", run.string("name"));
+        const RunState state = run_state_from_text(run.string("state"));
+        const auto known = std::find_if(report_.runs.begin(), report_.runs.end(),
+                                        [&](const RunSummary& summary) { return summary.path == path; });
+        if (known == report_.runs.end()) {
+          std::error_code error;
+          if (fs::exists(path + "/config.json", error)) continue;  // it is among the problems
+          RunSummary summary;
+          summary.path = path;
+          summary.config = RunConfig::from_json(run.at("config"));
+          summary.state = state == RunState::failed ? state : RunState::waiting;
+          report_.runs.push_back(std::move(summary));
+        } else if (known->state != RunState::finished) {
+          known->state = state == RunState::diverged || state == RunState::failed ? state : RunState::unfinished;
+        }
+      }
+    } catch (const Error& why) {
+      report_.problems.push_back(concat(file, ": ", why.what()));
+    }
+  }
+
+  Report& report_;
+  std::set<std::string> seen_;  // a path may be given twice, or lie below another
+  bool seen_before_ = false;
+};
+
+using Settings = std::map<std::string, std::string>;
+
+// All options by full name but the seed.
+Settings settings_of(const RunConfig& config) {
+  Settings settings;
+  for (const RunConfig::Group& group : config.groups()) {
+    for (const OptionInfo& option : group.options) {
+      if (group.prefix.empty() && option.name == "seed") continue;
+      settings[group.prefix + option.name] = to_text(option.value);
+    }
+  }
+  return settings;
+}
+
+// Groups of the task `task`, in the order in which their first runs come.
+void group_task(Report& report, const TaskEntry* task) {
+  std::map<std::string, std::set<std::string>> values;  // that an option has among the runs
+  for (const RunSummary& run : report.runs) {
+    if (run.config.task != task) continue;
+    for (const auto& [name, value] : settings_of(run.config)) values[name].insert(value);
+  }
+  std::map<std::pair<std::string, Settings>, std::size_t> places;
+  for (const RunSummary& run : report.runs) {
+    if (run.config.task != task) continue;
+    Settings differing;
+    for (const auto& [name, value] : settings_of(run.config)) {
+      if (values[name].size() > 1) differing.emplace(name, value);
+    }
+    const auto [place, is_new] =
+        places.try_emplace({run.config.encoding.text(), differing}, report.groups.size());
+    if (is_new) {
+      report.groups.push_back({{differing.begin(), differing.end()}, {}, run.config.make_task()->scores_sequences()});
+    }
+    report.groups[place->second].runs.push_back(&run);
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(RunState state) {
+  switch (state) {
+    case RunState::finished: return "finished";
+    case RunState::diverged: return "diverged";
+    case RunState::failed: return "failed";
+    case RunState::unfinished: return "unfinished";
+    case RunState::waiting: return "waiting";
+  }
+  return "?";
+}
+
+RunState run_state_from_text(std::string_view text) {
+  for (const RunState state : run_states) {
+    if (name_of(state) == text) return state;
+  }
+  fail("report", "unknown state of a run: '", text, "'");
+}
+
+std::string ReportGroup::label() const {
+  std::string text = encoding();
+  for (const auto& [name, value] : settings) text += concat(" ", name, "=", value);
+  return text;
+}
+
+std::int64_t ReportGroup::count(RunState state) const {
+  return std::count_if(runs.begin(), runs.end(), [state](const RunSummary* run) { return run->state == state; });
+}
+
+std::vector<Evaluation> ReportGroup::results(std::string_view split) const {
+  std::vector<Evaluation> found;
+  for (const RunSummary* run : runs) {
+    for (const Evaluation& e : run->results) {
+      if (e.split == split) found.push_back(e);
+    }
+  }
+  return found;
+}
+
+JsonValue read_sweep_file(const std::string& path) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
+  JsonValue sweep = read_json(path, sweep_limits, most_bytes);
+  check(sweep.integer("format") == 1, "sweep", path, ": format ", sweep.integer("format"),
+        " is not one that this version reads (1)");
+  return sweep;
+}
+
+Report make_report(const std::vector<std::string>& paths) {
+  Report report;
+  Gatherer gatherer(report);
+  for (std::string path : paths) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    gatherer.add(path);
+  }
+  std::vector<const TaskEntry*> tasks;
+  for (const RunSummary& run : report.runs) {
+    if (std::find(tasks.begin(), tasks.end(), run.config.task) == tasks.end()) tasks.push_back(run.config.task);
+  }
+  for (const TaskEntry* task : tasks) group_task(report, task);
+  return report;
+}
+
+}  // namespace tally

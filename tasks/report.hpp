@@ -1,0 +1,79 @@
+// What several runs say together: grouped by task, encoding and the settings in which they differ, over seeds; as a table,
+// as JSON, as learning curves. Runs that diverged, failed or are not finished are counted, never left out silently.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "tasks/config.hpp"
+#include "tasks/evaluate.hpp"
+#include "tasks/svg.hpp"
+
+namespace tally {
+
+// waiting: a sweep has it before it, so there is no folder yet.
+enum class RunState { finished, diverged, failed, unfinished, waiting };
+inline constexpr std::array run_states{RunState::finished, RunState::diverged, RunState::failed, RunState::unfinished,
+                                       RunState::waiting};
+std::string_view name_of(RunState state);  // "finished"
+// Throws Error for any other text.
+RunState run_state_from_text(std::string_view text);
+
+struct RunSummary {
+  struct Measurement {
+    std::int64_t step = 0;
+    Evaluation evaluation;
+  };
+
+  std::string path;
+  RunConfig config;
+  RunState state = RunState::unfinished;
+  std::vector<Evaluation> results;         // at the end; of a finished run
+  std::vector<Measurement> measurements;  // on the way, the end included
+};
+
+// Runs that differ in nothing but the seed.
+struct ReportGroup {
+  std::vector<std::pair<std::string, std::string>> settings;  // only those in which groups of the task differ
+  std::vector<const RunSummary*> runs;                        // never empty
+  bool task_scores_sequences = false;                         // see Task::scores_sequences
+
+  const TaskEntry& task() const { return *runs.front()->config.task; }
+  std::string encoding() const { return runs.front()->config.encoding.text(); }
+  std::string label() const;  // "cope model.layers=2"
+  std::int64_t count(RunState state) const;
+  // Results of one split, of the finished runs.
+  std::vector<Evaluation> results(std::string_view split) const;
+};
+
+struct Report {
+  std::vector<RunSummary> runs;
+  std::vector<ReportGroup> groups;    // point into `runs`
+  std::vector<std::string> problems;  // runs that could not be read, and why
+};
+
+// Each path is a run, or a folder with runs in it at any depth: all of them, but for those that --force moved aside. Of a
+// sweep also the runs that it has before it, and which of them failed. Throws Error when a path holds no run.
+Report make_report(const std::vector<std::string>& paths);
+
+// Which error a table or a chart shows; by_task: of sequences where the task says so.
+enum class ErrorKind { by_task, token, sequence };
+
+// Tables in Markdown, one for each task: mean (deviation) over seeds; and pooled counts with 95% intervals.
+std::string report_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
+JsonValue report_json(const Report& report);
+// Error against step: one panel for each split, one line for each group: the mean over its finished runs (over all if none
+// is), in a band from the lowest to the highest.
+Chart report_chart(const Report& report, ErrorKind kind = ErrorKind::by_task);
+
+// The file that a sweep keeps beside its runs: {"format": 1, "runs": [{"name": ..., "state": ..., "config": {...}}]}.
+inline constexpr std::string_view sweep_file_name = "sweep.json";
+// Throws Error when it cannot be read or has another format.
+JsonValue read_sweep_file(const std::string& path);
+
+}  // namespace tally

@@ -1,0 +1,379 @@
+// tally sweep: a grid of runs, every encoding with every seed and every combination of settings, several at a time. Each
+// is a process of its own in DIR/<encoding>-[key=value-]seed<N>, with what it prints in DIR/<run>.log; sweep.json
+// keeps what the folders do not tell. Started again, finished runs are skipped and the others go on.
+#include <CLI/CLI.hpp>
+#include <signal.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "core/io/atomic_file.hpp"
+#include "core/io/text.hpp"
+#include "tasks/report.hpp"
+#include "tasks/run_folder.hpp"
+#include "tasks/runner/child_process.hpp"
+#include "tasks/runner/commands.hpp"
+#include "tasks/runner/config_options.hpp"
+#include "tasks/runner/progress.hpp"
+#include "tasks/runner/signals.hpp"
+#include "tasks/runner/training.hpp"
+#include "tasks/statistics.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+struct SweepSettings {
+  std::string folder, seeds = "1..3";
+  std::vector<std::string> grid;  // "model.layers=1,2"
+  int jobs = 0;                   // 0: as many as cores
+  bool dry_run = false;
+};
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::int64_t parse_seed(const std::string& text) {
+  std::int64_t seed = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || seed < 0) {
+    throw UsageError(concat("[sweep] '", text, "' is not a seed; --seeds takes 1..3 or 1,2,5"));
+  }
+  return seed;
+}
+
+// "1..3,7" -> 1, 2, 3, 7.
+std::vector<std::int64_t> parse_seeds(const std::string& text) {
+  constexpr std::int64_t most = 10'000;
+  std::vector<std::int64_t> seeds;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t dots = part.find("..");
+    const std::int64_t first = parse_seed(part.substr(0, dots));
+    const std::int64_t last = dots == std::string::npos ? first : parse_seed(part.substr(dots + 2));
+    if (last < first || last - first >= most) {
+      throw UsageError(concat("[sweep] '", part, "' is not a range of 1 to ", most, " seeds"));
+    }
+    for (std::int64_t seed = first; seed <= last; ++seed) {
+      if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end()) seeds.push_back(seed);
+    }
+  }
+  return seeds;
+}
+
+struct Dimension {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+std::vector<Dimension> parse_grid(const std::vector<std::string>& grid) {
+  std::vector<Dimension> dimensions;
+  for (const std::string& text : grid) {
+    const std::size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      throw UsageError(concat("[sweep] --set takes key=value,value, not '", text, "'"));
+    }
+    Dimension dimension{text.substr(0, equals), split(text.substr(equals + 1), ',')};
+    if (dimension.key == "seed") throw UsageError("[sweep] seeds are given with --seeds");
+    const bool twice = std::any_of(dimensions.begin(), dimensions.end(),
+                                   [&](const Dimension& other) { return other.key == dimension.key; });
+    if (twice) throw UsageError(concat("[sweep] --set ", dimension.key, " is there twice"));
+    dimensions.push_back(std::move(dimension));
+  }
+  return dimensions;
+}
+
+struct PlannedRun {
+  std::string name, path;
+  RunConfig config;
+  RunState state = RunState::waiting;
+};
+
+// A name of a folder: what could be a path is not.
+std::string folder_name(std::string text) {
+  for (char& c : text) {
+    if (c == '/' || static_cast<unsigned char>(c) <= ' ') c = '_';
+  }
+  return text;
+}
+
+// Every encoding with every combination of values, seed by seed, so that what is there after half the time compares all.
+// A setting of an encoding is left out of the names of the encodings that do not have it.
+std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOptions& options) {
+  const std::vector<Dimension> dimensions = parse_grid(settings.grid);
+  std::vector<std::pair<std::string, RunConfig>> variants;
+  std::map<std::string, bool> used;
+  for (const std::string& encoding : options.encodings()) {
+    std::vector<std::pair<std::string, RunConfig>> grown;
+    RunConfig base = options.resolve(encoding);
+    const std::string name = base.encoding.text();
+    grown.emplace_back(name, std::move(base));
+    for (const Dimension& dimension : dimensions) {
+      if (dimension.key.starts_with("pe.") && !has_option(grown.front().second, dimension.key)) continue;
+      used[dimension.key] = true;
+      std::vector<std::pair<std::string, RunConfig>> longer;
+      for (const auto& [before, config] : grown) {
+        for (const std::string& value : dimension.values) {
+          RunConfig changed = config.clone();
+          as_usage([&] {
+            changed.set(dimension.key, value);
+            changed.validate();
+            return 0;
+          });
+          longer.emplace_back(concat(before, "-", dimension.key, "=", value), std::move(changed));
+        }
+      }
+      grown = std::move(longer);
+    }
+    for (auto& variant : grown) variants.push_back(std::move(variant));
+  }
+  for (const Dimension& dimension : dimensions) {
+    if (!used[dimension.key]) throw UsageError(concat("[sweep] no encoding has the option ", dimension.key));
+  }
+
+  std::vector<PlannedRun> plan;
+  for (const std::int64_t seed : parse_seeds(settings.seeds)) {
+    for (const auto& [name, config] : variants) {
+      PlannedRun run;
+      run.name = folder_name(concat(name, "-seed", seed));
+      run.path = concat(settings.folder, "/", run.name);
+      run.config = config.clone();
+      run.config.run.seed = seed;
+      const bool twice =
+          std::any_of(plan.begin(), plan.end(), [&](const PlannedRun& other) { return other.name == run.name; });
+      if (twice) throw UsageError(concat("[sweep] ", run.name, " is there twice"));
+      plan.push_back(std::move(run));
+    }
+  }
+  return plan;
+}
+
+// "in-distribution 0.1%, ood-sparse 1.8%"
+std::string results_text(const RunFolder& folder) {
+  std::string text;
+  const JsonValue results = folder.read_results();
+  for (const JsonValue& e : results.elements("evaluations")) {
+    text += concat(text.empty() ? "" : ", ", e.string("split"), " ", percent_text(e.real("token_error")));
+  }
+  return text;
+}
+
+std::string last_line(const std::string& path) {
+  constexpr std::uint64_t most_bytes = 1 << 26;
+  try {
+    std::string text = read_text(path, most_bytes);
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    return text.substr(text.rfind('\n') + 1);  // npos + 1 is 0
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+class Sweep {
+ public:
+  Sweep(const SweepSettings& settings, std::vector<PlannedRun> plan, const CommonOptions& common)
+      : settings_(settings), plan_(std::move(plan)), common_(common), out_(common.json ? std::cerr : std::cout) {}
+
+  int run() {
+    const std::atomic<bool>& stop = watch_signals();
+    std::error_code error;
+    fs::create_directories(settings_.folder, error);
+    check(!error, "sweep", "cannot make the folder '", settings_.folder, "': ", error.message());
+    take_stock();
+    const auto waiting = std::count_if(plan_.begin(), plan_.end(), [](const auto& r) { return is_open(r); });
+    const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+    const std::int64_t jobs = std::clamp<std::int64_t>(settings_.jobs > 0 ? settings_.jobs : cores, 1,
+                                                       std::max<std::int64_t>(1, waiting));
+    threads_ = common_.threads > 0 ? common_.threads : std::max<std::int64_t>(1, cores / jobs);
+    say(concat(plan_.size(), " runs, ", plan_.size() - static_cast<std::size_t>(waiting), " of them finished before; ",
+               jobs, " at a time with ", threads_, threads_ == 1 ? " thread" : " threads", " each"));
+
+    std::size_t next = 0;
+    bool told_to_stop = false;
+    while (true) {
+      while (!stop && static_cast<std::int64_t>(children_.size()) < jobs && next < plan_.size()) {
+        if (is_open(plan_[next])) start(next);
+        ++next;
+      }
+      if (children_.empty() && (stop || next == plan_.size())) break;
+      if (stop && !told_to_stop) {
+        for (const auto& [process, child] : children_) kill(process, signal_exit_code() - 128);
+        told_to_stop = true;
+      }
+      constexpr int patience_ms = 200;
+      if (const auto ended = wait_for_child(patience_ms)) finish(*ended, stop);
+    }
+    return conclude();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Child {
+    std::size_t place;
+    Clock::time_point begin;
+  };
+
+  static bool is_open(const PlannedRun& run) { return run.state != RunState::finished; }
+
+  void say(const std::string& text) {
+    if (!common_.quiet) out_ << text << "\n" << std::flush;
+  }
+
+  static void complain(const std::string& text) { std::cerr << text << "\n" << std::flush; }
+
+  // What is there already. Throws Error before anything is started when a folder holds another run.
+  void take_stock() {
+    const std::string file = state_path();
+    std::error_code none;
+    if (fs::exists(file, none)) {
+      const JsonValue before = read_sweep_file(file);
+      for (const JsonValue& entry : before.elements("runs")) {
+        const bool planned = std::any_of(plan_.begin(), plan_.end(),
+                                         [&](const PlannedRun& run) { return run.name == entry.string("name"); });
+        if (!planned) others_.push_back(entry);
+      }
+    }
+    for (PlannedRun& run : plan_) {
+      std::error_code error;
+      if (!fs::exists(run.path + "/config.json", error)) continue;
+      const RunFolder folder = RunFolder::open(run.path);
+      const std::vector<std::string> other = differences(folder.config(), run.config);
+      check(other.empty(), "sweep", "'", run.path, "' holds a run with other settings: ",
+            other.empty() ? "" : other.front(), "; choose another folder");
+      run.state = folder.finished() ? RunState::finished : RunState::unfinished;
+    }
+    write_state();
+  }
+
+  std::string state_path() const { return concat(settings_.folder, "/", sweep_file_name); }
+
+  void write_state() const {
+    JsonValue runs = JsonValue::array();
+    for (const JsonValue& entry : others_) runs.push(entry);
+    for (const PlannedRun& run : plan_) {
+      runs.push(JsonValue::object(
+          {{"name", run.name}, {"state", name_of(run.state)}, {"config", run.config.to_json()}}));
+    }
+    write_file_atomically(state_path(),
+                          write_json(JsonValue::object({{"format", 1}, {"runs", std::move(runs)}})) + "\n");
+  }
+
+  std::string log_of(const PlannedRun& run) const { return run.path + ".log"; }
+
+  void start(std::size_t place) {
+    PlannedRun& run = plan_[place];
+    const bool begun = run.state == RunState::unfinished;
+    try {
+      if (!begun) RunFolder::create(run.path, run.config, false);
+      // A new run too is one that is resumed, from step 0: its folder alone says what it is.
+      const pid_t process = start_tally({"resume", run.path, "--quiet", "--threads", std::to_string(threads_)},
+                                        log_of(run));
+      children_.emplace(process, Child{place, Clock::now()});
+      run.state = RunState::unfinished;
+      say(concat(run.name, ": ", begun ? "goes on" : "starts"));
+    } catch (const Error& why) {
+      run.state = RunState::failed;
+      complain(concat(run.name, ": failed: ", why.what()));
+    }
+    write_state();
+  }
+
+  void finish(const EndedProcess& ended, bool stopping) {
+    const auto child = children_.find(ended.process);
+    if (child == children_.end()) return;
+    PlannedRun& run = plan_[child->second.place];
+    const double seconds = std::chrono::duration<double>(Clock::now() - child->second.begin).count();
+    children_.erase(child);
+    const bool interrupted = ended.code == exit_code::interrupted || ended.code == exit_code::terminated;
+    if (ended.code == exit_code::done) {
+      run.state = RunState::finished;
+      say(concat(run.name, ": done in ", duration_text(seconds), ": ", results_text(RunFolder::open(run.path))));
+    } else if (stopping && interrupted) {
+      say(concat(run.name, ": interrupted"));
+    } else {
+      run.state = ended.code == exit_code::diverged ? RunState::diverged : RunState::failed;
+      complain(concat(run.name, ": ", name_of(run.state), ", exit code ", ended.code, " after ",
+                      duration_text(seconds), ": ", last_line(log_of(run))));
+    }
+    write_state();
+  }
+
+  std::int64_t count(RunState state) const {
+    return std::count_if(plan_.begin(), plan_.end(), [state](const PlannedRun& run) { return run.state == state; });
+  }
+
+  int conclude() const {
+    const std::int64_t bad = count(RunState::failed) + count(RunState::diverged);
+    const Report report = make_report({settings_.folder});
+    if (common_.json) {
+      JsonValue states = JsonValue::object();
+      for (const RunState state : run_states) states.set(name_of(state), count(state));
+      std::cout << write_json(JsonValue::object({{"folder", settings_.folder},
+                                                 {"states", std::move(states)},
+                                                 {"report", report_json(report)}}))
+                << "\n";
+    } else {
+      std::cout << "\n" << report_text(report) << "\n";
+      std::string text = concat(count(RunState::finished), " of ", plan_.size(), " runs finished");
+      for (const RunState state : run_states) {
+        if (state != RunState::finished && count(state) > 0) text += concat(", ", count(state), " ", name_of(state));
+      }
+      std::cout << text << "; all in " << settings_.folder << "\n";
+    }
+    if (const int signal = signal_exit_code(); signal != 0) return signal;
+    return bad > 0 ? exit_code::failed : exit_code::done;
+  }
+
+  const SweepSettings& settings_;
+  std::vector<PlannedRun> plan_;
+  std::vector<JsonValue> others_;  // of earlier sweeps into the folder, as sweep.json has them
+  const CommonOptions& common_;
+  std::ostream& out_;
+  std::int64_t threads_ = 1;
+  std::map<pid_t, Child> children_;
+};
+
+int run_sweep(const SweepSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
+  std::vector<PlannedRun> plan = make_plan(settings, options);
+  for (const PlannedRun& run : plan) check_can_train(run.config);
+  if (settings.dry_run) {
+    for (const PlannedRun& run : plan) std::cout << run.path << "\n";
+    return exit_code::done;
+  }
+  return Sweep(settings, std::move(plan), common).run();
+}
+
+}  // namespace
+
+std::function<int()> declare_sweep(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments) {
+  auto settings = std::make_shared<SweepSettings>();
+  app.add_option("DIR", settings->folder, "folder for the runs")->required();
+  const auto options = ConfigOptions::declare_list(app, arguments);
+  app.add_option("--seeds", settings->seeds, "1..3, or 1,2,5")->capture_default_str()->group("What");
+  app.add_option("--set", settings->grid, "key=value,value: an option with several values; may be given again")
+      ->type_size(1)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group("What");
+  app.add_option("--jobs", settings->jobs, "runs at a time, sharing the cores; 0: one for each core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str()
+      ->group("What");
+  app.add_flag("--dry-run", settings->dry_run, "name the runs and stop")->group("What");
+  return [settings, options, &common] { return run_sweep(*settings, *options, common); };
+}
+
+}  // namespace tally

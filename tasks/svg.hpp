@@ -1,0 +1,39 @@
+// Line charts as SVG: panels side by side with one y axis, a mean line and a band from low to high for each series, one
+// legend. One file that needs nothing else, on a white ground, so that it reads on any page.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tally {
+
+struct ChartPoint {
+  double x = 0;
+  double y = 0;
+  double low = 0, high = 0;  // the band; y where there is none
+};
+
+struct ChartSeries {
+  std::string label;               // in the legend; series of one label have one colour in all panels
+  std::vector<ChartPoint> points;  // by rising x
+};
+
+struct ChartPanel {
+  std::string title;
+  std::vector<ChartSeries> series;
+};
+
+struct Chart {
+  std::string title, x_label, y_label;
+  std::vector<ChartPanel> panels;
+};
+
+// y values are fractions and are labelled as percent. Values that are not finite are left out. 900 wide; 400 high for up
+// to four panels, which is what a row holds, and more for more rows.
+std::string svg_text(const Chart& chart);
+
+// Round numbers that cover low..high (low < high) in about `count` steps of 1, 2 or 5 times a power of ten; the first is
+// at most low, the last at least high.
+std::vector<double> axis_ticks(double low, double high, int count);
+
+}  // namespace tally

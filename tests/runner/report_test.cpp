@@ -1,0 +1,185 @@
+// tally report: means and deviations over seeds, groups by what differs, and that no run is left out silently. Runs are
+// made by hand here, so that the numbers are known.
+#include "tasks/report.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "tasks/run_folder.hpp"
+#include "tests/runner/program.hpp"
+
+namespace tally::testing {
+namespace {
+
+class Reports : public ::testing::Test {
+ protected:
+  static RunConfig config_of(const std::string& task, const std::string& encoding, std::int64_t seed) {
+    RunConfig config = RunConfig::make(task, encoding, "quick");
+    config.run.seed = seed;
+    return config;
+  }
+
+  static JsonValue evaluation(std::int64_t step, const std::string& split, std::int64_t wrong, std::int64_t scored,
+                              std::int64_t wrong_sequences = 1) {
+    Evaluation e;
+    e.split = split;
+    e.wrong = wrong;
+    e.scored = scored;
+    e.wrong_sequences = wrong_sequences;
+    e.sequences = 10;
+    return evaluation_json(step, e);
+  }
+
+  // A run with these wrong tokens of 100 at steps 50 and 100, on two splits; finished unless told otherwise.
+  void add(const std::string& name, const RunConfig& config, std::int64_t before, std::int64_t sparse,
+           bool finished = true) {
+    const RunFolder folder = RunFolder::create(folder_ / name, config, false);
+    std::vector<JsonValue> lines{JsonValue::object({{"run", "tally"}})};
+    lines.push_back(evaluation(50, "in-distribution", before, 100));
+    lines.push_back(evaluation(50, "ood-sparse", before, 100));
+    if (finished) {
+      JsonValue results = JsonValue::array();
+      results.push(evaluation(100, "in-distribution", 0, 100, 0));
+      results.push(evaluation(100, "ood-sparse", sparse, 100, sparse > 0 ? 5 : 0));
+      for (const JsonValue& e : results.elements()) lines.push_back(e);
+      folder.write_results(JsonValue::object({{"evaluations", std::move(results)}}));
+    }
+    folder.rewrite_metrics(lines);
+  }
+
+  static bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+  TemporaryFolder folder_;
+  std::string sweep_ = folder_.path().string();
+};
+
+TEST_F(Reports, MeanDeviationAndCounts) {
+  add("cope-seed1", config_of("flip-flop", "cope", 1), 40, 2);
+  add("cope-seed2", config_of("flip-flop", "cope", 2), 20, 6);
+  add("deeper/rope-seed1", config_of("flip-flop", "rope", 1), 40, 30);
+  const Report report = make_report({sweep_});
+  ASSERT_EQ(report.groups.size(), 2u);
+  const std::string text = report_text(report);
+  // Mean 4%, deviation sqrt(8)% = 2.83; Wilson's interval of 8 in 200.
+  EXPECT_TRUE(has(text, "| cope     | 0% (0)          | 4% (2.83)  | 2    |")) << text;
+  EXPECT_TRUE(has(text, "| rope     | 0%              | 30%        | 1    |")) << text;
+  EXPECT_TRUE(has(text, "8 of 200 (2.04-7.69%)")) << text;
+  EXPECT_TRUE(has(text, "10 of 20 (29.9-70.1%)")) << text;  // sequences
+
+  const JsonValue json = report_json(report);
+  const JsonValue& sparse = json.elements("groups")[0].elements("splits")[1];
+  EXPECT_EQ(sparse.string("split"), "ood-sparse");
+  EXPECT_NEAR(sparse.at("token_error").real("mean"), 0.04, 1e-12);
+  EXPECT_NEAR(sparse.at("token_error").real("deviation"), std::sqrt(8e-4), 1e-12);
+  EXPECT_EQ(sparse.at("token_error").integer("n"), 2);
+  EXPECT_NEAR(sparse.at("sequence_error").real("mean"), 0.5, 1e-12);
+}
+
+TEST_F(Reports, GroupsBySettingsThatDiffer) {
+  for (const std::int64_t layers : {1, 2}) {
+    for (const std::int64_t seed : {1, 2}) {
+      RunConfig config = config_of("flip-flop", "alibi", seed);
+      config.model.layers = layers;
+      add(concat("alibi-", layers, "-", seed), config, 10, 10 * layers);
+    }
+  }
+  const Report report = make_report({sweep_});
+  ASSERT_EQ(report.groups.size(), 2u);
+  EXPECT_EQ(report.groups[0].label(), "alibi model.layers=1");
+  EXPECT_EQ(report.groups[1].label(), "alibi model.layers=2");
+  EXPECT_TRUE(has(report_text(report), "| encoding | model.layers | in-distribution | ood-sparse | runs |"))
+      << report_text(report);
+}
+
+TEST_F(Reports, WhatIsNotFinishedIsCounted) {
+  add("cope-seed1", config_of("flip-flop", "cope", 1), 10, 2);
+  add("cope-seed2", config_of("flip-flop", "cope", 2), 10, 0, false);
+  add("cope-seed3", config_of("flip-flop", "cope", 3), 10, 0, false);
+  JsonValue runs = JsonValue::array();
+  const auto entry = [](const std::string& name, const std::string& state, const RunConfig& config) {
+    return JsonValue::object({{"name", name}, {"state", state}, {"config", config.to_json()}});
+  };
+  runs.push(entry("cope-seed3", "diverged", config_of("flip-flop", "cope", 3)));
+  runs.push(entry("cope-seed4", "waiting", config_of("flip-flop", "cope", 4)));
+  write_file(folder_ / "sweep.json", write_json(JsonValue::object({{"format", 1}, {"runs", std::move(runs)}})));
+  const Report report = make_report({sweep_});
+  EXPECT_TRUE(has(report_text(report), "1 of 4, 1 diverged, 1 unfinished, 1 waiting")) << report_text(report);
+  EXPECT_TRUE(has(report_text(report), "| 2%         |")) << report_text(report);
+  // Given one by one, runs do not say whether they will go on.
+  EXPECT_TRUE(has(report_text(make_report({folder_ / "cope-seed3"})), "0 of 1, 1 unfinished"));
+}
+
+TEST_F(Reports, ARunThatCannotBeReadIsNamed) {
+  add("cope-seed1", config_of("flip-flop", "cope", 1), 10, 2);
+  add("cope-seed2", config_of("flip-flop", "cope", 2), 10, 2);
+  write_file(folder_ / "cope-seed2/config.json", "{");
+  const Report report = make_report({sweep_});
+  ASSERT_EQ(report.problems.size(), 1u);
+  EXPECT_TRUE(has(report_text(report), "not read: " + sweep_ + "/cope-seed2")) << report_text(report);
+  EXPECT_EQ(run_tally({"report", sweep_}, folder_).code, 1);
+}
+
+TEST_F(Reports, NoRunCountsTwice) {
+  add("cope-seed1", config_of("flip-flop", "cope", 1), 10, 2);
+  add("cope-seed1.old", config_of("flip-flop", "cope", 1), 10, 90);
+  add("cope-seed1.old-2", config_of("flip-flop", "cope", 1), 10, 90);
+  EXPECT_EQ(make_report({sweep_}).runs.size(), 1u);
+  EXPECT_EQ(make_report({sweep_, folder_ / "cope-seed1/", sweep_}).runs.size(), 1u);
+  EXPECT_EQ(make_report({folder_ / "cope-seed1.old"}).runs.size(), 1u);  // asked for by name
+}
+
+TEST_F(Reports, SelectiveCopyIsJudgedBySequences) {
+  add("cope-seed1", config_of("selective-copy", "cope", 1), 10, 2);
+  const Report report = make_report({sweep_});
+  EXPECT_TRUE(has(report_text(report), "selective-copy, wrong sequences at the end")) << report_text(report);
+  EXPECT_TRUE(has(report_text(report), "| cope     | 0%              | 50%        | 1    |")) << report_text(report);
+  EXPECT_TRUE(has(report_text(report, ErrorKind::token), "| cope     | 0%              | 2%         | 1    |"));
+}
+
+TEST_F(Reports, CurvesAreMeansInBands) {
+  add("cope-seed1", config_of("flip-flop", "cope", 1), 40, 2);
+  add("cope-seed2", config_of("flip-flop", "cope", 2), 20, 6);
+  add("cope-seed3", config_of("flip-flop", "cope", 3), 90, 0, false);  // its half of a curve would bend the mean
+  const Chart chart = report_chart(make_report({sweep_}));
+  ASSERT_EQ(chart.panels.size(), 2u);
+  EXPECT_EQ(chart.panels[1].title, "ood-sparse");
+  ASSERT_EQ(chart.panels[1].series.size(), 1u);
+  const std::vector<ChartPoint>& points = chart.panels[1].series[0].points;
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[0].x, 50);
+  EXPECT_NEAR(points[0].y, 0.3, 1e-12);
+  EXPECT_NEAR(points[0].low, 0.2, 1e-12);
+  EXPECT_NEAR(points[0].high, 0.4, 1e-12);
+  EXPECT_NEAR(points[1].y, 0.04, 1e-12);
+}
+
+TEST_F(Reports, TheCommandPrintsAndWrites) {
+  add("cope-seed1", config_of("flip-flop", "cope", 1), 40, 2);
+  const std::string picture = folder_ / "curves.svg";
+  const Finished text = run_tally({"report", sweep_, "--out", picture}, folder_);
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_TRUE(has(text.out, "| cope     |")) << text.out;
+  EXPECT_TRUE(has(read_file(picture), "ood-sparse"));
+  const Finished json = run_tally({"report", sweep_, "--json"}, folder_);
+  EXPECT_EQ(parse_json(json.out, JsonLimits{}, "report").elements("groups").size(), 1u);
+  EXPECT_EQ(run_tally({"report", folder_ / "nothing"}, folder_).code, 1);
+  EXPECT_EQ(run_tally({"report"}, folder_).code, 2);
+  EXPECT_EQ(run_tally({"report", sweep_, "--error", "none"}, folder_).code, 2);
+}
+
+TEST_F(Reports, ARunHasItsCurves) {
+  const std::string run = folder_ / "run";
+  ASSERT_EQ(run_tally(tiny_training(run, "none"), folder_).code, 0);
+  const std::string curves = read_file(run + "/curves.svg");
+  EXPECT_TRUE(has(curves, "ood-dense"));
+  const auto written = std::filesystem::last_write_time(run + "/curves.svg");
+  ASSERT_EQ(run_tally({"resume", run}, folder_).code, 0);  // finished: nothing changes
+  EXPECT_EQ(std::filesystem::last_write_time(run + "/curves.svg"), written);
+}
+
+}  // namespace
+}  // namespace tally::testing
