@@ -11,6 +11,7 @@ std::span<const Command> commands() {
       Command{"train", "train a model into a run folder", declare_train},
       Command{"resume", "go on with a run from its newest good checkpoint", declare_resume},
       Command{"eval", "errors of a trained model, also on longer sequences", declare_eval},
+      Command{"predict", "what a model answers to a text, and what it attends to", declare_predict},
       Command{"sweep", "a grid of runs: encodings, seeds, settings", declare_sweep},
       Command{"report", "errors over seeds as a table, learning curves as SVG", declare_report},
       Command{"dump", "what a model computes on a few sequences, as a file", declare_dump},

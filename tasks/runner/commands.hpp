@@ -21,6 +21,7 @@ TALLY_COMMAND(bench);
 TALLY_COMMAND(data);
 TALLY_COMMAND(report);
 TALLY_COMMAND(sweep);
+TALLY_COMMAND(predict);
 #undef TALLY_COMMAND
 
 }  // namespace tally

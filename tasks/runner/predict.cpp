@@ -1,0 +1,171 @@
+// tally predict: what a trained model answers to a text, how sure it is, and which symbols its last one attends to.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <numeric>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/io/json.hpp"
+#include "tasks/runner/commands.hpp"
+#include "tasks/runner/trained_model.hpp"
+#include "tasks/statistics.hpp"
+
+namespace tally {
+namespace {
+
+struct PredictSettings {
+  std::string run, checkpoint = "newest";
+  std::vector<std::string> words;
+  std::int64_t top = 4;
+};
+
+struct Candidate {
+  std::string symbol;
+  double probability;
+};
+
+// One key that the last query attends to.
+struct Key {
+  std::int64_t place;  // from 0
+  std::string symbol;
+  double weight;
+  double position;  // as the gates count; negative without gates
+};
+
+struct HeadAttention {
+  std::size_t layer;
+  std::int64_t head;
+  std::vector<Key> keys;  // by falling weight
+};
+
+struct Prediction {
+  std::vector<Candidate> candidates;  // by falling probability
+  std::vector<HeadAttention> attention;
+};
+
+// The last row of one head's square.
+std::vector<double> last_row(const Tensor& squares, std::int64_t head) {
+  const Tensor square = squares.select_view(0, 0).select_view(0, head);
+  return square.select_view(0, square.size(0) - 1).to(DType::f64).to_vector<double>();
+}
+
+// Places of the `count` largest values, largest first; the earlier of equals first.
+std::vector<std::size_t> largest(const std::vector<double>& values, std::int64_t count) {
+  std::vector<std::size_t> places(values.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::stable_sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
+  places.resize(std::min(places.size(), static_cast<std::size_t>(count)));
+  return places;
+}
+
+Prediction predict(const TrainedModel& trained, const std::vector<std::int32_t>& tokens, std::int64_t top) {
+  const std::vector<std::string>& vocabulary = trained.task->vocabulary();
+  const auto length = static_cast<std::int64_t>(tokens.size());
+  const auto symbol_at = [&](std::size_t place) { return vocabulary[static_cast<std::size_t>(tokens[place])]; };
+  const NoGrad no_grad;
+  std::vector<AttentionTrace> trace;
+  const Tensor logits = trained.model->forward(Tensor::from(tokens, {1, length}), {.trace = &trace});
+  const std::vector<double> probabilities =
+      softmax(logits.select_view(0, 0).select_view(0, length - 1).to(DType::f64)).to_vector<double>();
+
+  Prediction prediction;
+  for (const std::size_t id : largest(probabilities, top)) {
+    prediction.candidates.push_back({vocabulary[id], probabilities[id]});
+  }
+  for (std::size_t layer = 0; layer < trace.size(); ++layer) {
+    if (!trace[layer].weights.defined()) continue;
+    for (std::int64_t head = 0; head < trace[layer].weights.size(1); ++head) {
+      const std::vector<double> weights = last_row(trace[layer].weights, head);
+      std::vector<double> positions;
+      if (trace[layer].positions.defined()) positions = last_row(trace[layer].positions, head);
+      HeadAttention attention{layer, head, {}};
+      for (const std::size_t place : largest(weights, top)) {
+        attention.keys.push_back({static_cast<std::int64_t>(place), symbol_at(place), weights[place],
+                                  positions.empty() ? -1.0 : positions[place]});
+      }
+      prediction.attention.push_back(std::move(attention));
+    }
+  }
+  return prediction;
+}
+
+JsonValue prediction_json(const Prediction& prediction) {
+  JsonValue candidates = JsonValue::array(), attention = JsonValue::array();
+  for (const Candidate& one : prediction.candidates) {
+    candidates.push(JsonValue::object({{"symbol", one.symbol}, {"probability", one.probability}}));
+  }
+  for (const HeadAttention& head : prediction.attention) {
+    JsonValue keys = JsonValue::array();
+    for (const Key& key : head.keys) {
+      JsonValue entry = JsonValue::object({{"place", key.place}, {"symbol", key.symbol}, {"weight", key.weight}});
+      if (key.position >= 0) entry.set("position", key.position);
+      keys.push(std::move(entry));
+    }
+    attention.push(JsonValue::object({{"layer", head.layer}, {"head", head.head}, {"keys", std::move(keys)}}));
+  }
+  return JsonValue::object({{"answer", prediction.candidates.front().symbol},
+                            {"probability", prediction.candidates.front().probability},
+                            {"candidates", std::move(candidates)},
+                            {"attention", std::move(attention)}});
+}
+
+std::string prediction_text(const Prediction& prediction) {
+  std::string text = concat(prediction.candidates.front().symbol, "  ",
+                            percent_text(prediction.candidates.front().probability), "\n");
+  for (std::size_t i = 1; i < prediction.candidates.size(); ++i) {
+    const Candidate& other = prediction.candidates[i];
+    text += concat(i == 1 ? "then " : ", ", other.symbol, " ", percent_text(other.probability));
+  }
+  text += "\n\nthe last symbol attends to (place from 0, symbol, weight; p: position by the gates)\n";
+  for (const HeadAttention& head : prediction.attention) {
+    text += concat("layer ", head.layer, " head ", head.head, ":");
+    for (const Key& key : head.keys) {
+      char position[32] = "";
+      if (key.position >= 0) std::snprintf(position, sizeof position, " p %.1f", key.position);
+      text += concat("  ", key.place, " ", key.symbol, " ", percent_text(key.weight), position);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+int run_predict(const PredictSettings& settings, const CommonOptions& common) {
+  std::string text;
+  for (const std::string& word : settings.words) text += (text.empty() ? "" : " ") + word;
+  const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
+  const std::vector<std::int32_t> tokens = as_usage([&] { return trained.task->encode(text); });
+  if (tokens.empty()) throw UsageError("[predict] the text is empty");
+  const Prediction prediction = predict(trained, tokens, settings.top);
+  if (common.json) {
+    JsonValue json = prediction_json(prediction);
+    json.set("text", text);
+    json.set("step", trained.step);
+    std::cout << write_json(json) << "\n";
+  } else if (common.quiet) {
+    std::cout << prediction.candidates.front().symbol << "\n";
+  } else {
+    std::cout << prediction_text(prediction);
+  }
+  return exit_code::done;
+}
+
+}  // namespace
+
+std::function<int()> declare_predict(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
+  auto settings = std::make_shared<PredictSettings>();
+  app.add_option("RUN", settings->run, "folder of the run")->required();
+  app.add_option("TEXT", settings->words, "a sequence as 'tally data' prints it, up to where the answer is wanted")
+      ->required();
+  app.add_option("--top", settings->top, "candidates, and keys of each head, that are shown")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str()
+      ->group("What");
+  app.add_option("--checkpoint", settings->checkpoint, checkpoint_help)->capture_default_str()->group("What");
+  return [settings, &common] { return run_predict(*settings, common); };
+}
+
+}  // namespace tally
