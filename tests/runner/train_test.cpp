@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "core/cpu/parallel.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -102,7 +103,7 @@ TEST(Train, DryRunOfALargeModelTakesNoMemory) {
   EXPECT_TRUE(holds(result.out, "\"parameters\":" + std::to_string(parameters) + ",")) << result.out << result.err;
   rusage usage{};
   getrusage(RUSAGE_CHILDREN, &usage);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef TALLY_SANITIZED
   EXPECT_LT(usage.ru_maxrss, 250 * 1024) << "KiB";
 #endif
 }
