@@ -110,13 +110,12 @@ void clear_gradient(const Tensor& leaf);
 
 // --- backward ---
 // Adds d loss / d leaf to the gradient of every leaf that loss depends on. loss: one element, floating (d_loss = 1), or
-// any shape with d_loss given. Nodes run by falling sequence number from a queue, never by recursion, and free what they
-// kept as they go; a second pass through the same graph throws. First derivatives only: what backward computes is not
-// itself recorded.
+// any shape with d_loss given. Nodes run by falling sequence number from a queue, never by recursion, and free what
+// they kept as they go; a second pass through the same graph throws. First derivatives only: what backward computes is
+// not itself recorded.
 void backward(const Tensor& loss, Tensor d_loss = {});
 
 // Number of nodes alive, for leak tests.
 std::int64_t live_nodes();
-
 
 }  // namespace tally

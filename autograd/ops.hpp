@@ -88,8 +88,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 // --- index ---
 // ids i32 of any shape, table [V, D] -> [..., D]. Throws naming the first id outside 0..V-1.
 Tensor embedding(const Tensor& table, const Tensor& ids);
-// y[..., i, j] = x[..., i, i-j], x [..., T or 1, W] -> [..., T, T], 0 above the diagonal. Distances >= W: row W-1 if cap,
-// else 0. `length` is T.
+// y[..., i, j] = x[..., i, i-j], x [..., T or 1, W] -> [..., T, T], 0 above the diagonal. Distances >= W: row W-1 if
+// cap, else 0. `length` is T.
 Tensor read_distance(const Tensor& x, std::int64_t length, bool cap);
 // CoPE's interpolation: table [..., T, P+1] (z), position [..., T, T] -> [..., T, T] below the diagonal, 0 above:
 // c = min(p, P), f = floor(c), (1-(c-f)) z[f] + (c-f) z[min(f+1, P)].  arXiv 2405.18719, eq. 5 with errata.
@@ -110,8 +110,8 @@ Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, b
 Tensor dropout(const Tensor& x, double rate, RandomStream stream);
 
 // --- loss ---
-// Mean over the positions where mask is set of -log softmax(logits)[target]. logits [..., V], targets i32 and mask bool of
-// the leading shape. Throws when a target that counts is out of range or when nothing counts.
+// Mean over the positions where mask is set of -log softmax(logits)[target]. logits [..., V], targets i32 and mask bool
+// of the leading shape. Throws when a target that counts is out of range or when nothing counts.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask);
 
 // --- shape; views wherever possible ---

@@ -9,10 +9,10 @@
 namespace tally {
 
 struct MemoryCounters {
-  std::size_t live_bytes = 0;        // in use by tensors now
-  std::size_t peak_bytes = 0;        // highest live_bytes since the last reset
-  std::size_t cached_bytes = 0;      // kept for reuse
-  std::uint64_t live_blocks = 0;     // blocks in use now; zero when every tensor is gone
+  std::size_t live_bytes = 0;            // in use by tensors now
+  std::size_t peak_bytes = 0;            // highest live_bytes since the last reset
+  std::size_t cached_bytes = 0;          // kept for reuse
+  std::uint64_t live_blocks = 0;         // blocks in use now; zero when every tensor is gone
   std::uint64_t system_allocations = 0;  // times memory was taken from the system; steady in a steady training step
 };
 

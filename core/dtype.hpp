@@ -43,15 +43,25 @@ namespace detail {
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
 template <>
-struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
 template <>
-struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
 template <>
-struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
 template <>
-struct DTypeOf<bool> { static constexpr DType value = DType::boolean; };
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::boolean;
+};
 }  // namespace detail
 
 // dtype_of<float> == DType::f32.

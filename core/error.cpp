@@ -23,9 +23,7 @@ std::string to_text(std::uint64_t value) { return std::to_string(value); }
 
 namespace detail {
 
-void throw_error(std::string_view where, const std::string& what) {
-  throw Error(concat("[", where, "] ", what));
-}
+void throw_error(std::string_view where, const std::string& what) { throw Error(concat("[", where, "] ", what)); }
 
 void throw_internal(std::string_view where, const std::string& what) {
   throw InternalError(concat("[", where, "] ", what, " (this is a bug in tally, please report it)"));

@@ -23,7 +23,7 @@ class InternalError : public std::logic_error {
 };
 
 // Text of one part of a message. Other types join by an overload found through their namespace.
-std::string to_text(double value);   // shortest form that reads back to the same number
+std::string to_text(double value);  // shortest form that reads back to the same number
 std::string to_text(std::int64_t value);
 std::string to_text(std::uint64_t value);
 inline std::string to_text(std::string_view value) { return std::string(value); }
@@ -68,13 +68,15 @@ template <class... Parts>
 // Throws Error("[where] parts...") unless ok. The text is only made when it is needed.
 template <class... Parts>
 void check(bool ok, std::string_view where, const Parts&... parts) {
-  if (!ok) [[unlikely]] fail(where, parts...);
+  if (!ok) [[unlikely]]
+    fail(where, parts...);
 }
 
 // The same for what cannot be a user's mistake: throws InternalError.
 template <class... Parts>
 void check_internal(bool ok, std::string_view where, const Parts&... parts) {
-  if (!ok) [[unlikely]] detail::throw_internal(where, concat(parts...));
+  if (!ok) [[unlikely]]
+    detail::throw_internal(where, concat(parts...));
 }
 
 }  // namespace tally

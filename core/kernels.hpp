@@ -11,12 +11,24 @@ namespace tally {
 
 // parameter: the number c of the last group, unused elsewhere.
 enum class UnaryOp : std::uint8_t {
-  negate, absolute, square, sqrt, reciprocal, exp, log, sin, cos,
-  sigmoid, tanh, relu,
+  negate,
+  absolute,
+  square,
+  sqrt,
+  reciprocal,
+  exp,
+  log,
+  sin,
+  cos,
+  sigmoid,
+  tanh,
+  relu,
   gelu,      // x Phi(x), Phi by erf
   silu,      // x sigmoid(x)
   softplus,  // max(x, 0) + log1p(exp(-|x|))
-  add_scalar, multiply_scalar, power  // x + c, c x, x^c
+  add_scalar,
+  multiply_scalar,
+  power  // x + c, c x, x^c
 };
 
 // Whether the derivative is computed from the result (else from the argument).

@@ -86,8 +86,8 @@ Tensor Tensor::broadcast_view(std::string_view where, const Shape& target) const
 
 Tensor Tensor::select_view(int axis, std::int64_t index) const {
   axis = normalise_axis("select", axis, shape_);
-  check(index >= 0 && index < shape_[axis], "select", "index ", index, " is out of range for axis ", axis,
-        " of shape ", shape_);
+  check(index >= 0 && index < shape_[axis], "select", "index ", index, " is out of range for axis ", axis, " of shape ",
+        shape_);
   Shape shape;
   Strides strides;
   for (int from = 0; from < shape_.rank; ++from) {
@@ -167,7 +167,7 @@ std::span<T> Tensor::span() const {
   return {view().as<T>(), static_cast<std::size_t>(numel())};
 }
 
-#define TALLY_INSTANTIATE(T)                             \
+#define TALLY_INSTANTIATE(T)                            \
   template std::vector<T> Tensor::to_vector<T>() const; \
   template std::span<T> Tensor::span<T>() const;
 TALLY_INSTANTIATE(float)

@@ -62,8 +62,8 @@ class Tensor {
   Tensor as_strided(const Shape& shape, const Strides& strides, std::int64_t offset) const;
   // Stride 0 where sizes are 1 and the target is not. Throws Error("[where] ...") unless the shape broadcasts to it.
   Tensor broadcast_view(std::string_view where, const Shape& shape) const;
-  Tensor select_view(int axis, std::int64_t index) const;                               // drops the axis
-  Tensor slice_view(int axis, std::int64_t begin, std::int64_t end) const;              // [begin, end)
+  Tensor select_view(int axis, std::int64_t index) const;                   // drops the axis
+  Tensor slice_view(int axis, std::int64_t begin, std::int64_t end) const;  // [begin, end)
   Tensor transpose_view(int a, int b) const;
   // Same elements in a new shape; throws unless dense and of equal element count.
   Tensor reshape_view(const Shape& shape) const;

@@ -13,7 +13,9 @@ struct View {
   Strides strides;  // in elements; 0 on broadcast axes of inputs
 
   template <class T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   bool dense() const { return is_dense(shape, strides); }
   std::int64_t numel() const { return shape.numel(); }
   explicit operator bool() const { return data != nullptr; }

@@ -23,9 +23,9 @@ Batch collate(const std::vector<Example>& examples);
 // The examples `begin` .. `end`-1 of a split.
 std::vector<Example> examples_of(const Task& task, std::string_view split, std::int64_t begin, std::int64_t end);
 
-// Which sequences of the training split step n = 1, 2, ... sees: a pure function of n, so that a resumed run sees what an
-// uninterrupted one would. An endless split is read on and on; a fixed set is read in epochs, each in an order of its
-// own, the last batch of an epoch being what is left.
+// Which sequences of the training split step n = 1, 2, ... sees: a pure function of n, so that a resumed run sees what
+// an uninterrupted one would. An endless split is read on and on; a fixed set is read in epochs, each in an order of
+// its own, the last batch of an epoch being what is left.
 class TrainingOrder {
  public:
   TrainingOrder(const Split& split, std::int64_t batch, std::uint64_t seed);

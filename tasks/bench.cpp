@@ -144,7 +144,8 @@ std::vector<OperationTimes> bench_operations(const BenchOptions& options) {
   check(options.steps >= 1, "bench", "there must be at least one run to measure");
   options.model.validate();
   const std::int64_t B = options.batch, T = options.length, D = options.model.width, H = options.model.heads;
-  const std::int64_t d = D / H, V = options.vocabulary, hidden = options.model.hidden > 0 ? options.model.hidden : 4 * D;
+  const std::int64_t d = D / H, V = options.vocabulary,
+                     hidden = options.model.hidden > 0 ? options.model.hidden : 4 * D;
   constexpr std::int64_t positions = 65;
   const auto normal = [&](const Shape& shape, double mean = 0) {
     Tensor x = Tensor::empty(shape, options.dtype);
@@ -182,26 +183,33 @@ std::vector<OperationTimes> bench_operations(const BenchOptions& options) {
   simple("sigmoid", square, sigmoid);
   simple("causal softmax", square, causal_softmax);
   simple("causal suffix sum", square, causal_suffix_sum);
-  add({"interpolate causal", concat(square, " in ", Shape{B, H, T, positions}),
+  add({"interpolate causal",
+       concat(square, " in ", Shape{B, H, T, positions}),
        {normal({B, H, T, positions}), normal(square, static_cast<double>(positions) / 2)},
        [](const auto& in) { return interpolate_causal(in[0], in[1]); }});
-  add({"read distance", concat(Shape{B, H, T, T}, " of width ", T), {normal(square)},
-       [T](const auto& in) { return read_distance(in[0], T, false); }});
-  add({"layer norm", to_text(stream), {normal(stream), normal({D}), normal({D})},
-       [](const auto& in) { return layer_norm(in[0], in[1], in[2]); }});
-  add({"rms norm", to_text(stream), {normal(stream), normal({D})},
-       [](const auto& in) { return rms_norm(in[0], in[1]); }});
-  add({"rotate pairs", to_text(Shape{B, H, T, d}), {normal({B, H, T, d / 2 * 2})},
-       [&](const auto& in) {
+  add({"read distance", concat(Shape{B, H, T, T}, " of width ", T), {normal(square)}, [T](const auto& in) {
+         return read_distance(in[0], T, false);
+       }});
+  add({"layer norm", to_text(stream), {normal(stream), normal({D}), normal({D})}, [](const auto& in) {
+         return layer_norm(in[0], in[1], in[2]);
+       }});
+  add({"rms norm", to_text(stream), {normal(stream), normal({D})}, [](const auto& in) {
+         return rms_norm(in[0], in[1]);
+       }});
+  add({"rotate pairs", to_text(Shape{B, H, T, d}), {normal({B, H, T, d / 2 * 2})}, [&](const auto& in) {
          const Tensor angle = Tensor::full({T, d / 2}, 0.6, options.dtype);
          return rotate_pairs(in[0], angle, angle, false);
        }});
-  add({"dropout", to_text(stream), {normal(stream)},
-       [](const auto& in) { return dropout(in[0], 0.1, RandomStream{1, 2, 3}); }});
-  add({"embedding", concat(Shape{V, D}, " to ", stream), {normal({V, D}), random_tokens({B, T}, V, "ids")},
+  add({"dropout", to_text(stream), {normal(stream)}, [](const auto& in) {
+         return dropout(in[0], 0.1, RandomStream{1, 2, 3});
+       }});
+  add({"embedding",
+       concat(Shape{V, D}, " to ", stream),
+       {normal({V, D}), random_tokens({B, T}, V, "ids")},
        [](const auto& in) { return embedding(in[0], in[1]); }});
-  add({"cross entropy", to_text(Shape{B, T, V}), {normal({B, T, V}), random_tokens({B, T}, V, "targets"),
-                                                  everywhere({B, T})},
+  add({"cross entropy",
+       to_text(Shape{B, T, V}),
+       {normal({B, T, V}), random_tokens({B, T}, V, "targets"), everywhere({B, T})},
        [](const auto& in) { return cross_entropy(in[0], in[1], in[2]); }});
   results.push_back(measure_adam(options, hidden, D));
   return results;

@@ -42,8 +42,8 @@ struct OperationTimes {
   double forward_work = 0, backward_work = 0;
 };
 
-// The operations of a training step of this model, one by one, at its shapes; and one AdamW update of a matrix of the MLP
-// (as `forward`; there is no backward).
+// The operations of a training step of this model, one by one, at its shapes; and one AdamW update of a matrix of the
+// MLP (as `forward`; there is no backward).
 std::vector<OperationTimes> bench_operations(const BenchOptions& options);
 
 }  // namespace tally

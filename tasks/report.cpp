@@ -47,8 +47,8 @@ RunSummary summary_of(const std::string& path) {
 bool moved_aside(const std::string& name) {
   const std::size_t place = name.rfind(".old");
   return place != std::string::npos &&
-         (place + 4 == name.size() || (name[place + 4] == '-' && name.find_first_not_of("0123456789", place + 5) ==
-                                                                     std::string::npos));
+         (place + 4 == name.size() ||
+          (name[place + 4] == '-' && name.find_first_not_of("0123456789", place + 5) == std::string::npos));
 }
 
 class Gatherer {
@@ -153,8 +153,7 @@ void group_task(Report& report, const TaskEntry* task) {
     for (const auto& [name, value] : settings_of(run.config)) {
       if (values[name].size() > 1) differing.emplace(name, value);
     }
-    const auto [place, is_new] =
-        places.try_emplace({run.config.encoding.text(), differing}, report.groups.size());
+    const auto [place, is_new] = places.try_emplace({run.config.encoding.text(), differing}, report.groups.size());
     if (is_new) {
       report.groups.push_back({{differing.begin(), differing.end()}, {}, run.config.make_task()->scores_sequences()});
     }

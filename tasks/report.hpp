@@ -1,5 +1,6 @@
-// What several runs say together: grouped by task, encoding and the settings in which they differ, over seeds; as a table,
-// as JSON, as learning curves. Runs that diverged, failed or are not finished are counted, never left out silently.
+// What several runs say together: grouped by task, encoding and the settings in which they differ, over seeds; as a
+// table, as JSON, as learning curves. Runs that diverged, failed or are not finished are counted, never left out
+// silently.
 #pragma once
 
 #include <array>
@@ -33,7 +34,7 @@ struct RunSummary {
   std::string path;
   RunConfig config;
   RunState state = RunState::unfinished;
-  std::vector<Evaluation> results;         // at the end; of a finished run
+  std::vector<Evaluation> results;        // at the end; of a finished run
   std::vector<Measurement> measurements;  // on the way, the end included
 };
 
@@ -57,8 +58,8 @@ struct Report {
   std::vector<std::string> problems;  // runs that could not be read, and why
 };
 
-// Each path is a run, or a folder with runs in it at any depth: all of them, but for those that --force moved aside. Of a
-// sweep also the runs that it has before it, and which of them failed. Throws Error when a path holds no run.
+// Each path is a run, or a folder with runs in it at any depth: all of them, but for those that --force moved aside. Of
+// a sweep also the runs that it has before it, and which of them failed. Throws Error when a path holds no run.
 Report make_report(const std::vector<std::string>& paths);
 
 // Which error a table or a chart shows; by_task: of sequences where the task says so.
@@ -67,8 +68,8 @@ enum class ErrorKind { by_task, token, sequence };
 // Tables in Markdown, one for each task: mean (deviation) over seeds; and pooled counts with 95% intervals.
 std::string report_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
 JsonValue report_json(const Report& report);
-// Error against step: one panel for each split, one line for each group: the mean over its finished runs (over all if none
-// is), in a band from the lowest to the highest.
+// Error against step: one panel for each split, one line for each group: the mean over its finished runs (over all if
+// none is), in a band from the lowest to the highest.
 Chart report_chart(const Report& report, ErrorKind kind = ErrorKind::by_task);
 
 // The file that a sweep keeps beside its runs: {"format": 1, "runs": [{"name": ..., "state": ..., "config": {...}}]}.

@@ -160,8 +160,9 @@ std::string task_text(const TaskEntry& task, const std::vector<const ReportGroup
   std::string text = concat(task.name, ", wrong ", sequences ? "sequences" : "tokens",
                             " at the end: mean over seeds (standard deviation)\n\n", markdown_table(means));
   if (counts.size() > 1) {
-    text += concat("\nCounts of all seeds together; the intervals (Wilson) know nothing of differences between seeds\n\n",
-                   markdown_table(counts));
+    text +=
+        concat("\nCounts of all seeds together; the intervals (Wilson) know nothing of differences between seeds\n\n",
+               markdown_table(counts));
   }
   return text;
 }
@@ -208,7 +209,8 @@ JsonValue report_json(const Report& report) {
                                      {"sequence_error", error_json(results, true)}}));
     }
     for (const RunSummary* run : group.runs) {
-      runs.push(JsonValue::object({{"path", run->path}, {"seed", run->config.run.seed}, {"state", name_of(run->state)}}));
+      runs.push(
+          JsonValue::object({{"path", run->path}, {"seed", run->config.run.seed}, {"state", name_of(run->state)}}));
     }
     groups.push(JsonValue::object({{"task", group.task().name},
                                    {"pe", group.encoding()},

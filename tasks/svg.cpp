@@ -65,7 +65,8 @@ std::vector<Style> styles_of(const Chart& chart) {
   std::vector<Style> styles;
   for (const ChartPanel& panel : chart.panels) {
     for (const ChartSeries& series : panel.series) {
-      const bool known = std::any_of(styles.begin(), styles.end(), [&](const Style& s) { return s.label == series.label; });
+      const bool known =
+          std::any_of(styles.begin(), styles.end(), [&](const Style& s) { return s.label == series.label; });
       if (known) continue;
       const std::size_t n = styles.size();
       styles.push_back({series.label, colours[n % colours.size()], dashes[n / colours.size() % dashes.size()]});
@@ -98,8 +99,8 @@ struct Frame {
 };
 
 std::string text_at(double x, double y, const char* anchor, const std::string& attributes, const std::string& text) {
-  return concat("<text x=\"", px(x), "\" y=\"", px(y), "\" text-anchor=\"", anchor, "\"", attributes, ">", escaped(text),
-                "</text>\n");
+  return concat("<text x=\"", px(x), "\" y=\"", px(y), "\" text-anchor=\"", anchor, "\"", attributes, ">",
+                escaped(text), "</text>\n");
 }
 
 std::string draw_axes(const Frame& frame, const ChartPanel& panel, const std::vector<double>& x_ticks,
@@ -176,7 +177,8 @@ std::string draw_legend(const std::vector<std::vector<Style>>& rows) {
     double x = left;
     for (const Style& style : row) {
       const std::string dash = style.dash.empty() ? "" : concat(" stroke-dasharray=\"", style.dash, "\"");
-      svg += concat("<path class=\"line\" d=\"M", px(x), " ", px(y), "h22\" stroke=\"", style.colour, "\"", dash, "/>\n");
+      svg +=
+          concat("<path class=\"line\" d=\"M", px(x), " ", px(y), "h22\" stroke=\"", style.colour, "\"", dash, "/>\n");
       svg += text_at(x + legend_mark, y + 4, "start", "", style.label);
       x += legend_mark + legend_space + character_width * static_cast<double>(style.label.size());
     }
@@ -229,7 +231,8 @@ std::string svg_text(const Chart& chart) {
 
   std::string svg = concat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", px(width), "\" height=\"", px(height),
                            "\" viewBox=\"0 0 ", px(width), " ", px(height), "\" role=\"img\">\n<title>",
-                           escaped(chart.title), "</title>\n", style_sheet, "<rect width=\"100%\" height=\"100%\" "
+                           escaped(chart.title), "</title>\n", style_sheet,
+                           "<rect width=\"100%\" height=\"100%\" "
                            "fill=\"#fff\"/>\n");
   svg += text_at(left, 26, "start", " class=\"title\"", chart.title);
   svg += draw_legend(legend);
@@ -248,7 +251,8 @@ std::string svg_text(const Chart& chart) {
     const Frame frame{x0, x0 + panel_width, y0, y1, x_range, {y_ticks.front(), y_ticks.back()}};
     svg += draw_axes(frame, panel, axis_ticks(0, x_range.high, panel_width > 300 ? 6 : 4), y_ticks, n % columns == 0);
     for (const ChartSeries& series : panel.series) {
-      const auto style = std::find_if(styles.begin(), styles.end(), [&](const Style& s) { return s.label == series.label; });
+      const auto style =
+          std::find_if(styles.begin(), styles.end(), [&](const Style& s) { return s.label == series.label; });
       svg += draw_series(frame, series, *style);
     }
   }

@@ -28,12 +28,12 @@ struct Chart {
   std::vector<ChartPanel> panels;
 };
 
-// y values are fractions and are labelled as percent. Values that are not finite are left out. 900 wide; 400 high for up
-// to four panels, which is what a row holds, and more for more rows.
+// y values are fractions and are labelled as percent. Values that are not finite are left out. 900 wide; 400 high for
+// up to four panels, which is what a row holds, and more for more rows.
 std::string svg_text(const Chart& chart);
 
-// Round numbers that cover low..high (low < high) in about `count` steps of 1, 2 or 5 times a power of ten; the first is
-// at most low, the last at least high.
+// Round numbers that cover low..high (low < high) in about `count` steps of 1, 2 or 5 times a power of ten; the first
+// is at most low, the last at least high.
 std::vector<double> axis_ticks(double low, double high, int count);
 
 }  // namespace tally

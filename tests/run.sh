@@ -22,7 +22,7 @@ while [ $# -gt 0 ]; do
 done
 
 case $preset in
-  clang | tsan) tests/install.sh --with-clang ;;
+  asan | clang | tsan) tests/install.sh --with-clang ;;
   *) tests/install.sh ;;
 esac
 

@@ -147,9 +147,8 @@ std::function<int()> declare_bench(CLI::App& app, CommonOptions& common, const s
     const std::string encoding = look_ahead(arguments, "--pe");
     return RunConfig::make("flip-flop", encoding.empty() ? settings->encoding : encoding);
   }));
-  const auto options = ConfigOptions::declare_for(app, *config, [](std::string_view name) {
-    return name.starts_with("pe.") || name.starts_with("model.");
-  });
+  const auto options = ConfigOptions::declare_for(
+      app, *config, [](std::string_view name) { return name.starts_with("pe.") || name.starts_with("model."); });
   return [settings, options, config, &common] {
     options->apply(*config);
     as_usage([&] {

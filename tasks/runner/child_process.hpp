@@ -9,8 +9,8 @@
 
 namespace tally {
 
-// Starts tally with the arguments; stdout and stderr are appended to the file `log`. Signals of the terminal do not reach
-// it, and it is sent SIGTERM when this process ends in any way. Throws Error when it cannot be started.
+// Starts tally with the arguments; stdout and stderr are appended to the file `log`. Signals of the terminal do not
+// reach it, and it is sent SIGTERM when this process ends in any way. Throws Error when it cannot be started.
 pid_t start_tally(const std::vector<std::string>& arguments, const std::string& log);
 
 struct EndedProcess {

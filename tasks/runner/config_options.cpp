@@ -35,8 +35,8 @@ std::string names_of(const RunConfig& config, const RunConfig::Group& group, con
   return names;
 }
 
-// The elements of "cope,rope". An encoding by layer or head has commas of its own: then there is one element, or semicolons
-// stand between several.
+// The elements of "cope,rope". An encoding by layer or head has commas of its own: then there is one element, or
+// semicolons stand between several.
 std::vector<std::string> split_encodings(const std::string& text) {
   const bool has_own_commas = text.find_first_of(":@") != std::string::npos;
   const char separator = text.find(';') != std::string::npos ? ';' : ',';
@@ -140,8 +140,8 @@ std::vector<std::string> ConfigOptions::encodings() const {
   return split_encodings(encoding_);
 }
 
-std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(
-    CLI::App& app, const RunConfig& config, const std::function<bool(std::string_view name)>& wanted) {
+std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CLI::App& app, const RunConfig& config,
+                                                          const std::function<bool(std::string_view name)>& wanted) {
   auto options = std::make_shared<ConfigOptions>();
   options->declare_groups(app, config, wanted);
   return options;

@@ -40,10 +40,9 @@ class ConfigOptions {
 
  private:
   void declare_config(CLI::App& app, const std::vector<std::string>& arguments, bool several);
-  void declare_groups(CLI::App& app, const RunConfig& config,
-                      const std::function<bool(std::string_view name)>& wanted);
+  void declare_groups(CLI::App& app, const RunConfig& config, const std::function<bool(std::string_view name)>& wanted);
 
-  std::string task_, encoding_, preset_, file_;  // encoding_ as given, perhaps a list
+  std::string task_, encoding_, preset_, file_;                // encoding_ as given, perhaps a list
   std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
 };
 

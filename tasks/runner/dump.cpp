@@ -1,7 +1,7 @@
 // tally dump: what a model computes on a few sequences, in one safetensors file that other programs can check
 // (tests/outside). N sequences of T tokens, H heads, V symbols:
-//   tokens, targets i32 [N, T]    loss_mask, score_mask bool [N, T]    logits [N, T, V]    loss, the mean where loss_mask
-//   is set    blocks.N.weights [N, H, T, T]    blocks.N.gates, blocks.N.positions where the encoding has them
+//   tokens, targets i32 [N, T]    loss_mask, score_mask bool [N, T]    logits [N, T, V]    loss, the mean where
+//   loss_mask is set    blocks.N.weights [N, H, T, T]    blocks.N.gates, blocks.N.positions where the encoding has them
 //   gradients.model.<parameter>, those of the loss
 // All of it comes from one forward pass without dropout, and gradients from the backward of that pass: at a kink of the
 // interpolation the positions in the file decide which derivative is meant.
@@ -75,8 +75,12 @@ Dump compute_dump(Transformer& model, const Batch& batch, bool with_gradients) {
     loss = cross_entropy(logits, batch.targets, batch.loss_mask);
   }
 
-  Dump dump{{{"tokens", batch.tokens},         {"targets", batch.targets},  {"loss_mask", batch.loss_mask},
-                    {"score_mask", batch.score_mask}, {"logits", logits.detach()}, {"loss", loss.detach()}},
+  Dump dump{{{"tokens", batch.tokens},
+             {"targets", batch.targets},
+             {"loss_mask", batch.loss_mask},
+             {"score_mask", batch.score_mask},
+             {"logits", logits.detach()},
+             {"loss", loss.detach()}},
             loss.item()};
   for (std::size_t layer = 0; layer < trace.size(); ++layer) {
     const auto add = [&](const char* name, const Tensor& value) {
@@ -90,8 +94,8 @@ Dump compute_dump(Transformer& model, const Batch& batch, bool with_gradients) {
   for (const auto& [name, parameter] : model.parameters()) {
     const Tensor d_parameter = gradient(parameter);
     dump.tensors.emplace_back("gradients.model." + name, d_parameter.defined()
-                                                     ? d_parameter
-                                                     : Tensor::zeros(parameter.shape(), parameter.dtype()));
+                                                             ? d_parameter
+                                                             : Tensor::zeros(parameter.shape(), parameter.dtype()));
   }
   return dump;
 }
@@ -137,7 +141,8 @@ std::function<int()> declare_dump(CLI::App& app, CommonOptions& common, const st
   app.add_option("RUN", settings->run, "folder of the run")->required();
   app.add_option("--out", settings->out, "safetensors file to write")->required()->group("What");
   auto* split = app.add_option("--split", settings->split, "where sequences come from; the first evaluation split");
-  auto* count = app.add_option("--count", settings->count, "sequences")->check(CLI::PositiveNumber)->capture_default_str();
+  auto* count =
+      app.add_option("--count", settings->count, "sequences")->check(CLI::PositiveNumber)->capture_default_str();
   auto* start = app.add_option("--start", settings->start, "number of the first one")->check(CLI::NonNegativeNumber);
   app.add_option("--tokens", settings->tokens, ".npy file of token ids [sequences, tokens] instead of a split")
       ->excludes(split)

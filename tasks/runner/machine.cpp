@@ -38,7 +38,8 @@ JsonValue machine_json() {
 
 std::string machine_text() {
   return concat(processor_text(), ", ", std::thread::hardware_concurrency(), " cores, ", thread_count(),
-                thread_count() == 1 ? " thread" : " threads", ", BLAS kernels ", blas_info().core, ", ", compiler_text());
+                thread_count() == 1 ? " thread" : " threads", ", BLAS kernels ", blas_info().core, ", ",
+                compiler_text());
 }
 
 }  // namespace tally

@@ -114,8 +114,8 @@ JsonValue prediction_json(const Prediction& prediction) {
 }
 
 std::string prediction_text(const Prediction& prediction) {
-  std::string text = concat(prediction.candidates.front().symbol, "  ",
-                            percent_text(prediction.candidates.front().probability), "\n");
+  std::string text =
+      concat(prediction.candidates.front().symbol, "  ", percent_text(prediction.candidates.front().probability), "\n");
   for (std::size_t i = 1; i < prediction.candidates.size(); ++i) {
     const Candidate& other = prediction.candidates[i];
     text += concat(i == 1 ? "then " : ", ", other.symbol, " ", percent_text(other.probability));

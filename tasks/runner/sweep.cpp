@@ -1,8 +1,8 @@
-// tally sweep: a grid of runs, every encoding with every seed and every combination of settings, several at a time. Each
-// is a process of its own in DIR/<encoding>-[key=value-]seed<N>, with what it prints in DIR/<run>.log; sweep.json
+// tally sweep: a grid of runs, every encoding with every seed and every combination of settings, several at a time.
+// Each is a process of its own in DIR/<encoding>-[key=value-]seed<N>, with what it prints in DIR/<run>.log; sweep.json
 // keeps what the folders do not tell. Started again, finished runs are skipped and the others go on.
-#include <CLI/CLI.hpp>
 #include <signal.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -110,8 +110,8 @@ std::string folder_name(std::string text) {
   return text;
 }
 
-// Every encoding with every combination of values, seed by seed, so that what is there after half the time compares all.
-// A setting of an encoding is left out of the names of the encodings that do not have it.
+// Every encoding with every combination of values, seed by seed, so that what is there after half the time compares
+// all. A setting of an encoding is left out of the names of the encodings that do not have it.
 std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOptions& options) {
   const std::vector<Dimension> dimensions = parse_grid(settings.grid);
   std::vector<std::pair<std::string, RunConfig>> variants;
@@ -195,8 +195,8 @@ class Sweep {
     take_stock();
     const auto waiting = std::count_if(plan_.begin(), plan_.end(), [](const auto& r) { return is_open(r); });
     const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-    const std::int64_t jobs = std::clamp<std::int64_t>(settings_.jobs > 0 ? settings_.jobs : cores, 1,
-                                                       std::max<std::int64_t>(1, waiting));
+    const std::int64_t jobs =
+        std::clamp<std::int64_t>(settings_.jobs > 0 ? settings_.jobs : cores, 1, std::max<std::int64_t>(1, waiting));
     threads_ = common_.threads > 0 ? common_.threads : std::max<std::int64_t>(1, cores / jobs);
     say(concat(plan_.size(), " runs, ", plan_.size() - static_cast<std::size_t>(waiting), " of them finished before; ",
                jobs, " at a time with ", threads_, threads_ == 1 ? " thread" : " threads", " each"));
@@ -251,8 +251,8 @@ class Sweep {
       if (!fs::exists(run.path + "/config.json", error)) continue;
       const RunFolder folder = RunFolder::open(run.path);
       const std::vector<std::string> other = differences(folder.config(), run.config);
-      check(other.empty(), "sweep", "'", run.path, "' holds a run with other settings: ",
-            other.empty() ? "" : other.front(), "; choose another folder");
+      check(other.empty(), "sweep", "'", run.path,
+            "' holds a run with other settings: ", other.empty() ? "" : other.front(), "; choose another folder");
       run.state = folder.finished() ? RunState::finished : RunState::unfinished;
     }
     write_state();
@@ -264,8 +264,8 @@ class Sweep {
     JsonValue runs = JsonValue::array();
     for (const JsonValue& entry : others_) runs.push(entry);
     for (const PlannedRun& run : plan_) {
-      runs.push(JsonValue::object(
-          {{"name", run.name}, {"state", name_of(run.state)}, {"config", run.config.to_json()}}));
+      runs.push(
+          JsonValue::object({{"name", run.name}, {"state", name_of(run.state)}, {"config", run.config.to_json()}}));
     }
     write_file_atomically(state_path(),
                           write_json(JsonValue::object({{"format", 1}, {"runs", std::move(runs)}})) + "\n");
@@ -279,8 +279,8 @@ class Sweep {
     try {
       if (!begun) RunFolder::create(run.path, run.config, false);
       // A new run too is one that is resumed, from step 0: its folder alone says what it is.
-      const pid_t process = start_tally({"resume", run.path, "--quiet", "--threads", std::to_string(threads_)},
-                                        log_of(run));
+      const pid_t process =
+          start_tally({"resume", run.path, "--quiet", "--threads", std::to_string(threads_)}, log_of(run));
       children_.emplace(process, Child{place, Clock::now()});
       run.state = RunState::unfinished;
       say(concat(run.name, ": ", begun ? "goes on" : "starts"));
@@ -305,8 +305,8 @@ class Sweep {
       say(concat(run.name, ": interrupted"));
     } else {
       run.state = ended.code == exit_code::diverged ? RunState::diverged : RunState::failed;
-      complain(concat(run.name, ": ", name_of(run.state), ", exit code ", ended.code, " after ",
-                      duration_text(seconds), ": ", last_line(log_of(run))));
+      complain(concat(run.name, ": ", name_of(run.state), ", exit code ", ended.code, " after ", duration_text(seconds),
+                      ": ", last_line(log_of(run))));
     }
     write_state();
   }
@@ -321,9 +321,8 @@ class Sweep {
     if (common_.json) {
       JsonValue states = JsonValue::object();
       for (const RunState state : run_states) states.set(name_of(state), count(state));
-      std::cout << write_json(JsonValue::object({{"folder", settings_.folder},
-                                                 {"states", std::move(states)},
-                                                 {"report", report_json(report)}}))
+      std::cout << write_json(JsonValue::object(
+                       {{"folder", settings_.folder}, {"states", std::move(states)}, {"report", report_json(report)}}))
                 << "\n";
     } else {
       std::cout << "\n" << report_text(report) << "\n";

@@ -5,7 +5,7 @@
 
 #include "core/cpu/parallel.hpp"
 #include "core/kernels.hpp"
-#include "kernel_array.hpp"
+#include "tests/core/kernel_array.hpp"
 
 namespace tally {
 namespace {

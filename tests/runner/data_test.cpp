@@ -41,8 +41,8 @@ TEST_F(Data, OneSequenceALine) {
 }
 
 TEST_F(Data, JsonLinesAndTokensHoldTheSame) {
-  const std::vector<std::string> what{"--task", "selective-copy", "--preset", "quick", "--split", "ood-dense",
-                                      "--count", "2"};
+  const std::vector<std::string> what{"--task",  "selective-copy", "--preset", "quick",
+                                      "--split", "ood-dense",      "--count",  "2"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), what.begin(), what.end());
     return data(more);
@@ -72,8 +72,8 @@ TEST_F(Data, JsonLinesAndTokensHoldTheSame) {
 }
 
 TEST_F(Data, UnequalLengthsAreNoArray) {
-  const Finished finished = data({"--task", "counting", "--preset", "quick", "--split", "test", "--count", "20",
-                                  "--out", folder_ / "a.npy"});
+  const Finished finished =
+      data({"--task", "counting", "--preset", "quick", "--split", "test", "--count", "20", "--out", folder_ / "a.npy"});
   EXPECT_EQ(finished.code, 1);
   EXPECT_NE(finished.err.find("needs equal lengths"), std::string::npos) << finished.err;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a.npy"));

@@ -1,5 +1,5 @@
-// tally dump: which tensors with which shapes, sequences from a split or from a file, which checkpoint, what is refused.
-// Whether the numbers are right is for outside_test.cpp.
+// tally dump: which tensors with which shapes, sequences from a split or from a file, which checkpoint, what is
+// refused. Whether the numbers are right is for outside_test.cpp.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -36,9 +36,9 @@ TEST_F(Dump, HoldsWhatTheRunnerPromises) {
   ASSERT_EQ(finished.code, 0) << finished.err;
   const SafetensorsFile file = SafetensorsFile::open(out_);
   std::map<std::string, std::pair<DType, Shape>> expected{
-      {"tokens", {DType::i32, {3, 16}}},          {"targets", {DType::i32, {3, 16}}},
-      {"loss_mask", {DType::boolean, {3, 16}}},   {"score_mask", {DType::boolean, {3, 16}}},
-      {"logits", {DType::f32, {3, 16, 5}}},       {"loss", {DType::f32, {}}},
+      {"tokens", {DType::i32, {3, 16}}},        {"targets", {DType::i32, {3, 16}}},
+      {"loss_mask", {DType::boolean, {3, 16}}}, {"score_mask", {DType::boolean, {3, 16}}},
+      {"logits", {DType::f32, {3, 16, 5}}},     {"loss", {DType::f32, {}}},
   };
   for (const std::string layer : {"0", "1"}) {
     for (const std::string what : {"weights", "gates", "positions"}) {

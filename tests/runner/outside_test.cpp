@@ -1,6 +1,6 @@
-// Trained models recomputed from outside: tests/outside/check.py works out logits, loss, attention, gates, positions and
-// every parameter's gradient from the formulas, in NumPy with nothing of tally in it, and compares them with
-// `tally dump --gradients`. No encoding is named here but in sums: new ones are checked as they come.
+// Trained models recomputed from outside: tests/outside/check.py works out logits, loss, attention, gates, positions
+// and every parameter's gradient from the formulas, in NumPy with nothing of tally in it, and compares them with `tally
+// dump --gradients`. No encoding is named here but in sums: new ones are checked as they come.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -22,7 +22,8 @@ class Outside : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (python == nullptr) {
-      GTEST_SKIP() << "no Python 3 with NumPy (python3-numpy) was found for this build: no model is checked from outside";
+      GTEST_SKIP()
+          << "no Python 3 with NumPy (python3-numpy) was found for this build: no model is checked from outside";
     }
   }
 

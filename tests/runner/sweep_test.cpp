@@ -153,9 +153,16 @@ TEST_F(Sweeps, AnswersAsJson) {
 
 TEST_F(Sweeps, WrongUsageStartsNothing) {
   const std::vector<std::vector<std::string>> wrong{
-      {"--seeds=3..1"}, {"--seeds=x"},           {"--set", "model.layer=1,2"},       {"--set", "model.layers"},
-      {"--seed=1"},     {"--set", "seed=1,2"},   {"--set", "model.layers=1,nought"}, {"--set", "pe.rope.base=1,2"},
-      {"--jobs=-1"},    {"--set", "model.width=7"},
+      {"--seeds=3..1"},
+      {"--seeds=x"},
+      {"--set", "model.layer=1,2"},
+      {"--set", "model.layers"},
+      {"--seed=1"},
+      {"--set", "seed=1,2"},
+      {"--set", "model.layers=1,nought"},
+      {"--set", "pe.rope.base=1,2"},
+      {"--jobs=-1"},
+      {"--set", "model.width=7"},
   };
   for (const std::vector<std::string>& options : wrong) {
     EXPECT_EQ(sweep("cope,alibi", options).code, 2) << options.front() << " " << options.back();

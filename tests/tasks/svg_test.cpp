@@ -101,7 +101,9 @@ TEST(Svg, PointsLieWhereTheAxesSay) {
 }
 
 TEST(Svg, OneColourALabelInAllPanels) {
-  const Chart chart{"t", "x", "y",
+  const Chart chart{"t",
+                    "x",
+                    "y",
                     {{"first", {line("a", {{1, 0.1}}), line("b", {{1, 0.2}})}},
                      {"second", {line("b", {{1, 0.3}}), line("c", {{1, 0.3}})}}}};
   const auto colours = attributes(svg_text(chart), "circle", "fill");
@@ -124,10 +126,10 @@ TEST(Svg, BandsWhereThereAreSome) {
 
 TEST(Svg, SurvivesWhatCannotBeDrawn) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
-  for (const Chart& chart : {Chart{"", "", "", {}}, Chart{"t", "x", "y", {{"empty", {}}}},
-                             Chart{"t", "x", "y", {{"none", {{"a", {}}}}}},
-                             Chart{"t", "x", "y", {{"zero", {line("a", {{0, 0}})}}}},
-                             Chart{"t", "x", "y", {{"bad", {line("a", {{1, nan}, {2, infinity}, {3, 0.5}})}}}}}) {
+  for (const Chart& chart :
+       {Chart{"", "", "", {}}, Chart{"t", "x", "y", {{"empty", {}}}}, Chart{"t", "x", "y", {{"none", {{"a", {}}}}}},
+        Chart{"t", "x", "y", {{"zero", {line("a", {{0, 0}})}}}},
+        Chart{"t", "x", "y", {{"bad", {line("a", {{1, nan}, {2, infinity}, {3, 0.5}})}}}}}) {
     expect_well_formed(svg_text(chart));
   }
 }
@@ -144,7 +146,8 @@ TEST(Svg, ManyPanelsAndSeriesStayInside) {
   for (int panel = 0; panel < 7; ++panel) {
     chart.panels.push_back({"panel", {}});
     for (int series = 0; series < 12; ++series) {
-      chart.panels.back().series.push_back(line("a long label of series " + std::to_string(series), {{1, 0.1}, {9, 1}}));
+      chart.panels.back().series.push_back(
+          line("a long label of series " + std::to_string(series), {{1, 0.1}, {9, 1}}));
     }
   }
   const std::string svg = svg_text(chart);
