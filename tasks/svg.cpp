@@ -15,7 +15,7 @@ constexpr std::array colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f0
 constexpr std::array dashes{"", "6 3", "2 3", "8 3 2 3"};  // beyond the colours
 
 constexpr double width = 900, panel_row_height = 292;
-constexpr double left = 66, right = 22, bottom = 46, panel_gap = 26;
+constexpr double left = 66, right = 22, bottom = 46, panel_gap = 34;
 constexpr double title_height = 38, legend_row_height = 20, panel_title_height = 24;
 constexpr std::size_t panels_in_row = 4;
 // Widths of text, roughly: there are no font metrics here.
