@@ -7,24 +7,46 @@
 namespace tally {
 namespace {
 
-// Elements with j <= i kept, 0 above the diagonal; without gradients.
-Tensor lower_triangle(const Tensor& x) {
+// bool [1, T, T]: whether j <= i, or j < i.
+Tensor triangle(std::int64_t length, bool with_diagonal, DType dtype, Device device) {
   const NoGrad not_recorded;
-  const Tensor one = Tensor::full({1, 1}, 1.0, x.dtype(), x.device());
-  return x.detach() * read_distance(one, x.size(-1), true);
+  const Tensor distance = cumsum(Tensor::full({1, length}, 1.0, dtype, device));
+  const Tensor row = unsqueeze(distance, 2), column = unsqueeze(distance, 1);
+  return with_diagonal ? less_equal(column, row) : less(column, row);
 }
 
-// CoPE: what the tables of the rows hold at the positions that the gates add up to. Gates see the score alone, never
-// another encoding's bias.
-Tensor scan_term(const ContextualTable& scan, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
-  const bool own_operand = scan.gate_operand.defined();
-  const Tensor gates = sigmoid(own_operand ? matmul(in.unrotated, transpose(scan.gate_operand, -1, -2), in.scale) : s);
+// Elements with j <= i (or j < i) kept, 0 elsewhere.
+Tensor masked(const Tensor& x, bool with_diagonal = true) {
+  const Tensor zero = Tensor::zeros({1}, x.dtype(), x.device());
+  return where(triangle(x.size(-1), with_diagonal, x.dtype(), x.device()), x, zero);
+}
+
+// p_ij. Gates see the score alone, never another encoding's bias.
+Tensor positions_of(const Gates& source, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
+  const bool own = source.operand.defined();
+  const Tensor gates = sigmoid(own ? matmul(in.unrotated, transpose(source.operand, -1, -2), in.scale) : s);
   const Tensor positions = causal_suffix_sum(gates);
   if (trace != nullptr) {
-    trace->gates = lower_triangle(gates);
+    trace->gates = masked(gates.detach());
     trace->positions = positions.detach();
   }
-  return interpolate_causal(scan.z, positions);
+  return positions;
+}
+
+Tensor scan_term(const ContextualTable& scan, const Tensor& positions) { return interpolate_causal(scan.z, positions); }
+
+Tensor scan_term(const ContextualSlope& scan, const Tensor& positions) {
+  return unsqueeze(unsqueeze(scan.slope, 1), 2) * positions;
+}
+
+Tensor scan_term(const ContextualMlp& scan, const Tensor& positions) {
+  Tensor sum;
+  for (std::int64_t n = 0; n < scan.weight.size(0); ++n) {
+    const Tensor hidden = relu(positions * slice(scan.weight, 0, n, n + 1) + slice(scan.bias, 0, n, n + 1));
+    const Tensor term = slice(scan.coefficients, 3, n, n + 1) * hidden;
+    sum = sum.defined() ? sum + term : term;
+  }
+  return sum;
 }
 
 Tensor bias_term(const Toeplitz& bias, std::int64_t length) {
@@ -33,21 +55,48 @@ Tensor bias_term(const Toeplitz& bias, std::int64_t length) {
   return read_distance(unsqueeze(bias.bias, 1), length, false);
 }
 
+Tensor bias_term(const RowColumn& bias, std::int64_t) {
+  if (!bias.column.defined()) return unsqueeze(bias.row, 3);
+  if (!bias.row.defined()) return unsqueeze(bias.column, 2);
+  return unsqueeze(bias.row, 3) + unsqueeze(bias.column, 2);
+}
+
 Tensor bias_term(const RowToeplitz& bias, std::int64_t length) { return read_distance(bias.z, length, bias.cap); }
 
 Tensor bias_term(const Dense& bias, std::int64_t) { return bias.bias; }
+
+// A [B, H, T, T] of logits; o gets A v and, where it is not dropped, what remains of the stick.
+Tensor stick_breaking(const StickBreaking& scan, const Tensor& logits, const Tensor& v, const Dropout& dropout,
+                      const Pass& pass, AttentionTrace* trace) {
+  const Tensor taken = causal_suffix_sum(masked(softplus(logits), scan.attend_current));
+  // Above the diagonal the sum is 0 and the logit means nothing: it must not overflow on its way to 0.
+  const Tensor weights = masked(exp(masked(logits - taken, scan.attend_current)), scan.attend_current);
+  if (trace != nullptr) trace->weights = weights.detach();
+  const Tensor output = matmul(dropout(weights, pass), v);
+  if (!scan.remainder.defined()) return output;
+  return output + exp(negate(slice(taken, 3, 0, 1))) * scan.remainder;
+}
 
 }  // namespace
 
 Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace) {
   const std::int64_t length = in.q.size(2);
+  check(in.k.size(2) == length, "attention", "the composed form takes as many queries as keys, got ", in.q.shape(),
+        " and ", in.k.shape());
   const Tensor s = matmul(in.q, transpose(in.k, -1, -2), in.scale);
   Tensor logits = s;
   if (score.scan.has_value()) {
-    logits = logits + std::visit([&](const auto& scan) { return scan_term(scan, s, in, trace); }, *score.scan);
+    std::visit(
+        [&](const auto& scan) {
+          if constexpr (requires { scan.gates; }) {
+            logits = logits + scan_term(scan, positions_of(scan.gates, s, in, trace));
+          }
+        },
+        *score.scan);
   }
   for (const Bias& bias : score.biases) {
-    logits = logits + std::visit([&](const auto& shape) { return bias_term(shape, length); }, bias);
+    const Tensor term = std::visit([&](const auto& shape) { return bias_term(shape, length); }, bias);
+    logits = logits + (term.dtype() == logits.dtype() ? term : cast(term, logits.dtype()));
   }
   return logits;
 }
@@ -57,8 +106,12 @@ Tensor composed_attention(const AttentionOperands& in, const Score& score, const
   Tensor weights;
   {
     const Tensor logits = composed_logits(in, score, trace);
+    if (const auto* scan = score.scan ? std::get_if<StickBreaking>(&*score.scan) : nullptr) {
+      check(!encoding.replaces_softmax(), "encoding",
+            "stick-breaking takes the place of the softmax, and so does another part of the sum; keep one of them");
+      return stick_breaking(*scan, logits, in.v, dropout, pass, trace);
+    }
     weights = encoding.weights(logits);
-    if (!weights.defined()) weights = causal_softmax(logits);
   }
   if (trace != nullptr) trace->weights = weights.detach();
   return matmul(dropout(weights, pass), in.v);

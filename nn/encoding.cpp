@@ -15,14 +15,18 @@ namespace {
 
 class Sum final : public Encoding {
  public:
-  explicit Sum(std::vector<std::unique_ptr<Encoding>> parts) : parts_(std::move(parts)) {}
+  explicit Sum(std::vector<std::unique_ptr<Encoding>> parts) : parts_(std::move(parts)) {
+    const auto rules =
+        std::count_if(parts_.begin(), parts_.end(), [](const auto& part) { return part->replaces_softmax(); });
+    check(rules <= 1, "encoding", "two parts of the sum replace the softmax; keep one of them");
+  }
 
   void check_length(std::int64_t length) const override {
     for (const auto& part : parts_) part->check_length(length);
   }
-  Tensor embed(const Tensor& x) const override {
+  Tensor embed(const Tensor& x, std::int64_t first) const override {
     Tensor result = x;
-    for (const auto& part : parts_) result = part->embed(result);
+    for (const auto& part : parts_) result = part->embed(result, first);
     return result;
   }
   void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {
@@ -31,15 +35,9 @@ class Sum final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     for (const auto& part : parts_) part->score(in, score);
   }
+  bool replaces_softmax() const override { return rule() != nullptr; }
   Tensor weights(const Tensor& logits) const override {
-    Tensor result;
-    for (const auto& part : parts_) {
-      const Tensor own = part->weights(logits);
-      check(!own.defined() || !result.defined(), "encoding",
-            "two parts of the sum replace the softmax; keep one of them");
-      if (own.defined()) result = own;
-    }
-    return result;
+    return rule() != nullptr ? rule()->weights(logits) : Encoding::weights(logits);
   }
   Tensor finish(const Tensor& output, const AttentionInput& in) const override {
     Tensor result = output;
@@ -54,6 +52,14 @@ class Sum final : public Encoding {
   }
 
  private:
+  // The part with weights of its own; null without.
+  const Encoding* rule() const {
+    for (const auto& part : parts_) {
+      if (part->replaces_softmax()) return part.get();
+    }
+    return nullptr;
+  }
+
   std::vector<std::unique_ptr<Encoding>> parts_;
 };
 
@@ -63,6 +69,13 @@ bool has_option(Options& options, std::string_view name) {
 }
 
 }  // namespace
+
+Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis) const {
+  if (cache == nullptr) return rows;
+  auto& kept = (*cache)[std::string(name)];
+  kept = kept.defined() ? concat(std::vector<Tensor>{kept, rows}, axis) : rows;
+  return kept;
+}
 
 const EncodingEntry& find_encoding(std::string_view name) {
   std::vector<std::string> known;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autograd/ops.hpp"
 #include "nn/init.hpp"
 #include "nn/options.hpp"
 #include "nn/score.hpp"
@@ -38,13 +40,25 @@ class EncodingSetup {
   std::function<Tensor(std::string_view name, const Shape& shape, const Fill& fill, Scope scope)> parameter;
 };
 
-// What an encoding sees of one layer. q, k, v as projected (not rotated).
+// What one layer keeps of the tokens it has seen while a text is generated token by token, by name.
+using LayerCache = std::map<std::string, Tensor, std::less<>>;
+
+// What an encoding sees of one layer. q, k, v as projected (not rotated), of the tokens first .. first + T - 1; unless
+// a text is generated token by token these are all of them, and first is 0.
 struct AttentionInput {
   const Tensor& x;  // [B, T, D] what the projections saw
   const Tensor& q;  // [B, H, T, d]
   const Tensor& k;
   const Tensor& v;
-  double scale;  // 1/sqrt(d)
+  double scale;                 // 1/sqrt(d)
+  std::int64_t first = 0;       // place of the first of these tokens
+  LayerCache* cache = nullptr;  // while generating
+
+  // Number of tokens up to the last of these: keys that the last query sees.
+  std::int64_t keys() const { return first + q.size(2); }
+  // `rows`, what these tokens give, behind what earlier ones gave under this name: all tokens along `axis`. What an
+  // encoding needs of earlier tokens goes through here; without a cache it comes back as it is.
+  Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
 };
 
 class Encoding {
@@ -52,16 +66,18 @@ class Encoding {
   virtual ~Encoding() = default;
   // Throws Error naming the limit when sequences of this length cannot be encoded.
   virtual void check_length(std::int64_t length) const { (void)length; }
-  // Token embeddings [B, T, D], before the first layer.
-  virtual Tensor embed(const Tensor& x) const { return x; }
+  // Embeddings [B, T, D] of the tokens first .. first + T - 1, before the first layer.
+  virtual Tensor embed(const Tensor& x, std::int64_t first) const { return (void)first, x; }
   // q, k, v [B, H, T, d] before the product.
   virtual void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const {
     (void)q, (void)k, (void)v, (void)in;
   }
   // Adds what joins the scores.
   virtual void score(const AttentionInput& in, Score& score) const { (void)in, (void)score; }
-  // Attention weights [B, H, T, T] from logits; undefined for the causal softmax.
-  virtual Tensor weights(const Tensor& logits) const { return (void)logits, Tensor(); }
+  // Whether `weights` is this encoding's own: then attention is computed in composed form.
+  virtual bool replaces_softmax() const { return false; }
+  // Attention weights [B, H, T, T] from logits (where replaces_softmax).
+  virtual Tensor weights(const Tensor& logits) const { return causal_softmax(logits); }
   // Attention output [B, H, T, d] before the output projection.
   virtual Tensor finish(const Tensor& output, const AttentionInput& in) const { return (void)in, output; }
   // The whole attention [B, H, T, d] in composed operations, for ideas that fit nowhere else; undefined otherwise.

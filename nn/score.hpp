@@ -1,7 +1,8 @@
 // What joins the attention scores s_ij = q_i.k_j / sqrt(d): at most one scan and any number of biases, as tensors with
 // gradients. Attention knows these shapes and never an encoding.
 //
-// B batch, H heads, T length, P largest position; query i, key j <= i.
+// B batch, H heads, T tokens, P largest position, N hidden width; query i, key j <= i. A generated row comes alone:
+// then the axis of the queries holds the last rows only, T of them, while distances and positions reach over all keys.
 #pragma once
 
 #include <optional>
@@ -12,28 +13,59 @@
 
 namespace tally {
 
-// l_ij += z_i at position p_ij, linearly interpolated, where p_ij = sum_{k=j..i} g_ik and g = sigmoid(s), or
-// sigmoid(q.G / sqrt(d)) with an own gate operand G.  CoPE, arXiv 2405.18719.
-struct ContextualTable {
-  Tensor z;             // [B, H, T, P+1]
-  Tensor gate_operand;  // G [B, H, T, d], undefined: gates from the score itself
-};
-using Scan = std::variant<ContextualTable>;
+// Scans: l_ij is made with a sum over the keys from j up to i.
 
-// l_ij += bias_h[i-j]
+// Contextual positions: p_ij = sum_{k=j..i} g_ik with g = sigmoid(s), or sigmoid(q.G / sqrt(d)) with a gate operand G
+// of its own, q not rotated.  CoPE, arXiv 2405.18719, equations 3 and 4.
+struct Gates {
+  Tensor operand;  // G [B, H, keys, d], undefined: gates from the score itself
+};
+// l_ij += z_i at position min(p_ij, P), linearly interpolated.  CoPE, equation 5.
+struct ContextualTable {
+  Tensor z;  // [B, H, T, P+1]
+  Gates gates;
+};
+// l_ij += m_h p_ij
+struct ContextualSlope {
+  Tensor slope;  // m [H]
+  Gates gates;
+};
+// l_ij += sum_n u_i[n] relu(w[n] p_ij + b[n])
+struct ContextualMlp {
+  Tensor coefficients;  // u [B, H, T, N]
+  Tensor weight, bias;  // w, b [N]
+  Gates gates;
+};
+// Takes the place of the softmax: with l the logits, biases included,
+//   A_ij = exp(l_ij - sum_{k=j..i-1} softplus(l_ik)) for j < i,  rem_i = exp(-sum_{k<i} softplus(l_ik)),
+//   o_i = sum_j A_ij v_j + rem_i r_i;  with attend_current sums end at i and j <= i.  arXiv 2410.17980.
+struct StickBreaking {
+  bool attend_current = false;
+  Tensor remainder;  // r [B, H, T, d], undefined: what remains of the stick is dropped
+};
+using Scan = std::variant<ContextualTable, ContextualSlope, ContextualMlp, StickBreaking>;
+
+// Biases: l_ij gets what stands beside the struct.
+
+// bias_h[i-j]
 struct Toeplitz {
   Tensor bias;  // [H, distances]
 };
-// l_ij += z_i[i-j]
+// row_i + column_j, formed in double: both may be large while the sum is small (running sums)
+struct RowColumn {
+  Tensor row;     // [B, H, T] f64; may be undefined
+  Tensor column;  // [B, H, keys] f64; may be undefined
+};
+// z_i[i-j]
 struct RowToeplitz {
   Tensor z;          // [B, H, T, W]
   bool cap = false;  // distances >= W read row W-1; else they get nothing
 };
-// l_ij += bias_ij; costs T x T memory
+// bias_ij; costs T x T memory
 struct Dense {
-  Tensor bias;  // [B or 1, H or 1, T, T]
+  Tensor bias;  // [B or 1, H or 1, T, keys]
 };
-using Bias = std::variant<Toeplitz, RowToeplitz, Dense>;
+using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, Dense>;
 
 struct Score {
   std::optional<Scan> scan;

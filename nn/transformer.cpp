@@ -186,7 +186,7 @@ Tensor Transformer::forward(const Tensor& tokens, const Pass& pass) {
   for (const auto& block : parts_->blocks) block->encoding().check_length(tokens.size(1));
 
   Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens); });
-  x = parts_->blocks.front()->encoding().embed(x);
+  x = parts_->blocks.front()->encoding().embed(x, 0);
   x = parts_->embedding_dropout(x, pass);
   for (const auto& block : parts_->blocks) x = block->forward(x, pass);
   if (parts_->norm != nullptr) x = parts_->norm->forward(x);

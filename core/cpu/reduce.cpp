@@ -127,8 +127,9 @@ void reduce_with(const View& y, const View& x) {
     const std::int64_t column = strip_index % strips_per_row * strip;
     const std::int64_t row = strip_index / strips_per_row;
     const std::int64_t n = std::min(strip, width - column);
-    const std::int64_t step = axes.kept.inner_step()[0];
-    const T* const first = x.as<T>() + axes.kept.row_offsets(row)[0] + column * step;
+    // Where nothing is reduced, x has no elements and may have no address to count from.
+    const std::int64_t step = places == 0 ? 0 : axes.kept.inner_step()[0];
+    const T* const first = x.as<T>() + (places == 0 ? 0 : axes.kept.row_offsets(row)[0] + column * step);
     const std::int64_t begin = block_index * block, end = std::min(places, begin + block);
     double result[strip_width];
     if (axes.rows_reduced) {

@@ -41,7 +41,7 @@ class Alibi final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    const std::int64_t length = in.q.size(2);
+    const std::int64_t length = in.keys();
     std::vector<double> minus_distance;
     for (std::int64_t n = 0; n < length; ++n) minus_distance.push_back(-static_cast<double>(n));
     const Tensor row = Tensor::from(minus_distance, {1, length}, in.q.device()).to(in.q.dtype());

@@ -55,8 +55,10 @@ class Cope final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     ContextualTable scan;
     scan.z = matmul(in.q, transpose(table_, -1, -2), scaled_ ? in.scale : 1.0);
-    if (gates_from_values_) scan.gate_operand = in.v;
-    if (gate_weight_.defined()) scan.gate_operand = split_heads(linear(in.x, gate_weight_, gate_bias_), heads_);
+    if (gates_from_values_) scan.gates.operand = in.keep("values", in.v, 2);
+    if (gate_weight_.defined()) {
+      scan.gates.operand = in.keep("gate keys", split_heads(linear(in.x, gate_weight_, gate_bias_), heads_), 2);
+    }
     score.set_scan(scan);
   }
 

@@ -41,7 +41,7 @@ class Relative final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    const std::int64_t rows = std::min(in.q.size(2), table_.size(0));
+    const std::int64_t rows = std::min(in.keys(), table_.size(0));
     const Tensor near = slice(table_, 0, 0, rows);
     score.biases.push_back(RowToeplitz{matmul(in.q, transpose(near, 0, 1), in.scale), cap_far_});
   }

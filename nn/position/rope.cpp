@@ -36,12 +36,12 @@ class Rope final : public Encoding {
     angles_ = make_angles(setup.max_length, setup.dtype, setup.device);
   }
 
-  void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput&) const override {
-    const std::int64_t length = q.size(2);
+  void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
+    const std::int64_t end = in.keys();
     // Longer than announced: the table is made for this call.
-    const Angles angles = length <= angles_.cosine.size(0) ? angles_ : make_angles(length, q.dtype(), q.device());
-    const Tensor cosine = angles.cosine.slice_view(0, 0, length);
-    const Tensor sine = angles.sine.slice_view(0, 0, length);
+    const Angles angles = end <= angles_.cosine.size(0) ? angles_ : make_angles(end, q.dtype(), q.device());
+    const Tensor cosine = angles.cosine.slice_view(0, in.first, end);
+    const Tensor sine = angles.sine.slice_view(0, in.first, end);
     q = rotate_pairs(q, cosine, sine, interleaved_);
     k = rotate_pairs(k, cosine, sine, interleaved_);
   }

@@ -9,11 +9,11 @@
 namespace tally {
 namespace {
 
-// [T, D]
-Tensor sinusoids(std::int64_t length, std::int64_t width, DType dtype, Device device) {
+// Of the places first .. first + length - 1: [T, D]
+Tensor sinusoids(std::int64_t first, std::int64_t length, std::int64_t width, DType dtype, Device device) {
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(length * width));
-  for (std::int64_t t = 0; t < length; ++t) {
+  for (std::int64_t t = first; t < first + length; ++t) {
     for (std::int64_t n = 0; n < width; ++n) {
       const std::int64_t even = n - n % 2;
       const double angle =
@@ -27,7 +27,9 @@ Tensor sinusoids(std::int64_t length, std::int64_t width, DType dtype, Device de
 class Sinusoidal final : public Encoding {
  public:
   Sinusoidal(const EncodingSetup&, const NoOptions&) {}
-  Tensor embed(const Tensor& x) const override { return x + sinusoids(x.size(1), x.size(2), x.dtype(), x.device()); }
+  Tensor embed(const Tensor& x, std::int64_t first) const override {
+    return x + sinusoids(first, x.size(1), x.size(2), x.dtype(), x.device());
+  }
 };
 
 }  // namespace

@@ -85,6 +85,7 @@ struct Whole final : Encoding {
   Tensor mix(const AttentionInput& in) const override { return multiply(in.v, 2.0); }
 };
 struct Even final : Encoding {  // every key counts the same
+  bool replaces_softmax() const override { return true; }
   Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.0)); }
 };
 struct Doubling final : Encoding {

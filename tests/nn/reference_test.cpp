@@ -71,7 +71,7 @@ void check_file(const SafetensorsFile& file) {
 
   AttentionTrace trace;
   const Tensor output =
-      is_attention ? attention_output(*encoding, x, leaf("q"), leaf("k"), leaf("v"), &trace) : encoding->embed(x);
+      is_attention ? attention_output(*encoding, x, leaf("q"), leaf("k"), leaf("v"), &trace) : encoding->embed(x, 0);
   expect_equal(output, file, "output");
   if (is_attention) expect_equal(trace.weights, file, "weights");
   if (file.find("gates") != nullptr) expect_equal(trace.gates, file, "gates");
