@@ -1,8 +1,10 @@
 #include "nn/attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/ops.hpp"
+#include "core/error.hpp"
 #include "nn/composed.hpp"
 
 namespace tally {
@@ -21,31 +23,73 @@ Attention::Attention(const Initializer& start, std::int64_t width, std::int64_t 
       query_(start.at("query"), width, width),
       key_(start.at("key"), width, width),
       value_(start.at("value"), width, width),
-      output_(start.at("output"), width, width, WithBias::yes, output_gain),
-      dropout_(start, "weights", dropout) {
+      output_(start.at("output"), width, width, WithBias::yes, output_gain) {
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
   add_child("output", output_);
+  for (std::int64_t head = 0; head < heads; ++head) {
+    dropout_.emplace_back(start, head == 0 ? "weights" : concat("weights.", head), dropout);
+  }
 }
 
-Tensor Attention::forward(const Tensor& x, const Encoding& encoding, const Pass& pass) const {
-  const Tensor q = split_heads(query_.forward(x), heads_);
-  const Tensor k = split_heads(key_.forward(x), heads_);
-  const Tensor v = split_heads(value_.forward(x), heads_);
-  const AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
+namespace {
 
-  AttentionTrace trace;
+// o [B, H, T, d] of a group of heads: q, k, v, and what joins them, are of these heads alone. Fills the trace, if
+// given.
+Tensor attend(const AttentionInput& in, const Encoding& encoding, const Dropout& dropout, const Pass& pass,
+              AttentionTrace* trace) {
   Tensor output = encoding.mix(in);
   if (!output.defined()) {
-    AttentionOperands operands{q, k, v, q, in.scale};
+    AttentionOperands operands{in.q, in.k, in.v, in.q, in.scale};
     encoding.rotate(operands.q, operands.k, operands.v, in);
     Score score;
     encoding.score(in, score);
-    output = composed_attention(operands, score, encoding, dropout_, pass, pass.trace != nullptr ? &trace : nullptr);
+    output = composed_attention(operands, score, encoding, dropout, pass, trace);
   }
-  if (pass.trace != nullptr) pass.trace->push_back(trace);
-  return output_.forward(merge_heads(encoding.finish(output, in)));
+  return encoding.finish(output, in);
+}
+
+// What groups of heads left behind, side by side; 0 for heads that left nothing, undefined when none did.
+Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncoding& groups,
+                    Tensor AttentionTrace::*member) {
+  const auto some = std::find_if(traces.begin(), traces.end(), [&](const auto& t) { return (t.*member).defined(); });
+  if (some == traces.end()) return {};
+  std::vector<Tensor> parts;
+  for (std::size_t n = 0; n < traces.size(); ++n) {
+    Shape shape = ((*some).*member).shape();
+    shape[1] = groups[n].count;
+    const Tensor& own = traces[n].*member;
+    parts.push_back(own.defined() ? own : Tensor::zeros(shape, ((*some).*member).dtype(), ((*some).*member).device()));
+  }
+  return parts.size() == 1 ? parts.front() : concat(parts, 1);
+}
+
+}  // namespace
+
+Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass) const {
+  const Tensor q = split_heads(query_.forward(x), heads_);
+  const Tensor k = split_heads(key_.forward(x), heads_);
+  const Tensor v = split_heads(value_.forward(x), heads_);
+  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  std::vector<Tensor> outputs;
+  std::vector<AttentionTrace> traces(encoding.size());
+  for (std::size_t n = 0; n < encoding.size(); ++n) {
+    const HeadGroup& group = encoding[n];
+    const auto heads_of = [&](const Tensor& all) {
+      return group.count == heads_ ? all : slice(all, 1, group.first, group.first + group.count);
+    };
+    const Tensor own_q = heads_of(q), own_k = heads_of(k), own_v = heads_of(v);
+    outputs.push_back(attend({x, own_q, own_k, own_v, scale}, *group.encoding,
+                             dropout_[static_cast<std::size_t>(group.first)], pass,
+                             pass.trace != nullptr ? &traces[n] : nullptr));
+  }
+  if (pass.trace != nullptr) {
+    pass.trace->push_back({side_by_side(traces, encoding, &AttentionTrace::weights),
+                           side_by_side(traces, encoding, &AttentionTrace::gates),
+                           side_by_side(traces, encoding, &AttentionTrace::positions)});
+  }
+  return output_.forward(merge_heads(outputs.size() == 1 ? outputs.front() : concat(outputs, 1)));
 }
 
 }  // namespace tally

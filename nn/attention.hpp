@@ -1,8 +1,10 @@
 // Multi-head causal self-attention (arXiv 1706.03762, section 3.2) with a position encoding:
 //   q, k, v = projections of x, heads as strided views [B, H, T, d]
-//   o = attention of q, k, v with what the encoding brings (nn/composed.hpp)
+//   o = attention of q, k, v with what the encoding brings (nn/composed.hpp), for each group of heads by itself
 //   y = output projection of the heads side by side
 #pragma once
+
+#include <vector>
 
 #include "nn/dropout.hpp"
 #include "nn/encoding.hpp"
@@ -16,12 +18,12 @@ class Attention final : public Module {
   // dropout: rate on the attention weights. output_gain: of output's weight. `heads` divides `width`.
   Attention(const Initializer& start, std::int64_t width, std::int64_t heads, double dropout, double output_gain);
   // x [B, T, D] -> the same shape
-  Tensor forward(const Tensor& x, const Encoding& encoding, const Pass& pass) const;
+  Tensor forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass) const;
 
  private:
   std::int64_t heads_;
   Linear query_, key_, value_, output_;
-  Dropout dropout_;
+  std::vector<Dropout> dropout_;  // of the weights, by the first head of a group
 };
 
 // [B, T, D] as [B, H, T, d] and back. The first is a view of its argument.

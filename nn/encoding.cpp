@@ -147,7 +147,7 @@ void EncodingChoice::set_option(std::string_view name, std::string_view value) {
   fail(text(), "unknown option '", name, "'");
 }
 
-std::unique_ptr<Encoding> EncodingChoice::make(const EncodingSetup& setup) const {
+LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
   check(!parts.empty(), "encoding", "nothing is chosen");
   std::vector<std::unique_ptr<Encoding>> made;
   for (const Part& part : parts) {
@@ -157,8 +157,10 @@ std::unique_ptr<Encoding> EncodingChoice::make(const EncodingSetup& setup) const
     };
     made.push_back(part.entry->make(own, *part.options));
   }
-  if (made.size() == 1) return std::move(made.front());
-  return std::make_unique<Sum>(std::move(made));
+  LayerEncoding layer(1);
+  layer[0].count = setup.heads;
+  layer[0].encoding = made.size() == 1 ? std::move(made.front()) : std::make_unique<Sum>(std::move(made));
+  return layer;
 }
 
 }  // namespace tally

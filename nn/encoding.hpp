@@ -84,6 +84,14 @@ class Encoding {
   virtual Tensor mix(const AttentionInput& in) const { return (void)in, Tensor(); }
 };
 
+// An encoding and those heads of a layer that it acts on: first .. first + count - 1.
+struct HeadGroup {
+  std::int64_t first = 0, count = 0;
+  std::unique_ptr<Encoding> encoding;
+};
+// What acts on one layer: groups that cover its heads in order, most often one.
+using LayerEncoding = std::vector<HeadGroup>;
+
 struct EncodingEntry {
   std::string name;
   std::string summary;  // one line
@@ -113,8 +121,8 @@ struct EncodingChoice {
   std::string text() const;  // "cope+rope"
   // "p-max" where one part alone has it, else "cope.p-max". Throws Error naming what is ambiguous or unknown.
   void set_option(std::string_view name, std::string_view value);
-  // The encoding of one layer; a sum acts through every part in turn.
-  std::unique_ptr<Encoding> make(const EncodingSetup& setup) const;
+  // What acts on one layer; a sum acts through every part in turn.
+  LayerEncoding make(const EncodingSetup& setup) const;
 };
 
 // Closing line of an encoding's file, outside any namespace:

@@ -11,8 +11,8 @@ namespace tally {
 // Attention of one layer as computed, without gradients.
 struct AttentionTrace {
   Tensor weights;    // [B, H, T, T], before dropout
-  Tensor gates;      // [B, H, T, T], where the encoding has them
-  Tensor positions;  // [B, H, T, T], not clamped
+  Tensor gates;      // [B, H, T, T], where the encoding has them; 0 for heads without
+  Tensor positions;  // [B, H, T, T], not clamped; 0 for heads without
 };
 
 // One forward pass.

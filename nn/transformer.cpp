@@ -76,14 +76,14 @@ class Block final : public Module {
   }
 
   Positions& positions() { return positions_; }
-  void set_encoding(std::unique_ptr<Encoding> encoding) { encoding_ = std::move(encoding); }
-  const Encoding& encoding() const { return *encoding_; }
+  void set_encoding(LayerEncoding encoding) { encoding_ = std::move(encoding); }
+  const LayerEncoding& encoding() const { return encoding_; }
 
   // x [B, T, D] -> the same shape
   Tensor forward(const Tensor& x, const Pass& pass) const {
     const auto attention = [&](const Tensor& input) {
       return at_place(place_ + "attention",
-                      [&] { return attention_dropout_(attention_.forward(input, *encoding_, pass), pass); });
+                      [&] { return attention_dropout_(attention_.forward(input, encoding_, pass), pass); });
     };
     const auto mlp = [&](const Tensor& input) {
       return at_place(place_ + "mlp", [&] { return mlp_dropout_(mlp_.forward(input, pass), pass); });
@@ -110,7 +110,7 @@ class Block final : public Module {
   Mlp mlp_;
   Dropout attention_dropout_, mlp_dropout_;
   std::string place_;  // "blocks.2."
-  std::unique_ptr<Encoding> encoding_;
+  LayerEncoding encoding_;
 };
 
 }  // namespace
@@ -183,10 +183,12 @@ Transformer::~Transformer() = default;
 Tensor Transformer::forward(const Tensor& tokens, const Pass& pass) {
   check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
         tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
-  for (const auto& block : parts_->blocks) block->encoding().check_length(tokens.size(1));
+  for (const auto& block : parts_->blocks) {
+    for (const HeadGroup& group : block->encoding()) group.encoding->check_length(tokens.size(1));
+  }
 
   Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens); });
-  x = parts_->blocks.front()->encoding().embed(x, 0);
+  for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, 0);
   x = parts_->embedding_dropout(x, pass);
   for (const auto& block : parts_->blocks) x = block->forward(x, pass);
   if (parts_->norm != nullptr) x = parts_->norm->forward(x);

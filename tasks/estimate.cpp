@@ -56,9 +56,9 @@ EncodingCosts costs_of(const RunConfig& config, std::int64_t max_length) {
   const AttentionInput in{x, q, k, v, 1.0};
   for (std::int64_t layer = 0; layer < setup.layers; ++layer) {
     setup.layer = layer;
-    const auto encoding = config.encoding.make(setup);
+    const LayerEncoding encoding = config.encoding.make(setup);
     Score score;
-    encoding->score(in, score);
+    encoding.front().encoding->score(in, score);
     std::int64_t rows = 0;
     if (score.scan) {
       costs.scans = true;

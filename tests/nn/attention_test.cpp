@@ -55,14 +55,20 @@ Rows attend(const Rows& q, const Rows& k, const Rows& v) {
   return o;
 }
 
+LayerEncoding plain(std::int64_t heads) {
+  EncodingSetup setup;
+  setup.heads = heads;
+  return EncodingChoice::parse("none").make(setup);
+}
+
 TEST(Attention, ComputesItsFormula) {
   const Initializer start(4, StartValues::authors, DType::f64);  // biases are not zero
   const Attention attention(start, D, H, 0, 1);
   std::map<std::string, Rows> p;
   for (const auto& [path, parameter] : attention.parameters()) p[path] = parameter.to_vector<double>();
   const Tensor x = start.make("x", {B, T, D}, Fill::normal(2));
-  const auto none = EncodingChoice::parse("none").make(EncodingSetup{});
-  const Rows all = x.to_vector<double>(), found = attention.forward(x, *none, {}).to_vector<double>();
+  const LayerEncoding none = plain(H);
+  const Rows all = x.to_vector<double>(), found = attention.forward(x, none, {}).to_vector<double>();
   ASSERT_EQ(found.size(), B * T * D);
   for (std::size_t b = 0; b < B; ++b) {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(b * T * D);
@@ -88,10 +94,10 @@ TEST(Attention, SplitsHeadsWithoutACopy) {
 TEST(Attention, KeepsOneSquareTensor) {
   const Initializer start(4, StartValues::gpt2);
   const Attention attention(start, 8, 1, 0, 1);
-  const auto none = EncodingChoice::parse("none").make(EncodingSetup{});
+  const LayerEncoding none = plain(1);
   const Tensor x = start.make("x", {1, 256, 8}, Fill::normal(1));
   const std::size_t before = memory_counters().live_bytes;
-  const Tensor y = attention.forward(x, *none, {});
+  const Tensor y = attention.forward(x, none, {});
   const std::size_t square = 256 * 256 * sizeof(float);
   EXPECT_LT(memory_counters().live_bytes - before, 2 * square);
   EXPECT_TRUE(requires_grad(y));

@@ -90,7 +90,7 @@ inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, con
   setup.parameter = [&source](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     return source(name, shape, fill);
   };
-  return choice.make(setup);
+  return std::move(choice.make(setup).front().encoding);
 }
 
 // Attention output [B, H, T, d] of q, k, v as projected, with x what the projections saw.
