@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/attention/call.hpp"
 #include "core/device.hpp"
 #include "core/random.hpp"
 #include "core/view.hpp"

@@ -18,8 +18,9 @@ Tensor merge_heads(const Tensor& x) {
 }
 
 Attention::Attention(const Initializer& start, std::int64_t width, std::int64_t heads, double dropout,
-                     double output_gain)
+                     double output_gain, AttentionForm form)
     : heads_(heads),
+      form_(form),
       query_(start.at("query"), width, width),
       key_(start.at("key"), width, width),
       value_(start.at("value"), width, width),
@@ -37,15 +38,18 @@ namespace {
 
 // o [B, H, T, d] of a group of heads: q, k, v, and what joins them, are of these heads alone. Fills the trace, if
 // given.
-Tensor attend(const AttentionInput& in, const Encoding& encoding, const Dropout& dropout, const Pass& pass,
-              AttentionTrace* trace) {
+Tensor attend(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
+              const Pass& pass, AttentionTrace* trace) {
   Tensor output = encoding.mix(in);
   if (!output.defined()) {
     AttentionOperands operands{in.q, in.k, in.v, in.q, in.scale};
     encoding.rotate(operands.q, operands.k, operands.v, in);
     Score score;
     encoding.score(in, score);
-    output = composed_attention(operands, score, encoding, dropout, pass, trace);
+    const bool written_out =
+        form == AttentionForm::composed || trace != nullptr || encoding.replaces_softmax() || dropout.active(pass);
+    output = written_out ? composed_attention(operands, score, encoding, dropout, pass, trace)
+                         : tiled_attention(operands, score);
   }
   return encoding.finish(output, in);
 }
@@ -80,7 +84,7 @@ Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const 
       return group.count == heads_ ? all : slice(all, 1, group.first, group.first + group.count);
     };
     const Tensor own_q = heads_of(q), own_k = heads_of(k), own_v = heads_of(v);
-    outputs.push_back(attend({x, own_q, own_k, own_v, scale}, *group.encoding,
+    outputs.push_back(attend({x, own_q, own_k, own_v, scale}, *group.encoding, form_,
                              dropout_[static_cast<std::size_t>(group.first)], pass,
                              pass.trace != nullptr ? &traces[n] : nullptr));
   }

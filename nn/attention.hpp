@@ -12,16 +12,22 @@
 
 namespace tally {
 
+// How attention is computed: in tiles, never storing T x T numbers, or written out in ordinary operations. What the
+// tiles cannot do is written out in any case: a trace, weights of an encoding's own, dropout on the weights.
+enum class AttentionForm { tiled, composed };
+
 // Children: query, key, value, output, each [D, D] with bias; head h owns the rows h d .. h d + d-1 of the first three.
 class Attention final : public Module {
  public:
   // dropout: rate on the attention weights. output_gain: of output's weight. `heads` divides `width`.
-  Attention(const Initializer& start, std::int64_t width, std::int64_t heads, double dropout, double output_gain);
+  Attention(const Initializer& start, std::int64_t width, std::int64_t heads, double dropout, double output_gain,
+            AttentionForm form = AttentionForm::tiled);
   // x [B, T, D] -> the same shape
   Tensor forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass) const;
 
  private:
   std::int64_t heads_;
+  AttentionForm form_;
   Linear query_, key_, value_, output_;
   std::vector<Dropout> dropout_;  // of the weights, by the first head of a group
 };

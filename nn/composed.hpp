@@ -2,7 +2,7 @@
 // fused form is tested against. For one head, query i, key j <= i:
 //
 //   s_ij = scale q_i.k_j                         the score
-//   l_ij = s_ij + what joins it (nn/score.hpp)   the logit
+//   l_ij = s_ij + what joins it (autograd/score.hpp)   the logit
 //   a_ij = softmax of row i over j <= i          the weight (or another rule of the encoding)
 //   o_i  = sum_j a_ij v_j
 //
@@ -10,17 +10,12 @@
 // backward; scores and logits are freed on the way.
 #pragma once
 
+#include "autograd/score.hpp"
 #include "nn/dropout.hpp"
 #include "nn/encoding.hpp"
 #include "nn/pass.hpp"
 
 namespace tally {
-
-struct AttentionOperands {
-  Tensor q, k, v;    // [B, H, T, d] of the product, rotated where the encoding rotates
-  Tensor unrotated;  // q as projected: what gates with an operand of their own see
-  double scale;      // 1/sqrt(d)
-};
 
 // l [B, H, T, T]; what it holds above the diagonal means nothing. Fills gates and positions of the trace, if given.
 Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr);

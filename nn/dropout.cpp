@@ -9,7 +9,7 @@ Dropout::Dropout(const Initializer& start, std::string_view name, double rate)
     : stream_(stream_of(concat("dropout/", start.path(name)))), rate_(rate) {}
 
 Tensor Dropout::operator()(const Tensor& x, const Pass& pass) const {
-  if (!pass.training || rate_ == 0) return x;
+  if (!active(pass)) return x;
   return dropout(x, rate_, RandomStream{pass.seed, stream_, pass.step});
 }
 

@@ -16,6 +16,7 @@ class Dropout {
   // The site's random stream is that of "dropout/<path>", path as of a parameter of this name.
   Dropout(const Initializer& start, std::string_view name, double rate);
   Tensor operator()(const Tensor& x, const Pass& pass) const;
+  bool active(const Pass& pass) const { return pass.training && rate_ > 0; }
 
  private:
   std::uint32_t stream_;

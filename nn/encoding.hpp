@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
+#include "autograd/score.hpp"
 #include "nn/init.hpp"
 #include "nn/options.hpp"
-#include "nn/score.hpp"
 
 namespace tally {
 

@@ -25,6 +25,8 @@ void ModelOptions::visit(OptionVisitor& visitor) {
                0.99);
   visitor.flag("tied", tied, "output projection = token embedding");
   visitor.flag("final-norm", final_norm, "norm before the output projection");
+  visitor.choice("attention", attention, {"tiled", "composed"},
+                 "in tiles that never store T x T numbers, or every intermediate written out");
   visitor.choice("init", init, {"gpt2", "fan-in", "authors"},
                  "start values: N(0, 0.02^2); N(0, 1/in); or those of the released counting code");
 }
@@ -61,7 +63,8 @@ class Block final : public Module {
   Block(const Initializer& start, const ModelOptions& options)
       : post_norm_(options.norm_place == "post"),
         attention_norm_(Norm::make(options.norm, start.at("attention_norm"), options.width)),
-        attention_(start.at("attention"), options.width, options.heads, options.dropout, residual_gain(options)),
+        attention_(start.at("attention"), options.width, options.heads, options.dropout, residual_gain(options),
+                   options.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled),
         mlp_norm_(Norm::make(options.norm, start.at("mlp_norm"), options.width)),
         mlp_(start.at("mlp"), options.width, options.hidden > 0 ? options.hidden : 4 * options.width,
              options.activation, options.dropout, residual_gain(options)),

@@ -25,7 +25,8 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
   double dropout = 0;               // on embeddings, attention weights, sublayer outputs and the MLP's hidden layer
   bool tied = false;                // output projection = token embedding
   bool final_norm = true;
-  std::string init = "gpt2";  // gpt2, fan-in, authors
+  std::string attention = "tiled";  // tiled, composed
+  std::string init = "gpt2";        // gpt2, fan-in, authors
 
   void visit(OptionVisitor& visitor) override;
   // Throws Error when the sizes do not fit together.

@@ -2,7 +2,8 @@
 // layer, S = B H T T pairs. A block keeps:
 //   8 N D   its input, two norms, q, k, v, merged heads, the residual between attention and MLP
 //   2 N F   the MLP's hidden layer before and after its activation (4 N F for SwiGLU)
-//   S       attention weights; with a scan also gates and positions; with dropout the weights that were left
+//   S       where attention is written out: its weights; with a scan also gates and positions; with dropout the weights
+//           that were left. In tiles nothing of that size, and with a scan one number per row and 128 keys
 // and the rows of tables that join the scores (H N rows). Beyond that one block at a time holds intermediate results
 // and gradients.
 #include "tasks/estimate.hpp"
@@ -34,6 +35,7 @@ Initializer without_memory(const ModelOptions& options, DType dtype) {
 // What the encoding brings to attention, found by asking it about a sequence of one token.
 struct EncodingCosts {
   bool scans = false;
+  bool written_out = false;     // weights of its own
   std::int64_t table_rows = 0;  // read by each query, over all tables
 };
 
@@ -59,6 +61,7 @@ EncodingCosts costs_of(const RunConfig& config, std::int64_t max_length) {
     const LayerEncoding encoding = config.encoding.make(setup);
     Score score;
     encoding.front().encoding->score(in, score);
+    costs.written_out = costs.written_out || encoding.front().encoding->replaces_softmax();
     std::int64_t rows = 0;
     if (score.scan) {
       costs.scans = true;
@@ -87,21 +90,33 @@ struct Sizes {
   double element, tokens, width, heads, hidden, vocabulary, layers, pairs;
 };
 
+// Numbers of attention that a layer keeps for backward.
+double attention_kept(const RunConfig& config, const EncodingCosts& costs, const Sizes& n) {
+  const bool dropout = config.model.dropout > 0;
+  if (dropout || costs.written_out || config.model.attention == "composed") {
+    return n.pairs * ((costs.scans ? 3 : 1) + (dropout ? 1 : 0));
+  }
+  return costs.scans ? n.pairs / 128 : 0;
+}
+
 double training_activations(const RunConfig& config, const Task& task, const EncodingCosts& costs) {
   const Sizes n(config, task, config.run.batch, task.splits().front().length);
-  const bool gated = config.model.activation == "swiglu", dropout = config.model.dropout > 0;
+  const bool gated = config.model.activation == "swiglu";
   double block = n.tokens * (8 * n.width + (gated ? 4 : 2) * n.hidden);
   block += n.tokens * n.heads * static_cast<double>(costs.table_rows);
-  block += n.pairs * ((costs.scans ? 3 : 1) + (dropout ? 1 : 0));
-  const double at_work = n.pairs * (costs.scans ? 3 : 1) + n.tokens * (2 * n.hidden + 3 * n.vocabulary + n.width);
+  const double attention = attention_kept(config, costs, n);
+  block += attention;
+  const double at_work = attention + n.tokens * (2 * n.hidden + 3 * n.vocabulary + n.width);
   return n.element * (n.layers * block + at_work);
 }
 
 double evaluation_activations(const RunConfig& config, const Task& task, const EncodingCosts& costs,
                               std::int64_t length) {
   const Sizes n(config, task, config.run.eval_batch, length);
-  return n.element * (n.pairs * (costs.scans ? 4 : 2) + n.tokens * (6 * n.width + 2 * n.hidden + 2 * n.vocabulary +
-                                                                    n.heads * static_cast<double>(costs.table_rows)));
+  const bool written_out = costs.written_out || config.model.attention == "composed";
+  const double attention = written_out ? n.pairs * (costs.scans ? 4 : 2) : 0;
+  return n.element * (attention + n.tokens * (6 * n.width + 2 * n.hidden + 2 * n.vocabulary +
+                                              n.heads * static_cast<double>(costs.table_rows)));
 }
 
 std::int64_t count_of(const NamedShapes& shapes) {

@@ -3,8 +3,8 @@
 //   tokens, targets i32 [N, T]    loss_mask, score_mask bool [N, T]    logits [N, T, V]    loss, the mean where
 //   loss_mask is set    blocks.N.weights [N, H, T, T]    blocks.N.gates, blocks.N.positions where the encoding has them
 //   gradients.model.<parameter>, those of the loss
-// All of it comes from one forward pass without dropout, and gradients from the backward of that pass: at a kink of the
-// interpolation the positions in the file decide which derivative is meant.
+// Logits, loss and gradients come from a pass as in training, but without dropout; weights, gates and positions from
+// one whose attention is written out. At a kink of the interpolation the positions decide which derivative is meant.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
@@ -62,17 +62,22 @@ struct Dump {
 
 Dump compute_dump(Transformer& model, const Batch& batch, bool with_gradients) {
   model.clear_gradients();
-  std::vector<AttentionTrace> trace;
-  const auto forward = [&] { return model.forward(batch.tokens, {.trace = &trace}); };
   Tensor logits, loss;
-  if (with_gradients) {
-    logits = forward();
+  const auto forward = [&] {
+    logits = model.forward(batch.tokens);
     loss = cross_entropy(logits, batch.targets, batch.loss_mask);
+  };
+  if (with_gradients) {
+    forward();
     backward(loss);
   } else {
     const NoGrad no_grad;
-    logits = forward();
-    loss = cross_entropy(logits, batch.targets, batch.loss_mask);
+    forward();
+  }
+  std::vector<AttentionTrace> trace;
+  {
+    const NoGrad no_grad;
+    model.forward(batch.tokens, {.trace = &trace});
   }
 
   Dump dump{{{"tokens", batch.tokens},

@@ -93,6 +93,7 @@ std::vector<OpCase> row_cases();  // reduce, softmax, norm, scan
 std::vector<OpCase> product_cases();
 std::vector<OpCase> index_cases();  // index, position, rotate, random, loss
 std::vector<OpCase> shape_cases();
+std::vector<OpCase> attention_cases();
 std::vector<OpCase> direct_cases();  // kernels that no operation calls: optimizer, random numbers, copies
 
 }  // namespace tally::testing

@@ -171,7 +171,7 @@ TEST(Train, ProfileIsATableAndATrace) {
   const Finished result =
       run_tally(tiny_training(folder / "run", "cope", {"--profile=" + (folder / "trace.json")}), folder);
   ASSERT_EQ(result.code, 0) << result.err;
-  for (const char* part : {"operation", "calls", "bytes", "linear backward", "causal_softmax"}) {
+  for (const char* part : {"operation", "calls", "bytes", "linear backward", "attention"}) {
     EXPECT_TRUE(holds(result.out, part)) << part << "\n" << result.out;
   }
   const JsonValue trace = parse_json(read_file(folder / "trace.json"), {.max_members = 1'000'000}, "trace");

@@ -52,9 +52,10 @@ TEST(Estimate, MemoryIsThatOfTheRun) {
       evaluation{{"eval-batch", "64"}},
       deep{{"eval-batch", "2"}, {"model.layers", "5"}, {"task.length", "64"}, {"model.activation", "swiglu"}},
       wide{{"eval-batch", "1"}, {"batch", "1"}, {"task.length", "16"}, {"model.width", "256"}},
-      dropout{{"eval-batch", "2"}, {"model.dropout", "0.1"}}, sgd{{"eval-batch", "2"}, {"optimiser.name", "sgd"}};
+      dropout{{"eval-batch", "2"}, {"model.dropout", "0.1"}}, sgd{{"eval-batch", "2"}, {"optimiser.name", "sgd"}},
+      composed{{"eval-batch", "2"}, {"model.attention", "composed"}};
   for (const char* encoding : {"none", "cope", "relative", "rope"}) {
-    for (const auto& settings : {training, evaluation, deep, wide, dropout, sgd}) {
+    for (const auto& settings : {training, evaluation, deep, wide, dropout, sgd, composed}) {
       const RunConfig config = quick(encoding, settings);
       const double told = estimate_training(config, *config.make_task()).total();
       const double measured = measured_peak(config);

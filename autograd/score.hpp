@@ -75,4 +75,15 @@ struct Score {
   void set_scan(Scan value);
 };
 
+struct AttentionOperands {
+  Tensor q, k, v;  // [B, H, T, d], [B, H, keys, d], [B, H, keys, e] of the product, rotated where the encoding rotates
+  Tensor unrotated;  // q as projected: what gates with an operand of their own see
+  double scale;      // 1/sqrt(d)
+};
+
+// o [B, H, T, e]: causal attention with these shapes in tiles, in memory linear in the length (but for one number per
+// row and 128 keys with a scan). The queries are the last T of the keys' tokens. Throws Error naming the operand whose
+// shape does not fit. Written out in ordinary operations, every intermediate in memory: nn/composed.hpp.
+Tensor tiled_attention(const AttentionOperands& in, const Score& score);
+
 }  // namespace tally

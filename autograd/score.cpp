@@ -1,4 +1,4 @@
-#include "nn/score.hpp"
+#include "autograd/score.hpp"
 
 #include <utility>
 

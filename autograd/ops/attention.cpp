@@ -1,0 +1,263 @@
+// Tiled attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
+// Kept for backward: the inputs, the output, one number a row, and with a scan one running sum per row and key tile.
+#include <utility>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/ops/check.hpp"
+#include "autograd/profile.hpp"
+#include "autograd/score.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::string_view name = "attention";
+
+// Place of an operand in the list of inputs; -1: there is none.
+using Slot = int;
+
+// A call without its tensors: which input is what.
+struct Layout {
+  double scale = 1;
+  AttentionScan::Kind scan = AttentionScan::Kind::none;
+  bool attend_current = false;
+  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, values = -1, weight = -1, bias = -1, remainder = -1;
+  struct Bias {
+    AttentionBias::Kind kind;
+    bool cap = false;
+    Slot values = -1, column = -1;
+  };
+  std::vector<Bias> biases;
+};
+
+// The same with tensors in their places, for a kernel.
+struct Call {
+  AttentionCall call;
+  std::vector<AttentionBias> biases;
+
+  // at(slot): the view of that operand, null for slot -1.
+  template <class At>
+  Call(const Layout& layout, const Tensor& output, const Tensor& row_stat, const Tensor& carry, At&& at) {
+    call.q = at(layout.q);
+    call.k = at(layout.k);
+    call.v = at(layout.v);
+    call.scale = layout.scale;
+    call.scan.kind = layout.scan;
+    call.scan.attend_current = layout.attend_current;
+    call.scan.gate_query = at(layout.gate_query);
+    call.scan.gate_key = at(layout.gate_key);
+    call.scan.values = at(layout.values);
+    call.scan.weight = at(layout.weight);
+    call.scan.bias = at(layout.bias);
+    call.scan.remainder = at(layout.remainder);
+    for (const Layout::Bias& one : layout.biases) biases.push_back({one.kind, at(one.values), at(one.column), one.cap});
+    call.biases = biases.data();
+    call.bias_count = static_cast<int>(biases.size());
+    call.output = output.view();
+    call.row_stat = row_stat.view();
+    if (carry.defined()) call.carry = carry.view();
+  }
+};
+
+// Checks every operand against the sizes of q and k while it lists them.
+class Builder {
+ public:
+  Builder(const AttentionOperands& in, const Score& score) : in_(in) {
+    check_heads("q", in.q);
+    check_heads("k", in.k);
+    check_heads("v", in.v);
+    batch_ = in.q.size(0);
+    heads_ = in.q.size(1);
+    queries_ = in.q.size(2);
+    keys_ = in.k.size(2);
+    check(in.k.shape() == Shape{batch_, heads_, keys_, in.q.size(3)}, name,
+          "q [B, H, T, d] and k [B, H, K, d] differ in more than their lengths: got ", in.q.shape(), " and ", in.k.shape());
+    check(in.v.shape() == Shape{batch_, heads_, keys_, in.v.size(3)}, name, "k [B, H, K, d] and v [B, H, K, e] do not belong "
+          "together: got ", in.k.shape(), " and ", in.v.shape());
+    check(queries_ <= keys_, name, "the queries are the last tokens, but there are ", queries_, " of them for ", keys_,
+          " keys");
+    layout.scale = in.scale;
+    layout.q = add(in.q);
+    layout.k = add(in.k);
+    layout.v = add(in.v);
+    if (score.scan) std::visit([&](const auto& scan) { add_scan(scan); }, *score.scan);
+    for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(shape); }, bias);
+  }
+
+  Layout layout;
+  std::vector<Tensor> inputs;
+
+ private:
+  static void check_heads(std::string_view what, const Tensor& x) {
+    check_floating(name, x);
+    check(x.rank() == 4, name, what, " must be [B, H, tokens, width], got ", x.shape());
+  }
+  Slot add(const Tensor& x) {
+    inputs.push_back(x);
+    return static_cast<Slot>(inputs.size()) - 1;
+  }
+  Slot add(std::string_view what, const Tensor& x, const Shape& shape, DType dtype) {
+    check_defined(name, x);
+    check(x.shape() == shape && x.dtype() == dtype, name, what, " must be ", dtype, " ", shape, ", got ", x.dtype(), " ",
+          x.shape());
+    check_same_device(name, in_.q, x);
+    return add(x);
+  }
+  Slot add(std::string_view what, const Tensor& x, const Shape& shape) { return add(what, x, shape, in_.q.dtype()); }
+  // The last axis may have any size above 0.
+  Slot add_rows(std::string_view what, const Tensor& x) {
+    check_defined(name, x);
+    check(x.rank() == 4 && x.size(3) > 0, name, what, " must be [B, H, T, entries], got ", x.shape());
+    return add(what, x, {batch_, heads_, queries_, x.size(3)});
+  }
+
+  void add_gates(const Gates& gates) {
+    if (!gates.operand.defined()) return;
+    check_heads("the gate operand", gates.operand);
+    layout.gate_query = add("the query of the gates", in_.unrotated, {batch_, heads_, queries_, gates.operand.size(3)});
+    layout.gate_key = add("the gate operand", gates.operand, {batch_, heads_, keys_, gates.operand.size(3)});
+  }
+  void add_scan(const ContextualTable& scan) {
+    layout.scan = AttentionScan::Kind::table;
+    layout.values = add_rows("the table of positions", scan.z);
+    add_gates(scan.gates);
+  }
+  void add_scan(const ContextualSlope& scan) {
+    layout.scan = AttentionScan::Kind::slope;
+    layout.values = add("the slopes", scan.slope, {heads_});
+    add_gates(scan.gates);
+  }
+  void add_scan(const ContextualMlp& scan) {
+    layout.scan = AttentionScan::Kind::mlp;
+    layout.values = add_rows("the coefficients", scan.coefficients);
+    layout.weight = add("the hidden weights", scan.weight, {scan.coefficients.size(3)});
+    layout.bias = add("the hidden biases", scan.bias, {scan.coefficients.size(3)});
+    add_gates(scan.gates);
+  }
+  void add_scan(const StickBreaking& scan) {
+    layout.scan = AttentionScan::Kind::stick_breaking;
+    layout.attend_current = scan.attend_current;
+    if (scan.remainder.defined()) {
+      layout.remainder = add("the remainder", scan.remainder, {batch_, heads_, queries_, in_.v.size(3)});
+    }
+  }
+
+  void add_bias(const Toeplitz& bias) {
+    check_defined(name, bias.bias);
+    check(bias.bias.rank() == 2 && bias.bias.size(1) >= keys_, name, "a toeplitz bias of ", bias.bias.size(-1),
+          " distances does not cover ", keys_, " tokens");
+    const Slot values = add("a toeplitz bias", bias.bias, {heads_, bias.bias.size(1)});
+    layout.biases.push_back({AttentionBias::Kind::toeplitz, false, values});
+  }
+  void add_bias(const RowColumn& bias) {
+    Layout::Bias one{AttentionBias::Kind::row_column};
+    if (bias.row.defined()) one.values = add("a row bias", bias.row, {batch_, heads_, queries_}, DType::f64);
+    if (bias.column.defined()) one.column = add("a column bias", bias.column, {batch_, heads_, keys_}, DType::f64);
+    layout.biases.push_back(one);
+  }
+  void add_bias(const RowToeplitz& bias) {
+    const Slot values = add_rows("a bias of rows by distance", bias.z);
+    layout.biases.push_back({AttentionBias::Kind::row_toeplitz, bias.cap, values});
+  }
+  void add_bias(const Dense& bias) {
+    check_defined(name, bias.bias);
+    const Shape shape{batch_, heads_, queries_, keys_};
+    const Slot values = add("a dense bias", broadcast_to(bias.bias, shape), shape);
+    layout.biases.push_back({AttentionBias::Kind::dense, false, values});
+  }
+
+  const AttentionOperands& in_;
+  std::int64_t batch_ = 0, heads_ = 0, queries_ = 0, keys_ = 0;
+};
+
+// [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.
+Tensor empty_by_token(const Shape& shape, DType dtype, Device device) {
+  const Tensor by_token = Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, dtype, device);
+  Strides strides = by_token.strides();
+  std::swap(strides[1], strides[2]);
+  return by_token.as_strided(shape, strides, by_token.offset());
+}
+
+// Gradients of a call's inputs. What a kernel may leave untouched begins at 0.
+class InputGradients {
+ public:
+  InputGradients(const Layout& layout, const Gradients& wanted, const std::vector<Saved>& inputs, bool nothing_to_do)
+      : gradients_(inputs.size()) {
+    for (std::size_t n = 0; n < inputs.size(); ++n) {
+      if (!wanted.wants(n)) continue;
+      const Tensor& x = inputs[n].get();
+      const bool by_token = static_cast<Slot>(n) <= layout.v;
+      gradients_[n] = nothing_to_do   ? Tensor::zeros(x.shape(), x.dtype(), x.device())
+                      : by_token      ? empty_by_token(x.shape(), x.dtype(), x.device())
+                                      : Tensor::empty(x.shape(), x.dtype(), x.device());
+    }
+    for (const Layout::Bias& bias : layout.biases) {
+      const bool partly = bias.kind == AttentionBias::Kind::toeplitz || bias.kind == AttentionBias::Kind::dense;
+      if (partly && at(bias.values)) gradients_[static_cast<std::size_t>(bias.values)].fill(0);
+      biases_.push_back({at(bias.values), at(bias.column)});
+    }
+  }
+
+  View at(Slot slot) const {
+    if (slot < 0 || !gradients_[static_cast<std::size_t>(slot)].defined()) return {};
+    return gradients_[static_cast<std::size_t>(slot)].view();
+  }
+  const std::vector<AttentionBiasGradient>& biases() const { return biases_; }
+  void give(Gradients& d) {
+    for (std::size_t n = 0; n < gradients_.size(); ++n) {
+      if (gradients_[n].defined()) d.set(n, std::move(gradients_[n]));
+    }
+  }
+
+ private:
+  std::vector<Tensor> gradients_;
+  std::vector<AttentionBiasGradient> biases_;
+};
+
+}  // namespace
+
+Tensor tiled_attention(const AttentionOperands& in, const Score& score) {
+  const ProfileScope scope(name);
+  Builder builder(in, score);
+  const Layout& layout = builder.layout;
+  const Device device = in.q.device();
+  const std::int64_t heads = in.q.size(0) * in.q.size(1);
+  Tensor output = empty_by_token({in.q.size(0), in.q.size(1), in.q.size(2), in.v.size(3)}, in.q.dtype(), device);
+  const Tensor row_stat = Tensor::empty({heads, in.q.size(2)}, in.q.dtype(), device);
+  Tensor carry;
+  if (layout.scan != AttentionScan::Kind::none && needs_grad(builder.inputs)) {
+    carry = Tensor::empty({kernels(device).attention_carry(heads, in.q.size(2), in.k.size(2))}, in.q.dtype(), device);
+  }
+  const Call forward(layout, output, row_stat, carry, [&](Slot slot) {
+    return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view();
+  });
+  kernels(device).attention(forward.call);
+
+  std::vector<Saved> kept;
+  for (const Tensor& input : builder.inputs) kept.emplace_back(name, input);
+  record(name, output, builder.inputs,
+         [layout, kept, kept_output = Saved(name, output), row_stat, carry](const Tensor& d_y, Gradients& d) {
+           InputGradients gradients(layout, d, kept, d_y.numel() == 0);
+           const Call call(layout, kept_output.get(), row_stat, carry, [&](Slot slot) {
+             return slot < 0 ? View{} : kept[static_cast<std::size_t>(slot)].get().view();
+           });
+           AttentionGradients wanted;
+           wanted.d_output = d_y.view();
+           wanted.d_q = gradients.at(layout.q);
+           wanted.d_k = gradients.at(layout.k);
+           wanted.d_v = gradients.at(layout.v);
+           wanted.d_gate_query = gradients.at(layout.gate_query);
+           wanted.d_gate_key = gradients.at(layout.gate_key);
+           wanted.d_values = gradients.at(layout.values);
+           wanted.d_weight = gradients.at(layout.weight);
+           wanted.d_bias = gradients.at(layout.bias);
+           wanted.d_remainder = gradients.at(layout.remainder);
+           wanted.biases = gradients.biases().data();
+           kernels(d_y.device()).attention_backward(call.call, wanted);
+           gradients.give(d);
+         });
+  return output;
+}
+
+}  // namespace tally

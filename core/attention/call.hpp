@@ -1,0 +1,77 @@
+// What one call of tiled attention is given, as plain views: the score shapes of autograd/score.hpp and their gradients. Shared
+// by the CPU and the CUDA kernels, which know these shapes and never an encoding.
+//
+// B batch, H heads, T queries, K keys (K >= T; the queries are the last T of K tokens), d width of q and k, e width of v,
+// P largest position, N hidden width. Query t has place i = K - T + t and sees the keys j <= i.
+#pragma once
+
+#include <cstdint>
+
+#include "core/view.hpp"
+
+namespace tally {
+
+// A running sum along the keys from j up to i.
+struct AttentionScan {
+  enum class Kind : std::uint8_t {
+    none,
+    table,          // l += values_i at min(p_ij, P), linearly interpolated;  values [B,H,T,P+1]
+    slope,          // l += values_h p_ij;                                    values [H]
+    mlp,            // l += sum_n values_i[n] relu(weight[n] p_ij + bias[n]); values [B,H,T,N]
+    stick_breaking  // weights exp(l_ij - sum_{k=j..i-1} softplus(l_ik)) instead of the softmax
+  };
+  Kind kind = Kind::none;
+  // p_ij = sum_{k=j..i} g_ik,  g = sigmoid(s), or sigmoid(scale gate_query_i . gate_key_j) where these are given.
+  View gate_query;  // [B,H,T,w], w of any width
+  View gate_key;    // [B,H,K,w]
+  View values;
+  View weight, bias;            // mlp: [N]
+  View remainder;               // stick_breaking: what the rest of the stick attends to [B,H,T,e]; null: nothing
+  bool attend_current = false;  // stick_breaking: j <= i instead of j < i
+
+  bool contextual() const { return kind != Kind::none && kind != Kind::stick_breaking; }
+};
+
+struct AttentionBias {
+  enum class Kind : std::uint8_t {
+    toeplitz,      // l += values_h[i-j];                     values [H,W], W >= K
+    row_column,    // l += values_i + column_j, both f64;     values [B,H,T], column [B,H,K]; one may be null
+    row_toeplitz,  // l += values_i[i-j], beyond W the last with cap, else nothing;  values [B,H,T,W]
+    dense          // l += values_ij;                         values [B,H,T,K]
+  };
+  Kind kind = Kind::toeplitz;
+  View values, column;
+  bool cap = false;
+};
+
+// Inputs may have any strides, 0 on broadcast axes.
+struct AttentionCall {
+  View q, k, v;  // [B,H,T,d], [B,H,K,d], [B,H,K,e]
+  double scale = 1;
+  AttentionScan scan;
+  const AttentionBias* biases = nullptr;  // of host memory
+  int bias_count = 0;
+
+  // Results.
+  View output;    // [B,H,T,e], any strides
+  View row_stat;  // [B,H,T] dense: log of the softmax's denominator; stick_breaking: sum of softplus over the row
+  View carry;     // running sums at the tiles' edges, attention_carry elements; null without a scan
+
+  std::int64_t batch() const { return q.shape[0]; }
+  std::int64_t heads() const { return q.shape[1]; }
+  std::int64_t queries() const { return q.shape[2]; }
+  std::int64_t keys() const { return k.shape[2]; }
+};
+
+// Gradients are written, not added to; any strides but of shared ones, which are dense. A null one is not wanted.
+struct AttentionBiasGradient {
+  View values, column;  // row_column: f64
+};
+struct AttentionGradients {
+  View d_output;  // given
+  View d_q, d_k, d_v;
+  View d_gate_query, d_gate_key, d_values, d_weight, d_bias, d_remainder;  // of the scan
+  const AttentionBiasGradient* biases = nullptr;
+};
+
+}  // namespace tally

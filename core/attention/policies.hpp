@@ -1,0 +1,62 @@
+// What a score shape computes for one pair of query and key: small branch-free functions for the host (they become vector
+// code inside `#pragma omp simd` loops) and the device. s raw score, l logit, j key, i query.
+#pragma once
+
+#include <cstdint>
+
+#include "core/math.hpp"
+
+namespace tally::attention {
+
+// --- contextual positions (CoPE, arXiv 2405.18719, eq. 3 to 5): p_ij = sum_{k=j..i} gate(s_ik) ---
+
+template <class T>
+TALLY_INLINE T gate(T s) {
+  return math::sigmoid(s);
+}
+// d gate / d s from the gate.
+template <class T>
+TALLY_INLINE T gate_slope(T g) {
+  return g * (T{1} - g);
+}
+
+// The entry of a table below position p, and how far p is beyond it: c = min(p, last), low = floor(c), w = c - low. At an
+// integer the interval to its right is meant, as the derivative there needs it. NaN counts as beyond the table.
+template <class T>
+struct Place {
+  std::int32_t low;
+  T w;
+};
+template <class T>
+TALLY_INLINE Place<T> place_in_table(T p, T last) {
+  const T c = p < last ? p : last;
+  const auto low = static_cast<std::int32_t>(c);
+  return {low, c - static_cast<T>(low)};
+}
+// (1-w) z[low] + w z[low+1]; the table's last entry stands twice, so that low + 1 exists and no position beyond it has a
+// slope.
+template <class T>
+TALLY_INLINE T interpolate(T z_low, T rise, T w) {
+  return z_low + w * rise;
+}
+
+// relu(w p + b)
+template <class T>
+TALLY_INLINE T hidden(T w, T b, T p) {
+  const T h = w * p + b;
+  return h > T{0} ? h : T{0};
+}
+
+// --- stick-breaking (arXiv 2410.17980): A_ij = exp(l_ij - sum_{k=j..i-1} softplus(l_ik)) ---
+
+template <class T>
+TALLY_INLINE T stick_taken(T l) {
+  return math::softplus(l);
+}
+// `taken` of this key and of those between it and the query; never above 0 in the exponent.
+template <class T>
+TALLY_INLINE T stick_weight(T l, T taken) {
+  return math::exp(l - taken);
+}
+
+}  // namespace tally::attention

@@ -1,0 +1,314 @@
+// Biases on one tile: l_ij += b_ij, with b from few numbers a head or a row, or a whole matrix.
+#include <cmath>
+
+#include "core/cpu/attention_shapes.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+template <class T>
+TALLY_CLONES void add_shifted(T* score, const T* value, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) score[j * tile_rows + i] += value[i - j];
+  }
+}
+
+template <class T>
+TALLY_CLONES void add_to_shifted(T* sum, const T* d, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) sum[i - j] += d[j * tile_rows + i];
+  }
+}
+
+// b = values_h[i-j]. In a tile neighbouring rows read neighbouring distances: every key is one vector addition, of the
+// bias and of its gradient.
+template <class T>
+class ToeplitzTile final : public BiasTile<T> {
+ public:
+  ToeplitzTile(const AttentionCall& call, const AttentionBias& bias, const AttentionBiasGradient* gradient)
+      : values_(bias.values),
+        d_values_(gradient != nullptr ? gradient->values : View{}),
+        distances_(call.keys()),
+        bias_(distances_ + 2 * margin),
+        largest_(blocks()),
+        d_bias_(gradient != nullptr ? distances_ + 2 * margin : 0) {}
+
+  std::int64_t shared_count() const override { return distances_; }
+  void open_head(std::int64_t, std::int64_t head, double* shared) override {
+    shared_ = shared;
+    std::fill_n(bias_.data(), distances_ + 2 * margin, T{0});
+    const T* const row = values_.as<T>() + head * values_.strides[0];
+    for (std::int64_t n = 0; n < distances_; ++n) bias_[margin + n] = row[n * values_.strides[1]];
+    for (std::int64_t block = 0; block < blocks(); ++block) {
+      const T* const begin = bias_.data() + margin + block * tile_rows;
+      largest_[block] = static_cast<double>(*std::max_element(begin, begin + std::min(tile_rows, distances_ - block * tile_rows)));
+    }
+  }
+  void open_rows(const RowTile& rows) override {
+    if (shared_ != nullptr) std::fill_n(d_bias_.data(), rows.place + 2 * margin, T{0});
+  }
+  void add(const RowTile& rows, const KeyTile& keys, T* score) override {
+    add_shifted(score, bias_.data() + margin + rows.place - keys.first, keys.keys, rows.lanes);
+  }
+  double upper_bound(const RowTile& rows, const KeyTile& keys) const override {
+    const std::int64_t nearest = std::max<std::int64_t>(0, rows.place - (keys.first + keys.keys - 1));
+    const std::int64_t farthest = rows.place + rows.rows - 1 - keys.first;
+    return *std::max_element(largest_.data() + nearest / tile_rows, largest_.data() + farthest / tile_rows + 1);
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
+    add_to_shifted(d_bias_.data() + margin + rows.place - keys.first, d, keys.keys, rows.lanes);
+  }
+  void close_rows(const RowTile& rows) override {
+    // Few terms were added so far: long sums are formed in double.
+    const std::int64_t reached = std::min(distances_, rows.place + rows.rows);
+    for (std::int64_t n = 0; n < reached; ++n) shared_[n] += static_cast<double>(d_bias_[margin + n]);
+  }
+  void write_shared(const SharedSums& sums) const override {
+    if (!d_values_) return;
+    for (std::int64_t head = 0; head < sums.heads; ++head) {
+      for (std::int64_t n = 0; n < distances_; ++n) {
+        double sum = 0;
+        for (std::int64_t batch = 0; batch < sums.batches; ++batch) {
+          for (std::int64_t share = 0; share < sums.shares; ++share) sum += sums.at(batch, head, share)[n];
+        }
+        d_values_.as<T>()[head * d_values_.strides[0] + n * d_values_.strides[1]] = static_cast<T>(sum);
+      }
+    }
+  }
+
+ private:
+  // Distances that only lanes above the diagonal or without a query have.
+  static constexpr std::int64_t margin = tile_keys;
+  std::int64_t blocks() const { return (distances_ + tile_rows - 1) / tile_rows; }
+
+  View values_, d_values_;
+  std::int64_t distances_;
+  Buffer<T> bias_;          // distance n at margin + n
+  Buffer<double> largest_;  // of every tile_rows distances
+  Buffer<T> d_bias_;        // of the row tile at hand
+  double* shared_ = nullptr;
+};
+
+template <class T>
+TALLY_CLONES void add_row_column(T* score, const T* row, const T* column, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) score[j * tile_rows + i] += row[i] + column[j];
+  }
+}
+
+template <class T>
+TALLY_CLONES void sum_lanes(T* sum, const T* d, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+    T lane[lane_step] = {};
+    for (std::int64_t i = 0; i < lanes; i += lane_step) {
+#pragma omp simd
+      for (std::int64_t l = 0; l < lane_step; ++l) lane[l] += d[j * tile_rows + i + l];
+    }
+    for (std::int64_t width = lane_step / 2; width > 0; width /= 2) {
+      for (std::int64_t l = 0; l < width; ++l) lane[l] += lane[l + width];
+    }
+    sum[j] = lane[0];
+  }
+}
+
+// b = row_i + column_j, in double: both may be large where their sum is not (running sums of a whole sequence).
+template <class T>
+class RowColumnTile final : public BiasTile<T> {
+ public:
+  RowColumnTile(const AttentionCall& call, const AttentionBias& bias, const AttentionBiasGradient* gradient)
+      : bias_(bias),
+        gradient_(gradient),
+        keys_(call.keys()),
+        column_(keys_),
+        largest_((keys_ + tile_keys - 1) / tile_keys) {}
+
+  std::int64_t shared_count() const override { return keys_; }
+  void open_head(std::int64_t batch, std::int64_t head, double* shared) override {
+    d_column_ = shared;
+    const View& column = bias_.column;
+    for (std::int64_t j = 0; j < keys_; ++j) {
+      column_[j] = column ? column.as<double>()[batch * column.strides[0] + head * column.strides[1] + j * column.strides[2]]
+                          : 0.0;
+    }
+    for (std::int64_t tile = 0; tile * tile_keys < keys_; ++tile) {
+      const double* const begin = column_.data() + tile * tile_keys;
+      largest_[tile] = *std::max_element(begin, begin + std::min(tile_keys, keys_ - tile * tile_keys));
+    }
+  }
+  void open_rows(const RowTile& rows) override {
+    const View& row = bias_.values;
+    std::fill_n(row_, tile_rows, 0.0);
+    std::fill_n(d_row_, tile_rows, T{0});
+    for (std::int64_t i = 0; i < rows.rows && row; ++i) {
+      row_[i] = row.as<double>()[rows.batch * row.strides[0] + rows.head * row.strides[1] + (rows.first + i) * row.strides[2]];
+    }
+  }
+  void add(const RowTile& rows, const KeyTile& keys, T* score) override {
+    // Relative to the tile's last key both parts are as small as the bias itself.
+    const double base = column_[keys.first + keys.keys - 1];
+    alignas(64) T row[tile_rows], column[tile_keys];
+    for (std::int64_t i = 0; i < tile_rows; ++i) row[i] = static_cast<T>(row_[i] + base);
+    for (std::int64_t j = 0; j < keys.keys; ++j) column[j] = static_cast<T>(column_[keys.first + j] - base);
+    add_row_column(score, row, column, keys.keys, rows.lanes);
+  }
+  double upper_bound(const RowTile& rows, const KeyTile& keys) const override {
+    return *std::max_element(row_, row_ + rows.rows) + largest_[keys.first / tile_keys];
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
+    alignas(64) T sum[tile_keys];
+    sum_lanes(sum, d, keys.keys, rows.lanes);
+    for (std::int64_t j = 0; j < keys.keys; ++j) d_column_[keys.first + j] += static_cast<double>(sum[j]);
+    add_keys(d_row_, d, keys.keys, rows.lanes);
+  }
+  void close_rows(const RowTile& rows) override {
+    const View& d_row = gradient_->values;
+    for (std::int64_t i = 0; i < rows.rows && d_row; ++i) {
+      d_row.as<double>()[rows.batch * d_row.strides[0] + rows.head * d_row.strides[1] + (rows.first + i) * d_row.strides[2]] =
+          static_cast<double>(d_row_[i]);
+    }
+  }
+  void write_shared(const SharedSums& sums) const override {
+    const View& d_column = gradient_->column;
+    if (!d_column) return;
+    for (std::int64_t batch = 0; batch < sums.batches; ++batch) {
+      for (std::int64_t head = 0; head < sums.heads; ++head) {
+        double* const row = d_column.as<double>() + batch * d_column.strides[0] + head * d_column.strides[1];
+        for (std::int64_t j = 0; j < keys_; ++j) {
+          double sum = 0;
+          for (std::int64_t share = 0; share < sums.shares; ++share) sum += sums.at(batch, head, share)[j];
+          row[j * d_column.strides[2]] = sum;
+        }
+      }
+    }
+  }
+
+ private:
+  AttentionBias bias_;
+  const AttentionBiasGradient* gradient_;
+  std::int64_t keys_;
+  Buffer<double> column_, largest_;
+  double* d_column_ = nullptr;
+  double row_[tile_rows];
+  alignas(64) T d_row_[tile_rows];
+};
+
+// b = z_i[i-j]: every row has distances of its own, so that neighbouring lanes read far from each other.
+template <class T>
+TALLY_CLONES void add_by_distance(T* score, const T* z, std::int64_t step, std::int64_t lane_step, std::int64_t width,
+                                  bool cap, const RowTile rows, const KeyTile keys) {
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    const std::int64_t hidden = keys.hidden(rows, j);
+    const std::int64_t nearest = rows.place - keys.first - j;  // distance of lane 0
+    for (std::int64_t i = hidden; i < rows.rows; ++i) {
+      const std::int64_t distance = nearest + i;
+      const bool inside = distance < width;
+      const T value = z[i * lane_step + (inside ? distance : width - 1) * step];
+      score[j * tile_rows + i] += inside || cap ? value : T{0};
+    }
+  }
+}
+
+template <class T>
+TALLY_CLONES void add_to_distance(T* d_z, std::int64_t ld, const T* d, std::int64_t width, bool cap, const RowTile rows,
+                                  const KeyTile keys) {
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    const std::int64_t hidden = keys.hidden(rows, j);
+    const std::int64_t nearest = rows.place - keys.first - j;
+    for (std::int64_t i = hidden; i < rows.rows; ++i) {
+      const std::int64_t distance = nearest + i;
+      if (distance < width) {
+        d_z[i * ld + distance] += d[j * tile_rows + i];
+      } else if (cap) {
+        d_z[i * ld + width - 1] += d[j * tile_rows + i];
+      }
+    }
+  }
+}
+
+template <class T>
+class RowToeplitzTile final : public BiasTile<T> {
+ public:
+  RowToeplitzTile(const AttentionCall&, const AttentionBias& bias, const AttentionBiasGradient* gradient)
+      : bias_(bias),
+        gradient_(gradient),
+        width_(bias.values.shape[3]),
+        d_z_(gradient != nullptr && gradient->values ? tile_rows * width_ : 0) {}
+
+  void open_head(std::int64_t, std::int64_t, double*) override {}
+  void open_rows(const RowTile& rows) override {
+    z_ = Matrix<T>(bias_.values, rows.batch, rows.head);
+    if (gradient_ != nullptr && gradient_->values) std::fill_n(d_z_.data(), tile_rows * width_, T{0});
+  }
+  void add(const RowTile& rows, const KeyTile& keys, T* score) override {
+    add_by_distance(score, &z_.at(rows.first, 0), z_.column_step, z_.row_step, width_, bias_.cap, rows, keys);
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
+    if (gradient_->values) add_to_distance(d_z_.data(), width_, d, width_, bias_.cap, rows, keys);
+  }
+  void close_rows(const RowTile& rows) override {
+    if (!gradient_->values) return;
+    const Matrix<T> d_z(gradient_->values, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      for (std::int64_t n = 0; n < width_; ++n) d_z.at(rows.first + i, n) = d_z_[i * width_ + n];
+    }
+  }
+
+ private:
+  AttentionBias bias_;
+  const AttentionBiasGradient* gradient_;
+  std::int64_t width_;
+  Matrix<T> z_;
+  Buffer<T> d_z_;
+};
+
+// b = values_ij
+template <class T>
+class DenseTile final : public BiasTile<T> {
+ public:
+  DenseTile(const AttentionCall&, const AttentionBias& bias, const AttentionBiasGradient* gradient)
+      : values_(bias.values), gradient_(gradient) {}
+
+  void open_head(std::int64_t, std::int64_t, double*) override {}
+  void add(const RowTile& rows, const KeyTile& keys, T* score) override {
+    const Matrix<T> bias(values_, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      for (std::int64_t j = 0; j < keys.keys; ++j) score[j * tile_rows + i] += bias.at(rows.first + i, keys.first + j);
+    }
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
+    if (!gradient_->values) return;
+    const Matrix<T> d_bias(gradient_->values, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      for (std::int64_t j = 0; j < keys.keys; ++j) d_bias.at(rows.first + i, keys.first + j) = d[j * tile_rows + i];
+    }
+  }
+
+ private:
+  View values_;
+  const AttentionBiasGradient* gradient_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<BiasTile<T>> BiasTile<T>::make(const AttentionCall& call, const AttentionBias& bias,
+                                               const AttentionBiasGradient* gradient) {
+  switch (bias.kind) {
+    case AttentionBias::Kind::toeplitz: return std::make_unique<ToeplitzTile<T>>(call, bias, gradient);
+    case AttentionBias::Kind::row_column: return std::make_unique<RowColumnTile<T>>(call, bias, gradient);
+    case AttentionBias::Kind::row_toeplitz: return std::make_unique<RowToeplitzTile<T>>(call, bias, gradient);
+    case AttentionBias::Kind::dense: return std::make_unique<DenseTile<T>>(call, bias, gradient);
+  }
+  return nullptr;
+}
+
+template std::unique_ptr<BiasTile<float>> BiasTile<float>::make(const AttentionCall&, const AttentionBias&,
+                                                                const AttentionBiasGradient*);
+template std::unique_ptr<BiasTile<double>> BiasTile<double>::make(const AttentionCall&, const AttentionBias&,
+                                                                  const AttentionBiasGradient*);
+
+}  // namespace tally::cpu

@@ -1,0 +1,488 @@
+// Contextual positions on one tile (CoPE, arXiv 2405.18719): p_ij = sum_{k=j..i} g_ik, l_ij = s_ij + term_i(p_ij).
+//
+// Forward walks the keys from right to left with the rows' running sums. Backward has them again from what forward kept
+// at the tiles' edges, and walks from left to right with the running sums of d_p:
+//   d_g_ik = sum_{j<=k} d_p_ij,  d_s_ij = d_l_ij + d_g_ij g_ij (1 - g_ij)
+// Once every row of a tile has passed the last position of its table, the term is one number a row: no gates are needed
+// there, and nothing flows back to them.
+#include <algorithm>
+
+#include "core/attention/policies.hpp"
+#include "core/cpu/attention_shapes.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+using attention::gate;
+using attention::gate_slope;
+
+// What backward needs of a tile, each [tile_keys, tile_rows].
+template <class T>
+struct Kept {
+  Buffer<T> gate, position, slope;  // slope: d term / d p
+  explicit Kept(std::int64_t count) : gate(count), position(count), slope(count) {}
+};
+
+// --- table: term = z_i at min(p, P), linearly interpolated ---
+
+// z: rows of ld = P+2 elements, the last of them twice.
+template <class T, bool keep>
+TALLY_CLONES void add_table_term(T* score, const T* gate_score, T* carry, const T* z, std::int32_t ld, const RowTile rows,
+                                 const KeyTile keys, T* kept_gate, T* kept_position, T* kept_slope) {
+  const T last = static_cast<T>(ld - 2);
+  for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
+    const auto hidden = static_cast<std::int32_t>(keys.hidden(rows, j));
+    T* const s = score + j * tile_rows;
+    const T* const gs = gate_score + j * tile_rows;
+    T* const kg = kept_gate + (keep ? j * tile_rows : 0);
+    T* const kp = kept_position + (keep ? j * tile_rows : 0);
+    T* const ks = kept_slope + (keep ? j * tile_rows : 0);
+#pragma omp simd
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows.lanes); ++i) {
+      const T g = i < hidden ? T{0} : gate(gs[i]);
+      const T p = carry[i] + g;
+      carry[i] = p;
+      const auto place = attention::place_in_table(p, last);
+      const std::int32_t at = i * ld + place.low;
+      const T low = z[at], rise = z[at + 1] - low;
+      s[i] += attention::interpolate(low, rise, place.w);
+      if constexpr (keep) {
+        kg[i] = g;
+        kp[i] = p;
+        ks[i] = rise;
+      }
+    }
+  }
+}
+
+// d_z like z. d: gradient of the logits, and of the scores afterwards; d_gate_score is d where gates see the score.
+template <class T>
+TALLY_CLONES void table_gradient(T* d, T* d_gate_score, T* run, T* d_z, std::int32_t ld, const RowTile rows,
+                                 const KeyTile keys, const T* kept_gate, const T* kept_position, const T* kept_slope) {
+  const T last = static_cast<T>(ld - 2);
+  const bool own = d != d_gate_score;
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    T* const row = d + j * tile_rows;
+    T* const gate_row = d_gate_score + j * tile_rows;
+    const T* const kg = kept_gate + j * tile_rows;
+    const T* const kp = kept_position + j * tile_rows;
+    const T* const ks = kept_slope + j * tile_rows;
+#pragma omp simd
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows.lanes); ++i) {
+      const T d_logit = row[i];
+      const auto place = attention::place_in_table(kp[i], last);
+      const std::int32_t at = i * ld + place.low;
+      const T high = place.w * d_logit;
+      d_z[at] += d_logit - high;
+      d_z[at + 1] += high;
+      run[i] += d_logit * ks[i];
+      gate_row[i] = (own ? T{0} : d_logit) + run[i] * gate_slope(kg[i]);
+    }
+  }
+}
+
+template <class T>
+TALLY_CLONES void add_to_rows(T* score, const T* value, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) score[j * tile_rows + i] += value[i];
+  }
+}
+
+template <class T>
+class TableTerm {
+ public:
+  static std::int64_t shared_count(const AttentionScan&) { return 0; }
+  TableTerm(const AttentionCall& call, const AttentionGradients* gradients)
+      : call_(call),
+        gradients_(gradients),
+        ld_(static_cast<std::int32_t>(call.scan.values.shape[3]) + 1),
+        z_(tile_rows * ld_),
+        d_z_(gradients != nullptr ? tile_rows * ld_ : 0) {}
+
+  void open_rows(const RowTile& rows, double*) {
+    const Matrix<T> z(call_.scan.values, rows.batch, rows.head);
+    pack_rows(z_.data(), ld_, z, rows.first, rows.rows, ld_ - 1, T{1}, tile_rows);
+    for (std::int64_t i = 0; i < rows.rows; ++i) z_[i * ld_ + ld_ - 1] = z_[i * ld_ + ld_ - 2];
+    for (std::int64_t i = 0; i < tile_rows; ++i) last_[i] = z_[i * ld_ + ld_ - 1];
+    if (gradients_ != nullptr) std::fill_n(d_z_.data(), tile_rows * ld_, T{0});
+  }
+  // Whether no position to the left of here is below the table's last.
+  bool saturated(const T* carry, const RowTile& rows) const {
+    const T last = static_cast<T>(ld_ - 2);
+    return std::all_of(carry, carry + rows.rows, [&](T p) { return p >= last; });
+  }
+  void add_saturated(const RowTile& rows, const KeyTile& keys, T* score) const {
+    add_to_rows(score, last_, keys.keys, rows.lanes);
+  }
+  void saturated_gradient(const RowTile& rows, const KeyTile& keys, const T* d) const {
+    T sum[tile_rows] = {};
+    add_keys(sum, d, keys.keys, rows.lanes);
+    for (std::int64_t i = 0; i < rows.lanes; ++i) d_z_[i * ld_ + ld_ - 2] += sum[i];
+  }
+  void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
+           bool keep) const {
+    if (keep) {
+      add_table_term<T, true>(score, gate_score, carry, z_.data(), ld_, rows, keys, kept.gate.data(),
+                              kept.position.data(), kept.slope.data());
+    } else {
+      add_table_term<T, false>(score, gate_score, carry, z_.data(), ld_, rows, keys, nullptr, nullptr, nullptr);
+    }
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, T* d, T* d_gate_score, T* run, const Kept<T>& kept) const {
+    table_gradient(d, d_gate_score, run, d_z_.data(), ld_, rows, keys, kept.gate.data(), kept.position.data(),
+                   kept.slope.data());
+  }
+  void close_rows(const RowTile& rows) {
+    if (!gradients_->d_values) return;
+    const Matrix<T> d_z(gradients_->d_values, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      for (std::int64_t n = 0; n + 1 < ld_; ++n) d_z.at(rows.first + i, n) = d_z_[i * ld_ + n];
+      d_z.at(rows.first + i, ld_ - 2) += d_z_[i * ld_ + ld_ - 1];
+    }
+  }
+  void write_shared(const SharedSums&) const {}
+
+ private:
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  std::int32_t ld_;
+  Buffer<T> z_, d_z_;  // [tile_rows, ld]
+  T last_[tile_rows];
+};
+
+// --- slope: term = m_h p ---
+
+template <class T, bool keep>
+TALLY_CLONES void add_slope_term(T* score, const T* gate_score, T* carry, T slope, const RowTile rows, const KeyTile keys,
+                                 T* kept_gate, T* kept_position) {
+  for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
+    const auto hidden = static_cast<std::int32_t>(keys.hidden(rows, j));
+    T* const s = score + j * tile_rows;
+    const T* const gs = gate_score + j * tile_rows;
+    T* const kg = kept_gate + (keep ? j * tile_rows : 0);
+    T* const kp = kept_position + (keep ? j * tile_rows : 0);
+#pragma omp simd
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows.lanes); ++i) {
+      const T g = i < hidden ? T{0} : gate(gs[i]);
+      const T p = carry[i] + g;
+      carry[i] = p;
+      s[i] += slope * p;
+      if constexpr (keep) {
+        kg[i] = g;
+        kp[i] = p;
+      }
+    }
+  }
+}
+
+template <class T>
+TALLY_CLONES void slope_gradient(T* d, T* d_gate_score, T* run, T* d_slope, T slope, const RowTile rows,
+                                 const KeyTile keys, const T* kept_gate, const T* kept_position) {
+  const bool own = d != d_gate_score;
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    const std::int64_t row = j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < rows.lanes; ++i) {
+      const T d_logit = d[row + i];
+      d_slope[i] += d_logit * kept_position[row + i];
+      run[i] += d_logit * slope;
+      d_gate_score[row + i] = (own ? T{0} : d_logit) + run[i] * gate_slope(kept_gate[row + i]);
+    }
+  }
+}
+
+template <class T>
+class SlopeTerm {
+ public:
+  static std::int64_t shared_count(const AttentionScan&) { return 1; }
+  SlopeTerm(const AttentionCall& call, const AttentionGradients* gradients) : call_(call), gradients_(gradients) {}
+
+  void open_rows(const RowTile& rows, double* shared) {
+    slope_ = call_.scan.values.as<T>()[rows.head * call_.scan.values.strides[0]];
+    shared_ = shared;
+    std::fill_n(d_slope_, tile_rows, T{0});
+  }
+  bool saturated(const T*, const RowTile&) const { return false; }
+  void add_saturated(const RowTile&, const KeyTile&, T*) const {}
+  void saturated_gradient(const RowTile&, const KeyTile&, const T*) const {}
+  void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
+           bool keep) const {
+    if (keep) {
+      add_slope_term<T, true>(score, gate_score, carry, slope_, rows, keys, kept.gate.data(), kept.position.data());
+    } else {
+      add_slope_term<T, false>(score, gate_score, carry, slope_, rows, keys, nullptr, nullptr);
+    }
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, T* d, T* d_gate_score, T* run, const Kept<T>& kept) {
+    slope_gradient(d, d_gate_score, run, d_slope_, slope_, rows, keys, kept.gate.data(), kept.position.data());
+  }
+  void close_rows(const RowTile& rows) {
+    for (std::int64_t i = 0; i < rows.rows; ++i) *shared_ += static_cast<double>(d_slope_[i]);
+  }
+  void write_shared(const SharedSums& sums) const {
+    const View& d_slope = gradients_->d_values;
+    for (std::int64_t head = 0; head < sums.heads && d_slope; ++head) {
+      double sum = 0;
+      for (std::int64_t batch = 0; batch < sums.batches; ++batch) {
+        for (std::int64_t share = 0; share < sums.shares; ++share) sum += *sums.at(batch, head, share);
+      }
+      d_slope.as<T>()[head * d_slope.strides[0]] = static_cast<T>(sum);
+    }
+  }
+
+ private:
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  T slope_ = 0;
+  T d_slope_[tile_rows];
+  double* shared_ = nullptr;
+};
+
+// --- mlp: term = sum_n u_i[n] relu(w[n] p + b[n]) ---
+
+template <class T, bool keep>
+TALLY_CLONES void add_mlp_term(T* score, const T* gate_score, T* carry, const T* u, const T* w, const T* b,
+                               std::int64_t width, const RowTile rows, const KeyTile keys, T* kept_gate,
+                               T* kept_position) {
+  alignas(64) T p[tile_rows], term[tile_rows];
+  for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
+    const std::int64_t hidden = keys.hidden(rows, j), row = j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < rows.lanes; ++i) {
+      const T g = i < hidden ? T{0} : gate(gate_score[row + i]);
+      p[i] = carry[i] + g;
+      carry[i] = p[i];
+      term[i] = 0;
+      if constexpr (keep) {
+        kept_gate[row + i] = g;
+        kept_position[row + i] = p[i];
+      }
+    }
+    for (std::int64_t n = 0; n < width; ++n) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < rows.lanes; ++i) {
+        term[i] += u[n * tile_rows + i] * attention::hidden(w[n], b[n], p[i]);
+      }
+    }
+#pragma omp simd
+    for (std::int64_t i = 0; i < rows.lanes; ++i) score[row + i] += term[i];
+  }
+}
+
+// d_u, d_w, d_b [N, tile_rows].
+template <class T>
+TALLY_CLONES void mlp_gradient(T* d, T* d_gate_score, T* run, T* d_u, T* d_w, T* d_b, const T* u, const T* w, const T* b,
+                               std::int64_t width, const RowTile rows, const KeyTile keys, const T* kept_gate,
+                               const T* kept_position) {
+  const bool own = d != d_gate_score;
+  alignas(64) T d_p[tile_rows];
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    const T* const p = kept_position + j * tile_rows;
+    T* const row = d + j * tile_rows;
+    std::fill_n(d_p, tile_rows, T{0});
+    for (std::int64_t n = 0; n < width; ++n) {
+      const std::int64_t lane = n * tile_rows;
+#pragma omp simd
+      for (std::int64_t i = 0; i < rows.lanes; ++i) {
+        const T h = attention::hidden(w[n], b[n], p[i]);
+        const T d_h = h > T{0} ? row[i] * u[lane + i] : T{0};
+        d_u[lane + i] += row[i] * h;
+        d_w[lane + i] += d_h * p[i];
+        d_b[lane + i] += d_h;
+        d_p[i] += d_h * w[n];
+      }
+    }
+#pragma omp simd
+    for (std::int64_t i = 0; i < rows.lanes; ++i) {
+      run[i] += d_p[i];
+      d_gate_score[j * tile_rows + i] = (own ? T{0} : row[i]) + run[i] * gate_slope(kept_gate[j * tile_rows + i]);
+    }
+  }
+}
+
+template <class T>
+class MlpTerm {
+ public:
+  static std::int64_t shared_count(const AttentionScan& scan) { return 2 * scan.weight.shape[0]; }
+  MlpTerm(const AttentionCall& call, const AttentionGradients* gradients)
+      : call_(call),
+        gradients_(gradients),
+        width_(call.scan.weight.shape[0]),
+        rows_(tile_rows * width_),
+        u_(tile_rows * width_),
+        d_(gradients != nullptr ? 3 * tile_rows * width_ : 0),
+        weight_(width_),
+        bias_(width_) {
+    for (std::int64_t n = 0; n < width_; ++n) {
+      weight_[n] = call.scan.weight.as<T>()[n * call.scan.weight.strides[0]];
+      bias_[n] = call.scan.bias.as<T>()[n * call.scan.bias.strides[0]];
+    }
+  }
+
+  void open_rows(const RowTile& rows, double* shared) {
+    shared_ = shared;
+    pack_rows(rows_.data(), width_, Matrix<T>(call_.scan.values, rows.batch, rows.head), rows.first, rows.rows, width_,
+              T{1}, tile_rows);
+    transpose_to_lanes(u_.data(), rows_.data(), width_, width_);
+    if (gradients_ != nullptr) std::fill_n(d_.data(), 3 * tile_rows * width_, T{0});
+  }
+  bool saturated(const T*, const RowTile&) const { return false; }
+  void add_saturated(const RowTile&, const KeyTile&, T*) const {}
+  void saturated_gradient(const RowTile&, const KeyTile&, const T*) const {}
+  void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
+           bool keep) const {
+    if (keep) {
+      add_mlp_term<T, true>(score, gate_score, carry, u_.data(), weight_.data(), bias_.data(), width_, rows, keys,
+                            kept.gate.data(), kept.position.data());
+    } else {
+      add_mlp_term<T, false>(score, gate_score, carry, u_.data(), weight_.data(), bias_.data(), width_, rows, keys,
+                             nullptr, nullptr);
+    }
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, T* d, T* d_gate_score, T* run, const Kept<T>& kept) const {
+    const std::int64_t size = tile_rows * width_;
+    mlp_gradient(d, d_gate_score, run, d_.data(), d_.data() + size, d_.data() + 2 * size, u_.data(), weight_.data(),
+                 bias_.data(), width_, rows, keys, kept.gate.data(), kept.position.data());
+  }
+  void close_rows(const RowTile& rows) {
+    if (gradients_->d_values) {
+      unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, width_, d_.data(), T{1});
+    }
+    for (std::int64_t n = 0; n < 2 * width_; ++n) {
+      for (std::int64_t i = 0; i < rows.rows; ++i) {
+        shared_[n] += static_cast<double>(d_[(width_ + n) * tile_rows + i]);
+      }
+    }
+  }
+  void write_shared(const SharedSums& sums) const {
+    const auto write = [&](const View& d, std::int64_t begin) {
+      for (std::int64_t n = 0; n < width_ && d; ++n) {
+        double sum = 0;
+        for (std::int64_t piece = 0; piece < sums.batches * sums.heads * sums.shares; ++piece) {
+          sum += sums.data[piece * sums.step + begin + n];
+        }
+        d.as<T>()[n * d.strides[0]] = static_cast<T>(sum);
+      }
+    };
+    write(gradients_->d_weight, 0);
+    write(gradients_->d_bias, width_);
+  }
+
+ private:
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  std::int64_t width_;
+  Buffer<T> rows_, u_, d_;  // u [N, tile_rows]; d: of u, w and b, each [N, tile_rows]
+  Buffer<T> weight_, bias_;
+  double* shared_ = nullptr;
+};
+
+// --- what they share: gates, running sums, a gate operand of its own ---
+
+template <class T, class Term>
+class Contextual final : public ContextualTile<T> {
+ public:
+  Contextual(const AttentionCall& call, const AttentionGradients* gradients)
+      : call_(call),
+        gradients_(gradients),
+        term_(call, gradients),
+        own_(call.scan.gate_key),
+        width_(own_ ? call.scan.gate_key.shape[3] : 0),
+        ld_(round_up(width_, vector_lanes<T>)),
+        gate_keys_(own_ ? call.keys() * width_ : 0),
+        gate_rows_(tile_rows * ld_),
+        gate_lanes_(tile_rows * width_),
+        gate_score_(own_ ? tile_keys * tile_rows : 0),
+        d_gate_lanes_(tile_rows * width_),
+        kept_(gradients != nullptr ? tile_keys * tile_rows : 0) {}
+
+  std::int64_t shared_count() const override { return Term::shared_count(call_.scan); }
+  std::int64_t gate_width() const override { return ld_; }
+  T* carry() override { return carry_; }
+
+  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) override {
+    d_gate_key_ = d_gate_key;
+    shared_ = shared;
+    if (own_) {
+      pack_rows(gate_keys_.data(), width_, Matrix<T>(call_.scan.gate_key, batch, head), 0, call_.keys(), width_, T{1},
+                call_.keys());
+    }
+  }
+
+  void open_rows(const RowTile& rows) override {
+    std::fill_n(carry_, tile_rows, T{0});
+    std::fill_n(run_, tile_rows, T{0});
+    term_.open_rows(rows, shared_);
+    if (!own_) return;
+    pack_rows(gate_rows_.data(), ld_, Matrix<T>(call_.scan.gate_query, rows.batch, rows.head), rows.first, rows.rows,
+              width_, static_cast<T>(call_.scale), tile_rows);
+    transpose_to_lanes(gate_lanes_.data(), gate_rows_.data(), ld_, width_);
+    std::fill_n(d_gate_lanes_.data(), tile_rows * width_, T{0});
+  }
+
+  void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
+    saturated_ = term_.saturated(carry_, rows);
+    if (saturated_) return term_.add_saturated(rows, keys, score);
+    if (own_) {
+      lane_product(gate_score_.data(), tile_rows, gate_keys_.data() + keys.first * width_, width_, 1, gate_lanes_.data(),
+                   tile_rows, keys.keys, rows.lanes, width_, false);
+    }
+    term_.add(rows, keys, score, own_ ? gate_score_.data() : score, carry_, kept_, for_gradient);
+  }
+
+  void gradient(const RowTile& rows, const KeyTile& keys, T* d) override {
+    if (saturated_) return term_.saturated_gradient(rows, keys, d);
+    T* const d_gate_score = own_ ? gate_score_.data() : d;
+    term_.gradient(rows, keys, d, d_gate_score, run_, kept_);
+    if (!own_) return;
+    lane_product(d_gate_lanes_.data(), tile_rows, gate_keys_.data() + keys.first * width_, 1, width_, d_gate_score,
+                 tile_rows, width_, rows.lanes, keys.keys, true);
+    lane_product(d_gate_key_ + keys.first * ld_, ld_, d_gate_score, tile_rows, 1, gate_rows_.data(), ld_,
+                 keys.keys, ld_, rows.rows, true);
+  }
+
+  void close_rows(const RowTile& rows) override {
+    term_.close_rows(rows);
+    if (own_ && gradients_->d_gate_query) {
+      unpack_lanes(Matrix<T>(gradients_->d_gate_query, rows.batch, rows.head), rows.first, rows.rows, width_,
+                   d_gate_lanes_.data(), static_cast<T>(call_.scale));
+    }
+  }
+  void write_shared(const SharedSums& sums) const override { term_.write_shared(sums); }
+
+ private:
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  Term term_;
+  bool own_;
+  std::int64_t width_, ld_;  // of the gate operand
+  Buffer<T> gate_keys_, gate_rows_, gate_lanes_, gate_score_, d_gate_lanes_;
+  Kept<T> kept_;
+  T* d_gate_key_ = nullptr;
+  double* shared_ = nullptr;
+  bool saturated_ = false;
+  alignas(64) T carry_[tile_rows];
+  alignas(64) T run_[tile_rows];
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<ContextualTile<T>> ContextualTile<T>::make(const AttentionCall& call,
+                                                           const AttentionGradients* gradients) {
+  switch (call.scan.kind) {
+    case AttentionScan::Kind::table: return std::make_unique<Contextual<T, TableTerm<T>>>(call, gradients);
+    case AttentionScan::Kind::slope: return std::make_unique<Contextual<T, SlopeTerm<T>>>(call, gradients);
+    case AttentionScan::Kind::mlp: return std::make_unique<Contextual<T, MlpTerm<T>>>(call, gradients);
+    default: return nullptr;
+  }
+}
+
+template std::unique_ptr<ContextualTile<float>> ContextualTile<float>::make(const AttentionCall&,
+                                                                            const AttentionGradients*);
+template std::unique_ptr<ContextualTile<double>> ContextualTile<double>::make(const AttentionCall&,
+                                                                              const AttentionGradients*);
+
+}  // namespace tally::cpu

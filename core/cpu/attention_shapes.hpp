@@ -1,0 +1,100 @@
+// How the score shapes act on one tile (core/attention/call.hpp has their formulas). One object a thread: it holds what a
+// shape needs of the head and of the row tile at hand, and its gradients until the tile, or the head, is done.
+//
+// Order of calls: open_head; for each row tile open_rows, then key tiles, then (backward) close_rows; write_shared once
+// everything is done.
+// Forward takes key tiles from the diagonal to the left, backward from the left to the diagonal.
+#pragma once
+
+#include <memory>
+
+#include "core/cpu/attention_tile.hpp"
+
+namespace tally::cpu {
+
+// Sums that several pieces of work share: each piece (one share of the row tiles of one head) has doubles of its own, and
+// afterwards they are added in fixed order.
+struct SharedSums {
+  const double* data = nullptr;
+  std::int64_t step = 0;  // between pieces
+  std::int64_t batches = 0, heads = 0, shares = 0;
+
+  const double* at(std::int64_t batch, std::int64_t head, std::int64_t share) const {
+    return data + ((batch * heads + head) * shares + share) * step;
+  }
+};
+
+// p_ij = sum of gates over the keys from j to i, and the term at that position.
+template <class T>
+class ContextualTile {
+ public:
+  virtual ~ContextualTile() = default;
+  // Null where the scan is not contextual.
+  static std::unique_ptr<ContextualTile> make(const AttentionCall& call, const AttentionGradients* gradients);
+
+  // Doubles of shared sums that a piece of work needs: slope 1, mlp 2 N.
+  virtual std::int64_t shared_count() const = 0;
+  // Width of the gate operand, rounded up to whole vectors; 0 without.
+  virtual std::int64_t gate_width() const = 0;
+  // Backward adds to d_gate_key [K, gate_width] and `shared`; forward gives null.
+  virtual void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) = 0;
+  virtual void open_rows(const RowTile& rows) = 0;
+  // Running sums over the keys to the right of the tile that comes next, [tile_rows]; forward advances them, backward
+  // sets them before each tile.
+  virtual T* carry() = 0;
+  // score += the term, from the tile's last key to its first. For backward what the gradient needs is kept.
+  virtual void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) = 0;
+  // d holds the gradient of the logits and gets that of the scores.
+  virtual void gradient(const RowTile& rows, const KeyTile& keys, T* d) = 0;
+  virtual void close_rows(const RowTile& rows) = 0;
+  virtual void write_shared(const SharedSums& sums) const = 0;
+};
+
+// Weights below e^-this of their row's sum are not computed where a whole tile of them can be told beforehand.
+template <class T>
+inline constexpr T negligible_exponent = sizeof(T) == sizeof(float) ? T{20} : T{40};
+
+// Weights by the stick-breaking rule instead of the softmax.
+template <class T>
+class StickTile {
+ public:
+  StickTile(const AttentionCall& call, bool for_gradient);
+  void open_rows();
+  // Sum of softplus over the keys so far; as ContextualTile::carry.
+  T* carry() { return carry_; }
+  // Whether what is left of every row's stick is negligible.
+  bool used_up(const RowTile& rows) const;
+  // score: logits, become weights. For backward what the gradient needs is kept.
+  void weights(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient);
+  // d holds the gradient of the weights and gets that of the logits; d_rest [tile_rows] is that of what remains.
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, const T* d_rest, T* d);
+
+ private:
+  bool attend_current_;
+  Buffer<T> share_;  // sigmoid of the logits, [tile_keys, tile_rows]
+  alignas(64) T carry_[tile_rows];
+  alignas(64) T run_[tile_rows];  // sum of A (dA - drest) over the keys so far, from the left
+};
+
+template <class T>
+class BiasTile {
+ public:
+  virtual ~BiasTile() = default;
+  static std::unique_ptr<BiasTile> make(const AttentionCall& call, const AttentionBias& bias,
+                                        const AttentionBiasGradient* gradient);
+
+  // Doubles of shared sums that a piece of work needs: toeplitz and row-column one a key.
+  virtual std::int64_t shared_count() const { return 0; }
+  virtual void open_head(std::int64_t batch, std::int64_t head, double* shared) = 0;
+  virtual void open_rows(const RowTile& rows) { (void)rows; }
+  virtual void add(const RowTile& rows, const KeyTile& keys, T* score) = 0;
+  // The largest value in the tile, or a bound on it; infinity where that would cost too much to know.
+  virtual double upper_bound(const RowTile& rows, const KeyTile& keys) const {
+    return (void)rows, (void)keys, std::numeric_limits<double>::infinity();
+  }
+  virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* d) = 0;
+  virtual void close_rows(const RowTile& rows) { (void)rows; }
+  virtual void write_shared(const SharedSums& sums) const { (void)sums; }
+};
+
+}  // namespace tally::cpu

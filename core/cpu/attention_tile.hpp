@@ -1,0 +1,96 @@
+// Tiles of attention on the CPU. Everything of a tile is laid out keys by rows: element (j, i) at j * tile_rows + i, so
+// that neighbouring rows (queries) sit in the vector lanes and a sum along the keys is a plain vector addition.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "core/attention/call.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/storage.hpp"
+
+namespace tally::cpu {
+
+inline constexpr std::int64_t tile_rows = 64;
+inline constexpr std::int64_t tile_keys = 128;
+
+inline constexpr std::int64_t lane_step = 16;  // lanes are taken in this number
+
+// Elements of one vector of 64 bytes.
+template <class T>
+inline constexpr std::int64_t vector_lanes = static_cast<std::int64_t>(64 / sizeof(T));
+
+inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+
+// Up to tile_rows neighbouring queries of one head.
+struct RowTile {
+  std::int64_t batch = 0, head = 0;
+  std::int64_t first = 0;  // query of lane 0
+  std::int64_t place = 0;  // its place among the keys: it sees the keys 0 .. place
+  std::int64_t rows = 0;   // lanes with a query; what the others hold is finite and ends nowhere
+  std::int64_t lanes = 0;  // rows rounded up to a multiple of lane_step
+};
+
+// The keys first .. first + keys - 1 for a tile of rows.
+struct KeyTile {
+  std::int64_t first = 0, keys = 0;
+  // Lanes 0 .. hidden(j) - 1 lie above the diagonal: their queries do not see key j (counted from the tile's first).
+  std::int64_t hidden(const RowTile& rows, std::int64_t j) const {
+    return std::clamp<std::int64_t>(first + j - rows.place, 0, tile_rows);
+  }
+  bool on_diagonal(const RowTile& rows) const { return first + keys - 1 > rows.place; }
+};
+
+// Scratch memory, not initialised.
+template <class T>
+class Buffer {
+ public:
+  explicit Buffer(std::int64_t count = 0)
+      : storage_(Storage::allocate(static_cast<std::size_t>(count) * sizeof(T), Device{})),
+        data_(reinterpret_cast<T*>(storage_->data())) {}
+  T* data() const { return data_; }
+  T& operator[](std::int64_t i) const { return data_[i]; }
+
+ private:
+  std::shared_ptr<Storage> storage_;
+  T* data_;
+};
+
+// Matrix (batch, head) of a [B, H, N, width] view of any strides.
+template <class T>
+struct Matrix {
+  T* data = nullptr;
+  std::int64_t row_step = 0, column_step = 0;
+
+  Matrix() = default;
+  Matrix(const View& x, std::int64_t batch, std::int64_t head)
+      : data(x.as<T>() + batch * x.strides[0] + head * x.strides[1]), row_step(x.strides[2]), column_step(x.strides[3]) {}
+  T& at(std::int64_t row, std::int64_t column) const { return data[row * row_step + column * column_step]; }
+};
+
+// target[i * ld + c] = factor x(first + i, c), rows x width; columns from width to ld and rows from `rows` to all_rows
+// become 0.
+template <class T>
+void pack_rows(T* target, std::int64_t ld, const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
+               T factor, std::int64_t all_rows);
+// target[c * tile_rows + i] = source[i * ld + c]
+template <class T>
+void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_t width);
+// x(first + i, c) = factor source[c * tile_rows + i]
+template <class T>
+void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width, const T* source,
+                  T factor);
+
+// c[m][n] (+)= sum_k a(m, k) b[k][n] with a(m, k) = a[m step_m + k step_k], n a multiple of vector_lanes<T>. Every element
+// is one sum in rising k, whatever the instruction set.
+template <class T>
+void lane_product(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k, const T* b,
+                  std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate);
+
+// sum[i] = sum over keys of x[j * tile_rows + i]; the lanes of one row each.
+template <class T>
+void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes);
+
+}  // namespace tally::cpu

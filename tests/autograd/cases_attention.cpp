@@ -1,0 +1,191 @@
+// Tiled attention, one case a score shape. The reference is the formula in loops, one logit after the other.
+#include <cmath>
+
+#include "autograd/ops.hpp"
+#include "autograd/score.hpp"
+#include "tests/autograd/op_cases.hpp"
+
+namespace tally::testing {
+namespace {
+
+using Kind = Operand::Kind;
+
+constexpr double scale = 0.6;
+
+double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
+double softplus_of(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+
+// What a shape adds to the logit of query t (of T, the last of K tokens) and key j, p the sum of gates from j to it.
+using Term = std::function<double(const std::vector<Array>& x, std::int64_t b, std::int64_t h, std::int64_t t,
+                                  std::int64_t j, double p)>;
+
+struct Rule {
+  Term term = [](const auto&, auto, auto, auto, auto, double) { return 0.0; };
+  int gate_query = 0, gate_key = 1;  // operands that gates come from
+  bool sticks = false;               // stick-breaking instead of the softmax
+  int remainder = -1;
+};
+
+double product_of(const Array& a, const Array& b, std::int64_t batch, std::int64_t head, std::int64_t t,
+                  std::int64_t j) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < a.shape[3]; ++c) sum += a[{batch, head, t, c}] * b[{batch, head, j, c}];
+  return scale * sum;
+}
+
+// Output row t of one head; x holds q, k, v and what the rule needs.
+std::vector<double> attend_row(const std::vector<Array>& x, const Rule& rule, std::int64_t b, std::int64_t h,
+                               std::int64_t t) {
+  const std::int64_t place = x[1].shape[2] - x[0].shape[2] + t, width = x[2].shape[3];
+  const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  std::vector<double> weight(at(place + 1)), output(at(width));
+  double position = 0, taken = 0, largest = -1e300, sum = 0;
+  for (std::int64_t j = place; j >= 0; --j) {
+    position += sigmoid_of(product_of(x[at(rule.gate_query)], x[at(rule.gate_key)], b, h, t, j));
+    const double logit = product_of(x[0], x[1], b, h, t, j) + rule.term(x, b, h, t, j, position);
+    if (rule.sticks && j < place) taken += softplus_of(logit);
+    weight[at(j)] = rule.sticks ? (j < place ? std::exp(logit - taken) : 0) : logit;
+    largest = std::max(largest, logit);
+  }
+  for (double& w : weight) {
+    if (!rule.sticks) w = std::exp(w - largest);
+    sum += w;
+  }
+  for (std::int64_t c = 0; c < width; ++c) {
+    for (std::int64_t j = 0; j <= place; ++j) {
+      output[at(c)] += weight[at(j)] / (rule.sticks ? 1 : sum) * x[2][{b, h, j, c}];
+    }
+    if (rule.remainder >= 0) output[at(c)] += std::exp(-taken) * x[at(rule.remainder)][{b, h, t, c}];
+  }
+  return output;
+}
+
+std::function<Array(const std::vector<Array>&)> reference_of(const Rule& rule) {
+  return [rule](const std::vector<Array>& x) {
+    const Shape& q = x[0].shape;
+    Array y({q[0], q[1], q[2], x[2].shape[3]});
+    for (std::int64_t b = 0; b < q[0]; ++b) {
+      for (std::int64_t h = 0; h < q[1]; ++h) {
+        for (std::int64_t t = 0; t < q[2]; ++t) {
+          const std::vector<double> row = attend_row(x, rule, b, h, t);
+          for (std::int64_t c = 0; c < y.shape[3]; ++c) y[{b, h, t, c}] = row[static_cast<std::size_t>(c)];
+        }
+      }
+    }
+    return y;
+  };
+}
+
+using Tensors = std::vector<Tensor>;
+
+// q, k, v and further operands, whose shapes follow from B, H, T and K (T < K where rows are generated one by one).
+OpCase attention_case(const std::string& name, const Rule& rule,
+                      const std::function<Shapes(std::int64_t, std::int64_t, std::int64_t, std::int64_t)>& further,
+                      const std::function<void(const Tensors&, Score&)>& make, bool any_length = true) {
+  const auto shapes = [&](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t k) {
+    Shapes all{{b, h, t, 3}, {b, h, k, 3}, {b, h, k, 2}};
+    for (const Shape& shape : further(b, h, t, k)) all.push_back(shape);
+    return all;
+  };
+  std::vector<Shapes> small{shapes(2, 2, 4, 4), shapes(1, 1, 1, 1), shapes(0, 1, 3, 3)};
+  if (any_length) small.push_back(shapes(1, 2, 2, 5));
+  const std::size_t count = small[0].size();
+  return {.name = name,
+          .kernels = {"attention", "attention_backward"},
+          .operands = std::vector<Operand>(count, Operand{Kind::real, -1.5, 1.5}),
+          .shapes = std::move(small),
+          .large = shapes(1, 2, 330, 330),
+          .run =
+              [make](const Tensors& x) {
+                Score score;
+                make(x, score);
+                return tiled_attention({x[0], x[1], x[2], x.back(), scale}, score);
+              },
+          .reference = reference_of(rule),
+          .tolerance = 64};
+}
+
+}  // namespace
+
+std::vector<OpCase> attention_cases() {
+  const auto nothing = [](auto, auto, auto, auto) { return Shapes{}; };
+  const auto rows_of = [](std::int64_t width) {
+    return [width](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t) {
+      return Shapes{{b, h, t, width}};
+    };
+  };
+  const auto table = [](const std::vector<Array>& x, auto b, auto h, auto t, auto, double p) {
+    const std::int64_t last = x[3].shape[3] - 1;
+    const double c = std::min(p, static_cast<double>(last));
+    const auto low = static_cast<std::int64_t>(c);
+    const double w = c - static_cast<double>(low);
+    return (1 - w) * x[3][{b, h, t, low}] + w * x[3][{b, h, t, std::min(low + 1, last)}];
+  };
+
+  std::vector<OpCase> cases;
+  cases.push_back(attention_case("attention", {}, nothing, [](const Tensors&, Score&) {}));
+  cases.push_back(attention_case("attention_table", {.term = table}, rows_of(3),
+                                 [](const Tensors& x, Score& score) { score.set_scan(ContextualTable{x[3], {}}); }));
+  cases.back().kernels.push_back("attention_carry");
+  cases.push_back(attention_case(
+      "attention_table_own_gates", {.term = table, .gate_query = 5, .gate_key = 4},
+      [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t k) {
+        return Shapes{{b, h, t, 3}, {b, h, k, 3}, {b, h, t, 3}};
+      },
+      [](const Tensors& x, Score& score) { score.set_scan(ContextualTable{x[3], {x[4]}}); }));
+  cases.push_back(attention_case(
+      "attention_slope",
+      {.term = [](const std::vector<Array>& x, auto, auto h, auto, auto, double p) { return x[3][{h}] * p; }},
+      [](auto, std::int64_t h, auto, auto) { return Shapes{{h}}; },
+      [](const Tensors& x, Score& score) { score.set_scan(ContextualSlope{x[3], {}}); }));
+  cases.push_back(attention_case(
+      "attention_mlp",
+      {.term =
+           [](const std::vector<Array>& x, auto b, auto h, auto t, auto, double p) {
+             double sum = 0;
+             for (std::int64_t n = 0; n < 2; ++n) {
+               sum += x[3][{b, h, t, n}] * std::max(0.0, x[4][{n}] * p + x[5][{n}]);
+             }
+             return sum;
+           }},
+      [](std::int64_t b, std::int64_t h, std::int64_t t, auto) {
+        return Shapes{{b, h, t, 2}, {2}, {2}};
+      },
+      [](const Tensors& x, Score& score) { score.set_scan(ContextualMlp{x[3], x[4], x[5], {}}); }));
+  cases.push_back(attention_case("attention_stick_breaking", {.sticks = true, .remainder = 3}, rows_of(2),
+                                 [](const Tensors& x, Score& score) { score.set_scan(StickBreaking{false, x[3]}); }));
+  cases.push_back(attention_case(
+      "attention_toeplitz",
+      {.term =
+           [](const std::vector<Array>& x, auto, auto h, auto t, auto j, double) {
+             return x[3][{h, x[1].shape[2] - x[0].shape[2] + t - j}];
+           }},
+      [](auto, std::int64_t h, auto, std::int64_t k) { return Shapes{{h, k}}; },
+      [](const Tensors& x, Score& score) { score.biases.push_back(Toeplitz{x[3]}); }));
+  cases.push_back(attention_case(
+      "attention_row_column",
+      {.term = [](const std::vector<Array>& x, auto b, auto h, auto t, auto j,
+                  double) { return x[3][{b, h, t}] + x[4][{b, h, j}]; }},
+      [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t k) {
+        return Shapes{{b, h, t}, {b, h, k}};
+      },
+      [](const Tensors& x, Score& score) {
+        score.biases.push_back(RowColumn{cast(x[3], DType::f64), cast(x[4], DType::f64)});
+      }));
+  cases.push_back(attention_case(
+      "attention_row_toeplitz",
+      {.term =
+           [](const std::vector<Array>& x, auto b, auto h, auto t, auto j, double) {
+             const std::int64_t distance = x[1].shape[2] - x[0].shape[2] + t - j;
+             return x[3][{b, h, t, std::min<std::int64_t>(distance, 2)}];
+           }},
+      rows_of(3), [](const Tensors& x, Score& score) { score.biases.push_back(RowToeplitz{x[3], true}); }));
+  cases.push_back(attention_case(
+      "attention_dense",
+      {.term = [](const std::vector<Array>& x, auto, auto h, auto t, auto j, double) { return x[3][{0, h, t, j}]; }},
+      [](auto, std::int64_t h, std::int64_t t, std::int64_t k) { return Shapes{{1, h, t, k}}; },
+      [](const Tensors& x, Score& score) { score.biases.push_back(Dense{x[3]}); }));
+  return cases;
+}
+
+}  // namespace tally::testing
