@@ -38,8 +38,8 @@ namespace {
 
 // o [B, H, T, d] of a group of heads: q, k, v, and what joins them, are of these heads alone. Fills the trace, if
 // given.
-Tensor attend(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
-              const Pass& pass, AttentionTrace* trace) {
+Tensor attend_group(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
+                    const Pass& pass, AttentionTrace* trace) {
   Tensor output = encoding.mix(in);
   if (!output.defined()) {
     AttentionOperands operands{in.q, in.k, in.v, in.q, in.scale};
@@ -75,6 +75,11 @@ Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const 
   const Tensor q = split_heads(query_.forward(x), heads_);
   const Tensor k = split_heads(key_.forward(x), heads_);
   const Tensor v = split_heads(value_.forward(x), heads_);
+  return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass)));
+}
+
+Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v,
+                         const LayerEncoding& encoding, const Pass& pass) const {
   const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   std::vector<Tensor> outputs;
   std::vector<AttentionTrace> traces(encoding.size());
@@ -84,16 +89,16 @@ Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const 
       return group.count == heads_ ? all : slice(all, 1, group.first, group.first + group.count);
     };
     const Tensor own_q = heads_of(q), own_k = heads_of(k), own_v = heads_of(v);
-    outputs.push_back(attend({x, own_q, own_k, own_v, scale}, *group.encoding, form_,
-                             dropout_[static_cast<std::size_t>(group.first)], pass,
-                             pass.trace != nullptr ? &traces[n] : nullptr));
+    outputs.push_back(attend_group({x, own_q, own_k, own_v, scale}, *group.encoding, form_,
+                                   dropout_[static_cast<std::size_t>(group.first)], pass,
+                                   pass.trace != nullptr ? &traces[n] : nullptr));
   }
   if (pass.trace != nullptr) {
     pass.trace->push_back({side_by_side(traces, encoding, &AttentionTrace::weights),
                            side_by_side(traces, encoding, &AttentionTrace::gates),
                            side_by_side(traces, encoding, &AttentionTrace::positions)});
   }
-  return output_.forward(merge_heads(outputs.size() == 1 ? outputs.front() : concat(outputs, 1)));
+  return outputs.size() == 1 ? outputs.front() : concat(outputs, 1);
 }
 
 }  // namespace tally

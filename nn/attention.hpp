@@ -24,6 +24,9 @@ class Attention final : public Module {
             AttentionForm form = AttentionForm::tiled);
   // x [B, T, D] -> the same shape
   Tensor forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass) const;
+  // What lies between the projections: q, k, v [B, H, T, d] -> o of the same shape
+  Tensor attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v, const LayerEncoding& encoding,
+                const Pass& pass) const;
 
  private:
   std::int64_t heads_;
