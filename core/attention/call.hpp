@@ -1,8 +1,8 @@
-// What one call of tiled attention is given, as plain views: the score shapes of autograd/score.hpp and their gradients. Shared
-// by the CPU and the CUDA kernels, which know these shapes and never an encoding.
+// What one call of tiled attention is given, as plain views: the score shapes of autograd/score.hpp and their
+// gradients. Shared by the CPU and the CUDA kernels, which know these shapes and never an encoding.
 //
-// B batch, H heads, T queries, K keys (K >= T; the queries are the last T of K tokens), d width of q and k, e width of v,
-// P largest position, N hidden width. Query t has place i = K - T + t and sees the keys j <= i.
+// B batch, H heads, T queries, K keys (K >= T; the queries are the last T of K tokens), d width of q and k, e width of
+// v, P largest position, N hidden width. Query t has place i = K - T + t and sees the keys j <= i.
 #pragma once
 
 #include <cstdint>

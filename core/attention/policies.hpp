@@ -1,5 +1,5 @@
-// What a score shape computes for one pair of query and key: small branch-free functions for the host (they become vector
-// code inside `#pragma omp simd` loops) and the device. s raw score, l logit, j key, i query.
+// What a score shape computes for one pair of query and key: small branch-free functions for the host (they become
+// vector code inside `#pragma omp simd` loops) and the device. s raw score, l logit, j key, i query.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ TALLY_INLINE T gate_slope(T g) {
   return g * (T{1} - g);
 }
 
-// The entry of a table below position p, and how far p is beyond it: c = min(p, last), low = floor(c), w = c - low. At an
-// integer the interval to its right is meant, as the derivative there needs it. NaN counts as beyond the table.
+// The entry of a table below position p, and how far p is beyond it: c = min(p, last), low = floor(c), w = c - low. At
+// an integer the interval to its right is meant, as the derivative there needs it. NaN counts as beyond the table.
 template <class T>
 struct Place {
   std::int32_t low;
@@ -33,8 +33,8 @@ TALLY_INLINE Place<T> place_in_table(T p, T last) {
   const auto low = static_cast<std::int32_t>(c);
   return {low, c - static_cast<T>(low)};
 }
-// (1-w) z[low] + w z[low+1]; the table's last entry stands twice, so that low + 1 exists and no position beyond it has a
-// slope.
+// (1-w) z[low] + w z[low+1]; the table's last entry stands twice, so that low + 1 exists and no position beyond it has
+// a slope.
 template <class T>
 TALLY_INLINE T interpolate(T z_low, T rise, T w) {
   return z_low + w * rise;
@@ -45,6 +45,13 @@ template <class T>
 TALLY_INLINE T hidden(T w, T b, T p) {
   const T h = w * p + b;
   return h > T{0} ? h : T{0};
+}
+
+// The derivative of relu from its result, as a factor: a loop with two choices by one condition is not made vector
+// code.
+template <class T>
+TALLY_INLINE T hidden_slope(T h) {
+  return h > T{0} ? T{1} : T{0};
 }
 
 // --- stick-breaking (arXiv 2410.17980): A_ij = exp(l_ij - sum_{k=j..i-1} softplus(l_ik)) ---

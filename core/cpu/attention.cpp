@@ -1,11 +1,13 @@
 // Tiled attention on the CPU: no matrix of T x K numbers is ever stored.
 //
-//   s_ij = scale q_i.k_j,  l_ij = s_ij + the terms of scan and biases,  a_ij = softmax over j <= i,  o_i = sum_j a_ij v_j
+//   s_ij = scale q_i.k_j,  l_ij = s_ij + the terms of scan and biases,  a_ij = softmax over j <= i,  o_i = sum_j a_ij
+//   v_j
 //
-// Forward takes the key tiles of a row tile from the diagonal to the left, with the softmax's running maximum m and sum n:
+// Forward takes the key tiles of a row tile from the diagonal to the left, with the softmax's running maximum m and sum
+// n:
 //   m' = max(m, max_j l_ij),  n' = n e^(m-m') + sum_j e^(l_ij - m'),  o' = o e^(m-m') + sum_j e^(l_ij - m') v_j
-// and keeps log n + m a row and, with a scan, the running sums at every tile's right edge. (Milakov and Gimelshein 2018,
-// arXiv 1805.02867; FlashAttention, arXiv 2205.14135; sums along the keys: core/cpu/attention_contextual.cpp.)
+// and keeps log n + m a row and, with a scan, the running sums at every tile's right edge. (Milakov and Gimelshein
+// 2018, arXiv 1805.02867; FlashAttention, arXiv 2205.14135; sums along the keys: core/cpu/attention_contextual.cpp.)
 // Backward has the weights again as e^(l - log n - m), takes the key tiles from left to right, and adds up
 //   dv_j = sum_i a_ij do_i,  da_ij = do_i.v_j,  dl_ij = a_ij (da_ij - do_i.o_i),  dq_i = scale sum_j ds_ij k_j,
 //   dk_j = scale sum_i ds_ij q_i
@@ -121,7 +123,8 @@ double largest_norm(const T* x, std::int64_t ld, std::int64_t rows, std::int64_t
   double largest = 0;
   for (std::int64_t i = 0; i < rows; ++i) {
     double square = 0;
-    for (std::int64_t c = 0; c < width; ++c) square += static_cast<double>(x[i * ld + c]) * static_cast<double>(x[i * ld + c]);
+    for (std::int64_t c = 0; c < width; ++c)
+      square += static_cast<double>(x[i * ld + c]) * static_cast<double>(x[i * ld + c]);
     largest = std::max(largest, square);
   }
   return std::sqrt(largest);
@@ -185,14 +188,23 @@ class Worker {
   }
   // The gradients of a head's keys, from those of its shares.
   void write_key_gradients(std::int64_t batch, std::int64_t head, const T* shares, std::int64_t count) const {
+    constexpr std::int64_t most = 256;  // columns at a time
+    alignas(64) T sum[most];
+    const std::int64_t step = key_gradient_count();
     const auto write = [&](const View& d, std::int64_t begin, std::int64_t ld) {
       if (!d) return;
       const Matrix<T> target(d, batch, head);
+      const std::int64_t width = d.shape[3];
       for (std::int64_t j = 0; j < call_.keys(); ++j) {
-        for (std::int64_t c = 0; c < d.shape[3]; ++c) {
-          T sum = 0;
-          for (std::int64_t share = 0; share < count; ++share) sum += shares[share * key_gradient_count() + begin + j * ld + c];
-          target.at(j, c) = sum;
+        for (std::int64_t first = 0; first < width; first += most) {
+          const std::int64_t columns = std::min(most, width - first);
+          const T* const row = shares + begin + j * ld + first;
+          std::copy_n(row, columns, sum);
+          for (std::int64_t share = 1; share < count; ++share) {
+            for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[share * step + c];
+          }
+          T* const written = &target.at(j, first);
+          for (std::int64_t c = 0; c < columns; ++c) written[c * target.column_step] = sum[c];
         }
       }
     };
@@ -220,7 +232,8 @@ class Worker {
     const std::int64_t step = shares_of_head(call_) * tile_rows;
     for (std::int64_t first = piece.share * tile_rows; first < call_.queries(); first += step) {
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
-      f(RowTile{piece.batch, piece.head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step)});
+      f(RowTile{piece.batch, piece.head, first, call_.keys() - call_.queries() + first, rows,
+                round_up(rows, lane_step)});
     }
   }
   std::int64_t visible_keys(const RowTile& rows) const { return rows.place + rows.rows; }
@@ -229,7 +242,8 @@ class Worker {
   }
 
   void open_head(const Piece& piece, T* d_gate_key, double* shared) {
-    pack_rows(k_.data(), width_, Matrix<T>(call_.k, piece.batch, piece.head), 0, call_.keys(), width_, T{1}, call_.keys());
+    pack_rows(k_.data(), width_, Matrix<T>(call_.k, piece.batch, piece.head), 0, call_.keys(), width_, T{1},
+              call_.keys());
     pack_rows(v_.data(), value_width_, Matrix<T>(call_.v, piece.batch, piece.head), 0, call_.keys(), value_width_, T{1},
               call_.keys());
     if (contextual_ != nullptr) {
@@ -243,7 +257,8 @@ class Worker {
     if (!may_skip()) return;
     for (std::int64_t tile = 0; tile < key_tiles_before(call_.keys()); ++tile) {
       const std::int64_t first = tile * tile_keys;
-      key_norm_[tile] = largest_norm(k_.data() + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
+      key_norm_[tile] =
+          largest_norm(k_.data() + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
     }
   }
 
@@ -256,8 +271,8 @@ class Worker {
     for (const auto& bias : biases_) bias->open_rows(rows);
     if (may_skip()) row_norm_ = largest_norm(q_rows_.data(), ld_, rows.rows, width_);
     if (call_.scan.remainder) {
-      pack_rows(rest_rows_.data(), value_ld_, Matrix<T>(call_.scan.remainder, rows.batch, rows.head), rows.first, rows.rows,
-                value_width_, T{1}, tile_rows);
+      pack_rows(rest_rows_.data(), value_ld_, Matrix<T>(call_.scan.remainder, rows.batch, rows.head), rows.first,
+                rows.rows, value_width_, T{1}, tile_rows);
     }
   }
 
@@ -273,8 +288,8 @@ class Worker {
 
   // score_ = the logits of the tile.
   void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
-    lane_product(score_.data(), tile_rows, k_.data() + keys.first * width_, width_, 1, q_lanes_.data(), tile_rows, keys.keys,
-                 rows.lanes, width_, false);
+    lane_product(score_.data(), tile_rows, k_.data() + keys.first * width_, width_, 1, q_lanes_.data(), tile_rows,
+                 keys.keys, rows.lanes, width_, false);
     if (contextual_ != nullptr) contextual_->add(rows, keys, score_.data(), for_gradient);
     for (const auto& bias : biases_) bias->add(rows, keys, score_.data());
     if (!stick_ && keys.on_diagonal(rows)) hide(score_.data(), std::numeric_limits<T>::lowest(), rows, keys);
@@ -316,11 +331,13 @@ class Worker {
       if (call_.scan.remainder) {
         for (std::int64_t i = 0; i < rows.rows; ++i) {
           const T rest = math::exp(-stat[i]);
-          for (std::int64_t c = 0; c < value_width_; ++c) out_lanes_[c * tile_rows + i] += rest * rest_rows_[i * value_ld_ + c];
+          for (std::int64_t c = 0; c < value_width_; ++c)
+            out_lanes_[c * tile_rows + i] += rest * rest_rows_[i * value_ld_ + c];
         }
       }
     }
-    unpack_lanes(Matrix<T>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_, out_lanes_.data(), T{1});
+    unpack_lanes(Matrix<T>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_, out_lanes_.data(),
+                 T{1});
   }
 
   T* row_stat(const RowTile& rows) const {
@@ -344,10 +361,10 @@ class Worker {
       } else {
         softmax_weights(score_.data(), m_, keys.keys, rows.lanes);
       }
-      lane_product(sums.v + keys.first * value_ld_, value_ld_, score_.data(), tile_rows, 1, d_out_rows_.data(), value_ld_,
-                   keys.keys, value_ld_, rows.rows, true);
-      lane_product(d_score_.data(), tile_rows, v_.data() + keys.first * value_width_, value_width_, 1, out_lanes_.data(),
-                   tile_rows, keys.keys, rows.lanes, value_width_, false);
+      lane_product(sums.v + keys.first * value_ld_, value_ld_, score_.data(), tile_rows, 1, d_out_rows_.data(),
+                   value_ld_, keys.keys, value_ld_, rows.rows, true);
+      lane_product(d_score_.data(), tile_rows, v_.data() + keys.first * value_width_, value_width_, 1,
+                   out_lanes_.data(), tile_rows, keys.keys, rows.lanes, value_width_, false);
       if (stick_) {
         stick_->gradient(rows, keys, score_.data(), factor_, d_score_.data());
       } else {
@@ -355,8 +372,8 @@ class Worker {
       }
       for (const auto& bias : biases_) bias->gradient(rows, keys, d_score_.data());
       if (contextual_ != nullptr) contextual_->gradient(rows, keys, d_score_.data());
-      lane_product(d_q_lanes_.data(), tile_rows, k_.data() + keys.first * width_, 1, width_, d_score_.data(), tile_rows, width_,
-                   rows.lanes, keys.keys, true);
+      lane_product(d_q_lanes_.data(), tile_rows, k_.data() + keys.first * width_, 1, width_, d_score_.data(), tile_rows,
+                   width_, rows.lanes, keys.keys, true);
       lane_product(sums.k + keys.first * ld_, ld_, d_score_.data(), tile_rows, 1, q_rows_.data(), ld_, keys.keys, ld_,
                    rows.rows, true);
     }
@@ -375,8 +392,8 @@ class Worker {
     std::fill_n(m_, tile_rows, T{0});
     std::fill_n(factor_, tile_rows, T{0});
     std::copy_n(stat, rows.rows, m_);
-    pack_rows(d_out_rows_.data(), value_ld_, Matrix<T>(gradients_->d_output, rows.batch, rows.head), rows.first, rows.rows,
-              value_width_, T{1}, tile_rows);
+    pack_rows(d_out_rows_.data(), value_ld_, Matrix<T>(gradients_->d_output, rows.batch, rows.head), rows.first,
+              rows.rows, value_width_, T{1}, tile_rows);
     transpose_to_lanes(out_lanes_.data(), d_out_rows_.data(), value_ld_, value_width_);
     const Matrix<T> output(call_.output, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows && (!stick_ || call_.scan.remainder); ++i) {
@@ -391,7 +408,8 @@ class Worker {
     const Matrix<T> d_remainder(gradients_->d_remainder, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const T rest = math::exp(-stat[i]);
-      for (std::int64_t c = 0; c < value_width_; ++c) d_remainder.at(rows.first + i, c) = rest * d_out_rows_[i * value_ld_ + c];
+      for (std::int64_t c = 0; c < value_width_; ++c)
+        d_remainder.at(rows.first + i, c) = rest * d_out_rows_[i * value_ld_ + c];
     }
   }
 
@@ -461,7 +479,8 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
   });
   if (shares > 1) {
     parallel_for(heads, [&](std::int64_t head) {
-      any.write_key_gradients(head / call.heads(), head % call.heads(), key_gradients.data() + head * shares * count, shares);
+      any.write_key_gradients(head / call.heads(), head % call.heads(), key_gradients.data() + head * shares * count,
+                              shares);
     });
   }
   any.write_shared({shared.data(), shared_count, call.batch(), call.heads(), shares});

@@ -44,7 +44,8 @@ class ToeplitzTile final : public BiasTile<T> {
     for (std::int64_t n = 0; n < distances_; ++n) bias_[margin + n] = row[n * values_.strides[1]];
     for (std::int64_t block = 0; block < blocks(); ++block) {
       const T* const begin = bias_.data() + margin + block * tile_rows;
-      largest_[block] = static_cast<double>(*std::max_element(begin, begin + std::min(tile_rows, distances_ - block * tile_rows)));
+      largest_[block] =
+          static_cast<double>(*std::max_element(begin, begin + std::min(tile_rows, distances_ - block * tile_rows)));
     }
   }
   void open_rows(const RowTile& rows) override {
@@ -131,8 +132,9 @@ class RowColumnTile final : public BiasTile<T> {
     d_column_ = shared;
     const View& column = bias_.column;
     for (std::int64_t j = 0; j < keys_; ++j) {
-      column_[j] = column ? column.as<double>()[batch * column.strides[0] + head * column.strides[1] + j * column.strides[2]]
-                          : 0.0;
+      column_[j] =
+          column ? column.as<double>()[batch * column.strides[0] + head * column.strides[1] + j * column.strides[2]]
+                 : 0.0;
     }
     for (std::int64_t tile = 0; tile * tile_keys < keys_; ++tile) {
       const double* const begin = column_.data() + tile * tile_keys;
@@ -144,7 +146,8 @@ class RowColumnTile final : public BiasTile<T> {
     std::fill_n(row_, tile_rows, 0.0);
     std::fill_n(d_row_, tile_rows, T{0});
     for (std::int64_t i = 0; i < rows.rows && row; ++i) {
-      row_[i] = row.as<double>()[rows.batch * row.strides[0] + rows.head * row.strides[1] + (rows.first + i) * row.strides[2]];
+      row_[i] = row.as<double>()[rows.batch * row.strides[0] + rows.head * row.strides[1] +
+                                 (rows.first + i) * row.strides[2]];
     }
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
@@ -167,8 +170,8 @@ class RowColumnTile final : public BiasTile<T> {
   void close_rows(const RowTile& rows) override {
     const View& d_row = gradient_->values;
     for (std::int64_t i = 0; i < rows.rows && d_row; ++i) {
-      d_row.as<double>()[rows.batch * d_row.strides[0] + rows.head * d_row.strides[1] + (rows.first + i) * d_row.strides[2]] =
-          static_cast<double>(d_row_[i]);
+      d_row.as<double>()[rows.batch * d_row.strides[0] + rows.head * d_row.strides[1] +
+                         (rows.first + i) * d_row.strides[2]] = static_cast<double>(d_row_[i]);
     }
   }
   void write_shared(const SharedSums& sums) const override {

@@ -26,58 +26,87 @@ struct Kept {
 
 // --- table: term = z_i at min(p, P), linearly interpolated ---
 
-// z: rows of ld = P+2 elements, the last of them twice.
+// One entry of a row's table: its value and the way to the next. Both are read at once, and both gradients written.
+template <class T>
+struct Entry {
+  T low, rise;
+};
+
+// Every lane reads at an address of its own. One element after the other, 64 bits at a time, that takes half as long as
+// the gather instructions do; the compiler must not make those of it.
+template <class T>
+TALLY_INLINE void look_up(Entry<T>* found, const Entry<T>* table, const std::int32_t* at, std::int64_t lanes) {
+  for (std::int64_t i = 0; i < lanes; ++i) found[i] = table[at[i]];
+}
+
+// table: rows of ld = P+1 entries, the last with rise 0.
 template <class T, bool keep>
-TALLY_CLONES void add_table_term(T* score, const T* gate_score, T* carry, const T* z, std::int32_t ld, const RowTile rows,
-                                 const KeyTile keys, T* kept_gate, T* kept_position, T* kept_slope) {
-  const T last = static_cast<T>(ld - 2);
+TALLY_CLONES void add_table_term(T* score, const T* gate_score, T* carry, const Entry<T>* table, std::int32_t ld,
+                                 const RowTile rows, const KeyTile keys, T* kept_gate, T* kept_position,
+                                 T* kept_slope) {
+  const T last = static_cast<T>(ld - 1);
+  alignas(64) std::int32_t at[tile_rows];
+  alignas(64) T w[tile_rows];
+  alignas(64) Entry<T> found[tile_rows];
   for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
     const auto hidden = static_cast<std::int32_t>(keys.hidden(rows, j));
+    const auto lanes = static_cast<std::int32_t>(rows.lanes);
     T* const s = score + j * tile_rows;
     const T* const gs = gate_score + j * tile_rows;
     T* const kg = kept_gate + (keep ? j * tile_rows : 0);
     T* const kp = kept_position + (keep ? j * tile_rows : 0);
     T* const ks = kept_slope + (keep ? j * tile_rows : 0);
 #pragma omp simd
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows.lanes); ++i) {
+    for (std::int32_t i = 0; i < lanes; ++i) {
       const T g = i < hidden ? T{0} : gate(gs[i]);
       const T p = carry[i] + g;
       carry[i] = p;
       const auto place = attention::place_in_table(p, last);
-      const std::int32_t at = i * ld + place.low;
-      const T low = z[at], rise = z[at + 1] - low;
-      s[i] += attention::interpolate(low, rise, place.w);
+      at[i] = i * ld + place.low;
+      w[i] = place.w;
       if constexpr (keep) {
         kg[i] = g;
         kp[i] = p;
-        ks[i] = rise;
       }
+    }
+    look_up(found, table, at, lanes);
+#pragma omp simd
+    for (std::int32_t i = 0; i < lanes; ++i) {
+      s[i] += attention::interpolate(found[i].low, found[i].rise, w[i]);
+      if constexpr (keep) ks[i] = found[i].rise;
     }
   }
 }
 
-// d_z like z. d: gradient of the logits, and of the scores afterwards; d_gate_score is d where gates see the score.
+// d: gradient of the logits, and of the scores afterwards; d_gate_score is d where gates see the score. d_table: sums
+// of the gradients that reach an entry as the lower of two, and of their parts w that go to the next.
 template <class T>
-TALLY_CLONES void table_gradient(T* d, T* d_gate_score, T* run, T* d_z, std::int32_t ld, const RowTile rows,
+TALLY_CLONES void table_gradient(T* d, T* d_gate_score, T* run, Entry<T>* d_table, std::int32_t ld, const RowTile rows,
                                  const KeyTile keys, const T* kept_gate, const T* kept_position, const T* kept_slope) {
-  const T last = static_cast<T>(ld - 2);
+  const T last = static_cast<T>(ld - 1);
   const bool own = d != d_gate_score;
+  alignas(64) std::int32_t at[tile_rows];
+  alignas(64) Entry<T> added[tile_rows];
   for (std::int64_t j = 0; j < keys.keys; ++j) {
+    const auto lanes = static_cast<std::int32_t>(rows.lanes);
     T* const row = d + j * tile_rows;
     T* const gate_row = d_gate_score + j * tile_rows;
     const T* const kg = kept_gate + j * tile_rows;
     const T* const kp = kept_position + j * tile_rows;
     const T* const ks = kept_slope + j * tile_rows;
 #pragma omp simd
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows.lanes); ++i) {
+    for (std::int32_t i = 0; i < lanes; ++i) {
       const T d_logit = row[i];
       const auto place = attention::place_in_table(kp[i], last);
-      const std::int32_t at = i * ld + place.low;
-      const T high = place.w * d_logit;
-      d_z[at] += d_logit - high;
-      d_z[at + 1] += high;
+      at[i] = i * ld + place.low;
+      added[i].low = d_logit;
+      added[i].rise = place.w * d_logit;
       run[i] += d_logit * ks[i];
       gate_row[i] = (own ? T{0} : d_logit) + run[i] * gate_slope(kg[i]);
+    }
+    for (std::int32_t i = 0; i < lanes; ++i) {
+      Entry<T>& entry = d_table[at[i]];
+      entry = {entry.low + added[i].low, entry.rise + added[i].rise};
     }
   }
 }
@@ -97,20 +126,27 @@ class TableTerm {
   TableTerm(const AttentionCall& call, const AttentionGradients* gradients)
       : call_(call),
         gradients_(gradients),
-        ld_(static_cast<std::int32_t>(call.scan.values.shape[3]) + 1),
-        z_(tile_rows * ld_),
-        d_z_(gradients != nullptr ? tile_rows * ld_ : 0) {}
+        ld_(static_cast<std::int32_t>(call.scan.values.shape[3])),
+        table_(tile_rows * ld_),
+        d_table_(gradients != nullptr ? tile_rows * ld_ : 0) {}
 
   void open_rows(const RowTile& rows, double*) {
+    std::fill(table_.data() + rows.rows * ld_, table_.data() + tile_rows * ld_, Entry<T>{});
     const Matrix<T> z(call_.scan.values, rows.batch, rows.head);
-    pack_rows(z_.data(), ld_, z, rows.first, rows.rows, ld_ - 1, T{1}, tile_rows);
-    for (std::int64_t i = 0; i < rows.rows; ++i) z_[i * ld_ + ld_ - 1] = z_[i * ld_ + ld_ - 2];
-    for (std::int64_t i = 0; i < tile_rows; ++i) last_[i] = z_[i * ld_ + ld_ - 1];
-    if (gradients_ != nullptr) std::fill_n(d_z_.data(), tile_rows * ld_, T{0});
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const T* const source = &z.at(rows.first + i, 0);
+      Entry<T>* const row = table_.data() + i * ld_;
+      for (std::int64_t n = 0; n < ld_; ++n) {
+        const T low = source[n * z.column_step];
+        row[n] = {low, n + 1 < ld_ ? source[(n + 1) * z.column_step] - low : T{0}};
+      }
+    }
+    for (std::int64_t i = 0; i < tile_rows; ++i) last_[i] = table_[(i + 1) * ld_ - 1].low;
+    if (gradients_ != nullptr) std::fill_n(d_table_.data(), tile_rows * ld_, Entry<T>{});
   }
   // Whether no position to the left of here is below the table's last.
   bool saturated(const T* carry, const RowTile& rows) const {
-    const T last = static_cast<T>(ld_ - 2);
+    const T last = static_cast<T>(ld_ - 1);
     return std::all_of(carry, carry + rows.rows, [&](T p) { return p >= last; });
   }
   void add_saturated(const RowTile& rows, const KeyTile& keys, T* score) const {
@@ -119,27 +155,32 @@ class TableTerm {
   void saturated_gradient(const RowTile& rows, const KeyTile& keys, const T* d) const {
     T sum[tile_rows] = {};
     add_keys(sum, d, keys.keys, rows.lanes);
-    for (std::int64_t i = 0; i < rows.lanes; ++i) d_z_[i * ld_ + ld_ - 2] += sum[i];
+    for (std::int64_t i = 0; i < rows.lanes; ++i) d_table_[(i + 1) * ld_ - 1].low += sum[i];
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
            bool keep) const {
     if (keep) {
-      add_table_term<T, true>(score, gate_score, carry, z_.data(), ld_, rows, keys, kept.gate.data(),
+      add_table_term<T, true>(score, gate_score, carry, table_.data(), ld_, rows, keys, kept.gate.data(),
                               kept.position.data(), kept.slope.data());
     } else {
-      add_table_term<T, false>(score, gate_score, carry, z_.data(), ld_, rows, keys, nullptr, nullptr, nullptr);
+      add_table_term<T, false>(score, gate_score, carry, table_.data(), ld_, rows, keys, nullptr, nullptr, nullptr);
     }
   }
   void gradient(const RowTile& rows, const KeyTile& keys, T* d, T* d_gate_score, T* run, const Kept<T>& kept) const {
-    table_gradient(d, d_gate_score, run, d_z_.data(), ld_, rows, keys, kept.gate.data(), kept.position.data(),
+    table_gradient(d, d_gate_score, run, d_table_.data(), ld_, rows, keys, kept.gate.data(), kept.position.data(),
                    kept.slope.data());
   }
   void close_rows(const RowTile& rows) {
     if (!gradients_->d_values) return;
     const Matrix<T> d_z(gradients_->d_values, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
-      for (std::int64_t n = 0; n + 1 < ld_; ++n) d_z.at(rows.first + i, n) = d_z_[i * ld_ + n];
-      d_z.at(rows.first + i, ld_ - 2) += d_z_[i * ld_ + ld_ - 1];
+      const Entry<T>* const row = d_table_.data() + i * ld_;
+      T* const target = &d_z.at(rows.first + i, 0);
+      T before = 0;
+      for (std::int64_t n = 0; n < ld_; ++n) {
+        target[n * d_z.column_step] = row[n].low - row[n].rise + before;
+        before = row[n].rise;
+      }
     }
   }
   void write_shared(const SharedSums&) const {}
@@ -147,16 +188,16 @@ class TableTerm {
  private:
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
-  std::int32_t ld_;
-  Buffer<T> z_, d_z_;  // [tile_rows, ld]
-  T last_[tile_rows];
+  std::int32_t ld_;                   // P+1
+  Buffer<Entry<T>> table_, d_table_;  // [tile_rows, ld]
+  alignas(64) T last_[tile_rows];
 };
 
 // --- slope: term = m_h p ---
 
 template <class T, bool keep>
-TALLY_CLONES void add_slope_term(T* score, const T* gate_score, T* carry, T slope, const RowTile rows, const KeyTile keys,
-                                 T* kept_gate, T* kept_position) {
+TALLY_CLONES void add_slope_term(T* score, const T* gate_score, T* carry, T slope, const RowTile rows,
+                                 const KeyTile keys, T* kept_gate, T* kept_position) {
   for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
     const auto hidden = static_cast<std::int32_t>(keys.hidden(rows, j));
     T* const s = score + j * tile_rows;
@@ -273,11 +314,11 @@ TALLY_CLONES void add_mlp_term(T* score, const T* gate_score, T* carry, const T*
 
 // d_u, d_w, d_b [N, tile_rows].
 template <class T>
-TALLY_CLONES void mlp_gradient(T* d, T* d_gate_score, T* run, T* d_u, T* d_w, T* d_b, const T* u, const T* w, const T* b,
-                               std::int64_t width, const RowTile rows, const KeyTile keys, const T* kept_gate,
-                               const T* kept_position) {
+TALLY_CLONES void mlp_gradient(T* d, T* d_gate_score, T* run, T* d_u, T* d_w, T* d_b, const T* u, const T* w,
+                               const T* b, std::int64_t width, const RowTile rows, const KeyTile keys,
+                               const T* kept_gate, const T* kept_position) {
   const bool own = d != d_gate_score;
-  alignas(64) T d_p[tile_rows];
+  alignas(64) T d_p[tile_rows], h[tile_rows];
   for (std::int64_t j = 0; j < keys.keys; ++j) {
     const T* const p = kept_position + j * tile_rows;
     T* const row = d + j * tile_rows;
@@ -286,9 +327,12 @@ TALLY_CLONES void mlp_gradient(T* d, T* d_gate_score, T* run, T* d_u, T* d_w, T*
       const std::int64_t lane = n * tile_rows;
 #pragma omp simd
       for (std::int64_t i = 0; i < rows.lanes; ++i) {
-        const T h = attention::hidden(w[n], b[n], p[i]);
-        const T d_h = h > T{0} ? row[i] * u[lane + i] : T{0};
-        d_u[lane + i] += row[i] * h;
+        h[i] = attention::hidden(w[n], b[n], p[i]);
+      }
+#pragma omp simd
+      for (std::int64_t i = 0; i < rows.lanes; ++i) {
+        const T d_h = attention::hidden_slope(h[i]) * (row[i] * u[lane + i]);
+        d_u[lane + i] += row[i] * h[i];
         d_w[lane + i] += d_h * p[i];
         d_b[lane + i] += d_h;
         d_p[i] += d_h * w[n];
@@ -348,7 +392,8 @@ class MlpTerm {
   }
   void close_rows(const RowTile& rows) {
     if (gradients_->d_values) {
-      unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, width_, d_.data(), T{1});
+      unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, width_, d_.data(),
+                   T{1});
     }
     for (std::int64_t n = 0; n < 2 * width_; ++n) {
       for (std::int64_t i = 0; i < rows.rows; ++i) {
@@ -426,8 +471,8 @@ class Contextual final : public ContextualTile<T> {
     saturated_ = term_.saturated(carry_, rows);
     if (saturated_) return term_.add_saturated(rows, keys, score);
     if (own_) {
-      lane_product(gate_score_.data(), tile_rows, gate_keys_.data() + keys.first * width_, width_, 1, gate_lanes_.data(),
-                   tile_rows, keys.keys, rows.lanes, width_, false);
+      lane_product(gate_score_.data(), tile_rows, gate_keys_.data() + keys.first * width_, width_, 1,
+                   gate_lanes_.data(), tile_rows, keys.keys, rows.lanes, width_, false);
     }
     term_.add(rows, keys, score, own_ ? gate_score_.data() : score, carry_, kept_, for_gradient);
   }
@@ -439,8 +484,8 @@ class Contextual final : public ContextualTile<T> {
     if (!own_) return;
     lane_product(d_gate_lanes_.data(), tile_rows, gate_keys_.data() + keys.first * width_, 1, width_, d_gate_score,
                  tile_rows, width_, rows.lanes, keys.keys, true);
-    lane_product(d_gate_key_ + keys.first * ld_, ld_, d_gate_score, tile_rows, 1, gate_rows_.data(), ld_,
-                 keys.keys, ld_, rows.rows, true);
+    lane_product(d_gate_key_ + keys.first * ld_, ld_, d_gate_score, tile_rows, 1, gate_rows_.data(), ld_, keys.keys,
+                 ld_, rows.rows, true);
   }
 
   void close_rows(const RowTile& rows) override {

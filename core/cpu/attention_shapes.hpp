@@ -1,5 +1,5 @@
-// How the score shapes act on one tile (core/attention/call.hpp has their formulas). One object a thread: it holds what a
-// shape needs of the head and of the row tile at hand, and its gradients until the tile, or the head, is done.
+// How the score shapes act on one tile (core/attention/call.hpp has their formulas). One object a thread: it holds what
+// a shape needs of the head and of the row tile at hand, and its gradients until the tile, or the head, is done.
 //
 // Order of calls: open_head; for each row tile open_rows, then key tiles, then (backward) close_rows; write_shared once
 // everything is done.
@@ -12,8 +12,8 @@
 
 namespace tally::cpu {
 
-// Sums that several pieces of work share: each piece (one share of the row tiles of one head) has doubles of its own, and
-// afterwards they are added in fixed order.
+// Sums that several pieces of work share: each piece (one share of the row tiles of one head) has doubles of its own,
+// and afterwards they are added in fixed order.
 struct SharedSums {
   const double* data = nullptr;
   std::int64_t step = 0;  // between pieces

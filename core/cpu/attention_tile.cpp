@@ -1,8 +1,8 @@
 // Products and transpositions of attention's tiles.
 //
 // One block of a product holds 4 rows by 4 vectors of c in registers (6 by 1 where vectors are narrower) while it walks
-// along k: every element of b that is loaded serves 4 rows. At the sizes of a tile that is as fast as a BLAS, without its
-// copies.
+// along k: every element of b that is loaded serves 4 rows. At the sizes of a tile that is as fast as a BLAS, without
+// its copies.
 #include "core/cpu/attention_tile.hpp"
 
 #include "core/math.hpp"
@@ -24,8 +24,8 @@ struct VectorOf<double> {
 };
 
 template <class T, int rows, int vectors>
-TALLY_INLINE void product_block(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k, const T* b,
-                                std::int64_t ld_b, std::int64_t k, bool accumulate) {
+TALLY_INLINE void product_block(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k,
+                                const T* b, std::int64_t ld_b, std::int64_t k, bool accumulate) {
   using Vector = typename VectorOf<T>::Type;
   constexpr std::int64_t lanes = vector_lanes<T>;
   Vector sum[static_cast<std::size_t>(rows)][static_cast<std::size_t>(vectors)];
@@ -100,8 +100,8 @@ TALLY_CLONES void add_keys_in_lanes(T* sum, const T* x, std::int64_t keys, std::
 }  // namespace
 
 template <class T>
-void pack_rows(T* target, std::int64_t ld, const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
-               T factor, std::int64_t all_rows) {
+void pack_rows(T* target, std::int64_t ld, const Matrix<T>& x, std::int64_t first, std::int64_t rows,
+               std::int64_t width, T factor, std::int64_t all_rows) {
   for (std::int64_t i = 0; i < rows; ++i) {
     T* const row = target + i * ld;
     const T* const source = &x.at(first + i, 0);
@@ -144,13 +144,13 @@ void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
   add_keys_in_lanes(sum, x, keys, lanes);
 }
 
-#define TALLY_INSTANTIATE(T)                                                                                          \
-  template void pack_rows(T*, std::int64_t, const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, T,            \
-                          std::int64_t);                                                                              \
-  template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                         \
-  template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);                \
-  template void lane_product(T*, std::int64_t, const T*, std::int64_t, std::int64_t, const T*, std::int64_t,          \
-                             std::int64_t, std::int64_t, std::int64_t, bool);                                         \
+#define TALLY_INSTANTIATE(T)                                                                                 \
+  template void pack_rows(T*, std::int64_t, const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, T,   \
+                          std::int64_t);                                                                     \
+  template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                \
+  template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);       \
+  template void lane_product(T*, std::int64_t, const T*, std::int64_t, std::int64_t, const T*, std::int64_t, \
+                             std::int64_t, std::int64_t, std::int64_t, bool);                                \
   template void add_keys(T*, const T*, std::int64_t, std::int64_t);
 TALLY_INSTANTIATE(float)
 TALLY_INSTANTIATE(double)

@@ -66,15 +66,17 @@ struct Matrix {
 
   Matrix() = default;
   Matrix(const View& x, std::int64_t batch, std::int64_t head)
-      : data(x.as<T>() + batch * x.strides[0] + head * x.strides[1]), row_step(x.strides[2]), column_step(x.strides[3]) {}
+      : data(x.as<T>() + batch * x.strides[0] + head * x.strides[1]),
+        row_step(x.strides[2]),
+        column_step(x.strides[3]) {}
   T& at(std::int64_t row, std::int64_t column) const { return data[row * row_step + column * column_step]; }
 };
 
 // target[i * ld + c] = factor x(first + i, c), rows x width; columns from width to ld and rows from `rows` to all_rows
 // become 0.
 template <class T>
-void pack_rows(T* target, std::int64_t ld, const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
-               T factor, std::int64_t all_rows);
+void pack_rows(T* target, std::int64_t ld, const Matrix<T>& x, std::int64_t first, std::int64_t rows,
+               std::int64_t width, T factor, std::int64_t all_rows);
 // target[c * tile_rows + i] = source[i * ld + c]
 template <class T>
 void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_t width);
@@ -83,8 +85,8 @@ template <class T>
 void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width, const T* source,
                   T factor);
 
-// c[m][n] (+)= sum_k a(m, k) b[k][n] with a(m, k) = a[m step_m + k step_k], n a multiple of vector_lanes<T>. Every element
-// is one sum in rising k, whatever the instruction set.
+// c[m][n] (+)= sum_k a(m, k) b[k][n] with a(m, k) = a[m step_m + k step_k], n a multiple of vector_lanes<T>. Every
+// element is one sum in rising k, whatever the instruction set.
 template <class T>
 void lane_product(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k, const T* b,
                   std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate);
