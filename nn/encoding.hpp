@@ -27,8 +27,8 @@ enum class Scope { layer, model };
 class EncodingSetup {
  public:
   std::int64_t width = 0;       // D
-  std::int64_t heads = 0;       // H
-  std::int64_t head_width = 0;  // d
+  std::int64_t heads = 0;       // H of the heads it acts on: all of the layer, or a group of them
+  std::int64_t head_width = 0;  // d; a projection of x for these heads is [H d, D]
   std::int64_t layers = 0;
   std::int64_t layer = 0;              // this one, from 0
   std::int64_t max_length = 0;         // T_max: longest sequence that learned tables must hold
@@ -53,6 +53,7 @@ struct AttentionInput {
   double scale;                 // 1/sqrt(d)
   std::int64_t first = 0;       // place of the first of these tokens
   LayerCache* cache = nullptr;  // while generating
+  std::string owner = {};       // goes before the names in the cache, so that two encodings may use the same
 
   // Number of tokens up to the last of these: keys that the last query sees.
   std::int64_t keys() const { return first + q.size(2); }
@@ -106,24 +107,8 @@ std::span<const EncodingEntry* const> encoding_registry();
 // Throws Error with the nearest known name.
 const EncodingEntry& find_encoding(std::string_view name);
 
-// What --pe names: one encoding or a sum ("cope+rope"), each part with its options. Parts are kept in order of name, so
-// that the order in a sum does not matter.
-struct EncodingChoice {
-  struct Part {
-    const EncodingEntry* entry;
-    std::unique_ptr<Options> options;
-  };
-  std::vector<Part> parts;
-
-  // Throws Error for unknown names, a part named twice, and an empty text.
-  static EncodingChoice parse(std::string_view text);
-  EncodingChoice clone() const;
-  std::string text() const;  // "cope+rope"
-  // "p-max" where one part alone has it, else "cope.p-max". Throws Error naming what is ambiguous or unknown.
-  void set_option(std::string_view name, std::string_view value);
-  // What acts on one layer; a sum acts through every part in turn.
-  LayerEncoding make(const EncodingSetup& setup) const;
-};
+// Encodings that act together on the same heads, each in turn. Throws Error for parts that cannot.
+std::unique_ptr<Encoding> sum_of_encodings(std::vector<std::unique_ptr<Encoding>> parts);
 
 // Closing line of an encoding's file, outside any namespace:
 //   TALLY_ENCODING(rope, RopeOptions, Rope, "summary", "formula", "paper");

@@ -144,6 +144,7 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
   options.validate();
   check(vocabulary >= 1, "model", "the vocabulary has ", vocabulary, " symbols");
   check(max_length >= 1, "model", "the longest sequence has ", max_length, " tokens");
+  encoding.check_covers(options.layers, options.heads);
   check(is_floating(start.dtype()), "model", "parameters are f32 or f64, not ", start.dtype());
 
   parts_ = std::make_unique<Parts>(options, vocabulary, start);
@@ -169,7 +170,11 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
       if (scope == Scope::layer) {
         return block->positions().add(parameter, block_start.at("position").make(parameter, shape, fill));
       }
-      if (const auto made = shared.find(parameter); made != shared.end()) return made->second;
+      if (const auto made = shared.find(parameter); made != shared.end()) {
+        check(made->second.shape() == shape, "model", "position.", parameter, " is shared by all layers, but is ",
+              made->second.shape(), " before layer ", layer, " and ", shape, " there");
+        return made->second;
+      }
       const Tensor value = parts_->positions.add(parameter, start.at("position").make(parameter, shape, fill));
       return shared.emplace(parameter, value).first->second;
     };

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/encoding.hpp"
+#include "nn/encoding_choice.hpp"
 #include "nn/module.hpp"
 #include "nn/pass.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/encoding.hpp"
+#include "nn/encoding_choice.hpp"
 #include "nn/transformer.hpp"
 
 namespace tally {

@@ -154,6 +154,7 @@ void RunConfig::set(std::string_view name, std::string_view value) {
 
 void RunConfig::validate() const {
   model.validate();
+  encoding.check_covers(model.layers, model.heads);
   check(optimiser.warmup <= run.steps || run.steps == 0, "optimiser", "warmup ", optimiser.warmup,
         " is longer than the run of ", run.steps, " steps");
 }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "nn/encoding.hpp"
+#include "nn/encoding_choice.hpp"
 #include "nn/optim/optimizer.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/task.hpp"

@@ -46,9 +46,10 @@ class Cope final : public Encoding {
     table_ =
         setup.parameter("table", shape, Fill::constant(0), options.share == "layers" ? Scope::model : Scope::layer);
     if (options.gates == "sep-keys") {
-      gate_weight_ = setup.parameter("gate.weight", {setup.width, setup.width}, setup.start->linear_weight(setup.width),
+      const std::int64_t own_width = setup.heads * setup.head_width;
+      gate_weight_ = setup.parameter("gate.weight", {own_width, setup.width}, setup.start->linear_weight(setup.width),
                                      Scope::layer);
-      gate_bias_ = setup.parameter("gate.bias", {setup.width}, setup.start->linear_bias(setup.width), Scope::layer);
+      gate_bias_ = setup.parameter("gate.bias", {own_width}, setup.start->linear_bias(setup.width), Scope::layer);
     }
   }
 
@@ -67,7 +68,7 @@ class Cope final : public Encoding {
   bool scaled_;
   bool gates_from_values_;
   Tensor table_;                    // [P+1, d] or [H, P+1, d]
-  Tensor gate_weight_, gate_bias_;  // sep-keys: [D, D], [D]
+  Tensor gate_weight_, gate_bias_;  // sep-keys: [H d, D], [H d]
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/allocator.hpp"
+#include "nn/encoding_choice.hpp"
 
 namespace tally {
 namespace {

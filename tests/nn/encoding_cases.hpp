@@ -16,7 +16,7 @@
 #include "core/kernels.hpp"
 #include "nn/attention.hpp"
 #include "nn/composed.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding_choice.hpp"
 
 namespace tally::testing {
 

@@ -1,0 +1,248 @@
+#include "nn/encoding_choice.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <tuple>
+#include <utility>
+
+#include "autograd/node.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+using Range = EncodingChoice::Range;
+using Piece = EncodingChoice::Piece;
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    pieces.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return pieces;
+}
+
+// "2" or "1-3"; `kind` is "layers" or "heads".
+Range parse_range(std::string_view text, std::string_view kind, std::string_view whole) {
+  const auto number = [&](std::string_view digits) {
+    std::int64_t value = 0;
+    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    check(read.ec == std::errc() && read.ptr == digits.data() + digits.size() && value >= 0 && value < Range::end,
+          "encoding", "'", text, "' in '", whole, "' names no ", kind, "; write 2 or 1-3");
+    return value;
+  };
+  const std::size_t dash = text.find('-');
+  const std::int64_t first = number(text.substr(0, dash));
+  const std::int64_t last = dash == std::string_view::npos ? first : number(text.substr(dash + 1));
+  check(first <= last, "encoding", "'", text, "' in '", whole, "' names no ", kind, ": it ends before it begins");
+  return {first, last};
+}
+
+std::string text_of(const Range& range) {
+  return range.first == range.last ? to_text(range.first) : concat(range.first, "-", range.last);
+}
+
+std::string text_of(const std::vector<const EncodingEntry*>& sum) {
+  std::string text;
+  for (const EncodingEntry* entry : sum) text += concat(text.empty() ? "" : "+", entry->name);
+  return text;
+}
+
+bool by_name(const EncodingEntry* a, const EncodingEntry* b) { return a->name < b->name; }
+
+bool contains(const std::vector<const EncodingEntry*>& sum, const EncodingEntry* entry) {
+  return std::find(sum.begin(), sum.end(), entry) != sum.end();
+}
+
+// Pieces that act on one layer, by heads.
+std::vector<Piece> pieces_of(const std::vector<Piece>& pieces, std::int64_t layer) {
+  std::vector<Piece> found;
+  std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(found),
+               [&](const Piece& piece) { return piece.layers.holds(layer); });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Piece& a, const Piece& b) { return a.heads.first < b.heads.first; });
+  return found;
+}
+
+// Whether it changes the embeddings [1, 1, D] of a single token.
+bool acts_on_embeddings(const Encoding& encoding, const EncodingSetup& setup) {
+  const NoGrad only_asked;
+  const Tensor x = Tensor::zeros({1, 1, setup.width}, setup.dtype, setup.device);
+  return encoding.embed(x, 0).storage() != x.storage();
+}
+
+// Embeddings are changed once, before layer 0, and have no heads.
+void check_embeds(const EncodingEntry& entry, const Piece& piece, const std::vector<Piece>& all) {
+  check(piece.heads.all(), "encoding", entry.name, " acts on the embeddings, which have no heads: name it for all heads");
+  const bool from_the_start = std::any_of(all.begin(), all.end(), [&](const Piece& other) {
+    return other.layers.holds(0) && contains(other.sum, &entry);
+  });
+  check(from_the_start, "encoding", entry.name,
+        " acts on the embeddings, before layer 0: name it for layer 0 (0:", entry.name, ",...)");
+}
+
+bool has_option(Options& options, std::string_view name) {
+  const std::vector<OptionInfo> infos = list_options(options);
+  return std::any_of(infos.begin(), infos.end(), [&](const OptionInfo& info) { return info.name == name; });
+}
+
+}  // namespace
+
+EncodingChoice EncodingChoice::parse(std::string_view text) {
+  EncodingChoice choice;
+  Range layers;
+  for (std::string_view rest : split(text, ',')) {
+    Piece piece;
+    if (const std::size_t colon = rest.find(':'); colon != std::string_view::npos) {
+      layers = parse_range(rest.substr(0, colon), "layers", text);
+      rest.remove_prefix(colon + 1);
+    }
+    piece.layers = layers;
+    if (const std::size_t at = rest.find('@'); at != std::string_view::npos) {
+      piece.heads = parse_range(rest.substr(at + 1), "heads", text);
+      rest = rest.substr(0, at);
+    }
+    for (const std::string_view name : split(rest, '+')) {
+      check(!name.empty(), "encoding", "'", text,
+            "' lacks a name; write one encoding, a sum (cope+rope), or what acts where (0:none,1-3:cope; "
+            "cope@0-1,alibi@2-3)");
+      const EncodingEntry& entry = find_encoding(name);
+      check(!contains(piece.sum, &entry), "encoding", "'", rest, "' names ", name, " twice");
+      piece.sum.push_back(&entry);
+      const bool known = std::any_of(choice.parts.begin(), choice.parts.end(),
+                                     [&](const Part& part) { return part.entry == &entry; });
+      if (!known) choice.parts.push_back({&entry, entry.make_options()});
+    }
+    std::sort(piece.sum.begin(), piece.sum.end(), by_name);
+    choice.pieces.push_back(std::move(piece));
+  }
+  std::sort(choice.parts.begin(), choice.parts.end(),
+            [](const Part& a, const Part& b) { return by_name(a.entry, b.entry); });
+  std::stable_sort(choice.pieces.begin(), choice.pieces.end(), [](const Piece& a, const Piece& b) {
+    return std::tie(a.layers.first, a.layers.last, a.heads.first) <
+           std::tie(b.layers.first, b.layers.last, b.heads.first);
+  });
+  if (choice.pieces.size() == 1 && choice.pieces[0].layers.all() && choice.pieces[0].heads.all()) choice.pieces.clear();
+  return choice;
+}
+
+EncodingChoice EncodingChoice::clone() const {
+  EncodingChoice copy;
+  for (const Part& part : parts) copy.parts.push_back({part.entry, part.options->clone()});
+  copy.pieces = pieces;
+  return copy;
+}
+
+std::vector<EncodingChoice::Piece> EncodingChoice::acting() const {
+  if (!pieces.empty()) return pieces;
+  Piece everywhere;
+  for (const Part& part : parts) everywhere.sum.push_back(part.entry);
+  return {everywhere};
+}
+
+std::string EncodingChoice::text() const {
+  std::string text;
+  Range layers;
+  for (const Piece& piece : acting()) {
+    text += concat(text.empty() ? "" : ",", piece.layers == layers ? "" : text_of(piece.layers) + ":",
+                   text_of(piece.sum), piece.heads.all() ? "" : "@" + text_of(piece.heads));
+    layers = piece.layers;
+  }
+  return text;
+}
+
+void EncodingChoice::set_option(std::string_view name, std::string_view value) {
+  if (const std::size_t dot = name.find('.'); dot != std::string_view::npos) {
+    const std::string_view part_name = name.substr(0, dot);
+    for (const Part& part : parts) {
+      if (part.entry->name == part_name)
+        return tally::set_option(*part.options, part_name, name.substr(dot + 1), value);
+    }
+    fail("encoding", "option ", name, " is for '", part_name, "', which is not part of ", text());
+  }
+  // Of several encodings only what one alone has can go without its name.
+  const Part* owner = parts.size() == 1 ? &parts.front() : nullptr;
+  std::vector<std::string> candidates;
+  for (const Part& part : parts) {
+    if (parts.size() > 1 && has_option(*part.options, name)) {
+      if (owner != nullptr) {
+        fail("encoding", "option ", name, " is ambiguous: write ", owner->entry->name, ".", name, " or ",
+             part.entry->name, ".", name);
+      }
+      owner = &part;
+    }
+    for (const OptionInfo& info : list_options(*part.options)) candidates.push_back(info.name);
+  }
+  if (owner != nullptr) return tally::set_option(*owner->options, owner->entry->name, name, value);
+  const std::string nearest = nearest_name(name, candidates);
+  if (!nearest.empty()) fail(text(), "unknown option '", name, "'; did you mean '", nearest, "'?");
+  fail(text(), "unknown option '", name, "'");
+}
+
+std::int64_t EncodingChoice::least_layers() const {
+  std::int64_t least = 1;
+  for (const Piece& piece : pieces) least = std::max(least, piece.layers.all() ? 1 : piece.layers.last + 1);
+  return least;
+}
+
+std::int64_t EncodingChoice::least_heads() const {
+  std::int64_t least = 1;
+  for (const Piece& piece : pieces) least = std::max(least, piece.heads.all() ? 1 : piece.heads.last + 1);
+  return least;
+}
+
+void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads) const {
+  const auto check_there = [&](std::string_view kind, std::int64_t last, std::int64_t count) {
+    check(last < count, "encoding", "'", text(), "' names ", kind, " ", last, ", but the model has ", count, " ", kind,
+          count == 1 ? "" : "s", " (from 0)");
+  };
+  check_there("layer", least_layers() - 1, layers);
+  check_there("head", least_heads() - 1, heads);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const std::vector<Piece> own = pieces_of(acting(), layer);
+    check(!own.empty(), "encoding", "'", text(), "' names nothing for layer ", layer, "; write none where there is none");
+    std::int64_t next = 0;
+    const auto check_reaches = [&](std::int64_t head) {
+      check(next >= head, "encoding", "'", text(), "' names nothing for head", next == head - 1 ? " " : "s ",
+            text_of(Range{next, head - 1}),
+            " of layer ", layer, "; write none where there is none");
+    };
+    for (const Piece& piece : own) {
+      check_reaches(piece.heads.first);
+      check(next == piece.heads.first, "encoding", "'", text(), "' names head ", piece.heads.first, " of layer ", layer,
+            " twice");
+      next = piece.heads.all() ? heads : piece.heads.last + 1;
+    }
+    check_reaches(heads);
+  }
+}
+
+LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
+  check(!parts.empty(), "encoding", "nothing is chosen");
+  const std::vector<Piece> own = pieces_of(acting(), setup.layer);
+  LayerEncoding layer;
+  for (const Piece& piece : own) {
+    HeadGroup group{piece.heads.first, (piece.heads.all() ? setup.heads : piece.heads.last + 1) - piece.heads.first, {}};
+    std::vector<std::unique_ptr<Encoding>> made;
+    for (const Part& part : parts) {
+      if (!contains(piece.sum, part.entry)) continue;
+      const bool alone =
+          std::count_if(own.begin(), own.end(), [&](const Piece& p) { return contains(p.sum, part.entry); }) == 1;
+      EncodingSetup of_group = setup;
+      of_group.heads = group.count;
+      of_group.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
+        const std::string heads = alone || scope == Scope::model ? "" : "@" + text_of(piece.heads);
+        return setup.parameter(concat(part.entry->name, heads, ".", name), shape, fill, scope);
+      };
+      made.push_back(part.entry->make(of_group, *part.options));
+      if (!pieces.empty() && acts_on_embeddings(*made.back(), setup)) check_embeds(*part.entry, piece, pieces);
+    }
+    group.encoding = made.size() == 1 ? std::move(made.front()) : sum_of_encodings(std::move(made));
+    layer.push_back(std::move(group));
+  }
+  return layer;
+}
+
+}  // namespace tally

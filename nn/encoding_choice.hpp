@@ -1,0 +1,70 @@
+// Which encodings act where, as --pe names them:
+//
+//   choice = piece {"," piece}      piece         = [layers ":"] sum ["@" heads]
+//   sum    = name {"+" name}        layers, heads = number | number "-" number, from 0
+//
+//   cope+rope                       on all heads of all layers
+//   0:none,1-3:cope                 by layer
+//   cope@0-1,alibi@2-3              by groups of heads, in every layer
+//   0:rope,1-3:cope@0-1,alibi@2-3   a piece without layers goes on with those of the piece before it: alibi is in 1-3
+//
+// Every head of every layer is named exactly once. What acts on the embeddings (absolute) acts once, before layer 0 and
+// for all heads, so it must be named for all of layer 0; named for further layers too it changes nothing there.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nn/encoding.hpp"
+
+namespace tally {
+
+struct EncodingChoice {
+  // An encoding has the same options wherever it acts.
+  struct Part {
+    const EncodingEntry* entry;
+    std::unique_ptr<Options> options;
+  };
+  // Layers or heads first .. last.
+  struct Range {
+    static constexpr std::int64_t end = std::numeric_limits<std::int64_t>::max();
+    std::int64_t first = 0, last = end;  // last = end: all there are
+
+    bool all() const { return last == end; }
+    bool holds(std::int64_t place) const { return first <= place && place <= last; }
+    bool operator==(const Range&) const = default;
+  };
+  struct Piece {
+    Range layers, heads;
+    std::vector<const EncodingEntry*> sum;  // in order of name: the order in a sum does not matter
+  };
+
+  std::vector<Part> parts;    // all encodings that are named, in order of name
+  std::vector<Piece> pieces;  // by layers, then heads; empty: the sum of all parts acts everywhere
+
+  // Throws Error for an empty text, unknown names, a name twice in a sum, and ranges that are none.
+  static EncodingChoice parse(std::string_view text);
+  EncodingChoice clone() const;
+  std::string text() const;  // "cope+rope", "0:none,1-3:cope"
+  // "p-max" where one part alone has it, else "cope.p-max". Throws Error naming what is ambiguous or unknown.
+  void set_option(std::string_view name, std::string_view value);
+
+  // Smallest model that has all the layers and heads which are named.
+  std::int64_t least_layers() const;
+  std::int64_t least_heads() const;
+  // Throws Error naming what is missing, there twice, or not there at all in a model of these sizes.
+  void check_covers(std::int64_t layers, std::int64_t heads) const;
+
+  // What acts on layer setup.layer. A sum acts through every part in turn. Parameters are named <encoding>.<name>;
+  // where several groups of this layer's heads have the same encoding, those of each group are <encoding>@<heads>.<name>.
+  LayerEncoding make(const EncodingSetup& setup) const;
+
+ private:
+  std::vector<Piece> acting() const;  // pieces, or the one that stands for none
+};
+
+}  // namespace tally

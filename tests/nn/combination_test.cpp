@@ -1,0 +1,309 @@
+// Encodings by layer and by groups of heads: how they are named, what they compute, where their parameters are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/attention.hpp"
+#include "nn/transformer.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::normal_tensor;
+
+constexpr std::int64_t vocabulary = 7;
+
+template <class F>
+std::string error_of(F&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string written(const std::string& text) { return EncodingChoice::parse(text).text(); }
+
+// What a model of 4 layers with 4 heads says of it.
+std::string complaint(const std::string& text) {
+  return error_of([&] { EncodingChoice::parse(text).check_covers(4, 4); });
+}
+
+ModelOptions model_of(std::int64_t layers, std::int64_t heads) {
+  ModelOptions options;
+  options.layers = layers;
+  options.heads = heads;
+  options.width = 4 * heads;
+  options.init = "fan-in";
+  return options;
+}
+
+Tensor some_tokens(std::int64_t batch, std::int64_t length) {
+  Rng rng({3, stream_of("tokens"), 0});
+  std::vector<std::int32_t> ids;
+  for (std::int64_t n = 0; n < batch * length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
+  return Tensor::from(ids, {batch, length});
+}
+
+// A model of 2 layers with 4 heads, parameters off their start by what their paths say: those of one name are the same
+// in any model.
+std::unique_ptr<Transformer> make_model(const std::string& text,
+                                        const std::vector<std::pair<std::string, std::string>>& settings = {}) {
+  EncodingChoice choice = EncodingChoice::parse(text);
+  for (const auto& [name, value] : settings) choice.set_option(name, value);
+  auto model = std::make_unique<Transformer>(model_of(2, 4), choice, vocabulary, 12, 1, DType::f64);
+  for (auto& [path, parameter] : model->parameters()) {
+    parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
+  }
+  return model;
+}
+
+std::vector<double> logits_of(Transformer& model) {
+  const NoGrad only_values;
+  return model.forward(some_tokens(2, 12)).to_vector<double>();
+}
+
+// Paths of what encodings brought.
+std::vector<std::string> positions_of(const Transformer& model) {
+  std::vector<std::string> paths;
+  for (const auto& [path, parameter] : model.parameters()) {
+    if (path.find("position.") != std::string::npos) paths.push_back(concat(path, " ", parameter.shape()));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+TEST(Combination, IsWrittenInOneWay) {
+  EXPECT_EQ(written("0:none,1-3:rope+cope"), "0:none,1-3:cope+rope");
+  EXPECT_EQ(written("1-3:cope,0:none"), "0:none,1-3:cope");
+  EXPECT_EQ(written("alibi@2-3,cope@0-1"), "cope@0-1,alibi@2-3");
+  EXPECT_EQ(written("0:rope,1-3:cope@0-1,alibi@2-3"), "0:rope,1-3:cope@0-1,alibi@2-3");
+  EXPECT_EQ(written("1-3:cope@0-1,1-3:alibi@2-2,rope@3,0:none"), "0:none,1-3:cope@0-1,alibi@2,rope@3");
+  for (const std::string text : {"0:none,1-3:cope+rope", "cope@0-1,alibi@2-3", "0:rope,1-3:cope@0-1,alibi@2-3"}) {
+    EXPECT_EQ(EncodingChoice::parse(written(text)).text(), text);
+    EXPECT_EQ(EncodingChoice::parse(text).clone().text(), text);
+  }
+}
+
+TEST(Combination, HasOneSetOfOptionsForEachEncoding) {
+  EncodingChoice choice = EncodingChoice::parse("0:cope,1:alibi@0,cope@1");
+  ASSERT_EQ(choice.parts.size(), 2u);
+  choice.set_option("p-max", "5");
+  choice.set_option("cope.share", "none");
+  EXPECT_EQ(to_text(list_options(*choice.parts[1].options)[0].value), "5");
+  EXPECT_EQ(choice.least_layers(), 2);
+  EXPECT_EQ(choice.least_heads(), 2);
+  EXPECT_EQ(EncodingChoice::parse("cope+rope").least_layers(), 1);
+}
+
+TEST(Combination, SaysWhatIsWrongWithTheText) {
+  const std::string lacks =
+      "' lacks a name; write one encoding, a sum (cope+rope), or what acts where (0:none,1-3:cope; cope@0-1,alibi@2-3)";
+  for (const std::string text : {"0:none,", "0:,1:cope", "@0-1,cope@2-3", ",cope", "0:cope+"}) {
+    EXPECT_EQ(complaint(text), concat("[encoding] '", text, lacks));
+  }
+  EXPECT_EQ(complaint("a:none"), "[encoding] 'a' in 'a:none' names no layers; write 2 or 1-3");
+  EXPECT_EQ(complaint("cope@x"), "[encoding] 'x' in 'cope@x' names no heads; write 2 or 1-3");
+  for (const std::string range : {"", "-1", "1-", "1-2-3", "0x1", "1.5", "+1", " 1", "99999999999999999999"}) {
+    EXPECT_EQ(complaint(concat(range, ":cope")),
+              concat("[encoding] '", range, "' in '", range, ":cope' names no layers; write 2 or 1-3"));
+  }
+  EXPECT_EQ(complaint("3-1:cope"), "[encoding] '3-1' in '3-1:cope' names no layers: it ends before it begins");
+  EXPECT_EQ(complaint("0:coep"), "[encoding] there is no encoding 'coep'; did you mean 'cope'?");
+  EXPECT_EQ(complaint("0:cope,1-3:rope+rope@0"), "[encoding] 'rope+rope' names rope twice");
+}
+
+TEST(Combination, NamesEveryHeadOfEveryLayerOnce) {
+  for (const std::string text : {"cope", "0:none,1-3:cope", "cope@0-1,alibi@2-3", "0:rope,1-3:cope@0-1,alibi@2-3",
+                                 "0-1:cope@0-1,0:rope@2-3,1:alibi@2-3,2-3:none", "cope@0-1,1:alibi@2-3,2-3:rope@2-3,0:none@2-3"}) {
+    EXPECT_EQ(complaint(text), "") << text;
+  }
+  EXPECT_EQ(complaint("0:none,1-2:cope"),
+            "[encoding] '0:none,1-2:cope' names nothing for layer 3; write none where there is none");
+  EXPECT_EQ(complaint("0:cope@0-1,alibi@3,1-3:cope"),
+            "[encoding] '0:cope@0-1,alibi@3,1-3:cope' names nothing for head 2 of layer 0; write none where there is "
+            "none");
+  EXPECT_EQ(complaint("cope@0-1"),
+            "[encoding] 'cope@0-1' names nothing for heads 2-3 of layer 0; write none where there is none");
+  EXPECT_EQ(complaint("0-2:cope,2-3:alibi"), "[encoding] '0-2:cope,2-3:alibi' names head 0 of layer 2 twice");
+  EXPECT_EQ(complaint("cope@0-2,alibi@2-3"), "[encoding] 'cope@0-2,alibi@2-3' names head 2 of layer 0 twice");
+  EXPECT_EQ(complaint("0:cope,alibi,1-3:none"), "[encoding] '0:cope,alibi,1-3:none' names head 0 of layer 0 twice");
+  EXPECT_EQ(complaint("0:none,1-7:cope"),
+            "[encoding] '0:none,1-7:cope' names layer 7, but the model has 4 layers (from 0)");
+  EXPECT_EQ(complaint("cope@0-1,alibi@2-4"),
+            "[encoding] 'cope@0-1,alibi@2-4' names head 4, but the model has 4 heads (from 0)");
+  EXPECT_EQ(error_of([] { EncodingChoice::parse("1:cope").check_covers(1, 1); }),
+            "[encoding] '1:cope' names layer 1, but the model has 1 layer (from 0)");
+}
+
+TEST(Combination, EmbeddingsAreChangedOnceBeforeLayerZero) {
+  EXPECT_EQ(error_of([] { make_model("0:none,1:absolute"); }),
+            "[encoding] absolute acts on the embeddings, before layer 0: name it for layer 0 (0:absolute,...)");
+  EXPECT_EQ(error_of([] { make_model("absolute@0-1,rope@2-3"); }),
+            "[encoding] absolute acts on the embeddings, which have no heads: name it for all heads");
+  EXPECT_EQ(error_of([] { make_model("0:sinusoidal,1:sinusoidal@0-1,rope@2-3"); }),
+            "[encoding] sinusoidal acts on the embeddings, which have no heads: name it for all heads");
+  const std::vector<double> everywhere = logits_of(*make_model("absolute"));
+  EXPECT_EQ(logits_of(*make_model("0:absolute,1:none")), everywhere);
+  EXPECT_EQ(logits_of(*make_model("0:absolute,1:absolute")), everywhere);
+  EXPECT_NE(logits_of(*make_model("none")), everywhere);
+}
+
+TEST(Combination, ParametersAreThoseOfLayersAndHeadsThatHaveThem) {
+  const std::vector<std::pair<std::string, std::string>> small{{"cope.p-max", "3"}};
+  EXPECT_EQ(positions_of(*make_model("0:none,1:cope", small)),
+            (std::vector<std::string>{"blocks.1.position.cope.table [4, 4]"}));
+  EXPECT_EQ(positions_of(*make_model("0:alibi@0-2,cope@3,1:rope", {{"learned", "true"}, {"p-max", "3"}})),
+            (std::vector<std::string>{"blocks.0.position.alibi.slopes [3]", "blocks.0.position.cope.table [4, 4]"}));
+  EXPECT_EQ(positions_of(*make_model("0:cope+rope@0,cope@1-3,1:cope@0-1,rope@2-3", small)),
+            (std::vector<std::string>{"blocks.0.position.cope@0.table [4, 4]", "blocks.0.position.cope@1-3.table [4, 4]",
+                                      "blocks.1.position.cope.table [4, 4]"}));
+  EXPECT_EQ(positions_of(*make_model("cope@0-1,cope+rope@2-3", {{"p-max", "3"}, {"share", "layers"}})),
+            (std::vector<std::string>{"position.cope.table [4, 4]"}));
+  EXPECT_EQ(positions_of(*make_model("0:cope@0-2,none@3,1:none", {{"p-max", "3"}, {"gates", "sep-keys"}})),
+            (std::vector<std::string>{"blocks.0.position.cope.gate.bias [12]",
+                                      "blocks.0.position.cope.gate.weight [12, 16]",
+                                      "blocks.0.position.cope.table [4, 4]"}));
+}
+
+// What acts on heads one by one gives the same in groups; tables are shared, so that both models have one of the name.
+TEST(Combination, GroupsOfTheSameAreTheWhole) {
+  const auto expect_same = [](const std::string& groups, const std::string& whole,
+                              const std::vector<std::pair<std::string, std::string>>& settings) {
+    SCOPED_TRACE(groups);
+    const std::vector<double> expected = logits_of(*make_model(whole, settings));
+    const std::vector<double> found = logits_of(*make_model(groups, settings));
+    ASSERT_EQ(expected.size(), found.size());
+    for (std::size_t n = 0; n < expected.size(); ++n) ASSERT_NEAR(found[n], expected[n], 1e-12);
+  };
+  expect_same("none@0-1,none@2-3", "none", {});
+  expect_same("rope@0,rope@1-3", "rope", {});
+  expect_same("0:rope,1:rope", "rope", {});
+  expect_same("relative@0-2,relative@3", "relative", {{"share", "model"}});
+  expect_same("cope@0-1,cope@2-3", "cope", {{"share", "layers"}, {"p-max", "3"}});
+  expect_same("0:cope@0-1,cope@2-3,1:cope", "cope", {{"share", "layers"}, {"p-max", "3"}});
+  expect_same("cope+rope@0-1,cope+rope@2-3", "cope+rope", {{"share", "layers"}, {"p-max", "3"}, {"gates", "values"}});
+  EXPECT_NE(logits_of(*make_model("none@0-1,rope@2-3")), logits_of(*make_model("none")));
+}
+
+// Head 1 alone has a table: what the others compute is that of a model without.
+TEST(Combination, AGroupActsOnItsHeadsAlone) {
+  const Initializer start(4, StartValues::fan_in, DType::f64);
+  const std::int64_t heads = 3, width = 12;
+  const Shape shape{1, heads, 6, 4};
+  const auto attend = [&](const std::string& text) {
+    EncodingSetup setup;
+    setup.width = width, setup.heads = heads, setup.head_width = 4, setup.layers = 1, setup.max_length = 6;
+    setup.start = &start, setup.dtype = DType::f64;
+    setup.parameter = [](std::string_view name, const Shape& of, const Fill&, Scope) { return normal_tensor(name, of); };
+    const Attention attention(start, width, heads, 0, 1);
+    return attention.attend(normal_tensor("x", {1, 6, width}), normal_tensor("q", shape), normal_tensor("k", shape),
+                            normal_tensor("v", shape), EncodingChoice::parse(text).make(setup), {});
+  };
+  const Tensor mixed = attend("none@0,cope@1,rope@2");
+  for (const auto& [head, whole] : {std::pair{0, "none"}, std::pair{1, "cope"}, std::pair{2, "rope"}}) {
+    const std::vector<double> expected = select(attend(whole), 1, head).to_vector<double>();
+    const std::vector<double> found = select(mixed, 1, head).to_vector<double>();
+    for (std::size_t n = 0; n < expected.size(); ++n) ASSERT_NEAR(found[n], expected[n], 1e-12) << whole;
+  }
+}
+
+TEST(Combination, GroupsDropWeightsWithMasksOfTheirOwn) {
+  const Initializer start(4, StartValues::fan_in, DType::f64);
+  EncodingSetup setup;
+  setup.heads = 2;
+  const LayerEncoding groups = EncodingChoice::parse("none@0,none@1").make(setup);
+  const Tensor q = broadcast_to(normal_tensor("q", {1, 1, 16, 4}), {1, 2, 16, 4});
+  const Attention attention(start, 8, 2, 0.5, 1);
+  const auto head = [&](int n, bool training) {
+    const Tensor o = attention.attend(normal_tensor("x", {1, 16, 8}), q, q, q, groups, {.training = training});
+    return select(o, 1, n).to_vector<double>();
+  };
+  EXPECT_EQ(head(0, false), head(1, false));
+  EXPECT_NE(head(0, true), head(1, true));
+}
+
+TEST(Combination, TracesHoldAllHeads) {
+  const auto model = make_model("0:rope,1:alibi@0,cope@1-3");
+  std::vector<AttentionTrace> trace;
+  const NoGrad only_values;
+  model->forward(some_tokens(2, 5), {.trace = &trace});
+  ASSERT_EQ(trace.size(), 2u);
+  EXPECT_FALSE(trace[0].gates.defined());
+  EXPECT_EQ(trace[1].weights.shape(), (Shape{2, 4, 5, 5}));
+  EXPECT_EQ(trace[1].gates.shape(), trace[1].weights.shape());
+  for (const double total : sum(trace[1].weights, {3}).to_vector<double>()) EXPECT_NEAR(total, 1, 1e-14);
+  EXPECT_EQ(sum(select(trace[1].positions, 1, 0)).item(), 0);
+  EXPECT_GT(select(trace[1].gates, 1, 3).select_view(0, 0).select_view(0, 4).select_view(0, 4).to(DType::f64).item(), 0);
+}
+
+// The loss along a random direction in the space of all parameters.
+TEST(Combination, HasTheDirectionalDerivative) {
+  constexpr double eps = 1e-8;
+  const Tensor tokens = some_tokens(1, 12), mask = Tensor::full({1, 12}, 1, DType::boolean);
+  for (const std::string text : {"0:none,1:cope+rope", "cope@0-1,alibi@2-3", "0:absolute+relative,1:cope@0-1,cope+rope@2-3"}) {
+    SCOPED_TRACE(text);
+    std::vector<std::pair<std::string, std::string>> settings{{"cope.gates", "sep-keys"}, {"cope.p-max", "4"}};
+    if (text.find("alibi") != std::string::npos) settings.emplace_back("alibi.learned", "true");
+    const auto model = make_model(text, settings);
+    const auto loss = [&] { return cross_entropy(model->forward(tokens), tokens, mask); };
+    backward(loss());
+    double by_backward = 0;
+    NamedTensors parameters = model->parameters();
+    std::vector<Tensor> directions;
+    for (const auto& [path, parameter] : parameters) {
+      directions.push_back(normal_tensor("along " + path, parameter.shape()));
+      by_backward += sum(gradient(parameter) * directions.back()).item();
+      const bool of_encoding = path.find("position.") != std::string::npos;
+      EXPECT_TRUE(!of_encoding || sum(abs(gradient(parameter))).item() > 0) << path;
+    }
+    const NoGrad only_values;
+    std::vector<double> losses;
+    for (const double move : {eps, -2 * eps}) {
+      for (std::size_t n = 0; n < parameters.size(); ++n) {
+        parameters[n].second.copy_from(add(parameters[n].second.detach(), directions[n] * move));
+      }
+      losses.push_back(loss().item());
+    }
+    const double by_difference = (losses[0] - losses[1]) / (2 * eps);
+    EXPECT_NEAR(by_backward, by_difference, 1e-6 + 1e-6 * std::abs(by_difference));
+    EXPECT_GT(std::abs(by_backward), 1e-3);  // else the comparison says little
+  }
+}
+
+struct SharedByHeads final : Encoding {
+  explicit SharedByHeads(const EncodingSetup& setup) {
+    setup.parameter("strength", {setup.heads}, Fill::constant(0), Scope::model);
+  }
+};
+
+TEST(Combination, RefusesToShareWhatHasAnotherShape) {
+  const EncodingEntry entry{"shared",
+                            "",
+                            "",
+                            "",
+                            []() -> std::unique_ptr<Options> { return std::make_unique<NoOptions>(); },
+                            [](const EncodingSetup& setup, const Options&) -> std::unique_ptr<Encoding> {
+                              return std::make_unique<SharedByHeads>(setup);
+                            }};
+  EncodingChoice choice = EncodingChoice::parse("0:none,1:none@0,rope@1-3");
+  for (EncodingChoice::Part& part : choice.parts) {
+    if (part.entry->name == "none") part.entry = &entry;
+  }
+  for (EncodingChoice::Piece& piece : choice.pieces) {
+    if (piece.sum[0]->name == "none") piece.sum[0] = &entry;
+  }
+  EXPECT_EQ(error_of([&] { Transformer(model_of(2, 4), choice, vocabulary, 12, 1); }),
+            "[model] position.shared.strength is shared by all layers, but is [4] before layer 1 and [1] there");
+}
+
+}  // namespace
+}  // namespace tally
