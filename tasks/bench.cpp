@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/kernels.hpp"
 #include "core/random.hpp"
+#include "nn/attention.hpp"
 #include "nn/optim/optimizer.hpp"
 
 namespace tally {
@@ -38,11 +39,28 @@ Tensor random_tokens(const Shape& shape, std::int64_t vocabulary, std::string_vi
   return Tensor::from(ids, shape);
 }
 
+// From a standard normal distribution; a leaf that gets a gradient.
+Tensor random_leaf(std::string_view name, const Shape& shape, DType dtype, double mean = 0) {
+  Tensor x = Tensor::empty(shape, dtype);
+  kernels(x.device()).random_normal(x.view(), RandomStream{1, stream_of(name), 0}, mean, 1.0);
+  set_requires_grad(x);
+  return x;
+}
+
 Tensor everywhere(const Shape& shape) {
   Tensor mask = Tensor::empty(shape, DType::boolean);
   mask.fill(1);
   return mask;
 }
+
+// One layer's B D T^2: a product of queries and keys, or of weights and values, over keys j <= i alone.
+double pair_flops(const BenchOptions& options) {
+  const auto length = static_cast<double>(options.length);
+  return static_cast<double>(options.batch * options.model.width) * length * length;
+}
+
+// Forward two products of that kind; backward makes the scores again and has four for the gradients.
+constexpr double forward_products = 2, backward_products = 5;
 
 }  // namespace
 
@@ -59,10 +77,16 @@ StepTimes bench_step(const BenchOptions& options) {
 
   StepTimes result;
   result.parameters = model.parameter_count();
+  result.flops =
+      6.0 * static_cast<double>(model.matrix_parameter_count() * shape.numel()) +
+      (forward_products + backward_products) * static_cast<double>(options.model.layers) * pair_flops(options);
   std::vector<double> seconds;
   std::uint64_t allocations = 0;
   for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
-    if (n == options.warmup + 1) allocations = memory_counters().system_allocations;
+    if (n == options.warmup + 1) {
+      allocations = memory_counters().system_allocations;
+      reset_peak_memory();
+    }
     const double time = seconds_of([&] {
       model.clear_gradients();
       const Pass pass{.training = true, .seed = 1, .step = static_cast<std::uint32_t>(n)};
@@ -73,8 +97,71 @@ StepTimes bench_step(const BenchOptions& options) {
   }
   allocations = memory_counters().system_allocations - allocations;
   result.system_allocations = static_cast<double>(allocations) / static_cast<double>(options.steps);
+  result.tensor_bytes = static_cast<double>(memory_counters().peak_bytes);
   result.step = times_of(std::move(seconds));
   return result;
+}
+
+AttentionTimes bench_attention(const BenchOptions& options) {
+  check(options.steps >= 1, "bench", "there must be at least one run to measure");
+  options.model.validate();
+  const std::int64_t heads = options.model.heads, width = options.model.width;
+  const Initializer start(1, start_values_from_text(options.model.init), options.dtype);
+  const Attention attention(start, width, heads, options.model.dropout, 1.0,
+                            options.model.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled);
+  std::vector<Tensor> leaves;
+  EncodingSetup setup;
+  setup.width = width;
+  setup.heads = heads;
+  setup.head_width = width / heads;
+  setup.layers = options.model.layers;
+  setup.max_length = options.length;
+  setup.start = &start;
+  setup.dtype = options.dtype;
+  setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
+    leaves.push_back(start.make(name, shape, fill));
+    set_requires_grad(leaves.back());
+    return leaves.back();
+  };
+  const LayerEncoding encoding = options.encoding.make(setup);
+  const Shape split{options.batch, heads, options.length, setup.head_width};
+  const Tensor x = random_leaf("x", {options.batch, options.length, width}, options.dtype).detach();
+  for (const char* name : {"q", "k", "v"}) leaves.push_back(random_leaf(name, split, options.dtype));
+  const Tensor q = leaves.end()[-3], k = leaves.end()[-2], v = leaves.end()[-1];
+
+  AttentionTimes result;
+  std::vector<double> forward, back, both;
+  const Tensor d_y = Tensor::full(split, 1.0, options.dtype);
+  for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
+    if (n == options.warmup + 1) reset_peak_memory();
+    const Pass pass{.training = true, .seed = 1, .step = static_cast<std::uint32_t>(n)};
+    Tensor y;
+    const double forward_time = seconds_of([&] { y = attention.attend(x, q, k, v, encoding, pass); });
+    const double backward_time = seconds_of([&] { backward(y, d_y); });
+    for (const Tensor& leaf : leaves) clear_gradient(leaf);
+    if (n <= options.warmup) continue;
+    forward.push_back(forward_time);
+    back.push_back(backward_time);
+    both.push_back(forward_time + backward_time);
+  }
+  result.tensor_bytes = static_cast<double>(memory_counters().peak_bytes);
+  result.forward = times_of(std::move(forward));
+  result.backward = times_of(std::move(back));
+  result.both = times_of(std::move(both));
+  result.forward_flops = forward_products * pair_flops(options);
+  result.backward_flops = backward_products * pair_flops(options);
+  return result;
+}
+
+double bench_gemm(DType dtype) {
+  constexpr std::int64_t m = 8192, k = 256, n = 1024;
+  const Tensor a = random_leaf("a", {m, k}, dtype).detach(), b = random_leaf("b", {k, n}, dtype).detach();
+  std::vector<double> seconds;
+  for (int run = 0; run < 12; ++run) {
+    const double time = seconds_of([&] { matmul(a, b); });
+    if (run >= 2) seconds.push_back(time);
+  }
+  return 2.0 * m * k * n / times_of(std::move(seconds)).median;
 }
 
 namespace {
@@ -148,10 +235,7 @@ std::vector<OperationTimes> bench_operations(const BenchOptions& options) {
                      hidden = options.model.hidden > 0 ? options.model.hidden : 4 * D;
   constexpr std::int64_t positions = 65;
   const auto normal = [&](const Shape& shape, double mean = 0) {
-    Tensor x = Tensor::empty(shape, options.dtype);
-    kernels(x.device()).random_normal(x.view(), RandomStream{1, stream_of(to_text(shape)), 0}, mean, 1.0);
-    set_requires_grad(x);
-    return x;
+    return random_leaf(to_text(shape), shape, options.dtype, mean);
   };
 
   // Inputs are made when their turn comes: together the squares would not fit in memory.

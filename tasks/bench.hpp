@@ -1,4 +1,4 @@
-// Times of a training step and of single operations.
+// Times of a training step, of attention alone, and of single operations.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,26 @@ struct Times {
 struct StepTimes {
   Times step;
   std::int64_t parameters = 0;
+  double flops = 0;               // of all products: those of the weight matrices, and attention's over keys j <= i
   double system_allocations = 0;  // times a step took memory from the system, on average; 0 once blocks are reused
+  double tensor_bytes = 0;        // of all tensors, when they were most
 };
 
 // A whole training step on random tokens: forward, cross entropy over every position, backward, AdamW.
 StepTimes bench_step(const BenchOptions& options);
+
+struct AttentionTimes {
+  Times forward, backward, both;
+  double forward_flops = 0, backward_flops = 0;  // of plain attention's products over keys j <= i
+  double tensor_bytes = 0;                       // as above, q, k, v and their gradients included
+};
+
+// Attention of the first layer between its projections: from random q, k, v [B, H, T, d] to o, and back to their
+// gradients and those of the encoding's parameters.
+AttentionTimes bench_attention(const BenchOptions& options);
+
+// Additions and multiplications a second of [8192, 256] x [256, 1024]: what the others are measured against.
+double bench_gemm(DType dtype);
 
 struct OperationTimes {
   std::string name;   // "matmul"

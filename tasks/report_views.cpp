@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "tasks/report.hpp"
 #include "tasks/statistics.hpp"
+#include "tasks/table.hpp"
 
 namespace tally {
 namespace {
@@ -23,6 +24,7 @@ Evaluation pooled(const std::vector<Evaluation>& evaluations) {
 
 MeanDeviation error_over_seeds(const std::vector<Evaluation>& evaluations, bool by_sequence) {
   std::vector<double> errors;
+  errors.reserve(evaluations.size());
   for (const Evaluation& e : evaluations) errors.push_back(by_sequence ? e.sequence_error() : e.token_error());
   return mean_deviation(errors);
 }
@@ -73,29 +75,6 @@ std::vector<std::string> setting_names(const std::vector<const ReportGroup*>& gr
   return names;
 }
 
-using Rows = std::vector<std::vector<std::string>>;
-
-// A Markdown table that also reads well as it stands; the first row is its head.
-std::string markdown_table(const Rows& rows) {
-  std::vector<std::size_t> widths(rows.front().size(), 3);
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (std::size_t n = 0; n < rows.size(); ++n) {
-    text += "|";
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      text += concat(" ", rows[n][i], std::string(widths[i] - rows[n][i].size(), ' '), " |");
-    }
-    text += "\n";
-    if (n > 0) continue;
-    text += "|";
-    for (const std::size_t width : widths) text += concat(std::string(width + 2, '-'), "|");
-    text += "\n";
-  }
-  return text;
-}
-
 // "4.9% (4.4)": mean and deviation; the mean alone for one seed, "-" for none.
 std::string cell(const MeanDeviation& error) {
   if (error.n == 0) return "-";
@@ -135,8 +114,8 @@ void begin_row(std::vector<std::string>& row, const ReportGroup& group, const st
 
 std::string task_text(const TaskEntry& task, const std::vector<const ReportGroup*>& groups, bool sequences) {
   const std::vector<std::string> splits = splits_of(groups), names = setting_names(groups);
-  Rows means(1), counts(1);
-  for (Rows* rows : {&means, &counts}) {
+  TableRows means(1), counts(1);
+  for (TableRows* rows : {&means, &counts}) {
     rows->front().emplace_back("encoding");
     rows->front().insert(rows->front().end(), names.begin(), names.end());
   }

@@ -241,7 +241,8 @@ std::string svg_text(const Chart& chart) {
       (width - left - right - panel_gap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
   for (std::size_t n = 0; n < chart.panels.size(); ++n) {
     const ChartPanel& panel = chart.panels[n];
-    const auto column = static_cast<double>(n % columns), row = static_cast<double>(n / columns);
+    const std::size_t panels_above = n / columns;
+    const auto column = static_cast<double>(n % columns), row = static_cast<double>(panels_above);
     double last_x = 0;
     for_each_point(panel, [&](const ChartPoint& p) { last_x = std::max(last_x, p.x); });
     const Range x_range{0, last_x > 0 ? last_x : 1};

@@ -1,6 +1,8 @@
-// tally bench: how long a whole training step takes, or the single operations of one.
+// tally bench: how long a whole training step takes, a layer's attention alone, or the single operations of a step;
+// tests/bench/README.md explains the figures.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -9,16 +11,21 @@
 #include "tasks/bench.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
+#include "tasks/runner/grid.hpp"
 #include "tasks/runner/machine.hpp"
 #include "tasks/runner/progress.hpp"
 #include "tasks/statistics.hpp"
+#include "tasks/table.hpp"
 
 namespace tally {
 namespace {
 
+constexpr std::int64_t largest_size = 1 << 24;
+
 struct BenchSettings {
   std::string what = "step", encoding = "cope", dtype = "f32";
-  BenchOptions options;
+  std::vector<std::string> grid;  // "pe.cope.p-max=16,64"
+  std::int64_t length = 512, batch = 16, vocabulary = 16, steps = 5, warmup = 2;
 };
 
 std::string milliseconds(double seconds) {
@@ -27,54 +34,196 @@ std::string milliseconds(double seconds) {
   return text;
 }
 
-// What both kinds of figures begin with.
-JsonValue sizes_json(const BenchSettings& settings) {
-  const BenchOptions& o = settings.options;
-  return JsonValue::object({{"work", settings.what},
+std::string one_decimal(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", value);
+  return text;
+}
+
+// Billions a second.
+double rate(double work, const Times& times) { return work > 0 && times.median > 0 ? work / times.median / 1e9 : 0; }
+
+std::int64_t mebibytes(double bytes) { return std::llround(bytes / (1 << 20)); }
+
+// What all figures begin with.
+JsonValue sizes_json(const std::string& what, const BenchOptions& o) {
+  return JsonValue::object({{"work", what},
+                            {"pe", o.encoding.text()},
                             {"width", o.model.width},
                             {"heads", o.model.heads},
+                            {"attention", o.model.attention},
                             {"length", o.length},
                             {"batch", o.batch},
-                            {"vocab", o.vocabulary},
-                            {"dtype", settings.dtype},
+                            {"dtype", to_text(o.dtype)},
                             {"steps", o.steps},
                             {"warmup", o.warmup}});
 }
 
-int run_step(const BenchSettings& settings, const CommonOptions& common) {
-  const BenchOptions& o = settings.options;
+void set_times(JsonValue& json, const std::string& name, const Times& times) {
+  json.set(name + "_s", times.median);
+  json.set(name + "_min_s", times.min);
+  json.set(name + "_max_s", times.max);
+}
+
+std::string times_text(const Times& times) {
+  char text[96];
+  std::snprintf(text, sizeof text, "%.3f ms (%.3f-%.3f)", 1e3 * times.median, 1e3 * times.min, 1e3 * times.max);
+  return text;
+}
+
+// One combination of settings: its figures as JSON, and as cells of a table.
+struct Figures {
+  JsonValue json;
+  std::vector<std::string> cells;
+};
+
+const std::vector<std::string> step_head{"step", "tokens/s", "tensors", "process", "of gemm's rate"};
+
+Figures measure_step(const BenchOptions& o) {
   const StepTimes times = bench_step(o);
-  const double tokens_per_s = static_cast<double>(o.batch * o.length) / times.step.median;
+  const auto tokens_per_s = std::llround(static_cast<double>(o.batch * o.length) / times.step.median);
+  Figures figures{sizes_json("step", o), {}};
+  JsonValue& json = figures.json;
+  json.set("vocab", o.vocabulary);
+  json.set("layers", o.model.layers);
+  json.set("parameters", times.parameters);
+  json.set("step_s", times.step.median);
+  json.set("min_s", times.step.min);
+  json.set("max_s", times.step.max);
+  json.set("tokens_per_s", tokens_per_s);
+  json.set("gflop", times.flops / 1e9);
+  json.set("tensor_peak_mib", mebibytes(times.tensor_bytes));
+  json.set("peak_rss_mib", peak_rss_mib());
+  json.set("system_allocations_per_step", times.system_allocations);
+  figures.cells = {times_text(times.step), with_commas(tokens_per_s),
+                   concat(with_commas(mebibytes(times.tensor_bytes)), " MiB"),
+                   concat(with_commas(peak_rss_mib()), " MiB")};
+  return figures;
+}
+
+// Measured last: its matrices would count in the memory of the process.
+void add_shares(std::vector<Figures>& figures, DType dtype) {
+  const double gemm = bench_gemm(dtype) / 1e9;
+  for (Figures& one : figures) {
+    const double share = one.json.real("gflop") / one.json.real("step_s") / gemm;
+    one.json.set("gemm_gflop_per_s", gemm);
+    one.json.set("share_of_gemm", share);
+    one.cells.push_back(percent_text(share));
+  }
+}
+
+const std::vector<std::string> attention_head{"forward", "GFLOP/s", "backward", "GFLOP/s",
+                                              "both",    "tensors", "process"};
+
+Figures measure_attention(const BenchOptions& o) {
+  const AttentionTimes times = bench_attention(o);
+  Figures figures{sizes_json("attention", o), {}};
+  JsonValue& json = figures.json;
+  set_times(json, "forward", times.forward);
+  set_times(json, "backward", times.backward);
+  set_times(json, "both", times.both);
+  json.set("forward_gflop_per_s", rate(times.forward_flops, times.forward));
+  json.set("backward_gflop_per_s", rate(times.backward_flops, times.backward));
+  json.set("tokens_per_s", std::llround(static_cast<double>(o.batch * o.length) / times.both.median));
+  json.set("tensor_peak_mib", mebibytes(times.tensor_bytes));
+  json.set("peak_rss_mib", peak_rss_mib());
+  figures.cells = {times_text(times.forward),
+                   one_decimal(rate(times.forward_flops, times.forward)),
+                   times_text(times.backward),
+                   one_decimal(rate(times.backward_flops, times.backward)),
+                   times_text(times.both),
+                   concat(with_commas(mebibytes(times.tensor_bytes)), " MiB"),
+                   concat(with_commas(peak_rss_mib()), " MiB")};
+  return figures;
+}
+
+void set_size(std::int64_t& size, const std::string& name, const std::string& value) {
+  const auto read = std::from_chars(value.data(), value.data() + value.size(), size);
+  if (read.ec != std::errc() || read.ptr != value.data() + value.size() || size < 1 || size > largest_size) {
+    throw UsageError(concat("[bench] ", name, " must be 1 to ", largest_size, ", got '", value, "'"));
+  }
+}
+
+// One combination of --set. Model and encoding are options of a configuration, sizes are not.
+BenchOptions make_options(BenchSettings settings, RunConfig config, const Settings& combination) {
+  return as_usage([&] {
+    for (const auto& [name, value] : combination) {
+      if (name == "length") {
+        set_size(settings.length, name, value);
+      } else if (name == "batch") {
+        set_size(settings.batch, name, value);
+      } else {
+        check(name.starts_with("model.") || name.starts_with("pe."), "bench",
+              "--set knows length, batch, model.* and pe.*, not '", name, "'");
+        config.set(name, value);
+      }
+    }
+    config.model.validate();
+    BenchOptions options;
+    options.model = config.model;
+    options.encoding = std::move(config.encoding);
+    options.length = settings.length;
+    options.batch = settings.batch;
+    options.vocabulary = settings.vocabulary;
+    options.steps = settings.steps;
+    options.warmup = settings.warmup;
+    options.dtype = settings.dtype == "f64" ? DType::f64 : DType::f32;
+    return options;
+  });
+}
+
+std::string title(const std::string& what, const BenchOptions& o) {
+  return concat(what, " with ", o.encoding.text(), ": ", what == "step" ? concat(o.model.layers, " layers, ") : "",
+                "width ", o.model.width, ", ", o.model.heads, " heads, ", o.batch, " x ", o.length, " tokens, ",
+                o.dtype, ", attention ", o.model.attention, "; medians of ", o.steps,
+                " runs (shortest to longest)\n\n");
+}
+
+// Steps or attention, for every combination of --set: one line each, or one JSON object.
+int run_variants(const BenchSettings& settings, const RunConfig& config, const CommonOptions& common) {
+  const bool step = settings.what == "step";
+  const std::vector<GridDimension> grid = parse_grid(settings.grid);
+  const std::vector<Settings> all = combinations(grid);
+  std::vector<BenchOptions> variants;  // made before anything is measured: a wrong value is wrong usage
+  for (const Settings& combination : all) variants.push_back(make_options(settings, config.clone(), combination));
+
+  std::vector<Figures> figures;
+  for (const BenchOptions& options : variants) {
+    figures.push_back(step ? measure_step(options) : measure_attention(options));
+  }
+  if (step) add_shares(figures, variants.front().dtype);
+
+  TableRows rows(1);
+  for (const GridDimension& dimension : grid) rows[0].push_back(dimension.key);
+  const std::vector<std::string>& head = step ? step_head : attention_head;
+  rows[0].insert(rows[0].end(), head.begin(), head.end());
+  JsonValue lines = JsonValue::array();
+  for (std::size_t n = 0; n < variants.size(); ++n) {
+    std::vector<std::string> row;
+    for (const auto& [name, value] : all[n]) {
+      row.push_back(value);
+      figures[n].json.set(name, value);
+    }
+    row.insert(row.end(), figures[n].cells.begin(), figures[n].cells.end());
+    rows.push_back(std::move(row));
+    lines.push(std::move(figures[n].json));
+  }
   if (common.json) {
-    JsonValue json = sizes_json(settings);
-    json.set("pe", o.encoding.text());
-    json.set("layers", o.model.layers);
-    json.set("parameters", times.parameters);
-    json.set("step_s", times.step.median);
-    json.set("min_s", times.step.min);
-    json.set("max_s", times.step.max);
-    json.set("tokens_per_s", std::llround(tokens_per_s));
-    json.set("peak_rss_mib", peak_rss_mib());
-    json.set("system_allocations_per_step", times.system_allocations);
+    JsonValue json = grid.empty() ? lines.elements().front()
+                                  : JsonValue::object({{"work", settings.what}, {"variants", std::move(lines)}});
     json.set("machine", machine_json());
     std::cout << write_json(json) << "\n";
     return exit_code::done;
   }
-  if (!common.quiet) std::cout << machine_text() << "\n";
-  std::cout << concat(o.encoding.text(), ", ", o.model.layers, " layers, width ", o.model.width, ", ", o.model.heads,
-                      " heads, ", o.batch, " x ", o.length, " tokens, ", with_commas(times.parameters), " parameters, ",
-                      settings.dtype, "\nstep ", milliseconds(times.step.median), " (shortest ",
-                      milliseconds(times.step.min), ", longest ", milliseconds(times.step.max), ", ", o.steps,
-                      " steps), ", with_commas(std::llround(tokens_per_s)), " tokens/s\npeak memory ",
-                      with_commas(peak_rss_mib()), " MiB, ", times.system_allocations,
-                      " allocations from the system per step\n");
+  if (!common.quiet) std::cout << machine_text() << "\n" << title(settings.what, variants.front());
+  std::cout << markdown_table(rows);
   return exit_code::done;
 }
 
-double rate(double work, const Times& times) { return work > 0 && times.median > 0 ? work / times.median / 1e9 : 0; }
-
-int run_operations(const BenchSettings& settings, const CommonOptions& common) {
-  const std::vector<OperationTimes> all = bench_operations(settings.options);
+int run_operations(const BenchSettings& settings, const RunConfig& config, const CommonOptions& common) {
+  if (!settings.grid.empty()) throw UsageError("[bench] --set is for step and attention");
+  const BenchOptions options = make_options(settings, config.clone(), {});
+  const std::vector<OperationTimes> all = bench_operations(options);
   if (common.json) {
     JsonValue lines = JsonValue::array();
     for (const OperationTimes& one : all) {
@@ -82,16 +231,14 @@ int run_operations(const BenchSettings& settings, const CommonOptions& common) {
       JsonValue line = JsonValue::object({{"operation", one.name}, {"shape", one.shape}});
       const auto add = [&](const std::string& direction, const Times& times, double work) {
         if (work == 0) return;
-        line.set(direction + "_s", times.median);
-        line.set(direction + "_min_s", times.min);
-        line.set(direction + "_max_s", times.max);
-        line.set(direction + "_" + unit, rate(work, times));
+        set_times(line, direction, times);
+        line.set(concat(direction, "_", unit), rate(work, times));
       };
       add("forward", one.forward, one.forward_work);
       add("backward", one.backward, one.backward_work);
       lines.push(std::move(line));
     }
-    JsonValue json = sizes_json(settings);
+    JsonValue json = sizes_json("ops", options);
     json.set("operations", std::move(lines));
     json.set("peak_rss_mib", peak_rss_mib());
     json.set("machine", machine_json());
@@ -122,25 +269,29 @@ int run_operations(const BenchSettings& settings, const CommonOptions& common) {
 
 std::function<int()> declare_bench(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments) {
   auto settings = std::make_shared<BenchSettings>();
-  BenchOptions& sizes = settings->options;
-  app.add_option("WHAT", settings->what, "step: a whole training step; ops: single operations at the model's shapes")
+  app.add_option("WHAT", settings->what,
+                 "step: a whole training step; attention: a layer's attention alone, forward and backward; ops: single "
+                 "operations at the model's shapes")
       ->required()
-      ->check(CLI::IsMember({"step", "ops"}));
+      ->check(CLI::IsMember({"step", "attention", "ops"}));
   app.add_option("--pe", settings->encoding, "position encoding, or a sum")->capture_default_str()->group("Sizes");
-  const auto size = [&](const char* name, std::int64_t& value, const char* help) {
-    app.add_option(name, value, help)->check(CLI::Range(1, 1 << 24))->capture_default_str()->group("Sizes");
+  const auto size = [&](const char* name, std::int64_t& value, std::int64_t least, const char* help) {
+    app.add_option(name, value, help)->check(CLI::Range(least, largest_size))->capture_default_str()->group("Sizes");
   };
-  size("--length", sizes.length, "tokens T in a sequence");
-  size("--batch", sizes.batch, "sequences B");
-  size("--vocab", sizes.vocabulary, "symbols V");
-  size("--steps", sizes.steps, "runs that are measured");
-  app.add_option("--warmup", sizes.warmup, "runs before those")
-      ->check(CLI::Range(0, 1 << 24))
-      ->capture_default_str()
-      ->group("Sizes");
+  size("--length", settings->length, 1, "tokens T in a sequence");
+  size("--batch", settings->batch, 1, "sequences B");
+  size("--vocab", settings->vocabulary, 1, "symbols V");
+  size("--steps", settings->steps, 1, "runs that are measured");
+  size("--warmup", settings->warmup, 0, "runs before those");
   app.add_option("--dtype", settings->dtype, "f32 or f64")
       ->check(CLI::IsMember({"f32", "f64"}))
       ->capture_default_str()
+      ->group("Sizes");
+  app.add_option("--set", settings->grid,
+                 "key=value,value: measure with each of these values of length, batch, a model.* or pe.* option; may "
+                 "be given several times")
+      ->expected(1)
+      ->take_all()
       ->group("Sizes");
 
   auto config = std::make_shared<RunConfig>(as_usage([&] {
@@ -151,14 +302,8 @@ std::function<int()> declare_bench(CLI::App& app, CommonOptions& common, const s
       app, *config, [](std::string_view name) { return name.starts_with("pe.") || name.starts_with("model."); });
   return [settings, options, config, &common] {
     options->apply(*config);
-    as_usage([&] {
-      config->model.validate();
-      return 0;
-    });
-    settings->options.model = config->model;
-    settings->options.encoding = config->encoding.clone();
-    settings->options.dtype = settings->dtype == "f64" ? DType::f64 : DType::f32;
-    return settings->what == "ops" ? run_operations(*settings, common) : run_step(*settings, common);
+    return settings->what == "ops" ? run_operations(*settings, *config, common)
+                                   : run_variants(*settings, *config, common);
   };
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tasks/preset.hpp"
+#include "tasks/runner/grid.hpp"
 
 namespace tally {
 namespace {
@@ -41,14 +42,7 @@ std::vector<std::string> split_encodings(const std::string& text) {
   const bool has_own_commas = text.find_first_of(":@") != std::string::npos;
   const char separator = text.find(';') != std::string::npos ? ';' : ',';
   if (has_own_commas && separator == ',') return {text};
-  std::vector<std::string> elements;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    elements.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return elements;
+  return split_text(text, separator);
 }
 
 // A sum with every part of the encodings: it has all their options.

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "core/io/atomic_file.hpp"
@@ -20,6 +21,7 @@
 #include "tasks/runner/child_process.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
+#include "tasks/runner/grid.hpp"
 #include "tasks/runner/progress.hpp"
 #include "tasks/runner/signals.hpp"
 #include "tasks/runner/training.hpp"
@@ -36,17 +38,6 @@ struct SweepSettings {
   bool dry_run = false;
 };
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 std::int64_t parse_seed(const std::string& text) {
   std::int64_t seed = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), seed);
@@ -60,7 +51,7 @@ std::int64_t parse_seed(const std::string& text) {
 std::vector<std::int64_t> parse_seeds(const std::string& text) {
   constexpr std::int64_t most = 10'000;
   std::vector<std::int64_t> seeds;
-  for (const std::string& part : split(text, ',')) {
+  for (const std::string& part : split_text(text, ',')) {
     const std::size_t dots = part.find("..");
     const std::int64_t first = parse_seed(part.substr(0, dots));
     const std::int64_t last = dots == std::string::npos ? first : parse_seed(part.substr(dots + 2));
@@ -72,28 +63,6 @@ std::vector<std::int64_t> parse_seeds(const std::string& text) {
     }
   }
   return seeds;
-}
-
-struct Dimension {
-  std::string key;
-  std::vector<std::string> values;
-};
-
-std::vector<Dimension> parse_grid(const std::vector<std::string>& grid) {
-  std::vector<Dimension> dimensions;
-  for (const std::string& text : grid) {
-    const std::size_t equals = text.find('=');
-    if (equals == 0 || equals == std::string::npos) {
-      throw UsageError(concat("[sweep] --set takes key=value,value, not '", text, "'"));
-    }
-    Dimension dimension{text.substr(0, equals), split(text.substr(equals + 1), ',')};
-    if (dimension.key == "seed") throw UsageError("[sweep] seeds are given with --seeds");
-    const bool twice = std::any_of(dimensions.begin(), dimensions.end(),
-                                   [&](const Dimension& other) { return other.key == dimension.key; });
-    if (twice) throw UsageError(concat("[sweep] --set ", dimension.key, " is there twice"));
-    dimensions.push_back(std::move(dimension));
-  }
-  return dimensions;
 }
 
 struct PlannedRun {
@@ -113,35 +82,36 @@ std::string folder_name(std::string text) {
 // Every encoding with every combination of values, seed by seed, so that what is there after half the time compares
 // all. A setting of an encoding is left out of the names of the encodings that do not have it.
 std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOptions& options) {
-  const std::vector<Dimension> dimensions = parse_grid(settings.grid);
+  const std::vector<GridDimension> dimensions = parse_grid(settings.grid);
   std::vector<std::pair<std::string, RunConfig>> variants;
-  std::map<std::string, bool> used;
+  std::set<std::string> used;
   for (const std::string& encoding : options.encodings()) {
-    std::vector<std::pair<std::string, RunConfig>> grown;
-    RunConfig base = options.resolve(encoding);
-    const std::string name = base.encoding.text();
-    grown.emplace_back(name, std::move(base));
-    for (const Dimension& dimension : dimensions) {
-      if (dimension.key.starts_with("pe.") && !has_option(grown.front().second, dimension.key)) continue;
-      used[dimension.key] = true;
-      std::vector<std::pair<std::string, RunConfig>> longer;
-      for (const auto& [before, config] : grown) {
-        for (const std::string& value : dimension.values) {
-          RunConfig changed = config.clone();
-          as_usage([&] {
-            changed.set(dimension.key, value);
-            changed.validate();
-            return 0;
-          });
-          longer.emplace_back(concat(before, "-", dimension.key, "=", value), std::move(changed));
-        }
-      }
-      grown = std::move(longer);
+    const RunConfig base = options.resolve(encoding);
+    std::vector<GridDimension> own;
+    for (const GridDimension& dimension : dimensions) {
+      if (dimension.key == "seed") throw UsageError("[sweep] seeds are given with --seeds");
+      if (dimension.key.starts_with("pe.") && !has_option(base, dimension.key)) continue;
+      own.push_back(dimension);
+      used.insert(dimension.key);
     }
-    for (auto& variant : grown) variants.push_back(std::move(variant));
+    for (const Settings& combination : combinations(own)) {
+      std::string name = base.encoding.text();
+      RunConfig config = base.clone();
+      as_usage([&] {
+        for (const auto& [key, value] : combination) {
+          config.set(key, value);
+          name += concat("-", key, "=", value);
+        }
+        config.validate();
+        return 0;
+      });
+      variants.emplace_back(std::move(name), std::move(config));
+    }
   }
-  for (const Dimension& dimension : dimensions) {
-    if (!used[dimension.key]) throw UsageError(concat("[sweep] no encoding has the option ", dimension.key));
+  for (const GridDimension& dimension : dimensions) {
+    if (!used.contains(dimension.key)) {
+      throw UsageError(concat("[sweep] no encoding has the option ", dimension.key));
+    }
   }
 
   std::vector<PlannedRun> plan;

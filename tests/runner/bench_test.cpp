@@ -46,6 +46,53 @@ TEST_F(Bench, StepAsOneObject) {
   EXPECT_EQ(json.integer("parameters"), 2 * 7 * 16 + 2 * 16 + 2 * block);
 }
 
+TEST_F(Bench, AStepBesideAMatrixProduct) {
+  const JsonValue json = bench_json({"step", "--pe", "none", "--model.layers=3", "--vocab=7", "--steps=1"});
+  // Six for every weight of a matrix and token; seven products of queries and keys, half of each above the diagonal.
+  const double matrices = 3 * (4 * 16 * 16 + 2 * 4 * 16 * 16) + 7 * 16, tokens = 2 * 24;
+  const double flops = 6 * matrices * tokens + 7 * 3 * 2 * 16 * 24 * 24;
+  EXPECT_NEAR(json.real("gflop"), flops / 1e9, 1e-15);
+  EXPECT_GT(json.real("gemm_gflop_per_s"), 0);
+  EXPECT_NEAR(json.real("share_of_gemm"), flops / 1e9 / json.real("step_s") / json.real("gemm_gflop_per_s"), 1e-9);
+}
+
+TEST_F(Bench, AttentionAlone) {
+  for (const char* encoding : {"none", "cope+rope", "relative"}) {
+    const JsonValue json = bench_json({"attention", "--pe", encoding, "--steps=3", "--warmup=1", "--dtype=f64"});
+    EXPECT_EQ(json.string("pe"), encoding);
+    EXPECT_EQ(json.string("attention"), "tiled");
+    for (const std::string direction : {"forward", "backward", "both"}) {
+      EXPECT_GT(json.real(direction + "_min_s"), 0);
+      EXPECT_LE(json.real(direction + "_min_s"), json.real(direction + "_s"));
+      EXPECT_LE(json.real(direction + "_s"), json.real(direction + "_max_s"));
+    }
+    EXPECT_NEAR(json.real("forward_gflop_per_s"), 2 * 2 * 16 * 24 * 24 / json.real("forward_s") / 1e9, 1e-9);
+    EXPECT_NEAR(json.real("backward_gflop_per_s"), 5 * 2 * 16 * 24 * 24 / json.real("backward_s") / 1e9, 1e-9);
+    EXPECT_NEAR(static_cast<double>(json.integer("tokens_per_s")), 2 * 24 / json.real("both_s"), 1);
+    EXPECT_TRUE(json.contains("machine"));
+  }
+}
+
+// Written out, attention keeps T x T numbers and more than one such tensor for cope; in tiles it does not.
+TEST_F(Bench, AttentionTakesMemoryByItsForm) {
+  const JsonValue json = bench_json({"attention", "--pe", "cope", "--steps=1", "--warmup=0", "--set", "length=2048",
+                                     "--set", "batch=1", "--set", "model.attention=tiled,composed"});
+  const std::int64_t square_mib = 2 * 2048 * 2048 * 4 / (1 << 20);
+  EXPECT_LT(json.elements("variants")[0].integer("tensor_peak_mib"), square_mib);
+  EXPECT_GT(json.elements("variants")[1].integer("tensor_peak_mib"), 3 * square_mib);
+}
+
+TEST_F(Bench, EveryCombinationOfSettings) {
+  const JsonValue json = bench_json(
+      {"attention", "--pe", "cope", "--steps=1", "--warmup=0", "--set", "pe.p-max=4,9", "--set", "length=8,16"});
+  ASSERT_EQ(json.elements("variants").size(), 4u);
+  const JsonValue& third = json.elements("variants")[2];
+  EXPECT_EQ(third.string("pe.p-max"), "9");
+  EXPECT_EQ(third.string("length"), "8");
+  const Finished text = bench({"step", "--pe", "cope", "--steps=1", "--warmup=0", "--set", "pe.p-max=4,9"});
+  EXPECT_NE(text.out.find("\n| 9        | "), std::string::npos) << text.out;
+}
+
 TEST_F(Bench, ASteadyStepTakesNoMemoryFromTheSystem) {
 #ifdef TALLY_SANITIZED
   GTEST_SKIP() << "under a sanitizer every block is taken from the system";
@@ -75,6 +122,14 @@ TEST_F(Bench, WrongUsage) {
   EXPECT_EQ(bench({"step", "--pe", "alib"}).code, 2);
   EXPECT_EQ(bench({"step", "--pe", "alibi", "--pe.p-max=3"}).code, 2);
   EXPECT_EQ(bench({"step", "--model.layers=0"}).code, 2);
+  for (const char* set : {"pe.p-max", "pe.p-max=4,x", "pe.base=3", "length=0", "length=8,1e3", "batch=-1", "steps=3",
+                          "task.length=8", "model.heads=3", "model.attention=tiles"}) {
+    const Finished finished = bench({"attention", "--pe", "cope", "--set", set});
+    EXPECT_EQ(finished.code, 2) << set;
+    EXPECT_EQ(finished.out, "") << set;
+  }
+  EXPECT_EQ(bench({"attention", "--set", "length=8", "--set", "length=16"}).code, 2);
+  EXPECT_EQ(bench({"ops", "--set", "length=8"}).code, 2);
 }
 
 }  // namespace
