@@ -139,7 +139,7 @@ class Writer {
   void new_line(int depth) {
     if (indent_ == 0) return;
     text_ += '\n';
-    text_.append(static_cast<std::size_t>(depth * indent_), ' ');
+    text_.append(static_cast<std::size_t>(depth) * static_cast<std::size_t>(indent_), ' ');
   }
 
   int indent_;
