@@ -72,9 +72,12 @@ class Builder {
     queries_ = in.q.size(2);
     keys_ = in.k.size(2);
     check(in.k.shape() == Shape{batch_, heads_, keys_, in.q.size(3)}, name,
-          "q [B, H, T, d] and k [B, H, K, d] differ in more than their lengths: got ", in.q.shape(), " and ", in.k.shape());
-    check(in.v.shape() == Shape{batch_, heads_, keys_, in.v.size(3)}, name, "k [B, H, K, d] and v [B, H, K, e] do not belong "
-          "together: got ", in.k.shape(), " and ", in.v.shape());
+          "q [B, H, T, d] and k [B, H, K, d] differ in more than their lengths: got ", in.q.shape(), " and ",
+          in.k.shape());
+    check(in.v.shape() == Shape{batch_, heads_, keys_, in.v.size(3)}, name,
+          "k [B, H, K, d] and v [B, H, K, e] do not belong "
+          "together: got ",
+          in.k.shape(), " and ", in.v.shape());
     check(queries_ <= keys_, name, "the queries are the last tokens, but there are ", queries_, " of them for ", keys_,
           " keys");
     layout.scale = in.scale;
@@ -99,8 +102,8 @@ class Builder {
   }
   Slot add(std::string_view what, const Tensor& x, const Shape& shape, DType dtype) {
     check_defined(name, x);
-    check(x.shape() == shape && x.dtype() == dtype, name, what, " must be ", dtype, " ", shape, ", got ", x.dtype(), " ",
-          x.shape());
+    check(x.shape() == shape && x.dtype() == dtype, name, what, " must be ", dtype, " ", shape, ", got ", x.dtype(),
+          " ", x.shape());
     check_same_device(name, in_.q, x);
     return add(x);
   }
@@ -188,9 +191,9 @@ class InputGradients {
       if (!wanted.wants(n)) continue;
       const Tensor& x = inputs[n].get();
       const bool by_token = static_cast<Slot>(n) <= layout.v;
-      gradients_[n] = nothing_to_do   ? Tensor::zeros(x.shape(), x.dtype(), x.device())
-                      : by_token      ? empty_by_token(x.shape(), x.dtype(), x.device())
-                                      : Tensor::empty(x.shape(), x.dtype(), x.device());
+      gradients_[n] = nothing_to_do ? Tensor::zeros(x.shape(), x.dtype(), x.device())
+                      : by_token    ? empty_by_token(x.shape(), x.dtype(), x.device())
+                                    : Tensor::empty(x.shape(), x.dtype(), x.device());
     }
     for (const Layout::Bias& bias : layout.biases) {
       const bool partly = bias.kind == AttentionBias::Kind::toeplitz || bias.kind == AttentionBias::Kind::dense;
@@ -224,7 +227,7 @@ Tensor tiled_attention(const AttentionOperands& in, const Score& score) {
   const Device device = in.q.device();
   const std::int64_t heads = in.q.size(0) * in.q.size(1);
   Tensor output = empty_by_token({in.q.size(0), in.q.size(1), in.q.size(2), in.v.size(3)}, in.q.dtype(), device);
-  const Tensor row_stat = Tensor::empty({heads, in.q.size(2)}, in.q.dtype(), device);
+  const Tensor row_stat = Tensor::empty({heads, in.q.size(2), 2}, in.q.dtype(), device);
   Tensor carry;
   if (layout.scan != AttentionScan::Kind::none && needs_grad(builder.inputs)) {
     carry = Tensor::empty({kernels(device).attention_carry(heads, in.q.size(2), in.k.size(2))}, in.q.dtype(), device);

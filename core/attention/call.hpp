@@ -54,7 +54,8 @@ struct AttentionCall {
 
   // Results.
   View output;    // [B,H,T,e], any strides
-  View row_stat;  // [B,H,T] dense: log of the softmax's denominator; stick_breaking: sum of softplus over the row
+  View row_stat;  // [B,H,T,2] dense: largest logit and 1 / sum of e^(l - largest); stick_breaking: sum of softplus over
+                  // the row and what remains of the stick
   View carry;     // running sums at the tiles' edges, attention_carry elements; null without a scan
 
   std::int64_t batch() const { return q.shape[0]; }

@@ -6,9 +6,10 @@
 // Forward takes the key tiles of a row tile from the diagonal to the left, with the softmax's running maximum m and sum
 // n:
 //   m' = max(m, max_j l_ij),  n' = n e^(m-m') + sum_j e^(l_ij - m'),  o' = o e^(m-m') + sum_j e^(l_ij - m') v_j
-// and keeps log n + m a row and, with a scan, the running sums at every tile's right edge. (Milakov and Gimelshein
-// 2018, arXiv 1805.02867; FlashAttention, arXiv 2205.14135; sums along the keys: core/cpu/attention_contextual.cpp.)
-// Backward has the weights again as e^(l - log n - m), takes the key tiles from left to right, and adds up
+// and keeps m and 1/n a row (their joint logarithm would cost digits of every weight) and, with a scan, the running
+// sums at every tile's right edge. (Milakov and Gimelshein 2018, arXiv 1805.02867; FlashAttention, arXiv 2205.14135;
+// sums along the keys: core/cpu/attention_contextual.cpp.) Backward has the weights again as e^(l - m) / n, takes the
+// key tiles from left to right, and adds up
 //   dv_j = sum_i a_ij do_i,  da_ij = do_i.v_j,  dl_ij = a_ij (da_ij - do_i.o_i),  dq_i = scale sum_j ds_ij k_j,
 //   dk_j = scale sum_i ds_ij q_i
 //
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "core/cpu/attention_shapes.hpp"
+#include "core/cpu/attention_softmax.hpp"
 #include "core/kernels.hpp"
 #include "core/math.hpp"
 
@@ -49,73 +51,6 @@ std::int64_t carry_offset(const AttentionCall& call, const RowTile& rows) {
   const std::int64_t row_tiles = (call.queries() + tile_rows - 1) / tile_rows;
   const std::int64_t head = rows.batch * call.heads() + rows.head;
   return (head * row_tiles + rows.first / tile_rows) * key_tiles_before(call.keys()) * tile_rows;
-}
-
-// Lanes above the diagonal.
-template <class T>
-TALLY_CLONES void hide(T* score, T value, const RowTile rows, const KeyTile keys) {
-  for (std::int64_t j = 0; j < keys.keys; ++j) std::fill_n(score + j * tile_rows, keys.hidden(rows, j), value);
-}
-
-// score: logits, become e^(l - m'). m and n advance; factor = e^(m - m') is what the output so far must be scaled by.
-// Returns whether any factor is not 1.
-template <class T>
-TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, std::int64_t keys, std::int64_t lanes) {
-  alignas(64) T largest[tile_rows], sum[tile_rows];
-  std::copy_n(m, lanes, largest);
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const T* const s = score + j * tile_rows;
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) largest[i] = s[i] > largest[i] ? s[i] : largest[i];
-  }
-  T moved = 0;
-#pragma omp simd reduction(+ : moved)
-  for (std::int64_t i = 0; i < lanes; ++i) {
-    factor[i] = math::exp(m[i] - largest[i]);
-    moved += largest[i] > m[i] ? T{1} : T{0};
-    m[i] = largest[i];
-    sum[i] = 0;
-  }
-  for (std::int64_t j = 0; j < keys; ++j) {
-    T* const s = score + j * tile_rows;
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) {
-      s[i] = math::exp(s[i] - largest[i]);
-      sum[i] += s[i];
-    }
-  }
-#pragma omp simd
-  for (std::int64_t i = 0; i < lanes; ++i) n[i] = n[i] * factor[i] + sum[i];
-  return moved > 0;
-}
-
-template <class T>
-TALLY_CLONES void scale_lanes(T* x, const T* factor, std::int64_t rows, std::int64_t lanes) {
-  for (std::int64_t c = 0; c < rows; ++c) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) x[c * tile_rows + i] *= factor[i];
-  }
-}
-
-// score: logits, become weights e^(l - log_sum).
-template <class T>
-TALLY_CLONES void softmax_weights(T* score, const T* log_sum, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-    T* const s = score + j * tile_rows;
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) s[i] = math::exp(s[i] - log_sum[i]);
-  }
-}
-
-// d: gradient of the weights, becomes that of the logits: a (da - delta).
-template <class T>
-TALLY_CLONES void softmax_gradient(T* d, const T* weight, const T* delta, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) {
-      d[j * tile_rows + i] = weight[j * tile_rows + i] * (d[j * tile_rows + i] - delta[i]);
-    }
-  }
 }
 
 template <class T>
@@ -277,12 +212,12 @@ class Worker {
   }
 
   bool may_skip() const { return call_.scan.kind == AttentionScan::Kind::none && !biases_.empty(); }
-  // Whether every weight of the tile is negligible in rows whose log of the softmax's sum is at least log_sum.
-  bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile, const T* log_sum) const {
+  // Whether every weight of the tile is negligible beside those of logit m in its row.
+  bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) const {
     if (!may_skip() || keys.on_diagonal(rows)) return false;
     double bound = row_norm_ * key_norm_[tile];
     for (const auto& bias : biases_) bound += bias->upper_bound(rows, keys);
-    const double least = static_cast<double>(*std::min_element(log_sum, log_sum + rows.rows));
+    const double least = static_cast<double>(*std::min_element(m_, m_ + rows.rows));
     return bound < least - static_cast<double>(negligible_exponent<T>) - std::log(static_cast<double>(call_.keys()));
   }
 
@@ -305,7 +240,7 @@ class Worker {
       const KeyTile keys = key_tile(rows, tile);
       if (kept != nullptr) std::copy_n(carry(), tile_rows, kept + tile * tile_rows);
       if (stick_ && stick_->used_up(rows)) continue;
-      if (negligible(rows, keys, tile, m_)) continue;
+      if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, false);
       if (stick_) {
         stick_->weights(rows, keys, score_.data(), false);
@@ -322,15 +257,19 @@ class Worker {
     T* const stat = row_stat(rows);
     if (!stick_) {
       for (std::int64_t i = 0; i < rows.rows; ++i) {
-        stat[i] = m_[i] + std::log(sum_[i]);
         factor_[i] = T{1} / sum_[i];
+        stat[2 * i] = m_[i];
+        stat[2 * i + 1] = factor_[i];
       }
       scale_lanes(out_lanes_.data(), factor_, value_width_, rows.lanes);
     } else {
-      std::copy_n(stick_->carry(), rows.rows, stat);
+      for (std::int64_t i = 0; i < rows.rows; ++i) {
+        stat[2 * i] = stick_->carry()[i];
+        stat[2 * i + 1] = math::exp(-stat[2 * i]);
+      }
       if (call_.scan.remainder) {
         for (std::int64_t i = 0; i < rows.rows; ++i) {
-          const T rest = math::exp(-stat[i]);
+          const T rest = stat[2 * i + 1];
           for (std::int64_t c = 0; c < value_width_; ++c)
             out_lanes_[c * tile_rows + i] += rest * rest_rows_[i * value_ld_ + c];
         }
@@ -341,7 +280,7 @@ class Worker {
   }
 
   T* row_stat(const RowTile& rows) const {
-    return call_.row_stat.as<T>() + (rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first;
+    return call_.row_stat.as<T>() + 2 * ((rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first);
   }
 
   void backward_rows(const RowTile& rows, const KeyGradients<T>& sums) {
@@ -354,12 +293,12 @@ class Worker {
       const KeyTile keys = key_tile(rows, tile);
       if (kept != nullptr) std::copy_n(kept + tile * tile_rows, tile_rows, carry());
       if (stick_ && stick_->used_up(rows)) continue;
-      if (negligible(rows, keys, tile, m_)) continue;
+      if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
       if (stick_) {
         stick_->weights(rows, keys, score_.data(), true);
       } else {
-        softmax_weights(score_.data(), m_, keys.keys, rows.lanes);
+        softmax_weights(score_.data(), m_, sum_, keys.keys, rows.lanes);
       }
       lane_product(sums.v + keys.first * value_ld_, value_ld_, score_.data(), tile_rows, 1, d_out_rows_.data(),
                    value_ld_, keys.keys, value_ld_, rows.rows, true);
@@ -385,13 +324,17 @@ class Worker {
     for (const auto& bias : biases_) bias->close_rows(rows);
   }
 
-  // d_output by rows and by lanes (in out_lanes_), log of the softmax's sum in m_, and in factor_ what each weight's
-  // gradient is compared with: do.o, or the gradient of what remains of the stick.
+  // d_output by rows and by lanes (in out_lanes_), m and 1/n of the softmax in m_ and sum_, and in factor_ what each
+  // weight's gradient is compared with: do.o, or the gradient of what remains of the stick.
   void open_gradient(const RowTile& rows) {
     const T* const stat = row_stat(rows);
     std::fill_n(m_, tile_rows, T{0});
+    std::fill_n(sum_, tile_rows, T{0});
     std::fill_n(factor_, tile_rows, T{0});
-    std::copy_n(stat, rows.rows, m_);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      m_[i] = stat[2 * i];
+      sum_[i] = stat[2 * i + 1];
+    }
     pack_rows(d_out_rows_.data(), value_ld_, Matrix<T>(gradients_->d_output, rows.batch, rows.head), rows.first,
               rows.rows, value_width_, T{1}, tile_rows);
     transpose_to_lanes(out_lanes_.data(), d_out_rows_.data(), value_ld_, value_width_);
@@ -407,7 +350,7 @@ class Worker {
     if (!gradients_->d_remainder) return;
     const Matrix<T> d_remainder(gradients_->d_remainder, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
-      const T rest = math::exp(-stat[i]);
+      const T rest = stat[2 * i + 1];
       for (std::int64_t c = 0; c < value_width_; ++c)
         d_remainder.at(rows.first + i, c) = rest * d_out_rows_[i * value_ld_ + c];
     }

@@ -13,6 +13,7 @@ namespace {
 template <class T, bool keep>
 TALLY_CLONES void stick_weights(T* score, T* carry, T* share, const RowTile rows, const KeyTile keys,
                                 bool attend_current) {
+  alignas(64) T lost[tile_rows] = {};  // what rounding loses of the sums
   for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
     // Lanes before this one do not see the key; without attend_current nor does the one on the diagonal.
     const auto hidden = static_cast<std::int32_t>(
@@ -23,14 +24,18 @@ TALLY_CLONES void stick_weights(T* score, T* carry, T* share, const RowTile rows
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows.lanes); ++i) {
       const bool seen = i >= hidden;
       const T logit = l[i];
-      const T taken = carry[i] + (seen ? attention::stick_taken(logit) : T{0});
-      carry[i] = taken;
+      const T own = seen ? attention::stick_taken(logit) : T{0};
+      const T sum = carry[i] + own;
+      lost[i] += (carry[i] - sum) + own;
+      carry[i] = sum;
+      const T taken = sum + lost[i];
       // A weight of a key that is not seen could overflow: 0 instead of its logit.
       const T weight = attention::stick_weight(seen ? logit : T{0}, taken);
       l[i] = seen ? weight : T{0};
       if constexpr (keep) sigma[i] = seen ? math::sigmoid(logit) : T{0};
     }
   }
+  for (std::int64_t i = 0; i < tile_rows; ++i) carry[i] += lost[i];
 }
 
 template <class T>

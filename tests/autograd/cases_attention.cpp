@@ -78,21 +78,22 @@ std::function<Array(const std::vector<Array>&)> reference_of(const Rule& rule) {
 
 using Tensors = std::vector<Tensor>;
 
-// q, k, v and further operands, whose shapes follow from B, H, T and K (T < K where rows are generated one by one).
+// q, k, v and further operands (up to `largest`), whose shapes follow from B, H, T and K (T < K where rows are
+// generated one by one).
 OpCase attention_case(const std::string& name, const Rule& rule,
                       const std::function<Shapes(std::int64_t, std::int64_t, std::int64_t, std::int64_t)>& further,
-                      const std::function<void(const Tensors&, Score&)>& make, bool any_length = true) {
+                      const std::function<void(const Tensors&, Score&)>& make, double largest = 1.5) {
   const auto shapes = [&](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t k) {
     Shapes all{{b, h, t, 3}, {b, h, k, 3}, {b, h, k, 2}};
     for (const Shape& shape : further(b, h, t, k)) all.push_back(shape);
     return all;
   };
-  std::vector<Shapes> small{shapes(2, 2, 4, 4), shapes(1, 1, 1, 1), shapes(0, 1, 3, 3)};
-  if (any_length) small.push_back(shapes(1, 2, 2, 5));
-  const std::size_t count = small[0].size();
+  std::vector<Shapes> small{shapes(2, 2, 4, 4), shapes(1, 1, 1, 1), shapes(0, 1, 3, 3), shapes(1, 2, 2, 5)};
+  std::vector<Operand> operands(small[0].size(), Operand{Kind::real, -largest, largest});
+  std::fill_n(operands.begin(), 3, Operand{Kind::real, -1.5, 1.5});
   return {.name = name,
           .kernels = {"attention", "attention_backward"},
-          .operands = std::vector<Operand>(count, Operand{Kind::real, -1.5, 1.5}),
+          .operands = std::move(operands),
           .shapes = std::move(small),
           .large = shapes(1, 2, 330, 330),
           .run =
@@ -110,9 +111,7 @@ OpCase attention_case(const std::string& name, const Rule& rule,
 std::vector<OpCase> attention_cases() {
   const auto nothing = [](auto, auto, auto, auto) { return Shapes{}; };
   const auto rows_of = [](std::int64_t width) {
-    return [width](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t) {
-      return Shapes{{b, h, t, width}};
-    };
+    return [width](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t) { return Shapes{{b, h, t, width}}; };
   };
   const auto table = [](const std::vector<Array>& x, auto b, auto h, auto t, auto, double p) {
     const std::int64_t last = x[3].shape[3] - 1;
@@ -124,20 +123,25 @@ std::vector<OpCase> attention_cases() {
 
   std::vector<OpCase> cases;
   cases.push_back(attention_case("attention", {}, nothing, [](const Tensors&, Score&) {}));
-  cases.push_back(attention_case("attention_table", {.term = table}, rows_of(3),
-                                 [](const Tensors& x, Score& score) { score.set_scan(ContextualTable{x[3], {}}); }));
+  cases.push_back(attention_case("attention_table", {.term = table}, rows_of(3), [](const Tensors& x, Score& score) {
+    score.set_scan(ContextualTable{x[3], {}});
+  }));
   cases.back().kernels.push_back("attention_carry");
   cases.push_back(attention_case(
       "attention_table_own_gates", {.term = table, .gate_query = 5, .gate_key = 4},
       [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t k) {
         return Shapes{{b, h, t, 3}, {b, h, k, 3}, {b, h, t, 3}};
       },
-      [](const Tensors& x, Score& score) { score.set_scan(ContextualTable{x[3], {x[4]}}); }));
+      [](const Tensors& x, Score& score) {
+        score.set_scan(ContextualTable{x[3], {x[4]}});
+      }));
   cases.push_back(attention_case(
       "attention_slope",
       {.term = [](const std::vector<Array>& x, auto, auto h, auto, auto, double p) { return x[3][{h}] * p; }},
       [](auto, std::int64_t h, auto, auto) { return Shapes{{h}}; },
-      [](const Tensors& x, Score& score) { score.set_scan(ContextualSlope{x[3], {}}); }));
+      [](const Tensors& x, Score& score) {
+        score.set_scan(ContextualSlope{x[3], {}});
+      }));
   cases.push_back(attention_case(
       "attention_mlp",
       {.term =
@@ -151,39 +155,54 @@ std::vector<OpCase> attention_cases() {
       [](std::int64_t b, std::int64_t h, std::int64_t t, auto) {
         return Shapes{{b, h, t, 2}, {2}, {2}};
       },
-      [](const Tensors& x, Score& score) { score.set_scan(ContextualMlp{x[3], x[4], x[5], {}}); }));
+      [](const Tensors& x, Score& score) {
+        score.set_scan(ContextualMlp{x[3], x[4], x[5], {}});
+      },
+      0.2));
   cases.push_back(attention_case("attention_stick_breaking", {.sticks = true, .remainder = 3}, rows_of(2),
-                                 [](const Tensors& x, Score& score) { score.set_scan(StickBreaking{false, x[3]}); }));
+                                 [](const Tensors& x, Score& score) {
+                                   score.set_scan(StickBreaking{false, x[3]});
+                                 }));
   cases.push_back(attention_case(
       "attention_toeplitz",
       {.term =
            [](const std::vector<Array>& x, auto, auto h, auto t, auto j, double) {
              return x[3][{h, x[1].shape[2] - x[0].shape[2] + t - j}];
            }},
-      [](auto, std::int64_t h, auto, std::int64_t k) { return Shapes{{h, k}}; },
+      [](auto, std::int64_t h, auto, std::int64_t k) {
+        return Shapes{{h, k}};
+      },
       [](const Tensors& x, Score& score) { score.biases.push_back(Toeplitz{x[3]}); }));
   cases.push_back(attention_case(
       "attention_row_column",
-      {.term = [](const std::vector<Array>& x, auto b, auto h, auto t, auto j,
-                  double) { return x[3][{b, h, t}] + x[4][{b, h, j}]; }},
+      {.term =
+           [](const std::vector<Array>& x, auto b, auto h, auto t, auto j, double) {
+             return x[3][{b, h, t}] + x[4][{b, h, j}];
+           }},
       [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t k) {
         return Shapes{{b, h, t}, {b, h, k}};
       },
       [](const Tensors& x, Score& score) {
         score.biases.push_back(RowColumn{cast(x[3], DType::f64), cast(x[4], DType::f64)});
       }));
-  cases.push_back(attention_case(
-      "attention_row_toeplitz",
-      {.term =
-           [](const std::vector<Array>& x, auto b, auto h, auto t, auto j, double) {
-             const std::int64_t distance = x[1].shape[2] - x[0].shape[2] + t - j;
-             return x[3][{b, h, t, std::min<std::int64_t>(distance, 2)}];
-           }},
-      rows_of(3), [](const Tensors& x, Score& score) { score.biases.push_back(RowToeplitz{x[3], true}); }));
+  cases.push_back(attention_case("attention_row_toeplitz",
+                                 {.term =
+                                      [](const std::vector<Array>& x, auto b, auto h, auto t, auto j, double) {
+                                        const std::int64_t distance = x[1].shape[2] - x[0].shape[2] + t - j;
+                                        return x[3][{b, h, t, std::min<std::int64_t>(distance, 2)}];
+                                      }},
+                                 rows_of(3), [](const Tensors& x, Score& score) {
+                                   score.biases.push_back(RowToeplitz{x[3], true});
+                                 }));
   cases.push_back(attention_case(
       "attention_dense",
-      {.term = [](const std::vector<Array>& x, auto, auto h, auto t, auto j, double) { return x[3][{0, h, t, j}]; }},
-      [](auto, std::int64_t h, std::int64_t t, std::int64_t k) { return Shapes{{1, h, t, k}}; },
+      {.term =
+           [](const std::vector<Array>& x, auto, auto h, auto t, auto j, double) {
+             return x[3][{0, h, t, j}];
+           }},
+      [](auto, std::int64_t h, std::int64_t t, std::int64_t k) {
+        return Shapes{{1, h, t, k}};
+      },
       [](const Tensors& x, Score& score) { score.biases.push_back(Dense{x[3]}); }));
   return cases;
 }

@@ -1,0 +1,433 @@
+// The terms of contextual positions on one tile: what a row's table, slope or hidden layer makes of a position. Each
+// walks the keys from right to left, forward with the running sums of the gates, and back from left to right with those
+// of d_p. Only for core/cpu/attention_contextual.cpp.
+#pragma once
+
+#include <algorithm>
+
+#include "core/attention/policies.hpp"
+#include "core/cpu/attention_shapes.hpp"
+
+namespace tally::cpu {
+
+using attention::gate;
+using attention::gate_slope;
+
+// What backward needs of a tile, each [tile_keys, tile_rows].
+template <class T>
+struct Kept {
+  Buffer<T> gate, position, slope;  // slope: d term / d p
+  explicit Kept(std::int64_t count) : gate(count), position(count), slope(count) {}
+};
+
+// p += g for the next key, with what rounding loses kept beside the sum: positions of hundreds of gates stay as exact
+// as their own type.
+template <class T>
+TALLY_INLINE T advance_position(T& sum, T& lost, T g) {
+  const T next = sum + g;
+  lost += (sum - next) + g;
+  sum = next;
+  return next + lost;
+}
+
+// --- table: term = z_i at min(p, P), linearly interpolated ---
+
+// One entry of a row's table: its value and the way to the next. Both are read at once, and both gradients written.
+template <class T>
+struct Entry {
+  T low, rise;
+};
+
+// Every lane reads at an address of its own. One element after the other, 64 bits at a time, that takes half as long as
+// the gather instructions do; the compiler must not make those of it.
+template <class T>
+TALLY_INLINE void look_up(Entry<T>* found, const Entry<T>* table, const std::int32_t* at, std::int64_t lanes) {
+  for (std::int64_t i = 0; i < lanes; ++i) found[i] = table[at[i]];
+}
+
+// table: rows of ld = P+1 entries, the last with rise 0.
+template <class T, bool keep>
+TALLY_CLONES void add_table_term(T* score, const T* gate_score, T* carry, const Entry<T>* table, std::int32_t ld,
+                                 const RowTile rows, const KeyTile keys, T* kept_gate, T* kept_position,
+                                 T* kept_slope) {
+  const T last = static_cast<T>(ld - 1);
+  alignas(64) std::int32_t at[tile_rows];
+  alignas(64) T w[tile_rows];
+  alignas(64) Entry<T> found[tile_rows];
+  alignas(64) T lost[tile_rows] = {};
+  for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
+    const auto hidden = static_cast<std::int32_t>(keys.hidden(rows, j));
+    const auto lanes = static_cast<std::int32_t>(rows.lanes);
+    T* const s = score + j * tile_rows;
+    const T* const gs = gate_score + j * tile_rows;
+    T* const kg = kept_gate + (keep ? j * tile_rows : 0);
+    T* const kp = kept_position + (keep ? j * tile_rows : 0);
+    T* const ks = kept_slope + (keep ? j * tile_rows : 0);
+#pragma omp simd
+    for (std::int32_t i = 0; i < lanes; ++i) {
+      const T g = i < hidden ? T{0} : gate(gs[i]);
+      const T p = advance_position(carry[i], lost[i], g);
+      const auto place = attention::place_in_table(p, last);
+      at[i] = i * ld + place.low;
+      w[i] = place.w;
+      if constexpr (keep) {
+        kg[i] = g;
+        kp[i] = p;
+      }
+    }
+    look_up(found, table, at, lanes);
+#pragma omp simd
+    for (std::int32_t i = 0; i < lanes; ++i) {
+      s[i] += attention::interpolate(found[i].low, found[i].rise, w[i]);
+      if constexpr (keep) ks[i] = found[i].rise;
+    }
+  }
+  for (std::int64_t i = 0; i < tile_rows; ++i) carry[i] += lost[i];
+}
+
+// d: gradient of the logits, and of the scores afterwards; d_gate_score is d where gates see the score. d_table: sums
+// of the gradients that reach an entry as the lower of two, and of their parts w that go to the next.
+template <class T>
+TALLY_CLONES void table_gradient(T* d, T* d_gate_score, T* run, Entry<T>* d_table, std::int32_t ld, const RowTile rows,
+                                 const KeyTile keys, const T* kept_gate, const T* kept_position, const T* kept_slope) {
+  const T last = static_cast<T>(ld - 1);
+  const bool own = d != d_gate_score;
+  alignas(64) std::int32_t at[tile_rows];
+  alignas(64) Entry<T> added[tile_rows];
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    const auto lanes = static_cast<std::int32_t>(rows.lanes);
+    T* const row = d + j * tile_rows;
+    T* const gate_row = d_gate_score + j * tile_rows;
+    const T* const kg = kept_gate + j * tile_rows;
+    const T* const kp = kept_position + j * tile_rows;
+    const T* const ks = kept_slope + j * tile_rows;
+#pragma omp simd
+    for (std::int32_t i = 0; i < lanes; ++i) {
+      const T d_logit = row[i];
+      const auto place = attention::place_in_table(kp[i], last);
+      at[i] = i * ld + place.low;
+      added[i].low = d_logit;
+      added[i].rise = place.w * d_logit;
+      run[i] += d_logit * ks[i];
+      gate_row[i] = (own ? T{0} : d_logit) + run[i] * gate_slope(kg[i]);
+    }
+    for (std::int32_t i = 0; i < lanes; ++i) {
+      Entry<T>& entry = d_table[at[i]];
+      entry = {entry.low + added[i].low, entry.rise + added[i].rise};
+    }
+  }
+}
+
+template <class T>
+TALLY_CLONES void add_to_rows(T* score, const T* value, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) score[j * tile_rows + i] += value[i];
+  }
+}
+
+template <class T>
+class TableTerm {
+ public:
+  static std::int64_t shared_count(const AttentionScan&) { return 0; }
+  TableTerm(const AttentionCall& call, const AttentionGradients* gradients)
+      : call_(call),
+        gradients_(gradients),
+        ld_(static_cast<std::int32_t>(call.scan.values.shape[3])),
+        table_(tile_rows * ld_),
+        d_table_(gradients != nullptr ? tile_rows * ld_ : 0) {}
+
+  void open_rows(const RowTile& rows, double*) {
+    std::fill(table_.data() + rows.rows * ld_, table_.data() + tile_rows * ld_, Entry<T>{});
+    const Matrix<T> z(call_.scan.values, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const T* const source = &z.at(rows.first + i, 0);
+      Entry<T>* const row = table_.data() + i * ld_;
+      for (std::int64_t n = 0; n < ld_; ++n) {
+        const T low = source[n * z.column_step];
+        row[n] = {low, n + 1 < ld_ ? source[(n + 1) * z.column_step] - low : T{0}};
+      }
+    }
+    for (std::int64_t i = 0; i < tile_rows; ++i) last_[i] = table_[(i + 1) * ld_ - 1].low;
+    if (gradients_ != nullptr) std::fill_n(d_table_.data(), tile_rows * ld_, Entry<T>{});
+  }
+  // Whether no position to the left of here is below the table's last.
+  bool saturated(const T* carry, const RowTile& rows) const {
+    const T last = static_cast<T>(ld_ - 1);
+    return std::all_of(carry, carry + rows.rows, [&](T p) { return p >= last; });
+  }
+  void add_saturated(const RowTile& rows, const KeyTile& keys, T* score) const {
+    add_to_rows(score, last_, keys.keys, rows.lanes);
+  }
+  void saturated_gradient(const RowTile& rows, const KeyTile& keys, const T* d) const {
+    T sum[tile_rows] = {};
+    add_keys(sum, d, keys.keys, rows.lanes);
+    for (std::int64_t i = 0; i < rows.lanes; ++i) d_table_[(i + 1) * ld_ - 1].low += sum[i];
+  }
+  void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
+           bool keep) const {
+    if (keep) {
+      add_table_term<T, true>(score, gate_score, carry, table_.data(), ld_, rows, keys, kept.gate.data(),
+                              kept.position.data(), kept.slope.data());
+    } else {
+      add_table_term<T, false>(score, gate_score, carry, table_.data(), ld_, rows, keys, nullptr, nullptr, nullptr);
+    }
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, T* d, T* d_gate_score, T* run, const Kept<T>& kept) const {
+    table_gradient(d, d_gate_score, run, d_table_.data(), ld_, rows, keys, kept.gate.data(), kept.position.data(),
+                   kept.slope.data());
+  }
+  void close_rows(const RowTile& rows) {
+    if (!gradients_->d_values) return;
+    const Matrix<T> d_z(gradients_->d_values, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const Entry<T>* const row = d_table_.data() + i * ld_;
+      T* const target = &d_z.at(rows.first + i, 0);
+      T before = 0;
+      for (std::int64_t n = 0; n < ld_; ++n) {
+        target[n * d_z.column_step] = row[n].low - row[n].rise + before;
+        before = row[n].rise;
+      }
+    }
+  }
+  void write_shared(const SharedSums&) const {}
+
+ private:
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  std::int32_t ld_;                   // P+1
+  Buffer<Entry<T>> table_, d_table_;  // [tile_rows, ld]
+  alignas(64) T last_[tile_rows];
+};
+
+// --- slope: term = m_h p ---
+
+template <class T, bool keep>
+TALLY_CLONES void add_slope_term(T* score, const T* gate_score, T* carry, T slope, const RowTile rows,
+                                 const KeyTile keys, T* kept_gate, T* kept_position) {
+  alignas(64) T lost[tile_rows] = {};
+  for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
+    const auto hidden = static_cast<std::int32_t>(keys.hidden(rows, j));
+    T* const s = score + j * tile_rows;
+    const T* const gs = gate_score + j * tile_rows;
+    T* const kg = kept_gate + (keep ? j * tile_rows : 0);
+    T* const kp = kept_position + (keep ? j * tile_rows : 0);
+#pragma omp simd
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows.lanes); ++i) {
+      const T g = i < hidden ? T{0} : gate(gs[i]);
+      const T p = advance_position(carry[i], lost[i], g);
+      s[i] += slope * p;
+      if constexpr (keep) {
+        kg[i] = g;
+        kp[i] = p;
+      }
+    }
+  }
+  for (std::int64_t i = 0; i < tile_rows; ++i) carry[i] += lost[i];
+}
+
+template <class T>
+TALLY_CLONES void slope_gradient(T* d, T* d_gate_score, T* run, T* d_slope, T slope, const RowTile rows,
+                                 const KeyTile keys, const T* kept_gate, const T* kept_position) {
+  const bool own = d != d_gate_score;
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    const std::int64_t row = j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < rows.lanes; ++i) {
+      const T d_logit = d[row + i];
+      d_slope[i] += d_logit * kept_position[row + i];
+      run[i] += d_logit * slope;
+      d_gate_score[row + i] = (own ? T{0} : d_logit) + run[i] * gate_slope(kept_gate[row + i]);
+    }
+  }
+}
+
+template <class T>
+class SlopeTerm {
+ public:
+  static std::int64_t shared_count(const AttentionScan&) { return 1; }
+  SlopeTerm(const AttentionCall& call, const AttentionGradients* gradients) : call_(call), gradients_(gradients) {}
+
+  void open_rows(const RowTile& rows, double* shared) {
+    slope_ = call_.scan.values.as<T>()[rows.head * call_.scan.values.strides[0]];
+    shared_ = shared;
+  }
+  bool saturated(const T*, const RowTile&) const { return false; }
+  void add_saturated(const RowTile&, const KeyTile&, T*) const {}
+  void saturated_gradient(const RowTile&, const KeyTile&, const T*) const {}
+  void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
+           bool keep) const {
+    if (keep) {
+      add_slope_term<T, true>(score, gate_score, carry, slope_, rows, keys, kept.gate.data(), kept.position.data());
+    } else {
+      add_slope_term<T, false>(score, gate_score, carry, slope_, rows, keys, nullptr, nullptr);
+    }
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, T* d, T* d_gate_score, T* run, const Kept<T>& kept) {
+    T d_slope[tile_rows] = {};
+    slope_gradient(d, d_gate_score, run, d_slope, slope_, rows, keys, kept.gate.data(), kept.position.data());
+    for (std::int64_t i = 0; i < rows.rows; ++i) *shared_ += static_cast<double>(d_slope[i]);
+  }
+  void close_rows(const RowTile&) {}
+  void write_shared(const SharedSums& sums) const {
+    const View& d_slope = gradients_->d_values;
+    for (std::int64_t head = 0; head < sums.heads && d_slope; ++head) {
+      double sum = 0;
+      for (std::int64_t batch = 0; batch < sums.batches; ++batch) {
+        for (std::int64_t share = 0; share < sums.shares; ++share) sum += *sums.at(batch, head, share);
+      }
+      d_slope.as<T>()[head * d_slope.strides[0]] = static_cast<T>(sum);
+    }
+  }
+
+ private:
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  T slope_ = 0;
+  double* shared_ = nullptr;
+};
+
+// --- mlp: term = sum_n u_i[n] relu(w[n] p + b[n]) ---
+
+template <class T, bool keep>
+TALLY_CLONES void add_mlp_term(T* score, const T* gate_score, T* carry, const T* u, const T* w, const T* b,
+                               std::int64_t width, const RowTile rows, const KeyTile keys, T* kept_gate,
+                               T* kept_position) {
+  alignas(64) T p[tile_rows], term[tile_rows], lost[tile_rows] = {};
+  for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
+    const std::int64_t hidden = keys.hidden(rows, j), row = j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < rows.lanes; ++i) {
+      const T g = i < hidden ? T{0} : gate(gate_score[row + i]);
+      p[i] = advance_position(carry[i], lost[i], g);
+      term[i] = 0;
+      if constexpr (keep) {
+        kept_gate[row + i] = g;
+        kept_position[row + i] = p[i];
+      }
+    }
+    for (std::int64_t n = 0; n < width; ++n) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < rows.lanes; ++i) {
+        term[i] += u[n * tile_rows + i] * attention::hidden(w[n], b[n], p[i]);
+      }
+    }
+#pragma omp simd
+    for (std::int64_t i = 0; i < rows.lanes; ++i) score[row + i] += term[i];
+  }
+  for (std::int64_t i = 0; i < tile_rows; ++i) carry[i] += lost[i];
+}
+
+// d_u, d_w, d_b [N, tile_rows].
+template <class T>
+TALLY_CLONES void mlp_gradient(T* d, T* d_gate_score, T* run, T* d_u, T* d_w, T* d_b, const T* u, const T* w,
+                               const T* b, std::int64_t width, const RowTile rows, const KeyTile keys,
+                               const T* kept_gate, const T* kept_position) {
+  const bool own = d != d_gate_score;
+  alignas(64) T d_p[tile_rows], h[tile_rows];
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    const T* const p = kept_position + j * tile_rows;
+    T* const row = d + j * tile_rows;
+    std::fill_n(d_p, tile_rows, T{0});
+    for (std::int64_t n = 0; n < width; ++n) {
+      const std::int64_t lane = n * tile_rows;
+#pragma omp simd
+      for (std::int64_t i = 0; i < rows.lanes; ++i) {
+        h[i] = attention::hidden(w[n], b[n], p[i]);
+      }
+#pragma omp simd
+      for (std::int64_t i = 0; i < rows.lanes; ++i) {
+        const T d_h = attention::hidden_slope(h[i]) * (row[i] * u[lane + i]);
+        d_u[lane + i] += row[i] * h[i];
+        d_w[lane + i] += d_h * p[i];
+        d_b[lane + i] += d_h;
+        d_p[i] += d_h * w[n];
+      }
+    }
+#pragma omp simd
+    for (std::int64_t i = 0; i < rows.lanes; ++i) {
+      run[i] += d_p[i];
+      d_gate_score[j * tile_rows + i] = (own ? T{0} : row[i]) + run[i] * gate_slope(kept_gate[j * tile_rows + i]);
+    }
+  }
+}
+
+template <class T>
+class MlpTerm {
+ public:
+  static std::int64_t shared_count(const AttentionScan& scan) { return 2 * scan.weight.shape[0]; }
+  MlpTerm(const AttentionCall& call, const AttentionGradients* gradients)
+      : call_(call),
+        gradients_(gradients),
+        width_(call.scan.weight.shape[0]),
+        rows_(tile_rows * width_),
+        u_(tile_rows * width_),
+        d_(gradients != nullptr ? 3 * tile_rows * width_ : 0),
+        weight_(width_),
+        bias_(width_) {
+    for (std::int64_t n = 0; n < width_; ++n) {
+      weight_[n] = call.scan.weight.as<T>()[n * call.scan.weight.strides[0]];
+      bias_[n] = call.scan.bias.as<T>()[n * call.scan.bias.strides[0]];
+    }
+  }
+
+  void open_rows(const RowTile& rows, double* shared) {
+    shared_ = shared;
+    pack_rows(rows_.data(), width_, Matrix<T>(call_.scan.values, rows.batch, rows.head), rows.first, rows.rows, width_,
+              T{1}, tile_rows);
+    transpose_to_lanes(u_.data(), rows_.data(), width_, width_);
+    if (gradients_ != nullptr) std::fill_n(d_.data(), 3 * tile_rows * width_, T{0});
+  }
+  bool saturated(const T*, const RowTile&) const { return false; }
+  void add_saturated(const RowTile&, const KeyTile&, T*) const {}
+  void saturated_gradient(const RowTile&, const KeyTile&, const T*) const {}
+  void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
+           bool keep) const {
+    if (keep) {
+      add_mlp_term<T, true>(score, gate_score, carry, u_.data(), weight_.data(), bias_.data(), width_, rows, keys,
+                            kept.gate.data(), kept.position.data());
+    } else {
+      add_mlp_term<T, false>(score, gate_score, carry, u_.data(), weight_.data(), bias_.data(), width_, rows, keys,
+                             nullptr, nullptr);
+    }
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, T* d, T* d_gate_score, T* run, const Kept<T>& kept) const {
+    const std::int64_t size = tile_rows * width_;
+    mlp_gradient(d, d_gate_score, run, d_.data(), d_.data() + size, d_.data() + 2 * size, u_.data(), weight_.data(),
+                 bias_.data(), width_, rows, keys, kept.gate.data(), kept.position.data());
+  }
+  void close_rows(const RowTile& rows) {
+    if (gradients_->d_values) {
+      unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, width_, d_.data(),
+                   T{1});
+    }
+    for (std::int64_t n = 0; n < 2 * width_; ++n) {
+      for (std::int64_t i = 0; i < rows.rows; ++i) {
+        shared_[n] += static_cast<double>(d_[(width_ + n) * tile_rows + i]);
+      }
+    }
+  }
+  void write_shared(const SharedSums& sums) const {
+    const auto write = [&](const View& d, std::int64_t begin) {
+      for (std::int64_t n = 0; n < width_ && d; ++n) {
+        double sum = 0;
+        for (std::int64_t piece = 0; piece < sums.batches * sums.heads * sums.shares; ++piece) {
+          sum += sums.data[piece * sums.step + begin + n];
+        }
+        d.as<T>()[n * d.strides[0]] = static_cast<T>(sum);
+      }
+    };
+    write(gradients_->d_weight, 0);
+    write(gradients_->d_bias, width_);
+  }
+
+ private:
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  std::int64_t width_;
+  Buffer<T> rows_, u_, d_;  // u [N, tile_rows]; d: of u, w and b, each [N, tile_rows]
+  Buffer<T> weight_, bias_;
+  double* shared_ = nullptr;
+};
+
+}  // namespace tally::cpu
