@@ -5,6 +5,7 @@
 
 #include "autograd/node.hpp"
 #include "core/error.hpp"
+#include "core/io/utf8.hpp"
 
 namespace tally {
 
@@ -42,7 +43,12 @@ void Module::load(const NamedTensors& values) {
   NamedTensors targets = parameters();
   std::map<std::string_view, const Tensor*> given;
   std::string faults;
-  const auto note = [&faults](const auto&... parts) { faults += concat(faults.empty() ? "" : "; ", parts...); };
+  constexpr std::int64_t most = 10;
+  std::int64_t fault_count = 0;
+  // Names come from files: what could command a terminal is not printed, nor thousands of them.
+  const auto note = [&](const std::string& path, const auto&... parts) {
+    if (++fault_count <= most) faults += concat(faults.empty() ? "" : "; ", escape_for_print(path), parts...);
+  };
 
   for (const auto& [path, value] : values) {
     if (!given.emplace(path, &value).second) note(path, " is given twice");
@@ -61,7 +67,7 @@ void Module::load(const NamedTensors& values) {
   for (const auto& [path, value] : values) {
     if (!known.contains(path)) note(path, " is unexpected");
   }
-  check(faults.empty(), "load", faults);
+  check(fault_count == 0, "load", faults, fault_count > most ? concat("; ", fault_count - most, " more") : "");
 
   for (auto& [path, target] : targets) target.copy_from(*given.at(path));
 }

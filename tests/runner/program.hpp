@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +60,7 @@ inline void write_file(const std::string& path, std::string_view content) {
 struct Finished {
   int code = -1;  // exit code, or 128 + the signal that ended it
   std::string out, err;
+  double cpu_seconds = 0;  // of all its threads
 };
 
 // Starts words[0] with the other words; stdout and stderr go into files of `folder`. Returns its process id.
@@ -84,8 +86,13 @@ inline pid_t start_program(const std::vector<std::string>& words, const Temporar
 inline Finished finish_program(pid_t process, const TemporaryFolder& folder, std::string_view name = "program") {
   Finished result;
   int status = 0;
-  if (waitpid(process, &status, 0) == process) {
+  rusage usage{};
+  if (wait4(process, &status, 0, &usage) == process) {
     result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const auto seconds = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    result.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
   }
   result.out = read_file(folder / (std::string(name) + ".out"));
   result.err = read_file(folder / (std::string(name) + ".err"));
