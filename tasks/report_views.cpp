@@ -24,7 +24,6 @@ Evaluation pooled(const std::vector<Evaluation>& evaluations) {
 
 MeanDeviation error_over_seeds(const std::vector<Evaluation>& evaluations, bool by_sequence) {
   std::vector<double> errors;
-  errors.reserve(evaluations.size());
   for (const Evaluation& e : evaluations) errors.push_back(by_sequence ? e.sequence_error() : e.token_error());
   return mean_deviation(errors);
 }

@@ -21,7 +21,6 @@ pid_t start_tally(const std::vector<std::string>& arguments, const std::string& 
   std::vector<std::string> words{"tally"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 
