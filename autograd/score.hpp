@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/random.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -79,6 +80,9 @@ struct AttentionOperands {
   Tensor q, k, v;  // [B, H, T, d], [B, H, keys, d], [B, H, keys, e] of the product, rotated where the encoding rotates
   Tensor unrotated;  // q as projected: what gates with an operand of their own see
   double scale;      // 1/sqrt(d)
+  // Tiled: of the weights, as dropout(weights, rate, stream) would be.
+  double dropout = 0;
+  RandomStream dropout_stream = {};
 };
 
 // o [B, H, T, e]: causal attention with these shapes in tiles, in memory linear in the length (but for one number per

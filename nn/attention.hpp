@@ -13,7 +13,7 @@
 namespace tally {
 
 // How attention is computed: in tiles, never storing T x T numbers, or written out in ordinary operations. What the
-// tiles cannot do is written out in any case: a trace, weights of an encoding's own, dropout on the weights.
+// tiles cannot do is written out in any case: a trace, weights of an encoding's own.
 enum class AttentionForm { tiled, composed };
 
 // Children: query, key, value, output, each [D, D] with bias; head h owns the rows h d .. h d + d-1 of the first three.

@@ -9,8 +9,7 @@ Dropout::Dropout(const Initializer& start, std::string_view name, double rate)
     : stream_(stream_of(concat("dropout/", start.path(name)))), rate_(rate) {}
 
 Tensor Dropout::operator()(const Tensor& x, const Pass& pass) const {
-  if (!active(pass)) return x;
-  return dropout(x, rate_, RandomStream{pass.seed, stream_, pass.step});
+  return dropout(x, rate(pass), stream(pass));
 }
 
 }  // namespace tally

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/random.hpp"
 #include "nn/init.hpp"
 #include "nn/pass.hpp"
 
@@ -16,7 +17,9 @@ class Dropout {
   // The site's random stream is that of "dropout/<path>", path as of a parameter of this name.
   Dropout(const Initializer& start, std::string_view name, double rate);
   Tensor operator()(const Tensor& x, const Pass& pass) const;
-  bool active(const Pass& pass) const { return pass.training && rate_ > 0; }
+  // For operations that drop by themselves: the rate of this pass, 0 unless training, and the stream of its mask.
+  double rate(const Pass& pass) const { return pass.training ? rate_ : 0; }
+  RandomStream stream(const Pass& pass) const { return {pass.seed, stream_, pass.step}; }
 
  private:
   std::uint32_t stream_;

@@ -93,7 +93,7 @@ struct Sizes {
 // Numbers of attention that a layer keeps for backward.
 double attention_kept(const RunConfig& config, const EncodingCosts& costs, const Sizes& n) {
   const bool dropout = config.model.dropout > 0;
-  if (dropout || costs.written_out || config.model.attention == "composed") {
+  if (costs.written_out || config.model.attention == "composed") {
     return n.pairs * ((costs.scans ? 3 : 1) + (dropout ? 1 : 0));
   }
   return costs.scans ? n.pairs / 128 : 0;

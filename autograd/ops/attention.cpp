@@ -19,7 +19,8 @@ using Slot = int;
 
 // A call without its tensors: which input is what.
 struct Layout {
-  double scale = 1;
+  double scale = 1, dropout = 0;
+  RandomStream dropout_stream;
   AttentionScan::Kind scan = AttentionScan::Kind::none;
   bool attend_current = false;
   Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, values = -1, weight = -1, bias = -1, remainder = -1;
@@ -43,6 +44,8 @@ struct Call {
     call.k = at(layout.k);
     call.v = at(layout.v);
     call.scale = layout.scale;
+    call.dropout = layout.dropout;
+    call.dropout_stream = layout.dropout_stream;
     call.scan.kind = layout.scan;
     call.scan.attend_current = layout.attend_current;
     call.scan.gate_query = at(layout.gate_query);
@@ -80,7 +83,10 @@ class Builder {
           in.k.shape(), " and ", in.v.shape());
     check(queries_ <= keys_, name, "the queries are the last tokens, but there are ", queries_, " of them for ", keys_,
           " keys");
+    check(in.dropout >= 0 && in.dropout < 1, name, "the dropout rate must be at least 0 and below 1, got ", in.dropout);
     layout.scale = in.scale;
+    layout.dropout = in.dropout;
+    layout.dropout_stream = in.dropout_stream;
     layout.q = add(in.q);
     layout.k = add(in.k);
     layout.v = add(in.v);

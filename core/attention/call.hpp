@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "core/random.hpp"
 #include "core/view.hpp"
 
 namespace tally {
@@ -51,6 +52,10 @@ struct AttentionCall {
   AttentionScan scan;
   const AttentionBias* biases = nullptr;  // of host memory
   int bias_count = 0;
+  // Weights are 0 with probability `dropout`, else a / (1 - dropout), by the stream's element of their place in
+  // [B,H,T,K]: those of the `dropout` kernel on the weights written out.
+  double dropout = 0;
+  RandomStream dropout_stream;
 
   // Results.
   View output;    // [B,H,T,e], any strides

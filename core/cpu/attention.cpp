@@ -93,7 +93,9 @@ class Worker {
         rest_rows_(call.scan.remainder ? tile_rows * value_ld_ : 0),
         d_score_(gradients != nullptr ? tile_keys * tile_rows : 0),
         d_out_rows_(gradients != nullptr ? tile_rows * value_ld_ : 0),
-        d_q_lanes_(gradients != nullptr ? tile_rows * width_ : 0) {
+        d_q_lanes_(gradients != nullptr ? tile_rows * width_ : 0),
+        mask_(call.dropout > 0 ? tile_keys * tile_rows : 0),
+        kept_weight_(call.dropout > 0 && gradients != nullptr ? tile_keys * tile_rows : 0) {
     if (call.scan.kind == AttentionScan::Kind::stick_breaking) stick_.emplace(call, gradients != nullptr);
     for (int n = 0; n < call.bias_count; ++n) {
       biases_.push_back(
@@ -230,6 +232,17 @@ class Worker {
     if (!stick_ && keys.on_diagonal(rows)) hide(score_.data(), std::numeric_limits<T>::lowest(), rows, keys);
   }
 
+  // y = the weights after dropout, with the mask in mask_. Returns false, and leaves y alone, where nothing is dropped.
+  bool drop(const RowTile& rows, const KeyTile& keys, T* y, const T* weights) {
+    if (call_.dropout == 0) return false;
+    const std::int64_t row = (rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first;
+    draw_dropout(mask_.data(), call_.dropout_stream, call_.dropout,
+                 static_cast<std::uint64_t>(row * call_.keys() + keys.first), static_cast<std::uint64_t>(call_.keys()),
+                 keys.keys, rows.lanes);
+    apply_dropout(y, weights, mask_.data(), keys.keys, rows.lanes);
+    return true;
+  }
+
   void forward_rows(const RowTile& rows) {
     open_rows(rows);
     std::fill_n(out_lanes_.data(), tile_rows * value_width_, T{0});
@@ -247,6 +260,7 @@ class Worker {
       } else if (advance_softmax(score_.data(), m_, sum_, factor_, keys.keys, rows.lanes)) {
         scale_lanes(out_lanes_.data(), factor_, value_width_, rows.lanes);
       }
+      drop(rows, keys, score_.data(), score_.data());
       lane_product(out_lanes_.data(), tile_rows, v_.data() + keys.first * value_width_, 1, value_width_, score_.data(),
                    tile_rows, value_width_, rows.lanes, keys.keys, true);
     }
@@ -300,10 +314,12 @@ class Worker {
       } else {
         softmax_weights(score_.data(), m_, sum_, keys.keys, rows.lanes);
       }
-      lane_product(sums.v + keys.first * value_ld_, value_ld_, score_.data(), tile_rows, 1, d_out_rows_.data(),
-                   value_ld_, keys.keys, value_ld_, rows.rows, true);
+      const bool dropped = drop(rows, keys, kept_weight_.data(), score_.data());
+      lane_product(sums.v + keys.first * value_ld_, value_ld_, dropped ? kept_weight_.data() : score_.data(), tile_rows,
+                   1, d_out_rows_.data(), value_ld_, keys.keys, value_ld_, rows.rows, true);
       lane_product(d_score_.data(), tile_rows, v_.data() + keys.first * value_width_, value_width_, 1,
                    out_lanes_.data(), tile_rows, keys.keys, rows.lanes, value_width_, false);
+      if (dropped) apply_dropout(d_score_.data(), d_score_.data(), mask_.data(), keys.keys, rows.lanes);
       if (stick_) {
         stick_->gradient(rows, keys, score_.data(), factor_, d_score_.data());
       } else {
@@ -377,6 +393,7 @@ class Worker {
   Buffer<T> score_;
   Buffer<T> rest_rows_;
   Buffer<T> d_score_, d_out_rows_, d_q_lanes_;
+  Buffer<T> mask_, kept_weight_;  // of the tile, with dropout
 };
 
 template <class T>

@@ -1,5 +1,7 @@
 #include "core/cpu/attention_softmax.hpp"
 
+#include <cmath>
+
 #include "core/math.hpp"
 
 namespace tally::cpu {
@@ -66,12 +68,40 @@ TALLY_CLONES void softmax_gradient(T* d, const T* weight, const T* delta, std::i
   }
 }
 
-#define TALLY_INSTANTIATE(T)                                                         \
-  template void hide(T*, T, RowTile, KeyTile);                                       \
-  template bool advance_softmax(T*, T*, T*, T*, std::int64_t, std::int64_t);         \
-  template void scale_lanes(T*, const T*, std::int64_t, std::int64_t);               \
-  template void softmax_weights(T*, const T*, const T*, std::int64_t, std::int64_t); \
-  template void softmax_gradient(T*, const T*, const T*, std::int64_t, std::int64_t);
+template <class T>
+TALLY_CLONES void draw_dropout(T* mask, RandomStream stream, double rate, std::uint64_t element, std::uint64_t row_step,
+                               std::int64_t keys, std::int64_t lanes) {
+  const T kept = static_cast<T>(1.0 / (1.0 - rate));
+  const auto threshold = static_cast<std::int32_t>(std::ceil(rate * 0x1p24));  // as in the kernel `dropout`
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      const std::uint64_t place = element + static_cast<std::uint64_t>(i) * row_step + static_cast<std::uint64_t>(j);
+      const PhiloxBlock block = stream.block(place / 4);
+      const std::uint32_t first = (place & 1) != 0 ? block[1] : block[0],
+                          second = (place & 1) != 0 ? block[3] : block[2];
+      const std::uint32_t bits = (place & 2) != 0 ? second : first;
+      mask[j * tile_rows + i] = static_cast<std::int32_t>(bits >> 8) >= threshold ? kept : T{0};
+    }
+  }
+}
+
+template <class T>
+TALLY_CLONES void apply_dropout(T* y, const T* x, const T* mask, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) y[j * tile_rows + i] = x[j * tile_rows + i] * mask[j * tile_rows + i];
+  }
+}
+
+#define TALLY_INSTANTIATE(T)                                                                                      \
+  template void hide(T*, T, RowTile, KeyTile);                                                                    \
+  template bool advance_softmax(T*, T*, T*, T*, std::int64_t, std::int64_t);                                      \
+  template void scale_lanes(T*, const T*, std::int64_t, std::int64_t);                                            \
+  template void softmax_weights(T*, const T*, const T*, std::int64_t, std::int64_t);                              \
+  template void softmax_gradient(T*, const T*, const T*, std::int64_t, std::int64_t);                             \
+  template void draw_dropout(T*, RandomStream, double, std::uint64_t, std::uint64_t, std::int64_t, std::int64_t); \
+  template void apply_dropout(T*, const T*, const T*, std::int64_t, std::int64_t);
 TALLY_INSTANTIATE(float)
 TALLY_INSTANTIATE(double)
 #undef TALLY_INSTANTIATE

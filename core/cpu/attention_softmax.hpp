@@ -1,4 +1,5 @@
-// The softmax of a row tile, key tile by key tile, in the layout of core/cpu/attention_tile.hpp.
+// The softmax of a row tile, key tile by key tile, in the layout of core/cpu/attention_tile.hpp, and dropout of its
+// weights.
 #pragma once
 
 #include "core/cpu/attention_tile.hpp"
@@ -24,5 +25,15 @@ void softmax_weights(T* score, const T* m, const T* inverse, std::int64_t keys, 
 // d: gradient of the weights, becomes that of the logits: a (da - delta).
 template <class T>
 void softmax_gradient(T* d, const T* weight, const T* delta, std::int64_t keys, std::int64_t lanes);
+
+// mask = 1 / (1 - rate) where a weight is kept, else 0. `element` is that of lane 0 and the tile's first key; rows are
+// `row_step` elements apart.
+template <class T>
+void draw_dropout(T* mask, RandomStream stream, double rate, std::uint64_t element, std::uint64_t row_step,
+                  std::int64_t keys, std::int64_t lanes);
+
+// y = x mask
+template <class T>
+void apply_dropout(T* y, const T* x, const T* mask, std::int64_t keys, std::int64_t lanes);
 
 }  // namespace tally::cpu

@@ -162,7 +162,7 @@ struct Outcome {
   std::map<std::string, Tensor> gradients;
 };
 
-Outcome compute(const ShapeCase& one, const Sizes& sizes, DType dtype, bool tiled) {
+Outcome compute(const ShapeCase& one, const Sizes& sizes, DType dtype, bool tiled, double dropout = 0) {
   std::map<std::string, Tensor> leaves;
   const Leaf leaf = [&](const std::string& name, const Shape& shape, double deviation, DType) {
     Tensor tensor = normal_tensor(name, shape, deviation).to(dtype);
@@ -183,9 +183,12 @@ Outcome compute(const ShapeCase& one, const Sizes& sizes, DType dtype, bool tile
     }
   }
   Outcome outcome;
-  const Dropout none(Initializer(0, StartValues::gpt2), "weights", 0);
+  const Dropout drop(Initializer(0, StartValues::gpt2), "weights", dropout);
+  const Pass pass{.training = true, .seed = 3, .step = 5};
+  in.dropout = drop.rate(pass);
+  in.dropout_stream = drop.stream(pass);
   struct Plain final : Encoding {};
-  outcome.output = tiled ? tiled_attention(in, score) : composed_attention(in, score, Plain{}, none, Pass{});
+  outcome.output = tiled ? tiled_attention(in, score) : composed_attention(in, score, Plain{}, drop, pass);
   backward(outcome.output, normal_tensor("d_output", outcome.output.shape()).to(dtype));
   for (const auto& [name, tensor] : leaves) {
     if (gradient(tensor).defined()) outcome.gradients[name] = gradient(tensor);
@@ -218,11 +221,12 @@ const std::vector<Sizes>& all_sizes() {
   return sizes;
 }
 
-TEST(Tiled, EqualsTheComposedFormInDouble) {
+void expect_equal_forms(double dropout) {
   for (const ShapeCase& one : shape_cases()) {
     for (const Sizes& sizes : all_sizes()) {
       SCOPED_TRACE(concat(one.name, " T ", sizes.length));
-      const Outcome tiled = compute(one, sizes, DType::f64, true), composed = compute(one, sizes, DType::f64, false);
+      const Outcome tiled = compute(one, sizes, DType::f64, true, dropout),
+                    composed = compute(one, sizes, DType::f64, false, dropout);
       const double scale = largest(composed.output);
       EXPECT_LE(largest_difference(tiled.output, composed.output), 1e-10 * scale);
       EXPECT_EQ(tiled.gradients.size(), composed.gradients.size());
@@ -234,6 +238,9 @@ TEST(Tiled, EqualsTheComposedFormInDouble) {
     }
   }
 }
+
+TEST(Tiled, EqualsTheComposedFormInDouble) { expect_equal_forms(0); }
+TEST(Tiled, DropsTheSameWeightsAsTheComposedForm) { expect_equal_forms(0.25); }
 
 // The error of f32 against f64 is at most twice (gradients: three times) that of the composed form, and one rounding of
 // the largest value. All that reaches the scores carries the rounding of dl = a (da - do.o), where the composed form
