@@ -1,0 +1,186 @@
+"""What the reference values of all encodings share: sizes, small formulas, the registry, attention around the hooks.
+
+A module *_references.py registers one function for each hook where its encodings act, and adds the files it wants to
+CASES. The hooks, by the name of an encoding:
+    shapes(case, options)      {name: shape} of its parameters
+    embed(case, own, x)        the new token embeddings [T][D] of one sequence; own: its parameters
+    rotate(head, q, k, v)      q, k, v [T][d] before the product; returns the new ones
+    score(head)                what joins the scaled products, [T][T]
+    weights(head, logits)      the attention weights [T][T]; softmax of every row where no encoding says otherwise
+    finish(head, weights, output)  output [T][d]; returns the new one
+
+Forward only: plain loops over Python numbers, one head at a time, query i, key j <= i. Numbers may be complex, so branches
+(floor, min) look at real parts alone.
+"""
+
+import cmath
+import math
+
+B, H, T = 2, 2, 7
+KINK = 1e-3  # distance kept by every position from the places where its formula bends
+
+CASES = []
+HOOKS = {hook: {} for hook in ("shapes", "embed", "rotate", "score", "weights", "finish")}
+
+
+def encoding(name, hook):
+    def register(function):
+        HOOKS[hook][name] = function
+        return function
+    return register
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Small formulas.
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b))
+
+
+def sigmoid(x):
+    return 1 / (1 + cmath.exp(-x))
+
+
+def scaled(q, row):
+    return dot(q, row) / math.sqrt(len(q))
+
+
+def triangle():
+    """[T][T] of zeros: what lies above the diagonal stays 0."""
+    return [[0.0] * T for _ in range(T)]
+
+
+def scores(q, k):
+    s = triangle()
+    for i in range(T):
+        for j in range(i + 1):
+            s[i][j] = scaled(q[i], k[j])
+    return s
+
+
+def by_distance(bias):
+    """[T][T] of bias(i-j)."""
+    result = triangle()
+    for i in range(T):
+        for j in range(i + 1):
+            result[i][j] = bias(i - j)
+    return result
+
+
+def interpolated(z, p):
+    """(1-w) z[f] + w z[min(f+1, P)], c = min(p, P), f = floor(c), w = c - f."""
+    last = len(z) - 1
+    c = p if p.real < last else last
+    f = math.floor(c.real)
+    w = c - f
+    return (1 - w) * z[f] + w * z[min(f + 1, last)]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The cases.
+
+
+class Case:
+    """One file: `<file>.safetensors`. Options as on the command line; in a sum with the encoding's name before them.
+
+    adjust(inputs) may move the drawn inputs and parameters, arrays by name, to where the case wants them.
+    """
+
+    def __init__(self, file, encoding, options=None, max_length=T, d=4, adjust=None, at_kinks=False):
+        self.file, self.encoding, self.all_options = file, encoding, options or {}
+        self.parts = encoding.split("+")
+        self.max_length, self.adjust, self.at_kinks = max_length, adjust, at_kinks
+        self.d, self.D = d, H * d
+        self.is_embed = encoding in HOOKS["embed"]
+
+    def options(self, name):
+        if len(self.parts) == 1:
+            return self.all_options
+        start = f"{name}."
+        return {key.removeprefix(start): value for key, value in self.all_options.items() if key.startswith(start)}
+
+    def parameters(self, name, inputs):
+        if len(self.parts) == 1:
+            return inputs
+        return {key.removeprefix(f"{name}."): value for key, value in inputs.items() if key.startswith(f"{name}.")}
+
+    def parameter_shapes(self):
+        shapes = {}
+        for name in self.parts:
+            own = HOOKS["shapes"][name](self, self.options(name)) if name in HOOKS["shapes"] else {}
+            prefix = "" if len(self.parts) == 1 else f"{name}."
+            shapes |= {prefix + key: shape for key, shape in own.items()}
+        return shapes
+
+    def metadata(self):
+        options = {f"option.{key}": value for key, value in self.all_options.items()}
+        return {"encoding": self.encoding, "max-length": str(self.max_length), **options}
+
+
+class Head:
+    """One head of one sequence, as the hooks of one encoding see it. `result`: what the file gets of it."""
+
+    def __init__(self, case, name, inputs, b, h, result, kinks):
+        self.case, self.h, self.d = case, h, case.d
+        self.options, self.own = case.options(name), case.parameters(name, inputs)
+        self.q, self.k, self.v = (inputs[key][b][h] for key in "qkv")  # [T][d], not rotated
+        self.x = inputs["x"][b]                                        # [T][D], what the projections see
+        self.s = None                                                  # scaled products of the (rotated) q and k
+        self.result = result  # {name: [T][..]}, all encodings of a sum write into the same
+        self.kinks = kinks    # numbers which must not lie beside an integer
+
+    def rows(self):
+        """Rows of a projection [D][..] that belong to this head."""
+        return range(self.h * self.d, (self.h + 1) * self.d)
+
+
+def softmax(logits):
+    weights = triangle()
+    for i in range(T):
+        largest = max(logits[i][j].real for j in range(i + 1))
+        total = sum(cmath.exp(logits[i][j] - largest) for j in range(i + 1))
+        for j in range(i + 1):
+            weights[i][j] = cmath.exp(logits[i][j] - largest) / total
+    return weights
+
+
+def attention(case, inputs, b, h, kinks):
+    """One head of one sequence: everything that a file holds of it."""
+    result = {}
+    heads = {name: Head(case, name, inputs, b, h, result, kinks) for name in case.parts}
+
+    def acting(hook):
+        return [(HOOKS[hook][name], heads[name]) for name in case.parts if name in HOOKS[hook]]
+
+    q, k, v = (inputs[name][b][h] for name in "qkv")
+    for rotate, head in acting("rotate"):
+        q, k, v = rotate(head, q, k, v)
+        result |= {"rotated_q": q, "rotated_k": k}
+    s = scores(q, k)
+    for head in heads.values():
+        head.s = s
+    biases = [score(head) for score, head in acting("score")]
+    logits = triangle()
+    for i in range(T):
+        for j in range(i + 1):
+            logits[i][j] = s[i][j] + sum(bias[i][j] for bias in biases)
+    weights = None
+    for rule, head in acting("weights"):
+        weights = rule(head, logits)
+    if weights is None:
+        weights = softmax(logits)
+    output = [[sum(weights[i][j] * v[j][n] for j in range(i + 1)) for n in range(case.d)] for i in range(T)]
+    for finish, head in acting("finish"):
+        output = finish(head, weights, output)
+    return result | {"s": s, "logits": logits, "weights": weights, "output": output}
+
+
+def forward(case, inputs):
+    """{name: nested lists [B][H]...}, and the numbers that must not lie beside an integer."""
+    if case.is_embed:
+        embed = HOOKS["embed"][case.encoding]
+        return {"output": [embed(case, inputs, x) for x in inputs["x"]]}, []
+    kinks = []
+    heads = [[attention(case, inputs, b, h, kinks) for h in range(H)] for b in range(B)]
+    return {name: [[heads[b][h][name] for h in range(H)] for b in range(B)] for name in heads[0][0]}, kinks
