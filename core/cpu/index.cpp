@@ -37,6 +37,7 @@ class PlacesById {
 
 void embedding(View y, View table, View ids) {
   const std::int64_t width = y.shape[1], step = row_step(table);
+  if (y.numel() == 0) return;
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
     parallel_for_blocks(y.shape[0], rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {

@@ -106,6 +106,11 @@ template <bool centered>
 void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& scratch, const View& d_y,
                    const View& x, const View& weight, const View& mean, const View& rstd) {
   const std::int64_t rows = x.shape[0], n = x.shape[1], step = n * (centered ? 2 : 1);
+  if (rows == 0) {
+    fill(d_weight, 0.0);
+    if constexpr (centered) fill(d_bias, 0.0);
+    return;
+  }
   dispatch_floating(d_x.dtype, [&](auto type) {
     using T = decltype(type);
     const PackedVector<T> packed_weight(weight);
