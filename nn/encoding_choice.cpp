@@ -40,16 +40,6 @@ Range parse_range(std::string_view text, std::string_view kind, std::string_view
   return {first, last};
 }
 
-std::string text_of(const Range& range) {
-  return range.first == range.last ? to_text(range.first) : concat(range.first, "-", range.last);
-}
-
-std::string text_of(const std::vector<const EncodingEntry*>& sum) {
-  std::string text;
-  for (const EncodingEntry* entry : sum) text += concat(text.empty() ? "" : "+", entry->name);
-  return text;
-}
-
 bool by_name(const EncodingEntry* a, const EncodingEntry* b) { return a->name < b->name; }
 
 bool contains(const std::vector<const EncodingEntry*>& sum, const EncodingEntry* entry) {
@@ -75,10 +65,10 @@ bool acts_on_embeddings(const Encoding& encoding, const EncodingSetup& setup) {
 
 // Embeddings are changed once, before layer 0, and have no heads.
 void check_embeds(const EncodingEntry& entry, const Piece& piece, const std::vector<Piece>& all) {
-  check(piece.heads.all(), "encoding", entry.name, " acts on the embeddings, which have no heads: name it for all heads");
-  const bool from_the_start = std::any_of(all.begin(), all.end(), [&](const Piece& other) {
-    return other.layers.holds(0) && contains(other.sum, &entry);
-  });
+  check(piece.heads.all(), "encoding", entry.name,
+        " acts on the embeddings, which have no heads: name it for all heads");
+  const bool from_the_start = std::any_of(
+      all.begin(), all.end(), [&](const Piece& other) { return other.layers.holds(0) && contains(other.sum, &entry); });
   check(from_the_start, "encoding", entry.name,
         " acts on the embeddings, before layer 0: name it for layer 0 (0:", entry.name, ",...)");
 }
@@ -89,6 +79,14 @@ bool has_option(Options& options, std::string_view name) {
 }
 
 }  // namespace
+
+std::string EncodingChoice::Range::text() const { return first == last ? to_text(first) : concat(first, "-", last); }
+
+std::string EncodingChoice::Piece::sum_text() const {
+  std::string text;
+  for (const EncodingEntry* entry : sum) text += concat(text.empty() ? "" : "+", entry->name);
+  return text;
+}
 
 EncodingChoice EncodingChoice::parse(std::string_view text) {
   EncodingChoice choice;
@@ -111,8 +109,8 @@ EncodingChoice EncodingChoice::parse(std::string_view text) {
       const EncodingEntry& entry = find_encoding(name);
       check(!contains(piece.sum, &entry), "encoding", "'", rest, "' names ", name, " twice");
       piece.sum.push_back(&entry);
-      const bool known = std::any_of(choice.parts.begin(), choice.parts.end(),
-                                     [&](const Part& part) { return part.entry == &entry; });
+      const bool known =
+          std::any_of(choice.parts.begin(), choice.parts.end(), [&](const Part& part) { return part.entry == &entry; });
       if (!known) choice.parts.push_back({&entry, entry.make_options()});
     }
     std::sort(piece.sum.begin(), piece.sum.end(), by_name);
@@ -146,8 +144,8 @@ std::string EncodingChoice::text() const {
   std::string text;
   Range layers;
   for (const Piece& piece : acting()) {
-    text += concat(text.empty() ? "" : ",", piece.layers == layers ? "" : text_of(piece.layers) + ":",
-                   text_of(piece.sum), piece.heads.all() ? "" : "@" + text_of(piece.heads));
+    text += concat(text.empty() ? "" : ",", piece.layers == layers ? "" : piece.layers.text() + ":", piece.sum_text(),
+                   piece.heads.all() ? "" : "@" + piece.heads.text());
     layers = piece.layers;
   }
   return text;
@@ -202,12 +200,12 @@ void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads) const
   check_there("head", least_heads() - 1, heads);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const std::vector<Piece> own = pieces_of(acting(), layer);
-    check(!own.empty(), "encoding", "'", text(), "' names nothing for layer ", layer, "; write none where there is none");
+    check(!own.empty(), "encoding", "'", text(), "' names nothing for layer ", layer,
+          "; write none where there is none");
     std::int64_t next = 0;
     const auto check_reaches = [&](std::int64_t head) {
       check(next >= head, "encoding", "'", text(), "' names nothing for head", next == head - 1 ? " " : "s ",
-            text_of(Range{next, head - 1}),
-            " of layer ", layer, "; write none where there is none");
+            Range{next, head - 1}.text(), " of layer ", layer, "; write none where there is none");
     };
     for (const Piece& piece : own) {
       check_reaches(piece.heads.first);
@@ -224,7 +222,8 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
   const std::vector<Piece> own = pieces_of(acting(), setup.layer);
   LayerEncoding layer;
   for (const Piece& piece : own) {
-    HeadGroup group{piece.heads.first, (piece.heads.all() ? setup.heads : piece.heads.last + 1) - piece.heads.first, {}};
+    HeadGroup group{
+        piece.heads.first, (piece.heads.all() ? setup.heads : piece.heads.last + 1) - piece.heads.first, {}};
     std::vector<std::unique_ptr<Encoding>> made;
     for (const Part& part : parts) {
       if (!contains(piece.sum, part.entry)) continue;
@@ -233,7 +232,7 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
       EncodingSetup of_group = setup;
       of_group.heads = group.count;
       of_group.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
-        const std::string heads = alone || scope == Scope::model ? "" : "@" + text_of(piece.heads);
+        const std::string heads = alone || scope == Scope::model ? "" : "@" + piece.heads.text();
         return setup.parameter(concat(part.entry->name, heads, ".", name), shape, fill, scope);
       };
       made.push_back(part.entry->make(of_group, *part.options));

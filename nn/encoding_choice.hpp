@@ -36,11 +36,14 @@ struct EncodingChoice {
 
     bool all() const { return last == end; }
     bool holds(std::int64_t place) const { return first <= place && place <= last; }
+    std::string text() const;  // "2", "1-3"
     bool operator==(const Range&) const = default;
   };
   struct Piece {
     Range layers, heads;
     std::vector<const EncodingEntry*> sum;  // in order of name: the order in a sum does not matter
+
+    std::string sum_text() const;  // "cope+rope"
   };
 
   std::vector<Part> parts;    // all encodings that are named, in order of name
@@ -50,6 +53,8 @@ struct EncodingChoice {
   static EncodingChoice parse(std::string_view text);
   EncodingChoice clone() const;
   std::string text() const;  // "cope+rope", "0:none,1-3:cope"
+  // The pieces, or the one that stands for none.
+  std::vector<Piece> acting() const;
   // "p-max" where one part alone has it, else "cope.p-max". Throws Error naming what is ambiguous or unknown.
   void set_option(std::string_view name, std::string_view value);
 
@@ -60,11 +65,9 @@ struct EncodingChoice {
   void check_covers(std::int64_t layers, std::int64_t heads) const;
 
   // What acts on layer setup.layer. A sum acts through every part in turn. Parameters are named <encoding>.<name>;
-  // where several groups of this layer's heads have the same encoding, those of each group are <encoding>@<heads>.<name>.
+  // where several groups of this layer's heads have the same encoding, those of each group are
+  // <encoding>@<heads>.<name>.
   LayerEncoding make(const EncodingSetup& setup) const;
-
- private:
-  std::vector<Piece> acting() const;  // pieces, or the one that stands for none
 };
 
 }  // namespace tally

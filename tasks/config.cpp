@@ -212,7 +212,6 @@ RunConfig RunConfig::from_json(const JsonValue& json) {
   if (json.contains("model")) set_members(config, "model", "model.", json.at("model"));
   if (json.contains("optimiser")) set_members(config, "optimiser", "optimiser.", json.at("optimiser"));
   if (json.contains("run")) set_members(config, "run", "", json.at("run"));
-  config.validate();
   return config;
 }
 

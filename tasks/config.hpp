@@ -65,7 +65,8 @@ struct RunConfig {
   //  "model": {...}, "optimiser": {...}, "run": {...}}
   JsonValue to_json() const;
   // Strict: throws Error for unknown names and values that do not fit. Options that are not named keep the values that
-  // `make` gives, so a hand-written file may be short; "task" and "pe" are needed.
+  // `make` gives, so a hand-written file may be short; "task" and "pe" are needed. Whether all fits together is asked
+  // with validate(), once single options have been set too.
   static RunConfig from_json(const JsonValue& json);
 
   std::unique_ptr<Task> make_task() const;

@@ -93,7 +93,9 @@ RunFolder RunFolder::open(const std::string& path) {
   std::error_code error;
   check(fs::is_directory(folder, error), "run", "there is no folder '", folder, "'");
   check(fs::exists(folder + "/config.json", error), "run", "'", folder, "' holds no run: it has no config.json");
-  return RunFolder(folder, RunConfig::from_json(read_json(folder + "/config.json", config_limits)));
+  RunConfig config = RunConfig::from_json(read_json(folder + "/config.json", config_limits));
+  config.validate();
+  return RunFolder(folder, std::move(config));
 }
 
 std::string RunFolder::checkpoint_path(std::int64_t step) const {

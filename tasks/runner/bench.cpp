@@ -158,7 +158,7 @@ BenchOptions make_options(BenchSettings settings, RunConfig config, const Settin
         config.set(name, value);
       }
     }
-    config.model.validate();
+    config.validate();
     BenchOptions options;
     options.model = config.model;
     options.encoding = std::move(config.encoding);
@@ -274,7 +274,9 @@ std::function<int()> declare_bench(CLI::App& app, CommonOptions& common, const s
                  "operations at the model's shapes")
       ->required()
       ->check(CLI::IsMember({"step", "attention", "ops"}));
-  app.add_option("--pe", settings->encoding, "position encoding, or a sum")->capture_default_str()->group("Sizes");
+  app.add_option("--pe", settings->encoding, "position encoding, a sum, or what acts where (as in 'tally train')")
+      ->capture_default_str()
+      ->group("Sizes");
   const auto size = [&](const char* name, std::int64_t& value, std::int64_t least, const char* help) {
     app.add_option(name, value, help)->check(CLI::Range(least, largest_size))->capture_default_str()->group("Sizes");
   };

@@ -18,6 +18,7 @@ std::string describe(const OptionInfo& option) {
     for (std::size_t i = 0; i < option.allowed.size(); ++i) text += concat(i > 0 ? "|" : "", option.allowed[i]);
     text += ")";
   }
+  if (std::holds_alternative<bool>(option.value)) text += concat(" [", to_text(option.value), "]");
   return text;
 }
 
@@ -79,16 +80,15 @@ void ConfigOptions::declare_groups(CLI::App& app, const RunConfig& config,
       const std::string name = group.prefix + option.name;
       if (!wanted(name)) continue;
       const bool is_flag = std::holds_alternative<bool>(option.value);
-      app.add_option_function<std::string>(
-             names_of(config, group, option),
-             [this, name, is_flag](const std::string& value) {
-               settings_.emplace_back(name, is_flag && value.empty() ? "true" : value);
-             },
-             describe(option))
-          ->expected(is_flag ? 0 : 1, 1)
-          ->type_name("")
-          ->default_str(to_text(option.value))
-          ->group(group.title);
+      CLI::Option* declared = app.add_option_function<std::string>(
+          names_of(config, group, option),
+          [this, name, is_flag](const std::string& value) {
+            settings_.emplace_back(name, is_flag && value.empty() ? "true" : value);
+          },
+          describe(option));
+      declared->expected(is_flag ? 0 : 1, 1)->type_name("")->group(group.title);
+      // CLI11 would take a default as the value of a flag that stands alone.
+      if (!is_flag) declared->default_str(to_text(option.value));
     }
   }
 }
@@ -96,8 +96,11 @@ void ConfigOptions::declare_groups(CLI::App& app, const RunConfig& config,
 void ConfigOptions::declare_config(CLI::App& app, const std::vector<std::string>& arguments, bool several) {
   app.add_option("--task", task_, "what to train on ('tally list tasks')")->group("What");
   app.add_option("--pe", encoding_,
-                 several ? "position encodings with commas between them: cope,rope,cope+rope"
-                         : "position encoding, or a sum: cope, cope+rope ('tally list encodings')")
+                 several ? "position encodings with commas between them: cope,rope,cope+rope; with semicolons where "
+                           "one names layers or heads: 'cope;0:none,1-3:cope'"
+                         : "position encoding, a sum (cope+rope), or what acts where: by layer (0:none,1-3:cope), by "
+                           "heads (cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: a piece without layers "
+                           "goes on with those before it); 'tally list encodings' shows them")
       ->group("What");
   app.add_option("--preset", preset_, "the task's settings: paper, quick ('tally list presets')")->group("What");
   app.add_option("--config", file_, "JSON file of settings; single options win over it")->group("What");
@@ -112,7 +115,8 @@ void ConfigOptions::declare_config(CLI::App& app, const std::vector<std::string>
       if (ahead.task_.empty()) ahead.task_ = "flip-flop", ahead.preset_.clear();
       if (ahead.encoding_.empty()) ahead.encoding_ = "none";
     }
-    declare_groups(app, ahead.resolve(), [several](std::string_view name) { return !several || name != "seed"; });
+    declare_groups(app, ahead.read(ahead.encoding_),
+                   [several](std::string_view name) { return !several || name != "seed"; });
     return 0;
   });
 }
@@ -143,6 +147,14 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CLI::App& app, const R
 
 RunConfig ConfigOptions::resolve(const std::string& encoding) const {
   return as_usage([&] {
+    RunConfig config = read(encoding);
+    config.validate();
+    return config;
+  });
+}
+
+RunConfig ConfigOptions::read(const std::string& encoding) const {
+  return as_usage([&] {
     RunConfig config;
     if (!file_.empty()) {
       JsonValue json = read_json(file_, config_limits);
@@ -163,7 +175,6 @@ RunConfig ConfigOptions::resolve(const std::string& encoding) const {
       const bool of_another = encoding != encoding_ && name.starts_with("pe.") && !has_option(config, name);
       if (!of_another) config.set(name, value);
     }
-    config.validate();
     return config;
   });
 }

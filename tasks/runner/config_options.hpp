@@ -39,6 +39,8 @@ class ConfigOptions {
   bool any() const { return !settings_.empty(); }
 
  private:
+  // The configuration before it is known whether all of it fits together.
+  RunConfig read(const std::string& encoding) const;
   void declare_config(CLI::App& app, const std::vector<std::string>& arguments, bool several);
   void declare_groups(CLI::App& app, const RunConfig& config, const std::function<bool(std::string_view name)>& wanted);
 

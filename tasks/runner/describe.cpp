@@ -95,6 +95,29 @@ std::string text_of(const EncodingEntry& entry) {
                 indented(entry.paper));
 }
 
+// A sum, or what acts where: the parameters in the smallest model that has all it names, then its parts.
+std::string text_of(const EncodingChoice& choice) {
+  std::string text = concat("encodings ", choice.text(), "\n\nActs on\n");
+  ModelOptions model;
+  model.layers = choice.least_layers();
+  model.heads = choice.least_heads();
+  model.width = model.heads * head_width;
+  for (const EncodingChoice::Piece& piece : choice.acting()) {
+    text += concat("  ", piece.layers.all() ? "all layers" : "layers " + piece.layers.text(), ", ",
+                   piece.heads.all() ? "all heads" : "heads " + piece.heads.text(), ": ", piece.sum_text(), "\n");
+  }
+  std::string parameters;
+  for (const auto& [path, shape] : parameter_shapes(model, choice, 2, max_length)) {
+    if (path.find("position.") == std::string::npos) continue;
+    parameters += concat("  model.", path, " ", shape_text(shape), "\n");
+  }
+  text += concat("\nParameters with ", model.layers, model.layers == 1 ? " layer, " : " layers, ", model.heads,
+                 model.heads == 1 ? " head (" : " heads (", "d head width, T_max longest sequence)\n",
+                 parameters.empty() ? "  none\n" : parameters);
+  for (const EncodingChoice::Part& part : choice.parts) text += concat("\n", text_of(*part.entry));
+  return text;
+}
+
 std::string text_of(const TaskEntry& entry) {
   const std::unique_ptr<Options> options = entry.make_options();
   std::string text = concat("task ", entry.name, ": ", entry.summary, "\n\n", indented(entry.description),
@@ -128,6 +151,9 @@ int run_describe(const std::string& name, const CommonOptions& common) {
   for (const TaskEntry* entry : task_registry()) consider(entry->name, *entry);
   for (const EncodingEntry* entry : encoding_registry()) consider(entry->name, *entry);
   for (const PresetEntry* entry : preset_registry()) consider(entry->name, *entry);
+  if (name.find_first_of("+:@,") != std::string::npos) {
+    text = as_usage([&] { return text_of(EncodingChoice::parse(name)); });
+  }
   if (text.empty()) {
     const std::string near = nearest_name(name, known);
     throw UsageError(concat("[describe] there is no task, encoding or preset '", name, "'",
@@ -145,7 +171,8 @@ int run_describe(const std::string& name, const CommonOptions& common) {
 
 std::function<int()> declare_describe(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
   auto name = std::make_shared<std::string>();
-  app.add_option("NAME", *name, "a task, an encoding or a preset")->required();
+  app.add_option("NAME", *name, "a task, an encoding, a preset, or encodings together (cope+rope; 0:none,1-3:cope)")
+      ->required();
   return [name, &common] { return run_describe(*name, common); };
 }
 

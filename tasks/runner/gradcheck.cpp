@@ -1,6 +1,7 @@
 // tally gradcheck: derivatives of a whole small transformer against central differences in f64, for every encoding and
 // every value of its choices and flags. T = 6 tokens, two layers; for each parameter three random directions.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -47,9 +48,9 @@ std::vector<Case> cases_of(const std::string& text) {
 class LossOfParameters {
  public:
   explicit LossOfParameters(const EncodingChoice& choice) : choice_(choice) {
-    options_.layers = 2;
-    options_.width = 8;
-    options_.heads = 2;
+    options_.layers = std::max<std::int64_t>(2, choice.least_layers());
+    options_.heads = std::max<std::int64_t>(2, choice.least_heads());
+    options_.width = 4 * options_.heads;
     options_.init = "fan-in";
     Rng rng({1, stream_of("gradcheck tokens"), 0});
     std::vector<std::int32_t> ids;
@@ -123,7 +124,9 @@ int run_gradcheck(const std::string& wanted, const CommonOptions& common) {
 
 std::function<int()> declare_gradcheck(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
   auto encoding = std::make_shared<std::string>();
-  app.add_option("--pe", *encoding, "one encoding or a sum; all encodings without")->group("What");
+  app.add_option("--pe", *encoding,
+                 "an encoding, a sum, or what acts where (as in 'tally train'); all encodings without")
+      ->group("What");
   return [encoding, &common] { return run_gradcheck(*encoding, common); };
 }
 

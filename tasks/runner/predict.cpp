@@ -33,7 +33,7 @@ struct Key {
   std::int64_t place;  // from 0
   std::string symbol;
   double weight;
-  double position;  // as the gates count; negative without gates
+  double position;  // as the gates count; 0 without gates
 };
 
 struct HeadAttention {
@@ -85,7 +85,7 @@ Prediction predict(const TrainedModel& trained, const std::vector<std::int32_t>&
       HeadAttention attention{layer, head, {}};
       for (const std::size_t place : largest(weights, top)) {
         attention.keys.push_back({static_cast<std::int64_t>(place), symbol_at(place), weights[place],
-                                  positions.empty() ? -1.0 : positions[place]});
+                                  positions.empty() ? 0.0 : positions[place]});
       }
       prediction.attention.push_back(std::move(attention));
     }
@@ -102,7 +102,7 @@ JsonValue prediction_json(const Prediction& prediction) {
     JsonValue keys = JsonValue::array();
     for (const Key& key : head.keys) {
       JsonValue entry = JsonValue::object({{"place", key.place}, {"symbol", key.symbol}, {"weight", key.weight}});
-      if (key.position >= 0) entry.set("position", key.position);
+      if (key.position > 0) entry.set("position", key.position);
       keys.push(std::move(entry));
     }
     attention.push(JsonValue::object({{"layer", head.layer}, {"head", head.head}, {"keys", std::move(keys)}}));
@@ -125,7 +125,7 @@ std::string prediction_text(const Prediction& prediction) {
     text += concat("layer ", head.layer, " head ", head.head, ":");
     for (const Key& key : head.keys) {
       char position[32] = "";
-      if (key.position >= 0) std::snprintf(position, sizeof position, " p %.1f", key.position);
+      if (key.position > 0) std::snprintf(position, sizeof position, " p %.1f", key.position);
       text += concat("  ", key.place, " ", key.symbol, " ", percent_text(key.weight), position);
     }
     text += "\n";

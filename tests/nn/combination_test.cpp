@@ -122,8 +122,9 @@ TEST(Combination, SaysWhatIsWrongWithTheText) {
 }
 
 TEST(Combination, NamesEveryHeadOfEveryLayerOnce) {
-  for (const std::string text : {"cope", "0:none,1-3:cope", "cope@0-1,alibi@2-3", "0:rope,1-3:cope@0-1,alibi@2-3",
-                                 "0-1:cope@0-1,0:rope@2-3,1:alibi@2-3,2-3:none", "cope@0-1,1:alibi@2-3,2-3:rope@2-3,0:none@2-3"}) {
+  for (const std::string text :
+       {"cope", "0:none,1-3:cope", "cope@0-1,alibi@2-3", "0:rope,1-3:cope@0-1,alibi@2-3",
+        "0-1:cope@0-1,0:rope@2-3,1:alibi@2-3,2-3:none", "cope@0-1,1:alibi@2-3,2-3:rope@2-3,0:none@2-3"}) {
     EXPECT_EQ(complaint(text), "") << text;
   }
   EXPECT_EQ(complaint("0:none,1-2:cope"),
@@ -163,15 +164,16 @@ TEST(Combination, ParametersAreThoseOfLayersAndHeadsThatHaveThem) {
             (std::vector<std::string>{"blocks.1.position.cope.table [4, 4]"}));
   EXPECT_EQ(positions_of(*make_model("0:alibi@0-2,cope@3,1:rope", {{"learned", "true"}, {"p-max", "3"}})),
             (std::vector<std::string>{"blocks.0.position.alibi.slopes [3]", "blocks.0.position.cope.table [4, 4]"}));
-  EXPECT_EQ(positions_of(*make_model("0:cope+rope@0,cope@1-3,1:cope@0-1,rope@2-3", small)),
-            (std::vector<std::string>{"blocks.0.position.cope@0.table [4, 4]", "blocks.0.position.cope@1-3.table [4, 4]",
-                                      "blocks.1.position.cope.table [4, 4]"}));
+  EXPECT_EQ(
+      positions_of(*make_model("0:cope+rope@0,cope@1-3,1:cope@0-1,rope@2-3", small)),
+      (std::vector<std::string>{"blocks.0.position.cope@0.table [4, 4]", "blocks.0.position.cope@1-3.table [4, 4]",
+                                "blocks.1.position.cope.table [4, 4]"}));
   EXPECT_EQ(positions_of(*make_model("cope@0-1,cope+rope@2-3", {{"p-max", "3"}, {"share", "layers"}})),
             (std::vector<std::string>{"position.cope.table [4, 4]"}));
-  EXPECT_EQ(positions_of(*make_model("0:cope@0-2,none@3,1:none", {{"p-max", "3"}, {"gates", "sep-keys"}})),
-            (std::vector<std::string>{"blocks.0.position.cope.gate.bias [12]",
-                                      "blocks.0.position.cope.gate.weight [12, 16]",
-                                      "blocks.0.position.cope.table [4, 4]"}));
+  EXPECT_EQ(
+      positions_of(*make_model("0:cope@0-2,none@3,1:none", {{"p-max", "3"}, {"gates", "sep-keys"}})),
+      (std::vector<std::string>{"blocks.0.position.cope.gate.bias [12]", "blocks.0.position.cope.gate.weight [12, 16]",
+                                "blocks.0.position.cope.table [4, 4]"}));
 }
 
 // What acts on heads one by one gives the same in groups; tables are shared, so that both models have one of the name.
@@ -203,7 +205,9 @@ TEST(Combination, AGroupActsOnItsHeadsAlone) {
     EncodingSetup setup;
     setup.width = width, setup.heads = heads, setup.head_width = 4, setup.layers = 1, setup.max_length = 6;
     setup.start = &start, setup.dtype = DType::f64;
-    setup.parameter = [](std::string_view name, const Shape& of, const Fill&, Scope) { return normal_tensor(name, of); };
+    setup.parameter = [](std::string_view name, const Shape& of, const Fill&, Scope) {
+      return normal_tensor(name, of);
+    };
     const Attention attention(start, width, heads, 0, 1);
     return attention.attend(normal_tensor("x", {1, 6, width}), normal_tensor("q", shape), normal_tensor("k", shape),
                             normal_tensor("v", shape), EncodingChoice::parse(text).make(setup), {});
@@ -242,14 +246,16 @@ TEST(Combination, TracesHoldAllHeads) {
   EXPECT_EQ(trace[1].gates.shape(), trace[1].weights.shape());
   for (const double total : sum(trace[1].weights, {3}).to_vector<double>()) EXPECT_NEAR(total, 1, 1e-14);
   EXPECT_EQ(sum(select(trace[1].positions, 1, 0)).item(), 0);
-  EXPECT_GT(select(trace[1].gates, 1, 3).select_view(0, 0).select_view(0, 4).select_view(0, 4).to(DType::f64).item(), 0);
+  EXPECT_GT(select(trace[1].gates, 1, 3).select_view(0, 0).select_view(0, 4).select_view(0, 4).to(DType::f64).item(),
+            0);
 }
 
 // The loss along a random direction in the space of all parameters.
 TEST(Combination, HasTheDirectionalDerivative) {
   constexpr double eps = 1e-8;
   const Tensor tokens = some_tokens(1, 12), mask = Tensor::full({1, 12}, 1, DType::boolean);
-  for (const std::string text : {"0:none,1:cope+rope", "cope@0-1,alibi@2-3", "0:absolute+relative,1:cope@0-1,cope+rope@2-3"}) {
+  for (const std::string text :
+       {"0:none,1:cope+rope", "cope@0-1,alibi@2-3", "0:absolute+relative,1:cope@0-1,cope+rope@2-3"}) {
     SCOPED_TRACE(text);
     std::vector<std::pair<std::string, std::string>> settings{{"cope.gates", "sep-keys"}, {"cope.p-max", "4"}};
     if (text.find("alibi") != std::string::npos) settings.emplace_back("alibi.learned", "true");

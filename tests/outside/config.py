@@ -1,6 +1,7 @@
 """Reads a run's config.json. Every key name this check relies on stands in this file."""
 
 import json
+from collections import namedtuple
 from types import SimpleNamespace
 
 import position_encodings as position
@@ -23,6 +24,8 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "cope": {"position-scale": "none", "gates": "keys"},
 }
 
+Group = namedtuple("Group", "first end names")  # heads first .. end-1 of a layer and the encodings that act on them
+
 
 def read(path):
     with open(path, encoding="utf-8") as file:
@@ -36,25 +39,37 @@ def from_dict(config):
     if absent:
         raise ValueError(f"config: model has no {', '.join(absent)}")
     options = config.get(ENCODING_OPTIONS_KEY, {})
-    layers = encodings_of_layers(config[ENCODING_KEY], model["layers"])
-    names = sorted({name for names in layers for name in names})
+    groups = groups_of_layers(config[ENCODING_KEY], model["layers"], model["heads"])
+    names = names_in(groups)
     for name in names:
         if not position.known(name):
             raise ValueError(f"encoding '{name}' has no function in position_encodings.py")
     merged = {name: {**ENCODING_DEFAULTS.get(name, {}), **options.get(name, {})} for name in names}
-    return SimpleNamespace(**model, encodings=layers, options=merged)
+    return SimpleNamespace(**model, groups=groups, options=merged)
 
 
-def encodings_of_layers(text, layers):
-    """"cope+rope" or "0:none,1-3:cope" -> a list of names for every layer."""
-    if "@" in text:
-        raise ValueError(f"encodings by head group are not covered: '{text}'")
-    if ":" not in text:
-        return [text.split("+")] * layers
-    result = [["none"]] * layers
-    for part in text.split(","):
-        which, names = part.split(":")
-        first, last = (which.split("-") * 2)[:2]
-        for index in range(int(first), int(last) + 1):
-            result[index] = names.split("+")
+def groups_of_layers(text, layers, heads):
+    """"cope+rope", "0:none,1-3:cope" or "0:rope,1-3:cope@0-1,alibi@2-3" -> for every layer its groups of heads."""
+    def bounds(span):
+        first, last = (span.split("-") * 2)[:2]
+        return int(first), int(last)
+
+    result, which = [[] for _ in range(layers)], (0, layers - 1)
+    for piece in text.split(","):
+        if ":" in piece:
+            span, piece = piece.split(":")
+            which = bounds(span)
+        names, _, span = piece.partition("@")
+        first, last = bounds(span) if span else (0, heads - 1)
+        for layer in range(which[0], which[1] + 1):
+            result[layer].append(Group(first, last + 1, sorted(names.split("+"))))
+    for index, groups in enumerate(result):
+        groups.sort()
+        if [head for group in groups for head in range(group.first, group.end)] != list(range(heads)):
+            raise ValueError(f"'{text}' does not name every head of layer {index} once")
     return result
+
+
+def names_in(groups_of_all):
+    """Every encoding that acts in some layer."""
+    return sorted({name for groups in groups_of_all for group in groups for name in group.names})

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+import config as run_config
 import position_encodings as position
 import tape
 
@@ -66,17 +67,36 @@ def attention(config, parameters, index, x, dumped, record):
     name = f"model.blocks.{index}.attention"
     q, k, v = (position.split_heads(linear(parameters, f"{name}.{part}", x), config.heads)
                for part in ("query", "key", "value"))
-    layers = [position.Layer(index, encoding, config.options[encoding], parameters, dumped)
-              for encoding in config.encodings[index]]
-    output = attend(layers, q, k, v, x, record).transpose(0, 2, 1, 3).reshape(*x.shape)
-    return linear(parameters, f"{name}.output", output)
+    groups, outputs, recorded = config.groups[index], [], {}
+    for group in groups:
+        heads = slice(group.first, group.end)
+        own_dumped = {key: array[:, heads] for key, array in dumped.items()}
+        layers = [position.Layer(index, encoding, config.options[encoding], parameters, own_dumped,
+                                 owner_of(encoding, group, groups)) for encoding in group.names]
+
+        def record_here(key, node):
+            recorded.setdefault(key, np.zeros(q.shape[:3] + (x.shape[1],), x.value.dtype))[:, heads] = node.value
+
+        output = attend(layers, q[:, heads], k[:, heads], v[:, heads], x, record_here)
+        outputs.append(output.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
+    for key, array in recorded.items():  # heads without gates have 0
+        record(key, tape.Node(array))
+    return linear(parameters, f"{name}.output", tape.concatenate(outputs))
+
+
+def owner_of(encoding, group, groups):
+    """What stands for an encoding in its parameters' names: its heads join where several groups of a layer have it."""
+    if sum(encoding in other.names for other in groups) == 1:
+        return encoding
+    last = group.end - 1
+    return f"{encoding}@{group.first}" + (f"-{last}" if last > group.first else "")
 
 
 def transformer(config, parameters, tokens, dumped, record):
     """Logits [B,T,V] of tokens [B,T]. `dumped[N]`: tensors of block N in the dump; `record(name, node)` takes ours."""
     embedding = parameters["model.embedding.weight"]
     x = tape.rows(embedding, tokens)
-    for encoding in sorted({name for names in config.encodings for name in names}):
+    for encoding in run_config.names_in(config.groups):
         if encoding in position.HOOKS["embed"]:
             layer = position.Layer(None, encoding, config.options[encoding], parameters)
             x = position.HOOKS["embed"][encoding](layer, x)
@@ -88,7 +108,7 @@ def transformer(config, parameters, tokens, dumped, record):
             record(f"blocks.{n}.{key}", node)
 
         def attention_part(y):
-            return attention(config, parameters, n, y, dumped.get(n), record_here)
+            return attention(config, parameters, n, y, dumped.get(n, {}), record_here)
 
         def mlp_part(y):
             return mlp(config, parameters, f"{name}.mlp", y)

@@ -31,8 +31,8 @@ def known(name):
 class Layer:
     """What an encoding sees of one layer. `index` is None for the hook embed."""
 
-    def __init__(self, index, name, options, parameters, dumped=None):
-        self.index, self.name, self.options = index, name, options
+    def __init__(self, index, name, options, parameters, dumped=None, owner=None):
+        self.index, self.name, self.options, self.owner = index, name, options, owner or name
         self.parameters, self.dumped = parameters, dumped or {}
         self.q = self.k = self.v = None  # [B,H,T,d], not rotated
         self.x = None                    # [B,T,D], what the query, key and value projections see
@@ -45,7 +45,7 @@ class Layer:
 
     def parameter(self, name):
         """The layer's own, or else the one that all layers share."""
-        own = f"model.blocks.{self.index}.position.{self.name}.{name}"
+        own = f"model.blocks.{self.index}.position.{self.owner}.{name}"
         return self.parameters[own if own in self.parameters else f"model.position.{self.name}.{name}"]
 
 

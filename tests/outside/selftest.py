@@ -52,28 +52,29 @@ ENCODINGS = [
     ("cope", {"rows": 3, "per-head": True}), ("cope", {"rows": 3, "shared": True}),
     ("cope+rope", {"cope": {"rows": 3}}), ("cope+relative", {"cope": {"rows": 3}}),
     ("0:none,1:cope", {"cope": {"rows": 3}}),
+    ("cope@0,alibi@1", {"cope": {"rows": 3, "gates": "sep-keys"}, "alibi": {"learned": True}}),
+    ("0:cope+rope@0,cope@1,1:relative", {"cope": {"rows": 3}}),
 ]
 
 
-def encoding_parameters(random, name, options, prefixes):
-    """Start values of an encoding, under each prefix; `rows`, `shared` and `per-head` say which shapes."""
+def encoding_parameters(random, name, options, owner, heads=HEADS):
+    """Start values of an encoding on so many heads; `rows`, `shared` and `per-head` say which shapes."""
     width, rows = WIDTH // HEADS, options.get("rows", T)
     shapes = {
         "absolute": {"table": (T + 2, WIDTH)},
         "relative": {"table": (rows, width)},
-        "alibi": {"slopes": (HEADS,)} if options.get("learned") else {},
-        "cope": {"table": (HEADS, rows, width) if options.get("per-head") else (rows, width)},
+        "alibi": {"slopes": (heads,)} if options.get("learned") else {},
+        "cope": {"table": (heads, rows, width) if options.get("per-head") else (rows, width)},
     }.get(name, {})
     if options.get("gates") == "sep-keys":
-        shapes |= {"gate.weight": (WIDTH, WIDTH), "gate.bias": (WIDTH,)}
-    return {f"{prefix}.position.{name}.{key}": random.normal(size=shape)
-            for prefix in prefixes for key, shape in shapes.items()}
+        shapes |= {"gate.weight": (heads * width, WIDTH), "gate.bias": (heads * width,)}
+    return {f"{owner}.{key}": random.normal(size=shape) for key, shape in shapes.items()}
 
 
 def example(model_options, pe, options, seed=1):
     """A configuration, its parameters and a batch."""
     random = np.random.RandomState(seed)
-    names = {name for names in run_config.encodings_of_layers(pe, LAYERS) for name in names}
+    names = run_config.names_in(run_config.groups_of_layers(pe, LAYERS, HEADS))
     by_name = {name: options.get(name, options if pe == name else {}) for name in names}
     config = run_config.from_dict({"model": {"layers": LAYERS, "width": WIDTH, "heads": HEADS, **model_options},
                                    "pe": pe, "pe-options": by_name})
@@ -101,10 +102,16 @@ def example(model_options, pe, options, seed=1):
     if not config.tied:
         shapes["model.head.weight"] = (V, WIDTH)
     arrays = {name: random.normal(size=shape) * 0.5 for name, shape in shapes.items()}
-    for name in sorted(names):
-        of_layers = [f"model.blocks.{n}" for n in range(LAYERS) if name in config.encodings[n]]
+    for name in names:
         whole = name in position.HOOKS["embed"] or by_name[name].get("shared")
-        arrays |= encoding_parameters(random, name, by_name[name], ["model"] if whole else of_layers)
+        if whole:
+            arrays |= encoding_parameters(random, name, by_name[name], f"model.position.{name}")
+            continue
+        for n, groups in enumerate(config.groups):
+            for group in groups:
+                if name in group.names:
+                    owner = f"model.blocks.{n}.position.{model.owner_of(name, group, groups)}"
+                    arrays |= encoding_parameters(random, name, by_name[name], owner, group.end - group.first)
     tokens = random.randint(V, size=(B, T + 1)).astype(np.int32)
     mask = random.uniform(size=(B, T)) < 0.7
     return config, arrays, {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": mask, "score_mask": mask}
@@ -186,7 +193,8 @@ class WholeModel(unittest.TestCase):
                 self.gradients({}, pe, options)
 
     def test_every_encoding_is_tested(self):
-        tested = {name for pe, _ in ENCODINGS for names in run_config.encodings_of_layers(pe, 2) for name in names}
+        tested = {name for pe, _ in ENCODINGS
+                  for name in run_config.names_in(run_config.groups_of_layers(pe, LAYERS, HEADS))}
         self.assertEqual({name for hook in position.HOOKS.values() for name in hook} - tested, set())
 
     def test_causality(self):
@@ -197,6 +205,13 @@ class WholeModel(unittest.TestCase):
             after, _ = model.run(config, arrays, batch, np.float64)
             self.assertEqual(np.abs(after["logits"] - before["logits"])[:, :4].max(), 0, pe)
             self.assertGreater(np.abs(after["logits"] - before["logits"])[:, 4:].max(), 0, pe)
+
+    def test_every_head_of_every_layer_is_named_once(self):
+        self.assertEqual(run_config.groups_of_layers("0:rope,1-2:cope@0-1,alibi+none@2", 3, 3),
+                         [[(0, 3, ["rope"])]] + [[(0, 2, ["cope"]), (2, 3, ["alibi", "none"])]] * 2)
+        for text in ("0:cope", "cope@0", "0:cope,1:rope@0", "cope@0-1,rope@1", "0-1:cope,1:rope"):
+            with self.assertRaisesRegex(ValueError, "does not name every head of layer"):
+                run_config.groups_of_layers(text, 2, 2)
 
     def test_published_slopes(self):
         self.assertEqual(list(position.alibi_slopes(3)), [2 ** -4, 2 ** -8, 2 ** -2])

@@ -94,6 +94,16 @@ TEST_P(Outside, Sums) {
   check();
 }
 
+TEST_P(Outside, LayersAndGroupsOfHeads) {
+  for (const char* encoding : {"0:none,1:cope", "cope@0,alibi@1", "0:absolute+cope+rope,1:cope@0,cope+relative@1"}) {
+    SCOPED_TRACE(encoding);
+    std::vector<std::string> options{"--pe.cope.gates=sep-keys"};
+    if (std::string(encoding).find("alibi") != std::string::npos) options.emplace_back("--pe.alibi.learned");
+    EXPECT_TRUE(dump(encoding, options)) << refusal_;
+  }
+  check();
+}
+
 TEST_P(Outside, OtherModels) {
   const std::vector<std::vector<std::string>> models{
       {"--model.norm-place=post", "--model.activation=relu", "--model.tied", "--model.final-norm=false",

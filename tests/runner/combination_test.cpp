@@ -1,0 +1,102 @@
+// Encodings by layer and by groups of heads, through the program: trained, killed and resumed, described, swept.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/io/safetensors.hpp"
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+constexpr const char* mixed = "0:rope,1:cope@0,alibi@1";
+
+TEST(Combinations, AreTrainedSavedAndResumed) {
+  const TemporaryFolder folder;
+  const auto training = [&](const std::string& run, const std::string& steps) {
+    return tiny_training(run, "1:alibi@1,cope@0,0:rope",
+                         {steps, "--pe.p-max=5", "--pe.alibi.learned", "--optimiser.schedule=constant"});
+  };
+  const std::string run = folder / "run", straight = folder / "straight";
+  ASSERT_EQ(run_tally(training(straight, "--steps=8"), folder).code, 0);
+  ASSERT_EQ(run_tally(training(run, "--steps=4"), folder).code, 0);
+  const JsonValue config = parse_json(read_file(run + "/config.json"), {}, "config");
+  EXPECT_EQ(config.string("pe"), mixed);
+  EXPECT_EQ(config.at("pe-options").at("cope").integer("p-max"), 5);
+  EXPECT_TRUE(config.at("pe-options").at("alibi").at("learned").boolean());
+  for (const std::string pe : {"cope", "0:rope,1:cope", "0:rope,1:alibi@0,cope@1"}) {
+    EXPECT_EQ(run_tally({"resume", run, "--quiet", "--pe=" + pe}, folder).code, 2) << pe;
+  }
+  const Finished resumed = run_tally({"resume", run, "--quiet", "--steps=8", "--threads=1", "--pe=0:rope,1:cope@0,alibi@1"}, folder);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+
+  const std::string last = "/checkpoints/step-00000008.safetensors";
+  const SafetensorsFile checkpoint = SafetensorsFile::open(run + last);
+  EXPECT_EQ(to_text(checkpoint.find("model.blocks.1.position.cope.table")->shape), "[6, 4]");
+  EXPECT_EQ(to_text(checkpoint.find("model.blocks.1.position.alibi.slopes")->shape), "[1]");
+  EXPECT_EQ(read_file(run + last), read_file(straight + last));
+
+  // Only the head with gates tells positions.
+  const Finished predicted = run_tally({"predict", run, "w0i1r", "--json"}, folder);
+  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  const JsonValue prediction = parse_json(predicted.out, {}, "stdout");
+  for (const JsonValue& head : prediction.elements("attention")) {
+    const bool gated = head.integer("layer") == 1 && head.integer("head") == 0;
+    EXPECT_EQ(head.elements("keys")[0].contains("position"), gated);
+  }
+  const Finished report = run_tally({"report", run, straight}, folder);
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_TRUE(holds(report.out, mixed)) << report.out;
+}
+
+TEST(Combinations, AreWrongUsageWhereTheyDoNotFit) {
+  const TemporaryFolder folder;
+  for (const auto& [pe, message] : {std::pair{"0:cope", "names nothing for layer 1"},
+                                    {"0-2:cope", "names layer 2, but the model has 2 layers"},
+                                    {"cope@0", "names nothing for head 1 of layer 0"},
+                                    {"cope@0-1,rope@1", "names head 1 of layer 0 twice"},
+                                    {"0:coep,1:none", "did you mean 'cope'?"},
+                                    {"x:cope", "'x' in 'x:cope' names no layers"}}) {
+    const Finished result = run_tally(tiny_training(folder / "run", pe), folder);
+    EXPECT_EQ(result.code, 2) << pe;
+    EXPECT_TRUE(holds(result.err, message)) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  }
+}
+
+TEST(Combinations, AreDescribed) {
+  const TemporaryFolder folder;
+  const Finished result = run_tally({"describe", "0:rope,1-3:cope@0-1,alibi@2-3"}, folder);
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* part : {"layers 0, all heads: rope\n", "layers 1-3, heads 2-3: alibi\n", "4 layers, 4 heads",
+                           "  model.blocks.3.position.cope.table [65, d]\n", "encoding alibi: ", "encoding rope: "}) {
+    EXPECT_TRUE(holds(result.out, part)) << part << "\n" << result.out;
+  }
+  EXPECT_FALSE(holds(result.out, "blocks.0.position"));
+  EXPECT_TRUE(holds(run_tally({"describe", "cope+rope"}, folder).out, "all layers, all heads: cope+rope"));
+  EXPECT_EQ(run_tally({"describe", "cope+rpe"}, folder).code, 2);
+}
+
+TEST(Combinations, AreSweptWithSemicolons) {
+  const TemporaryFolder folder;
+  std::vector<std::string> words = tiny_training(folder / "sweep", "0:none,1:cope;cope@0,rope@1;none", {"--seeds=1"});
+  words[0] = "sweep";
+  std::erase(words, "--quiet");
+  const Finished result = run_tally(words, folder);
+  EXPECT_EQ(result.code, 0) << result.err << result.out;
+  for (const char* name : {"0:none,1:cope-seed1", "cope@0,rope@1-seed1", "none-seed1"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / concat("sweep/", name, "/results.json"))) << name;
+  }
+}
+
+TEST(Combinations, HaveTheirGradientsChecked) {
+  const TemporaryFolder folder;
+  const Finished result = run_tally({"gradcheck", "--pe", "0:none,1-2:cope@0-1,alibi@2"}, folder);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.out, "gates=values")) << result.out;
+}
+
+}  // namespace
+}  // namespace tally::testing
