@@ -16,10 +16,11 @@ namespace tally {
 
 // Scans: l_ij is made with a sum over the keys from j up to i.
 
-// Contextual positions: p_ij = sum_{k=j..i} g_ik with g = sigmoid(s), or sigmoid(q.G / sqrt(d)) with a gate operand G
-// of its own, q not rotated.  CoPE, arXiv 2405.18719, equations 3 and 4.
+// Contextual positions: p_ij = sum_{k=j..i} g_ik with g = sigmoid(s), or sigmoid(r.G / sqrt(d)) of operands of
+// their own.  CoPE, arXiv 2405.18719, equations 3 and 4.
 struct Gates {
-  Tensor operand;  // G [B, H, keys, d], undefined: gates from the score itself
+  Tensor query;  // r [B, H, T, d], undefined: gates from the score itself
+  Tensor key;    // G [B, H, keys, d]
 };
 // l_ij += z_i at position min(p_ij, P), linearly interpolated.  CoPE, equation 5.
 struct ContextualTable {
@@ -78,8 +79,7 @@ struct Score {
 
 struct AttentionOperands {
   Tensor q, k, v;  // [B, H, T, d], [B, H, keys, d], [B, H, keys, e] of the product, rotated where the encoding rotates
-  Tensor unrotated;  // q as projected: what gates with an operand of their own see
-  double scale;      // 1/sqrt(d)
+  double scale;    // 1/sqrt(d)
   // Tiled: of the weights, as dropout(weights, rate, stream) would be.
   double dropout = 0;
   RandomStream dropout_stream = {};

@@ -42,10 +42,12 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
                     const Pass& pass, AttentionTrace* trace) {
   Tensor output = encoding.mix(in);
   if (!output.defined()) {
-    AttentionOperands operands{in.q, in.k, in.v, in.q, in.scale, dropout.rate(pass), dropout.stream(pass)};
+    AttentionOperands operands{in.q, in.k, in.v, in.scale, dropout.rate(pass), dropout.stream(pass)};
     encoding.rotate(operands.q, operands.k, operands.v, in);
+    AttentionInput turned = in;
+    turned.rotated_q = operands.q;
     Score score;
-    encoding.score(in, score);
+    encoding.score(turned, score);
     const bool written_out = form == AttentionForm::composed || trace != nullptr || encoding.replaces_softmax();
     output = written_out ? composed_attention(operands, score, encoding, dropout, pass, trace)
                          : tiled_attention(operands, score);

@@ -23,8 +23,8 @@ Tensor masked(const Tensor& x, bool with_diagonal = true) {
 
 // p_ij. Gates see the score alone, never another encoding's bias.
 Tensor positions_of(const Gates& source, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
-  const bool own = source.operand.defined();
-  const Tensor gates = sigmoid(own ? matmul(in.unrotated, transpose(source.operand, -1, -2), in.scale) : s);
+  const bool own = source.query.defined();
+  const Tensor gates = sigmoid(own ? matmul(source.query, transpose(source.key, -1, -2), in.scale) : s);
   const Tensor positions = causal_suffix_sum(gates);
   if (trace != nullptr) {
     trace->gates = masked(gates.detach());

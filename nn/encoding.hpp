@@ -53,8 +53,11 @@ struct AttentionInput {
   double scale;                 // 1/sqrt(d)
   std::int64_t first = 0;       // place of the first of these tokens
   LayerCache* cache = nullptr;  // while generating
+  Tensor rotated_q = {};        // q after all rotations, for `score`; undefined where there is none
   std::string owner = {};       // goes before the names in the cache, so that two encodings may use the same
 
+  // The q that sees rotations, or q as projected.
+  const Tensor& query(bool rotated) const { return rotated && rotated_q.defined() ? rotated_q : q; }
   // Number of tokens up to the last of these: keys that the last query sees.
   std::int64_t keys() const { return first + q.size(2); }
   // `rows`, what these tokens give, behind what earlier ones gave under this name: all tokens along `axis`. What an

@@ -66,6 +66,7 @@ EncodingCosts costs_of(const RunConfig& config, std::int64_t max_length) {
     if (score.scan) {
       costs.scans = true;
       if (const auto* table = std::get_if<ContextualTable>(&*score.scan)) rows += table->z.size(-1);
+      if (const auto* mlp = std::get_if<ContextualMlp>(&*score.scan)) rows += mlp->coefficients.size(-1);
     }
     for (const Bias& bias : score.biases) {
       // Tables by distance are cut to the sequence, which has one token here: the whole has a row for each.

@@ -122,10 +122,10 @@ class Builder {
   }
 
   void add_gates(const Gates& gates) {
-    if (!gates.operand.defined()) return;
-    check_heads("the gate operand", gates.operand);
-    layout.gate_query = add("the query of the gates", in_.unrotated, {batch_, heads_, queries_, gates.operand.size(3)});
-    layout.gate_key = add("the gate operand", gates.operand, {batch_, heads_, keys_, gates.operand.size(3)});
+    if (!gates.query.defined()) return;
+    check_heads("the query of the gates", gates.query);
+    layout.gate_query = add("the query of the gates", gates.query, {batch_, heads_, queries_, gates.query.size(3)});
+    layout.gate_key = add("the key of the gates", gates.key, {batch_, heads_, keys_, gates.query.size(3)});
   }
   void add_scan(const ContextualTable& scan) {
     layout.scan = AttentionScan::Kind::table;

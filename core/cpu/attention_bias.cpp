@@ -151,8 +151,9 @@ class RowColumnTile final : public BiasTile<T> {
     }
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
-    // Relative to the tile's last key both parts are as small as the bias itself.
-    const double base = column_[keys.first + keys.keys - 1];
+    // Relative to the tile's last key both parts are as small as the bias itself. On the diagonal that is the last key
+    // which every row sees: rounding must not depend on later tokens.
+    const double base = column_[std::min(keys.first + keys.keys - 1, rows.place)];
     alignas(64) T row[tile_rows], column[tile_keys];
     for (std::int64_t i = 0; i < tile_rows; ++i) row[i] = static_cast<T>(row_[i] + base);
     for (std::int64_t j = 0; j < keys.keys; ++j) column[j] = static_cast<T>(column_[keys.first + j] - base);

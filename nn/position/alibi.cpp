@@ -1,13 +1,10 @@
-// Attention with linear biases (ALiBi, arXiv 2108.12409, section 3), h = 1..H:
+// Attention with linear biases (ALiBi, arXiv 2108.12409, section 3), slopes of nn/slopes.hpp:
 //   l_ij = s_ij - m_h (i-j)
-//   m_h = 2^(-8h/H) for H a power of two; else, with H0 the largest power of two below H, the H0 slopes, then the 1st,
-//   3rd, 5th, ... of the 2 H0 slopes (the released code's rule)
-#include <bit>
-#include <cmath>
 #include <vector>
 
 #include "autograd/ops.hpp"
 #include "nn/encoding.hpp"
+#include "nn/slopes.hpp"
 
 namespace tally {
 namespace {
@@ -19,18 +16,6 @@ struct AlibiOptions final : OptionsOf<AlibiOptions> {
     visitor.flag("learned", learned, "slopes are parameters of each layer and start at the fixed ones");
   }
 };
-
-std::vector<double> alibi_slopes(std::int64_t heads) {
-  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
-  std::vector<double> slopes;
-  for (std::int64_t h = 1; h <= power; ++h) {
-    slopes.push_back(std::exp2(-8.0 * static_cast<double>(h) / static_cast<double>(power)));
-  }
-  for (std::int64_t h = 1; h <= heads - power; ++h) {
-    slopes.push_back(std::exp2(-8.0 * static_cast<double>(2 * h - 1) / static_cast<double>(2 * power)));
-  }
-  return slopes;
-}
 
 class Alibi final : public Encoding {
  public:

@@ -2,7 +2,7 @@
 // what counts as one step of position is decided by gates. For one head, query i, keys j <= i:
 //
 //   s_ij = q_i.k_j / sqrt(d)
-//   g_ij = sigmoid(s_ij)                       or sigmoid(q_i.G_j / sqrt(d)) with a gate operand G of its own
+//   g_ij = sigmoid(s_ij)                       or sigmoid(q_i.G_j / sqrt(d)) with gate keys G of their own
 //   p_ij = sum_{k=j..i} g_ik                   own token included
 //   z_i[n] = q_i.e[n],  n = 0..P
 //   l_ij = s_ij + (1-w) z_i[f] + w z_i[f+1],   c = min(p_ij, P), f = floor(c), w = c - f
@@ -11,8 +11,8 @@
 // first step leaves the gates alone.
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention.hpp"
 #include "nn/encoding.hpp"
+#include "nn/gates.hpp"
 
 namespace tally {
 namespace {
@@ -21,7 +21,7 @@ struct CopeOptions final : OptionsOf<CopeOptions> {
   std::int64_t p_max = 64;
   std::string position_scale = "none";
   std::string share = "heads";
-  std::string gates = "keys";
+  ContextualGateOptions gates;
 
   void visit(OptionVisitor& visitor) override {
     visitor.integer("p-max", p_max, "largest position P; the table has P+1 rows", 1, 1 << 20);
@@ -29,46 +29,32 @@ struct CopeOptions final : OptionsOf<CopeOptions> {
                    "z = q.e as in the paper's listing, or divided by sqrt(d) as in the released code");
     visitor.choice("share", share, {"heads", "layers", "none"},
                    "one table for the heads of a layer, one for all layers, or one per head");
-    visitor.choice("gates", gates, {"keys", "sep-keys", "values"},
-                   "from the keys of attention, from a key projection of their own, or from the values");
+    gates.visit(visitor);
   }
 };
 
 class Cope final : public Encoding {
  public:
   Cope(const EncodingSetup& setup, const CopeOptions& options)
-      : heads_(setup.heads),
-        scaled_(options.position_scale == "sqrt-d"),
-        gates_from_values_(options.gates == "values") {
-    const std::int64_t rows = options.p_max + 1;
-    const Shape shape =
-        options.share == "none" ? Shape{setup.heads, rows, setup.head_width} : Shape{rows, setup.head_width};
-    table_ =
-        setup.parameter("table", shape, Fill::constant(0), options.share == "layers" ? Scope::model : Scope::layer);
-    if (options.gates == "sep-keys") {
-      const std::int64_t own_width = setup.heads * setup.head_width;
-      gate_weight_ = setup.parameter("gate.weight", {own_width, setup.width}, setup.start->linear_weight(setup.width),
-                                     Scope::layer);
-      gate_bias_ = setup.parameter("gate.bias", {own_width}, setup.start->linear_bias(setup.width), Scope::layer);
-    }
-  }
+      : scaled_(options.position_scale == "sqrt-d"),
+        table_(setup.parameter("table", table_shape(setup, options), Fill::constant(0),
+                               options.share == "layers" ? Scope::model : Scope::layer)),
+        gates_(setup, options.gates) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    ContextualTable scan;
-    scan.z = matmul(in.q, transpose(table_, -1, -2), scaled_ ? in.scale : 1.0);
-    if (gates_from_values_) scan.gates.operand = in.keep("values", in.v, 2);
-    if (gate_weight_.defined()) {
-      scan.gates.operand = in.keep("gate keys", split_heads(linear(in.x, gate_weight_, gate_bias_), heads_), 2);
-    }
-    score.set_scan(scan);
+    const Tensor z = matmul(gates_.query(in), transpose(table_, -1, -2), scaled_ ? in.scale : 1.0);
+    score.set_scan(ContextualTable{z, gates_(in)});
   }
 
  private:
-  std::int64_t heads_;
+  static Shape table_shape(const EncodingSetup& setup, const CopeOptions& options) {
+    const std::int64_t rows = options.p_max + 1;
+    return options.share == "none" ? Shape{setup.heads, rows, setup.head_width} : Shape{rows, setup.head_width};
+  }
+
   bool scaled_;
-  bool gates_from_values_;
-  Tensor table_;                    // [P+1, d] or [H, P+1, d]
-  Tensor gate_weight_, gate_bias_;  // sep-keys: [H d, D], [H d]
+  Tensor table_;  // [P+1, d] or [H, P+1, d]
+  ContextualGates gates_;
 };
 
 }  // namespace

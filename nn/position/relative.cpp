@@ -16,19 +16,21 @@ struct RelativeOptions final : OptionsOf<RelativeOptions> {
   std::string far = "refuse";
   std::string share = "layer";
   std::int64_t distances = 0;
+  bool rotated_query = false;
 
   void visit(OptionVisitor& visitor) override {
     visitor.choice("far", far, {"refuse", "cap", "none"},
                    "distances beyond the table: an error, its last row, or no term");
     visitor.choice("share", share, {"layer", "model"}, "one table per layer, or one for the whole model");
     visitor.integer("distances", distances, "rows K of the table; 0 for the longest sequence", 0, 1 << 20);
+    visitor.flag("rotated-query", rotated_query, "in a sum with a rotation: its product sees q as rotated");
   }
 };
 
 class Relative final : public Encoding {
  public:
   Relative(const EncodingSetup& setup, const RelativeOptions& options)
-      : refuse_far_(options.far == "refuse"), cap_far_(options.far == "cap") {
+      : refuse_far_(options.far == "refuse"), cap_far_(options.far == "cap"), rotated_query_(options.rotated_query) {
     const std::int64_t rows = options.distances > 0 ? options.distances : setup.max_length;
     const double deviation = 1.0 / std::sqrt(static_cast<double>(setup.head_width));
     table_ = setup.parameter("table", {rows, setup.head_width}, Fill::normal(deviation),
@@ -43,11 +45,11 @@ class Relative final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     const std::int64_t rows = std::min(in.keys(), table_.size(0));
     const Tensor near = slice(table_, 0, 0, rows);
-    score.biases.push_back(RowToeplitz{matmul(in.q, transpose(near, 0, 1), in.scale), cap_far_});
+    score.biases.push_back(RowToeplitz{matmul(in.query(rotated_query_), transpose(near, 0, 1), in.scale), cap_far_});
   }
 
  private:
-  bool refuse_far_, cap_far_;
+  bool refuse_far_, cap_far_, rotated_query_;
   Tensor table_;  // [K, d]
 };
 

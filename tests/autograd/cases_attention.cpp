@@ -100,7 +100,7 @@ OpCase attention_case(const std::string& name, const Rule& rule,
               [make](const Tensors& x) {
                 Score score;
                 make(x, score);
-                return tiled_attention({x[0], x[1], x[2], x.back(), scale}, score);
+                return tiled_attention({x[0], x[1], x[2], scale}, score);
               },
           .reference = reference_of(rule),
           .tolerance = 64};
@@ -133,7 +133,7 @@ std::vector<OpCase> attention_cases() {
         return Shapes{{b, h, t, 3}, {b, h, k, 3}, {b, h, t, 3}};
       },
       [](const Tensors& x, Score& score) {
-        score.set_scan(ContextualTable{x[3], {x[4]}});
+        score.set_scan(ContextualTable{x[3], {x[5], x[4]}});
       }));
   cases.push_back(attention_case(
       "attention_slope",

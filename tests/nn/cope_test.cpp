@@ -105,8 +105,8 @@ TEST(Cope, AtItsStartIsNoEncodingAndLeavesTheGatesAlone) {
   }
 }
 
-// A gate operand of zeros makes all gates 0.5 and every second position an integer, where the interpolation has a kink.
-// With q positive, moving the operand's bias up moves all positions up: the derivative is the right-hand one.
+// Gate keys of zeros makes all gates 0.5 and every second position an integer, where the interpolation has a kink.
+// With q positive, moving their bias up moves all positions up: the derivative is the right-hand one.
 TEST(Cope, TakesTheRightHandDerivativeAtIntegers) {
   constexpr double eps = 1e-7;
   const AttentionSizes sizes;
@@ -144,9 +144,9 @@ TEST(Cope, IsConstantBeyondTheTable) {
   const Tensor operand = leaf(normal_tensor("gates", q.shape(), 0.1));  // gates near 0.5
   const Tensor z = leaf(normal_tensor("z", {1, 1, length, last + 1}));
   Score score;
-  score.set_scan(ContextualTable{z, operand});
+  score.set_scan(ContextualTable{z, {q, operand}});
   AttentionTrace trace;
-  const Tensor logits = composed_logits({q, k, k, q, 0.5}, score, &trace);
+  const Tensor logits = composed_logits({q, k, k, 0.5}, score, &trace);
   const Tensor bias = logits.detach() - matmul(q, transpose(k, -1, -2), 0.5);
 
   // The last row alone sends gradients: 1 to each of its logits.

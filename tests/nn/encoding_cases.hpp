@@ -96,11 +96,12 @@ inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, con
 // Attention output [B, H, T, d] of q, k, v as projected, with x what the projections saw.
 inline Tensor attention_output(const Encoding& encoding, const Tensor& x, const Tensor& q, const Tensor& k,
                                const Tensor& v, AttentionTrace* trace = nullptr) {
-  const AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
+  AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
   Tensor output = encoding.mix(in);
   if (!output.defined()) {
-    AttentionOperands operands{q, k, v, q, in.scale};
+    AttentionOperands operands{q, k, v, in.scale};
     encoding.rotate(operands.q, operands.k, operands.v, in);
+    in.rotated_q = operands.q;
     Score score;
     encoding.score(in, score);
     const Dropout none(Initializer(0, StartValues::gpt2), "weights", 0);

@@ -36,7 +36,8 @@ Tensor times(const Tensor& x, double factor) { return multiply(x, factor); }
 
 std::vector<ShapeCase> shape_cases() {
   const auto gates = [](const Sizes& s, const Leaf& leaf) {
-    return Gates{leaf("gate_key", {s.batch, s.heads, s.length, s.width}, 1, DType::f64)};
+    return Gates{leaf("gate_query", {s.batch, s.heads, s.length, s.width}, 1, DType::f64),
+                 leaf("gate_key", {s.batch, s.heads, s.length, s.width}, 1, DType::f64)};
   };
   const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
     return leaf("z", {s.batch, s.heads, s.length, positions + 1}, 1, DType::f64);
@@ -172,7 +173,6 @@ Outcome compute(const ShapeCase& one, const Sizes& sizes, DType dtype, bool tile
   AttentionOperands in{leaf("q", {sizes.batch, sizes.heads, sizes.length, sizes.width}, 1.5, dtype),
                        leaf("k", {sizes.batch, sizes.heads, sizes.length, sizes.width}, 1.5, dtype),
                        leaf("v", {sizes.batch, sizes.heads, sizes.length, sizes.value_width}, 1, dtype),
-                       leaf("unrotated", {sizes.batch, sizes.heads, sizes.length, sizes.width}, 1, dtype),
                        1.0 / std::sqrt(static_cast<double>(sizes.width))};
   Score score;
   one.make(sizes, leaf, score);
@@ -305,12 +305,12 @@ TEST(Tiled, TakesTheLastRowsAlone) {
       const Leaf leaf = [&](const std::string& name, const Shape& shape, double deviation, DType) {
         Tensor tensor = normal_tensor(name, shape, deviation);
         const bool by_query = name == "z" || name == "u" || name == "rest" || name == "by_row" || name == "rise" ||
-                              name == "dense" || name == "row" || name == "q" || name == "unrotated";
+                              name == "dense" || name == "row" || name == "q" || name == "gate_query";
         return by_query ? slice(tensor, 2, shape[2] - rows, shape[2]) : tensor;
       };
       const Shape shape{all.batch, all.heads, all.length, all.width};
       const AttentionOperands in{leaf("q", shape, 1.5, DType::f64), leaf("k", shape, 1.5, DType::f64),
-                                 leaf("v", shape, 1, DType::f64), leaf("unrotated", shape, 1, DType::f64), 0.35};
+                                 leaf("v", shape, 1, DType::f64), 0.35};
       Score score;
       one.make(all, leaf, score);
       for (Bias& bias : score.biases) {
@@ -331,8 +331,8 @@ TEST(Tiled, TakesTheLastRowsAlone) {
 
 TEST(Tiled, NamesTheOperandThatDoesNotFit) {
   const auto error = [](auto&& change) {
-    AttentionOperands in{
-        normal_tensor("q", {1, 2, 4, 8}), normal_tensor("k", {1, 2, 4, 8}), normal_tensor("v", {1, 2, 4, 8}), {}, 1};
+    AttentionOperands in{normal_tensor("q", {1, 2, 4, 8}), normal_tensor("k", {1, 2, 4, 8}),
+                         normal_tensor("v", {1, 2, 4, 8}), 1};
     Score score;
     change(in, score);
     try {

@@ -1,0 +1,43 @@
+#include "nn/gates.hpp"
+
+#include "autograd/ops.hpp"
+#include "nn/attention.hpp"
+
+namespace tally {
+
+void ContextualGateOptions::visit(OptionVisitor& visitor) {
+  visitor.choice("gates", source, {"keys", "sep-keys", "values"},
+                 "from the keys of attention, from a key projection of their own, or from the values");
+  visitor.flag("rotated-query", rotated_query,
+               "in a sum with a rotation: the position term and gates with a source of their own see q as rotated");
+}
+
+ContextualGates::ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options)
+    : from_values_(options.source == "values"), rotated_query_(options.rotated_query), heads_(setup.heads) {
+  if (options.source == "sep-keys") {
+    const std::int64_t own_width = setup.heads * setup.head_width;
+    weight_ = setup.parameter("gate.weight", {own_width, setup.width}, setup.start->linear_weight(setup.width),
+                              Scope::layer);
+    bias_ = setup.parameter("gate.bias", {own_width}, setup.start->linear_bias(setup.width), Scope::layer);
+  }
+}
+
+Gates ContextualGates::operator()(const AttentionInput& in) const {
+  if (from_values_) return {query(in), in.keep("values", in.v, 2)};
+  if (!weight_.defined()) return {};
+  return {query(in), in.keep("gate keys", split_heads(linear(in.x, weight_, bias_), heads_), 2)};
+}
+
+ForgetGates::ForgetGates(const EncodingSetup& setup)
+    : weight_(setup.parameter("forget.weight", {setup.heads, setup.width}, Fill::normal(0.02), Scope::layer)),
+      bias_(setup.parameter("forget.bias", {setup.heads}, Fill::constant(0), Scope::layer)) {}
+
+RowColumn ForgetGates::operator()(const AttentionInput& in) const {
+  const Tensor log_forget = negate(softplus(negate(linear(in.x, weight_, bias_))));  // [B, T, H]
+  // In double: L grows with the length, while what counts are differences of neighbours.
+  const Tensor own = cast(transpose(log_forget, 1, 2), DType::f64);
+  const Tensor total = cumsum(in.keep("log forget", own, 2));  // [B, H, keys]
+  return {slice(total, 2, in.first, in.keys()), negate(total)};
+}
+
+}  // namespace tally

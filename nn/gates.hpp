@@ -1,0 +1,48 @@
+// Gates that several encodings share.
+#pragma once
+
+#include <string>
+
+#include "nn/encoding.hpp"
+
+namespace tally {
+
+// What contextual positions (CoPE and its kin) are counted from: g_ij = sigmoid(s_ij), or sigmoid(q_i.G_j / sqrt(d))
+// with gate keys G of their own.
+struct ContextualGateOptions {
+  std::string source = "keys";
+  bool rotated_query = false;
+
+  // Options "gates" and "rotated-query".
+  void visit(OptionVisitor& visitor);
+};
+
+// Parameters, with source sep-keys: gate.weight [H d, D], gate.bias [H d], as any projection of x.
+class ContextualGates {
+ public:
+  ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options);
+
+  Gates operator()(const AttentionInput& in) const;
+  // q [B, H, T, d] of all products but the score.
+  const Tensor& query(const AttentionInput& in) const { return in.query(rotated_query_); }
+
+ private:
+  bool from_values_ = false;
+  bool rotated_query_ = false;
+  std::int64_t heads_ = 0;
+  Tensor weight_, bias_;  // sep-keys
+};
+
+// The forget gates of FoX (arXiv 2503.02130, equations 4 and 6): what a token leaves of all that was before it.
+//   log f_t = log sigmoid(w_f.x_t + b_f) per head,  L_t = sum_{u<=t} log f_u,  l_ij = s_ij + (L_i - L_j)
+// Parameters: forget.weight [H, D] N(0, 0.02²), forget.bias [H] zeros.
+class ForgetGates {
+ public:
+  explicit ForgetGates(const EncodingSetup& setup);
+  RowColumn operator()(const AttentionInput& in) const;
+
+ private:
+  Tensor weight_, bias_;
+};
+
+}  // namespace tally
