@@ -16,6 +16,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/io/text.hpp"
+#include "core/io/utf8.hpp"
 #include "core/version.hpp"
 
 namespace tally {
@@ -164,7 +165,8 @@ RunFolder::Checkpoint RunFolder::read_checkpoint(std::int64_t step) const {
   const std::string path = checkpoint_path(step);
   const SafetensorsFile file = SafetensorsFile::open(path);
   const std::vector<std::string> bad = verify_checksums(file);
-  check(bad.empty(), "checkpoint", path, ": the checksum of ", bad.empty() ? "" : bad.front(), " does not hold");
+  check(bad.empty(), "checkpoint", path, ": the checksum of ", bad.empty() ? "" : escape_for_print(bad.front()),
+        " does not hold");
   Checkpoint checkpoint;
   checkpoint.step = metadata_number(file, "step");
   checkpoint.tokens = metadata_number(file, "tokens");
@@ -176,7 +178,7 @@ RunFolder::Checkpoint RunFolder::read_checkpoint(std::int64_t step) const {
     } else if (entry.name.starts_with("optimiser.")) {
       checkpoint.optimiser.emplace_back(entry.name.substr(10), file.read(entry.name));
     } else {
-      fail("checkpoint", path, ": unexpected tensor '", entry.name, "'");
+      fail("checkpoint", path, ": unexpected tensor '", escape_for_print(entry.name), "'");
     }
   }
   return checkpoint;
