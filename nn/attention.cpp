@@ -44,6 +44,8 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   if (!output.defined()) {
     AttentionOperands operands{in.q, in.k, in.v, in.scale, dropout.rate(pass), dropout.stream(pass)};
     encoding.rotate(operands.q, operands.k, operands.v, in);
+    operands.k = in.keep("keys of the product", operands.k, 2);
+    operands.v = in.keep("values of the sum", operands.v, 2);
     AttentionInput turned = in;
     turned.rotated_q = operands.q;
     Score score;
@@ -72,15 +74,16 @@ Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncodi
 
 }  // namespace
 
-Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass) const {
+Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass,
+                          const Earlier& earlier) const {
   const Tensor q = split_heads(query_.forward(x), heads_);
   const Tensor k = split_heads(key_.forward(x), heads_);
   const Tensor v = split_heads(value_.forward(x), heads_);
-  return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass)));
+  return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)));
 }
 
 Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v,
-                         const LayerEncoding& encoding, const Pass& pass) const {
+                         const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier) const {
   const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   std::vector<Tensor> outputs;
   std::vector<AttentionTrace> traces(encoding.size());
@@ -90,8 +93,9 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
       return group.count == heads_ ? all : slice(all, 1, group.first, group.first + group.count);
     };
     const Tensor own_q = heads_of(q), own_k = heads_of(k), own_v = heads_of(v);
-    outputs.push_back(attend_group({x, own_q, own_k, own_v, scale}, *group.encoding, form_,
-                                   dropout_[static_cast<std::size_t>(group.first)], pass,
+    AttentionInput in{x, own_q, own_k, own_v, scale, earlier.first, earlier.cache};
+    if (encoding.size() > 1) in.owner = concat("group ", n, ", ");
+    outputs.push_back(attend_group(in, *group.encoding, form_, dropout_[static_cast<std::size_t>(group.first)], pass,
                                    pass.trace != nullptr ? &traces[n] : nullptr));
   }
   if (pass.trace != nullptr) {
@@ -100,6 +104,13 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
                            side_by_side(traces, encoding, &AttentionTrace::positions)});
   }
   return outputs.size() == 1 ? outputs.front() : concat(outputs, 1);
+}
+
+bool Attention::continues(const LayerEncoding& encoding, const Tensor& x) const {
+  return form_ == AttentionForm::tiled && std::none_of(encoding.begin(), encoding.end(), [&](const HeadGroup& group) {
+           const Tensor q = slice(split_heads(x, heads_), 1, 0, group.count);
+           return group.encoding->replaces_softmax() || group.encoding->mix({x, q, q, q, 1.0}).defined();
+         });
 }
 
 }  // namespace tally

@@ -16,6 +16,13 @@ namespace tally {
 // tiles cannot do is written out in any case: a trace, weights of an encoding's own.
 enum class AttentionForm { tiled, composed };
 
+// What came before, while a text is generated: x, q, k, v hold the new tokens, the first of which is at place `first`;
+// the layer keeps what later ones need of them.
+struct Earlier {
+  std::int64_t first = 0;
+  LayerCache* cache = nullptr;
+};
+
 // Children: query, key, value, output, each [D, D] with bias; head h owns the rows h d .. h d + d-1 of the first three.
 class Attention final : public Module {
  public:
@@ -23,10 +30,14 @@ class Attention final : public Module {
   Attention(const Initializer& start, std::int64_t width, std::int64_t heads, double dropout, double output_gain,
             AttentionForm form = AttentionForm::tiled);
   // x [B, T, D] -> the same shape
-  Tensor forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass) const;
+  Tensor forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier = {}) const;
   // What lies between the projections: q, k, v [B, H, T, d] -> o of the same shape
   Tensor attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v, const LayerEncoding& encoding,
-                const Pass& pass) const;
+                const Pass& pass, const Earlier& earlier = {}) const;
+  // Whether new tokens can be computed by themselves from what was kept of earlier ones (Earlier). Not where attention
+  // is written out: in composed form, with weights of an encoding's own, or a whole attention of its own. `x` is any
+  // input.
+  bool continues(const LayerEncoding& encoding, const Tensor& x) const;
 
  private:
   std::int64_t heads_;

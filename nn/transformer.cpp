@@ -1,9 +1,11 @@
 #include "nn/transformer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "autograd/finite.hpp"
+#include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/attention.hpp"
@@ -81,12 +83,13 @@ class Block final : public Module {
   Positions& positions() { return positions_; }
   void set_encoding(LayerEncoding encoding) { encoding_ = std::move(encoding); }
   const LayerEncoding& encoding() const { return encoding_; }
+  bool continues(const Tensor& x) const { return attention_.continues(encoding_, x); }
 
   // x [B, T, D] -> the same shape
-  Tensor forward(const Tensor& x, const Pass& pass) const {
+  Tensor forward(const Tensor& x, const Pass& pass, const Earlier& earlier) const {
     const auto attention = [&](const Tensor& input) {
       return at_place(place_ + "attention",
-                      [&] { return attention_dropout_(attention_.forward(input, encoding_, pass), pass); });
+                      [&] { return attention_dropout_(attention_.forward(input, encoding_, pass, earlier), pass); });
     };
     const auto mlp = [&](const Tensor& input) {
       return at_place(place_ + "mlp", [&] { return mlp_dropout_(mlp_.forward(input, pass), pass); });
@@ -188,17 +191,44 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
 
 Transformer::~Transformer() = default;
 
-Tensor Transformer::forward(const Tensor& tokens, const Pass& pass) {
+Tensor Transformer::forward(const Tensor& tokens, const Pass& pass) { return compute(tokens, pass, 0, nullptr); }
+
+Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
+  const NoGrad no_grad;
+  const auto& blocks = parts_->blocks;
+  if (state.length == 0) {
+    const Tensor x = unsqueeze(slice(parts_->embedding.weight(), 0, 0, 1), 0);
+    const bool all = std::all_of(blocks.begin(), blocks.end(), [&](const auto& block) { return block->continues(x); });
+    state.layers.assign(all ? blocks.size() : 0, {});
+  }
+  if (!state.layers.empty()) {
+    std::vector<LayerCache> layers = state.layers;  // the state is as it was if this fails
+    const Tensor logits = compute(tokens, {}, state.length, &layers);
+    state.layers = std::move(layers);
+    state.length += tokens.size(1);
+    return logits;
+  }
+  const Tensor all = state.length > 0 ? concat(std::vector<Tensor>{state.tokens, tokens}, 1) : tokens;
+  const Tensor rows = slice(forward(all), 1, state.length, all.size(1));
+  state.tokens = all;
+  state.length = all.size(1);
+  return rows;
+}
+
+Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t first,
+                            std::vector<LayerCache>* caches) {
   check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
         tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
   for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) group.encoding->check_length(tokens.size(1));
+    for (const HeadGroup& group : block->encoding()) group.encoding->check_length(first + tokens.size(1));
   }
 
   Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens); });
-  for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, 0);
+  for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, first);
   x = parts_->embedding_dropout(x, pass);
-  for (const auto& block : parts_->blocks) x = block->forward(x, pass);
+  for (std::size_t n = 0; n < parts_->blocks.size(); ++n) {
+    x = parts_->blocks[n]->forward(x, pass, {first, caches != nullptr ? &(*caches)[n] : nullptr});
+  }
   if (parts_->norm != nullptr) x = parts_->norm->forward(x);
   return parts_->head != nullptr ? parts_->head->forward(x) : linear(x, parts_->embedding.weight());
 }

@@ -33,6 +33,13 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
   void validate() const;
 };
 
+// What a model has seen of a text, or of B texts at once, while it is generated. A copy goes its own way.
+struct GenerationState {
+  std::int64_t length = 0;         // tokens
+  std::vector<LayerCache> layers;  // keys, values and what encodings need of earlier tokens
+  Tensor tokens;                   // i32 [B, length] where all is computed anew with every step, else undefined
+};
+
 class Transformer : public Module {
  public:
   // max_length: T_max of learned tables. Start values from `seed`. Throws Error for sizes that do not fit.
@@ -46,10 +53,18 @@ class Transformer : public Module {
   // tokens i32 [B, T] -> logits [B, T, V]. Errors name the layer on their way up: "in blocks.2.attention: ...".
   Tensor forward(const Tensor& tokens, const Pass& pass = {});
 
+  // The same for tokens [B, T] that come after those which `state` has seen (none at first), with no gradients: logits
+  // [B, T, V] of these alone. Only their rows are computed; where an encoding cannot do that (weights or a whole
+  // attention of its own) or the model's attention is in composed form, all is computed anew.
+  Tensor step(const Tensor& tokens, GenerationState& state);
+
   // Multiply-adds of the weight matrices count these parameters once per token (embedding tables not included).
   std::int64_t matrix_parameter_count() const;
 
  private:
+  // Of tokens that begin at place `first`.
+  Tensor compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<LayerCache>* caches);
+
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };

@@ -1,0 +1,194 @@
+// Text generated token by token: rows computed from what was kept of earlier tokens against the whole sequence.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/transformer.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::all_cases;
+using testing::EncodingCase;
+using testing::make_encoding;
+using testing::normal_tensor;
+
+constexpr std::int64_t vocabulary = 7, length = 13;
+
+ModelOptions small_model() {
+  ModelOptions options;
+  options.layers = 2;
+  options.width = 8;
+  options.heads = 2;
+  options.init = "fan-in";
+  return options;
+}
+
+// Parameters off their start: a table of zeros would hide what it is multiplied with.
+std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const ModelOptions& options = small_model()) {
+  auto model = std::make_unique<Transformer>(options, choice, vocabulary, length, 1, DType::f64);
+  for (auto& [path, parameter] : model->parameters()) {
+    parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
+  }
+  return model;
+}
+
+Tensor some_tokens(std::int64_t batch) {
+  Rng rng({3, stream_of("tokens"), 0});
+  std::vector<std::int32_t> ids;
+  for (std::int64_t n = 0; n < batch * length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
+  return Tensor::from(ids, {batch, length});
+}
+
+// Logits of all tokens, given a few at a time.
+Tensor in_steps(Transformer& model, const Tensor& tokens, const std::vector<std::int64_t>& counts,
+                GenerationState& state) {
+  std::vector<Tensor> rows;
+  std::int64_t begin = state.length;
+  for (const std::int64_t count : counts) {
+    rows.push_back(model.step(slice(tokens, 1, begin, begin + count), state));
+    EXPECT_EQ(rows.back().size(1), count);
+    begin += count;
+  }
+  EXPECT_EQ(state.length, begin);
+  return concat(rows, 1);
+}
+
+void expect_near(const Tensor& found, const Tensor& expected) {
+  ASSERT_EQ(to_text(found.shape()), to_text(expected.shape()));
+  const std::vector<double> a = found.to_vector<double>(), b = expected.to_vector<double>();
+  for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], 1e-10) << n;
+}
+
+// Whether the model takes the sequence at all: a table may end before.
+bool takes(Transformer& model, const Tensor& tokens) {
+  const NoGrad only_asked;
+  try {
+    model.forward(tokens);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void expect_the_same_in_steps(const EncodingChoice& choice, bool kept) {
+  const auto model = make_model(choice);
+  const Tensor tokens = some_tokens(2);
+  if (!takes(*model, tokens)) return;
+  const NoGrad only_values;
+  const Tensor whole = model->forward(tokens);
+  GenerationState state;
+  expect_near(in_steps(*model, tokens, {3, 1, 1, 1, 5, 1, 1}, state), whole);
+  EXPECT_EQ(!state.tokens.defined(), kept) << "computed from what was kept, not anew";
+  GenerationState from_nothing;
+  expect_near(in_steps(*model, tokens, std::vector<std::int64_t>(length, 1), from_nothing), whole);
+}
+
+TEST(Generation, GivesTheLogitsOfTheWholeSequenceForEveryEncoding) {
+  for (const EncodingCase& one : all_cases()) {
+    SCOPED_TRACE(one.label);
+    const auto encoding =
+        make_encoding(one.choice, {.max_length = length},
+                      [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); });
+    expect_the_same_in_steps(one.choice, !encoding->replaces_softmax());
+  }
+}
+
+TEST(Generation, KeepsApartWhatPartsAndGroupsKeep) {
+  for (const std::string text :
+       {"cope+rope", "0:none,1:cope", "cope@0,alibi@1", "cope@0,cope@1", "0:absolute+rope,1:cope@0,cope+relative@1"}) {
+    SCOPED_TRACE(text);
+    EncodingChoice choice = EncodingChoice::parse(text);
+    if (text.find("cope") != std::string::npos) choice.set_option("cope.gates", "values");
+    expect_the_same_in_steps(choice, true);
+  }
+}
+
+struct Keeping final : Encoding {
+  void score(const AttentionInput& in, Score& score) const override {
+    score.biases.push_back(Dense{unsqueeze(select(in.keep("rows", in.k, 2), 3, 0), 2)});
+  }
+};
+struct Whole final : Encoding {
+  Tensor mix(const AttentionInput& in) const override { return cumsum_of_rows(in.v); }
+  static Tensor cumsum_of_rows(const Tensor& v) { return transpose(cumsum(contiguous(transpose(v, 2, 3))), 2, 3); }
+};
+struct Even final : Encoding {
+  bool replaces_softmax() const override { return true; }
+  Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.5)); }
+};
+
+template <class Made>
+EncodingEntry entry_of(const std::string& name) {
+  return {name,
+          "",
+          "",
+          "",
+          []() -> std::unique_ptr<Options> { return std::make_unique<NoOptions>(); },
+          [](const EncodingSetup&, const Options&) -> std::unique_ptr<Encoding> { return std::make_unique<Made>(); }};
+}
+
+EncodingChoice choice_of(std::initializer_list<const EncodingEntry*> entries) {
+  EncodingChoice choice;
+  for (const EncodingEntry* entry : entries) choice.parts.push_back({entry, entry->make_options()});
+  return choice;
+}
+
+TEST(Generation, TwoPartsMayKeepUnderOneName) {
+  const EncodingEntry first = entry_of<Keeping>("first"), second = entry_of<Keeping>("second");
+  expect_the_same_in_steps(choice_of({&first, &second}), true);
+}
+
+TEST(Generation, ComputesAnewWhatCannotGoOn) {
+  const EncodingEntry whole = entry_of<Whole>("whole"), even = entry_of<Even>("even");
+  expect_the_same_in_steps(choice_of({&whole}), false);
+  expect_the_same_in_steps(choice_of({&even}), false);
+
+  ModelOptions composed = small_model();
+  composed.attention = "composed";
+  const auto model = make_model(EncodingChoice::parse("cope"), composed);
+  GenerationState state;
+  const NoGrad only_values;
+  expect_near(in_steps(*model, some_tokens(1), {4, 1, 1, 7}, state), model->forward(some_tokens(1)));
+  EXPECT_TRUE(state.tokens.defined());
+}
+
+TEST(Generation, ACopyOfTheStateGoesItsOwnWay) {
+  const auto model = make_model(EncodingChoice::parse("cope+rope"));
+  const Tensor tokens = some_tokens(1), other = add(multiply(tokens.to(DType::f64), -1.0), 6.0).to(DType::i32);
+  const auto joined = [&](const Tensor& end) { return concat(std::vector<Tensor>{slice(tokens, 1, 0, 5), end}, 1); };
+  const Tensor first_end = slice(tokens, 1, 5, 9), second_end = slice(other, 1, 5, 9);
+  GenerationState state;
+  model->step(slice(tokens, 1, 0, 5), state);
+  GenerationState copy = state;
+  const NoGrad only_values;
+  expect_near(model->step(first_end, state), slice(model->forward(joined(first_end)), 1, 5, 9));
+  expect_near(model->step(second_end, copy), slice(model->forward(joined(second_end)), 1, 5, 9));
+}
+
+TEST(Generation, RecordsNothingAndIsAsItWasAfterAnError) {
+  const auto model = make_model(EncodingChoice::parse("absolute+relative"));
+  const Tensor tokens = some_tokens(1);
+  GenerationState state;
+  const std::int64_t before = live_nodes();
+  const Tensor logits = model->step(tokens, state);
+  EXPECT_FALSE(requires_grad(logits));
+  EXPECT_EQ(live_nodes(), before);
+  EXPECT_THROW(model->step(slice(tokens, 1, 0, 1), state), Error);  // the table holds 13 places
+  EXPECT_EQ(state.length, length);
+  EXPECT_THROW(model->step(Tensor::from(std::vector<std::int32_t>{1}, {1}), state), Error);
+
+  GenerationState shorter;
+  model->step(slice(tokens, 1, 0, 4), shorter);
+  EXPECT_THROW(model->step(Tensor::from(std::vector<std::int32_t>{99}, {1, 1}), shorter), Error);
+  const NoGrad only_values;
+  expect_near(model->step(slice(tokens, 1, 4, 6), shorter), slice(model->forward(slice(tokens, 1, 0, 6)), 1, 4, 6));
+}
+
+}  // namespace
+}  // namespace tally
