@@ -1,0 +1,34 @@
+// The same penalty on a distance that counts only what matters to the query: keys whose gate is open.
+//   g_ij = sigmoid(q_i.G_j / sqrt(d)),  G = x W_gᵀ;  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij
+#include "autograd/ops.hpp"
+#include "nn/attention.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+class CountedDecay final : public Encoding {
+ public:
+  CountedDecay(const EncodingSetup& setup, const NoOptions&)
+      : heads_(setup.heads),
+        rate_(setup.parameter("rate", {setup.heads}, Fill::constant(0.1), Scope::layer)),
+        gate_(setup.parameter("gate.weight", {setup.heads * setup.head_width, setup.width},
+                              setup.start->linear_weight(setup.width), Scope::layer)) {}
+
+  void score(const AttentionInput& in, Score& score) const override {
+    // Gates look back at earlier tokens: what belongs to them is kept while a text is generated.
+    const Tensor gate_keys = in.keep("gate keys", split_heads(linear(in.x, gate_), heads_), 2);
+    score.set_scan(ContextualSlope{negate(rate_), {in.q, gate_keys}});
+  }
+
+ private:
+  std::int64_t heads_;
+  Tensor rate_;  // r [H]
+  Tensor gate_;  // W_g [D, D]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(counted_decay, NoOptions, CountedDecay, "a learned penalty on the number of keys that count",
+               "g_ij = sigmoid(q_i.G_j / sqrt(d));  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij", "none yet");

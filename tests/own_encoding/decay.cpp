@@ -1,0 +1,34 @@
+// A penalty on the distance, one learned strength per head:  l_ij = s_ij - r_h (i-j)
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+struct DecayOptions final : OptionsOf<DecayOptions> {
+  double start = 0.1;
+  void visit(OptionVisitor& visitor) override { visitor.real("start", start, "strength r of every head at the start"); }
+};
+
+class Decay final : public Encoding {
+ public:
+  Decay(const EncodingSetup& setup, const DecayOptions& options)
+      : rate_(setup.parameter("rate", {setup.heads}, Fill::constant(options.start), Scope::layer)) {}
+
+  void score(const AttentionInput& in, Score& score) const override {
+    std::vector<double> minus_distance;
+    for (std::int64_t n = 0; n < in.keys(); ++n) minus_distance.push_back(-static_cast<double>(n));
+    const Tensor row = Tensor::from(minus_distance, {1, in.keys()}, in.q.device()).to(in.q.dtype());
+    score.biases.push_back(Toeplitz{unsqueeze(rate_, 1) * row});
+  }
+
+ private:
+  Tensor rate_;  // r [H]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(decay, DecayOptions, Decay, "a learned penalty on the distance", "l_ij = s_ij - r_h (i-j)", "none yet");

@@ -1,0 +1,55 @@
+# Does what nn/position/README.md says: copies the sources, adds the page's two encodings to nn/position and nothing else,
+# builds the runner, and looks for them in the list, the help, the gradient check and a short training run.
+#
+# cmake -D SOURCE=<root of the sources> -D COMPILER=<c++> -D GENERATOR=<name> -D WORK=<folder to use> -P run.cmake
+set(tree ${WORK}/tally)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${tree})
+foreach(part IN ITEMS core autograd nn tasks cuda CMakeLists.txt)
+  file(COPY ${SOURCE}/${part} DESTINATION ${tree})
+endforeach()
+foreach(encoding IN ITEMS decay counted_decay)
+  file(COPY ${SOURCE}/tests/own_encoding/${encoding}.cpp DESTINATION ${tree}/nn/position)
+  # The page shows these files.
+  file(READ ${SOURCE}/nn/position/README.md page)
+  file(READ ${SOURCE}/tests/own_encoding/${encoding}.cpp text)
+  string(FIND "${page}" "${text}" found)
+  if(found EQUAL -1)
+    message(FATAL_ERROR "nn/position/README.md does not show tests/own_encoding/${encoding}.cpp as it is")
+  endif()
+endforeach()
+
+# step(<text that the output must hold, ...> -- <command>)
+function(step)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "HOLDS;RUN")
+  execute_process(COMMAND ${arg_RUN} WORKING_DIRECTORY ${WORK} RESULT_VARIABLE status OUTPUT_VARIABLE output
+                  ERROR_VARIABLE output)
+  list(JOIN arg_RUN " " command)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "failed (${status}): ${command}\n${output}")
+  endif()
+  foreach(text IN LISTS arg_HOLDS)
+    string(FIND "${output}" "${text}" found)
+    if(found EQUAL -1)
+      message(FATAL_ERROR "'${text}' is not in what this printed: ${command}\n${output}")
+    endif()
+  endforeach()
+endfunction()
+
+set(build ${WORK}/build)
+step(RUN ${CMAKE_COMMAND} -S ${tree} -B ${build} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
+         -D CMAKE_CXX_COMPILER=${COMPILER} -D TALLY_TESTS=OFF -D TALLY_CUDA=OFF)
+step(RUN ${CMAKE_COMMAND} --build ${build} --target tally)
+set(tally ${build}/tally)
+
+step(RUN ${tally} list encodings HOLDS "  decay " "  counted-decay ")
+step(RUN ${tally} describe decay HOLDS "l_ij = s_ij - r_h (i-j)" "start")
+step(RUN ${tally} train --pe decay --help HOLDS "--pe.start=0.1" "strength r of every head at the start")
+step(RUN ${tally} gradcheck --pe decay HOLDS "decay")
+step(RUN ${tally} gradcheck --pe counted-decay HOLDS "counted-decay")
+foreach(encoding IN ITEMS decay counted-decay rope+decay cope+decay)
+  step(RUN ${tally} train ${WORK}/run-${encoding} --task flip-flop --preset quick --pe ${encoding} --steps 3
+           --task.length 16 --task.eval-count 8 --task.sparse-count 8 --task.dense-count 8 --threads 1)
+endforeach()
+step(RUN ${tally} show ${WORK}/run-decay/checkpoints/step-00000003.safetensors
+     HOLDS "model.blocks.0.position.decay.rate")
