@@ -29,7 +29,8 @@ TEST(Combinations, AreTrainedSavedAndResumed) {
   for (const std::string pe : {"cope", "0:rope,1:cope", "0:rope,1:alibi@0,cope@1"}) {
     EXPECT_EQ(run_tally({"resume", run, "--quiet", "--pe=" + pe}, folder).code, 2) << pe;
   }
-  const Finished resumed = run_tally({"resume", run, "--quiet", "--steps=8", "--threads=1", "--pe=0:rope,1:cope@0,alibi@1"}, folder);
+  const Finished resumed =
+      run_tally({"resume", run, "--quiet", "--steps=8", "--threads=1", "--pe=0:rope,1:cope@0,alibi@1"}, folder);
   ASSERT_EQ(resumed.code, 0) << resumed.err;
 
   const std::string last = "/checkpoints/step-00000008.safetensors";
