@@ -29,13 +29,18 @@ void add_scores(Evaluation& evaluation, const Tensor& logits, const Batch& batch
   }
 }
 
-Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
-                    std::int64_t batch, const std::atomic<bool>* stop) {
+std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t count) {
   const Split& info = task.split(split);
   if (count == 0) count = info.count;
   check(count > 0, "evaluate", "split '", split, "' is endless; say how many sequences");
   check(info.count == 0 || count <= info.count, "evaluate", "split '", split, "' has ", info.count, " sequences, not ",
         count);
+  return count;
+}
+
+Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
+                    std::int64_t batch, const std::atomic<bool>* stop) {
+  count = sequences_of(task, split, count);
   const NoGrad no_grad;
   Evaluation result;
   result.split = std::string(split);
@@ -58,9 +63,10 @@ Evaluation evaluate(Transformer& model, const Task& task, std::string_view split
 }
 
 JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
+  const JsonMember measured = e.generated ? JsonMember{"generated", true} : JsonMember{"loss", e.loss};
   return JsonValue::object({{"step", step},
                             {"split", e.split},
-                            {"loss", e.loss},
+                            measured,
                             {"token_error", e.token_error()},
                             {"sequence_error", e.sequence_error()},
                             {"wrong", e.wrong},

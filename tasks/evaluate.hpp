@@ -14,6 +14,7 @@ namespace tally {
 
 struct Evaluation {
   std::string split;
+  bool generated = false;              // answers were fed back (tasks/generate.hpp); there is no loss then
   double loss = 0;                     // mean over positions that count in the loss
   std::int64_t scored = 0, wrong = 0;  // tokens
   std::int64_t sequences = 0, wrong_sequences = 0;
@@ -28,12 +29,16 @@ struct Evaluation {
 // A sequence with nothing to score is not counted.
 void add_scores(Evaluation& evaluation, const Tensor& logits, const Batch& batch);
 
+// Number of sequences of a split that `count` asks for: all if 0. Throws Error when there are not so many, and for an
+// endless split without a count.
+std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t count);
+
 // The first `count` sequences of a split (all if 0; an endless split needs a count), in batches of `batch`. Once `stop`
 // is true it ends after the batch at work with what it has by then.
 Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
                     std::int64_t batch, const std::atomic<bool>* stop = nullptr);
 
-// One line of metrics.jsonl: step, split, loss, both errors and their counts.
+// One line of metrics.jsonl: step, split, loss (or that answers were generated), both errors and their counts.
 JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);
 
 }  // namespace tally

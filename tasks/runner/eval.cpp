@@ -1,4 +1,5 @@
-// tally eval: errors of a trained model with counts, also on sequences longer than those it was trained on.
+// tally eval: errors of a trained model with counts, also on sequences longer than those it was trained on, and of
+// answers that it generates by itself.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -6,7 +7,7 @@
 #include <memory>
 
 #include "tasks/estimate.hpp"
-#include "tasks/evaluate.hpp"
+#include "tasks/generate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/progress.hpp"
 #include "tasks/runner/trained_model.hpp"
@@ -18,6 +19,7 @@ struct EvalSettings {
   std::string run, split, checkpoint = "newest";
   std::vector<std::int64_t> lengths;
   std::int64_t count = 0;
+  bool generate = false;
 };
 
 // The run's task with sequences of another length.
@@ -82,7 +84,8 @@ class Evaluator {
     check_fits(estimate_evaluation(config, task, split.length));
     const std::int64_t wanted = settings_.count == 0 ? split.count : settings_.count;
     const std::int64_t count = split.count == 0 ? wanted : std::min(wanted, split.count);
-    const Evaluation result = evaluate(*trained_.model, task, split.name, count, config.run.eval_batch);
+    const auto& evaluate_as = settings_.generate ? evaluate_generated : evaluate;
+    const Evaluation result = evaluate_as(*trained_.model, task, split.name, count, config.run.eval_batch, nullptr);
     if (common_.json) {
       JsonValue line = evaluation_json(trained_.step, result);
       line.set("length", split.length);
@@ -112,6 +115,9 @@ std::function<int()> declare_eval(CLI::App& app, CommonOptions& common, const st
   app.add_option("--count", settings->count, "sequences of each split; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
+      ->group("What");
+  app.add_flag("--generate", settings->generate,
+               "the model goes on from its own answers: each is fed back, where the task gives the right ones else")
       ->group("What");
   app.add_option("--checkpoint", settings->checkpoint, checkpoint_help)->capture_default_str()->group("What");
   return [settings, &common] { return Evaluator(*settings, common).run(); };

@@ -10,6 +10,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/io/json.hpp"
+#include "tasks/generate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/trained_model.hpp"
 #include "tasks/statistics.hpp"
@@ -20,7 +21,7 @@ namespace {
 struct PredictSettings {
   std::string run, checkpoint = "newest";
   std::vector<std::string> words;
-  std::int64_t top = 4;
+  std::int64_t top = 4, symbols = 1;
 };
 
 struct Candidate {
@@ -43,6 +44,8 @@ struct HeadAttention {
 };
 
 struct Prediction {
+  std::string answer;                 // as the task writes its symbols
+  double probability;                 // of all of it
   std::vector<Candidate> candidates;  // by falling probability
   std::vector<HeadAttention> attention;
 };
@@ -62,7 +65,8 @@ std::vector<std::size_t> largest(const std::vector<double>& values, std::int64_t
   return places;
 }
 
-Prediction predict(const TrainedModel& trained, const std::vector<std::int32_t>& tokens, std::int64_t top) {
+Prediction predict(const TrainedModel& trained, const std::vector<std::int32_t>& tokens, std::int64_t symbols,
+                   std::int64_t top) {
   const std::vector<std::string>& vocabulary = trained.task->vocabulary();
   const auto length = static_cast<std::int64_t>(tokens.size());
   const auto symbol_at = [&](std::size_t place) { return vocabulary[static_cast<std::size_t>(tokens[place])]; };
@@ -72,10 +76,18 @@ Prediction predict(const TrainedModel& trained, const std::vector<std::int32_t>&
   const std::vector<double> probabilities =
       softmax(logits.select_view(0, 0).select_view(0, length - 1).to(DType::f64)).to_vector<double>();
 
-  Prediction prediction;
-  for (const std::size_t id : largest(probabilities, top)) {
-    prediction.candidates.push_back({vocabulary[id], probabilities[id]});
+  const std::vector<std::size_t> best = largest(probabilities, top);
+  Prediction prediction{{}, probabilities[best.front()], {}, {}};
+  for (const std::size_t id : best) prediction.candidates.push_back({vocabulary[id], probabilities[id]});
+  std::vector<std::int32_t> answer{static_cast<std::int32_t>(best.front())};
+  if (symbols > 1) {
+    std::vector<std::int32_t> prompt = tokens;
+    prompt.push_back(answer.front());
+    const Generated more = generate(*trained.model, Tensor::from(prompt, {1, length + 1}), symbols - 1);
+    for (const std::int32_t symbol : more.symbols.to_vector<std::int32_t>()) answer.push_back(symbol);
+    for (const double probability : more.probabilities.to_vector<double>()) prediction.probability *= probability;
   }
+  prediction.answer = trained.task->text(next_token_example(std::move(answer)));
   for (std::size_t layer = 0; layer < trace.size(); ++layer) {
     if (!trace[layer].weights.defined()) continue;
     for (std::int64_t head = 0; head < trace[layer].weights.size(1); ++head) {
@@ -107,15 +119,14 @@ JsonValue prediction_json(const Prediction& prediction) {
     }
     attention.push(JsonValue::object({{"layer", head.layer}, {"head", head.head}, {"keys", std::move(keys)}}));
   }
-  return JsonValue::object({{"answer", prediction.candidates.front().symbol},
-                            {"probability", prediction.candidates.front().probability},
+  return JsonValue::object({{"answer", prediction.answer},
+                            {"probability", prediction.probability},
                             {"candidates", std::move(candidates)},
                             {"attention", std::move(attention)}});
 }
 
 std::string prediction_text(const Prediction& prediction) {
-  std::string text =
-      concat(prediction.candidates.front().symbol, "  ", percent_text(prediction.candidates.front().probability), "\n");
+  std::string text = concat(prediction.answer, "  ", percent_text(prediction.probability), "\n");
   for (std::size_t i = 1; i < prediction.candidates.size(); ++i) {
     const Candidate& other = prediction.candidates[i];
     text += concat(i == 1 ? "then " : ", ", other.symbol, " ", percent_text(other.probability));
@@ -139,14 +150,14 @@ int run_predict(const PredictSettings& settings, const CommonOptions& common) {
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const std::vector<std::int32_t> tokens = as_usage([&] { return trained.task->encode(text); });
   if (tokens.empty()) throw UsageError("[predict] the text is empty");
-  const Prediction prediction = predict(trained, tokens, settings.top);
+  const Prediction prediction = predict(trained, tokens, settings.symbols, settings.top);
   if (common.json) {
     JsonValue json = prediction_json(prediction);
     json.set("text", text);
     json.set("step", trained.step);
     std::cout << write_json(json) << "\n";
   } else if (common.quiet) {
-    std::cout << prediction.candidates.front().symbol << "\n";
+    std::cout << prediction.answer << "\n";
   } else {
     std::cout << prediction_text(prediction);
   }
@@ -160,6 +171,10 @@ std::function<int()> declare_predict(CLI::App& app, CommonOptions& common, const
   app.add_option("RUN", settings->run, "folder of the run")->required();
   app.add_option("TEXT", settings->words, "a sequence as 'tally data' prints it, up to where the answer is wanted")
       ->required();
+  app.add_option("--symbols", settings->symbols, "how many to answer; each is fed back")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str()
+      ->group("What");
   app.add_option("--top", settings->top, "candidates, and keys of each head, that are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str()

@@ -45,7 +45,8 @@ std::int64_t peak_rss_mib() {
 
 std::string evaluation_text(const Evaluation& e) {
   return concat(percent_text(e.token_error()), " wrong (", rate_text(e.wrong, e.scored, "tokens"), "); ",
-                rate_text(e.wrong_sequences, e.sequences, "sequences"), "; loss ", short_number(e.loss));
+                rate_text(e.wrong_sequences, e.sequences, "sequences"),
+                e.generated ? "; generated" : concat("; loss ", short_number(e.loss)));
 }
 
 ProgressPrinter::ProgressPrinter(bool quiet, bool to_stderr)

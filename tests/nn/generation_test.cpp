@@ -92,9 +92,9 @@ void expect_the_same_in_steps(const EncodingChoice& choice, bool kept) {
 TEST(Generation, GivesTheLogitsOfTheWholeSequenceForEveryEncoding) {
   for (const EncodingCase& one : all_cases()) {
     SCOPED_TRACE(one.label);
-    const auto encoding =
-        make_encoding(one.choice, {.max_length = length},
-                      [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); });
+    const auto encoding = make_encoding(
+        one.choice, {.max_length = length},
+        [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); });
     expect_the_same_in_steps(one.choice, !encoding->replaces_softmax());
   }
 }

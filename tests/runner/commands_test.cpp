@@ -133,6 +133,32 @@ TEST_F(Eval, RefusesWhatItCannotDo) {
   EXPECT_TRUE(holds(huge.err, "this needs about")) << huge.err;
 }
 
+TEST_F(Eval, OfAnswersThatAreGenerated) {
+  const std::vector<std::string> training{"train",
+                                          folder_ / "copy",
+                                          "--task=selective-copy",
+                                          "--pe=cope",
+                                          "--quiet",
+                                          "--preset=quick",
+                                          "--steps=2",
+                                          "--batch=2",
+                                          "--model.width=8",
+                                          "--model.layers=1",
+                                          "--task.eval-count=5",
+                                          "--eval-count=0"};
+  ASSERT_EQ(run_tally(training, folder_).code, 0);
+  const JsonValue json = json_of(run_tally({"eval", folder_ / "copy", "--generate", "--json"}, folder_));
+  ASSERT_EQ(json.elements("evaluations").size(), 3U);
+  const JsonValue& line = json.elements("evaluations")[0];
+  EXPECT_TRUE(line.at("generated").boolean());
+  EXPECT_FALSE(line.contains("loss"));
+  EXPECT_EQ(line.integer("scored"), 5 * 16);
+  EXPECT_TRUE(holds(run_tally({"eval", folder_ / "copy", "--generate"}, folder_).out, "sequences, 95% interval"));
+  const Finished refused = run_tally({"eval", run(), "--generate"}, folder_);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_TRUE(holds(refused.err, "does not stand in one piece")) << refused.err;
+}
+
 // A table of places ends where the training sequences do: that length fails by name, the others are computed.
 TEST_F(Eval, NamesTheLimitOfAnEncoding) {
   ASSERT_EQ(run_tally(tiny_training(folder_ / "absolute", "absolute"), folder_).code, 0);

@@ -28,6 +28,27 @@ class Predict : public ::testing::Test {
   std::string run_ = folder_ / "run";
 };
 
+// Symbol after symbol, as if each had been typed.
+TEST_F(Predict, FeedsItsAnswersBack) {
+  train("cope+rope");
+  std::string text = "w0i1r";
+  double probability = 1;
+  for (int n = 0; n < 4; ++n) {
+    const Finished one = predict({text, "--json"});
+    ASSERT_EQ(one.code, 0) << one.err;
+    const JsonValue json = parse_json(one.out, JsonLimits{}, "predict");
+    text += json.string("answer");
+    probability *= json.real("probability");
+  }
+  const Finished four = predict({"w0i1r", "--symbols", "4", "--json"});
+  ASSERT_EQ(four.code, 0) << four.err;
+  const JsonValue json = parse_json(four.out, JsonLimits{}, "predict");
+  EXPECT_EQ(json.string("answer"), text.substr(5));
+  EXPECT_NEAR(json.real("probability"), probability, 1e-5 * probability);
+  EXPECT_EQ(predict({"w0i1r", "--symbols", "4", "--quiet"}).out, text.substr(5) + "\n");
+  EXPECT_EQ(predict({"w0i1r", "--symbols", "0"}).code, 2);
+}
+
 TEST_F(Predict, AgreesWithTheDump) {
   train("cope");
   const std::vector<std::int32_t> tokens{0, 3, 2, 4, 2, 4, 1};

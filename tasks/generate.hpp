@@ -1,0 +1,26 @@
+// Free-running generation: the most probable symbol is the answer and is fed back as the next token.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "nn/transformer.hpp"
+#include "tasks/evaluate.hpp"
+
+namespace tally {
+
+struct Generated {
+  Tensor symbols;        // i32 [B, N]
+  Tensor probabilities;  // f64 [B, N], of each when it was chosen
+};
+
+// The N symbols that follow prompts i32 [B, T].
+Generated generate(Transformer& model, const Tensor& prompts, std::int64_t count);
+
+// As `evaluate`, but of what the model says by itself: it gets each sequence up to its first scored place and goes on from
+// its own answers. Throws Error where what is scored does not stand in one piece.
+Evaluation evaluate_generated(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
+                              std::int64_t batch, const std::atomic<bool>* stop = nullptr);
+
+}  // namespace tally

@@ -1,0 +1,113 @@
+// What a model says by itself, against asking it for one symbol after the other.
+#include "tasks/generate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "tasks/config.hpp"
+
+namespace tally {
+namespace {
+
+RunConfig small(const std::string& task, const std::string& encoding) {
+  RunConfig config = RunConfig::make(task, encoding, "quick");
+  config.set("model.width", "16");
+  config.set("model.heads", "2");
+  config.set("model.init", "fan-in");
+  return config;
+}
+
+// Its answers by forward passes over all there is so far, each sequence alone.
+std::vector<std::int32_t> asked_one_by_one(Transformer& model, std::vector<std::int32_t> tokens, std::size_t count) {
+  const NoGrad no_grad;
+  std::vector<std::int32_t> said;
+  for (std::size_t n = 0; n < count; ++n) {
+    const auto length = static_cast<std::int64_t>(tokens.size());
+    const Tensor logits = model.forward(Tensor::from(tokens, {1, length}));
+    said.push_back(static_cast<std::int32_t>(argmax(logits).to_vector<std::int64_t>().back()));
+    tokens.push_back(said.back());
+  }
+  return said;
+}
+
+TEST(Generate, IsAskingForOneSymbolAfterTheOther) {
+  const RunConfig config = small("selective-copy", "cope+rope");
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  const std::vector<std::int32_t> a{1, 15, 2, 3}, b{7, 7, 15, 15};
+  const Generated both = generate(*model, Tensor::from(std::vector<std::int32_t>{1, 15, 2, 3, 7, 7, 15, 15}, {2, 4}), 6);
+  ASSERT_EQ(to_text(both.symbols.shape()), "[2, 6]");
+  std::vector<std::int32_t> expected = asked_one_by_one(*model, a, 6);
+  const std::vector<std::int32_t> second = asked_one_by_one(*model, b, 6);
+  expected.insert(expected.end(), second.begin(), second.end());
+  EXPECT_EQ(both.symbols.to_vector<std::int32_t>(), expected);
+  for (const double probability : both.probabilities.to_vector<double>()) {
+    EXPECT_TRUE(probability > 1.0 / 16 && probability <= 1);  // the largest of 16
+  }
+  EXPECT_THROW(generate(*model, both.symbols, 0), Error);
+}
+
+TEST(Generate, ScoresWhatTheModelGoesOnWith) {
+  const RunConfig config = small("selective-copy", "cope");
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  constexpr std::int64_t count = 7;
+  std::int64_t wrong = 0, wrong_sequences = 0, scored = 0;
+  for (std::int64_t index = 0; index < count; ++index) {
+    const Example example = task->example("ood-dense", index);
+    std::vector<std::int32_t> prompt, right;
+    for (std::size_t t = 0; t < example.tokens.size(); ++t) {
+      if (right.empty()) prompt.push_back(example.tokens[t]);
+      if (example.score_mask[t] != 0) right.push_back(example.targets[t]);
+    }
+    const std::vector<std::int32_t> said = asked_one_by_one(*model, prompt, right.size());
+    std::int64_t own = 0;
+    for (std::size_t n = 0; n < right.size(); ++n) own += said[n] != right[n];
+    wrong += own, wrong_sequences += own > 0, scored += static_cast<std::int64_t>(right.size());
+  }
+  for (const std::int64_t batch : {1, 3, 64}) {
+    const Evaluation e = evaluate_generated(*model, *task, "ood-dense", count, batch);
+    EXPECT_TRUE(e.generated);
+    EXPECT_EQ(e.split, "ood-dense");
+    EXPECT_EQ(e.scored, scored);
+    EXPECT_EQ(e.wrong, wrong);
+    EXPECT_EQ(e.sequences, count);
+    EXPECT_EQ(e.wrong_sequences, wrong_sequences);
+  }
+  const JsonValue json = evaluation_json(3, evaluate_generated(*model, *task, "ood-dense", 1, 1));
+  EXPECT_TRUE(json.contains("generated"));
+  EXPECT_FALSE(json.contains("loss"));
+}
+
+// One token is the answer: there is nothing to feed back. Programs are of many lengths.
+TEST(Generate, OneSymbolIsTheTeachersAnswerToo) {
+  const RunConfig config = small("counting", "rope");
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  const Evaluation fed = evaluate(*model, *task, "test", 20, 4), own = evaluate_generated(*model, *task, "test", 20, 4);
+  EXPECT_EQ(own.scored, 20);
+  EXPECT_EQ(own.wrong, fed.wrong);
+}
+
+TEST(Generate, RefusesAnswersInPieces) {
+  const RunConfig config = small("flip-flop", "rope");
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  try {
+    evaluate_generated(*model, *task, "ood-dense", 2, 2);
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "[generate] what is scored in sequence 0 of ood-dense does not stand in one piece: there is no answer to "
+              "generate");
+  }
+  EXPECT_THROW(evaluate_generated(*model, *task, "train", 0, 2), Error);
+}
+
+}  // namespace
+}  // namespace tally
