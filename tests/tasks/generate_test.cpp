@@ -40,7 +40,8 @@ TEST(Generate, IsAskingForOneSymbolAfterTheOther) {
   const auto task = config.make_task();
   const auto model = config.make_model(*task);
   const std::vector<std::int32_t> a{1, 15, 2, 3}, b{7, 7, 15, 15};
-  const Generated both = generate(*model, Tensor::from(std::vector<std::int32_t>{1, 15, 2, 3, 7, 7, 15, 15}, {2, 4}), 6);
+  const Generated both =
+      generate(*model, Tensor::from(std::vector<std::int32_t>{1, 15, 2, 3, 7, 7, 15, 15}, {2, 4}), 6);
   ASSERT_EQ(to_text(both.symbols.shape()), "[2, 6]");
   std::vector<std::int32_t> expected = asked_one_by_one(*model, a, 6);
   const std::vector<std::int32_t> second = asked_one_by_one(*model, b, 6);
