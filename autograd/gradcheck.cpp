@@ -1,7 +1,6 @@
 #include "autograd/gradcheck.hpp"
 
 #include <cmath>
-#include <span>
 
 #include "autograd/node.hpp"
 #include "core/error.hpp"
@@ -27,6 +26,9 @@ std::vector<double> random_values(Rng& rng, std::int64_t count) {
   for (double& value : values) value = 2 * rng.uniform() - 1;
   return values;
 }
+
+// In place, on whatever device x is.
+void set_values(Tensor x, const std::vector<double>& values) { x.copy_from(Tensor::from(values, x.shape())); }
 
 double dot(const std::vector<double>& a, const std::vector<double>& b) {
   double total = 0;
@@ -84,13 +86,16 @@ class Gradcheck {
   // (y(x + eps v) - y(x - eps v)) / (2 eps), x being one of the inputs.
   std::vector<double> numeric(const Tensor& x, const std::vector<double>& direction) const {
     const NoGrad only_values;
-    const std::span<double> elements = x.span<double>();
-    const std::vector<double> before(elements.begin(), elements.end());
-    for (std::size_t e = 0; e < before.size(); ++e) elements[e] = before[e] + options_.eps * direction[e];
-    std::vector<double> difference = f_(inputs_).to_vector<double>();
-    for (std::size_t e = 0; e < before.size(); ++e) elements[e] = before[e] - options_.eps * direction[e];
-    const std::vector<double> lower = f_(inputs_).to_vector<double>();
-    for (std::size_t e = 0; e < before.size(); ++e) elements[e] = before[e];
+    const std::vector<double> before = x.to_vector<double>();
+    const auto y_at = [&](double distance) {
+      std::vector<double> elements = before;
+      for (std::size_t e = 0; e < before.size(); ++e) elements[e] += distance * direction[e];
+      set_values(x, elements);
+      return f_(inputs_).to_vector<double>();
+    };
+    std::vector<double> difference = y_at(options_.eps);
+    const std::vector<double> lower = y_at(-options_.eps);
+    set_values(x, before);
     for (std::size_t o = 0; o < lower.size(); ++o) difference[o] = (difference[o] - lower[o]) / (2 * options_.eps);
     return difference;
   }

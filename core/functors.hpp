@@ -292,9 +292,9 @@ struct Equal {
   }
 };
 
-// Calls f with the functor of op.
+// Calls f, on the host, with the functor of op.
 template <class F>
-TALLY_INLINE void visit(UnaryOp op, double parameter, F&& f) {
+[[gnu::always_inline]] inline void visit(UnaryOp op, double parameter, F&& f) {
   switch (op) {
     case UnaryOp::negate: return f(Negate{});
     case UnaryOp::absolute: return f(Absolute{});
@@ -318,7 +318,7 @@ TALLY_INLINE void visit(UnaryOp op, double parameter, F&& f) {
 }
 
 template <class F>
-TALLY_INLINE void visit(BinaryOp op, F&& f) {
+[[gnu::always_inline]] inline void visit(BinaryOp op, F&& f) {
   switch (op) {
     case BinaryOp::add: return f(Add{});
     case BinaryOp::subtract: return f(Subtract{});
@@ -330,7 +330,7 @@ TALLY_INLINE void visit(BinaryOp op, F&& f) {
 }
 
 template <class F>
-TALLY_INLINE void visit(CompareOp op, F&& f) {
+[[gnu::always_inline]] inline void visit(CompareOp op, F&& f) {
   switch (op) {
     case CompareOp::less: return f(Less{});
     case CompareOp::less_equal: return f(LessEqual{});

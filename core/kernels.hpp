@@ -1,4 +1,5 @@
-// The kernel table as C++: declarations of the CPU kernels, a struct of function pointers, and the table of a device.
+// The kernel table as C++: declarations of the kernels of each backend, a struct of function pointers, and the table of
+// a device.
 #pragma once
 
 #include <cstdint>
@@ -57,13 +58,20 @@ struct AdamStep {
   std::int64_t step;  // from 1
 };
 
-namespace cpu {
+// The kernels of each backend. cuda_host has those of cuda, compiled for and executed on the CPU (cuda/README.md).
 #define KERNEL(name, arguments) void name arguments;
 #define KERNEL_SIZE(name, arguments) std::int64_t name arguments;
+namespace cpu {
 #include "core/kernels.def"
+}  // namespace cpu
+namespace cuda {
+#include "core/kernels.def"
+}  // namespace cuda
+namespace cuda_host {
+#include "core/kernels.def"
+}  // namespace cuda_host
 #undef KERNEL
 #undef KERNEL_SIZE
-}  // namespace cpu
 
 struct Kernels {
 #define KERNEL(name, arguments) void(*name) arguments;
@@ -73,7 +81,8 @@ struct Kernels {
 #undef KERNEL_SIZE
 };
 
-// The table of a device. Throws Error when the backend is not built in.
+// The table of a device, which becomes the one that this thread's kernels run on. Throws Error when the backend is not
+// built in or the machine has no such device.
 const Kernels& kernels(Device device);
 
 }  // namespace tally

@@ -1,17 +1,15 @@
 #include "core/storage.hpp"
 
-#include "core/allocator.hpp"
-#include "core/error.hpp"
+#include "core/backend.hpp"
 
 namespace tally {
 
 std::shared_ptr<Storage> Storage::allocate(std::size_t bytes, Device device) {
-  check(device.type == DeviceType::cpu, "device", "this build of tally has no CUDA backend, so '", device,
-        "' cannot be used; use cpu");
-  auto* data = static_cast<std::byte*>(allocate_bytes(bytes));
-  return std::shared_ptr<Storage>(new Storage(data, bytes, device));
+  const Backend& own = backend(device);
+  auto* data = static_cast<std::byte*>(own.allocate(bytes));
+  return std::shared_ptr<Storage>(new Storage(data, bytes, device, own.release));
 }
 
-Storage::~Storage() { free_bytes(data_, bytes_); }
+Storage::~Storage() { release_(data_, bytes_, device_.index); }
 
 }  // namespace tally

@@ -26,10 +26,13 @@ class Storage {
   void bump_version() { ++version_; }
 
  private:
-  Storage(std::byte* data, std::size_t bytes, Device device) : data_(data), bytes_(bytes), device_(device) {}
+  using Release = void (*)(void* block, std::size_t bytes, int index);
+  Storage(std::byte* data, std::size_t bytes, Device device, Release release)
+      : data_(data), bytes_(bytes), device_(device), release_(release) {}
   std::byte* data_;
   std::size_t bytes_;
   Device device_;
+  Release release_;
   std::uint64_t version_ = 0;
 };
 

@@ -1,8 +1,8 @@
 #include "core/tensor.hpp"
 
 #include <algorithm>
-#include <cstring>
 
+#include "core/backend.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
 
@@ -46,7 +46,7 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device
   check(static_cast<std::int64_t>(values.size()) == shape.numel(), "tensor", values.size(),
         " values cannot fill shape ", shape);
   const Tensor result = empty(shape, dtype_of<T>, device);
-  if (!values.empty()) std::memcpy(result.view().data, values.data(), values.size_bytes());
+  if (!values.empty()) backend(device).copy_from_host(result.view().data, values.data(), values.size_bytes());
   return result;
 }
 
@@ -136,9 +136,22 @@ Tensor Tensor::to(DType dtype) const {
   return result;
 }
 
+Tensor Tensor::to(Device target) const {
+  if (target == device()) return detach();
+  const bool from_host = device().type == DeviceType::cpu;
+  const bool to_host = target.type == DeviceType::cpu;
+  if (!from_host && !to_host) return to(Device{}).to(target);
+  const Tensor source = to_dense();
+  const Tensor result = empty(shape_, dtype_, target);
+  const std::size_t bytes = bytes_of(shape_, dtype_);
+  if (bytes > 0 && from_host) backend(target).copy_from_host(result.view().data, source.view().data, bytes);
+  if (bytes > 0 && to_host) backend(device()).copy_to_host(result.view().data, source.view().data, bytes);
+  return result;
+}
+
 void Tensor::copy_from(const Tensor& source) {
-  check(source.device() == device(), "copy", "source is on ", source.device(), ", target on ", device());
-  kernels(device()).copy(view(), source.broadcast_view("copy", shape_).view());
+  const Tensor here = source.to(device());
+  kernels(device()).copy(view(), here.broadcast_view("copy", shape_).view());
   storage_->bump_version();
 }
 
@@ -149,13 +162,13 @@ void Tensor::fill(double value) {
 
 double Tensor::item() const {
   check(defined() && numel() == 1, "item", "the tensor has shape ", shape_, ", not one element");
-  const Tensor value = to(DType::f64);
+  const Tensor value = to(DType::f64).to(Device{});
   return *value.view().as<double>();
 }
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  const Tensor dense_elements = to_dense();  // keeps alive what the span refers to
+  const Tensor dense_elements = to_dense().to(Device{});  // keeps alive what the span refers to
   const std::span<T> values = dense_elements.template span<T>();
   return {values.begin(), values.end()};
 }
@@ -163,7 +176,8 @@ std::vector<T> Tensor::to_vector() const {
 template <class T>
 std::span<T> Tensor::span() const {
   check(dtype_of<T> == dtype_, "tensor", "elements are ", dtype_, ", not ", dtype_of<T>);
-  check(defined() && dense(), "tensor", "only a dense tensor can be read in place");
+  check(defined() && dense() && device().type == DeviceType::cpu, "tensor",
+        "only a dense tensor on the CPU can be read in place");
   return {view().as<T>(), static_cast<std::size_t>(numel())};
 }
 

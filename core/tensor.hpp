@@ -74,7 +74,9 @@ class Tensor {
   Tensor to_dense() const { return dense() ? detach() : clone(); }
   // Elements converted to another type, fresh memory unless the type is the same.
   Tensor to(DType dtype) const;
-  // Copies the elements of `source` (broadcast, converted) into this tensor and raises the version.
+  // The elements on another device, dense there; never records gradients. This tensor itself if it is there already.
+  Tensor to(Device device) const;
+  // Copies the elements of `source` (broadcast, converted, from any device) into this tensor and raises the version.
   void copy_from(const Tensor& source);
   void fill(double value);
 

@@ -34,9 +34,7 @@ Tensor read_tensor(const FileReader& reader, std::uint64_t offset, const Shape& 
 
 Tensor to_file_order(std::string_view where, std::string_view name, const Tensor& tensor) {
   check(tensor.defined(), where, "tensor '", escape_for_print(name), "' is undefined");
-  check(tensor.device().type == DeviceType::cpu, where, "tensor '", escape_for_print(name), "' is on ", tensor.device(),
-        "; only CPU tensors can be written");
-  return tensor.to_dense();
+  return tensor.to_dense().to(Device{});
 }
 
 std::span<const std::byte> bytes_of(const Tensor& tensor) { return writable_bytes_of(tensor); }

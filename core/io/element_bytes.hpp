@@ -16,7 +16,7 @@ namespace tally {
 Tensor read_tensor(const FileReader& reader, std::uint64_t offset, const Shape& shape, DType dtype,
                    std::string_view name);
 
-// The tensor itself if dense, else a copy. Throws Error("[where] name ...") unless it is defined and on the CPU.
+// The tensor itself if dense and on the CPU, else such a copy. Throws Error("[where] name ...") when it is undefined.
 Tensor to_file_order(std::string_view where, std::string_view name, const Tensor& tensor);
 
 // The bytes of a dense CPU tensor; they live as long as its storage.

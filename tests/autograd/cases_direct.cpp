@@ -26,7 +26,7 @@ const std::vector<Shapes> small_vectors = {{{2, 3}}, {{1}}, {{0, 3}}};
 const Shapes large_vector = {{3, 20011}};
 
 // The kernel fills a tensor of the operand's shape and type; its values do not matter.
-OpCase draw_case(const std::string& name, std::function<void(const View&)> fill,
+OpCase draw_case(const std::string& name, std::function<void(const Kernels&, const View&)> fill,
                  std::function<double(std::uint64_t)> element, double tolerance) {
   return {.name = name,
           .kernels = {name},
@@ -35,8 +35,8 @@ OpCase draw_case(const std::string& name, std::function<void(const View&)> fill,
           .large = large_vector,
           .run =
               [fill](const auto& x) {
-                const Tensor y = Tensor::empty(x[0].shape(), x[0].dtype());
-                fill(y.view());
+                const Tensor y = Tensor::empty(x[0].shape(), x[0].dtype(), x[0].device());
+                fill(kernels(y.device()), y.view());
                 return y;
               },
           .reference =
@@ -60,7 +60,7 @@ double normal_element(std::uint64_t n) {
 Tensor stacked(const std::vector<Tensor>& parts) {
   Shape shape = parts[0].shape();
   shape[0] *= static_cast<std::int64_t>(parts.size());
-  const Tensor all = Tensor::empty(shape, parts[0].dtype());
+  const Tensor all = Tensor::empty(shape, parts[0].dtype(), parts[0].device());
   std::int64_t begin = 0;
   for (const Tensor& part : parts) {
     all.slice_view(0, begin, begin + part.size(0)).copy_from(part);
@@ -136,26 +136,26 @@ OpCase adam_case(const std::string& name, bool decoupled) {
 }  // namespace
 
 std::vector<OpCase> direct_cases() {
-  const auto& cpu_kernels = kernels(Device{});
   return {
       draw_case(
-          "random_uniform", [&](const View& y) { cpu_kernels.random_uniform(y, stream, -1, 3); },
+          "random_uniform", [](const Kernels& k, const View& y) { k.random_uniform(y, stream, -1, 3); },
           [](std::uint64_t n) { return -1 + 4 * static_cast<double>(uniform_from_bits(stream.bits(n))); }, 8),
       draw_case(
-          "random_normal", [&](const View& y) { cpu_kernels.random_normal(y, stream, 1.5, 2); }, normal_element, 8),
+          "random_normal", [](const Kernels& k, const View& y) { k.random_normal(y, stream, 1.5, 2); }, normal_element,
+          8),
       step_case(
           "sgd_momentum", "sgd_step", 2,
-          [&](const auto& x) { cpu_kernels.sgd_step(x[0].view(), x[1].view(), x[2].view(), sgd); },
+          [](const auto& x) { kernels(x[0].device()).sgd_step(x[0].view(), x[1].view(), x[2].view(), sgd); },
           [](const auto& x) {
             *x[1] = sgd.momentum * *x[1] + *x[2] * sgd.gradient_scale + sgd.weight_decay * *x[0];
             *x[0] -= sgd.lr * *x[1];
           }),
       step_case(
           "sgd_first_step", "sgd_step", 2,
-          [&](const auto& x) {
+          [](const auto& x) {
             SgdStep first = sgd;
             first.step = 1;
-            cpu_kernels.sgd_step(x[0].view(), x[1].view(), x[2].view(), first);
+            kernels(x[0].device()).sgd_step(x[0].view(), x[1].view(), x[2].view(), first);
           },
           [](const auto& x) {
             *x[1] = *x[2] * sgd.gradient_scale + sgd.weight_decay * *x[0];
@@ -163,10 +163,10 @@ std::vector<OpCase> direct_cases() {
           }),
       step_case(
           "sgd_plain", "sgd_step", 1,
-          [&](const auto& x) {
+          [](const auto& x) {
             SgdStep plain = sgd;
             plain.momentum = 0;
-            cpu_kernels.sgd_step(x[0].view(), View{}, x[1].view(), plain);
+            kernels(x[0].device()).sgd_step(x[0].view(), View{}, x[1].view(), plain);
           },
           [](const auto& x) { *x[0] -= sgd.lr * (*x[1] * sgd.gradient_scale + sgd.weight_decay * *x[0]); }),
       adam_case("adam", false),
@@ -177,9 +177,9 @@ std::vector<OpCase> direct_cases() {
        .shapes = small_vectors,
        .large = {{3, 100003}},
        .run =
-           [&](const auto& x) {
-             const Tensor result = Tensor::empty({1}, DType::f64);
-             cpu_kernels.squared_norm(result.view(), x[0].to_dense().view());
+           [](const auto& x) {
+             const Tensor result = Tensor::empty({1}, DType::f64, x[0].device());
+             kernels(x[0].device()).squared_norm(result.view(), x[0].to_dense().view());
              return result;
            },
        .reference =

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 
+#include "core/backend.hpp"
 #include "core/kernels.hpp"
 
 namespace tally {
@@ -21,29 +22,39 @@ enum class Id : std::size_t {
 
 std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(Id::count)> calls{};
 
-template <auto kernel, Id id>
+template <DeviceType type, auto kernel, Id id>
 struct Counted;
 
-template <class Result, class... Arguments, Result (*kernel)(Arguments...), Id id>
-struct Counted<kernel, id> {
+template <DeviceType type, class Result, class... Arguments, Result (*Kernels::*kernel)(Arguments...), Id id>
+struct Counted<type, kernel, id> {
   static Result call(Arguments... arguments) {
     ++calls[static_cast<std::size_t>(id)];
-    return kernel(arguments...);
+    return (backend({type, 0}).kernels.*kernel)(arguments...);
   }
 };
 
-}  // namespace
-
-// The linker takes this definition and leaves core/kernels.cpp, which holds nothing else, in its archive.
-const Kernels& kernels(Device) {
+template <DeviceType type>
+const Kernels& counted_kernels() {
   static const Kernels counted{
-#define KERNEL(name, arguments) &Counted<&cpu::name, Id::name>::call,
-#define KERNEL_SIZE(name, arguments) &Counted<&cpu::name, Id::name>::call,
+#define KERNEL(name, arguments) &Counted<type, &Kernels::name, Id::name>::call,
+#define KERNEL_SIZE(name, arguments) &Counted<type, &Kernels::name, Id::name>::call,
 #include "core/kernels.def"
 #undef KERNEL
 #undef KERNEL_SIZE
   };
   return counted;
+}
+
+}  // namespace
+
+// The linker takes this definition and leaves core/kernels.cpp, which holds nothing else, in its archive.
+const Kernels& kernels(Device device) {
+  switch (device.type) {
+    case DeviceType::cuda: return counted_kernels<DeviceType::cuda>();
+    case DeviceType::cuda_host: return counted_kernels<DeviceType::cuda_host>();
+    case DeviceType::cpu: break;
+  }
+  return counted_kernels<DeviceType::cpu>();
 }
 
 namespace testing {

@@ -28,11 +28,11 @@ Index with_last_two(Index place, std::int64_t before_last, std::int64_t last) {
 
 Array to_array(const Tensor& x) {
   Array array(x.shape());
-  array.values = x.to(DType::f64).to_vector<double>();
+  array.values = x.to(Device{}).to(DType::f64).to_vector<double>();
   return array;
 }
 
-Tensor make_operand(const OpCase& op, std::size_t operand, const Shape& shape, DType dtype) {
+Tensor make_operand(const OpCase& op, std::size_t operand, const Shape& shape, DType dtype, Device device) {
   const Operand& info = op.operands[operand];
   Rng rng({static_cast<std::uint64_t>(operand), stream_of(op.name), 0});
   std::vector<double> values(static_cast<std::size_t>(shape.numel()));
@@ -43,14 +43,15 @@ Tensor make_operand(const OpCase& op, std::size_t operand, const Shape& shape, D
     if (info.kind == Operand::Kind::flag) value = rng.chance(0.6) ? 1 : 0;
   }
   const Tensor tensor = Tensor::from(values, shape);
-  if (info.kind == Operand::Kind::id) return tensor.to(DType::i32);
-  if (info.kind == Operand::Kind::flag) return tensor.to(DType::boolean);
-  return tensor.to(dtype);
+  if (info.kind == Operand::Kind::id) return tensor.to(DType::i32).to(device);
+  if (info.kind == Operand::Kind::flag) return tensor.to(DType::boolean).to(device);
+  return tensor.to(dtype).to(device);
 }
 
-std::vector<Tensor> make_operands(const OpCase& op, const Shapes& shapes, DType dtype) {
+std::vector<Tensor> make_operands(const OpCase& op, const Shapes& shapes, DType dtype, Device device) {
   std::vector<Tensor> operands;
-  for (std::size_t i = 0; i < op.operands.size(); ++i) operands.push_back(make_operand(op, i, shapes[i], dtype));
+  for (std::size_t i = 0; i < op.operands.size(); ++i)
+    operands.push_back(make_operand(op, i, shapes[i], dtype, device));
   return operands;
 }
 

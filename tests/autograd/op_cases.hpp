@@ -82,8 +82,8 @@ struct OpCase {
 };
 
 // Deterministic values of an operand; dtype is that of the floating ones.
-Tensor make_operand(const OpCase& op, std::size_t operand, const Shape& shape, DType dtype);
-std::vector<Tensor> make_operands(const OpCase& op, const Shapes& shapes, DType dtype);
+Tensor make_operand(const OpCase& op, std::size_t operand, const Shape& shape, DType dtype, Device device);
+std::vector<Tensor> make_operands(const OpCase& op, const Shapes& shapes, DType dtype, Device device);
 
 const std::vector<OpCase>& op_cases();
 

@@ -20,7 +20,7 @@ if [ "${1:-}" = --fix ]; then
 fi
 files=("$@")
 if [ $# -eq 0 ]; then
-  mapfile -t files < <(git ls-files '*.cpp' '*.hpp' | xargs ls 2>/dev/null)  # those not deleted
+  mapfile -t files < <(git ls-files '*.cpp' '*.hpp' '*.cu' | xargs ls 2>/dev/null)  # those not deleted
 fi
 
 if $fix; then

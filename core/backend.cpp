@@ -1,0 +1,52 @@
+#include "core/backend.hpp"
+
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+void copy_bytes(void* target, const void* source, std::size_t bytes) { std::memcpy(target, source, bytes); }
+
+const Backend& cpu_backend() {
+  static const Kernels cpu_kernels{
+#define KERNEL(name, arguments) &cpu::name,
+#define KERNEL_SIZE(name, arguments) &cpu::name,
+#include "core/kernels.def"
+#undef KERNEL
+#undef KERNEL_SIZE
+  };
+  static const Backend backend{.allocate = allocate_bytes,
+                               .release = [](void* block, std::size_t bytes, int) { free_bytes(block, bytes); },
+                               .copy_from_host = copy_bytes,
+                               .copy_to_host = copy_bytes,
+                               .synchronize = [] {},
+                               .counters = [] { return memory_counters(); },
+                               .reset_peak = [] { reset_peak_memory(); },
+                               .kernels = cpu_kernels};
+  return backend;
+}
+
+}  // namespace
+
+const Backend& backend(Device device) {
+  switch (device.type) {
+    case DeviceType::cpu: break;
+    case DeviceType::cuda_host: return cuda_host::backend(device.index);
+    case DeviceType::cuda:
+#if TALLY_WITH_CUDA
+      return cuda::backend(device.index);
+#else
+      fail("device", "this build of tally has no CUDA backend, so '", device,
+           "' cannot be used; use cpu, or cuda-host to run the CUDA kernels on the CPU");
+#endif
+  }
+  return cpu_backend();
+}
+
+MemoryCounters memory_counters(Device device) { return backend(device).counters(); }
+void reset_peak_memory(Device device) { backend(device).reset_peak(); }
+void synchronize(Device device) { backend(device).synchronize(); }
+
+}  // namespace tally

@@ -1,0 +1,45 @@
+// What a kind of device is to the rest of the library: memory, copies, and the table of kernels.
+#pragma once
+
+#include <cstddef>
+
+#include "core/allocator.hpp"
+#include "core/device.hpp"
+#include "core/kernels.hpp"
+
+namespace tally {
+
+struct Backend {
+  // Uninitialised memory aligned to 64 bytes, null for 0 bytes. Throws Error when the device has none left.
+  void* (*allocate)(std::size_t bytes);
+  // Takes back what allocate gave, once all that was started before has run. Never throws.
+  void (*release)(void* block, std::size_t bytes, int index);
+  // Between host memory and the device; on return host memory may be used again.
+  void (*copy_from_host)(void* target, const void* source, std::size_t bytes);
+  void (*copy_to_host)(void* target, const void* source, std::size_t bytes);
+  // Waits until all that was started has run; throws what went wrong in it.
+  void (*synchronize)();
+  MemoryCounters (*counters)();
+  void (*reset_peak)();
+  const Kernels& kernels;
+};
+
+// That of a device, which becomes this thread's current one of its kind: calls through the result act on it. Throws
+// Error when the backend is not built in or the machine has no such device.
+const Backend& backend(Device device);
+
+// Each defined by its backend; index: which device of that kind.
+namespace cuda {
+const Backend& backend(int index);
+}
+namespace cuda_host {
+const Backend& backend(int index);
+}
+
+MemoryCounters memory_counters(Device device);
+void reset_peak_memory(Device device);
+
+// Waits until the device has done all that was asked of it; nothing to wait for on the CPU.
+void synchronize(Device device);
+
+}  // namespace tally

@@ -1,0 +1,56 @@
+# The CUDA kernels, twice (cuda/README.md): tally_cuda(tally_core) adds to a library
+#  * always the sources of cuda/ as C++, against cuda/host, which executes them on the CPU;
+#  * where nvcc is, the same sources as CUDA, compiled in cuda/CMakeLists.txt: the language of a file is a property of the
+#    folder that names it.
+
+set(TALLY_WITH_CUDA OFF)
+if(NOT TALLY_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(TALLY_SANITIZE)
+    set(obstacle "TALLY_SANITIZE is set, and the sanitizers do not know code for a GPU")
+  elseif(NOT CMAKE_CUDA_COMPILER)
+    set(obstacle "nvcc was not found; put it on the path, or set CUDACXX to it")
+  else()
+    set(TALLY_WITH_CUDA ON)
+  endif()
+  if(obstacle AND TALLY_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "TALLY_CUDA=ON: ${obstacle}")
+  elseif(obstacle)
+    message(STATUS "CUDA backend: not built: ${obstacle}. The kernels are built for the CPU only (cuda-host).")
+  endif()
+endif()
+
+if(TALLY_WITH_CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # code for both, and PTX of the newer for what comes after it
+  endif()
+  if(NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  endif()
+  set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
+  set(CMAKE_CUDA_FLAGS_DEBUG "-O1 -g -lineinfo")
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  message(STATUS "CUDA backend: built by nvcc ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
+endif()
+
+function(tally_cuda library)
+  file(GLOB kernels CONFIGURE_DEPENDS cuda/*.cu)
+  file(GLOB runtime CONFIGURE_DEPENDS cuda/host/*.cpp)
+  target_sources(${library} PRIVATE ${kernels} ${runtime})
+  set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
+  if(TALLY_SANITIZE STREQUAL "thread")
+    # What switches fibers is no part of what is checked: see cuda/host/sanitizer.hpp.
+    set_source_files_properties(${runtime} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread
+      COMPILE_DEFINITIONS TALLY_THREAD_SANITIZER=1)
+  endif()
+  if(TALLY_WITH_CUDA)
+    add_subdirectory(cuda)
+    target_sources(${library} PRIVATE $<TARGET_OBJECTS:tally_cuda>)
+    target_link_libraries(${library} PUBLIC CUDA::cudart_static CUDA::cublas)
+    set_property(SOURCE core/backend.cpp APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA=1)
+  endif()
+endfunction()

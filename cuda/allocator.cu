@@ -1,0 +1,71 @@
+#include "cuda/allocator.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "core/error.hpp"
+#include "cuda/check.hpp"
+#include "cuda/context.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+namespace {
+
+struct Counts {
+  std::mutex mutex;
+  std::map<int, MemoryCounters> by_device;
+};
+
+// Never destroyed: tensors with static lifetime may be freed after it would be.
+Counts& counts() {
+  static Counts* const instance = new Counts;
+  return *instance;
+}
+
+}  // namespace
+
+void* allocate(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  const Context& c = context();
+  Counts& all = counts();
+  const std::lock_guard lock(all.mutex);
+  MemoryCounters& mine = all.by_device[c.index];
+  void* block = nullptr;
+  const cudaError_t error = cudaMallocAsync(&block, bytes, c.stream);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // told by the text below
+    fail("memory", "the device has no ", bytes, " bytes left; ", mine.live_bytes, " bytes are in use by tensors");
+  }
+  CUDA_CHECK(error);
+  mine.live_bytes += bytes;
+  mine.peak_bytes = std::max(mine.peak_bytes, mine.live_bytes);
+  ++mine.live_blocks;
+  ++mine.system_allocations;
+  return block;
+}
+
+// A failure here is that of an earlier kernel, which the next check tells, or the driver is gone at the program's end.
+void release(void* block, std::size_t bytes, int index) {
+  if (block == nullptr) return;
+  Counts& all = counts();
+  const std::lock_guard lock(all.mutex);
+  MemoryCounters& mine = all.by_device[index];
+  mine.live_bytes -= bytes;
+  --mine.live_blocks;
+  cudaFreeAsync(block, context_of(index).stream);
+}
+
+MemoryCounters counters() {
+  Counts& all = counts();
+  const std::lock_guard lock(all.mutex);
+  return all.by_device[context().index];
+}
+
+void reset_peak() {
+  Counts& all = counts();
+  const std::lock_guard lock(all.mutex);
+  MemoryCounters& mine = all.by_device[context().index];
+  mine.peak_bytes = mine.live_bytes;
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -1,0 +1,19 @@
+// Failures of CUDA and cuBLAS become Error with the failing call, its text and place:
+//   [cuda] cudaMallocAsync(&block, bytes, stream) failed: out of memory (cuda/allocator.cu:41)
+#pragma once
+
+#include "cuda/runtime.hpp"
+
+#define CUDA_CHECK(call) ::tally::TALLY_CUDA_NAMESPACE::check_call(call, #call, __FILE__, __LINE__)
+#define CUBLAS_CHECK(call) ::tally::TALLY_CUDA_NAMESPACE::check_call(call, #call, __FILE__, __LINE__)
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+// Throw Error unless the call succeeded.
+void check_call(cudaError_t error, const char* call, const char* file, int line);
+void check_call(cublasStatus_t status, const char* call, const char* file, int line);
+
+// After a launch: whether it was accepted, and with TALLY_CUDA_SYNC=1 in the environment whether it ran well.
+void check_launch(cudaStream_t stream, const char* file, int line);
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE

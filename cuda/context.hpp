@@ -1,0 +1,23 @@
+// What the backend keeps for each device: one stream that all its work goes through, and cuBLAS on it.
+#pragma once
+
+#include "cuda/runtime.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+struct Context {
+  int index;
+  cudaStream_t stream;
+  cublasHandle_t blas;
+  cudaDeviceProp properties;
+};
+
+// Makes a device this thread's current one. Throws Error when the machine has no such device.
+const Context& use_device(int index);
+
+// That of the current device.
+const Context& context();
+// That of a device that has been used.
+const Context& context_of(int index);
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -1,0 +1,101 @@
+// Elementwise kernels: y = op(x), d_x = d_y op'(.), y = a op b, comparisons and selection. One thread an element; the
+// functors are those of the CPU. Every element is read and written once: the time is that of the memory.
+#include "core/functors.hpp"
+#include "core/kernels.hpp"
+#include "cuda/strided.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+namespace {
+
+template <class T, class F>
+struct Unary {
+  T* y;
+  const T* x;
+  F f;
+  __device__ void operator()(const std::array<std::int64_t, 2>& at) const { y[at[0]] = f(x[at[1]]); }
+};
+
+template <class T, class F>
+struct UnaryBackward {
+  T* d_x;
+  const T *d_y, *v;
+  F f;
+  __device__ void operator()(const std::array<std::int64_t, 3>& at) const {
+    d_x[at[0]] = d_y[at[1]] * f.derivative(v[at[2]]);
+  }
+};
+
+template <class Y, class T, class F>
+struct Binary {
+  Y* y;
+  const T *a, *b;
+  F f;
+  __device__ void operator()(const std::array<std::int64_t, 3>& at) const { y[at[0]] = f(a[at[1]], b[at[2]]); }
+};
+
+template <class T>
+struct Where {
+  T* y;
+  const bool* condition;
+  const T *a, *b;
+  __device__ void operator()(const std::array<std::int64_t, 4>& at) const {
+    y[at[0]] = condition[at[1]] ? a[at[2]] : b[at[3]];
+  }
+};
+
+}  // namespace
+
+void unary(UnaryOp op, double parameter, View y, View x) {
+  const auto loop = make_loop(y.shape, y, x);
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    functors::visit(op, parameter, [&](auto functor) {
+      for_each_element(loop, Unary<T, decltype(functor)>{y.as<T>(), x.as<T>(), functor});
+    });
+  });
+}
+
+void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, View y) {
+  // Linear operations read neither x nor y; any readable element stands in.
+  const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
+  const auto loop = make_loop(d_x.shape, d_x, d_y, v);
+  dispatch_floating(d_x.dtype, [&](auto type) {
+    using T = decltype(type);
+    functors::visit(op, parameter, [&](auto functor) {
+      for_each_element(loop, UnaryBackward<T, decltype(functor)>{d_x.as<T>(), d_y.as<T>(), v.as<T>(), functor});
+    });
+  });
+}
+
+void binary(BinaryOp op, View y, View a, View b) {
+  const auto loop = make_loop(y.shape, y, a, b);
+  dispatch_all(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    if constexpr (!std::is_same_v<T, bool>) {
+      functors::visit(op, [&](auto functor) {
+        for_each_element(loop, Binary<T, T, decltype(functor)>{y.as<T>(), a.as<T>(), b.as<T>(), functor});
+      });
+    }
+  });
+}
+
+void compare(CompareOp op, View y, View a, View b) {
+  const auto loop = make_loop(y.shape, y, a, b);
+  dispatch_all(a.dtype, [&](auto type) {
+    using T = decltype(type);
+    functors::visit(op, [&](auto functor) {
+      for_each_element(loop, Binary<bool, T, decltype(functor)>{y.as<bool>(), a.as<T>(), b.as<T>(), functor});
+    });
+  });
+}
+
+void where(View y, View condition, View a, View b) {
+  const auto loop = make_loop(y.shape, y, condition, a, b);
+  dispatch_all(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_element(loop, Where<T>{y.as<T>(), condition.as<bool>(), a.as<T>(), b.as<T>()});
+  });
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -1,0 +1,399 @@
+#include "cuda/host/block.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace tally::cuda_host {
+
+constinit thread_local uint3 threadIdx;
+constinit thread_local uint3 blockIdx;
+constinit thread_local dim3 blockDim;
+constinit thread_local dim3 gridDim;
+
+namespace {
+
+// Instrumented code and code without optimisation take several times the stack.
+#if TALLY_ADDRESS_SANITIZER || TALLY_THREAD_SANITIZER || !defined(__OPTIMIZE__)
+constexpr std::size_t stack_bytes = std::size_t{512} << 10;
+#else
+constexpr std::size_t stack_bytes = std::size_t{128} << 10;
+#endif
+
+std::string text_of(const uint3& index) { return concat("(", index.x, ", ", index.y, ", ", index.z, ")"); }
+std::string text_of(const Place& place) { return concat(place.file, ":", place.line); }
+bool same(const Place& a, const Place& b) { return a.line == b.line && std::strcmp(a.file, b.file) == 0; }
+
+uint3 index_of(std::uint64_t number, const dim3& size) {
+  return {static_cast<unsigned>(number % size.x), static_cast<unsigned>(number / size.x % size.y),
+          static_cast<unsigned>(number / size.x / size.y)};
+}
+
+std::string hexadecimal(std::uint32_t mask) {
+  std::string text = "0x";
+  for (int digit = 7; digit >= 0; --digit) text += "0123456789abcdef"[mask >> (4 * digit) & 15u];
+  return text;
+}
+
+void* take_shared(std::size_t bytes, std::size_t alignment) {
+  const TsanIgnore ignore;
+  void* const data = ::operator new (bytes, std::align_val_t{std::max<std::size_t>(alignment, 16)});
+  std::memset(data, 0xff, bytes);  // NaN in every floating type
+  return data;
+}
+
+void free_shared(void* data, std::size_t alignment) {
+  const TsanIgnore ignore;
+  ::operator delete (data, std::align_val_t{std::max<std::size_t>(alignment, 16)});
+}
+
+}  // namespace
+
+Block& Block::own() {
+  thread_local const std::unique_ptr<Block> block = std::make_unique<Block>();
+  return *block;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Taking turns
+
+std::string Block::run(const Launch& launch, const Settings& settings, std::uint64_t index, void* done_token) {
+  launch_ = &launch;
+  settings_ = settings;
+  block_number_ = index;
+  done_token_ = done_token;
+  set_up();
+  make_current(*next_that_can_run());
+  current_->fiber = take_fiber();
+  tsan_switch(current_->tsan);
+  main_.switch_to(*current_->fiber);
+  clean_up();
+  return std::move(error_);
+}
+
+void Block::set_up() {
+  error_.clear();
+  count_ = static_cast<int>(launch_->block.count());
+  can_run_ = count_;
+  gone_ = at_barrier_ = 0;
+  barriers_ = 0;
+  first_at_barrier_ = first_gone_ = nullptr;
+  random_state_ = settings_.seed * 0x9E3779B97F4A7C15u + block_number_;
+  blockDim = launch_->block;
+  gridDim = launch_->grid;
+  blockIdx = index_of(block_number_, launch_->grid);
+  main_tsan_ = tsan_current();
+  for (int n = 0; n < count_; ++n) {
+    Thread& thread = threads_[static_cast<std::size_t>(n)];
+    thread.number = n;
+    thread.index = index_of(static_cast<std::uint64_t>(n), launch_->block);
+    thread.state = State::fresh;
+    thread.fiber = nullptr;
+    thread.tsan = tsan_create();  // here, where nothing of the other threads is known to it
+    thread.warp_syncs = 0;
+  }
+  set_order();
+}
+
+// Whatever happened: the fibers of threads that were stopped midway are taken back as well.
+void Block::clean_up() {
+  current_ = nullptr;
+  free_count_ = 0;
+  for (const auto& fiber : fibers_) free_fibers_[static_cast<std::size_t>(free_count_++)] = fiber.get();
+  for (int n = 0; n < count_; ++n) tsan_destroy(threads_[static_cast<std::size_t>(n)].tsan);
+  for (std::size_t n = 0; n < shared_count_; ++n) free_shared(shared_[n].data, shared_[n].alignment);
+  shared_count_ = 0;
+  static_bytes_ = 0;
+  if (dynamic_ != nullptr) free_shared(dynamic_, 16);
+  dynamic_ = nullptr;
+}
+
+std::uint32_t Block::random() {
+  // SplitMix64 (Steele et al., OOPSLA 2014)
+  random_state_ += 0x9E3779B97F4A7C15u;
+  std::uint64_t z = random_state_;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return static_cast<std::uint32_t>((z ^ (z >> 31)) >> 32);
+}
+
+// A new round; a random order is another one in each.
+void Block::set_order() {
+  cursor_ = 0;
+  int* const order = order_.data();
+  std::iota(order, order + count_, 0);
+  if (settings_.schedule == Schedule::reverse) std::reverse(order, order + count_);
+  if (settings_.schedule != Schedule::random) return;
+  for (int n = count_ - 1; n > 0; --n) {
+    std::swap(order[n], order[random() % static_cast<std::uint32_t>(n + 1)]);
+  }
+}
+
+// Null when none can.
+Block::Thread* Block::next_that_can_run() {
+  if (can_run_ == 0) return nullptr;
+  while (true) {
+    if (cursor_ == count_) {
+      if (settings_.schedule == Schedule::random) set_order();
+      cursor_ = 0;
+    }
+    Thread& thread = threads_[static_cast<std::size_t>(order_[static_cast<std::size_t>(cursor_++)])];
+    if (thread.state == State::fresh || thread.state == State::ready) return &thread;
+  }
+}
+
+void Block::make_current(Thread& thread) {
+  current_ = &thread;
+  threadIdx = thread.index;
+}
+
+// The running thread waits; returns when it was released and has its turn.
+void Block::yield() {
+  --can_run_;
+  Thread* const next = next_that_can_run();
+  if (next == nullptr) stop(concat("every thread waits for others:", who_waits_where()));
+  if (next == current_) return;
+  Fiber& from = *current_->fiber;
+  make_current(*next);
+  if (next->fiber == nullptr) next->fiber = take_fiber();
+  tsan_switch(next->tsan);
+  from.switch_to(*next->fiber);
+}
+
+Fiber* Block::take_fiber() {
+  if (free_count_ == 0) {
+    fibers_.push_back(std::make_unique<Fiber>(stack_bytes));
+    free_fibers_[static_cast<std::size_t>(free_count_++)] = fibers_.back().get();
+  }
+  Fiber* const fiber = free_fibers_[static_cast<std::size_t>(--free_count_)];
+  fiber->start(&Block::enter);
+  return fiber;
+}
+
+void Block::enter() {
+  Block& block = own();
+  block.main_.entered(block.main_);
+  block.run_threads();
+}
+
+void Block::run_threads() noexcept {
+  while (true) {
+    launch_->body(launch_->arguments);
+    leave();
+    Thread* const next = next_that_can_run();
+    if (next == nullptr && gone_ == count_) go_to_main();
+    if (next == nullptr) stop(concat("every thread waits for others:", who_waits_where()));
+    Fiber* const fiber = std::exchange(current_->fiber, nullptr);
+    make_current(*next);
+    if (next->fiber == nullptr && !thread_sanitizer) {
+      next->fiber = fiber;
+      continue;
+    }
+    if (next->fiber == nullptr) next->fiber = take_fiber();
+    free_fibers_[static_cast<std::size_t>(free_count_++)] = fiber;
+    tsan_switch(next->tsan);
+    fiber->switch_to(*next->fiber, true);
+  }
+}
+
+// The running thread has reached the end of the kernel.
+void Block::leave() {
+  tsan_release(done_token_);
+  if (at_barrier_ > 0) {
+    stop(concat("__syncthreads without all threads: ", name_of(*current_), " has left the kernel, ",
+                name_of(*first_at_barrier_), " waits at ", text_of(first_at_barrier_->place)));
+  }
+  if (first_gone_ == nullptr) first_gone_ = current_;
+  current_->state = State::gone;
+  ++gone_;
+  --can_run_;
+}
+
+void Block::go_to_main() {
+  tsan_switch(main_tsan_);
+  current_->fiber->switch_to(main_, true);
+  __builtin_unreachable();
+}
+
+// Nobody continues the fibers of this block again.
+void Block::stop(const std::string& what) {
+  error_ = concat("kernel launched at ", text_of(launch_->place), ", block ",
+                  text_of(index_of(block_number_, launch_->grid)), ": ", what);
+  go_to_main();
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Waiting for each other
+
+void Block::barrier(Place place) {
+  current_->place = place;
+  if (gone_ > 0) {
+    stop(concat("__syncthreads without all threads: ", name_of(*first_gone_), " has left the kernel, ",
+                name_of(*current_), " waits at ", text_of(place)));
+  }
+  if (at_barrier_ == 0) first_at_barrier_ = current_;
+  if (!same(first_at_barrier_->place, place)) {
+    stop(concat("__syncthreads at different places: ", name_of(*first_at_barrier_), " waits at ",
+                text_of(first_at_barrier_->place), ", ", name_of(*current_), " at ", text_of(place)));
+  }
+  void* const token = &barrier_tokens_[barriers_ % 2];
+  tsan_release(token);
+  ++at_barrier_;
+  current_->state = State::at_barrier;
+  if (at_barrier_ == count_) release_barrier();
+  yield();
+  tsan_acquire(token);
+}
+
+void Block::release_barrier() {
+  for (int n = 0; n < count_; ++n) threads_[static_cast<std::size_t>(n)].state = State::ready;
+  can_run_ = count_ + 1;  // yield() counts off the last to come
+  at_barrier_ = 0;
+  ++barriers_;
+  cursor_ = count_;
+}
+
+std::uint64_t Block::warp_meet(const detail::WarpRequest& request) {
+  Thread& self = *current_;
+  Thread* const lanes = &threads_[static_cast<std::size_t>(self.number - lane())];
+  self.request = request;
+  self.place = request.place;
+  check_warp(self, lanes);
+  void* const token = request.operation == detail::WarpOperation::sync
+                          ? &warp_tokens_[static_cast<std::size_t>(self.number / warpSize)][self.warp_syncs++ % 2]
+                          : nullptr;
+  if (token != nullptr) tsan_release(token);
+  self.state = State::in_warp;
+  bool all_here = true;
+  for (int lane = 0; lane < warpSize; ++lane) {
+    if ((request.mask >> lane & 1u) != 0 && lanes[lane].state != State::in_warp) all_here = false;
+  }
+  if (all_here) complete_warp(request.mask, lanes);
+  yield();
+  if (token != nullptr) tsan_acquire(token);
+  return self.answer;
+}
+
+// Whoever comes is compared with those that wait for it already.
+void Block::check_warp(const Thread& self, const Thread* lanes) {
+  const detail::WarpRequest& mine = self.request;
+  const auto in_mask = [](std::uint32_t mask, int lane) { return (mask >> lane & 1u) != 0; };
+  const auto describe = [&](const Thread& thread) {
+    return concat(name_of(thread), " calls ", thread.request.name, " with mask ", hexadecimal(thread.request.mask),
+                  " at ", text_of(thread.request.place));
+  };
+  if (!in_mask(mine.mask, lane())) stop(concat(describe(self), ", which does not hold its own lane ", lane()));
+  for (int lane = 0; lane < warpSize; ++lane) {
+    if (!in_mask(mine.mask, lane)) continue;
+    if (self.number - this->lane() + lane >= count_) {
+      stop(concat(describe(self), ", but the block has no lane ", lane, " there"));
+    }
+    const Thread& other = lanes[lane];
+    if (other.state == State::gone) stop(concat(describe(self), ", but ", name_of(other), " has left the kernel"));
+    if (other.state != State::in_warp) continue;
+    const detail::WarpRequest& theirs = other.request;
+    if (theirs.mask != mine.mask) stop(concat("masks differ: ", describe(other), ", ", describe(self)));
+    if (std::strcmp(theirs.name, mine.name) != 0 || !same(theirs.place, mine.place)) {
+      stop(concat("lanes of one mask meet in different operations: ", describe(other), ", ", describe(self)));
+    }
+  }
+  if (mine.operation == detail::WarpOperation::shuffle &&
+      (mine.source < 0 || mine.source >= warpSize || !in_mask(mine.mask, mine.source))) {
+    stop(concat(describe(self), " and reads lane ", mine.source, ", which is not in the mask"));
+  }
+}
+
+// Answers are worked out for all lanes at once: the first to go on may be in its next operation before the last reads.
+void Block::complete_warp(std::uint32_t mask, Thread* lanes) {
+  std::uint64_t ballot = 0;
+  for (int lane = 0; lane < warpSize; ++lane) {
+    if ((mask >> lane & 1u) != 0 && lanes[lane].request.value != 0) ballot |= std::uint64_t{1} << lane;
+  }
+  for (int lane = 0; lane < warpSize; ++lane) {
+    if ((mask >> lane & 1u) == 0) continue;
+    Thread& thread = lanes[lane];
+    thread.answer = thread.request.operation == detail::WarpOperation::shuffle
+                        ? lanes[thread.request.source].request.value
+                        : ballot;
+    thread.state = State::ready;
+    ++can_run_;
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Shared memory
+
+void* Block::shared_array(const void* site, std::size_t bytes, std::size_t alignment, Place place) {
+  for (std::size_t n = 0; n < shared_count_; ++n) {
+    if (shared_[n].site == site) return shared_[n].data;
+  }
+  static_bytes_ += bytes;
+  if (static_bytes_ > max_static_shared_bytes || shared_count_ == shared_.size()) {
+    stop(concat(text_of(place), ": ", static_bytes_, " bytes of shared memory in ", shared_count_ + 1,
+                " arrays; a block has ", max_static_shared_bytes, ", more only by SHARED_DYNAMIC"));
+  }
+  void* const data = take_shared(bytes, alignment);
+  shared_[shared_count_++] = {site, data, bytes, alignment};
+  return data;
+}
+
+void* Block::dynamic_shared_memory() {
+  if (dynamic_ == nullptr) dynamic_ = take_shared(launch_->shared_bytes, 16);
+  return dynamic_;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Messages
+
+std::string Block::name_of(const Thread& thread) const { return concat("thread ", text_of(thread.index)); }
+
+// One line for each place, with how many wait there and the first of them.
+std::string Block::who_waits_where() const {
+  std::string text;
+  std::vector<bool> told(static_cast<std::size_t>(count_));
+  for (int n = 0; n < count_; ++n) {
+    const Thread& first = threads_[static_cast<std::size_t>(n)];
+    if (told[static_cast<std::size_t>(n)] || first.state == State::gone) continue;
+    int alike = 0;
+    for (int m = n; m < count_; ++m) {
+      const Thread& other = threads_[static_cast<std::size_t>(m)];
+      if (other.state != first.state || !same(other.place, first.place)) continue;
+      told[static_cast<std::size_t>(m)] = true;
+      ++alike;
+    }
+    const char* const what = first.state == State::in_warp ? first.request.name : "__syncthreads";
+    text += concat("\n  ", name_of(first), alike > 1 ? concat(" and ", alike - 1, " more") : "", ": ", what, " at ",
+                   text_of(first.place));
+    if (first.state == State::in_warp) text += concat(", mask ", hexadecimal(first.request.mask));
+  }
+  if (gone_ > 0) text += concat("\n  ", gone_, " threads have left the kernel");
+  return text;
+}
+
+std::string Block::stack_overflow_at(const void* address) const {
+  for (const auto& fiber : fibers_) {
+    if (current_ != nullptr && fiber->guards(address)) {
+      return concat("kernel launched at ", text_of(launch_->place), ", block ",
+                    text_of(index_of(block_number_, launch_->grid)), ", ", name_of(*current_), ": more than the ",
+                    stack_bytes, " bytes of a thread's stack are needed");
+    }
+  }
+  return {};
+}
+
+namespace detail {
+
+void barrier(Place place) { Block::own().barrier(place); }
+std::uint64_t warp_meet(const WarpRequest& request) { return Block::own().warp_meet(request); }
+int lane_index() { return Block::own().lane(); }
+void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, Place place) {
+  return Block::own().shared_array(site, bytes, alignment, place);
+}
+void* dynamic_shared_memory() { return Block::own().dynamic_shared_memory(); }
+
+}  // namespace detail
+}  // namespace tally::cuda_host

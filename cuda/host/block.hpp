@@ -1,0 +1,127 @@
+// A block of threads on one OS thread. Its threads are fibers that take turns: one runs until it has to wait for others
+// at a barrier or in a warp operation, or has left the kernel; then the next in the order of the schedule that can run.
+//
+// A thread that never waits needs no stack of its own: when it has left, the next thread goes on with the stack at
+// hand, so that a kernel without barriers is a plain loop on one stack.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/host/fiber.hpp"
+#include "cuda/host/language.hpp"
+#include "cuda/host/sanitizer.hpp"
+#include "cuda/host/settings.hpp"
+
+namespace tally::cuda_host {
+
+inline constexpr int max_block_threads = 1024;
+inline constexpr std::size_t max_static_shared_bytes = std::size_t{48} << 10;
+inline constexpr std::size_t max_dynamic_shared_bytes = std::size_t{163} << 10;  // the least of sm_80 and sm_90
+
+// One launch of a kernel: body(arguments) runs one thread.
+struct Launch {
+  dim3 grid, block;
+  std::size_t shared_bytes;
+  Place place;
+  void (*body)(const void* arguments);
+  const void* arguments;
+};
+
+class Block {
+ public:
+  // The one of this OS thread.
+  static Block& own();
+
+  // Runs all threads of block number `index` of the launch. Returns what went wrong, empty if nothing did.
+  std::string run(const Launch& launch, const Settings& settings, std::uint64_t index, void* done_token);
+
+  // What the running thread asks for.
+  void barrier(Place place);
+  std::uint64_t warp_meet(const detail::WarpRequest& request);
+  void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, Place place);
+  void* dynamic_shared_memory();
+  int lane() const { return current_->number % warpSize; }
+
+  // For a fault at this address: which thread ran out of stack; empty if none did.
+  std::string stack_overflow_at(const void* address) const;
+
+ private:
+  enum class State : std::uint8_t { fresh, ready, at_barrier, in_warp, gone };
+  struct Thread {
+    int number = 0;  // x fastest
+    uint3 index;
+    State state = State::fresh;
+    Fiber* fiber = nullptr;
+    detail::WarpRequest request{};  // in_warp
+    std::uint64_t answer = 0;
+    Place place;  // where it waits
+    void* tsan = nullptr;
+    unsigned warp_syncs = 0;  // of this thread
+  };
+  struct SharedArray {
+    const void* site;
+    void* data;
+    std::size_t bytes, alignment;
+  };
+
+  void set_up();
+  void clean_up();
+  void set_order();
+  Thread* next_that_can_run();
+  void make_current(Thread& thread);
+  void yield();
+  static void enter();
+  [[noreturn]] void run_threads() noexcept;
+  void leave();
+  [[noreturn]] void go_to_main();
+  [[noreturn]] void stop(const std::string& what);
+  Fiber* take_fiber();
+  void release_barrier();
+  void complete_warp(std::uint32_t mask, Thread* lanes);
+  void check_warp(const Thread& self, const Thread* lanes);
+  std::uint32_t random();
+
+  std::string name_of(const Thread& thread) const;
+  std::string who_waits_where() const;
+
+  const Launch* launch_ = nullptr;
+  Settings settings_;
+  std::uint64_t block_number_ = 0;
+  void* done_token_ = nullptr;
+  std::string error_;
+
+  std::array<Thread, max_block_threads> threads_;
+  std::array<int, max_block_threads> order_{};
+  int count_ = 0;    // threads of the block
+  int gone_ = 0;     // that have left the kernel
+  int can_run_ = 0;  // that wait for nothing
+  int at_barrier_ = 0;
+  int cursor_ = 0;  // place in order_
+  std::uint64_t random_state_ = 0;
+  Thread* current_ = nullptr;
+  Thread* first_at_barrier_ = nullptr;
+  Thread* first_gone_ = nullptr;
+
+  std::array<SharedArray, 32> shared_{};
+  std::size_t shared_count_ = 0;
+  std::size_t static_bytes_ = 0;
+  void* dynamic_ = nullptr;
+
+  Fiber main_;
+  void* main_tsan_ = nullptr;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::array<Fiber*, max_block_threads> free_fibers_{};
+  int free_count_ = 0;
+  // Addresses that stand for barriers towards ThreadSanitizer. Two that alternate: a thread that hurries ahead to the
+  // next barrier must not add what it does there to the one that others are still leaving.
+  std::array<char, 2> barrier_tokens_{};
+  std::array<std::array<char, 2>, max_block_threads / warpSize> warp_tokens_{};
+  unsigned barriers_ = 0;
+};
+
+}  // namespace tally::cuda_host

@@ -1,0 +1,107 @@
+#include "cuda/host/cublas.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/cpu/blas.hpp"
+#include "core/cpu/parallel.hpp"
+#include "cuda/host/memory.hpp"
+
+namespace tally::cuda_host {
+namespace {
+
+// Whether `count` column-major matrices fit where they are said to be.
+template <class T>
+bool fits(const T* data, int rows, int columns, int ld, long long stride, int count) {
+  if (ld < std::max(1, rows)) return false;
+  if (rows == 0 || columns == 0 || count == 0) return true;
+  const std::int64_t matrix = std::int64_t{ld} * (columns - 1) + rows;
+  const std::int64_t elements = stride * (count - 1) + matrix;
+  return stride >= 0 && in_device_memory(data, static_cast<std::size_t>(elements) * sizeof(T));
+}
+
+// A column-major matrix is the transposed of a row-major one: c^T = op(b)^T op(a)^T.
+template <class T>
+cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
+                        const T* alpha, const T* a, int ld_a, long long stride_a, const T* b, int ld_b,
+                        long long stride_b, const T* beta, T* c, int ld_c, long long stride_c, int count) {
+  if (handle == nullptr || handle->stream == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const bool known_operations =
+      (op_a == CUBLAS_OP_N || op_a == CUBLAS_OP_T) && (op_b == CUBLAS_OP_N || op_b == CUBLAS_OP_T);
+  if (!known_operations || std::min({m, n, k, count}) < 0 || alpha == nullptr || beta == nullptr) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const bool turn_a = op_a == CUBLAS_OP_T, turn_b = op_b == CUBLAS_OP_T;
+  // The matrices of a result must not overlap.
+  const bool apart = count <= 1 || stride_c >= std::int64_t{ld_c} * (n - 1) + m || m == 0 || n == 0;
+  if (!fits(a, turn_a ? k : m, turn_a ? m : k, ld_a, stride_a, count) ||
+      !fits(b, turn_b ? n : k, turn_b ? k : n, ld_b, stride_b, count) || !fits(c, m, n, ld_c, stride_c, count) ||
+      !apart) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (m == 0 || n == 0 || count == 0) return CUBLAS_STATUS_SUCCESS;
+  cpu::load_blas();
+  detail::enqueue(handle->stream, [=, alpha = *alpha, beta = *beta] {
+    const DeviceAccess access;
+    parallel_for(count, [&](std::int64_t i) {
+      cpu::gemm_tile(turn_b, turn_a, n, m, k, alpha, b + i * stride_b, ld_b, a + i * stride_a, ld_a, beta,
+                     c + i * stride_c, ld_c);
+    });
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+const char* cublasGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "the operation completed successfully";
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "the library was not initialized";
+    case CUBLAS_STATUS_INVALID_VALUE: return "an unsupported value or parameter was passed to the function";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "the function failed to launch on the GPU";
+  }
+  return "unknown status";
+}
+
+cublasStatus_t cublasCreate(cublasHandle_t* handle) {
+  *handle = new Cublas;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasDestroy(cublasHandle_t handle) {
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  handle->stream = stream;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t) {
+  return handle == nullptr ? CUBLAS_STATUS_NOT_INITIALIZED : CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, std::size_t bytes) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  return bytes == 0 || in_device_memory(workspace, bytes) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
+                                         int n, int k, const float* alpha, const float* a, int ld_a, long long stride_a,
+                                         const float* b, int ld_b, long long stride_b, const float* beta, float* c,
+                                         int ld_c, long long stride_c, int count) {
+  return multiply(handle, op_a, op_b, m, n, k, alpha, a, ld_a, stride_a, b, ld_b, stride_b, beta, c, ld_c, stride_c,
+                  count);
+}
+
+cublasStatus_t cublasDgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
+                                         int n, int k, const double* alpha, const double* a, int ld_a,
+                                         long long stride_a, const double* b, int ld_b, long long stride_b,
+                                         const double* beta, double* c, int ld_c, long long stride_c, int count) {
+  return multiply(handle, op_a, op_b, m, n, k, alpha, a, ld_a, stride_a, b, ld_b, stride_b, beta, c, ld_c, stride_c,
+                  count);
+}
+
+}  // namespace tally::cuda_host

@@ -1,0 +1,118 @@
+// Runs the blocks of a grid on the threads of core/cpu/parallel.hpp, and holds the settings.
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <string_view>
+
+#include "core/cpu/parallel.hpp"
+#include "core/error.hpp"
+#include "cuda/host/block.hpp"
+#include "cuda/host/fault.hpp"
+#include "cuda/host/memory.hpp"
+#include "cuda/host/runtime_api.hpp"
+#include "cuda/host/sanitizer.hpp"
+#include "cuda/host/settings.hpp"
+
+namespace tally::cuda_host {
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+Settings settings_of_environment() {
+  Settings settings;
+  const std::string_view schedule = variable("TALLY_CUDA_SCHEDULE");
+  if (schedule == "reverse") {
+    settings.schedule = Schedule::reverse;
+  } else if (schedule.substr(0, 6) == "random") {
+    settings.schedule = Schedule::random;
+    if (schedule.size() > 7) settings.seed = std::strtoull(schedule.data() + 7, nullptr, 10);
+  } else {
+    check(schedule.empty() || schedule == "forward", "cuda-host", "TALLY_CUDA_SCHEDULE=", schedule,
+          " is none of forward, reverse, random and random:<seed>");
+  }
+  settings.delay_streams = variable("TALLY_CUDA_DELAY") == "1";
+  settings.protect_memory = variable("TALLY_CUDA_PROTECT") == "1";
+  return settings;
+}
+
+struct Shared {
+  std::mutex mutex;
+  Settings settings = settings_of_environment();
+};
+
+Shared& shared() {
+  static Shared* const instance = new Shared;
+  return *instance;
+}
+
+// The block that gets the n-th turn.
+std::uint64_t block_of_turn(std::uint64_t n, std::uint64_t blocks, const Settings& settings) {
+  if (settings.schedule == Schedule::forward) return n;
+  if (settings.schedule == Schedule::reverse) return blocks - 1 - n;
+  // Steps of a size that has no divisor in common with the number of blocks come by all of them.
+  std::uint64_t step = (settings.seed * 2654435761u + 40503u) % blocks;
+  while (std::gcd(step, blocks) != 1) ++step;
+  return (n * step + settings.seed) % blocks;
+}
+
+}  // namespace
+
+Settings settings() {
+  Shared& s = shared();
+  const std::lock_guard lock(s.mutex);
+  return s.settings;
+}
+
+void set_settings(const Settings& settings) {
+  Shared& s = shared();
+  const std::lock_guard lock(s.mutex);
+  s.settings = settings;
+}
+
+namespace detail {
+
+cudaError_t check_configuration(dim3 grid, dim3 block, std::size_t shared_bytes) {
+  constexpr unsigned most_blocks_yz = 65535, most_blocks_x = 2147483647, most_threads_z = 64;
+  const bool fits = grid.count() > 0 && block.count() > 0 && grid.x <= most_blocks_x && grid.y <= most_blocks_yz &&
+                    grid.z <= most_blocks_yz && block.count() <= max_block_threads && block.z <= most_threads_z &&
+                    shared_bytes <= max_dynamic_shared_bytes;
+  return result(fits ? cudaSuccess : cudaErrorInvalidConfiguration);
+}
+
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, Place place, void (*body)(const void*),
+              const void* arguments) {
+  const DeviceAccess access;
+  const Launch launch{grid, block, shared_bytes, place, body, arguments};
+  const Settings now = settings();
+  const std::uint64_t blocks = grid.count();
+  char done_token = 0;  // stands for the end of the kernel towards ThreadSanitizer
+  std::atomic<bool> stopped = false;
+  std::mutex mutex;
+  std::map<std::uint64_t, std::string> errors;
+  // Few threads' work is not worth handing to another core.
+  constexpr std::uint64_t task_threads = 256;
+  const std::uint64_t blocks_per_task = (task_threads + block.count() - 1) / block.count();
+  parallel_for_blocks(static_cast<std::int64_t>(blocks), static_cast<std::int64_t>(blocks_per_task),
+                      [&](std::int64_t begin, std::int64_t end) {
+                        report_faults();
+                        for (std::int64_t n = begin; n < end && !stopped; ++n) {
+                          const std::uint64_t index = block_of_turn(static_cast<std::uint64_t>(n), blocks, now);
+                          std::string error = Block::own().run(launch, now, index, &done_token);
+                          if (error.empty()) continue;
+                          stopped = true;
+                          const std::lock_guard lock(mutex);
+                          errors.emplace(index, std::move(error));
+                        }
+                      });
+  tsan_acquire(&done_token);
+  check_internal(errors.empty(), "cuda-host", errors.empty() ? std::string() : errors.begin()->second);
+}
+
+}  // namespace detail
+}  // namespace tally::cuda_host

@@ -1,0 +1,174 @@
+// The part of the CUDA language that kernels here use, for a C++ compiler: keywords, built-in variables, shared memory,
+// barriers, warp operations, atomic operations on whole numbers. What is absent is not used in kernels: atomic
+// operations on floating numbers (their order would decide the bits), textures, cooperative groups, reliance on
+// lock-step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+
+namespace tally::cuda_host {
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3() = default;
+  constexpr dim3(unsigned x_, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+  constexpr std::uint64_t count() const { return std::uint64_t{x} * y * z; }
+};
+
+struct uint3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(16) double2 {
+  double x, y;
+};
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline double2 make_double2(double x, double y) { return {x, y}; }
+
+// Those of the thread that runs; the fibers of one block share them and never leave their OS thread.
+extern constinit thread_local uint3 threadIdx;
+extern constinit thread_local uint3 blockIdx;
+extern constinit thread_local dim3 blockDim;
+extern constinit thread_local dim3 gridDim;
+inline constexpr int warpSize = 32;
+
+// A place in the source, for messages.
+struct Place {
+  const char* file = nullptr;
+  int line = 0;
+};
+
+#define TALLY_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Shared memory. Each array is a heap block of its exact size, one a block of threads, filled with NaN.
+
+namespace detail {
+// `site` stands for the declaration: every thread of the block gets the same array for it.
+void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, Place place);
+void* dynamic_shared_memory();
+void barrier(Place place);
+}  // namespace detail
+
+#define SHARED(T, name, n)                                                                          \
+  T(&name)                                                                                          \
+  [n] = *static_cast<T(*)[n]>([]() -> void* {                                                       \
+    static char site;                                                                               \
+    return ::tally::cuda_host::detail::shared_array(&site, sizeof(T[n]), alignof(T),                \
+                                                    ::tally::cuda_host::Place{__FILE__, __LINE__}); \
+  }())
+#define SHARED_DYNAMIC(T, name) T* const name = static_cast<T*>(::tally::cuda_host::detail::dynamic_shared_memory())
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Barriers and warp operations. Each checks that those who meet in it agree, and stops the launch with block, thread
+// and line when they do not.
+
+inline void __syncthreads(TALLY_HERE) { detail::barrier({file, line}); }
+
+namespace detail {
+
+enum class WarpOperation : std::uint8_t { sync, shuffle, ballot };
+
+// What one lane brings to a warp operation, and what it gets.
+struct WarpRequest {
+  WarpOperation operation;
+  std::uint32_t mask;  // the lanes that take part
+  const char* name;
+  Place place;
+  std::uint64_t value = 0;  // shuffle: the bits it offers; ballot: 0 or 1
+  int source = 0;           // shuffle: the lane whose bits it wants
+};
+// Returns when every lane of the mask has come: shuffle: the source's bits, ballot: a bit for each lane that gave 1.
+std::uint64_t warp_meet(const WarpRequest& request);
+int lane_index();
+
+template <class T>
+T shuffle(std::uint32_t mask, T value, int source, const char* name, Place place) {
+  static_assert(std::is_arithmetic_v<T> && sizeof(T) <= sizeof(std::uint64_t));
+  WarpRequest request{WarpOperation::shuffle, mask, name, place, 0, source};
+  std::memcpy(&request.value, &value, sizeof value);
+  const std::uint64_t bits = warp_meet(request);
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+}  // namespace detail
+
+inline void __syncwarp(std::uint32_t mask = 0xffffffffu, TALLY_HERE) {
+  detail::warp_meet({detail::WarpOperation::sync, mask, "__syncwarp", {file, line}});
+}
+
+inline std::uint32_t __ballot_sync(std::uint32_t mask, bool predicate, TALLY_HERE) {
+  return static_cast<std::uint32_t>(detail::warp_meet(
+      {detail::WarpOperation::ballot, mask, "__ballot_sync", {file, line}, predicate ? std::uint64_t{1} : 0}));
+}
+inline bool __any_sync(std::uint32_t mask, bool predicate, TALLY_HERE) {
+  return detail::warp_meet(
+             {detail::WarpOperation::ballot, mask, "__any_sync", {file, line}, predicate ? std::uint64_t{1} : 0}) != 0;
+}
+inline bool __all_sync(std::uint32_t mask, bool predicate, TALLY_HERE) {
+  return detail::warp_meet(
+             {detail::WarpOperation::ballot, mask, "__all_sync", {file, line}, predicate ? std::uint64_t{1} : 0}) ==
+         mask;
+}
+
+// Of the lane `source` of the own segment of `width` lanes.
+template <class T>
+T __shfl_sync(std::uint32_t mask, T value, int source, int width = warpSize, TALLY_HERE) {
+  const int first = detail::lane_index() & ~(width - 1);
+  return detail::shuffle(mask, value, first + (source & (width - 1)), "__shfl_sync", {file, line});
+}
+// Of the lane `delta` higher or lower; the own value where the segment ends.
+template <class T>
+T __shfl_down_sync(std::uint32_t mask, T value, unsigned delta, int width = warpSize, TALLY_HERE) {
+  const int lane = detail::lane_index(), source = lane + static_cast<int>(delta);
+  const bool inside = source / width == lane / width;
+  return detail::shuffle(mask, value, inside ? source : lane, "__shfl_down_sync", {file, line});
+}
+template <class T>
+T __shfl_up_sync(std::uint32_t mask, T value, unsigned delta, int width = warpSize, TALLY_HERE) {
+  const int lane = detail::lane_index(), source = lane - static_cast<int>(delta);
+  const bool inside = source >= lane / width * width;
+  return detail::shuffle(mask, value, inside ? source : lane, "__shfl_up_sync", {file, line});
+}
+// Of the lane whose number differs in the bits of `bits`; the own value where that is in a later segment.
+template <class T>
+T __shfl_xor_sync(std::uint32_t mask, T value, int bits, int width = warpSize, TALLY_HERE) {
+  const int lane = detail::lane_index(), source = lane ^ bits;
+  const bool inside = source / width <= lane / width;
+  return detail::shuffle(mask, value, inside ? source : lane, "__shfl_xor_sync", {file, line});
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Atomic operations; each returns what was there before.
+
+template <class T>
+T atomicAdd(T* place, std::type_identity_t<T> value) {
+  static_assert(std::is_integral_v<T> && sizeof(T) >= 4, "the order of floating sums would decide their bits");
+  return __atomic_fetch_add(place, value, __ATOMIC_RELAXED);
+}
+
+template <class T>
+T __ldg(const T* place) {
+  return *place;
+}
+
+#undef TALLY_HERE
+
+}  // namespace tally::cuda_host

@@ -1,0 +1,105 @@
+// The calls of the CUDA runtime that the backend uses, with CUDA's names, arguments and error codes, on host memory and
+// OS threads. Device memory is filled with NaN when it is taken; every address range that a call is given is checked to
+// lie in memory of the side it should be on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "cuda/host/language.hpp"
+
+namespace tally::cuda_host {
+
+enum cudaError_t : int {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorNotReady = 600,
+  cudaErrorStreamCaptureUnsupported = 900
+};
+const char* cudaGetErrorString(cudaError_t error);
+// The last failure of a call on this thread, which is forgotten.
+cudaError_t cudaGetLastError();
+
+enum cudaMemcpyKind : int { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+
+struct Stream;
+struct Event;
+struct Graph;
+using cudaStream_t = Stream*;
+using cudaEvent_t = Event*;
+using cudaGraph_t = Graph*;
+using cudaGraphExec_t = Graph*;
+
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor;
+  int multiProcessorCount;
+  std::size_t sharedMemPerBlockOptin;
+  std::size_t totalGlobalMem;
+};
+
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int index);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index);
+cudaError_t cudaDeviceSynchronize();
+
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+
+inline constexpr unsigned cudaEventDisableTiming = 2;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+
+cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* block, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t stream);
+
+struct MemPool;
+using cudaMemPool_t = MemPool*;
+enum cudaMemPoolAttr : int { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReservedMemCurrent = 5 };
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int index);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes_to_keep);
+
+// What is put into a capturing stream is kept instead of run; launching the graph runs it, with the addresses and
+// parameters of the capture. Memory taken during the capture belongs to the graph.
+enum cudaStreamCaptureMode : int { cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal = 1 };
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags = 0);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+
+namespace detail {
+
+// Puts work into a stream: it is run at once, later, or kept for a graph.
+void enqueue(cudaStream_t stream, std::function<void()> work);
+
+// cudaErrorInvalidConfiguration where a GPU would refuse such a launch.
+cudaError_t check_configuration(dim3 grid, dim3 block, std::size_t shared_bytes);
+
+// Runs body(arguments) for every thread of the grid. Throws InternalError with block, thread and line of a mistake in
+// the kernel.
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, Place place, void (*body)(const void*),
+              const void* arguments);
+
+// The result of a call: remembered for cudaGetLastError.
+cudaError_t result(cudaError_t error);
+
+}  // namespace detail
+}  // namespace tally::cuda_host

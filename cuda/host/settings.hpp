@@ -1,0 +1,25 @@
+// How kernels are executed on the CPU; for tests and for finding mistakes in kernels.
+#pragma once
+
+#include <cstdint>
+
+namespace tally::cuda_host {
+
+// The order in which the threads of a block, and the blocks of a grid, get to run. A kernel is right only if its bits
+// do not depend on it.
+enum class Schedule : std::uint8_t { forward, reverse, random };
+
+struct Settings {
+  Schedule schedule = Schedule::forward;  // TALLY_CUDA_SCHEDULE=forward, reverse, random or random:<seed>
+  std::uint64_t seed = 0;                 // of random orders
+  // TALLY_CUDA_DELAY=1: what is put into a stream runs late and in a random order, as far as CUDA's rules allow.
+  bool delay_streams = false;
+  // TALLY_CUDA_PROTECT=1: device memory taken from now on cannot be read or written by code outside kernels and copies.
+  bool protect_memory = false;
+};
+
+// At first what the environment says.
+Settings settings();
+void set_settings(const Settings& settings);
+
+}  // namespace tally::cuda_host

@@ -1,0 +1,79 @@
+// The only way to start a kernel, and to declare shared memory:
+//
+//   __global__ void add_one(float* y, std::int64_t n) { ... }
+//   launch(add_one, blocks_for(n, 256), 256, 0, context().stream, y, n);
+//
+//   SHARED(float, tile, 32 * 33);          // float tile[32 * 33], one a block
+//   SHARED_DYNAMIC(float, rows);           // float* to the shared_bytes of the launch
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "cuda/check.hpp"
+#include "cuda/runtime.hpp"
+
+#if defined(__CUDACC__)
+#define SHARED(T, name, n) __shared__ T name[n]
+#define SHARED_DYNAMIC(T, name)                                        \
+  extern __shared__ __align__(16) unsigned char tally_dynamic_bytes[]; \
+  T* const name = reinterpret_cast<T*>(tally_dynamic_bytes)
+#endif
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+// The size of a grid, and the place in the source where it was written: messages name a launch by it.
+struct Grid {
+  dim3 size;
+  const char* file;
+  int line;
+  Grid(dim3 size_, const char* file_ = __builtin_FILE(), int line_ = __builtin_LINE())
+      : size(size_), file(file_), line(line_) {}
+  Grid(unsigned size_, const char* file_ = __builtin_FILE(), int line_ = __builtin_LINE())
+      : size(size_), file(file_), line(line_) {}
+};
+
+// Blocks that cover n > 0 elements with `each` a block, for kernels that step by the whole grid: more than `most` only
+// take turns on the GPU's processors.
+inline unsigned blocks_for(std::int64_t n, std::int64_t each, std::int64_t most = 4096) {
+  return static_cast<unsigned>(std::min((n + each - 1) / each, most));
+}
+
+// kernel(arguments...) on every thread of the grid, in the order of the stream. At least one block; at most 1024
+// threads a block and 163 KiB of dynamic shared memory. Throws Error when CUDA refuses it.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+            Arguments&&... arguments) {
+  static_assert((std::is_trivially_copyable_v<Parameters> && ...), "parameters go to the device as plain bytes");
+#if defined(__CUDACC__)
+  constexpr std::size_t without_asking = std::size_t{48} << 10;
+  if (shared_bytes > without_asking) {
+    CUDA_CHECK(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+  }
+  kernel<<<grid.size, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+#else
+  using Parameter = std::tuple<Parameters...>;
+  struct Call {
+    void (*kernel)(Parameters...);
+    Parameter parameters;
+    static void run(const void* call) {
+      const Call& self = *static_cast<const Call*>(call);
+      std::apply(self.kernel, self.parameters);
+    }
+  };
+  if (detail::check_configuration(grid.size, block, shared_bytes) == cudaSuccess) {
+    const Call call{kernel, Parameter(static_cast<Parameters>(arguments)...)};
+    detail::enqueue(stream, [=, size = grid.size, place = Place{grid.file, grid.line}] {
+      detail::run_grid(size, block, shared_bytes, place, &Call::run, &call);
+    });
+  }
+#endif
+  check_launch(stream, grid.file, grid.line);
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -1,0 +1,14 @@
+// CUDA as the .cu files of this folder see it. nvcc compiles them against CUDA itself into tally::cuda; any C++
+// compiler compiles the same files against host/, which executes them on the CPU, into tally::cuda_host.
+#pragma once
+
+#if defined(__CUDACC__)
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+#define TALLY_CUDA_NAMESPACE cuda
+#else
+#include "cuda/host/cublas.hpp"
+#include "cuda/host/language.hpp"
+#include "cuda/host/runtime_api.hpp"
+#define TALLY_CUDA_NAMESPACE cuda_host
+#endif

@@ -1,0 +1,34 @@
+// One thread for each element of several views of one shape (core/loop.hpp), whatever their strides.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/loop.hpp"
+#include "cuda/context.hpp"
+#include "cuda/launch.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+inline constexpr unsigned element_threads = 256;  // a block
+
+// f(offsets) for every element; a thread takes every (threads of the grid)-th.
+template <std::size_t N, class F>
+__global__ void element_kernel(Loop<N> loop, std::int64_t elements, F f) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t n = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; n < elements; n += step) {
+    f(loop.element_offsets(n));
+  }
+}
+
+// f has a __device__ operator()(const std::array<std::int64_t, N>&), which gets the offset in each of the views, in the
+// order in which make_loop was given them.
+template <std::size_t N, class F>
+void for_each_element(const Loop<N>& loop, const F& f) {
+  const std::int64_t elements = loop.rows() * loop.inner_size();
+  if (elements == 0) return;
+  launch(element_kernel<N, F>, blocks_for(elements, element_threads), element_threads, 0, context().stream, loop,
+         elements, f);
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE
