@@ -243,9 +243,10 @@ TEST(Tiled, EqualsTheComposedFormInDouble) { expect_equal_forms(0); }
 TEST(Tiled, DropsTheSameWeightsAsTheComposedForm) { expect_equal_forms(0.25); }
 
 // The error of f32 against f64 is at most twice (gradients: three times) that of the composed form, and one rounding of
-// the largest value. All that reaches the scores carries the rounding of dl = a (da - do.o), where the composed form
-// sums a da in double instead of taking do.o from the rounded output: so that rounding is counted in units of q's
-// gradient. Numbers to which the whole triangle adds, with terms that cancel, are held to 1e-4 of their size.
+// the largest value (gradients: two for each of a da and a do.o, which cancel). All that reaches the scores carries the
+// rounding of dl = a (da - do.o), where the composed form sums a da in double instead of taking do.o from the rounded
+// output: so that rounding is counted in units of q's gradient. Numbers to which the whole triangle adds, with terms
+// that cancel, are held to 1e-4 of their size.
 TEST(Tiled, IsAsPreciseAsTheComposedFormInSingle) {
   constexpr double rounding = 1.2e-7;
   const Sizes sizes{1, 2, 300, 16, 16};

@@ -11,7 +11,7 @@ but for rounding, as that of the keys is without an encoding: it is measured aga
 
 Tolerance: a float32 program may be wrong by as much as a plain float32 program is, so the same model is also computed
 here in float32: twice its deviation, three times for gradients. A lucky plain run must not fail the program, and where
-large terms cancel luck is a factor of ten: the largest deviation of eight runs counts, seven of them with parameters
+large terms cancel luck is a factor of ten: the largest deviation of sixteen runs counts, fifteen of them with parameters
 moved by half a unit in the last place, and 8 units in the last place at least. A float64 dump: 1e-10.
 """
 
@@ -32,7 +32,7 @@ INPUTS = {"tokens", "targets", "loss_mask", "score_mask"}
 FLOOR = 8 * float(np.finfo(np.float32).eps)
 DOUBLE_TOLERANCE = 1e-10
 FACTOR, GRADIENT_FACTOR = 2, 3
-PLAIN_RUNS = 8
+PLAIN_RUNS = 16
 
 
 def deviations(values, exact):
