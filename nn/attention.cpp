@@ -18,13 +18,13 @@ Tensor merge_heads(const Tensor& x) {
 }
 
 Attention::Attention(const Initializer& start, std::int64_t width, std::int64_t heads, double dropout,
-                     double output_gain, AttentionForm form)
+                     double output_gain, AttentionForm form, WithBias bias)
     : heads_(heads),
       form_(form),
-      query_(start.at("query"), width, width),
-      key_(start.at("key"), width, width),
-      value_(start.at("value"), width, width),
-      output_(start.at("output"), width, width, WithBias::yes, output_gain) {
+      query_(start.at("query"), width, width, bias),
+      key_(start.at("key"), width, width, bias),
+      value_(start.at("value"), width, width, bias),
+      output_(start.at("output"), width, width, bias, output_gain) {
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);

@@ -23,12 +23,13 @@ struct Earlier {
   LayerCache* cache = nullptr;
 };
 
-// Children: query, key, value, output, each [D, D] with bias; head h owns the rows h d .. h d + d-1 of the first three.
+// Children: query, key, value, output, each [D, D], with bias or none; head h owns the rows h d .. h d + d-1 of the
+// first three.
 class Attention final : public Module {
  public:
   // dropout: rate on the attention weights. output_gain: of output's weight. `heads` divides `width`.
   Attention(const Initializer& start, std::int64_t width, std::int64_t heads, double dropout, double output_gain,
-            AttentionForm form = AttentionForm::tiled);
+            AttentionForm form = AttentionForm::tiled, WithBias bias = WithBias::yes);
   // x [B, T, D] -> the same shape
   Tensor forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier = {}) const;
   // What lies between the projections: q, k, v [B, H, T, d] -> o of the same shape

@@ -32,6 +32,7 @@ class EncodingSetup {
   std::int64_t layers = 0;
   std::int64_t layer = 0;              // this one, from 0
   std::int64_t max_length = 0;         // T_max: longest sequence that learned tables must hold
+  bool bias = true;                    // whether projections of x have one, as those of q, k and v
   const Initializer* start = nullptr;  // for its rules of thumb: start->linear_weight(in)
   DType dtype = DType::f32;
   Device device;

@@ -18,7 +18,8 @@ ContextualGates::ContextualGates(const EncodingSetup& setup, const ContextualGat
     const std::int64_t own_width = setup.heads * setup.head_width;
     weight_ =
         setup.parameter("gate.weight", {own_width, setup.width}, setup.start->linear_weight(setup.width), Scope::layer);
-    bias_ = setup.parameter("gate.bias", {own_width}, setup.start->linear_bias(setup.width), Scope::layer);
+    if (setup.bias)
+      bias_ = setup.parameter("gate.bias", {own_width}, setup.start->linear_bias(setup.width), Scope::layer);
   }
 }
 

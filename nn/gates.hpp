@@ -17,7 +17,7 @@ struct ContextualGateOptions {
   void visit(OptionVisitor& visitor);
 };
 
-// Parameters, with source sep-keys: gate.weight [H d, D], gate.bias [H d], as any projection of x.
+// Parameters, with source sep-keys: gate.weight [H d, D], gate.bias [H d] (where k has one), as any projection of x.
 class ContextualGates {
  public:
   ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options);

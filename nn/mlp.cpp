@@ -13,14 +13,14 @@ Mlp::Activation Mlp::activation_from_text(std::string_view text) {
 }
 
 Mlp::Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std::string_view activation, double dropout,
-         double output_gain)
+         double output_gain, WithBias bias)
     : activation_(activation_from_text(activation)),
-      up_(start.at("up"), width, hidden),
-      down_(start.at("down"), hidden, width, WithBias::yes, output_gain),
+      up_(start.at("up"), width, hidden, bias),
+      down_(start.at("down"), hidden, width, bias, output_gain),
       dropout_(start, "hidden", dropout) {
   add_child("up", up_);
   if (activation_ == Activation::swiglu) {
-    gate_ = std::make_unique<Linear>(start.at("gate"), width, hidden);
+    gate_ = std::make_unique<Linear>(start.at("gate"), width, hidden, bias);
     add_child("gate", *gate_);
   }
   add_child("down", down_);

@@ -11,12 +11,12 @@
 
 namespace tally {
 
-// Children: up and gate (swiglu only) [hidden, D], down [D, hidden], all with bias.
+// Children: up and gate (swiglu only) [hidden, D], down [D, hidden], all with bias or none.
 class Mlp final : public Module {
  public:
   // dropout: rate on the hidden layer. output_gain: of down's weight.
   Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std::string_view activation, double dropout,
-      double output_gain);
+      double output_gain, WithBias bias = WithBias::yes);
   // x [..., D] -> the same shape
   Tensor forward(const Tensor& x, const Pass& pass) const;
 

@@ -25,6 +25,7 @@ void ModelOptions::visit(OptionVisitor& visitor) {
   visitor.choice("activation", activation, {"gelu", "relu", "swiglu"}, "of the MLP");
   visitor.real("dropout", dropout, "on embeddings, attention weights, sublayer outputs and the MLP's hidden layer", 0,
                0.99);
+  visitor.flag("bias", bias, "biases of the linear layers; the output projection has none in any case");
   visitor.flag("tied", tied, "output projection = token embedding");
   visitor.flag("final-norm", final_norm, "norm before the output projection");
   visitor.choice("attention", attention, {"tiled", "composed"},
@@ -66,10 +67,10 @@ class Block final : public Module {
       : post_norm_(options.norm_place == "post"),
         attention_norm_(Norm::make(options.norm, start.at("attention_norm"), options.width)),
         attention_(start.at("attention"), options.width, options.heads, options.dropout, residual_gain(options),
-                   options.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled),
+                   options.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled, biases(options)),
         mlp_norm_(Norm::make(options.norm, start.at("mlp_norm"), options.width)),
         mlp_(start.at("mlp"), options.width, options.hidden > 0 ? options.hidden : 4 * options.width,
-             options.activation, options.dropout, residual_gain(options)),
+             options.activation, options.dropout, residual_gain(options), biases(options)),
         attention_dropout_(start, "attention", options.dropout),
         mlp_dropout_(start, "mlp", options.dropout),
         place_(start.path("")) {
@@ -103,6 +104,7 @@ class Block final : public Module {
   }
 
  private:
+  static WithBias biases(const ModelOptions& options) { return options.bias ? WithBias::yes : WithBias::no; }
   // Two projections a layer add into the residual stream: this keeps the sum's variance from growing with depth.
   static double residual_gain(const ModelOptions& options) {
     return 1.0 / std::sqrt(2.0 * static_cast<double>(options.layers));
@@ -166,6 +168,7 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
     setup.layers = options.layers;
     setup.layer = layer;
     setup.max_length = max_length;
+    setup.bias = options.bias;
     setup.start = &start;
     setup.dtype = start.dtype();
     setup.device = start.device();

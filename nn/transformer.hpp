@@ -23,6 +23,7 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
   std::string norm_place = "pre";   // pre, post
   std::string activation = "gelu";  // gelu, relu, swiglu
   double dropout = 0;               // on embeddings, attention weights, sublayer outputs and the MLP's hidden layer
+  bool bias = true;                 // of the linear layers
   bool tied = false;                // output projection = token embedding
   bool final_norm = true;
   std::string attention = "tiled";  // tiled, composed

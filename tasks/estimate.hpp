@@ -19,6 +19,10 @@ NamedShapes parameter_shapes(const ModelOptions& options, const EncodingChoice& 
                              std::int64_t max_length);
 NamedShapes parameter_shapes(const RunConfig& config, const Task& task);
 
+std::int64_t parameter_count(const NamedShapes& shapes);
+// Of these, what encodings brought.
+std::int64_t encoding_parameter_count(const NamedShapes& shapes);
+
 // A run that needs more memory than there is.
 class DoesNotFit : public Error {
  public:
@@ -27,7 +31,7 @@ class DoesNotFit : public Error {
 
 // Bytes as doubles: absurd sizes must not wrap.
 struct MemoryEstimate {
-  std::int64_t parameter_count = 0;
+  std::int64_t parameter_count = 0, encoding_parameter_count = 0;
   double parameters = 0, gradients = 0, optimiser = 0;
   double activations = 0;  // of a training step or of an evaluation, whichever takes more
   double data = 0;         // the order of a fixed training set

@@ -1,4 +1,5 @@
-// tally bench: how long a whole training step takes, a layer's attention alone, or the single operations of a step;
+// tally bench: how long a whole training step takes, a layer's attention alone, or the single operations of a step, and
+// how many parameters a model has;
 // tests/bench/README.md explains the figures.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <memory>
 
 #include "tasks/bench.hpp"
+#include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
 #include "tasks/runner/grid.hpp"
@@ -137,6 +139,21 @@ Figures measure_attention(const BenchOptions& o) {
   return figures;
 }
 
+const std::vector<std::string> size_head{"parameters", "of the encoding", "parameters in memory"};
+
+// From shapes alone: nothing of the model is there.
+Figures count_parameters(const BenchOptions& o) {
+  const NamedShapes shapes = parameter_shapes(o.model, o.encoding, o.vocabulary, o.length);
+  const std::int64_t all = parameter_count(shapes), own = encoding_parameter_count(shapes);
+  const double bytes = static_cast<double>(all) * static_cast<double>(size_of(o.dtype));
+  Figures figures{sizes_json("size", o), {with_commas(all), with_commas(own), bytes_text(bytes)}};
+  figures.json.set("vocab", o.vocabulary);
+  figures.json.set("layers", o.model.layers);
+  figures.json.set("parameters", all);
+  figures.json.set("encoding_parameters", own);
+  return figures;
+}
+
 void set_size(std::int64_t& size, const std::string& name, const std::string& value) {
   const auto read = std::from_chars(value.data(), value.data() + value.size(), size);
   if (read.ec != std::errc() || read.ptr != value.data() + value.size() || size < 1 || size > largest_size) {
@@ -173,15 +190,28 @@ BenchOptions make_options(BenchSettings settings, RunConfig config, const Settin
 }
 
 std::string title(const std::string& what, const BenchOptions& o) {
-  return concat(what, " with ", o.encoding.text(), ": ", what == "step" ? concat(o.model.layers, " layers, ") : "",
-                "width ", o.model.width, ", ", o.model.heads, " heads, ", o.batch, " x ", o.length, " tokens, ",
-                o.dtype, ", attention ", o.model.attention, "; medians of ", o.steps,
-                " runs (shortest to longest)\n\n");
+  const std::string model =
+      concat(what, " with ", o.encoding.text(), ": ", what == "attention" ? "" : concat(o.model.layers, " layers, "),
+             "width ", o.model.width, ", ", o.model.heads, " heads, ");
+  if (what == "size") return concat(model, o.vocabulary, " symbols, sequences of up to ", o.length, " tokens\n\n");
+  return concat(model, o.batch, " x ", o.length, " tokens, ", o.dtype, ", attention ", o.model.attention,
+                "; medians of ", o.steps, " runs (shortest to longest)\n\n");
 }
 
-// Steps or attention, for every combination of --set: one line each, or one JSON object.
+struct Measurement {
+  const std::vector<std::string>& head;
+  Figures (*measure)(const BenchOptions& options);
+};
+
+Measurement measurement_of(const std::string& what) {
+  if (what == "step") return {step_head, measure_step};
+  if (what == "attention") return {attention_head, measure_attention};
+  return {size_head, count_parameters};
+}
+
+// Steps, attention or sizes, for every combination of --set: one line each, or one JSON object.
 int run_variants(const BenchSettings& settings, const RunConfig& config, const CommonOptions& common) {
-  const bool step = settings.what == "step";
+  const Measurement measurement = measurement_of(settings.what);
   const std::vector<GridDimension> grid = parse_grid(settings.grid);
   const std::vector<Settings> all = combinations(grid);
   std::vector<BenchOptions> variants;  // made before anything is measured: a wrong value is wrong usage
@@ -189,14 +219,13 @@ int run_variants(const BenchSettings& settings, const RunConfig& config, const C
 
   std::vector<Figures> figures;
   for (const BenchOptions& options : variants) {
-    figures.push_back(step ? measure_step(options) : measure_attention(options));
+    figures.push_back(measurement.measure(options));
   }
-  if (step) add_shares(figures, variants.front().dtype);
+  if (settings.what == "step") add_shares(figures, variants.front().dtype);
 
   TableRows rows(1);
   for (const GridDimension& dimension : grid) rows[0].push_back(dimension.key);
-  const std::vector<std::string>& head = step ? step_head : attention_head;
-  rows[0].insert(rows[0].end(), head.begin(), head.end());
+  rows[0].insert(rows[0].end(), measurement.head.begin(), measurement.head.end());
   JsonValue lines = JsonValue::array();
   for (std::size_t n = 0; n < variants.size(); ++n) {
     std::vector<std::string> row;
@@ -271,9 +300,9 @@ std::function<int()> declare_bench(CLI::App& app, CommonOptions& common, const s
   auto settings = std::make_shared<BenchSettings>();
   app.add_option("WHAT", settings->what,
                  "step: a whole training step; attention: a layer's attention alone, forward and backward; ops: single "
-                 "operations at the model's shapes")
+                 "operations at the model's shapes; size: number of parameters, with nothing run")
       ->required()
-      ->check(CLI::IsMember({"step", "attention", "ops"}));
+      ->check(CLI::IsMember({"step", "attention", "ops", "size"}));
   app.add_option("--pe", settings->encoding, "position encoding, a sum, or what acts where (as in 'tally train')")
       ->capture_default_str()
       ->group("Sizes");

@@ -25,16 +25,19 @@ int print_plan(const RunConfig& config, const CommonOptions& common) {
   if (common.json) {
     std::cout << write_json(JsonValue::object({{"config", config.to_json()},
                                                {"parameters", estimate.parameter_count},
+                                               {"encoding_parameters", estimate.encoding_parameter_count},
                                                {"memory_bytes", estimate.total()},
                                                {"steps", config.run.steps},
                                                {"tokens_per_step", tokens}}))
               << "\n";
     return exit_code::done;
   }
-  std::cout << concat(with_commas(estimate.parameter_count), " parameters; ", config.run.steps, " steps of up to ",
-                      with_commas(tokens), " tokens\nmemory: about ", bytes_text(estimate.total()), " (parameters ",
-                      bytes_text(estimate.parameters), ", gradients ", bytes_text(estimate.gradients), ", optimiser ",
-                      bytes_text(estimate.optimiser), ", activations ", bytes_text(estimate.activations), ")\n");
+  std::cout << concat(with_commas(estimate.parameter_count), " parameters, ",
+                      with_commas(estimate.encoding_parameter_count), " of them the encoding's; ", config.run.steps,
+                      " steps of up to ", with_commas(tokens), " tokens\nmemory: about ", bytes_text(estimate.total()),
+                      " (parameters ", bytes_text(estimate.parameters), ", gradients ", bytes_text(estimate.gradients),
+                      ", optimiser ", bytes_text(estimate.optimiser), ", activations ",
+                      bytes_text(estimate.activations), ")\n");
   return exit_code::done;
 }
 

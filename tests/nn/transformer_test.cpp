@@ -252,6 +252,18 @@ TEST(Transformer, GivesTheSameBitsForAnyNumberOfThreads) {
   set_thread_count(before);
 }
 
+TEST(Transformer, HasLinearLayersWithoutBiases) {
+  ModelOptions options = small_model();
+  options.bias = false;
+  options.norm = "rms";
+  options.activation = "swiglu";
+  EncodingChoice choice = EncodingChoice::parse("cope");
+  choice.set_option("gates", "sep-keys");
+  Transformer model(options, choice, vocabulary, 6, 1);
+  for (const auto& [path, parameter] : model.parameters()) EXPECT_FALSE(path.ends_with("bias")) << path;
+  EXPECT_EQ(model.forward(some_tokens(1, 6)).numel(), 6 * vocabulary);
+}
+
 TEST(Transformer, LeavesNoGraphBehind) {
   const std::int64_t before = live_nodes();
   {

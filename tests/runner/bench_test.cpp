@@ -46,6 +46,17 @@ TEST_F(Bench, StepAsOneObject) {
   EXPECT_EQ(json.integer("parameters"), 2 * 7 * 16 + 2 * 16 + 2 * block);
 }
 
+TEST_F(Bench, SizeOfAModelThatIsNotMade) {
+  const JsonValue json = bench_json({"size", "--pe", "0:none,1:cope", "--pe.p-max=8", "--model.layers=2", "--vocab=7"});
+  EXPECT_EQ(json.integer("encoding_parameters"), 9 * 8);
+  // Two blocks of 12 D^2 + 13 D, two embeddings of 7 rows, the last norm.
+  EXPECT_EQ(json.integer("parameters"), 2 * (12 * 256 + 13 * 16) + 2 * 7 * 16 + 2 * 16 + 9 * 8);
+  const Finished large =
+      bench({"size", "--pe", "cope", "--vocab=50257", "--model.layers=500", "--set", "model.hidden=64,1048576"});
+  EXPECT_EQ(large.code, 0) << large.err;
+  EXPECT_NE(large.out.find("GiB"), std::string::npos) << large.out;
+}
+
 TEST_F(Bench, AStepBesideAMatrixProduct) {
   const JsonValue json = bench_json({"step", "--pe", "none", "--model.layers=3", "--vocab=7", "--steps=1"});
   // Six for every weight of a matrix and token; seven products of queries and keys, half of each above the diagonal.

@@ -85,6 +85,7 @@ TEST(Train, DryRunTellsAndStops) {
   EXPECT_FALSE(std::filesystem::exists(folder / "plan"));
   const JsonValue plan = parse_json(result.out.substr(0, result.out.size() - 1), {}, "stdout");
   EXPECT_EQ(plan.integer("parameters"), json_file(folder / "run/results.json").integer("parameters"));
+  EXPECT_EQ(plan.integer("encoding_parameters"), 2 * 65 * 4);
   EXPECT_EQ(plan.integer("steps"), 4);
   EXPECT_EQ(plan.integer("tokens_per_step"), 64);
   EXPECT_GT(plan.real("memory_bytes"), 0);

@@ -54,7 +54,7 @@ TEST(Estimate, MemoryIsThatOfTheRun) {
       wide{{"eval-batch", "1"}, {"batch", "1"}, {"task.length", "16"}, {"model.width", "256"}},
       dropout{{"eval-batch", "2"}, {"model.dropout", "0.1"}}, sgd{{"eval-batch", "2"}, {"optimiser.name", "sgd"}},
       composed{{"eval-batch", "2"}, {"model.attention", "composed"}};
-  for (const char* encoding : {"none", "cope", "relative", "rope"}) {
+  for (const char* encoding : {"none", "cope", "relative", "rope", "cope@0-1,alibi@2-3"}) {
     for (const auto& settings : {training, evaluation, deep, wide, dropout, sgd, composed}) {
       const RunConfig config = quick(encoding, settings);
       const double told = estimate_training(config, *config.make_task()).total();
@@ -63,6 +63,67 @@ TEST(Estimate, MemoryIsThatOfTheRun) {
       EXPECT_LT(told, measured * 1.6) << encoding << ", " << settings.back().first;
     }
   }
+}
+
+// Encodings by layer and by heads cost what they cost where they act.
+TEST(Estimate, OnlyLayersAndHeadsWithGatesPayForThem) {
+  const auto told = [](const std::string& encoding) {
+    const RunConfig config = quick(encoding, {{"model.attention", "composed"}, {"eval-batch", "1"}});
+    return estimate_training(config, *config.make_task()).activations;
+  };
+  EXPECT_LT(told("none"), told("none@0-1,cope@2-3"));
+  EXPECT_LT(told("none@0-1,cope@2-3"), told("cope"));
+  EXPECT_LT(told("0:none,1:cope@0,none@1-3"), told("0:none,1:cope"));
+}
+
+// tasks.md of the published experiments: language models of the CoPE paper, in millions as printed there.
+struct PublishedModel {
+  std::string encoding;
+  std::vector<std::pair<std::string, std::string>> settings;
+  double millions;
+};
+
+void expect_published(const ModelOptions& options, std::int64_t vocabulary, std::int64_t context,
+                      const std::vector<PublishedModel>& models) {
+  for (const PublishedModel& one : models) {
+    EncodingChoice choice = EncodingChoice::parse(one.encoding);
+    for (const auto& [name, value] : one.settings) choice.set_option(name, value);
+    const NamedShapes shapes = parameter_shapes(options, choice, vocabulary, context);
+    EXPECT_NEAR(static_cast<double>(parameter_count(shapes)) / 1e6, one.millions, 0.05) << one.encoding;
+    EXPECT_EQ(parameter_count(shapes) - encoding_parameter_count(shapes),
+              parameter_count(parameter_shapes(options, EncodingChoice::parse("none"), vocabulary, context)));
+  }
+}
+
+// GPT-2's shape and vocabulary. 130.8 is that of a table per layer; with one for the whole model it would be 130.7.
+TEST(Estimate, ParametersOfTheWikitextModels) {
+  ModelOptions options;
+  options.layers = 12;
+  options.width = 768;
+  options.heads = 12;
+  options.tied = true;
+  expect_published(options, 50257, 1024,
+                   {{"absolute", {}, 124.4},
+                    {"relative", {{"share", "model"}}, 123.7},
+                    {"cope", {{"share", "layers"}}, 123.7},
+                    {"cope", {}, 123.7},
+                    {"cope", {{"gates", "sep-keys"}}, 130.8}});
+}
+
+// LLaMA's parts and vocabulary. The paper names no size of the CoPE table: a million parameters are a table of 1,024
+// positions for each head of each layer.
+TEST(Estimate, ParametersOfTheCodeModels) {
+  ModelOptions options;
+  options.layers = 4;
+  options.width = 256;
+  options.heads = 8;
+  options.hidden = 768;
+  options.norm = "rms";
+  options.activation = "swiglu";
+  options.bias = false;
+  const std::vector<std::pair<std::string, std::string>> table{{"p-max", "1024"}, {"share", "none"}};
+  expect_published(options, 32000, 4096,
+                   {{"absolute", {}, 20.8}, {"rope", {}, 19.8}, {"cope", table, 20.8}, {"cope+rope", table, 20.8}});
 }
 
 TEST(Estimate, WhatCannotFitIsRefusedWithItsParts) {
