@@ -1,5 +1,6 @@
 #include "core/backend.hpp"
 
+#include <atomic>
 #include <cstring>
 
 #include "core/error.hpp"
@@ -28,6 +29,8 @@ const Backend& cpu_backend() {
   return backend;
 }
 
+std::atomic<bool> tf32_allowed = false;
+
 }  // namespace
 
 const Backend& backend(Device device) {
@@ -48,5 +51,8 @@ const Backend& backend(Device device) {
 MemoryCounters memory_counters(Device device) { return backend(device).counters(); }
 void reset_peak_memory(Device device) { backend(device).reset_peak(); }
 void synchronize(Device device) { backend(device).synchronize(); }
+
+bool tf32_products() { return tf32_allowed; }
+void set_tf32_products(bool allowed) { tf32_allowed = allowed; }
 
 }  // namespace tally

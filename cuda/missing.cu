@@ -25,7 +25,6 @@ KERNEL(layer_norm_backward,
 KERNEL(rms_norm, (View y, View rstd, View x, View weight, double eps))
 KERNEL(rms_norm_backward, (View d_x, View d_weight, View scratch, View d_y, View x, View weight, View rstd))
 KERNEL_SIZE(norm_backward_scratch, (std::int64_t rows, std::int64_t width))
-KERNEL(matmul, (View c, View a, View b, View bias, double alpha, bool accumulate))
 KERNEL(embedding, (View y, View table, View ids))
 KERNEL(embedding_backward, (View d_table, View d_y, View ids))
 KERNEL(read_distance, (View y, View x, bool cap))

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "core/cpu/blas.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
+#include "core/matrix_layout.hpp"
 #include "core/storage.hpp"
 
 namespace tally::cpu {
@@ -61,37 +61,6 @@ Tiling choose_tiling(std::int64_t matrices, std::int64_t m, std::int64_t n, std:
     (by_rows ? row_parts : column_parts) *= 2;
   }
   return {Cut(m, row_parts), Cut(n, column_parts), Cut(k, 1)};
-}
-
-// A matrix as BLAS reads it: element (i, j) at i ld + j, or transposed at i + j ld.
-struct Layout {
-  bool transposed;
-  std::int64_t ld;
-};
-
-// Of the last two axes; nothing where they are neither row-major nor transposed.
-std::optional<Layout> layout_of(const View& x) {
-  const std::int64_t rows = x.shape.back(1), columns = x.shape.back(0);
-  const std::int64_t row_step = x.strides[x.shape.rank - 2], column_step = x.strides[x.shape.rank - 1];
-  if ((column_step == 1 || columns == 1) && (row_step >= columns || rows == 1)) {
-    return Layout{false, rows == 1 ? columns : row_step};
-  }
-  if ((row_step == 1 || rows == 1) && (column_step >= rows || columns == 1)) {
-    return Layout{true, columns == 1 ? rows : column_step};
-  }
-  return std::nullopt;
-}
-
-View transposed(View x) {
-  std::swap(x.shape[x.shape.rank - 1], x.shape[x.shape.rank - 2]);
-  std::swap(x.strides[x.shape.rank - 1], x.strides[x.shape.rank - 2]);
-  return x;
-}
-
-// The view without its matrix axes.
-View batch_of(View x) {
-  x.shape.rank -= 2;
-  return x;
 }
 
 // The matrices of a or b, in place or copied.

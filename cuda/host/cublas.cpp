@@ -32,8 +32,9 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const bool turn_a = op_a == CUBLAS_OP_T, turn_b = op_b == CUBLAS_OP_T;
-  // The matrices of a result must not overlap.
-  const bool apart = count <= 1 || stride_c >= std::int64_t{ld_c} * (n - 1) + m || m == 0 || n == 0;
+  // The matrices of a result must not overlap: one after the other, or side by side in the same rows of memory.
+  const bool apart = count <= 1 || m == 0 || n == 0 || stride_c >= std::int64_t{ld_c} * (n - 1) + m ||
+                     (stride_c >= m && stride_c * (count - 1) + m <= ld_c);
   if (!fits(a, turn_a ? k : m, turn_a ? m : k, ld_a, stride_a, count) ||
       !fits(b, turn_b ? n : k, turn_b ? k : n, ld_b, stride_b, count) || !fits(c, m, n, ld_c, stride_c, count) ||
       !apart) {
