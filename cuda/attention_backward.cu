@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/kernels.hpp"
-#include "cuda/allocator.hpp"
 #include "cuda/attention_device.hpp"
 #include "cuda/context.hpp"
+#include "cuda/scratch.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
@@ -354,22 +354,13 @@ __global__ void add_parts(Y* y, std::int64_t y_outer_step, std::int64_t y_step, 
   }
 }
 
-// Device memory for the time of a call, filled with zeros.
+// Device memory filled with zeros: what rows add to.
 template <class T>
-class Scratch {
- public:
-  explicit Scratch(std::int64_t count) : bytes_(static_cast<std::size_t>(count) * sizeof(T)), data_(allocate(bytes_)) {
-    if (bytes_ > 0) CUDA_CHECK(cudaMemsetAsync(data_, 0, bytes_, context().stream));
-  }
-  ~Scratch() { release(data_, bytes_, context().index); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  T* data() const { return static_cast<T*>(data_); }
-
- private:
-  std::size_t bytes_;
-  void* data_;
-};
+std::unique_ptr<Scratch<T>> zeros(std::int64_t count) {
+  auto scratch = std::make_unique<Scratch<T>>(count);
+  scratch->set_zero();
+  return scratch;
+}
 
 template <class T>
 void backward(const AttentionCall& call, const AttentionGradients& gradients) {
@@ -406,12 +397,12 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
   const Scratch<T> d_carry(kind != Kind::none ? attention_carry(heads, call.queries(), call.keys()) : 0);
   device.d_carry = d_carry.data();
   const std::int64_t shared_by_row = kind == Kind::slope ? 1 : kind == Kind::mlp ? 2 * device.entries : 0;
-  const Scratch<double> partial(rows * shared_by_row);
-  device.partial = partial.data();
+  const auto partial = zeros<double>(rows * shared_by_row);
+  device.partial = partial->data();
   std::vector<std::unique_ptr<Scratch<double>>> by_distance;
   for (int n = 0; n < call.bias_count; ++n) {
     if (device.biases[n].kind != AttentionBias::Kind::toeplitz || !gradients.biases[n].values) continue;
-    by_distance.push_back(std::make_unique<Scratch<double>>(heads * row_tiles * call.keys()));
+    by_distance.push_back(zeros<double>(heads * row_tiles * call.keys()));
     device.biases[n].partial = by_distance.back()->data();
   }
 
@@ -434,14 +425,14 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
   };
   const std::int64_t queries = call.queries(), batch_rows = call.heads() * queries;
   if (kind == Kind::slope && gradients.d_values) {
-    add(gradients.d_values.as<T>(), gradients.d_values.strides[0], std::int64_t{0}, partial.data(), call.heads(),
+    add(gradients.d_values.as<T>(), gradients.d_values.strides[0], std::int64_t{0}, partial->data(), call.heads(),
         std::int64_t{1}, batch_rows, call.batch(), queries, std::int64_t{1}, queries);
   }
   if (kind == Kind::mlp) {
     const std::int64_t n = device.entries;
     const auto shared = [&](const View& d, std::int64_t begin) {
       if (!d) return;
-      add(d.as<T>(), std::int64_t{0}, d.strides[0], partial.data() + begin, std::int64_t{1}, n, std::int64_t{0},
+      add(d.as<T>(), std::int64_t{0}, d.strides[0], partial->data() + begin, std::int64_t{1}, n, std::int64_t{0},
           std::int64_t{1}, std::int64_t{0}, 2 * n, rows);
     };
     shared(gradients.d_weight, 0);

@@ -5,30 +5,13 @@
 //     m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
 #include <cmath>
 
+#include "core/adam_factors.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/kernels.hpp"
 
 namespace tally::cpu {
 
 namespace {
-
-// The settings in the type of the parameters: differences from 1 are formed in double before they are rounded.
-template <class T>
-struct AdamFactors {
-  T beta1, beta1_rest, beta2, beta2_rest, scale, shrink, decay, step_size, v_correction, eps;
-
-  explicit AdamFactors(const AdamStep& s)
-      : beta1(static_cast<T>(s.beta1)),
-        beta1_rest(static_cast<T>(1.0 - s.beta1)),
-        beta2(static_cast<T>(s.beta2)),
-        beta2_rest(static_cast<T>(1.0 - s.beta2)),
-        scale(static_cast<T>(s.gradient_scale)),
-        shrink(static_cast<T>(s.decoupled ? 1.0 - s.lr * s.weight_decay : 1.0)),
-        decay(static_cast<T>(s.decoupled ? 0.0 : s.weight_decay)),
-        step_size(static_cast<T>(s.lr / (1.0 - std::pow(s.beta1, static_cast<double>(s.step))))),
-        v_correction(static_cast<T>(1.0 / (1.0 - std::pow(s.beta2, static_cast<double>(s.step))))),
-        eps(static_cast<T>(s.eps)) {}
-};
 
 template <class T>
 TALLY_CLONES void adam_tile(T* parameter, T* m, T* v, const T* gradient, const AdamFactors<T>& factors,

@@ -118,16 +118,6 @@ using DeviceAndCase = std::tuple<Device, std::size_t>;  // the case by its place
 
 class Operation : public ::testing::TestWithParam<DeviceAndCase> {
  protected:
-  // Kernels that cuda/missing.cu still lists; goes with that file.
-  void SetUp() override {
-    if (device().type == DeviceType::cpu) return;
-    try {
-      for (const Shapes& shapes : op().shapes) evaluate(op(), shapes, DType::f32, device());
-    } catch (const Error& error) {
-      if (std::string(error.what()).ends_with("is not written yet")) GTEST_SKIP() << error.what();
-      throw;
-    }
-  }
   Device device() const { return std::get<0>(GetParam()); }
   const OpCase& op() const { return op_cases()[std::get<1>(GetParam())]; }
   bool has_elements(const Shapes& shapes) const {

@@ -1,0 +1,144 @@
+// Layer norm and RMS norm over rows (formulas: core/cpu/norm.cpp). Forward and d_x: a warp has a row. The gradients of
+// weight and bias: a thread adds up one column of 64 rows, and afterwards one the columns' parts, in fixed order.
+#include <cmath>
+
+#include "core/kernels.hpp"
+#include "cuda/rows.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+namespace {
+
+constexpr std::int64_t block_rows = 64;
+
+std::int64_t block_count(std::int64_t rows) { return (rows + block_rows - 1) / block_rows; }
+
+template <class T, bool centered>
+struct NormRow {
+  T *y, *mean, *rstd;
+  const T *x, *weight, *bias;
+  std::int64_t width, weight_step, bias_step;
+  double eps;
+
+  __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
+    const T* const row_x = x + offset;
+    double average = 0;
+    if (centered) {
+      average = row_sum(width, lane, [&](std::int64_t j) { return row_x[j]; }) / static_cast<double>(width);
+    }
+    const double squares = row_sum(width, lane, [&](std::int64_t j) {
+      const double deviation = static_cast<double>(row_x[j]) - average;
+      return deviation * deviation;
+    });
+    const T m = static_cast<T>(average);
+    const T scale = static_cast<T>(1.0 / std::sqrt(squares / static_cast<double>(width) + eps));
+    for (std::int64_t j = lane; j < width; j += warp_lanes) {
+      T value = (centered ? row_x[j] - m : row_x[j]) * scale * weight[j * weight_step];
+      if (centered) value += bias[j * bias_step];
+      y[row * width + j] = value;
+    }
+    if (lane != 0) return;
+    if (centered) mean[row] = m;
+    rstd[row] = scale;
+  }
+};
+
+template <class T, bool centered>
+struct NormBackwardRow {
+  T* d_x;
+  const T *d_y, *x, *weight, *mean, *rstd;
+  std::int64_t width, step, weight_step;
+
+  __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
+    const T *const row_d_y = d_y + offset, *const row_x = x + row * width;
+    const T m = centered ? mean[row] : T{0}, scale = rstd[row];
+    const auto g = [&](std::int64_t j) { return row_d_y[j * step] * weight[j * weight_step]; };
+    const double sum = centered ? row_sum(width, lane, g) : 0.0;
+    const double product = row_sum(width, lane, [&](std::int64_t j) { return g(j) * ((row_x[j] - m) * scale); });
+    const T mean_g = static_cast<T>(sum / static_cast<double>(width));
+    const T mean_product = static_cast<T>(product / static_cast<double>(width));
+    for (std::int64_t j = lane; j < width; j += warp_lanes) {
+      d_x[row * width + j] = scale * (g(j) - mean_g - (row_x[j] - m) * scale * mean_product);
+    }
+  }
+};
+
+// Column j of 64 rows: scratch [blocks][2 or 1][width].
+template <class T, bool centered>
+struct NormColumns {
+  T* scratch;
+  const T *d_y, *x, *mean, *rstd;
+  std::int64_t rows, width, row_step, column_step;
+
+  __device__ void operator()(std::int64_t n) const {
+    const std::int64_t block = n / width, j = n % width;
+    T d_weight = 0, d_bias = 0;
+    const std::int64_t end = (block + 1) * block_rows < rows ? (block + 1) * block_rows : rows;
+    for (std::int64_t row = block * block_rows; row < end; ++row) {
+      const T gradient = d_y[row * row_step + j * column_step];
+      d_weight += gradient * ((x[row * width + j] - (centered ? mean[row] : T{0})) * rstd[row]);
+      d_bias += gradient;
+    }
+    scratch[block * 2 * width + j] = d_weight;
+    scratch[(block * 2 + 1) * width + j] = d_bias;
+  }
+};
+
+template <class T>
+struct AddBlocks {
+  T* total;
+  const T* parts;
+  std::int64_t blocks, step;
+
+  __device__ void operator()(std::int64_t j) const {
+    double sum = 0;
+    for (std::int64_t block = 0; block < blocks; ++block) sum += static_cast<double>(parts[block * step + j]);
+    total[j] = static_cast<T>(sum);
+  }
+};
+
+template <bool centered>
+void norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight, const View& bias,
+          double eps) {
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_row(x, NormRow<T, centered>{y.as<T>(), mean.as<T>(), rstd.as<T>(), x.as<T>(), weight.as<T>(), bias.as<T>(),
+                                         x.shape[1], weight.strides[0], bias.strides[0], eps});
+  });
+}
+
+template <bool centered>
+void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& scratch, const View& d_y,
+                   const View& x, const View& weight, const View& mean, const View& rstd) {
+  const std::int64_t rows = x.shape[0], n = x.shape[1], blocks = block_count(rows);
+  dispatch_floating(d_x.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_row(d_y, NormBackwardRow<T, centered>{d_x.as<T>(), d_y.as<T>(), x.as<T>(), weight.as<T>(), mean.as<T>(),
+                                                   rstd.as<T>(), n, row_step(d_y), weight.strides[0]});
+    for_each_index(blocks * n, NormColumns<T, centered>{scratch.as<T>(), d_y.as<T>(), x.as<T>(), mean.as<T>(),
+                                                        rstd.as<T>(), rows, n, d_y.strides[0], row_step(d_y)});
+    for_each_index(n, AddBlocks<T>{d_weight.as<T>(), scratch.as<T>(), blocks, 2 * n});
+    if (centered) for_each_index(n, AddBlocks<T>{d_bias.as<T>(), scratch.as<T>() + n, blocks, 2 * n});
+  });
+}
+
+}  // namespace
+
+std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t width) { return block_count(rows) * 2 * width; }
+
+void layer_norm(View y, View mean, View rstd, View x, View weight, View bias, double eps) {
+  norm<true>(y, mean, rstd, x, weight, bias, eps);
+}
+
+void layer_norm_backward(View d_x, View d_weight, View d_bias, View scratch, View d_y, View x, View weight, View mean,
+                         View rstd) {
+  norm_backward<true>(d_x, d_weight, d_bias, scratch, d_y, x, weight, mean, rstd);
+}
+
+void rms_norm(View y, View rstd, View x, View weight, double eps) { norm<false>(y, {}, rstd, x, weight, {}, eps); }
+
+void rms_norm_backward(View d_x, View d_weight, View scratch, View d_y, View x, View weight, View rstd) {
+  norm_backward<false>(d_x, d_weight, {}, scratch, d_y, x, weight, {}, rstd);
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -1,0 +1,164 @@
+// Sum and maximum over any set of axes of x with any strides, the place of the largest element, and the sum of squares.
+// Where many numbers of y lie next to each other a thread has one of them, so that neighbours read neighbours; else a
+// warp has one. Every number is formed in double in an order that the shape alone decides.
+#include "core/kernels.hpp"
+#include "cuda/rows.hpp"
+#include "cuda/scratch.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+namespace {
+
+struct Sum {
+  static constexpr double identity = 0.0;
+  __device__ static double combine(double a, double b) { return a + b; }
+};
+
+// NaN wins.
+struct Maximum {
+  static constexpr double identity = -std::numeric_limits<double>::infinity();
+  __device__ static double combine(double a, double b) { return (a > b || a != a) ? a : b; }
+};
+
+// x as loops over the axes that stay, in the order of y, and over those that go.
+struct Axes {
+  Loop<1> kept, reduced;
+  std::int64_t outputs, places;
+};
+
+Axes split_axes(const View& y, const View& x) {
+  View kept = x, reduced = x;
+  kept.shape.rank = reduced.shape.rank = 0;
+  for (int axis = 0; axis < x.shape.rank; ++axis) {
+    View& group = y.shape[axis] == x.shape[axis] ? kept : reduced;
+    group.strides[group.shape.rank] = x.strides[axis];
+    group.shape.append(x.shape[axis]);
+  }
+  return {make_loop(kept.shape, kept), make_loop(reduced.shape, reduced), y.numel(), reduced.shape.numel()};
+}
+
+template <class Op, class T>
+struct ReduceByThread {
+  T* y;
+  const T* x;
+  Axes axes;
+  __device__ void operator()(std::int64_t output) const {
+    const T* const first = x + axes.kept.element_offsets(output)[0];
+    double result = Op::identity;
+    for (std::int64_t n = 0; n < axes.places; ++n) {
+      result = Op::combine(result, static_cast<double>(first[axes.reduced.element_offsets(n)[0]]));
+    }
+    y[output] = static_cast<T>(result);
+  }
+};
+
+template <class Op, class T>
+struct ReduceByWarp {
+  T* y;
+  const T* x;
+  Axes axes;
+  __device__ void operator()(std::int64_t thread) const {
+    const std::int64_t output = thread / warp_lanes;
+    const T* const first = x + axes.kept.element_offsets(output)[0];
+    double result = Op::identity;
+    for (std::int64_t n = thread % warp_lanes; n < axes.places; n += warp_lanes) {
+      result = Op::combine(result, static_cast<double>(first[axes.reduced.element_offsets(n)[0]]));
+    }
+    for (int bit = 1; bit < warp_lanes; bit *= 2) {
+      const double other = __shfl_xor_sync(0xffffffffu, result, bit);
+      result = thread & bit ? Op::combine(other, result) : Op::combine(result, other);
+    }
+    if (thread % warp_lanes == 0) y[output] = static_cast<T>(result);
+  }
+};
+
+template <class Op>
+void reduce_with(const View& y, const View& x) {
+  constexpr std::int64_t enough = 4096;  // threads that keep a GPU's memory busy
+  const Axes axes = split_axes(y, x);
+  dispatch_floating(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    if (axes.outputs >= enough) {
+      for_each_index(axes.outputs, ReduceByThread<Op, T>{y.as<T>(), x.as<T>(), axes});
+    } else {
+      for_each_index(axes.outputs * warp_lanes, ReduceByWarp<Op, T>{y.as<T>(), x.as<T>(), axes});
+    }
+  });
+}
+
+template <class T>
+struct ArgmaxRow {
+  std::int64_t* index;
+  const T* x;
+  Loop<2> loop;  // index and rows of x
+  std::int64_t width, step;
+  __device__ void operator()(std::int64_t n) const {
+    const auto offset = loop.element_offsets(n);
+    const T* const row = x + offset[1];
+    std::int64_t best = 0;
+    for (std::int64_t j = 1; j < width; ++j) {
+      // The first NaN wins, as in the maximum.
+      const T value = row[j * step], largest = row[best * step];
+      if (value > largest || (value != value && largest == largest)) best = j;
+    }
+    index[offset[0]] = best;
+  }
+};
+
+constexpr std::int64_t norm_block = 4096;  // elements whose squares one warp adds up
+
+template <class T>
+struct SquaresOfBlock {
+  double* partial;
+  const T* x;
+  std::int64_t count;
+  __device__ void operator()(std::int64_t thread) const {
+    const std::int64_t block = thread / warp_lanes, first = block * norm_block;
+    const std::int64_t n = count - first < norm_block ? count - first : norm_block;
+    const double sum = row_sum(n, static_cast<int>(thread % warp_lanes), [&](std::int64_t i) {
+      const auto element = static_cast<double>(x[first + i]);
+      return element * element;
+    });
+    if (thread % warp_lanes == 0) partial[block] = sum;
+  }
+};
+
+struct AddInOrder {
+  double* result;
+  const double* partial;
+  std::int64_t count;
+  __device__ void operator()(std::int64_t) const {
+    double total = 0;
+    for (std::int64_t n = 0; n < count; ++n) total += partial[n];
+    *result = total;
+  }
+};
+
+}  // namespace
+
+void reduce(ReduceOp op, View y, View x) {
+  switch (op) {
+    case ReduceOp::sum: return reduce_with<Sum>(y, x);
+    case ReduceOp::maximum: return reduce_with<Maximum>(y, x);
+  }
+}
+
+void argmax(View index, View x) {
+  const auto loop = make_loop(index.shape, index, leading_axes(x));
+  dispatch_floating(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_index(index.numel(), ArgmaxRow<T>{index.as<std::int64_t>(), x.as<T>(), loop, x.shape.back(), row_step(x)});
+  });
+}
+
+void squared_norm(View result, View x) {
+  const std::int64_t count = x.numel(), blocks = (count + norm_block - 1) / norm_block;
+  const Scratch<double> partial(blocks);
+  dispatch_floating(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_index(blocks * warp_lanes, SquaresOfBlock<T>{partial.data(), x.as<T>(), count});
+  });
+  for_each_index(1, AddInOrder{result.as<double>(), partial.data(), blocks});
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -1,0 +1,49 @@
+// Rotation of pairs (formulas: core/cpu/rotate.cpp). A thread has a pair, or one of the elements that stay as they are.
+#include "core/kernels.hpp"
+#include "cuda/rows.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+namespace {
+
+template <class T>
+struct RotatePair {
+  T* y;
+  const T *x, *cosine, *sine;
+  Loop<1> leading;
+  std::int64_t length, width, step, pairs;
+  bool interleaved;
+  T sign;
+
+  __device__ void operator()(std::int64_t n) const {
+    const std::int64_t each = width - pairs;  // threads a row
+    const std::int64_t row = n / each, i = n % each;
+    const T* const row_x = x + leading.element_offsets(row)[0];
+    T* const row_y = y + row * width;
+    if (i >= pairs) {
+      row_y[i + pairs] = row_x[(i + pairs) * step];
+      return;
+    }
+    const std::int64_t first = interleaved ? 2 * i : i, second = interleaved ? 2 * i + 1 : i + pairs;
+    const std::int64_t angle = row % length * pairs + i;
+    const T a = row_x[first * step], b = row_x[second * step], c = cosine[angle], s = sign * sine[angle];
+    row_y[first] = a * c - b * s;
+    row_y[second] = a * s + b * c;
+  }
+};
+
+}  // namespace
+
+void rotate_pairs(View y, View x, View cosine, View sine, bool interleaved, bool inverse) {
+  if (y.numel() == 0) return;
+  const View leading = leading_axes(x);
+  const std::int64_t width = x.shape.back(), pairs = cosine.shape[1];
+  dispatch_floating(y.dtype, [&](auto type) {
+    using T = decltype(type);
+    for_each_index(leading.numel() * (width - pairs),
+                   RotatePair<T>{y.as<T>(), x.as<T>(), cosine.as<T>(), sine.as<T>(), make_loop(leading.shape, leading),
+                                 x.shape.back(1), width, row_step(x), pairs, interleaved, inverse ? T{-1} : T{1}});
+  });
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE
