@@ -22,6 +22,9 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "rope": {"layout": "half", "rotary-dims": 0, "base": 10000},  # rotary-dims 0: all
     "alibi": {"learned": False},
     "cope": {"position-scale": "none", "gates": "keys"},
+    "cope-alibi": {"slopes": "halving", "sign": "plus", "first-slope": 1, "gates": "keys"},
+    "cope-mlp": {"layers": "all", "gates": "keys"},
+    "stick-breaking": {"remainder": "drop", "attend-current": False},
 }
 
 Group = namedtuple("Group", "first end names")  # heads first .. end-1 of a layer and the encodings that act on them

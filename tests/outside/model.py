@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 import config as run_config
+import contextual_encodings  # adds to the encodings
 import position_encodings as position
 import tape
 
@@ -47,11 +48,11 @@ def attend(layers, q, k, v, x, record):
         layer.q, layer.k, layer.v, layer.x, layer.record = q, k, v, x, record
     for layer in layers:
         if layer.name in position.HOOKS["rotate"]:
-            q, k = position.HOOKS["rotate"][layer.name](layer, q, k)
+            q, k, v = position.HOOKS["rotate"][layer.name](layer, q, k, v)
     s = (q @ k.swap_last()) * (1 / math.sqrt(q.shape[-1]))
     logits, weights = s, None
     for layer in layers:
-        layer.s = s
+        layer.s, layer.rotated_q = s, q
         if layer.name in position.HOOKS["score"]:
             logits = logits + position.HOOKS["score"][layer.name](layer)
     for layer in layers:
@@ -60,7 +61,11 @@ def attend(layers, q, k, v, x, record):
     if weights is None:
         weights = tape.softmax(logits, position.distances(x.shape[1]) >= 0)
     record("weights", weights)
-    return weights @ v
+    output = weights @ v
+    for layer in layers:
+        if layer.name in position.HOOKS["finish"]:
+            output = position.HOOKS["finish"][layer.name](layer, output)
+    return output
 
 
 def attention(config, parameters, index, x, dumped, record):

@@ -2,9 +2,10 @@
 
 One function an encoding, registered by name under the hook where it acts:
     embed(layer, x)     the token embeddings [B,T,D]; returns the new ones
-    rotate(layer, q, k) q and k [B,H,T,d] before their product; returns the new ones
+    rotate(layer, q, k, v)  q, k, v [B,H,T,d] before the product; returns the new ones
     score(layer)        returns what is added to the scaled products [B,H,T,T]
     weights(layer, l)   the attention weights [B,H,T,T] from the logits; softmax where no encoding says otherwise
+    finish(layer, o)    the attention output [B,H,T,d]; returns the new one
 """
 
 import math
@@ -13,7 +14,7 @@ import numpy as np
 
 import tape
 
-HOOKS = {"embed": {}, "rotate": {}, "score": {}, "weights": {}}
+HOOKS = {hook: {} for hook in ("embed", "rotate", "score", "weights", "finish")}
 SAME_POSITION = 1e-3  # how far rounding may move a position
 
 
@@ -37,11 +38,17 @@ class Layer:
         self.q = self.k = self.v = None  # [B,H,T,d], not rotated
         self.x = None                    # [B,T,D], what the query, key and value projections see
         self.s = None                    # scaled products of the (rotated) q and k
+        self.rotated_q = None
         self.record = lambda name, node: None
 
     @property
     def scale(self):
         return 1 / math.sqrt(self.q.shape[-1])
+
+    @property
+    def query(self):
+        """q of all products but s."""
+        return self.rotated_q if self.options.get("rotated-query") else self.q
 
     def parameter(self, name):
         """The layer's own, or else the one that all layers share."""
@@ -74,7 +81,7 @@ def sinusoidal(layer, x):
 
 @encoding("relative", "score")
 def relative(layer):
-    q, table = layer.q, layer.parameter("table")
+    q, table = layer.query, layer.parameter("table")
     count, n = table.shape[0], distances(q.shape[2])
     if layer.options["far"] == "refuse" and n.max() >= count:
         raise ValueError(f"relative: distance {n.max()} with {count} rows, and far = refuse")
@@ -84,7 +91,7 @@ def relative(layer):
 
 
 @encoding("rope", "rotate")
-def rope(layer, q, k):
+def rope(layer, q, k, v):
     options, width = layer.options, q.shape[-1]
     r = options["rotary-dims"] or width
     angle = np.arange(q.shape[2])[:, None] * float(options["base"]) ** (-np.arange(0, r, 2) / r)
@@ -99,7 +106,7 @@ def rope(layer, q, k):
             turned = tape.stack_last([a * cos - b * sin, a * sin + b * cos]).reshape(*x.shape[:-1], r)
         return turned if r == width else tape.concatenate([turned, x[..., r:]])
 
-    return rotated(q), rotated(k)
+    return rotated(q), rotated(k), v
 
 
 def alibi_slopes(heads):
@@ -119,24 +126,27 @@ def alibi(layer):
     return slopes.reshape(-1, 1, 1) * -n.astype(dtype)
 
 
-@encoding("cope", "score")
-def cope(layer):
-    q, options = layer.q, layer.options
-    table, visible = layer.parameter("table"), distances(q.shape[2]) >= 0
-    if options["gates"] == "keys":
-        gate_logits = layer.s
-    else:
+def contextual_positions(layer):
+    """p_ij, the sum of gates from j up to i; 0 above the diagonal."""
+    q, gate_logits = layer.query, layer.s
+    if layer.options["gates"] != "keys":
         source = layer.v
-        if options["gates"] == "sep-keys":
+        if layer.options["gates"] == "sep-keys":
             projected = layer.x @ layer.parameter("gate.weight").swap_last() + layer.parameter("gate.bias")
             source = split_heads(projected, q.shape[1])
         gate_logits = (q @ source.swap_last()) * layer.scale
-    gates = tape.where(visible, tape.sigmoid(gate_logits), 0)
+    gates = tape.where(distances(q.shape[2]) >= 0, tape.sigmoid(gate_logits), 0)
     positions = tape.suffix_sum(gates)
     layer.record("gates", gates)
     layer.record("positions", positions)
-    z = q @ table.swap_last()
-    if options["position-scale"] == "sqrt-d":
+    return positions
+
+
+@encoding("cope", "score")
+def cope(layer):
+    positions = contextual_positions(layer)
+    z = layer.query @ layer.parameter("table").swap_last()
+    if layer.options["position-scale"] == "sqrt-d":
         z = z * layer.scale
     return interpolate(z, positions, layer.dumped.get("positions"))
 

@@ -44,7 +44,7 @@ def relative(head):
             n = i - j
             if n >= len(table) and head.options["far"] == "none":
                 continue
-            bias[i][j] = scaled(head.q[i], table[min(n, len(table) - 1)])  # far = refuse never gets here
+            bias[i][j] = scaled(head.query()[i], table[min(n, len(table) - 1)])  # far = refuse never gets here
     return bias
 
 
@@ -70,37 +70,46 @@ def alibi(head):
     return by_distance(lambda n: -slopes[head.h] * n)
 
 
-@encoding("cope", "shapes")
-def cope_shapes(case, options):
-    table = (int(options["p-max"]) + 1, case.d)
-    own = {"table": (H, *table) if options["share"] == "none" else table}
-    if options["gates"] == "sep-keys":
-        own |= {"gate.weight": (case.D, case.D), "gate.bias": (case.D,)}
-    return own
+def gate_shapes(case, options):
+    return {"gate.weight": (case.D, case.D), "gate.bias": (case.D,)} if options["gates"] == "sep-keys" else {}
 
 
-@encoding("cope", "score")
-def cope(head):
-    """z_i interpolated at p_ij = sum_{k=j..i} g_ik"""
-    q, own, gate_scores = head.q, head.own, head.s
+def contextual_positions(head):
+    """p_ij = sum_{k=j..i} g_ik"""
+    q, own, gate_scores = head.query(), head.own, head.s
     if head.options["gates"] == "values":
         gate_scores = scores(q, head.v)
     if head.options["gates"] == "sep-keys":
         gate_keys = [[dot(own["gate.weight"][row], x) + own["gate.bias"][row] for row in head.rows()] for x in head.x]
         gate_scores = scores(q, gate_keys)
-    table = own["table"][head.h] if head.options["share"] == "none" else own["table"]
-    product = {"none": dot, "sqrt-d": scaled}[head.options["position-scale"]]
-    gates, positions, bias = triangle(), triangle(), triangle()
+    gates, positions = triangle(), triangle()
     for i in range(T):
-        z = [product(q[i], row) for row in table]
         p = 0
         for j in range(i, -1, -1):
             gates[i][j] = sigmoid(gate_scores[i][j])
             p = p + gates[i][j]
             positions[i][j] = p
-            bias[i][j] = interpolated(z, p)
-            head.kinks.append(p.real)
     head.result |= {"gates": gates, "positions": positions}
+    return positions
+
+
+@encoding("cope", "shapes")
+def cope_shapes(case, options):
+    table = (int(options["p-max"]) + 1, case.d)
+    return {"table": (H, *table) if options["share"] == "none" else table} | gate_shapes(case, options)
+
+
+@encoding("cope", "score")
+def cope(head):
+    """z_i interpolated at p_ij"""
+    table = head.own["table"][head.h] if head.options["share"] == "none" else head.own["table"]
+    product = {"none": dot, "sqrt-d": scaled}[head.options["position-scale"]]
+    positions, bias = contextual_positions(head), triangle()
+    for i in range(T):
+        z = [product(head.query()[i], row) for row in table]
+        for j in range(i + 1):
+            bias[i][j] = interpolated(z, positions[i][j])
+            head.kinks.append(positions[i][j].real)
     return bias
 
 
@@ -149,6 +158,10 @@ CASES += [
          cope_options(3, share="none", position_scale="sqrt-d", gates="sep-keys")),
     Case("cope+rope", "cope+rope", {**cope_options(3, "cope."), "rope.layout": "half"}),
     Case("cope+rope-sep-keys", "cope+rope", {**cope_options(3, "cope.", gates="sep-keys"), "rope.layout": "half"}),
+    Case("cope+rope-rotated-query", "cope+rope",
+         {**cope_options(3, "cope.", gates="sep-keys"), "cope.rotated-query": "true", "rope.layout": "half"}),
+    Case("relative+rope-rotated-query", "relative+rope",
+         {"relative.far": "refuse", "relative.rotated-query": "true", "rope.layout": "half"}),
     Case("cope+relative", "cope+relative", {**cope_options(3, "cope."), "relative.far": "refuse"}),
     Case("alibi+cope", "alibi+cope", {"alibi.learned": "false", **cope_options(3, "cope.")}),
     Case("alibi+rope", "alibi+rope", {"alibi.learned": "true", "rope.layout": "interleaved"}),

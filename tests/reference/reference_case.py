@@ -130,6 +130,10 @@ class Head:
         self.result = result  # {name: [T][..]}, all encodings of a sum write into the same
         self.kinks = kinks    # numbers which must not lie beside an integer
 
+    def query(self):
+        """q of all products but s."""
+        return self.result.get("rotated_q", self.q) if self.options.get("rotated-query") == "true" else self.q
+
     def rows(self):
         """Rows of a projection [D][..] that belong to this head."""
         return range(self.h * self.d, (self.h + 1) * self.d)

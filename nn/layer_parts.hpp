@@ -1,0 +1,51 @@
+// Parts of an attention layer that an encoding may bring along, whatever else it does: call the first two from its hook
+// `rotate`, the third from `finish`.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "nn/encoding.hpp"
+
+namespace tally {
+
+// Rows mixed with those of the token before, per head (arXiv 2503.02130, section 4; RWKV's token shift):
+//   y_t = a_t y0_{t-1} + (1-a_t) y0_t,  a_t = sigmoid(w.x_t),  y0 the rows as given, 0 before token 0
+// Parameters: <name>.weight [H, D], as of a linear layer.
+class TokenShift {
+ public:
+  TokenShift(const EncodingSetup& setup, std::string_view name);
+  // rows [B, H, T, d] -> the same shape
+  Tensor operator()(const Tensor& rows, const AttentionInput& in) const;
+
+ private:
+  std::string name_;
+  Tensor weight_;
+};
+
+// y = x / sqrt(mean(x²) + 1e-6) * w_h over each head by itself (RMSNorm, arXiv 1910.07467).
+// Parameters: <name>.weight [H, d] ones.
+class HeadNorm {
+ public:
+  HeadNorm(const EncodingSetup& setup, std::string_view name);
+  // x [B, H, T, d] -> the same shape
+  Tensor operator()(const Tensor& x) const;
+
+ private:
+  Tensor weight_, ones_;
+};
+
+// y = o * sigmoid(W x).
+// Parameters: <name>.weight [H d, D], as of a linear layer.
+class OutputGate {
+ public:
+  OutputGate(const EncodingSetup& setup, std::string_view name);
+  // output [B, H, T, d] -> the same shape
+  Tensor operator()(const Tensor& output, const AttentionInput& in) const;
+
+ private:
+  std::int64_t heads_;
+  Tensor weight_;
+};
+
+}  // namespace tally

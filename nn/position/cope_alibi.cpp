@@ -1,0 +1,67 @@
+// Contextual positions with linear biases (arXiv 2405.18719, section 4, CoPE combined with ALiBi), h = 1..H:
+//   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik,  l_ij = s_ij + m_h p_ij
+//   m_h = sign m_0 2^(1-h), or sign times ALiBi's slopes, or learned from 0
+// The paper prints "+" with positive slopes, which raises FAR keys, the opposite of ALiBi (nn/position/errata.md): the
+// sign is an option. p is not clamped, so any length is taken.
+#include <cmath>
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "nn/encoding.hpp"
+#include "nn/gates.hpp"
+#include "nn/slopes.hpp"
+
+namespace tally {
+namespace {
+
+struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
+  std::string slopes = "halving";
+  std::string sign = "plus";
+  double first_slope = 1;
+  ContextualGateOptions gates;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.choice("slopes", slopes, {"halving", "alibi", "learned"},
+                   "half of the previous head's, those of ALiBi, or parameters of each layer that start at 0");
+    visitor.choice("sign", sign, {"plus", "minus"},
+                   "of slopes that are not learned: plus as printed favours far keys, minus near ones");
+    visitor.real("first-slope", first_slope, "size of the first of the halving slopes", 0);
+    gates.visit(visitor);
+  }
+};
+
+// m [H]
+std::vector<double> fixed_slopes(const CopeAlibiOptions& options, std::int64_t heads) {
+  std::vector<double> slopes = alibi_slopes(heads);
+  if (options.slopes == "halving") {
+    for (std::size_t h = 0; h < slopes.size(); ++h) slopes[h] = options.first_slope * std::exp2(-static_cast<double>(h));
+  }
+  for (double& slope : slopes) slope *= options.sign == "minus" ? -1 : 1;
+  return slopes;
+}
+
+class CopeAlibi final : public Encoding {
+ public:
+  CopeAlibi(const EncodingSetup& setup, const CopeAlibiOptions& options) : gates_(setup, options.gates) {
+    const Shape shape{setup.heads};
+    slopes_ = options.slopes == "learned"
+                  ? setup.parameter("slopes", shape, Fill::constant(0), Scope::layer)
+                  : Tensor::from(fixed_slopes(options, setup.heads), shape, setup.device).to(setup.dtype);
+  }
+
+  void score(const AttentionInput& in, Score& score) const override {
+    score.set_scan(ContextualSlope{slopes_, gates_(in)});
+  }
+
+ private:
+  ContextualGates gates_;
+  Tensor slopes_;  // [H]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(cope_alibi, CopeAlibiOptions, CopeAlibi, "contextual positions with one slope a head instead of a table",
+               "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij + m_h p_ij\n"
+               "m_h = sign m_0 2^(1-h), h from 1; or sign times ALiBi's; or learned",
+               "CoPE with ALiBi: Golovneva et al. 2024, arXiv 2405.18719");

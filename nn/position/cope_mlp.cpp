@@ -1,0 +1,63 @@
+// Contextual positions through a small network (arXiv 2405.18719, section 4, CoPE-MLP). For one head, query i, keys
+// j <= i:
+//   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik
+//   l_ij = s_ij + q_i.f(p_ij),  f(p) = W2 relu(w1 p + b1) + b2,  w1, b1 [N], W2 [d, N], b2 [d], shared by heads
+// f is never formed for a pair: q_i.f(p) = (W2ᵀ q_i).relu(w1 p + b1) + q_i.b2, 2 N multiplications instead of d N.
+// The second term is the same for all keys of a row: the softmax does not see it and b2 gets no gradient but rounding.
+// p is not clamped, so any length is taken. W2 and b2 start at zero: the first step leaves gates and w1, b1 alone.
+#include <optional>
+
+#include "autograd/ops.hpp"
+#include "nn/encoding.hpp"
+#include "nn/gates.hpp"
+
+namespace tally {
+namespace {
+
+struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
+  std::int64_t hidden = 64;
+  std::string layers = "all";
+  ContextualGateOptions gates;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.integer("hidden", hidden, "width N of the hidden layer", 1, 1 << 16);
+    visitor.choice("layers", layers, {"all", "first"}, "all, or the first alone: the others have no encoding then");
+    gates.visit(visitor);
+  }
+};
+
+class CopeMlp final : public Encoding {
+ public:
+  CopeMlp(const EncodingSetup& setup, const CopeMlpOptions& options) {
+    if (options.layers == "first" && setup.layer > 0) return;
+    const auto parameter = [&](std::string_view name, const Shape& shape, const Fill& fill) {
+      return setup.parameter(name, shape, fill, Scope::layer);
+    };
+    hidden_weight_ = parameter("hidden.weight", {options.hidden}, Fill::uniform(-1, 1));
+    hidden_bias_ = parameter("hidden.bias", {options.hidden}, Fill::uniform(-1, 1));
+    output_weight_ = parameter("output.weight", {setup.head_width, options.hidden}, Fill::constant(0));
+    output_bias_ = parameter("output.bias", {setup.head_width}, Fill::constant(0));
+    gates_.emplace(setup, options.gates);
+  }
+
+  void score(const AttentionInput& in, Score& score) const override {
+    if (!gates_.has_value()) return;
+    const Tensor& q = gates_->query(in);
+    score.set_scan(ContextualMlp{matmul(q, output_weight_), hidden_weight_, hidden_bias_, (*gates_)(in)});
+    const Tensor row = select(matmul(q, unsqueeze(output_bias_, 1)), 3, 0);
+    score.biases.push_back(RowColumn{cast(row, DType::f64), {}});
+  }
+
+ private:
+  std::optional<ContextualGates> gates_;  // none: no encoding in this layer
+  Tensor hidden_weight_, hidden_bias_;    // w1, b1 [N]
+  Tensor output_weight_, output_bias_;    // W2 [d, N], b2 [d]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(cope_mlp, CopeMlpOptions, CopeMlp, "contextual positions through a small network instead of a table",
+               "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij + q_i.f(p_ij)\n"
+               "f(p) = W2 relu(w1 p + b1) + b2",
+               "CoPE-MLP: Golovneva et al. 2024, arXiv 2405.18719");

@@ -1,0 +1,50 @@
+// Forgetting attention with the parts of its Pro block (arXiv 2503.02130, section 4, FoX (Pro)), in this order:
+//   shift of k and v        k_t <- a_t k_{t-1} + (1-a_t) k_t,  a_t = sigmoid(w.x_t) per head, k_{t-1} not shifted
+//   norm of q and k         RMSNorm per head
+//   forgetting attention    as fox
+//   norm of the output      RMSNorm per head
+//   output gate             times sigmoid(W_g x)
+// The block's feed-forward part is the model's: --model.activation swiglu, --model.norm rms. In a sum, rotations come
+// after shift and norm.
+#include "nn/encoding.hpp"
+#include "nn/gates.hpp"
+#include "nn/layer_parts.hpp"
+
+namespace tally {
+namespace {
+
+class FoxPro final : public Encoding {
+ public:
+  FoxPro(const EncodingSetup& setup, const NoOptions&)
+      : forget_(setup),
+        key_shift_(setup, "key-shift"),
+        value_shift_(setup, "value-shift"),
+        query_norm_(setup, "query-norm"),
+        key_norm_(setup, "key-norm"),
+        output_norm_(setup, "output-norm"),
+        output_gate_(setup, "output-gate") {}
+
+  void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {
+    q = query_norm_(q);
+    k = key_norm_(key_shift_(k, in));
+    v = value_shift_(v, in);
+  }
+  void score(const AttentionInput& in, Score& score) const override { score.biases.emplace_back(forget_(in)); }
+  Tensor finish(const Tensor& output, const AttentionInput& in) const override {
+    return output_gate_(output_norm_(output), in);
+  }
+
+ private:
+  ForgetGates forget_;
+  TokenShift key_shift_, value_shift_;
+  HeadNorm query_norm_, key_norm_, output_norm_;
+  OutputGate output_gate_;
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(fox_pro, NoOptions, FoxPro, "forget gates with shifted keys and values, norms and an output gate",
+               "k_t <- a_t k_{t-1} + (1-a_t) k_t, v_t likewise;  q, k <- RMSNorm per head;  l_ij as fox\n"
+               "o <- RMSNorm(o) sigmoid(W_g x)",
+               "FoX (Pro): Lin et al. 2025, arXiv 2503.02130");

@@ -1,0 +1,94 @@
+"""CoPE with slopes and with a network, forgetting attention, stick-breaking; registered as position_encodings.py says."""
+
+import numpy as np
+
+import tape
+from position_encodings import SAME_POSITION, alibi_slopes, contextual_positions, distances, encoding, split_heads
+
+
+@encoding("cope-alibi", "score")
+def cope_alibi(layer):
+    positions, options, heads = contextual_positions(layer), layer.options, layer.q.shape[1]
+    if options["slopes"] == "learned":
+        slopes = layer.parameter("slopes")
+    else:
+        sizes = alibi_slopes(heads)
+        if options["slopes"] == "halving":
+            sizes = float(options["first-slope"]) * 2.0 ** -np.arange(heads)
+        slopes = tape.Node((sizes if options["sign"] == "plus" else -sizes).astype(positions.value.dtype))
+    return positions * slopes.reshape(-1, 1, 1)
+
+
+@encoding("cope-mlp", "score")
+def cope_mlp(layer):
+    if layer.options["layers"] == "first" and layer.index:
+        return 0
+    positions = contextual_positions(layer)
+    w1, b1 = layer.parameter("hidden.weight"), layer.parameter("hidden.bias")
+    inside = positions.reshape(*positions.shape, 1) * w1 + b1
+    hidden = tape.where(branch(layer, positions.value, w1.value, b1.value), inside, 0)
+    f = hidden @ layer.parameter("output.weight").swap_last() + layer.parameter("output.bias")  # [B,H,T,T,d]
+    q = layer.query
+    return (q.reshape(*q.shape[:3], 1, q.shape[3]) * f).sum(-1).reshape(*positions.shape)
+
+
+def branch(layer, positions, w1, b1):
+    """Where relu lets through. Beside its kink rounding alone decides: there the program's positions are the choice."""
+    dumped = layer.dumped.get("positions")
+    if dumped is not None:
+        positions = np.where(np.abs(positions - dumped) < SAME_POSITION, dumped, positions)
+    return positions[..., None] * w1 + b1 > 0
+
+
+@encoding("fox", "score")
+@encoding("fox-pro", "score")
+def fox(layer):
+    gates = layer.x @ layer.parameter("forget.weight").swap_last() + layer.parameter("forget.bias")  # [B,T,H]
+    log_forget = (tape.softplus(gates * -1) * -1).transpose(0, 2, 1)
+    total = tape.suffix_sum(log_forget[..., ::-1])[..., ::-1]  # from the first token on
+    b, h, t = total.shape
+    return tape.where(distances(t) >= 0, total.reshape(b, h, t, 1) - total.reshape(b, h, 1, t), 0)
+
+
+def shift(layer, rows, part):
+    """a y_{t-1} + (1-a) y_t"""
+    b, h, t, d = rows.shape
+    a = tape.sigmoid(layer.x @ layer.parameter(f"{part}-shift.weight").swap_last()).transpose(0, 2, 1).reshape(b, h, t, 1)
+    one_back = np.eye(t, k=-1, dtype=rows.value.dtype)
+    return a * (tape.Node(one_back) @ rows) + (1.0 - a) * rows
+
+
+def norm(layer, rows, part):
+    weight = layer.parameter(f"{part}-norm.weight")
+    return rows / tape.sqrt((rows * rows).mean(-1) + 1e-6) * weight.reshape(weight.shape[0], 1, weight.shape[1])
+
+
+@encoding("fox-pro", "rotate")
+def fox_pro_rows(layer, q, k, v):
+    return norm(layer, q, "query"), norm(layer, shift(layer, k, "key"), "key"), shift(layer, v, "value")
+
+
+@encoding("fox-pro", "finish")
+def fox_pro_output(layer, output):
+    gate = tape.sigmoid(layer.x @ layer.parameter("output-gate.weight").swap_last())
+    return norm(layer, output, "output") * split_heads(gate, output.shape[1])
+
+
+@encoding("stick-breaking", "weights")
+def stick_breaking(layer, logits):
+    n = distances(logits.shape[-1])
+    visible = n >= 0 if layer.options["attend-current"] else n > 0
+    taken = tape.suffix_sum(tape.where(visible, tape.softplus(logits), 0))
+    layer.remainder = tape.exp(taken[..., :1] * -1)  # [B,H,T,1]
+    return tape.where(visible, tape.exp(tape.where(visible, logits - taken, 0)), 0)
+
+
+@encoding("stick-breaking", "finish")
+def stick_breaking_output(layer, output):
+    if layer.options["remainder"] == "drop":
+        return output
+    rest = layer.v
+    if layer.options["remainder"] == "bias":
+        bias = layer.parameter("remainder")
+        rest = bias.reshape(bias.shape[0], 1, bias.shape[1])
+    return output + layer.remainder * rest
