@@ -55,8 +55,6 @@ void release(void* block, std::size_t bytes, int index) {
   cudaFreeAsync(block, context_of(index).stream);
 }
 
-ScratchMemory::ScratchMemory(std::size_t bytes) : data_(allocate(bytes)), bytes_(bytes), index_(context().index) {}
-
 MemoryCounters counters() {
   Counts& all = counts();
   const std::lock_guard lock(all.mutex);

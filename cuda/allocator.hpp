@@ -14,21 +14,6 @@ void* allocate(std::size_t bytes);
 // index: the device it was taken from. Never throws.
 void release(void* block, std::size_t bytes, int index);
 
-// Memory of the current device for the time of one scope: kernels that were started before its end can use it.
-class ScratchMemory {
- public:
-  explicit ScratchMemory(std::size_t bytes);
-  ~ScratchMemory() { release(data_, bytes_, index_); }
-  ScratchMemory(const ScratchMemory&) = delete;
-  ScratchMemory& operator=(const ScratchMemory&) = delete;
-  void* data() const { return data_; }
-
- private:
-  void* data_;
-  std::size_t bytes_;
-  int index_;
-};
-
 // Of the current device.
 MemoryCounters counters();
 void reset_peak();

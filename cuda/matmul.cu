@@ -12,9 +12,9 @@
 #include "core/error.hpp"
 #include "core/loop.hpp"
 #include "core/matrix_layout.hpp"
-#include "cuda/allocator.hpp"
 #include "cuda/check.hpp"
 #include "cuda/context.hpp"
+#include "cuda/scratch.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
@@ -44,7 +44,7 @@ class Operand {
       if (source.strides[axis] == 0) source.shape[axis] = 1;  // one copy of a matrix that is broadcast
     }
     View target = source;
-    target.data = copy_.emplace(static_cast<std::size_t>(source.numel()) * size_of(source.dtype)).data();
+    target.data = copy_.emplace(source.numel() * static_cast<std::int64_t>(size_of(source.dtype))).data();
     target.strides = dense_strides(source.shape);
     copy(target, source);
     view_.data = target.data;
@@ -55,7 +55,7 @@ class Operand {
 
   View view_;
   Layout layout_{};
-  std::optional<ScratchMemory> copy_;
+  std::optional<Scratch<std::byte>> copy_;
 };
 
 cublasStatus_t gemm(cublasHandle_t blas, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,

@@ -33,6 +33,8 @@ uint3 index_of(std::uint64_t number, const dim3& size) {
           static_cast<unsigned>(number / size.x / size.y)};
 }
 
+bool holds(std::uint32_t mask, int lane) { return (mask >> lane & 1u) != 0; }
+
 std::string hexadecimal(std::uint32_t mask) {
   std::string text = "0x";
   for (int digit = 7; digit >= 0; --digit) text += "0123456789abcdef"[mask >> (4 * digit) & 15u];
@@ -207,6 +209,11 @@ void Block::leave() {
     stop(concat("__syncthreads without all threads: ", name_of(*current_), " has left the kernel, ",
                 name_of(*first_at_barrier_), " waits at ", text_of(first_at_barrier_->place)));
   }
+  const Thread* const lanes = &threads_[static_cast<std::size_t>(current_->number - lane())];
+  for (int lane = 0; lane < warpSize && lanes[lane].number < count_; ++lane) {
+    const bool waits_for_it = lanes[lane].state == State::in_warp && holds(lanes[lane].request.mask, this->lane());
+    if (waits_for_it) stop(concat(call_of(lanes[lane]), ", but ", name_of(*current_), " has left the kernel"));
+  }
   if (first_gone_ == nullptr) first_gone_ = current_;
   current_->state = State::gone;
   ++gone_;
@@ -270,7 +277,7 @@ std::uint64_t Block::warp_meet(const detail::WarpRequest& request) {
   self.state = State::in_warp;
   bool all_here = true;
   for (int lane = 0; lane < warpSize; ++lane) {
-    if ((request.mask >> lane & 1u) != 0 && lanes[lane].state != State::in_warp) all_here = false;
+    if (holds(request.mask, lane) && lanes[lane].state != State::in_warp) all_here = false;
   }
   if (all_here) complete_warp(request.mask, lanes);
   yield();
@@ -278,32 +285,29 @@ std::uint64_t Block::warp_meet(const detail::WarpRequest& request) {
   return self.answer;
 }
 
-// Whoever comes is compared with those that wait for it already.
+// Whoever comes is compared with those that it waits for, and with those that wait for it.
 void Block::check_warp(const Thread& self, const Thread* lanes) {
   const detail::WarpRequest& mine = self.request;
-  const auto in_mask = [](std::uint32_t mask, int lane) { return (mask >> lane & 1u) != 0; };
-  const auto describe = [&](const Thread& thread) {
-    return concat(name_of(thread), " calls ", thread.request.name, " with mask ", hexadecimal(thread.request.mask),
-                  " at ", text_of(thread.request.place));
-  };
-  if (!in_mask(mine.mask, lane())) stop(concat(describe(self), ", which does not hold its own lane ", lane()));
+  if (!holds(mine.mask, lane())) stop(concat(call_of(self), ", which does not hold its own lane ", lane()));
   for (int lane = 0; lane < warpSize; ++lane) {
-    if (!in_mask(mine.mask, lane)) continue;
-    if (self.number - this->lane() + lane >= count_) {
-      stop(concat(describe(self), ", but the block has no lane ", lane, " there"));
-    }
+    const bool exists = self.number - this->lane() + lane < count_;
+    const bool wanted = holds(mine.mask, lane);
+    if (wanted && !exists) stop(concat(call_of(self), ", but the block has no lane ", lane, " there"));
+    if (!exists) break;
     const Thread& other = lanes[lane];
-    if (other.state == State::gone) stop(concat(describe(self), ", but ", name_of(other), " has left the kernel"));
-    if (other.state != State::in_warp) continue;
+    if (wanted && other.state == State::gone) {
+      stop(concat(call_of(self), ", but ", name_of(other), " has left the kernel"));
+    }
     const detail::WarpRequest& theirs = other.request;
-    if (theirs.mask != mine.mask) stop(concat("masks differ: ", describe(other), ", ", describe(self)));
+    if (other.state != State::in_warp || !(wanted || holds(theirs.mask, this->lane()))) continue;
+    if (theirs.mask != mine.mask) stop(concat("masks differ: ", call_of(other), ", ", call_of(self)));
     if (std::strcmp(theirs.name, mine.name) != 0 || !same(theirs.place, mine.place)) {
-      stop(concat("lanes of one mask meet in different operations: ", describe(other), ", ", describe(self)));
+      stop(concat("lanes of one mask meet in different operations: ", call_of(other), ", ", call_of(self)));
     }
   }
-  if (mine.operation == detail::WarpOperation::shuffle &&
-      (mine.source < 0 || mine.source >= warpSize || !in_mask(mine.mask, mine.source))) {
-    stop(concat(describe(self), " and reads lane ", mine.source, ", which is not in the mask"));
+  const bool shuffle = mine.operation == detail::WarpOperation::shuffle;
+  if (shuffle && (mine.source < 0 || mine.source >= warpSize || !holds(mine.mask, mine.source))) {
+    stop(concat(call_of(self), " and reads lane ", mine.source, ", which is not in the mask"));
   }
 }
 
@@ -311,10 +315,10 @@ void Block::check_warp(const Thread& self, const Thread* lanes) {
 void Block::complete_warp(std::uint32_t mask, Thread* lanes) {
   std::uint64_t ballot = 0;
   for (int lane = 0; lane < warpSize; ++lane) {
-    if ((mask >> lane & 1u) != 0 && lanes[lane].request.value != 0) ballot |= std::uint64_t{1} << lane;
+    if (holds(mask, lane) && lanes[lane].request.value != 0) ballot |= std::uint64_t{1} << lane;
   }
   for (int lane = 0; lane < warpSize; ++lane) {
-    if ((mask >> lane & 1u) == 0) continue;
+    if (!holds(mask, lane)) continue;
     Thread& thread = lanes[lane];
     thread.answer = thread.request.operation == detail::WarpOperation::shuffle
                         ? lanes[thread.request.source].request.value
@@ -350,6 +354,11 @@ void* Block::dynamic_shared_memory() {
 // Messages
 
 std::string Block::name_of(const Thread& thread) const { return concat("thread ", text_of(thread.index)); }
+
+std::string Block::call_of(const Thread& thread) const {
+  return concat(name_of(thread), " calls ", thread.request.name, " with mask ", hexadecimal(thread.request.mask),
+                " at ", text_of(thread.request.place));
+}
 
 // One line for each place, with how many wait there and the first of them.
 std::string Block::who_waits_where() const {

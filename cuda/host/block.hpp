@@ -87,6 +87,7 @@ class Block {
   std::uint32_t random();
 
   std::string name_of(const Thread& thread) const;
+  std::string call_of(const Thread& thread) const;  // the warp operation it is in
   std::string who_waits_where() const;
 
   const Launch* launch_ = nullptr;

@@ -1,11 +1,16 @@
 #include "cuda/host/fault.hpp"
 
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -15,10 +20,53 @@
 namespace tally::cuda_host {
 namespace {
 
+// The source lines of addresses in this program, by the program addr2line: what a handler may call is too little to
+// read debug information. Nothing where there is no such program.
+void print_lines(const std::array<void*, 32>& calls, int count, const void* fault) {
+  std::array<std::array<char, 20>, 32> texts{};
+  std::array<const char*, 40> words = {"addr2line", "-C", "-f", "-i", "-p", "-e", ""};
+  std::size_t used = 7;
+  Dl_info own{};
+  dladdr(reinterpret_cast<void*>(&report_faults), &own);
+  for (int n = 0; n < count && used + 1 < words.size(); ++n) {
+    const auto place = static_cast<std::size_t>(n);
+    Dl_info info{};
+    if (dladdr(calls[place], &info) == 0 || info.dli_fbase != own.dli_fbase) continue;
+    // All others are where a call returns to: one less is within the call.
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(calls[place]) - (calls[place] == fault ? 0 : 1);
+    const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(own.dli_fbase);
+    std::snprintf(texts[place].data(), texts[place].size(), "%zx", offset);
+    words[used++] = texts[place].data();
+  }
+  char program[4096];
+  const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length <= 0) return;
+  program[length] = 0;
+  words[6] = program;
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    execvp(words[0], const_cast<char* const*>(words.data()));
+    _exit(1);
+  }
+  if (child > 0) waitpid(child, nullptr, 0);
+}
+
+// Where the access was tried; null where the place of that in a context is not known here.
+const void* place_of_fault([[maybe_unused]] const void* context) {
+#if defined(__x86_64__)
+  return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.pc);
+#else
+  return nullptr;
+#endif
+}
+
 void print(const char* text) { [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text)); }
 
 // The process is lost; that a part of this may not be called from a handler can cost the message, no more.
-void report(int, siginfo_t* info, void*) {
+void report(int, siginfo_t* info, void* context) {
   const std::string overflow = Block::own().stack_overflow_at(info->si_addr);
   if (!overflow.empty()) {
     print("[cuda-host] ");
@@ -27,7 +75,9 @@ void report(int, siginfo_t* info, void*) {
   } else if (in_device_memory(info->si_addr, 1)) {
     print("[cuda-host] host code touches device memory, called from\n");
     std::array<void*, 32> calls{};
-    backtrace_symbols_fd(calls.data(), backtrace(calls.data(), static_cast<int>(calls.size())), STDERR_FILENO);
+    const int count = backtrace(calls.data(), static_cast<int>(calls.size()));
+    backtrace_symbols_fd(calls.data(), count, STDERR_FILENO);
+    print_lines(calls, count, place_of_fault(context));
   }
   signal(SIGSEGV, SIG_DFL);  // the access is tried again when this returns
 }

@@ -12,6 +12,7 @@
 #include "autograd/ops.hpp"
 #include "core/backend.hpp"
 #include "core/cpu/parallel.hpp"
+#include "cuda/host/settings.hpp"
 #include "tests/autograd/counted_kernels.hpp"
 #include "tests/autograd/op_cases.hpp"
 
@@ -262,6 +263,22 @@ TEST_P(Operation, SameBitsForAnyNumberOfThreads) {
     }
   }
   set_thread_count(before);
+}
+
+// A kernel that lacks a barrier, or reads what another block writes, would depend on who runs first. Nor may anything
+// lean on work that was asked for but not waited for, or touch device memory from outside.
+TEST_P(Operation, SameBitsForAnySchedule) {
+  if (device().type != DeviceType::cuda_host) GTEST_SKIP() << "schedules are those of cuda-host";
+  using cuda_host::Schedule;
+  const cuda_host::Settings before = cuda_host::settings();
+  const Evaluation large = evaluate(op(), op().large, DType::f32, device());
+  for (const Schedule schedule : {Schedule::reverse, Schedule::random}) {
+    cuda_host::set_settings({.schedule = schedule, .seed = 3});
+    expect_same_bits(large, evaluate(op(), op().large, DType::f32, device()), "another schedule");
+  }
+  cuda_host::set_settings({.delay_streams = true, .protect_memory = true});
+  expect_same_bits(large, evaluate(op(), op().large, DType::f32, device()), "delayed streams");
+  cuda_host::set_settings(before);
 }
 
 TEST_P(Operation, LeavesNothingBehind) {

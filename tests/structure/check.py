@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what no compiler checks: includes point down, CUDA stays in its folder, files stay small, and the like.
+"""Checks what no compiler checks: includes point down, CUDA stays in its folder, kernels keep their rules, and the like.
 
 Usage: check.py [ROOT]. Prints one line per offence, `file:line: what is wrong`; exit status 1 when there is one.
 """
@@ -27,6 +27,20 @@ BAD_NAME = re.compile(r"(^|_)(fast|optimi[sz]ed|utils?|misc|v2)(_|\.|$)")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
+# What the kernels of cuda/ may not use (cuda/README.md). The files of cuda/host stand in for CUDA and are no kernels.
+KERNEL_RULES = [
+    (re.compile(r"\b(asm|__asm__)\b"), "inline PTX", {"cuda/instructions.hpp"}),
+    (re.compile(r"<<<"), "a kernel is started by launch() alone", {"cuda/launch.hpp"}),
+    (re.compile(r"\b__shared__\b"), "shared memory is declared by SHARED or SHARED_DYNAMIC", {"cuda/launch.hpp"}),
+    (re.compile(r"\b(tex[123]D\w*|cudaTexture\w*|cudaSurface\w*|surf[123]D\w*)\b"), "textures", set()),
+    (re.compile(r"\bcooperative_groups\b|\bcudaLaunchCooperative\w*"), "cooperative groups", set()),
+    (re.compile(r"\batomic(?!Add\b)[A-Z]\w*\s*\(|\batomicAdd\s*\(\s*(reinterpret_cast<)?\s*(float|double)\b"),
+     "atomic operations are atomicAdd on whole numbers", set()),
+    (re.compile(r"\b__(activemask|threadfence\w*|shfl|shfl_up|shfl_down|shfl_xor|any|all|ballot)\s*\("),
+     "reliance on lock-step or on the order of memory", set()),
+    (re.compile(r"\bcudaMallocManaged\b|\b__managed__\b"), "managed memory", set()),
+]
+
 
 def project_files(root):
     """Paths relative to root: what git tracks or would add, or everything outside build/ where there is no git."""
@@ -53,6 +67,13 @@ def check_include(file, quote, path):
         yield f"<{path}> belongs to tasks/runner: nothing that is installed may need it"
 
 
+def check_kernel_rules(file, line):
+    code = line.split("//")[0]
+    for pattern, what, allowed in KERNEL_RULES:
+        if pattern.search(code) and str(file) not in allowed:
+            yield f"not in kernels: {what}"
+
+
 def check_code(file, lines):
     if len(lines) > MAX_LINES:
         yield len(lines), f"{len(lines)} lines, {MAX_LINES} at most"
@@ -60,6 +81,9 @@ def check_code(file, lines):
         include = INCLUDE.match(line)
         if include:
             for what in check_include(file, *include.groups()):
+                yield number, what
+        if file.parts[0] == "cuda" and file.parts[1] != "host":
+            for what in check_kernel_rules(file, line):
                 yield number, what
         if UNFINISHED.search(line):
             yield number, "unfinished: " + line.strip()

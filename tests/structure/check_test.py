@@ -44,6 +44,20 @@ class CheckTest(unittest.TestCase):
         self.assert_offence("core/device.cpp", "#  include <cuda_runtime.h>\n", "outside cuda/")
         self.assert_offence("tests/core/device_test.cpp", "#include <cublas_v2.h>\n", "outside cuda/")
 
+    def test_kernel_rules(self):
+        for code, words in [('asm("bar.sync 0;");', "inline PTX"), ("add<<<1, 32>>>(y);", "launch() alone"),
+                            ("__shared__ float a[32];", "SHARED"), ("tex2D<float>(t, x, y);", "textures"),
+                            ("namespace cg = cooperative_groups;", "cooperative groups"),
+                            ("atomicMax(y, 3);", "whole numbers"), ("atomicAdd(float(y), 1.0f);", "whole numbers"),
+                            ("const unsigned lanes = __activemask();", "lock-step"), ("__threadfence();", "lock-step"),
+                            ("v += __shfl_down(v, 1);", "lock-step"), ("cudaMallocManaged(&p, 4);", "managed")]:
+            self.assert_offence("cuda/softmax.cu", code + "\n", words)
+        for name, code in [("cuda/launch.hpp", PRAGMA + "kernel<<<grid, block>>>(); __shared__ T name[n];"),
+                           ("cuda/instructions.hpp", PRAGMA + 'asm("mma.sync;");'),
+                           ("cuda/host/fiber.cpp", 'asm("ret");'),
+                           ("cuda/a.cu", "atomicAdd(count, 1); v += __shfl_down_sync(all, v, 1);  // no <<< here")]:
+            self.assertEqual(self.found(name, code + "\n"), [])
+
     def test_runner_library(self):
         self.assert_offence("core/io/npy.cpp", "#include <nlohmann/json.hpp>\n", "belongs to tasks/runner")
         self.assert_offence("tasks/task.hpp", PRAGMA + "#include <CLI/CLI.hpp>\n", "belongs to tasks/runner")
