@@ -36,6 +36,7 @@ class Sum final : public Encoding {
     for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n]->score(of_part(in, n), score);
   }
   bool replaces_softmax() const override { return rule() != nullptr; }
+  bool straight_through() const override { return rule() != nullptr && rule()->straight_through(); }
   Tensor weights(const Tensor& logits) const override {
     return rule() != nullptr ? rule()->weights(logits) : Encoding::weights(logits);
   }
@@ -49,6 +50,9 @@ class Sum final : public Encoding {
       check(!part->mix(in).defined(), "encoding", "a part that computes the whole attention cannot be one of a sum");
     }
     return {};
+  }
+  void project() const override {
+    for (const auto& part : parts_) part->project();
   }
 
  private:

@@ -81,12 +81,16 @@ class Encoding {
   virtual void score(const AttentionInput& in, Score& score) const { (void)in, (void)score; }
   // Whether `weights` is this encoding's own: then attention is computed in composed form.
   virtual bool replaces_softmax() const { return false; }
+  // Whether the gradients of `weights` are not its derivative, but what its file says.
+  virtual bool straight_through() const { return false; }
   // Attention weights [B, H, T, T] from logits (where replaces_softmax).
   virtual Tensor weights(const Tensor& logits) const { return causal_softmax(logits); }
   // Attention output [B, H, T, d] before the output projection.
   virtual Tensor finish(const Tensor& output, const AttentionInput& in) const { return (void)in, output; }
   // The whole attention [B, H, T, d] in composed operations, for ideas that fit nowhere else; undefined otherwise.
   virtual Tensor mix(const AttentionInput& in) const { return (void)in, Tensor(); }
+  // Brings parameters back, in place, into the range that they are for; called after each update.
+  virtual void project() const {}
 };
 
 // An encoding and those heads of a layer that it acts on: first .. first + count - 1.

@@ -20,8 +20,8 @@ Tensor TokenShift::operator()(const Tensor& rows, const AttentionInput& in) cons
 }
 
 HeadNorm::HeadNorm(const EncodingSetup& setup, std::string_view name)
-    : weight_(setup.parameter(concat(name, ".weight"), {setup.heads, setup.head_width}, Fill::constant(1),
-                              Scope::layer)),
+    : weight_(
+          setup.parameter(concat(name, ".weight"), {setup.heads, setup.head_width}, Fill::constant(1), Scope::layer)),
       ones_(Tensor::full({setup.head_width}, 1.0, setup.dtype, setup.device)) {}
 
 Tensor HeadNorm::operator()(const Tensor& x) const { return rms_norm(x, ones_, 1e-6) * unsqueeze(weight_, 1); }

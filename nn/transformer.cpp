@@ -236,6 +236,19 @@ Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t
   return parts_->head != nullptr ? parts_->head->forward(x) : linear(x, parts_->embedding.weight());
 }
 
+bool Transformer::straight_through() const {
+  return std::any_of(parts_->blocks.begin(), parts_->blocks.end(), [](const auto& block) {
+    return std::any_of(block->encoding().begin(), block->encoding().end(),
+                       [](const HeadGroup& group) { return group.encoding->straight_through(); });
+  });
+}
+
+void Transformer::project_parameters() const {
+  for (const auto& block : parts_->blocks) {
+    for (const HeadGroup& group : block->encoding()) group.encoding->project();
+  }
+}
+
 std::int64_t Transformer::matrix_parameter_count() const {
   std::int64_t count = parts_->head == nullptr ? parts_->embedding.weight().numel() : 0;
   for (const auto& [path, parameter] : parameters()) {

@@ -59,6 +59,11 @@ class Transformer : public Module {
   // attention of its own) or the model's attention is in composed form, all is computed anew.
   Tensor step(const Tensor& tokens, GenerationState& state);
 
+  // Whether some gradients follow a rule of an encoding's own and are no derivatives (Encoding::straight_through).
+  bool straight_through() const;
+  // After each update of the parameters: some encodings keep theirs within a range (Encoding::project).
+  void project_parameters() const;
+
   // Multiply-adds of the weight matrices count these parameters once per token (embedding tables not included).
   std::int64_t matrix_parameter_count() const;
 

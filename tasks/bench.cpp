@@ -92,6 +92,7 @@ StepTimes bench_step(const BenchOptions& options) {
       const Pass pass{.training = true, .seed = 1, .step = static_cast<std::uint32_t>(n)};
       backward(cross_entropy(model.forward(tokens, pass), targets, mask));
       optimizer->step(n, adam.lr, 1.0);
+      model.project_parameters();
     });
     if (n > options.warmup) seconds.push_back(time);
   }

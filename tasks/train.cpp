@@ -81,6 +81,7 @@ StepReport train_step(Transformer& model, Optimizer& optimizer, const OptimizerO
     report_divergence(n, concat("gradient of ", first_gradient_not_finite(model)), concat(" (loss ", report.loss, ")"));
   }
   optimizer.step(n, report.lr, clip_scale(report.grad_norm, options.clip));
+  model.project_parameters();
   return report;
 }
 

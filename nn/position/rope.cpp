@@ -1,13 +1,19 @@
 // Rotary positions (RoPE, arXiv 2104.09864, equations 15 and 34): q and k at place t, from 0, are turned in each of r/2
 // planes by t θ_i, so that their product depends on the distance alone:
 //   (a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i)),  θ_i = base^(-2i/r),  i = 0 .. r/2-1
-// Planes are the dims (i, i + r/2) in layout half and (2i, 2i+1) in layout interleaved; dims from r on are left alone.
+// Planes and layouts: nn/rotary.hpp. Stretched by a factor s beyond the trained length L0:
+//   pi    t/s for t (arXiv 2306.15595)
+//   ntk   base s^(r/(r-2)) for base: the fastest plane stays, the slowest turns s times more slowly (arXiv 2309.00071)
+//   yarn  by parts (the same; the released code's rule): planes that turn more than 32 times within L0 stay, those that
+//         turn less than once are interpolated, between them a ramp over i; cos and sin times 0.1 ln s + 1
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <vector>
 
-#include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/encoding.hpp"
+#include "nn/rotary.hpp"
 
 namespace tally {
 namespace {
@@ -16,63 +22,79 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
   std::string layout = "half";
   double base = 10000;
   std::int64_t rotary_dims = 0;
+  std::string stretch = "none";
+  double factor = 4;
+  std::int64_t trained_length = 512;
 
   void visit(OptionVisitor& visitor) override {
     visitor.choice("layout", layout, {"half", "interleaved"},
                    "which dims form a plane: i with i + r/2, or 2i with 2i+1");
     visitor.real("base", base, "of the geometric sequence of angles", 1);
     visitor.integer("rotary-dims", rotary_dims, "dims r that are rotated, even; 0 for the whole head", 0, 1 << 16);
+    visitor.choice("stretch", stretch, {"none", "pi", "ntk", "yarn"},
+                   "for longer texts: position interpolation, a larger base, or by parts (YaRN)");
+    visitor.real("factor", factor, "s by which it is stretched", 1);
+    visitor.integer("trained-length", trained_length, "L0 of yarn: tokens of the texts it was trained on", 1);
   }
 };
 
+// base s^(r/(r-2)) for base, written so that the first plane (the only one for r = 2) keeps its angle.
+void enlarge_base(std::vector<RotaryPlane>& planes, double factor) {
+  const double last = static_cast<double>(planes.size()) - 1;
+  for (std::size_t i = 1; i < planes.size(); ++i) planes[i].angle *= std::pow(factor, -static_cast<double>(i) / last);
+}
+
+void interpolate_by_parts(std::vector<RotaryPlane>& planes, double base, double factor, double trained_length) {
+  check(base > 1, "rope", "yarn needs a base above 1");
+  const double dims = 2 * static_cast<double>(planes.size());
+  // The plane, not rounded, that turns so many times within the trained length.
+  const auto plane_of = [&](double turns) {
+    return dims * std::log(trained_length / (2 * std::numbers::pi * turns)) / (2 * std::log(base));
+  };
+  const double low = std::max(std::floor(plane_of(32)), 0.0);
+  double high = std::min(std::ceil(plane_of(1)), dims - 1);
+  if (low == high) high += 0.001;
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    planes[i].angle *= ramp / factor + (1 - ramp);
+  }
+}
+
+Rotary make_rotary(const EncodingSetup& setup, const RopeOptions& options) {
+  const std::int64_t dims = options.rotary_dims > 0 ? options.rotary_dims : setup.head_width;
+  check(dims % 2 == 0, "rope", "planes need an even number of dims, but ", dims, " are to be rotated");
+  check(dims <= setup.head_width, "rope", "rotary-dims ", dims, " is more than the head width ", setup.head_width);
+  std::vector<RotaryPlane> planes = rotary_planes(dims, options.base);
+  double size = 1;
+  if (options.stretch == "pi") {
+    for (RotaryPlane& plane : planes) plane.angle /= options.factor;
+  } else if (options.stretch == "ntk") {
+    enlarge_base(planes, options.factor);
+  } else if (options.stretch == "yarn") {
+    interpolate_by_parts(planes, options.base, options.factor, static_cast<double>(options.trained_length));
+    size = 0.1 * std::log(options.factor) + 1;
+  }
+  return {std::move(planes), size, options.layout == "interleaved", setup.max_length, setup.dtype, setup.device};
+}
+
 class Rope final : public Encoding {
  public:
-  Rope(const EncodingSetup& setup, const RopeOptions& options)
-      : interleaved_(options.layout == "interleaved"),
-        base_(options.base),
-        dims_(options.rotary_dims > 0 ? options.rotary_dims : setup.head_width) {
-    check(dims_ % 2 == 0, "rope", "planes need an even number of dims, but ", dims_, " are to be rotated");
-    check(dims_ <= setup.head_width, "rope", "rotary-dims ", dims_, " is more than the head width ", setup.head_width);
-    angles_ = make_angles(setup.max_length, setup.dtype, setup.device);
-  }
+  Rope(const EncodingSetup& setup, const RopeOptions& options) : rotary_(make_rotary(setup, options)) {}
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
-    const std::int64_t end = in.keys();
-    // Longer than announced: the table is made for this call.
-    const Angles angles = end <= angles_.cosine.size(0) ? angles_ : make_angles(end, q.dtype(), q.device());
-    const Tensor cosine = angles.cosine.slice_view(0, in.first, end);
-    const Tensor sine = angles.sine.slice_view(0, in.first, end);
-    q = rotate_pairs(q, cosine, sine, interleaved_);
-    k = rotate_pairs(k, cosine, sine, interleaved_);
+    q = rotary_.rotate(q, in.first);
+    k = rotary_.rotate(k, in.first);
   }
 
  private:
-  struct Angles {
-    Tensor cosine, sine;  // [T, r/2]
-  };
-
-  Angles make_angles(std::int64_t length, DType dtype, Device device) const {
-    std::vector<double> cosine, sine;
-    for (std::int64_t t = 0; t < length; ++t) {
-      for (std::int64_t i = 0; i < dims_ / 2; ++i) {
-        const double theta = std::pow(base_, -2.0 * static_cast<double>(i) / static_cast<double>(dims_));
-        cosine.push_back(std::cos(static_cast<double>(t) * theta));
-        sine.push_back(std::sin(static_cast<double>(t) * theta));
-      }
-    }
-    const Shape shape{length, dims_ / 2};
-    return {Tensor::from(cosine, shape, device).to(dtype), Tensor::from(sine, shape, device).to(dtype)};
-  }
-
-  bool interleaved_;
-  double base_;
-  std::int64_t dims_;  // r
-  Angles angles_;
+  Rotary rotary_;
 };
 
 }  // namespace
 }  // namespace tally
 
 TALLY_ENCODING(rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the place",
-               "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/d), i from 0",
-               "RoPE: Su et al. 2021, arXiv 2104.09864");
+               "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/d), i from 0\n"
+               "stretched: t/s (pi), base s^(d/(d-2)) (ntk), or t/s in slow planes only (yarn)",
+               "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, yarn: Peng et al. "
+               "2023, arXiv 2309.00071");

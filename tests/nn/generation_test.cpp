@@ -35,6 +35,7 @@ std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const Mode
   for (auto& [path, parameter] : model->parameters()) {
     parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
   }
+  model->project_parameters();
   return model;
 }
 

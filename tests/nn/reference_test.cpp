@@ -113,6 +113,21 @@ TEST(Reference, EveryFileIsReproduced) {
   EXPECT_GE(files, 30);
 }
 
+// Biases that are the numbers of their buckets show the bucket of each distance.
+TEST(Reference, T5Buckets) {
+  const SafetensorsFile file = SafetensorsFile::open(TALLY_SOURCE_DIR "/tests/reference/t5-buckets.safetensors");
+  AttentionSizes sizes;
+  sizes.length = file.find("buckets")->shape[0];
+  const auto encoding =
+      make_encoding(EncodingChoice::parse("t5"), sizes, [](std::string_view, const Shape& shape, const Fill&) {
+        return broadcast_to(cumsum(Tensor::full({shape[1]}, 1.0, DType::f64)) - 1.0, shape);
+      });
+  const Tensor x = Tensor::zeros({1, sizes.length, sizes.width()}, DType::f64), q = split_heads(x, sizes.heads);
+  Score score;
+  encoding->score({x, q, q, q, 1.0}, score);
+  expect_equal(select(std::get<Toeplitz>(score.biases.at(0)).bias, 0, 1), file, "buckets");
+}
+
 // Slopes for numbers of heads that are no powers of two.
 TEST(Reference, AlibiSlopes) {
   const SafetensorsFile file = SafetensorsFile::open(TALLY_SOURCE_DIR "/tests/reference/alibi-slopes.safetensors");

@@ -19,8 +19,11 @@ MODEL_KEYS = {  # name here: (key in "model", value where the key is absent)
 ENCODING_KEY, ENCODING_OPTIONS_KEY = "pe", "pe-options"
 ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the parameters say the rest
     "relative": {"far": "refuse"},
-    "rope": {"layout": "half", "rotary-dims": 0, "base": 10000},  # rotary-dims 0: all
+    "rope": {"layout": "half", "rotary-dims": 0, "base": 10000,  # rotary-dims 0: all
+             "stretch": "none", "factor": 4, "trained-length": 512},
+    "xpos": {"layout": "half"},
     "alibi": {"learned": False},
+    "kerple": {"kernel": "log"},
     "cope": {"position-scale": "none", "gates": "keys"},
     "cope-alibi": {"slopes": "halving", "sign": "plus", "first-slope": 1, "gates": "keys"},
     "cope-mlp": {"layers": "all", "gates": "keys"},

@@ -8,7 +8,6 @@ import math
 import numpy as np
 
 import config as run_config
-import contextual_encodings  # adds to the encodings
 import position_encodings as position
 import tape
 
@@ -150,7 +149,7 @@ def run(config, arrays, batch, dtype, gradients=True):
     """Everything a dump holds, computed in `dtype`, one sequence at a time (the loss is a sum over sequences).
 
     `arrays` are the parameters, `batch` the dump's tensors (tokens, targets, loss_mask and, for gradients at kinks,
-    blocks.N.positions). Returns ({tensor name: array}, names of the parameters that were read).
+    blocks.N.positions and blocks.N.weights). Returns ({tensor name: array}, names of the parameters that were read).
     """
     parameters = Parameters(arrays, dtype)
     parts, total = {}, 0.0
@@ -159,8 +158,8 @@ def run(config, arrays, batch, dtype, gradients=True):
         one = slice(n, n + 1)
         dumped = {}
         for layer in range(config.layers):
-            if f"blocks.{layer}.positions" in batch:
-                dumped[layer] = {"positions": batch[f"blocks.{layer}.positions"][one]}
+            own = {key: f"blocks.{layer}.{key}" for key in ("positions", "weights")}
+            dumped[layer] = {key: batch[name][one] for key, name in own.items() if name in batch}
 
         def record(name, node):
             parts.setdefault(name, []).append(node.value)

@@ -1,4 +1,4 @@
-"""The position encodings, from their formulas, over the tape.
+"""The position encodings, from their formulas, over the tape; here the usual ones, others in *_encodings.py by theme.
 
 One function an encoding, registered by name under the hook where it acts:
     embed(layer, x)     the token embeddings [B,T,D]; returns the new ones
@@ -8,7 +8,9 @@ One function an encoding, registered by name under the hook where it acts:
     finish(layer, o)    the attention output [B,H,T,d]; returns the new one
 """
 
+import importlib
 import math
+import pathlib
 
 import numpy as np
 
@@ -90,25 +92,6 @@ def relative(layer):
     return tape.where(reached, tape.pick(q @ table.swap_last(), index), 0) * layer.scale
 
 
-@encoding("rope", "rotate")
-def rope(layer, q, k, v):
-    options, width = layer.options, q.shape[-1]
-    r = options["rotary-dims"] or width
-    angle = np.arange(q.shape[2])[:, None] * float(options["base"]) ** (-np.arange(0, r, 2) / r)
-    cos, sin = np.cos(angle).astype(q.value.dtype), np.sin(angle).astype(q.value.dtype)
-
-    def rotated(x):
-        if options["layout"] == "half":
-            a, b = x[..., :r // 2], x[..., r // 2:r]
-            turned = tape.concatenate([a * cos - b * sin, a * sin + b * cos])
-        else:
-            a, b = x[..., 0:r:2], x[..., 1:r:2]
-            turned = tape.stack_last([a * cos - b * sin, a * sin + b * cos]).reshape(*x.shape[:-1], r)
-        return turned if r == width else tape.concatenate([turned, x[..., r:]])
-
-    return rotated(q), rotated(k), v
-
-
 def alibi_slopes(heads):
     power = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
@@ -165,3 +148,7 @@ def interpolate(z, positions, dumped=None):
     low, high = tape.pick(z, floor), tape.pick(z, np.minimum(floor + 1, last))
     w = tape.where(below, positions, last) - floor.astype(z.value.dtype)
     return low + w * (high - low)
+
+
+for module in sorted(pathlib.Path(__file__).parent.glob("*_encodings.py")):
+    importlib.import_module(module.stem)  # registers what it holds

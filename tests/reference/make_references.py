@@ -26,6 +26,7 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "outside")]
 import tensor_file
 from reference_case import B, CASES, H, KINK, T, forward
 
+from bias_references import t5_bucket
 from classic_references import published_slopes
 
 for module in sorted(FOLDER.glob("*_references.py")):
@@ -105,6 +106,8 @@ def files():
         yield f"{case.file}.safetensors", make(case), case.metadata()
     slopes = {f"slopes.{heads}": np.array(published_slopes(heads)) for heads in (1, 2, 3, 4, 6, 8, 12, 16)}
     yield "alibi-slopes.safetensors", slopes, {"encoding": "alibi-slopes"}
+    buckets = np.array([float(t5_bucket(n)) for n in range(300)])
+    yield "t5-buckets.safetensors", {"buckets": buckets}, {"encoding": "t5-buckets"}
 
 
 def largest(tensors, name):

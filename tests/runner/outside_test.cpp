@@ -87,7 +87,8 @@ TEST_P(Outside, EveryEncodingWithAllValuesOfItsOptions) {
 }
 
 TEST_P(Outside, Sums) {
-  for (const char* encoding : {"cope+rope", "cope+relative", "alibi+cope", "absolute+alibi+rope"}) {
+  for (const char* encoding : {"cope+rope", "cope+relative", "alibi+cope", "absolute+alibi+rope", "absolute+hard",
+                               "hard+nexus+rope", "cope+transformer-xl+xpos", "fire+kerple+t5"}) {
     SCOPED_TRACE(encoding);
     EXPECT_TRUE(dump(encoding, {})) << refusal_;
   }

@@ -1,0 +1,46 @@
+// Hard attention: every query reads one key, the one with the largest logit, of equal ones the nearest.
+//   h_ij = 1 for that key, else 0;  o_i = sum_j h_ij v_j
+// Backward straight through the softmax a of the same logits (as in arXiv 1308.3432):
+//   dv = hᵀ do,  dl = a (da - sum_j a da)  with da_ij = do_i.v_j
+#include <limits>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+// h from logits [B, H, T, T].
+Tensor one_hot(const Tensor& logits) {
+  const NoGrad not_recorded;
+  const DType dtype = logits.dtype();
+  const Tensor one = Tensor::full({1}, 1.0, dtype, logits.device());
+  const Tensor zero = Tensor::zeros({1}, dtype, logits.device());
+  const Tensor lowest = Tensor::full({1}, -std::numeric_limits<double>::infinity(), dtype, logits.device());
+  const Tensor place = cumsum(Tensor::full({logits.size(-1)}, 1.0, dtype, logits.device()));
+  const Tensor seen = where(less_equal(unsqueeze(place, 0), unsqueeze(place, 1)), logits, lowest);
+  const Tensor largest = where(equal(seen, max(seen, -1, true)), one, zero);
+  // The nearest of them has none to its right.
+  return largest * where(equal(cumsum(largest, true), one), one, zero);
+}
+
+class Hard final : public Encoding {
+ public:
+  Hard(const EncodingSetup&, const NoOptions&) {}
+
+  bool replaces_softmax() const override { return true; }
+  bool straight_through() const override { return true; }
+  Tensor weights(const Tensor& logits) const override {
+    const Tensor a = causal_softmax(logits);
+    return one_hot(logits.detach()) + (a - a.detach());  // exactly h, with the gradient of a
+  }
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(hard, NoOptions, Hard, "hard attention: each query reads the key of its largest logit",
+               "h_ij = 1 for the largest l_ij of row i (the nearest of equal ones), else 0\n"
+               "backward straight through the softmax a: dv = hᵀ do, dl = a (da - sum a da)",
+               "straight-through gradients: Bengio et al. 2013, arXiv 1308.3432");

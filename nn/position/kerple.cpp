@@ -1,0 +1,74 @@
+// Kernelised relative positions (KERPLE, arXiv 2205.09921), r1, r2 > 0 of each head:
+//   log    l_ij = s_ij - r1 ln(1 + r2 (i-j))
+//   power  l_ij = s_ij - r1 (i-j)^r2,  r2 <= 2,  0^r2 = 0 with gradient 0
+// Both stay at least 0.01: after each update they are brought back (the released code's rule).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+constexpr double least = 0.01, largest_exponent = 2;
+
+struct KerpleOptions final : OptionsOf<KerpleOptions> {
+  std::string kernel = "log";
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.choice("kernel", kernel, {"log", "power"}, "how the penalty grows with the distance");
+  }
+};
+
+// Into [low, high], in place.
+void clamp(Tensor parameter, double low, double high) {
+  const NoGrad not_recorded;
+  const auto bound = [&](double value) { return Tensor::full({1}, value, parameter.dtype(), parameter.device()); };
+  parameter.copy_from(minimum(maximum(parameter.detach(), bound(low)), bound(high)));
+}
+
+class Kerple final : public Encoding {
+ public:
+  Kerple(const EncodingSetup& setup, const KerpleOptions& options) : power_(options.kernel == "power") {
+    scale_ = setup.parameter("r1", {setup.heads}, Fill::uniform(0, power_ ? 1 : 2), Scope::layer);
+    shape_ = setup.parameter("r2", {setup.heads}, Fill::uniform(0, power_ ? 2 : 1), Scope::layer);
+  }
+
+  void project() const override {
+    constexpr double none = std::numeric_limits<double>::max();
+    clamp(scale_, least, none);
+    clamp(shape_, least, power_ ? largest_exponent : none);
+  }
+
+  void score(const AttentionInput& in, Score& score) const override {
+    // Of each distance n: n itself, or ln n and whether it is above 0.
+    std::vector<double> distance, logarithm, above;
+    for (std::int64_t n = 0; n < in.keys(); ++n) {
+      distance.push_back(static_cast<double>(n));
+      logarithm.push_back(std::log(static_cast<double>(std::max<std::int64_t>(n, 1))));
+      above.push_back(n > 0 ? 1 : 0);
+    }
+    const auto row = [&](const std::vector<double>& values) {
+      return Tensor::from(values, {1, in.keys()}, in.q.device()).to(in.q.dtype());
+    };
+    const Tensor r1 = unsqueeze(scale_, 1), r2 = unsqueeze(shape_, 1);
+    const Tensor kernel = power_ ? exp(r2 * row(logarithm)) * row(above) : log(r2 * row(distance) + 1.0);
+    score.biases.push_back(Toeplitz{negate(r1 * kernel)});
+  }
+
+ private:
+  bool power_;
+  Tensor scale_, shape_;  // r1, r2 [H]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(kerple, KerpleOptions, Kerple,
+               "a learned penalty that grows like a logarithm or a power of the distance",
+               "l_ij = s_ij - r1 ln(1 + r2 (i-j)), or - r1 (i-j)^r2;  r1, r2 >= 0.01 of each head",
+               "KERPLE: Chi et al. 2022, arXiv 2205.09921");

@@ -1,0 +1,47 @@
+// Relative position biases of T5 (arXiv 1910.10683, section 2.1; buckets of the released code, 32 of them, one-sided):
+//   l_ij = s_ij + b_h[bucket(i-j)],  b [H, 32]
+//   bucket(n) = n for n < 16, else min(31, 16 + floor(ln(n/16) / ln(128/16) * 16)): one bucket for all n >= 113
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::int64_t bucket_count = 32, exact_buckets = 16;
+constexpr double max_distance = 128;
+
+std::int32_t bucket_of(std::int64_t distance) {
+  if (distance < exact_buckets) return static_cast<std::int32_t>(distance);
+  const double exact = exact_buckets;
+  const double steps = std::log(static_cast<double>(distance) / exact) / std::log(max_distance / exact) * exact;
+  return static_cast<std::int32_t>(
+      std::min<std::int64_t>(bucket_count - 1, exact_buckets + std::llrint(std::floor(steps))));
+}
+
+class T5 final : public Encoding {
+ public:
+  T5(const EncodingSetup& setup, const NoOptions&)
+      : biases_(setup.parameter("biases", {setup.heads, bucket_count}, Fill::normal(0.02), Scope::layer)) {}
+
+  void score(const AttentionInput& in, Score& score) const override {
+    std::vector<std::int32_t> buckets;
+    for (std::int64_t n = 0; n < in.keys(); ++n) buckets.push_back(bucket_of(n));
+    const Tensor places = Tensor::from(buckets, {in.keys()}, in.q.device());
+    score.biases.push_back(Toeplitz{transpose(embedding(transpose(biases_, 0, 1), places), 0, 1)});
+  }
+
+ private:
+  Tensor biases_;  // b [H, 32]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(
+    t5, NoOptions, T5, "a learned bias for each of 32 ranges of distance",
+    "l_ij = s_ij + b_h[bucket(i-j)];  bucket(n) = n for n < 16, then 16 ranges that grow up to 128; b [H, 32]",
+    "T5: Raffel et al. 2020, arXiv 1910.10683");

@@ -1,0 +1,63 @@
+// Relative positions of Transformer-XL (arXiv 1901.02860, section 3.3):
+//   l_ij = ((q_i + u).k_j + (q_i + v).(W_r R[i-j])) / sqrt(d),  u, v [H, d],  W_r [D, D], a head has d rows of it
+//   R[n] = [sin(n ω_m)], then [cos(n ω_m)], of width D together,  ω_m = 10000^(-2m/D), m from 0
+// u.k_j depends on the key alone, so it joins as a bias; k is as projected, also beside a rotation.
+#include <cmath>
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "nn/attention.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+// R [1, distances, D]; with D odd there is one sine more.
+Tensor sinusoids(std::int64_t distances, std::int64_t width, DType dtype, Device device) {
+  const std::int64_t sines = (width + 1) / 2;
+  std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(distances * width));
+  for (std::int64_t n = 0; n < distances; ++n) {
+    for (std::int64_t column = 0; column < width; ++column) {
+      const std::int64_t m = column < sines ? column : column - sines;
+      const double angle =
+          static_cast<double>(n) * std::pow(10000.0, -2 * static_cast<double>(m) / static_cast<double>(width));
+      values.push_back(column < sines ? std::sin(angle) : std::cos(angle));
+    }
+  }
+  return Tensor::from(values, {1, distances, width}, device).to(dtype);
+}
+
+class TransformerXl final : public Encoding {
+ public:
+  TransformerXl(const EncodingSetup& setup, const NoOptions&) : heads_(setup.heads) {
+    const Fill start = Fill::normal(0.02);
+    const Shape per_head{setup.heads, setup.head_width};
+    content_ = setup.parameter("content", per_head, start, Scope::layer);
+    place_ = setup.parameter("place", per_head, start, Scope::layer);
+    map_ = setup.parameter("distances", {setup.heads * setup.head_width, setup.width}, start, Scope::layer);
+  }
+
+  void score(const AttentionInput& in, Score& score) const override {
+    const Tensor from_keys = select(matmul(unsqueeze(content_, 1), transpose(in.k, -1, -2), in.scale), 2, 0);
+    score.biases.push_back(RowColumn{{}, in.keep("content bias", cast(from_keys, DType::f64), 2)});
+    const Tensor known = sinusoids(in.keys(), in.x.size(2), in.q.dtype(), in.q.device());
+    const Tensor by_distance = split_heads(linear(known, map_), heads_);  // W_r R [1, H, keys, d]
+    const Tensor from_query = matmul(in.q + unsqueeze(place_, 1), transpose(by_distance, -1, -2), in.scale);
+    score.biases.push_back(RowToeplitz{from_query});
+  }
+
+ private:
+  std::int64_t heads_;
+  Tensor content_, place_;  // u, v [H, d]
+  Tensor map_;              // W_r [H d, D]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(transformer_xl, NoOptions, TransformerXl,
+               "query and key biases, and a projected sinusoid for each distance",
+               "l_ij = ((q_i + u).k_j + (q_i + v).(W_r R[i-j])) / sqrt(d);  R[n] = sin, then cos of n 10000^(-2m/D)\n"
+               "u, v [H, d];  W_r [D, D]",
+               "Transformer-XL: Dai et al. 2019, arXiv 1901.02860");

@@ -1,0 +1,175 @@
+// What single encodings promise beyond what all must pass (tests/nn/encoding_test.cpp) and their reference values.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/optim/optimizer.hpp"
+#include "nn/transformer.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::attention_output;
+using testing::AttentionSizes;
+using testing::make_encoding;
+using testing::normal_tensor;
+
+Tensor leaf(std::string_view name, const Shape& shape) {
+  Tensor tensor = normal_tensor(name, shape);
+  set_requires_grad(tensor);
+  return tensor;
+}
+
+std::unique_ptr<Encoding> make(std::string_view text, const AttentionSizes& sizes = {}) {
+  return make_encoding(EncodingChoice::parse(text), sizes, [](std::string_view name, const Shape& shape, const Fill&) {
+    return normal_tensor(name, shape);
+  });
+}
+
+void expect_near(const Tensor& found, const Tensor& expected, double tolerance) {
+  ASSERT_EQ(to_text(found.shape()), to_text(expected.shape()));
+  const std::vector<double> a = found.to_vector<double>(), b = expected.to_vector<double>();
+  for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], tolerance) << n;
+}
+
+// dv = hᵀ do, dl = a (da - sum a da), written out.
+TEST(Hard, PassesGradientsStraightThroughTheSoftmax) {
+  const Shape shape{1, 2, 6, 4};
+  const Tensor logits = leaf("logits", {1, 2, 6, 6}), v = leaf("v", shape), d_output = normal_tensor("d", shape);
+  const auto hard = make("hard");
+  ASSERT_TRUE(hard->replaces_softmax() && hard->straight_through());
+  const Tensor h = hard->weights(logits);
+  backward(matmul(h, v), d_output);
+
+  const NoGrad by_hand;
+  const Tensor a = causal_softmax(logits), da = matmul(d_output, transpose(v, -1, -2));
+  expect_near(gradient(v), matmul(transpose(h, -1, -2), d_output), 1e-14);
+  expect_near(gradient(logits), a * (da - sum(a * da, {-1}, true)), 1e-14);
+  for (const double weight : h.to_vector<double>()) EXPECT_TRUE(weight == 0 || weight == 1);
+}
+
+TEST(Hard, TakesTheNearestOfEqualKeys) {
+  // Above the diagonal stands what must not be seen.
+  const Tensor logits = Tensor::from(std::vector<double>{1, 9, 9, 9,  //
+                                                         2, 2, 9, 9,  //
+                                                         3, 3, 1, 9,  //
+                                                         -5, -7, -5, -6},
+                                     {1, 1, 4, 4});
+  EXPECT_EQ(make("hard")->weights(logits).to_vector<double>(), (std::vector<double>{1, 0, 0, 0,  //
+                                                                                    0, 1, 0, 0,  //
+                                                                                    0, 1, 0, 0,  //
+                                                                                    0, 0, 1, 0}));
+}
+
+TEST(Hard, JoinsAnyEncodingButAnotherRule) {
+  EXPECT_TRUE(make("absolute+hard")->straight_through());
+  EXPECT_TRUE(make("cope+hard+rope")->replaces_softmax());
+  EXPECT_FALSE(make("cope+rope")->straight_through());
+}
+
+// Parameters that updates push out of their range come back into it, at once and in every layer; others stay.
+TEST(Kerple, ParametersStayInTheirRange) {
+  ModelOptions options;
+  options.layers = 2;
+  options.width = 8;
+  options.heads = 2;
+  for (const auto& [kernel, largest] : {std::pair{"log", 100.0}, std::pair{"power", 2.0}}) {
+    SCOPED_TRACE(kernel);
+    EncodingChoice choice = EncodingChoice::parse("kerple+rope");
+    choice.set_option("kernel", kernel);
+    Transformer model(options, choice, 5, 8, 1);
+    for (auto& [path, parameter] : model.parameters()) {
+      parameter.copy_from(Tensor::from(std::vector<float>{-3}, {1}).broadcast_view("test", parameter.shape()));
+      if (path.find("kerple") != std::string::npos) parameter.select_view(0, 0).copy_from(Tensor::scalar(50));
+    }
+    model.project_parameters();
+    int seen = 0;
+    for (const auto& [path, parameter] : model.parameters()) {
+      const std::vector<float> values = parameter.to_vector<float>();
+      if (path.find("kerple") == std::string::npos) {
+        EXPECT_EQ(values.front(), -3) << path;
+        continue;
+      }
+      ++seen;
+      EXPECT_FLOAT_EQ(values[0], path.ends_with("r2") && largest < 50 ? static_cast<float>(largest) : 50) << path;
+      EXPECT_FLOAT_EQ(values[1], 0.01F) << path;
+    }
+    EXPECT_EQ(seen, 4);
+  }
+}
+
+TEST(Kerple, PowerOfDistanceZeroIsZeroWithoutGradient) {
+  EncodingChoice choice = EncodingChoice::parse("kerple");
+  choice.set_option("kernel", "power");
+  std::vector<Tensor> parameters;
+  const auto encoding = make_encoding(choice, {}, [&](std::string_view, const Shape& shape, const Fill&) {
+    parameters.push_back(Tensor::full(shape, 0.5, DType::f64));
+    set_requires_grad(parameters.back());
+    return parameters.back();
+  });
+  const Tensor q = Tensor::zeros({1, 2, 1, 4}, DType::f64), x = Tensor::zeros({1, 1, 8}, DType::f64);
+  Score score;
+  encoding->score({x, q, q, q, 0.5}, score);
+  const Tensor bias = std::get<Toeplitz>(score.biases.at(0)).bias;
+  backward(sum(bias));
+  EXPECT_EQ(bias.to_vector<double>(), (std::vector<double>{0, 0}));
+  for (const Tensor& parameter : parameters)
+    EXPECT_EQ(gradient(parameter).to_vector<double>(), (std::vector<double>{0, 0}));
+}
+
+// Just below and just above the length from which rows differ, the two forms meet.
+TEST(Fire, TheFormByDistanceContinuesTheFormByRow) {
+  AttentionSizes sizes;
+  sizes.length = sizes.max_length = 7;
+  const Tensor x = normal_tensor("x", {1, 7, sizes.width()});
+  const Tensor q = normal_tensor("q", {1, 2, 7, 4}), k = normal_tensor("k", {1, 2, 7, 4});
+  std::vector<Tensor> outputs, d_thresholds;
+  for (const double length : {6.0 + 1e-9, 6.0 - 1e-9}) {
+    Tensor threshold;
+    const auto encoding = make_encoding(EncodingChoice::parse("fire"), sizes,
+                                        [&](std::string_view name, const Shape& shape, const Fill&) {
+                                          if (name != "fire.m") return normal_tensor(name, shape);
+                                          threshold = Tensor::full(shape, -length / 512, DType::f64);
+                                          set_requires_grad(threshold);
+                                          return threshold;
+                                        });
+    Score score;
+    encoding->score({x, q, k, k, 0.5}, score);
+    EXPECT_EQ(std::holds_alternative<Toeplitz>(score.biases.at(0)), length > 6);
+    outputs.push_back(attention_output(*encoding, x, q, k, k));
+    backward(slice(outputs.back(), 2, 0, 6), normal_tensor("d", {1, 2, 6, 4}));
+    d_thresholds.push_back(gradient(threshold));
+  }
+  expect_near(outputs[0], outputs[1], 1e-8);
+  // The last row, which is on one side of the bend here and on the other there, is left out.
+  expect_near(d_thresholds[0], d_thresholds[1], 1e-6);
+  EXPECT_GT(std::abs(d_thresholds[0].item()), 1e-3);
+}
+
+// The product depends on the distance alone, up to the length from which it is refused.
+TEST(Xpos, RefusesPlacesWhoseScalesLeaveTheNumbers) {
+  const auto encoding = make("xpos");
+  EXPECT_NO_THROW(encoding->check_length(200'000));
+  EXPECT_THROW(encoding->check_length(300'000), Error);
+
+  const Tensor q = normal_tensor("q", {1, 2, 1, 4}), k = normal_tensor("k", {1, 2, 1, 4});
+  std::vector<Tensor> products;
+  for (const std::int64_t place : {3, 100'003}) {
+    Tensor turned_q = q, turned_k = k, unused = k;
+    encoding->rotate(turned_q, unused, unused, {q, q, k, k, 0.5, place});
+    unused = q;
+    encoding->rotate(unused, turned_k, unused, {q, q, k, k, 0.5, place - 3});
+    products.push_back(sum(turned_q * turned_k, {3}));
+  }
+  expect_near(products[0], products[1], 1e-9);
+}
+
+}  // namespace
+}  // namespace tally

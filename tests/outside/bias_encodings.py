@@ -1,0 +1,90 @@
+"""T5, Transformer-XL, KERPLE, FIRE, nexus, and hard attention."""
+
+import math
+
+import numpy as np
+
+import tape
+from position_encodings import SAME_POSITION, distances, encoding, interpolate, split_heads
+
+
+def no_later(layer):
+    """i - j [T,T], 0 where the key comes later."""
+    return np.maximum(distances(layer.q.shape[2]), 0)
+
+
+@encoding("t5", "score")
+def t5(layer):
+    n, biases = no_later(layer), layer.parameter("biases")
+    far = np.minimum(31, 16 + np.floor(np.log(np.maximum(n, 16) / 16) / math.log(128 / 16) * 16))
+    bucket = np.where(n < 16, n, far).astype(np.int64)
+    picked = tape.pick(biases, np.broadcast_to(bucket.reshape(-1), (biases.shape[0], bucket.size)))
+    return picked.reshape(-1, *bucket.shape)
+
+
+@encoding("transformer-xl", "score")
+def transformer_xl(layer):
+    q, width = layer.q, layer.x.shape[-1]
+    u, v = (layer.parameter(name).reshape(q.shape[1], 1, -1) for name in ("content", "place"))
+    sines, cosines = ((width + 1) // 2, width // 2)
+    angle = np.arange(q.shape[2])[:, None] * 10000.0 ** (-2 * np.arange(sines) / width)
+    known = np.concatenate([np.sin(angle), np.cos(angle[:, :cosines])], axis=1).astype(q.value.dtype)
+    mapped = split_heads(tape.Node(known[None]) @ layer.parameter("distances").swap_last(), q.shape[1])
+    by_distance = tape.pick((q + v) @ mapped.swap_last(), np.broadcast_to(no_later(layer), layer.s.shape))
+    return (u @ layer.k.swap_last() + by_distance) * layer.scale
+
+
+@encoding("kerple", "score")
+def kerple(layer):
+    n, dtype = no_later(layer), layer.q.value.dtype
+    r1, r2 = (layer.parameter(name).reshape(-1, 1, 1) for name in ("r1", "r2"))
+    if layer.options["kernel"] == "log":
+        return r1 * tape.log(r2 * n.astype(dtype) + 1.0) * -1.0
+    power = tape.exp(r2 * np.log(np.maximum(n, 1)).astype(dtype))
+    return r1 * tape.where(n > 0, power, 0) * -1.0
+
+
+@encoding("fire", "score")
+def fire(layer):
+    n, dtype = no_later(layer), layer.q.value.dtype
+    place = np.arange(n.shape[0], dtype=dtype)[:, None]
+    c, m = layer.parameter("c"), layer.parameter("m")
+    c, length = c * np.sign(c.value), m * (512 * np.sign(m.value)).astype(dtype)
+    own = length.value >= place
+    length = tape.where(own, length + np.zeros_like(place), 0) + np.where(own, 0, place).astype(dtype)
+    x = tape.log(c * n.astype(dtype) + 1.0) / (tape.log(c * length + 1.0) + 1e-6)
+    hidden = x.reshape(*n.shape, 1) @ layer.parameter("hidden.weight").swap_last() + layer.parameter("hidden.bias")
+    f = tape.relu(hidden) @ layer.parameter("output.weight").swap_last() + layer.parameter("output.bias")
+    return f.transpose(2, 0, 1)
+
+
+@encoding("nexus", "score")
+def nexus(layer):
+    gates = tape.sigmoid(layer.x @ layer.parameter("gate.weight").swap_last() + layer.parameter("gate.bias"))
+    heads = gates.transpose(0, 2, 1)                       # [B,H,T]
+    positions = tape.suffix_sum(heads[..., ::-1])[..., ::-1]  # sums from the start
+    table = layer.parameter("table")
+    b, h, t = positions.shape
+    columns = positions.reshape(1, b * h * t) + np.zeros((table.shape[1], 1), table.value.dtype)  # the same for all
+    entries = interpolate(table.swap_last(), columns).swap_last().reshape(b, h, t, table.shape[1])
+    return (layer.q @ layer.parameter("query.weight").swap_last()) @ entries.swap_last() * layer.scale
+
+
+@encoding("hard", "weights")
+def hard(layer, logits):
+    """The one key of the largest logit, the nearest of equal ones; the gradient passes as if these were the softmax.
+
+    Between logits that are all but equal rounding alone decides: where the program's weights are known and their key's logit
+    is the largest but for that, theirs is the choice.
+    """
+    seen, places = distances(logits.shape[2]) >= 0, np.arange(logits.shape[2])
+    value = np.where(seen, logits.value, -np.inf)
+    largest = value.max(axis=-1, keepdims=True)
+    near = value >= largest - SAME_POSITION
+    nearest = np.where(value == largest, places, -1).max(axis=-1)
+    if "weights" in layer.dumped:
+        theirs = layer.dumped["weights"].argmax(axis=-1)
+        known = np.take_along_axis(near, theirs[..., None], axis=-1)[..., 0]
+        nearest = np.where(known, theirs, nearest)
+    chosen = (places == nearest[..., None]).astype(logits.value.dtype)
+    return tape.Node(chosen, (tape.softmax(logits, seen), lambda g: g))
