@@ -60,6 +60,14 @@ Block& Block::own() {
   return *block;
 }
 
+// Nobody continues the fibers of this block again, so nothing that owns memory may be left on this stack.
+template <class F>
+void Block::stop(F&& text) {
+  error_ = concat("kernel launched at ", text_of(launch_->place), ", block ",
+                  text_of(index_of(block_number_, launch_->grid)), ": ", text());
+  go_to_main();
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Taking turns
 
@@ -157,7 +165,7 @@ void Block::make_current(Thread& thread) {
 void Block::yield() {
   --can_run_;
   Thread* const next = next_that_can_run();
-  if (next == nullptr) stop(concat("every thread waits for others:", who_waits_where()));
+  if (next == nullptr) stop([&] { return concat("every thread waits for others:", who_waits_where()); });
   if (next == current_) return;
   Fiber& from = *current_->fiber;
   make_current(*next);
@@ -177,9 +185,8 @@ Fiber* Block::take_fiber() {
 }
 
 void Block::enter() {
-  Block& block = own();
-  block.main_.entered(block.main_);
-  block.run_threads();
+  Fiber::entered();
+  own().run_threads();
 }
 
 void Block::run_threads() noexcept {
@@ -188,7 +195,7 @@ void Block::run_threads() noexcept {
     leave();
     Thread* const next = next_that_can_run();
     if (next == nullptr && gone_ == count_) go_to_main();
-    if (next == nullptr) stop(concat("every thread waits for others:", who_waits_where()));
+    if (next == nullptr) stop([&] { return concat("every thread waits for others:", who_waits_where()); });
     Fiber* const fiber = std::exchange(current_->fiber, nullptr);
     make_current(*next);
     if (next->fiber == nullptr && !thread_sanitizer) {
@@ -206,13 +213,16 @@ void Block::run_threads() noexcept {
 void Block::leave() {
   tsan_release(done_token_);
   if (at_barrier_ > 0) {
-    stop(concat("__syncthreads without all threads: ", name_of(*current_), " has left the kernel, ",
-                name_of(*first_at_barrier_), " waits at ", text_of(first_at_barrier_->place)));
+    stop([&] {
+      return concat("__syncthreads without all threads: ", name_of(*current_), " has left the kernel, ",
+                    name_of(*first_at_barrier_), " waits at ", text_of(first_at_barrier_->place));
+    });
   }
   const Thread* const lanes = &threads_[static_cast<std::size_t>(current_->number - lane())];
   for (int lane = 0; lane < warpSize && lanes[lane].number < count_; ++lane) {
     const bool waits_for_it = lanes[lane].state == State::in_warp && holds(lanes[lane].request.mask, this->lane());
-    if (waits_for_it) stop(concat(call_of(lanes[lane]), ", but ", name_of(*current_), " has left the kernel"));
+    if (waits_for_it)
+      stop([&] { return concat(call_of(lanes[lane]), ", but ", name_of(*current_), " has left the kernel"); });
   }
   if (first_gone_ == nullptr) first_gone_ = current_;
   current_->state = State::gone;
@@ -226,26 +236,23 @@ void Block::go_to_main() {
   __builtin_unreachable();
 }
 
-// Nobody continues the fibers of this block again.
-void Block::stop(const std::string& what) {
-  error_ = concat("kernel launched at ", text_of(launch_->place), ", block ",
-                  text_of(index_of(block_number_, launch_->grid)), ": ", what);
-  go_to_main();
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // Waiting for each other
 
 void Block::barrier(Place place) {
   current_->place = place;
   if (gone_ > 0) {
-    stop(concat("__syncthreads without all threads: ", name_of(*first_gone_), " has left the kernel, ",
-                name_of(*current_), " waits at ", text_of(place)));
+    stop([&] {
+      return concat("__syncthreads without all threads: ", name_of(*first_gone_), " has left the kernel, ",
+                    name_of(*current_), " waits at ", text_of(place));
+    });
   }
   if (at_barrier_ == 0) first_at_barrier_ = current_;
   if (!same(first_at_barrier_->place, place)) {
-    stop(concat("__syncthreads at different places: ", name_of(*first_at_barrier_), " waits at ",
-                text_of(first_at_barrier_->place), ", ", name_of(*current_), " at ", text_of(place)));
+    stop([&] {
+      return concat("__syncthreads at different places: ", name_of(*first_at_barrier_), " waits at ",
+                    text_of(first_at_barrier_->place), ", ", name_of(*current_), " at ", text_of(place));
+    });
   }
   void* const token = &barrier_tokens_[barriers_ % 2];
   tsan_release(token);
@@ -288,26 +295,29 @@ std::uint64_t Block::warp_meet(const detail::WarpRequest& request) {
 // Whoever comes is compared with those that it waits for, and with those that wait for it.
 void Block::check_warp(const Thread& self, const Thread* lanes) {
   const detail::WarpRequest& mine = self.request;
-  if (!holds(mine.mask, lane())) stop(concat(call_of(self), ", which does not hold its own lane ", lane()));
+  if (!holds(mine.mask, lane()))
+    stop([&] { return concat(call_of(self), ", which does not hold its own lane ", lane()); });
   for (int lane = 0; lane < warpSize; ++lane) {
     const bool exists = self.number - this->lane() + lane < count_;
     const bool wanted = holds(mine.mask, lane);
-    if (wanted && !exists) stop(concat(call_of(self), ", but the block has no lane ", lane, " there"));
+    if (wanted && !exists) stop([&] { return concat(call_of(self), ", but the block has no lane ", lane, " there"); });
     if (!exists) break;
     const Thread& other = lanes[lane];
     if (wanted && other.state == State::gone) {
-      stop(concat(call_of(self), ", but ", name_of(other), " has left the kernel"));
+      stop([&] { return concat(call_of(self), ", but ", name_of(other), " has left the kernel"); });
     }
     const detail::WarpRequest& theirs = other.request;
     if (other.state != State::in_warp || !(wanted || holds(theirs.mask, this->lane()))) continue;
-    if (theirs.mask != mine.mask) stop(concat("masks differ: ", call_of(other), ", ", call_of(self)));
+    if (theirs.mask != mine.mask) stop([&] { return concat("masks differ: ", call_of(other), ", ", call_of(self)); });
     if (std::strcmp(theirs.name, mine.name) != 0 || !same(theirs.place, mine.place)) {
-      stop(concat("lanes of one mask meet in different operations: ", call_of(other), ", ", call_of(self)));
+      stop([&] {
+        return concat("lanes of one mask meet in different operations: ", call_of(other), ", ", call_of(self));
+      });
     }
   }
   const bool shuffle = mine.operation == detail::WarpOperation::shuffle;
   if (shuffle && (mine.source < 0 || mine.source >= warpSize || !holds(mine.mask, mine.source))) {
-    stop(concat(call_of(self), " and reads lane ", mine.source, ", which is not in the mask"));
+    stop([&] { return concat(call_of(self), " and reads lane ", mine.source, ", which is not in the mask"); });
   }
 }
 
@@ -337,8 +347,10 @@ void* Block::shared_array(const void* site, std::size_t bytes, std::size_t align
   }
   static_bytes_ += bytes;
   if (static_bytes_ > max_static_shared_bytes || shared_count_ == shared_.size()) {
-    stop(concat(text_of(place), ": ", static_bytes_, " bytes of shared memory in ", shared_count_ + 1,
-                " arrays; a block has ", max_static_shared_bytes, ", more only by SHARED_DYNAMIC"));
+    stop([&] {
+      return concat(text_of(place), ": ", static_bytes_, " bytes of shared memory in ", shared_count_ + 1,
+                    " arrays; a block has ", max_static_shared_bytes, ", more only by SHARED_DYNAMIC");
+    });
   }
   void* const data = take_shared(bytes, alignment);
   shared_[shared_count_++] = {site, data, bytes, alignment};

@@ -79,7 +79,9 @@ class Block {
   [[noreturn]] void run_threads() noexcept;
   void leave();
   [[noreturn]] void go_to_main();
-  [[noreturn]] void stop(const std::string& what);
+  // Ends the launch with the text that text() gives.
+  template <class F>
+  [[noreturn]] void stop(F&& text);
   Fiber* take_fiber();
   void release_barrier();
   void complete_warp(std::uint32_t mask, Thread* lanes);

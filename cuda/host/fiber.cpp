@@ -47,14 +47,23 @@ Fiber::~Fiber() {
 
 bool Fiber::guards(const void* address) const { return address >= mapping_ && address < bottom_; }
 
-void Fiber::entered([[maybe_unused]] Fiber& from) {
 #if TALLY_ADDRESS_SANITIZER
-  __sanitizer_finish_switch_fiber(nullptr, &from.bottom_, &from.size_);
-#endif
+
+namespace {
+constinit thread_local Fiber* left = nullptr;  // by the latest switch
 }
+
+void Fiber::entered() { __sanitizer_finish_switch_fiber(nullptr, &left->bottom_, &left->size_); }
+
+#else
+
+void Fiber::entered() {}
+
+#endif
 
 void Fiber::switch_to(Fiber& next, [[maybe_unused]] bool last) {
 #if TALLY_ADDRESS_SANITIZER
+  left = this;
   __sanitizer_start_switch_fiber(last ? nullptr : &fake_stack_, next.bottom_, next.size_);
 #endif
 #if TALLY_UCONTEXT_FIBERS

@@ -20,8 +20,8 @@ class Fiber {
   void start(void (*entry)());
   // Leaves the running fiber, this one, for `next`; returns when somebody switches back. last: nobody will.
   void switch_to(Fiber& next, bool last = false);
-  // The first thing in entry(); from: the fiber that was left.
-  void entered(Fiber& from);
+  // The first thing in entry().
+  static void entered();
 
   // Whether the address lies in the page below the stack: the stack was too small.
   bool guards(const void* address) const;
