@@ -6,6 +6,13 @@
 
 namespace tally {
 
+namespace {
+Device chosen;
+}
+
+Device default_device() { return chosen; }
+void set_default_device(Device device) { chosen = device; }
+
 std::string to_text(Device device) {
   switch (device.type) {
     case DeviceType::cpu: return "cpu";

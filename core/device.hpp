@@ -19,6 +19,10 @@ struct Device {
 // "cpu", "cuda", "cuda:1", "cuda-host".
 std::string to_text(Device device);
 
+// Where programs make their models: the CPU until set. Operations work where their arguments lie.
+Device default_device();
+void set_default_device(Device device);
+
 // The reverse; throws Error that lists what is possible.
 Device device_from_text(std::string_view text);
 

@@ -8,8 +8,6 @@ namespace tally {
 Dropout::Dropout(const Initializer& start, std::string_view name, double rate)
     : stream_(stream_of(concat("dropout/", start.path(name)))), rate_(rate) {}
 
-Tensor Dropout::operator()(const Tensor& x, const Pass& pass) const {
-  return dropout(x, rate(pass), stream(pass));
-}
+Tensor Dropout::operator()(const Tensor& x, const Pass& pass) const { return dropout(x, rate(pass), stream(pass)); }
 
 }  // namespace tally

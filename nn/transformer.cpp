@@ -194,6 +194,8 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
 
 Transformer::~Transformer() = default;
 
+Device Transformer::device() const { return parts_->embedding.weight().device(); }
+
 Tensor Transformer::forward(const Tensor& tokens, const Pass& pass) { return compute(tokens, pass, 0, nullptr); }
 
 Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
@@ -226,7 +228,7 @@ Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t
     for (const HeadGroup& group : block->encoding()) group.encoding->check_length(first + tokens.size(1));
   }
 
-  Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens); });
+  Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens.to(device())); });
   for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, first);
   x = parts_->embedding_dropout(x, pass);
   for (std::size_t n = 0; n < parts_->blocks.size(); ++n) {

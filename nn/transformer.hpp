@@ -51,7 +51,9 @@ class Transformer : public Module {
               std::int64_t max_length, const Initializer& start);
   ~Transformer() override;
 
-  // tokens i32 [B, T] -> logits [B, T, V]. Errors name the layer on their way up: "in blocks.2.attention: ...".
+  // That of the parameters.
+  Device device() const;
+  // tokens i32 [B, T], on any device -> logits [B, T, V]. Errors name the layer on their way up: "in blocks.2.attention: ...".
   Tensor forward(const Tensor& tokens, const Pass& pass = {});
 
   // The same for tokens [B, T] that come after those which `state` has seen (none at first), with no gradients: logits

@@ -9,6 +9,10 @@
 
 namespace tally {
 
+Batch Batch::to(Device device) const {
+  return {tokens.to(device), targets.to(device), loss_mask.to(device), score_mask.to(device)};
+}
+
 Batch collate(const std::vector<Example>& examples) {
   check(!examples.empty(), "batch", "no examples");
   std::size_t length = 0;

@@ -16,6 +16,8 @@ struct Batch {
   Tensor targets;     // i32 [B, T]
   Tensor loss_mask;   // bool [B, T]
   Tensor score_mask;  // bool [B, T]
+
+  Batch to(Device device) const;
 };
 
 Batch collate(const std::vector<Example>& examples);

@@ -8,6 +8,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/allocator.hpp"
+#include "core/backend.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
 #include "core/random.hpp"
@@ -66,14 +67,15 @@ constexpr double forward_products = 2, backward_products = 5;
 
 StepTimes bench_step(const BenchOptions& options) {
   check(options.steps >= 1, "bench", "there must be at least one step to measure");
-  Transformer model(options.model, options.encoding, options.vocabulary, options.length, 1, options.dtype);
+  const Device device = default_device();
+  Transformer model(options.model, options.encoding, options.vocabulary, options.length, 1, options.dtype, device);
   OptimizerOptions adam;
   adam.lr = 3e-4;
   const auto optimizer = Optimizer::make(adam, model.parameters());
   const Shape shape{options.batch, options.length};
-  const Tensor tokens = random_tokens(shape, options.vocabulary, "tokens");
-  const Tensor targets = random_tokens(shape, options.vocabulary, "targets");
-  const Tensor mask = everywhere(shape);
+  const Tensor tokens = random_tokens(shape, options.vocabulary, "tokens").to(device);
+  const Tensor targets = random_tokens(shape, options.vocabulary, "targets").to(device);
+  const Tensor mask = everywhere(shape).to(device);
 
   StepTimes result;
   result.parameters = model.parameter_count();
@@ -93,6 +95,7 @@ StepTimes bench_step(const BenchOptions& options) {
       backward(cross_entropy(model.forward(tokens, pass), targets, mask));
       optimizer->step(n, adam.lr, 1.0);
       model.project_parameters();
+      synchronize(device);
     });
     if (n > options.warmup) seconds.push_back(time);
   }

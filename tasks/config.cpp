@@ -221,7 +221,8 @@ std::unique_ptr<Task> RunConfig::make_task() const {
 
 std::unique_ptr<Transformer> RunConfig::make_model(const Task& instance) const {
   return std::make_unique<Transformer>(model, encoding, static_cast<std::int64_t>(instance.vocabulary().size()),
-                                       instance.max_length(), static_cast<std::uint64_t>(run.seed), dtype());
+                                       instance.max_length(), static_cast<std::uint64_t>(run.seed), dtype(),
+                                       default_device());
 }
 
 std::vector<std::string> differences(const RunConfig& before, const RunConfig& after) {

@@ -9,7 +9,7 @@
 namespace tally {
 
 void add_scores(Evaluation& evaluation, const Tensor& logits, const Batch& batch) {
-  const Tensor best = argmax(logits.detach());
+  const Tensor best = argmax(logits.detach()).to(Device{});
   const auto places = best.span<std::int64_t>();
   const auto targets = batch.targets.span<std::int32_t>();
   const auto mask = batch.score_mask.span<bool>();
@@ -53,7 +53,8 @@ Evaluation evaluate(Transformer& model, const Task& task, std::string_view split
     const auto mask = part.loss_mask.span<bool>();
     const std::int64_t counted = std::count(mask.begin(), mask.end(), true);
     if (counted > 0) {
-      loss_sum += cross_entropy(logits, part.targets, part.loss_mask).item() * static_cast<double>(counted);
+      loss_sum += cross_entropy(logits, part.targets.to(logits.device()), part.loss_mask.to(logits.device())).item() *
+                  static_cast<double>(counted);
       loss_count += counted;
     }
     add_scores(result, logits, part);

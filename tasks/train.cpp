@@ -66,7 +66,7 @@ StepReport train_step(Transformer& model, Optimizer& optimizer, const OptimizerO
   at_step(n, [&] {
     const Tensor logits =
         model.forward(batch.tokens, {.training = true, .seed = seed, .step = static_cast<std::uint32_t>(n)});
-    const Tensor loss = cross_entropy(logits, batch.targets, batch.loss_mask);
+    const Tensor loss = cross_entropy(logits, batch.targets.to(logits.device()), batch.loss_mask.to(logits.device()));
     report.loss = loss.item();
     if (!std::isfinite(report.loss)) report_divergence(n, "loss", concat(": ", report.loss));
     Evaluation scores;
@@ -221,8 +221,10 @@ class Run {
       if (!all_finite(parameter)) report_divergence(step, concat("update of ", name), "");
     }
     const NoGrad only_the_value;
-    const double loss = at_step(
-        step, [&] { return cross_entropy(model_->forward(batch_.tokens), batch_.targets, batch_.loss_mask).item(); });
+    const double loss = at_step(step, [&] {
+      const Batch batch = batch_.to(model_->device());
+      return cross_entropy(model_->forward(batch.tokens), batch.targets, batch.loss_mask).item();
+    });
     if (!std::isfinite(loss)) report_divergence(step, "loss after the update", concat(": ", loss));
   }
 

@@ -65,7 +65,7 @@ Dump compute_dump(Transformer& model, const Batch& batch, bool with_gradients) {
   Tensor logits, loss;
   const auto forward = [&] {
     logits = model.forward(batch.tokens);
-    loss = cross_entropy(logits, batch.targets, batch.loss_mask);
+    loss = cross_entropy(logits, batch.targets.to(logits.device()), batch.loss_mask.to(logits.device()));
   };
   if (with_gradients) {
     forward();

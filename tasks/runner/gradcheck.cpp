@@ -55,16 +55,16 @@ class LossOfParameters {
     Rng rng({1, stream_of("gradcheck tokens"), 0});
     std::vector<std::int32_t> ids;
     for (std::int64_t t = 0; t < length; ++t) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
-    tokens_ = Tensor::from(ids, {1, length});
-    mask_ = Tensor::full({1, length}, 1, DType::boolean);
+    tokens_ = Tensor::from(ids, {1, length}, default_device());
+    mask_ = Tensor::full({1, length}, 1, DType::boolean, default_device());
   }
 
   // Parameters off their start values: a table of zeros would hide what comes after it.
   std::vector<Tensor> parameters() {
-    const Transformer model(options_, choice_, vocabulary, length, 1, DType::f64);
+    const Transformer model(options_, choice_, vocabulary, length, 1, DType::f64, default_device());
     std::vector<Tensor> values;
     for (auto& [path, parameter] : model.parameters()) {
-      const Tensor noise = Tensor::empty(parameter.shape(), DType::f64);
+      const Tensor noise = Tensor::empty(parameter.shape(), DType::f64, parameter.device());
       kernels(noise.device()).random_normal(noise.view(), RandomStream{2, stream_of(path), 0}, 0, 0.3);
       places_[path] = values.size();
       parameter.copy_from(add(parameter.detach(), noise));
@@ -80,7 +80,7 @@ class LossOfParameters {
 
   Tensor operator()(const std::vector<Tensor>& parameters) const {
     const auto given = [&](const std::string& path, const Shape&, const Fill&) { return parameters[places_.at(path)]; };
-    const Initializer start(1, start_values_from_text(options_.init), DType::f64);
+    const Initializer start(1, start_values_from_text(options_.init), DType::f64, default_device());
     Transformer model(options_, choice_, vocabulary, length, start.with_source(given));
     return cross_entropy(model.forward(tokens_), tokens_, mask_);
   }

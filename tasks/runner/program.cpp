@@ -56,7 +56,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
       ->check(CLI::Range(0, 4096))
       ->capture_default_str()
       ->group("Common");
-  app.add_option("--device", common.device, "cpu (cuda and cuda-host need a build with CUDA)")
+  app.add_option("--device", common.device, "cpu, cuda, cuda:1, or cuda-host: the CUDA kernels executed on the CPU")
       ->type_name("")
       ->capture_default_str()
       ->group("Common");
@@ -74,6 +74,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   }
   const Device device = as_usage([&] { return device_from_text(common.device); });
   kernels(device);  // an unbuilt backend is refused before anything is done
+  set_default_device(device);
   if (common.threads > 0) set_thread_count(common.threads);
   return run();
 }
