@@ -53,7 +53,8 @@ class Transformer : public Module {
 
   // That of the parameters.
   Device device() const;
-  // tokens i32 [B, T], on any device -> logits [B, T, V]. Errors name the layer on their way up: "in blocks.2.attention: ...".
+  // tokens i32 [B, T], on any device -> logits [B, T, V]. Errors name the layer on their way up: "in
+  // blocks.2.attention: ...".
   Tensor forward(const Tensor& tokens, const Pass& pass = {});
 
   // The same for tokens [B, T] that come after those which `state` has seen (none at first), with no gradients: logits

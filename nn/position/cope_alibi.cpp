@@ -34,7 +34,8 @@ struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
 std::vector<double> fixed_slopes(const CopeAlibiOptions& options, std::int64_t heads) {
   std::vector<double> slopes = alibi_slopes(heads);
   if (options.slopes == "halving") {
-    for (std::size_t h = 0; h < slopes.size(); ++h) slopes[h] = options.first_slope * std::exp2(-static_cast<double>(h));
+    for (std::size_t h = 0; h < slopes.size(); ++h)
+      slopes[h] = options.first_slope * std::exp2(-static_cast<double>(h));
   }
   for (double& slope : slopes) slope *= options.sign == "minus" ? -1 : 1;
   return slopes;

@@ -207,8 +207,8 @@ TEST(FoxPro, ShiftsByOneToken) {
   const Operands in(sizes);
   const Tensor x = Tensor::full(in.x.shape(), 1, DType::f64);
   const Tensor weight = Tensor::full({sizes.heads, sizes.width()}, 100, DType::f64);
-  const auto fox_pro = make("fox-pro", {}, sizes,
-                            {{"fox-pro.key-shift.weight", weight}, {"fox-pro.value-shift.weight", weight}});
+  const auto fox_pro =
+      make("fox-pro", {}, sizes, {{"fox-pro.key-shift.weight", weight}, {"fox-pro.value-shift.weight", weight}});
   Tensor q = in.q, k = in.k, v = in.v;
   fox_pro->rotate(q, k, v, {x, in.q, in.k, in.v, 0.5});
   expect_near(slice(v, 2, 1, sizes.length), slice(in.v, 2, 0, sizes.length - 1), 1e-14);

@@ -87,9 +87,9 @@ TEST_P(Outside, EveryEncodingWithAllValuesOfItsOptions) {
 }
 
 TEST_P(Outside, Sums) {
-  for (const char* encoding : {"cope+rope", "cope+relative", "alibi+cope", "absolute+alibi+rope", "absolute+hard",
-                               "hard+nexus+rope", "cope+transformer-xl+xpos", "fire+kerple+t5", "fox-pro+rope",
-                               "cope-mlp+fox+rope", "alibi+stick-breaking"}) {
+  for (const char* encoding :
+       {"cope+rope", "cope+relative", "alibi+cope", "absolute+alibi+rope", "absolute+hard", "hard+nexus+rope",
+        "cope+transformer-xl+xpos", "fire+kerple+t5", "fox-pro+rope", "cope-mlp+fox+rope", "alibi+stick-breaking"}) {
     SCOPED_TRACE(encoding);
     EXPECT_TRUE(dump(encoding, {})) << refusal_;
   }
