@@ -49,7 +49,7 @@ step(RUN ${tally} gradcheck --pe decay HOLDS "decay")
 step(RUN ${tally} gradcheck --pe counted-decay HOLDS "counted-decay")
 foreach(encoding IN ITEMS decay counted-decay rope+decay cope+decay)
   step(RUN ${tally} train ${WORK}/run-${encoding} --task flip-flop --preset quick --pe ${encoding} --steps 3
-           --task.length 16 --task.eval-count 8 --task.sparse-count 8 --task.dense-count 8 --threads 1)
+           --optimiser.warmup 0 --task.length 16 --task.eval-count 8 --task.sparse-count 8 --task.dense-count 8 --threads 1)
 endforeach()
 step(RUN ${tally} show ${WORK}/run-decay/checkpoints/step-00000003.safetensors
      HOLDS "model.blocks.0.position.decay.rate")
