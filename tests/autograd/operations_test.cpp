@@ -10,11 +10,11 @@
 #include "autograd/gradcheck.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/backend.hpp"
 #include "core/cpu/parallel.hpp"
 #include "cuda/host/settings.hpp"
 #include "tests/autograd/counted_kernels.hpp"
 #include "tests/autograd/op_cases.hpp"
+#include "tests/devices.hpp"
 
 namespace tally::testing {
 namespace {
@@ -365,18 +365,8 @@ std::string name_of_case(const ::testing::TestParamInfo<DeviceAndCase>& test) {
   return op_cases()[std::get<1>(test.param)].name;
 }
 
-// None where this build or this machine has no GPU.
-std::vector<Device> cuda_devices() {
-  try {
-    backend({DeviceType::cuda, 0});
-    return {{DeviceType::cuda, 0}};
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Cpu, Operation, all_cases_on({Device{}}), name_of_case);
-INSTANTIATE_TEST_SUITE_P(CudaHost, Operation, all_cases_on({{DeviceType::cuda_host, 0}}), name_of_case);
+INSTANTIATE_TEST_SUITE_P(CudaHost, Operation, all_cases_on({on_cuda_host}), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Cuda, Operation, all_cases_on(cuda_devices()), name_of_case);
 
 // A kernel without a row in the table would go untested. That the rows tell the truth is CallsTheKernelsItNames.

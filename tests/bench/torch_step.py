@@ -17,7 +17,7 @@ end. README.md says how to compare.
 
 Needs PyTorch 2, which nothing else in this project needs; in an environment of its own:
 
-    python3 -m venv ~/torch-venv && ~/torch-venv/bin/pip install torch --index-url https://download.pytorch.org/whl/cpu
+    python3 -m venv ~/torch-venv && ~/torch-venv/bin/pip install torch
     ~/torch-venv/bin/python tests/bench/torch_step.py
 
 --compile also needs a C++ compiler (g++) and Python's headers (python3-dev).

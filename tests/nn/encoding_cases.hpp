@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
+#include "core/device.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
 #include "nn/attention.hpp"
@@ -20,9 +21,9 @@
 
 namespace tally::testing {
 
-// Standard normal numbers, f64; a pure function of name and shape.
+// Standard normal numbers, f64, on the default device; a pure function of name and shape.
 inline Tensor normal_tensor(std::string_view name, const Shape& shape, double deviation = 1) {
-  const Tensor tensor = Tensor::empty(shape, DType::f64);
+  const Tensor tensor = Tensor::empty(shape, DType::f64, default_device());
   kernels(tensor.device()).random_normal(tensor.view(), RandomStream{11, stream_of(name), 0}, 0, deviation);
   return tensor;
 }
@@ -79,7 +80,7 @@ using ParameterMaker = std::function<Tensor(std::string_view name, const Shape& 
 // "cope.table".
 inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, const AttentionSizes& sizes,
                                                const ParameterMaker& source) {
-  const Initializer start(1, StartValues::fan_in, DType::f64);
+  const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
   EncodingSetup setup;
   setup.width = sizes.width();
   setup.heads = sizes.heads;
@@ -88,6 +89,7 @@ inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, con
   setup.max_length = sizes.max_length;
   setup.start = &start;
   setup.dtype = DType::f64;
+  setup.device = default_device();
   setup.parameter = [&source](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     return source(name, shape, fill);
   };

@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "core/io/safetensors.hpp"
 #include "nn/transformer.hpp"
+#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -23,6 +24,9 @@ using testing::AttentionSizes;
 using testing::EncodingCase;
 using testing::make_encoding;
 using testing::normal_tensor;
+
+class Encodings : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Encodings);
 
 constexpr std::int64_t vocabulary = 7;
 
@@ -49,18 +53,19 @@ Tensor some_tokens(std::int64_t batch, std::int64_t length) {
   Rng rng({3, stream_of("tokens"), 0});
   std::vector<std::int32_t> ids;
   for (std::int64_t n = 0; n < batch * length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
-  return Tensor::from(ids, {batch, length});
+  return Tensor::from(ids, {batch, length}, default_device());
 }
 
 Tensor next_token_loss(Transformer& model, const Tensor& tokens) {
-  const Tensor mask = Tensor::full(tokens.shape(), 1, DType::boolean);
+  const Tensor mask = Tensor::full(tokens.shape(), 1, DType::boolean, default_device());
   return cross_entropy(model.forward(tokens), tokens, mask);
 }
 
 // A model of this case with parameters off their start.
 std::unique_ptr<Transformer> make_model(const EncodingCase& one, std::int64_t max_length, DType dtype = DType::f64,
                                         std::uint64_t seed = 1) {
-  auto model = std::make_unique<Transformer>(small_model(), one.choice, vocabulary, max_length, seed, dtype);
+  auto model = std::make_unique<Transformer>(small_model(), one.choice, vocabulary, max_length, seed, dtype,
+                                             default_device());
   perturb(*model, 0.3);
   return model;
 }
@@ -82,7 +87,7 @@ bool takes(Transformer& model, std::int64_t length) {
   }
 }
 
-TEST(Encodings, HaveAllThatIsPrinted) {
+TEST(EncodingRegistry, HasAllThatIsPrinted) {
   ASSERT_FALSE(encoding_registry().empty());
   for (const EncodingEntry* entry : encoding_registry()) {
     EXPECT_FALSE(entry->summary.empty() || entry->formula.empty() || entry->paper.empty()) << entry->name;
@@ -91,7 +96,7 @@ TEST(Encodings, HaveAllThatIsPrinted) {
 }
 
 // Every entry of the Jacobian of the attention output (and of the embedding) by x, q, k, v and the parameters.
-TEST(Encodings, HaveTheGradientsOfCentralDifferences) {
+TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
   const AttentionSizes sizes;
   const Shape head_shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
   for (const EncodingCase& one : all_cases()) {
@@ -124,7 +129,7 @@ TEST(Encodings, HaveTheGradientsOfCentralDifferences) {
 
 // The loss of a whole model along a random direction in the space of all parameters, T = 64. The step is small, since
 // thousands of positions must not pass an integer, where interpolation has a kink, on the way.
-TEST(Encodings, HaveTheDirectionalDerivativeOfAWholeModel) {
+TEST_P(Encodings, HaveTheDirectionalDerivativeOfAWholeModel) {
   constexpr double eps = 1e-9;
   const Tensor tokens = some_tokens(1, 64);
   for (const EncodingCase& one : all_cases()) {
@@ -155,7 +160,7 @@ TEST(Encodings, HaveTheDirectionalDerivativeOfAWholeModel) {
 }
 
 // Every parameter matters: none has a gradient of zero once all are off their start.
-TEST(Encodings, GiveEveryParameterAGradient) {
+TEST_P(Encodings, GiveEveryParameterAGradient) {
   const Tensor tokens = some_tokens(2, 12);
   for (const EncodingCase& one : all_cases()) {
     SCOPED_TRACE(one.label);
@@ -173,7 +178,7 @@ TEST(Encodings, GiveEveryParameterAGradient) {
   }
 }
 
-TEST(Encodings, AreCausal) {
+TEST_P(Encodings, AreCausal) {
   constexpr std::int64_t length = 9;
   const NoGrad only_values;
   const Tensor tokens = some_tokens(1, length);
@@ -183,9 +188,10 @@ TEST(Encodings, AreCausal) {
     if (!takes(*model, length)) continue;
     const std::vector<double> before = model->forward(tokens).to_vector<double>();
     for (std::int64_t changed = 0; changed < length; ++changed) {
-      const Tensor other = tokens.clone();
-      std::int32_t& token = other.span<std::int32_t>()[static_cast<std::size_t>(changed)];
+      std::vector<std::int32_t> ids = tokens.to_vector<std::int32_t>();
+      std::int32_t& token = ids[static_cast<std::size_t>(changed)];
       token = static_cast<std::int32_t>((token + 1) % vocabulary);
+      const Tensor other = Tensor::from(ids, tokens.shape(), default_device());
       const std::vector<double> after = model->forward(other).to_vector<double>();
       const auto untouched = static_cast<std::ptrdiff_t>(changed * vocabulary);
       EXPECT_TRUE(std::equal(before.begin(), before.begin() + untouched, after.begin())) << changed;
@@ -197,7 +203,7 @@ TEST(Encodings, AreCausal) {
 }
 
 // Longer than announced: refused with the limit, or the outputs of the first tokens stay what they were.
-TEST(Encodings, GoOnBeyondTheTrainedLengthOrNameTheLimit) {
+TEST_P(Encodings, GoOnBeyondTheTrainedLengthOrNameTheLimit) {
   constexpr std::int64_t trained = 8, longer = 13;
   const NoGrad only_values;
   const Tensor tokens = some_tokens(1, longer);
@@ -212,7 +218,7 @@ TEST(Encodings, GoOnBeyondTheTrainedLengthOrNameTheLimit) {
   }
 }
 
-TEST(Encodings, AreTheSameAfterSaveAndLoad) {
+TEST_P(Encodings, AreTheSameAfterSaveAndLoad) {
   constexpr std::int64_t length = 6;
   const NoGrad only_values;
   const Tensor tokens = some_tokens(2, length);
@@ -222,7 +228,7 @@ TEST(Encodings, AreTheSameAfterSaveAndLoad) {
     const auto saved = make_model(one, length, DType::f32);
     if (!takes(*saved, length)) continue;
     write_safetensors(file, saved->parameters());
-    Transformer loaded(small_model(), one.choice, vocabulary, length, 2);
+    Transformer loaded(small_model(), one.choice, vocabulary, length, 2, DType::f32, default_device());
     NamedTensors values;
     const SafetensorsFile stored = SafetensorsFile::open(file);
     for (const SafetensorsEntry& entry : stored.entries()) values.emplace_back(entry.name, stored.read(entry.name));
@@ -234,7 +240,7 @@ TEST(Encodings, AreTheSameAfterSaveAndLoad) {
 }
 
 // f32 differs from f64 by rounding alone.
-TEST(Encodings, AgreeInSingleAndDoublePrecision) {
+TEST_P(Encodings, AgreeInSingleAndDoublePrecision) {
   constexpr std::int64_t length = 20;
   const NoGrad only_values;
   const Tensor tokens = some_tokens(1, length);
@@ -242,7 +248,7 @@ TEST(Encodings, AgreeInSingleAndDoublePrecision) {
     SCOPED_TRACE(one.label);
     const auto model = make_model(one, length);
     if (!takes(*model, length)) continue;
-    Transformer single(small_model(), one.choice, vocabulary, length, 1, DType::f32);
+    Transformer single(small_model(), one.choice, vocabulary, length, 1, DType::f32, default_device());
     NamedTensors values = model->parameters();
     for (auto& [path, value] : values) value = value.to(DType::f32);
     single.load(values);

@@ -10,12 +10,16 @@
 #include "autograd/ops.hpp"
 #include "core/cpu/parallel.hpp"
 #include "nn/composed.hpp"
+#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
 namespace {
 
 using testing::normal_tensor;
+
+class Tiled : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Tiled);
 
 struct Sizes {
   std::int64_t batch, heads, length, width, value_width;
@@ -56,7 +60,7 @@ std::vector<ShapeCase> shape_cases() {
        true},
       {"table_straight",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor places = add(cumsum(Tensor::full({s.length + 2}, 1.0, DType::f64)), -1.0);
+         const Tensor places = add(cumsum(Tensor::full({s.length + 2}, 1.0, DType::f64, default_device())), -1.0);
          const Tensor rise = leaf("rise", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64);
          score.set_scan(
              ContextualTable{rise * (places.dtype() == rise.dtype() ? places : places.to(rise.dtype())), {}});
@@ -108,7 +112,7 @@ std::vector<ShapeCase> shape_cases() {
       // Falls so fast that far tiles are left out.
       {"toeplitz_steep",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor distance = cumsum(Tensor::full({1, s.length}, 1.0, DType::f64));
+         const Tensor distance = cumsum(Tensor::full({1, s.length}, 1.0, DType::f64, default_device()));
          const Tensor slopes = abs(leaf("slopes", {s.heads, 1}, 1, DType::f64)) + 0.5;
          score.biases.push_back(Toeplitz{negate(slopes * distance.to(slopes.dtype()))});
        }},
@@ -239,15 +243,15 @@ void expect_equal_forms(double dropout) {
   }
 }
 
-TEST(Tiled, EqualsTheComposedFormInDouble) { expect_equal_forms(0); }
-TEST(Tiled, DropsTheSameWeightsAsTheComposedForm) { expect_equal_forms(0.25); }
+TEST_P(Tiled, EqualsTheComposedFormInDouble) { expect_equal_forms(0); }
+TEST_P(Tiled, DropsTheSameWeightsAsTheComposedForm) { expect_equal_forms(0.25); }
 
 // The error of f32 against f64 is at most twice (gradients: three times) that of the composed form, and one rounding of
 // the largest value (gradients: two for each of a da and a do.o, which cancel). All that reaches the scores carries the
 // rounding of dl = a (da - do.o), where the composed form sums a da in double instead of taking do.o from the rounded
 // output: so that rounding is counted in units of q's gradient. Numbers to which the whole triangle adds, with terms
 // that cancel, are held to 1e-4 of their size.
-TEST(Tiled, IsAsPreciseAsTheComposedFormInSingle) {
+TEST_P(Tiled, IsAsPreciseAsTheComposedFormInSingle) {
   constexpr double rounding = 1.2e-7;
   const Sizes sizes{1, 2, 300, 16, 16};
   const auto sums_the_triangle = [](const std::string& name) {
@@ -277,7 +281,7 @@ TEST(Tiled, IsAsPreciseAsTheComposedFormInSingle) {
   }
 }
 
-TEST(Tiled, GivesTheSameBitsForAnyNumberOfThreads) {
+TEST_P(Tiled, GivesTheSameBitsForAnyNumberOfThreads) {
   const int before = thread_count();
   for (const ShapeCase& one : shape_cases()) {
     SCOPED_TRACE(one.name);
@@ -296,7 +300,7 @@ TEST(Tiled, GivesTheSameBitsForAnyNumberOfThreads) {
 }
 
 // Rows at the end of a sequence are what the same rows are among all: a text is generated token by token.
-TEST(Tiled, TakesTheLastRowsAlone) {
+TEST_P(Tiled, TakesTheLastRowsAlone) {
   const Sizes all{1, 2, 150, 8, 8};
   for (const ShapeCase& one : shape_cases()) {
     SCOPED_TRACE(one.name);
@@ -330,7 +334,7 @@ TEST(Tiled, TakesTheLastRowsAlone) {
   }
 }
 
-TEST(Tiled, NamesTheOperandThatDoesNotFit) {
+TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
   const auto error = [](auto&& change) {
     AttentionOperands in{normal_tensor("q", {1, 2, 4, 8}), normal_tensor("k", {1, 2, 4, 8}),
                          normal_tensor("v", {1, 2, 4, 8}), 1};

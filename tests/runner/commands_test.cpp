@@ -21,6 +21,18 @@ JsonValue json_of(const Finished& result) {
   return parse_json(result.out.substr(0, result.out.find('\n')), {}, "stdout");
 }
 
+// What README.md says of the encodings is what the program says of them.
+TEST(List, ReadmeHasTheEncodingsAsListed) {
+  const TemporaryFolder folder;
+  const Finished listed = run_tally({"list", "encodings", "--markdown"}, folder);
+  ASSERT_EQ(listed.code, 0) << listed.err;
+  const std::string readme = read_file(TALLY_SOURCE_DIR "/README.md");
+  EXPECT_NE(readme.find("\n\n" + listed.out + "\n"), std::string::npos)
+      << "the table in README.md is not what 'tally list encodings --markdown' prints:\n"
+      << listed.out;
+  EXPECT_EQ(run_tally({"list", "--markdown", "--json"}, folder).code, 2);
+}
+
 TEST(List, HasAllThatIsRegistered) {
   const TemporaryFolder folder;
   const Finished all = run_tally({"list"}, folder);
