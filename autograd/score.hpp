@@ -85,9 +85,10 @@ struct AttentionOperands {
   RandomStream dropout_stream = {};
 };
 
-// o [B, H, T, e]: causal attention with these shapes in tiles, in memory linear in the length (but for one number per
-// row and 128 keys with a scan). The queries are the last T of the keys' tokens. Throws Error naming the operand whose
-// shape does not fit. Written out in ordinary operations, every intermediate in memory: nn/composed.hpp.
+// o [B, H, T, e]: causal attention with these shapes in tiles, in memory linear in the length beside the shapes' own
+// tensors (but for one number per row and 128 keys with a scan). The queries are the last T of the keys' tokens. Throws
+// Error naming the operand whose shape does not fit. Written out in ordinary operations, every intermediate in memory:
+// nn/composed.hpp.
 Tensor tiled_attention(const AttentionOperands& in, const Score& score);
 
 }  // namespace tally

@@ -43,10 +43,10 @@ struct ReduceByThread {
   const T* x;
   Axes axes;
   __device__ void operator()(std::int64_t output) const {
-    const T* const first = x + axes.kept.element_offsets(output)[0];
+    const std::int64_t first = axes.kept.element_offsets(output)[0];
     double result = Op::identity;
     for (std::int64_t n = 0; n < axes.places; ++n) {
-      result = Op::combine(result, static_cast<double>(first[axes.reduced.element_offsets(n)[0]]));
+      result = Op::combine(result, static_cast<double>(x[first + axes.reduced.element_offsets(n)[0]]));
     }
     y[output] = static_cast<T>(result);
   }
@@ -59,10 +59,10 @@ struct ReduceByWarp {
   Axes axes;
   __device__ void operator()(std::int64_t thread) const {
     const std::int64_t output = thread / warp_lanes;
-    const T* const first = x + axes.kept.element_offsets(output)[0];
+    const std::int64_t first = axes.kept.element_offsets(output)[0];
     double result = Op::identity;
     for (std::int64_t n = thread % warp_lanes; n < axes.places; n += warp_lanes) {
-      result = Op::combine(result, static_cast<double>(first[axes.reduced.element_offsets(n)[0]]));
+      result = Op::combine(result, static_cast<double>(x[first + axes.reduced.element_offsets(n)[0]]));
     }
     for (int bit = 1; bit < warp_lanes; bit *= 2) {
       const double other = __shfl_xor_sync(0xffffffffu, result, bit);

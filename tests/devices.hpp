@@ -33,8 +33,8 @@ class OnDevice : public ::testing::TestWithParam<Device> {
 }  // namespace tally::testing
 
 // Every test of `Suite`, an OnDevice, on every device.
-#define TALLY_ON_EVERY_DEVICE(Suite)                                                                                \
-  INSTANTIATE_TEST_SUITE_P(Cpu, Suite, ::testing::Values(Device{}));                                                \
-  INSTANTIATE_TEST_SUITE_P(CudaHost, Suite, ::testing::Values(testing::on_cuda_host));                                 \
-  INSTANTIATE_TEST_SUITE_P(Cuda, Suite, ::testing::ValuesIn(testing::cuda_devices()));                              \
+#define TALLY_ON_EVERY_DEVICE(Suite)                                                   \
+  INSTANTIATE_TEST_SUITE_P(Cpu, Suite, ::testing::Values(Device{}));                   \
+  INSTANTIATE_TEST_SUITE_P(CudaHost, Suite, ::testing::Values(testing::on_cuda_host)); \
+  INSTANTIATE_TEST_SUITE_P(Cuda, Suite, ::testing::ValuesIn(testing::cuda_devices())); \
   GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Suite)

@@ -64,8 +64,8 @@ Tensor next_token_loss(Transformer& model, const Tensor& tokens) {
 // A model of this case with parameters off their start.
 std::unique_ptr<Transformer> make_model(const EncodingCase& one, std::int64_t max_length, DType dtype = DType::f64,
                                         std::uint64_t seed = 1) {
-  auto model = std::make_unique<Transformer>(small_model(), one.choice, vocabulary, max_length, seed, dtype,
-                                             default_device());
+  auto model =
+      std::make_unique<Transformer>(small_model(), one.choice, vocabulary, max_length, seed, dtype, default_device());
   perturb(*model, 0.3);
   return model;
 }
@@ -95,7 +95,8 @@ TEST(EncodingRegistry, HasAllThatIsPrinted) {
   }
 }
 
-// Every entry of the Jacobian of the attention output (and of the embedding) by x, q, k, v and the parameters.
+// Every entry of the Jacobian of the attention output (and of the embedding) by x, q, k, v and the parameters; on other
+// devices than the CPU, whose launches take their time, along random directions.
 TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
   const AttentionSizes sizes;
   const Shape head_shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
@@ -121,8 +122,9 @@ TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
       const Tensor output = attention_output(*again, given[0], given[1], given[2], given[3]);
       return merge_heads(output) + again->embed(given[0], 0);
     };
-    const GradcheckResult result = gradcheck(f, inputs, {.full_limit = 100'000});
-    EXPECT_TRUE(result.full);
+    const bool whole = GetParam() == Device{};
+    const GradcheckResult result = gradcheck(f, inputs, {.full_limit = whole ? 100'000 : 0, .directions = 1});
+    EXPECT_EQ(result.full, whole);
     EXPECT_TRUE(result.ok) << result.text;
   }
 }

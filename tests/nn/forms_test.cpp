@@ -1,0 +1,218 @@
+// Whole models with every encoding, every two that combine, and every two side by side in layers and heads: the tiled
+// form on each device beside the composed one on the CPU, causality across the edges of tiles, generation token by
+// token. Nothing names one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/transformer.hpp"
+#include "tests/devices.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::all_cases;
+using testing::EncodingCase;
+using testing::normal_tensor;
+
+class Forms : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Forms);
+
+constexpr std::int64_t vocabulary = 7;
+// More keys than a tile has.
+constexpr std::int64_t longest = 150;
+// More rows than a tile has, which is smaller on a GPU.
+std::int64_t several_tiles() { return default_device() == Device{} ? 67 : 35; }
+
+Tensor some_tokens(std::int64_t length) {
+  Rng rng({3, stream_of("tokens"), 0});
+  std::vector<std::int32_t> ids;
+  for (std::int64_t n = 0; n < length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
+  return Tensor::from(ids, {1, length}, default_device());
+}
+
+// The parameters are off their start by what their paths say: the same in any model.
+std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const std::string& attention) {
+  ModelOptions options;
+  options.layers = 2;
+  options.width = 8;
+  options.heads = 2;
+  options.init = "fan-in";
+  options.attention = attention;
+  auto model =
+      std::make_unique<Transformer>(options, choice, vocabulary, longest, 1, DType::f64, default_device());
+  for (auto& [path, parameter] : model->parameters()) {
+    parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
+  }
+  model->project_parameters();
+  return model;
+}
+
+// One case for each encoding: all options as they are set at first.
+std::vector<EncodingCase> plain_cases() {
+  std::vector<EncodingCase> cases;
+  for (const EncodingEntry* entry : encoding_registry()) {
+    cases.push_back({EncodingChoice::parse(entry->name), entry->name});
+  }
+  return cases;
+}
+
+std::vector<EncodingCase> pairs() {
+  std::vector<EncodingCase> cases;
+  const auto registry = encoding_registry();
+  for (std::size_t a = 0; a < registry.size(); ++a) {
+    for (std::size_t b = a + 1; b < registry.size(); ++b) {
+      const std::string text = concat(registry[a]->name, "+", registry[b]->name);
+      cases.push_back({EncodingChoice::parse(text), text});
+    }
+  }
+  return cases;
+}
+
+// Each encoding beside the next one: in another layer, and on other heads.
+std::vector<EncodingCase> neighbours() {
+  std::vector<EncodingCase> cases;
+  const auto registry = encoding_registry();
+  for (std::size_t a = 0; a < registry.size(); ++a) {
+    const std::string &one = registry[a]->name, &other = registry[(a + 1) % registry.size()]->name;
+    for (const std::string& text : {concat("0:", one, ",1:", other), concat(one, "@0,", other, "@1")}) {
+      cases.push_back({EncodingChoice::parse(text), text});
+    }
+  }
+  return cases;
+}
+
+// A model in tiled form, none when the encodings refuse each other or this length: with a reason.
+std::unique_ptr<Transformer> model_for(const EncodingCase& one, std::int64_t length) {
+  const NoGrad only_the_value;
+  try {
+    auto model = make_model(one.choice, "tiled");
+    model->forward(some_tokens(length));
+    return model;
+  } catch (const Error& error) {
+    bool explained = std::string_view(error.what()).find("[encoding]") != std::string_view::npos;
+    for (const auto& part : one.choice.parts) {
+      explained = explained || std::string_view(error.what()).find(part.entry->name) != std::string_view::npos;
+    }
+    EXPECT_TRUE(explained) << error.what();
+    return nullptr;
+  }
+}
+
+double largest(const std::vector<double>& values) {
+  double result = 0;
+  for (const double value : values) result = std::max(result, std::abs(value));
+  return result;
+}
+
+void expect_near(const Tensor& found, const Tensor& expected, double tolerance) {
+  const std::vector<double> x = found.to_vector<double>(), y = expected.to_vector<double>();
+  ASSERT_EQ(x.size(), y.size());
+  const double bound = tolerance * std::max(1e-3, largest(y));
+  for (std::size_t n = 0; n < x.size(); ++n) ASSERT_LE(std::abs(x[n] - y[n]), bound) << n;
+}
+
+void expect_same_forms(const EncodingCase& one, std::int64_t length, Device device) {
+  SCOPED_TRACE(concat(one.label, " T ", length));
+  const auto tiled = model_for(one, length);
+  if (tiled == nullptr) return;
+  const auto results = [&](Transformer& model) {
+    const Tensor tokens = some_tokens(length);
+    const Tensor mask = Tensor::full(tokens.shape(), 1, DType::boolean, default_device());
+    const Tensor logits = model.forward(tokens);
+    backward(cross_entropy(logits, tokens, mask));
+    return logits;
+  };
+  const Tensor found = results(*tiled);
+  set_default_device({});
+  const auto composed = make_model(one.choice, "composed");
+  const Tensor expected = results(*composed);
+  set_default_device(device);
+  expect_near(found, expected, 1e-10);
+  const NamedTensors ours = tiled->parameters(), theirs = composed->parameters();
+  ASSERT_EQ(ours.size(), theirs.size());
+  double scale = 0;  // a key's bias has a gradient that is zero but for rounding
+  for (const auto& [path, parameter] : theirs) {
+    if (gradient(parameter).defined()) scale = std::max(scale, largest(gradient(parameter).to_vector<double>()));
+  }
+  for (std::size_t n = 0; n < ours.size(); ++n) {
+    SCOPED_TRACE(ours[n].first);
+    const Tensor own = gradient(ours[n].second), other = gradient(theirs[n].second);
+    ASSERT_EQ(own.defined(), other.defined());
+    if (!own.defined()) continue;
+    const std::vector<double> x = own.to_vector<double>(), y = other.to_vector<double>();
+    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_LE(std::abs(x[i] - y[i]), 1e-10 * std::max(1e-3, scale)) << i;
+  }
+}
+
+TEST_P(Forms, AreTheSameForEveryEncodingAndOption) {
+  for (const EncodingCase& one : all_cases()) expect_same_forms(one, several_tiles(), default_device());
+}
+
+TEST_P(Forms, AreTheSameAtEveryLength) {
+  for (const EncodingCase& one : plain_cases()) {
+    for (const std::int64_t length : {std::int64_t{1}, 2 * several_tiles()}) {
+      expect_same_forms(one, length, default_device());
+    }
+  }
+}
+
+TEST(FormsTogether, AreTheSameForEveryTwoThatCombine) {
+  for (const EncodingCase& one : pairs()) expect_same_forms(one, 67, default_device());
+  for (const EncodingCase& one : neighbours()) expect_same_forms(one, 67, default_device());
+}
+
+void expect_causal(const EncodingCase& one) {
+  SCOPED_TRACE(one.label);
+  const NoGrad only_values;
+  const auto model = model_for(one, longest);
+  if (model == nullptr) return;
+  const Tensor tokens = some_tokens(longest);
+  const std::vector<double> before = model->forward(tokens).to_vector<double>();
+  for (const std::int64_t changed : {63, 64, 128}) {  // the edges of tiles
+    std::vector<std::int32_t> ids = tokens.to_vector<std::int32_t>();
+    std::int32_t& token = ids[static_cast<std::size_t>(changed)];
+    token = static_cast<std::int32_t>((token + 1) % vocabulary);
+    const std::vector<double> after =
+        model->forward(Tensor::from(ids, tokens.shape(), default_device())).to_vector<double>();
+    const auto untouched = static_cast<std::ptrdiff_t>(changed * vocabulary);
+    EXPECT_TRUE(std::equal(before.begin(), before.begin() + untouched, after.begin())) << changed;
+    EXPECT_FALSE(std::equal(before.begin() + untouched, before.end(), after.begin() + untouched)) << changed;
+  }
+}
+
+TEST(FormsTogether, AreCausalAcrossTiles) {
+  for (const EncodingCase& one : plain_cases()) expect_causal(one);
+  for (const EncodingCase& one : pairs()) expect_causal(one);
+  for (const EncodingCase& one : neighbours()) expect_causal(one);
+}
+
+TEST(FormsTogether, GenerateWhatTheWholeTextGives) {
+  constexpr std::int64_t length = 11;
+  const NoGrad only_values;
+  const Tensor tokens = some_tokens(length);
+  std::vector<EncodingCase> cases = pairs();
+  for (EncodingCase& one : neighbours()) cases.push_back(std::move(one));
+  for (const EncodingCase& one : cases) {
+    SCOPED_TRACE(one.label);
+    const auto model = model_for(one, length);
+    if (model == nullptr) continue;
+    const Tensor whole = model->forward(tokens);
+    GenerationState state;
+    for (std::int64_t first = 0; first < length; first += first == 0 ? 5 : 3) {
+      const std::int64_t last = first == 0 ? 5 : first + 3;
+      expect_near(model->step(slice(tokens, 1, first, last), state), slice(whole, 1, first, last), 1e-10);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tally
