@@ -108,10 +108,4 @@ void reset_peak_memory() {
   c.counters.peak_bytes = c.counters.live_bytes;
 }
 
-void release_cached_memory() {
-  Cache& c = cache();
-  const std::lock_guard lock(c.mutex);
-  release(c);
-}
-
 }  // namespace tally

@@ -22,7 +22,5 @@ void free_bytes(void* block, std::size_t bytes);
 
 MemoryCounters memory_counters();
 void reset_peak_memory();
-// Gives all cached blocks back to the system.
-void release_cached_memory();
 
 }  // namespace tally

@@ -1,7 +1,12 @@
 #include "cuda/host/cublas.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <vector>
 
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
@@ -19,6 +24,25 @@ bool fits(const T* data, int rows, int columns, int ld, long long stride, int co
   const std::int64_t elements = stride * (count - 1) + matrix;
   return stride >= 0 && in_device_memory(data, static_cast<std::size_t>(elements) * sizeof(T));
 }
+
+// To the nearest number with 10 bits after the point, ties away from zero, as the tensor cores are given fp32.
+float to_tf32(float x) {
+  constexpr std::uint32_t dropped = 0x1fff, half = 0x1000;
+  if (!std::isfinite(x)) return x;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + half) & ~dropped);
+}
+
+// The matrices of an operand with every element rounded, for as long as this lives.
+class Rounded {
+ public:
+  Rounded(const float* data, std::int64_t elements) : values_(data, data + elements) {
+    std::transform(values_.begin(), values_.end(), values_.begin(), to_tf32);
+  }
+  const float* data() const { return values_.data(); }
+
+ private:
+  std::vector<float> values_;
+};
 
 // A column-major matrix is the transposed of a row-major one: c^T = op(b)^T op(a)^T.
 template <class T>
@@ -42,8 +66,21 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
   }
   if (m == 0 || n == 0 || count == 0) return CUBLAS_STATUS_SUCCESS;
   cpu::load_blas();
-  detail::enqueue(handle->stream, [=, alpha = *alpha, beta = *beta] {
+  const bool tf32 = handle->tf32 && std::is_same_v<T, float>;
+  const auto extent = [count](bool turned, int rows, int columns, int ld, long long stride) {
+    if (turned) std::swap(rows, columns);
+    return rows == 0 || columns == 0 ? 0 : stride * (count - 1) + std::int64_t{ld} * (columns - 1) + rows;
+  };
+  const std::int64_t size_a = extent(turn_a, m, k, ld_a, stride_a), size_b = extent(turn_b, k, n, ld_b, stride_b);
+  detail::enqueue(handle->stream, [=, alpha = *alpha, beta = *beta]() mutable {
     const DeviceAccess access;
+    std::optional<Rounded> rounded_a, rounded_b;
+    if constexpr (std::is_same_v<T, float>) {
+      if (tf32) {
+        a = rounded_a.emplace(a, size_a).data();
+        b = rounded_b.emplace(b, size_b).data();
+      }
+    }
     parallel_for(count, [&](std::int64_t i) {
       cpu::gemm_tile(turn_b, turn_a, n, m, k, alpha, b + i * stride_b, ld_b, a + i * stride_a, ld_a, beta,
                      c + i * stride_c, ld_c);
@@ -80,8 +117,10 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t) {
-  return handle == nullptr ? CUBLAS_STATUS_NOT_INITIALIZED : CUBLAS_STATUS_SUCCESS;
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  handle->tf32 = mode == CUBLAS_TF32_TENSOR_OP_MATH;
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, std::size_t bytes) {

@@ -18,13 +18,14 @@ enum cublasMath_t : int { CUBLAS_DEFAULT_MATH = 0, CUBLAS_PEDANTIC_MATH = 2, CUB
 
 struct Cublas {
   cudaStream_t stream = nullptr;
+  bool tf32 = false;
 };
 using cublasHandle_t = Cublas*;
 
 cublasStatus_t cublasCreate(cublasHandle_t* handle);
 cublasStatus_t cublasDestroy(cublasHandle_t handle);
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
-// Only fp32 and fp64 as such here: nothing is rounded to TF32.
+// With CUBLAS_TF32_TENSOR_OP_MATH operands in fp32 are rounded to TF32 (10 bits after the point) before their product.
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
 cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, std::size_t bytes);
 

@@ -47,8 +47,7 @@ std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const std:
   options.heads = 2;
   options.init = "fan-in";
   options.attention = attention;
-  auto model =
-      std::make_unique<Transformer>(options, choice, vocabulary, longest, 1, DType::f64, default_device());
+  auto model = std::make_unique<Transformer>(options, choice, vocabulary, longest, 1, DType::f64, default_device());
   for (auto& [path, parameter] : model->parameters()) {
     parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
   }

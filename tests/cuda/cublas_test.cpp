@@ -1,0 +1,60 @@
+// The calls of cuBLAS as the host execution has them: arguments that do not fit are refused, operands are rounded to TF32
+// where that is allowed.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/kernels.hpp"
+#include "cuda/host/cublas.hpp"
+#include "tests/cuda/kernel_bench.hpp"
+
+namespace tally::cuda_host {
+namespace {
+
+std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b) {
+  const Tensor x = Tensor::from(a, {2, 2}, device), y = Tensor::from(b, {2, 2}, device);
+  const Tensor z = Tensor::empty({2, 2}, DType::f32, device);
+  kernels(device).matmul(z.view(), x.view(), y.view(), {}, 1.0, false);
+  return z.to_vector<float>();
+}
+
+TEST(Cublas, RoundsToTf32OnlyWhereThatIsAllowed) {
+  // 2^-10 is the last place of TF32 beside 1; half of it goes away from zero, less than half is lost.
+  const float last = 0x1p-10f, half = 0x1p-11f, less = 0x1p-12f;
+  const std::vector<float> a{1 + last, 1 + half, -1 - half, 1 + less}, one{1, 0, 0, 1};
+  EXPECT_EQ(product(a, one), a);
+  EXPECT_EQ(product(one, a), a);
+  set_tf32_products(true);
+  const std::vector<float> rounded{1 + last, 1 + last, -1 - last, 1};
+  EXPECT_EQ(product(a, one), rounded);
+  EXPECT_EQ(product(one, a), rounded);
+  EXPECT_TRUE(std::isinf(product({INFINITY, 0, 0, 1}, one)[0]));
+  set_tf32_products(false);
+  EXPECT_EQ(product(a, one), a);
+}
+
+TEST(Cublas, RefusesWhatDoesNotFitItsMemory) {
+  cublasHandle_t blas = nullptr;
+  ASSERT_EQ(cublasCreate(&blas), CUBLAS_STATUS_SUCCESS);
+  const Tensor x = Tensor::zeros({16, 16}, DType::f32, device);
+  float* const data = x.view().as<float>();
+  const float one = 1;
+  const auto multiply = [&](int m, int n, int k, int ld, const float* a) {
+    return cublasSgemmStridedBatched(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, a, ld, 0, data, 16, 0, &one, data,
+                                     16, 0, 1);
+  };
+  EXPECT_EQ(multiply(4, 4, 4, 16, data), CUBLAS_STATUS_NOT_INITIALIZED);  // no stream
+  ASSERT_EQ(cublasSetStream(blas, stream()), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(16, 16, 16, 16, data), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(16, 16, 16, 15, data), CUBLAS_STATUS_INVALID_VALUE);      // rows are longer than that
+  EXPECT_EQ(multiply(16, 16, 17, 16, data), CUBLAS_STATUS_INVALID_VALUE);      // a column too many
+  EXPECT_EQ(multiply(-1, 16, 16, 16, data), CUBLAS_STATUS_INVALID_VALUE);
+  const std::vector<float> host(256);
+  EXPECT_EQ(multiply(16, 16, 16, 16, host.data()), CUBLAS_STATUS_INVALID_VALUE);  // not the device's memory
+  EXPECT_EQ(cublasDestroy(blas), CUBLAS_STATUS_SUCCESS);
+}
+
+}  // namespace
+}  // namespace tally::cuda_host
