@@ -55,6 +55,7 @@ void print_lines(const std::array<void*, 32>& calls, int count, const void* faul
 // Where the access was tried; null where the place of that in a context is not known here.
 const void* place_of_fault([[maybe_unused]] const void* context) {
 #if defined(__x86_64__)
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the system gives the address as a number
   return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
 #elif defined(__aarch64__)
   return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.pc);

@@ -84,8 +84,10 @@ void Fiber::forget_frames() {
   if constexpr (thread_sanitizer) {
     // What the thread before left in this memory is no race with the one that comes.
     const TsanIgnore ignore;
-    mmap(mapping_ + (mapped_ - size_), size_, PROT_READ | PROT_WRITE,
-         MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    std::byte* const stack = mapping_ + (mapped_ - size_);
+    const void* const mapped = mmap(stack, size_, PROT_READ | PROT_WRITE,
+                                    MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    check(mapped == stack, "cuda-host", "the system has no memory for the stack of a thread");
   }
 }
 
