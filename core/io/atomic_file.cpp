@@ -37,47 +37,6 @@ std::string resolve_target(const std::string& path) {
   return target;
 }
 
-// Removes the temporary unless it took the place of the file.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(std::string path) : path_(std::move(path)) {
-    constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-    file_ = FileDescriptor(::open(path_.c_str(), flags, 0666));
-    if (!file_.open()) fail_to("create the file", path_, errno);
-    struct stat status {};
-    check(::fstat(file_.number(), &status) == 0 && S_ISREG(status.st_mode), "file", escape_for_print(path_, 1000),
-          ": is in the way and is not a regular file");
-    ours_ = true;
-  }
-  ~TemporaryFile() {
-    if (ours_) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void write(std::span<const std::byte> bytes) {
-    constexpr std::size_t longest_write = std::size_t{1} << 30;  // Linux writes less than 2 GiB at a time
-    while (!bytes.empty()) {
-      const ssize_t count = ::write(file_.number(), bytes.data(), std::min(bytes.size(), longest_write));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail_to("write", path_, errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    }
-  }
-
-  void become(const std::string& target) {
-    if (::fsync(file_.number()) != 0) fail_to("write to the disk", path_, errno);
-    if (!file_.close()) fail_to("write", path_, errno);
-    if (::rename(path_.c_str(), target.c_str()) != 0) fail_to("replace the file", target, errno);
-    ours_ = false;
-  }
-
- private:
-  std::string path_;
-  FileDescriptor file_;
-  bool ours_ = false;
-};
-
 // Makes the rename last through a loss of power.
 void sync_folder_of(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
@@ -90,12 +49,47 @@ void sync_folder_of(const std::string& path) {
 
 }  // namespace
 
+AtomicFile::AtomicFile(const std::string& path) : target_(resolve_target(path)), temporary_(target_ + ".tmp") {
+  constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  file_ = FileDescriptor(::open(temporary_.c_str(), flags, 0666));
+  if (!file_.open()) {
+    const int reason = errno;
+    std::error_code ignored;
+    const bool in_the_way = std::filesystem::exists(std::filesystem::symlink_status(temporary_, ignored));
+    fail_to("create the file", in_the_way ? temporary_ : target_, reason);
+  }
+  struct stat status {};
+  check(::fstat(file_.number(), &status) == 0 && S_ISREG(status.st_mode), "file", escape_for_print(temporary_, 1000),
+        ": is in the way and is not a regular file");
+  ours_ = true;
+}
+
+AtomicFile::~AtomicFile() {
+  if (ours_) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  constexpr std::size_t longest_write = std::size_t{1} << 30;  // Linux writes less than 2 GiB at a time
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(file_.number(), bytes.data(), std::min(bytes.size(), longest_write));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_to("write", target_, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+void AtomicFile::finish() {
+  if (::fsync(file_.number()) != 0) fail_to("write to the disk", target_, errno);
+  if (!file_.close()) fail_to("write", target_, errno);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_to("replace the file", target_, errno);
+  ours_ = false;
+  sync_folder_of(target_);
+}
+
 void write_file_atomically(const std::string& path, std::span<const std::span<const std::byte>> chunks) {
-  const std::string target = resolve_target(path);
-  TemporaryFile temporary(target + ".tmp");
-  for (const auto chunk : chunks) temporary.write(chunk);
-  temporary.become(target);
-  sync_folder_of(target);
+  AtomicFile file(path);
+  for (const auto chunk : chunks) file.write(chunk);
+  file.finish();
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {

@@ -7,11 +7,32 @@
 #include <string>
 #include <string_view>
 
+#include "core/io/file_descriptor.hpp"
+
 namespace tally {
 
-// Writes the chunks one after the other. On any failure (disk full, no permission) the old file stays, the temporary is
-// removed and an Error names the file and the reason. The temporary is called <path>.tmp; one that a killed process
-// left behind is written over. Only a regular file is ever replaced; through a link, the file that it names.
+// A file that is written in pieces and there once it is finished. On any failure (disk full, no permission), and
+// without finish(), the old file stays, the temporary is removed and an Error names the file and the reason. The
+// temporary is called <path>.tmp; one that a killed process left behind is written over. Only a regular file is ever
+// replaced; through a link, the file that it names.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::string& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  void finish();
+
+ private:
+  std::string target_, temporary_;
+  FileDescriptor file_;
+  bool ours_ = false;  // the temporary is there and is to be removed
+};
+
+// Writes the chunks one after the other, with the same promises.
 void write_file_atomically(const std::string& path, std::span<const std::span<const std::byte>> chunks);
 void write_file_atomically(const std::string& path, std::string_view text);
 

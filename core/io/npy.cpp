@@ -151,7 +151,8 @@ class HeaderParser {
 NpyHeader read_header(const FileReader& reader) {
   const std::string begin = reader.read_string(0, std::min<std::uint64_t>(reader.size(), 12));
   const auto byte = [&](std::size_t index) { return static_cast<unsigned char>(begin[index]); };
-  check(begin.size() == 12 && begin.starts_with(magic), "npy", reader.name(), ": byte 0: not a .npy file");
+  check(begin.starts_with(magic), "npy", reader.name(), ": byte 0: not a .npy file");
+  check(begin.size() == 12, "npy", reader.name(), ": byte ", begin.size(), ": the file ends within its header");
   const bool known = byte(6) >= 1 && byte(6) <= 3 && byte(7) == 0;
   check(known, "npy", reader.name(), ": byte 6: unknown version ", int{byte(6)}, ".", int{byte(7)});
   const std::uint64_t header_begin = byte(6) == 1 ? 10 : 12;

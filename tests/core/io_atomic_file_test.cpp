@@ -58,7 +58,7 @@ TEST(AtomicFile, FullDiskKeepsTheOldFile) {
   const std::string path = folder.file("a", "old content");
   const std::string content(100000, 'n');
   EXPECT_TRUE(
-      fails_on_full_disk(4096, "a.tmp: cannot write: File too large", [&] { write_file_atomically(path, content); }));
+      fails_on_full_disk(4096, "a: cannot write: File too large", [&] { write_file_atomically(path, content); }));
   EXPECT_EQ(bytes_of_file(path), "old content");
   EXPECT_EQ(folder.file_count(), 1U);  // the temporary is gone
 }
@@ -71,6 +71,23 @@ TEST(AtomicFile, FullDiskKeepsTheOldTensors) {
   const NamedTensors large = {{"x", Tensor::from(std::vector<float>(50000, 1.0F), {50000})}};
   EXPECT_TRUE(fails_on_full_disk(1 << 16, "cannot write", [&] { write_safetensors(path, large); }));
   EXPECT_EQ(bytes_of_file(path), before);
+  EXPECT_EQ(folder.file_count(), 1U);
+}
+
+TEST(AtomicFile, PiecesAreThereWhenFinished) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("a", "old");
+  {
+    AtomicFile given_up(path);
+    given_up.write("half");
+  }
+  EXPECT_EQ(folder.file_count(), 1U);
+  AtomicFile file(path);
+  file.write("one ");
+  file.write("two");
+  EXPECT_EQ(bytes_of_file(path), "old");
+  file.finish();
+  EXPECT_EQ(bytes_of_file(path), "one two");
   EXPECT_EQ(folder.file_count(), 1U);
 }
 
@@ -113,7 +130,7 @@ TEST(AtomicFile, ReplacesOnlyRegularFiles) {
   std::filesystem::rename(pipe, folder.file("b.tmp"));
   EXPECT_NE(error_of([&] { write_file_atomically(folder.file("b"), "x"); }), "");
   EXPECT_TRUE(std::filesystem::is_fifo(folder.file("b.tmp")));
-  EXPECT_ERROR(write_file_atomically(folder.file("absent/a"), "x"), "cannot create the file: No such file");
+  EXPECT_ERROR(write_file_atomically(folder.file("absent/a"), "x"), "absent/a: cannot create the file: No such file");
   EXPECT_ERROR(write_file_atomically(folder.file(std::string_view("a\0b", 3)), "x"), "zero byte");
 }
 
