@@ -95,7 +95,7 @@ class Setter final : public OptionVisitor {
               std::string_view) override {
     if (!is_wanted(name)) return;
     check(std::find(allowed.begin(), allowed.end(), text_) != allowed.end(), where_, name_, " must be one of ",
-          joined(allowed), "; got '", text_, "'");
+          joined(allowed), "; got '", text_, "'", did_you_mean(text_, {allowed.begin(), allowed.end()}));
     value = text_;
   }
   void text(std::string_view name, std::string& value, std::string_view) override {
@@ -163,9 +163,8 @@ void set_option(Options& options, std::string_view where, std::string_view name,
   options.visit(setter);
   if (setter.found()) return;
   check(!setter.names().empty(), where, "unknown option '", name, "': there are no options here");
-  const std::string nearest = nearest_name(name, setter.names());
-  if (!nearest.empty()) fail(where, "unknown option '", name, "'; did you mean '", nearest, "'?");
-  fail(where, "unknown option '", name, "'; known are ", joined(setter.names()));
+  const std::string hint = did_you_mean(name, setter.names());
+  fail(where, "unknown option '", name, "'", hint.empty() ? "; known are " + joined(setter.names()) : hint);
 }
 
 std::string to_text(const OptionValue& value) {
@@ -187,6 +186,11 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
     }
   }
   return best;
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
+  const std::string near = nearest_name(name, candidates);
+  return near.empty() ? "" : concat("; did you mean '", near, "'?");
 }
 
 std::string name_from_stem(std::string_view stem) {

@@ -72,6 +72,9 @@ std::string to_text(const OptionValue& value);
 // The candidate nearest to `name` by edit distance, empty when none is near.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
+// "; did you mean 'step'?" with that candidate; empty when none is near.
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
+
 // "flip_flop" -> "flip-flop": the name of what stands in a file of this stem.
 std::string name_from_stem(std::string_view stem);
 

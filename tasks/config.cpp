@@ -51,8 +51,7 @@ struct TextOfKind {
 };
 
 [[noreturn]] void fail_unknown_key(const std::string& name, const std::vector<std::string>& known) {
-  const std::string near = nearest_name(name, known);
-  fail("config", "unknown key '", name, "'", near.empty() ? "" : concat("; did you mean '", near, "'?"));
+  fail("config", "unknown key '", name, "'", did_you_mean(name, known));
 }
 
 // Sets the options of the group with this prefix ("model.") by the members of an object of the file.
@@ -148,8 +147,24 @@ void RunConfig::set(std::string_view name, std::string_view value) {
   } else if (name == "length" && has_option(*task_options, "length")) {
     set_option(*task_options, concat("task ", task->name), name, value);
   } else {
+    check(has_option(run, name), "config", "unknown option '", name, "'", did_you_mean_option(*this, name));
     set_option(run, "run", name, value);
   }
+}
+
+std::string did_you_mean_option(const RunConfig& config, std::string_view name) {
+  std::vector<std::string> all, own;
+  for (const RunConfig::Group& group : config.groups()) {
+    for (const OptionInfo& option : group.options) {
+      all.push_back(group.prefix + option.name);
+      own.push_back(option.name);
+    }
+  }
+  const std::string hint = did_you_mean(name, all);
+  if (!hint.empty()) return hint;
+  const std::string near = nearest_name(name.substr(name.rfind('.') + 1), own);  // npos + 1 is 0
+  if (near.empty()) return "; 'tally train --help' with this task and encoding lists all";
+  return did_you_mean(all[static_cast<std::size_t>(std::find(own.begin(), own.end(), near) - own.begin())], all);
 }
 
 void RunConfig::validate() const {

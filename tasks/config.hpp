@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.hpp"
 #include "nn/encoding_choice.hpp"
 #include "nn/optim/optimizer.hpp"
 #include "nn/transformer.hpp"
@@ -77,6 +78,20 @@ struct RunConfig {
   std::int64_t eval_interval() const { return run.eval_every > 0 ? run.eval_every : run.steps; }
   std::int64_t save_interval() const { return run.save_every > 0 ? run.save_every : eval_interval(); }
 };
+
+// What to say of an option that a configuration does not have: "; did you mean 'model.width'?" also for 'widht', or
+// where all of them are listed.
+std::string did_you_mean_option(const RunConfig& config, std::string_view name);
+
+// Calls f; an Error that it throws gets the file in front that is to blame.
+template <class F>
+auto in_file(const std::string& path, F&& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    throw Error(concat(path, ": ", error.what()));
+  }
+}
 
 // Names of the options whose values differ between two configurations: "model.width 64 -> 128".
 std::vector<std::string> differences(const RunConfig& before, const RunConfig& after);

@@ -76,4 +76,16 @@ JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
                             {"sequences", e.sequences}});
 }
 
+Evaluation evaluation_from_json(const JsonValue& json) {
+  Evaluation e;
+  e.split = json.string("split");
+  e.generated = json.contains("generated") && json.boolean("generated");
+  if (!e.generated) e.loss = json.real("loss");
+  e.wrong = json.integer("wrong");
+  e.scored = json.integer("scored");
+  e.wrong_sequences = json.integer("wrong_sequences");
+  e.sequences = json.integer("sequences");
+  return e;
+}
+
 }  // namespace tally

@@ -40,5 +40,7 @@ Evaluation evaluate(Transformer& model, const Task& task, std::string_view split
 
 // One line of metrics.jsonl: step, split, loss (or that answers were generated), both errors and their counts.
 JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);
+// The reverse. Throws Error naming what is missing.
+Evaluation evaluation_from_json(const JsonValue& json);
 
 }  // namespace tally

@@ -15,17 +15,6 @@ namespace {
 
 const JsonLimits sweep_limits{.max_depth = 24, .max_members = 1'000'000};
 
-Evaluation evaluation_from(const JsonValue& json) {
-  Evaluation e;
-  e.split = json.string("split");
-  e.loss = json.real("loss");
-  e.wrong = json.integer("wrong");
-  e.scored = json.integer("scored");
-  e.wrong_sequences = json.integer("wrong_sequences");
-  e.sequences = json.integer("sequences");
-  return e;
-}
-
 RunSummary summary_of(const std::string& path) {
   const RunFolder folder = RunFolder::open(path);
   RunSummary summary;
@@ -33,12 +22,12 @@ RunSummary summary_of(const std::string& path) {
   summary.config = folder.config().clone();
   for (const JsonValue& line : folder.read_metrics()) {
     if (!line.contains("step") || line.string("split") == "train") continue;
-    summary.measurements.push_back({line.integer("step"), evaluation_from(line)});
+    summary.measurements.push_back({line.integer("step"), evaluation_from_json(line)});
   }
   if (folder.finished()) {
     summary.state = RunState::finished;
     const JsonValue results = folder.read_results();
-    for (const JsonValue& e : results.elements("evaluations")) summary.results.push_back(evaluation_from(e));
+    for (const JsonValue& e : results.elements("evaluations")) summary.results.push_back(evaluation_from_json(e));
   }
   return summary;
 }

@@ -18,6 +18,7 @@
 #include "core/io/text.hpp"
 #include "core/io/utf8.hpp"
 #include "core/version.hpp"
+#include "tasks/evaluate.hpp"
 
 namespace tally {
 namespace fs = std::filesystem;
@@ -53,6 +54,18 @@ std::int64_t metadata_number(const SafetensorsFile& file, std::string_view key) 
     return value;
   }
   fail("checkpoint", file.path(), ": the metadata has no '", key, "'");
+}
+
+// Throws Error for what is no line of metrics.jsonl: the description of a run, a step of training, or an evaluation.
+void check_metrics_line(const JsonValue& line) {
+  check(line.is_object(), "metrics", "must be an object, not ", line.kind());
+  if (!line.contains("step")) return;
+  line.integer("step");
+  if (line.string("split") == "train") {
+    line.real("seconds");
+  } else {
+    evaluation_from_json(line);
+  }
 }
 
 }  // namespace
@@ -94,9 +107,13 @@ RunFolder RunFolder::open(const std::string& path) {
   std::error_code error;
   check(fs::is_directory(folder, error), "run", "there is no folder '", folder, "'");
   check(fs::exists(folder + "/config.json", error), "run", "'", folder, "' holds no run: it has no config.json");
-  RunConfig config = RunConfig::from_json(read_json(folder + "/config.json", config_limits));
-  config.validate();
-  return RunFolder(folder, std::move(config));
+  const std::string path_of_config = folder + "/config.json";
+  const JsonValue json = read_json(path_of_config, config_limits);
+  return RunFolder(folder, in_file(path_of_config, [&] {
+                     RunConfig config = RunConfig::from_json(json);
+                     config.validate();
+                     return config;
+                   }));
 }
 
 std::string RunFolder::checkpoint_path(std::int64_t step) const {
@@ -107,12 +124,18 @@ std::string RunFolder::checkpoint_path(std::int64_t step) const {
 
 bool RunFolder::finished() const {
   std::error_code error;
-  return fs::exists(results_path(), error);
+  return changes_.empty() && fs::exists(results_path(), error);
 }
 
 JsonValue RunFolder::read_results() const {
   check(finished(), "run", "'", path_, "' is not finished: it has no results.json");
-  return read_json(results_path(), config_limits);
+  JsonValue results = read_json(results_path(), config_limits);
+  return in_file(results_path(), [&] {
+    check(results.is_object(), "results", "must be an object, not ", results.kind());
+    results.integer("best_step");
+    for (const JsonValue& line : results.elements("evaluations")) evaluation_from_json(line);
+    return std::move(results);
+  });
 }
 
 void RunFolder::write_results(const JsonValue& results) const {
@@ -121,11 +144,16 @@ void RunFolder::write_results(const JsonValue& results) const {
 
 void RunFolder::change_config(const RunConfig& config) {
   config.validate();
+  changes_ = differences(config_, config);
+  config_ = config.clone();
+}
+
+void RunFolder::save_config() {
   std::error_code error;
   fs::remove(results_path(), error);
   check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
-  write_file_atomically(path_ + "/config.json", write_json(config.to_json(), 2) + "\n");
-  config_ = config.clone();
+  write_file_atomically(config_path(), write_json(config_.to_json(), 2) + "\n");
+  changes_.clear();
 }
 
 FileDescriptor RunFolder::lock() const {
@@ -217,8 +245,9 @@ std::vector<JsonValue> RunFolder::read_metrics() const {
   while (begin < text.size()) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;  // cut by a kill
-    lines.push_back(parse_json(std::string_view(text).substr(begin, end - begin), config_limits,
-                               concat(metrics_path(), ", line ", lines.size() + 1)));
+    const std::string place = concat(metrics_path(), ", line ", lines.size() + 1);
+    lines.push_back(parse_json(std::string_view(text).substr(begin, end - begin), config_limits, place));
+    in_file(place, [&] { check_metrics_line(lines.back()); });
     begin = end + 1;
   }
   return lines;

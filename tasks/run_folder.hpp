@@ -23,16 +23,23 @@ class RunFolder {
 
   const std::string& path() const { return path_; }
   const RunConfig& config() const { return config_; }
+  std::string config_path() const { return path_ + "/config.json"; }
   std::string results_path() const { return path_ + "/results.json"; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   std::string checkpoint_path(std::int64_t step) const;
 
-  bool finished() const;           // results.json is there
-  JsonValue read_results() const;  // throws Error when the run is not finished
+  // results.json is there, and is of this configuration.
+  bool finished() const;
+  // Throws Error when the run is not finished, and naming the file when it holds no results.
+  JsonValue read_results() const;
   void write_results(const JsonValue& results) const;
-  // Another configuration from here on, atomically. A run that was finished is then not: its results.json goes first,
-  // so that a kill in between leaves a run that finishes again as it was.
+  // Another configuration from here on; on disk nothing changes yet.
   void change_config(const RunConfig& config);
+  // In what it differs from that on disk.
+  const std::vector<std::string>& changes() const { return changes_; }
+  // Writes it, atomically. A run that was finished is then not: its results.json goes first, so that a kill in between
+  // leaves a run that finishes again as it was.
+  void save_config();
 
   // Held while a process trains in the folder; gone with the process however it ends. Throws Error when another holds
   // it.
@@ -57,7 +64,8 @@ class RunFolder {
   // so that in the end there are those that an uninterrupted run keeps.
   void prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t step)>& planned) const;
 
-  // All lines of metrics.jsonl; a cut last line is left out. Throws Error naming a broken line before it.
+  // All lines of metrics.jsonl, objects each; a cut last line is left out. Throws Error naming file and line for a
+  // broken one before it.
   std::vector<JsonValue> read_metrics() const;
   // Replaces metrics.jsonl.
   void rewrite_metrics(const std::vector<JsonValue>& lines) const;
@@ -66,6 +74,7 @@ class RunFolder {
   RunFolder(std::string path, RunConfig config) : path_(std::move(path)), config_(std::move(config)) {}
   std::string path_;
   RunConfig config_;
+  std::vector<std::string> changes_;
 };
 
 // Appends lines to metrics.jsonl, each with one write, so that a killed run leaves at most its last line cut.

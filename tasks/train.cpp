@@ -90,7 +90,7 @@ namespace {
 // One run from its newest checkpoint on.
 class Run {
  public:
-  Run(const RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop)
+  Run(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop)
       : folder_(folder),
         config_(folder.config()),
         observer_(observer),
@@ -157,6 +157,9 @@ class Run {
         history_.consider(line.integer("step"), line.real("token_error"), line.real("loss"));
       }
     }
+    // From here on the folder is written to.
+    for (const std::string& change : folder_.changes()) observer_.message(concat("changed: ", change));
+    if (!folder_.changes().empty()) folder_.save_config();
     // A resumed run may have other settings than the one that began.
     if (!history_.lines.empty() && history_.lines.front().contains("run")) history_.lines.front() = description();
     folder_.rewrite_metrics(history_.lines);
@@ -283,7 +286,7 @@ class Run {
                                              {"peak_tensor_bytes", memory_counters().peak_bytes}}));
   }
 
-  const RunFolder& folder_;
+  RunFolder& folder_;
   const RunConfig& config_;
   TrainObserver& observer_;
   const std::atomic<bool>& stop_;
@@ -298,8 +301,9 @@ class Run {
 
 }  // namespace
 
-TrainOutcome train(const RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop) {
+TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop) {
   if (folder.finished()) {
+    folder.read_results();  // one that is damaged is not taken for the end of a run
     observer.message("the run is finished; nothing to do");
     return TrainOutcome::done;
   }

@@ -49,6 +49,7 @@ enum class TrainOutcome { done, interrupted };
 // Trains from the newest good checkpoint (or from the start) to the last step and writes results.json. Killed at any
 // moment and called again, it ends with the same checkpoints, byte for byte, and the same metrics but for times.
 // `stop` becoming true ends the run after the step at work, with a checkpoint. Throws Diverged.
-TrainOutcome train(const RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop);
+// Where the folder's configuration was changed, checkpoint and metrics are read before it is written.
+TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop);
 
 }  // namespace tally

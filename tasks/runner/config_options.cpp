@@ -148,7 +148,10 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CLI::App& app, const R
 RunConfig ConfigOptions::resolve(const std::string& encoding) const {
   return as_usage([&] {
     RunConfig config = read(encoding);
-    config.validate();
+    blaming_file([&] {
+      config.validate();
+      config.make_task();
+    });
     return config;
   });
 }
@@ -156,16 +159,17 @@ RunConfig ConfigOptions::resolve(const std::string& encoding) const {
 RunConfig ConfigOptions::read(const std::string& encoding) const {
   return as_usage([&] {
     RunConfig config;
+    check(file_.empty() || preset_.empty(), "usage",
+          "--config and --preset exclude each other: the file sets what the preset would set");
     if (!file_.empty()) {
       JsonValue json = read_json(file_, config_limits);
       check(json.is_object(), "config", file_, " must hold an object, not ", json.kind());
-      if (!preset_.empty()) json.set("preset", preset_);
       if (!encoding.empty()) replace_encoding(json, encoding);
       if (!task_.empty() && !(json.contains("task") && json.at("task").is_object() &&
                               json.at("task").contains("name") && json.at("task").at("name") == JsonValue(task_))) {
         json.set("task", JsonValue::object({{"name", task_}}));
       }
-      config = RunConfig::from_json(json);
+      config = blaming_file([&] { return RunConfig::from_json(json); });
     } else {
       check(!task_.empty(), "usage", "--task is missing; 'tally list tasks' shows what there is");
       check(!encoding.empty(), "usage", "--pe is missing; 'tally list encodings' shows what there is");

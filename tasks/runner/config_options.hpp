@@ -37,6 +37,18 @@ class ConfigOptions {
   // Applies the single options to another configuration.
   void apply(RunConfig& config) const;
   bool any() const { return !settings_.empty(); }
+  // Calls f; the file of --config, if there is one, is named in an Error that it throws.
+  template <class F>
+  auto blaming_file(F&& f) const {
+    const std::string blame = file_.empty() ? "" : file_ + ": ";
+    try {
+      return f();
+    } catch (const UsageError& error) {
+      throw UsageError(blame + error.what());
+    } catch (const Error& error) {
+      throw Error(blame + error.what());
+    }
+  }
 
  private:
   // The configuration before it is known whether all of it fits together.

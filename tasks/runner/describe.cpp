@@ -150,14 +150,17 @@ int run_describe(const std::string& name, const CommonOptions& common) {
   };
   for (const TaskEntry* entry : task_registry()) consider(entry->name, *entry);
   for (const EncodingEntry* entry : encoding_registry()) consider(entry->name, *entry);
-  for (const PresetEntry* entry : preset_registry()) consider(entry->name, *entry);
+  for (const PresetEntry* entry : preset_registry()) {
+    consider(entry->name, *entry);
+    consider(concat(entry->task, " ", entry->name), *entry);  // as 'tally list' prints it
+  }
   if (name.find_first_of("+:@,") != std::string::npos) {
     text = as_usage([&] { return text_of(EncodingChoice::parse(name)); });
   }
   if (text.empty()) {
-    const std::string near = nearest_name(name, known);
+    const std::string hint = did_you_mean(name, known);
     throw UsageError(concat("[describe] there is no task, encoding or preset '", name, "'",
-                            near.empty() ? "; 'tally list' shows all" : concat("; did you mean '", near, "'?")));
+                            hint.empty() ? "; 'tally list' shows all" : hint));
   }
   if (common.json) {
     std::cout << write_json(JsonValue::object({{"name", name}, {"text", text}})) << "\n";
@@ -170,10 +173,15 @@ int run_describe(const std::string& name, const CommonOptions& common) {
 }  // namespace
 
 std::function<int()> declare_describe(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
-  auto name = std::make_shared<std::string>();
-  app.add_option("NAME", *name, "a task, an encoding, a preset, or encodings together (cope+rope; 0:none,1-3:cope)")
-      ->required();
-  return [name, &common] { return run_describe(*name, common); };
+  auto words = std::make_shared<std::vector<std::string>>();
+  app.add_option("NAME", *words,
+                 "a task, an encoding, a preset (of all tasks that have it, or of one: flip-flop paper), or encodings "
+                 "together (cope+rope; 0:none,1-3:cope)")
+      ->required()
+      ->expected(1, 2);
+  return [words, &common] {
+    return run_describe(words->size() == 1 ? words->front() : concat(words->front(), " ", words->back()), common);
+  };
 }
 
 }  // namespace tally

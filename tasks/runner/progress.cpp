@@ -52,8 +52,12 @@ std::string evaluation_text(const Evaluation& e) {
 ProgressPrinter::ProgressPrinter(bool quiet, bool to_stderr)
     : quiet_(quiet), out_(to_stderr ? stderr : stdout), terminal_(isatty(fileno(out_)) == 1) {}
 
+ProgressPrinter::~ProgressPrinter() { clear_line(); }
+
 void ProgressPrinter::clear_line() {
-  if (line_drawn_) std::fprintf(out_, "\r\033[K");
+  if (!line_drawn_) return;
+  std::fprintf(out_, "\r\033[K");
+  std::fflush(out_);
   line_drawn_ = false;
 }
 
@@ -72,8 +76,8 @@ void ProgressPrinter::started(const RunConfig& config, const Transformer& model,
   if (quiet_) return;
   const std::int64_t tokens = config.run.batch * config.make_task()->splits().front().length;
   print(concat(config.task->name, " with ", config.encoding.text(), ": ", with_commas(model.parameter_count()),
-               " parameters, ", with_commas(tokens), " tokens a step, device cpu, BLAS ", blas_info().core, ", ",
-               thread_count(), thread_count() == 1 ? " thread" : " threads"));
+               " parameters, ", with_commas(tokens), " tokens a step, device ", model.device(), ", BLAS ",
+               blas_info().core, ", ", thread_count(), thread_count() == 1 ? " thread" : " threads"));
   if (from_step > 0) print(concat("going on from step ", from_step, " of ", steps_));
 }
 

@@ -14,6 +14,10 @@ class ProgressPrinter : public TrainObserver {
   // quiet: only evaluations of the last step. Everything goes to stderr when `to_stderr` (stdout is then free for
   // JSON).
   ProgressPrinter(bool quiet, bool to_stderr);
+  // However the run ends, its line does not stay.
+  ~ProgressPrinter() override;
+  ProgressPrinter(const ProgressPrinter&) = delete;
+  ProgressPrinter& operator=(const ProgressPrinter&) = delete;
 
   void started(const RunConfig& config, const Transformer& model, std::int64_t from_step) override;
   void stepped(const StepReport& report) override;

@@ -48,7 +48,8 @@ void refuse_other_model(const RunConfig& before, const RunConfig& after) {
 int run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common,
                const WatchOptions& watch) {
   RunFolder folder = RunFolder::open(settings.run);
-  const RunConfig& before = folder.config();
+  const RunConfig before = folder.config().clone();
+  in_file(folder.config_path(), [&] { before.make_task(); });
   if (!settings.task.empty() && settings.task != before.task->name) {
     throw UsageError(concat("[resume] the task of a run cannot change: it is ", before.task->name));
   }
@@ -62,20 +63,18 @@ int run_resume(const ResumeSettings& settings, const ConfigOptions& options, con
     refuse_other_model(before, after);
     return 0;
   });
-  const std::vector<std::string> changes = differences(before, after);
-  if (folder.finished() && after.run.steps <= before.run.steps) return run_training(folder, common, watch);
+  if (folder.finished() && after.run.steps <= before.run.steps) {
+    std::ostream& out = common.json ? std::cerr : std::cout;
+    for (const std::string& change : differences(before, after)) out << "not applied: " << change << "\n" << std::flush;
+    return run_training(std::move(folder), common, watch);
+  }
   const std::vector<std::int64_t> saved = folder.checkpoint_steps();
   if (!saved.empty() && after.run.steps < saved.back()) {
     throw UsageError(concat("[resume] the run is at step ", saved.back(), " already, beyond ", after.run.steps));
   }
   check_can_train(after);
-  if (!changes.empty()) {
-    folder.lock();  // not under the hands of a process that trains in it
-    folder.change_config(after);
-    for (const std::string& change : changes) (common.json ? std::cerr : std::cout) << "changed: " << change << "\n";
-    std::cout << std::flush;
-  }
-  return run_training(folder, common, watch);
+  folder.change_config(after);
+  return run_training(std::move(folder), common, watch);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // tally show: what a .safetensors or .npy file holds. Its names and texts come from outside: they are printed escaped.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstring>
 #include <iostream>
 #include <memory>
 
@@ -20,6 +21,18 @@ constexpr std::string_view npy_magic = "\x93NUMPY", checksum_prefix = "checksum"
 bool is_npy(const std::string& path) {
   const FileReader reader(path);
   return reader.size() >= npy_magic.size() && reader.read_string(0, npy_magic.size()) == npy_magic;
+}
+
+// A safetensors file may be damaged and is still told what is wrong with it: but a length that is text is none, nor is
+// one that leaves the file when no object stands behind it.
+bool may_be_safetensors(const std::string& path) {
+  std::uint64_t header_bytes = 0;
+  const FileReader reader(path);
+  if (reader.size() <= sizeof header_bytes) return false;
+  const std::string begin = reader.read_string(0, sizeof header_bytes + 1);
+  std::memcpy(&header_bytes, begin.data(), sizeof header_bytes);
+  const bool is_text = std::all_of(begin.begin(), begin.end() - 1, [](char c) { return '\t' <= c && c <= '~'; });
+  return !is_text && (header_bytes <= reader.size() - sizeof header_bytes || begin.back() == '{');
 }
 
 JsonValue sizes_of(const Shape& shape) {
@@ -87,6 +100,7 @@ JsonValue json_of(const SafetensorsFile& file, const std::vector<std::string>& b
 
 int run_show(const std::string& path, const CommonOptions& common) {
   if (is_npy(path)) return show_npy(path, common);
+  check(may_be_safetensors(path), "show", escape_for_print(path, 1000), ": is neither a safetensors nor a .npy file");
   const SafetensorsFile file = SafetensorsFile::open(path);
   const std::vector<std::string> bad = bad_checksums(file);
   if (common.json) {

@@ -110,7 +110,9 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
   }
   for (const GridDimension& dimension : dimensions) {
     if (!used.contains(dimension.key)) {
-      throw UsageError(concat("[sweep] no encoding has the option ", dimension.key));
+      const RunConfig any = options.resolve(options.encodings().front());
+      throw UsageError(
+          concat("[sweep] no encoding has the option ", dimension.key, did_you_mean_option(any, dimension.key)));
     }
   }
 
@@ -136,7 +138,8 @@ std::string results_text(const RunFolder& folder) {
   std::string text;
   const JsonValue results = folder.read_results();
   for (const JsonValue& e : results.elements("evaluations")) {
-    text += concat(text.empty() ? "" : ", ", e.string("split"), " ", percent_text(e.real("token_error")));
+    text +=
+        concat(text.empty() ? "" : ", ", e.string("split"), " ", percent_text(evaluation_from_json(e).token_error()));
   }
   return text;
 }
@@ -224,6 +227,7 @@ class Sweep {
       check(other.empty(), "sweep", "'", run.path,
             "' holds a run with other settings: ", other.empty() ? "" : other.front(), "; choose another folder");
       run.state = folder.finished() ? RunState::finished : RunState::unfinished;
+      if (folder.finished()) folder.read_results();  // damaged ones are no end of a run
     }
     write_state();
   }
@@ -317,7 +321,7 @@ class Sweep {
 
 int run_sweep(const SweepSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   std::vector<PlannedRun> plan = make_plan(settings, options);
-  for (const PlannedRun& run : plan) check_can_train(run.config);
+  for (const PlannedRun& run : plan) options.blaming_file([&] { check_can_train(run.config); });
   if (settings.dry_run) {
     for (const PlannedRun& run : plan) std::cout << run.path << "\n";
     return exit_code::done;

@@ -44,7 +44,7 @@ int print_plan(const RunConfig& config, const CommonOptions& common) {
 int run_train(const TrainSettings& settings, const ConfigOptions& options, const CommonOptions& common,
               const WatchOptions& watch) {
   const RunConfig config = options.resolve();
-  check_can_train(config);
+  options.blaming_file([&] { check_can_train(config); });
   if (!common.quiet) (common.json ? std::cerr : std::cout) << config_text(config) << std::flush;
   if (settings.dry_run) return print_plan(config, common);
   return run_training(RunFolder::create(settings.run, config, settings.force), common, watch);

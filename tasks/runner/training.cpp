@@ -53,6 +53,9 @@ std::shared_ptr<WatchOptions> declare_watch(CLI::App& app) {
 }
 
 void check_can_train(const RunConfig& config) {
+  if (config.run.steps == 0) {
+    throw UsageError("[run] --steps must be at least 1: a run of none would end without a checkpoint");
+  }
   try {
     check_fits(estimate_training(config, *config.make_task()));
   } catch (const DoesNotFit&) {
@@ -74,7 +77,7 @@ void write_curves(const RunFolder& folder, bool was_finished) {
 
 }  // namespace
 
-int run_training(const RunFolder& folder, const CommonOptions& common, const WatchOptions& watch) {
+int run_training(RunFolder folder, const CommonOptions& common, const WatchOptions& watch) {
   const std::atomic<bool>& stop = watch_signals();
   set_finite_checks(watch.debug_nan);
   ProfilingPrinter printer(common, watch.profile);

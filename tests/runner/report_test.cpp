@@ -46,7 +46,7 @@ class Reports : public ::testing::Test {
       results.push(evaluation(100, "in-distribution", 0, 100, 0));
       results.push(evaluation(100, "ood-sparse", sparse, 100, sparse > 0 ? 5 : 0));
       for (const JsonValue& e : results.elements()) lines.push_back(e);
-      folder.write_results(JsonValue::object({{"evaluations", std::move(results)}}));
+      folder.write_results(JsonValue::object({{"best_step", 100}, {"evaluations", std::move(results)}}));
     }
     folder.rewrite_metrics(lines);
   }

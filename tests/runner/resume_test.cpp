@@ -1,9 +1,11 @@
 // Promises of a run that is killed, stopped or robbed of its files, and then resumed.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
 #include <thread>
 
+#include "tasks/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -200,14 +202,73 @@ TEST_F(Resume, AFinishedRunStaysAsItIs) {
     return all;
   };
   const auto before = files();
-  for (const std::vector<std::string>& more :
-       {std::vector<std::string>{}, {"--steps=60", "--model.width=8"}, {"--steps=40"}, {"--optimiser.lr=0.5"}}) {
+  const std::string rate = to_text(RunFolder::open(reference()).config().optimiser.lr);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> resumes{
+      {{}, ""},
+      {{"--steps=60", "--model.width=8"}, ""},
+      {{"--steps=40"}, "not applied: steps 60 -> 40\n"},
+      {{"--optimiser.lr=0.5"}, "not applied: optimiser.lr " + rate + " -> 0.5\n"}};
+  for (const auto& [more, said] : resumes) {
     std::vector<std::string> words = resuming(reference());
     words.insert(words.end(), more.begin(), more.end());
     const Finished result = run_tally(words, folder_);
     EXPECT_EQ(result.code, 0);
-    EXPECT_TRUE(holds(result.out, "finished")) << result.out;
+    EXPECT_EQ(result.out, said + "the run is finished; nothing to do\n");
     EXPECT_TRUE(files() == before);
+  }
+}
+
+TEST_F(Resume, WhatFailsBeforeItBeginsLeavesTheRunAsItIs) {
+  const std::string checkpoint = reference() + "/checkpoints/step-00000060.safetensors";
+  const std::string metrics = reference() + "/metrics.jsonl";
+  const std::vector<std::pair<std::string, std::function<void()>>> hindrances{
+      {"metrics.jsonl, line 2", [&] { write_file(metrics, read_file(metrics).insert(0, "{}\n[]\n")); }},
+      {"step-00000060.safetensors", [&] {
+         ASSERT_EQ(run_tally(training(folder_ / "wide", {"--model.width=16"}), folder_).code, 0);
+         write_file(checkpoint, read_file(folder_ / "wide/checkpoints/step-00000060.safetensors"));
+       }}};
+  const std::string config = read_file(reference() + "/config.json");
+  const std::string results = read_file(reference() + "/results.json");
+  for (const auto& [message, hinder] : hindrances) {
+    const std::string checkpoint_before = read_file(checkpoint), metrics_before = read_file(metrics);
+    hinder();
+    const std::string hindered = read_file(metrics);
+    const Finished result = run_tally({"resume", reference(), "--steps=80", "--optimiser.lr=0.5"}, folder_);
+    EXPECT_EQ(result.code, 1);
+    EXPECT_TRUE(holds(result.err, message)) << message << "\n" << result.err;
+    EXPECT_FALSE(holds(result.out, "changed")) << result.out;
+    EXPECT_EQ(read_file(reference() + "/config.json"), config);
+    EXPECT_EQ(read_file(reference() + "/results.json"), results);
+    EXPECT_EQ(read_file(metrics), hindered);
+    write_file(checkpoint, checkpoint_before);
+    write_file(metrics, metrics_before);
+  }
+}
+
+TEST_F(Resume, DamagedResultsAreNotTakenForTheEnd) {
+  const std::string path = reference() + "/results.json";
+  for (const char* content : {"{", "{}", "[]", R"({"best_step": 60, "evaluations": [{}]})"}) {
+    write_file(path, content);
+    for (const std::vector<std::string>& words : {resuming(reference()), {"eval", reference(), "--checkpoint=best"}}) {
+      const Finished result = run_tally(words, folder_);
+      EXPECT_EQ(result.code, 1) << words[0] << content;
+      EXPECT_TRUE(holds(result.err, path)) << words[0] << content << "\n" << result.err;
+    }
+    EXPECT_EQ(read_file(path), content);
+  }
+  std::filesystem::remove(path);  // they are then written again
+  EXPECT_EQ(run_tally(resuming(reference()), folder_).code, 0);
+  EXPECT_TRUE(holds(read_file(path), "best_step"));
+}
+
+TEST_F(Resume, LinesOfMetricsThatAreNoneAreNamed) {
+  const std::string path = reference() + "/metrics.jsonl", before = read_file(path);
+  for (const char* line :
+       {"5", "[]", "null", R"({"step":"two"})", R"({"step":2,"split":"train"})", R"({"step":2,"split":"ood-dense"})"}) {
+    write_file(path, before + line + "\n");
+    const Finished result = run_tally({"resume", reference(), "--steps=61"}, folder_);
+    EXPECT_EQ(result.code, 1) << line;
+    EXPECT_TRUE(holds(result.err, concat(path, ", line ", lines_of(path), ": "))) << line << "\n" << result.err;
   }
 }
 

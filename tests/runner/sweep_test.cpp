@@ -126,6 +126,15 @@ TEST_F(Sweeps, AFolderWithOtherRunsIsRefused) {
   EXPECT_TRUE(has(other.err, "holds a run with other settings: model.layers 2 -> 1")) << other.err;
 }
 
+TEST_F(Sweeps, DamagedResultsAreNamed) {
+  ASSERT_EQ(sweep("none", {"--seeds=1"}).code, 0);
+  const std::string path = sweep_ + "/none-seed1/results.json";
+  write_file(path, "{}");
+  const Finished again = sweep("none", {"--seeds=1"});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_TRUE(has(again.err, path)) << again.err;
+}
+
 TEST_F(Sweeps, SignalsArePassedOnAndTheSweepGoesOnLater) {
   for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     std::vector<std::string> all = words("none,alibi", {"--seeds=1", "--steps=100000", "--jobs=2"});

@@ -72,6 +72,18 @@ TEST(Train, PrintsTheConfigurationAndPlainLinesUnlessQuiet) {
   EXPECT_EQ(parse_json(json.out.substr(0, json.out.size() - 1), {}, "stdout").integer("steps"), 4);
 }
 
+TEST(Train, NamesTheDeviceItRunsOn) {
+  const TemporaryFolder folder;
+  for (const std::string device : {"cpu", "cuda-host"}) {
+    std::vector<std::string> words =
+        tiny_training(folder / device, "none", {"--steps=1", "--eval-every=0", "--device=" + device});
+    std::erase(words, "--quiet");
+    const Finished result = run_tally(words, folder);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(holds(result.out, ", device " + device + ", BLAS ")) << result.out;
+  }
+}
+
 TEST(Train, DryRunTellsAndStops) {
   const TemporaryFolder folder;
   std::vector<std::string> words = tiny_training(folder / "run", "cope");

@@ -1,0 +1,129 @@
+// What a person sees on a terminal while a run is trained: one line, redrawn, and gone at the end. The terminal is a
+// pseudo-terminal, and what it would show is worked out here.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "core/io/file_descriptor.hpp"
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+struct Seen {
+  int code = -1;
+  std::string bytes;  // that came to the terminal
+};
+
+// tally with stdout on a new pseudo-terminal, after a command of the shell.
+Seen run_on_terminal(std::vector<std::string> arguments, const TemporaryFolder& folder,
+                     const std::string& before = ":") {
+  Seen seen;
+  const FileDescriptor terminal(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  const int number = terminal.number();
+  char name[64];
+  if (!terminal.open() || grantpt(number) != 0 || unlockpt(number) != 0 || ptsname_r(number, name, sizeof name) != 0) {
+    ADD_FAILURE() << "no pseudo-terminal";
+    return seen;
+  }
+  arguments.insert(arguments.begin(), TALLY_RUNNER);
+  std::string command = before + "; exec > '" + std::string(name) + "'; exec";
+  for (const std::string& word : arguments) command += " '" + word + "'";
+  const pid_t process = start_program({"/bin/sh", "-c", command}, folder);
+  // Reading fails before the other side has been opened, and once it is closed for good.
+  char buffer[4096];
+  bool opened = false;
+  EXPECT_TRUE(comes_true([&] {
+    const ssize_t count = read(number, buffer, sizeof buffer);
+    if (count > 0) seen.bytes.append(buffer, static_cast<std::size_t>(count));
+    opened = opened || count > 0;
+    return count <= 0 && opened;
+  }));
+  seen.code = finish_program(process, folder).code;
+  return seen;
+}
+
+// The lines that the bytes leave on a terminal that is wide enough.
+std::vector<std::string> screen_of(const std::string& bytes) {
+  std::vector<std::string> lines{""};
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const char c = bytes[i];
+    if (c == '\r') {
+      column = 0;
+    } else if (c == '\n') {
+      lines.emplace_back();
+    } else if (bytes.compare(i, 3, "\033[K") == 0) {
+      lines.back().resize(column);
+      i += 2;
+    } else if (bytes.compare(i, 4, "\033[?7") == 0) {  // wrapping off and on
+      i += 4;
+    } else {
+      lines.back().resize(std::max(lines.back().size(), column + 1), ' ');
+      lines.back()[column++] = c;
+    }
+  }
+  return lines;
+}
+
+TEST(Terminal, OneLineIsRedrawnAndClearedAtTheEnd) {
+  const TemporaryFolder folder;
+  std::vector<std::string> words =
+      tiny_training(folder / "run", "cope", {"--steps=1000", "--eval-every=0", "--save-every=0", "--log-every=1000"});
+  std::erase(words, "--quiet");
+  const Seen seen = run_on_terminal(words, folder);
+  ASSERT_EQ(seen.code, 0) << seen.bytes;
+
+  std::size_t drawn = 0, last = 0;
+  const std::string begin = "\r\033[K\033[?7lstep ", end = " left\033[?7h";
+  for (std::size_t at = seen.bytes.find(begin); at != std::string::npos; at = seen.bytes.find(begin, at + 1)) {
+    ++drawn;
+    last = at;
+    const std::string line = seen.bytes.substr(at + begin.size(), seen.bytes.find(end, at) - at - begin.size());
+    EXPECT_FALSE(holds(line, "\n") || holds(line, "\r")) << line;
+    for (const char* part : {"/1000  loss ", "  error ", "  lr ", "  grad ", " tokens/s  "}) {
+      EXPECT_TRUE(holds(line, part)) << part << " in " << line;
+    }
+  }
+  EXPECT_GE(drawn, 2U) << seen.bytes;
+  EXPECT_TRUE(seen.bytes.substr(last + begin.size()).starts_with("1000/1000  loss ")) << seen.bytes;
+
+  // In the end there is nothing of it.
+  const std::vector<std::string> screen = screen_of(seen.bytes);
+  std::string all;
+  for (const std::string& line : screen) {
+    all += line + "\n";
+    EXPECT_FALSE(holds(line, "/1000  loss ")) << line;
+  }
+  for (const char* part :
+       {"\nflip-flop with cope: ", "\nstep 1000  in-distribution: ", "\nstep 1000  ood-dense: ", "\ndone in "}) {
+    EXPECT_TRUE(holds(all, part)) << part << "\n" << all;
+  }
+}
+
+#ifndef TALLY_SANITIZED  // which dies of the limit by itself
+// The last step is drawn, and its checkpoint cannot be written.
+TEST(Terminal, TheLineIsClearedBeforeAnErrorToo) {
+  const TemporaryFolder folder;
+  std::vector<std::string> words = tiny_training(folder / "run", "cope", {"--eval-every=0", "--save-every=0"});
+  std::erase(words, "--quiet");
+  const Seen seen = run_on_terminal(words, folder, "ulimit -f 16");
+  EXPECT_EQ(seen.code, 1);
+  EXPECT_TRUE(holds(seen.bytes, "step 4/4  loss ")) << seen.bytes;
+  for (const std::string& line : screen_of(seen.bytes)) EXPECT_FALSE(holds(line, "step 4/4")) << line;
+}
+#endif
+
+TEST(Terminal, NothingIsDrawnWhenQuiet) {
+  const TemporaryFolder folder;
+  const Seen seen = run_on_terminal(tiny_training(folder / "run", "cope", {"--steps=300", "--eval-every=0"}), folder);
+  EXPECT_EQ(seen.code, 0);
+  EXPECT_FALSE(holds(seen.bytes, "\033")) << seen.bytes;
+}
+
+}  // namespace
+}  // namespace tally::testing
