@@ -65,12 +65,17 @@ constexpr double forward_products = 2, backward_products = 5;
 
 }  // namespace
 
+OptimizerOptions bench_optimiser() {
+  OptimizerOptions adam;
+  adam.lr = 3e-4;
+  return adam;
+}
+
 StepTimes bench_step(const BenchOptions& options) {
   check(options.steps >= 1, "bench", "there must be at least one step to measure");
   const Device device = default_device();
   Transformer model(options.model, options.encoding, options.vocabulary, options.length, 1, options.dtype, device);
-  OptimizerOptions adam;
-  adam.lr = 3e-4;
+  const OptimizerOptions adam = bench_optimiser();
   const auto optimizer = Optimizer::make(adam, model.parameters());
   const Shape shape{options.batch, options.length};
   const Tensor tokens = random_tokens(shape, options.vocabulary, "tokens").to(device);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nn/encoding_choice.hpp"
+#include "nn/optim/optimizer.hpp"
 #include "nn/transformer.hpp"
 
 namespace tally {
@@ -31,7 +32,10 @@ struct StepTimes {
   double tensor_bytes = 0;        // of all tensors, when they were most
 };
 
-// A whole training step on random tokens: forward, cross entropy over every position, backward, AdamW.
+// The update of a step that is timed: AdamW.
+OptimizerOptions bench_optimiser();
+
+// A whole training step on random tokens: forward, cross entropy over every position, backward, the update.
 StepTimes bench_step(const BenchOptions& options);
 
 struct AttentionTimes {

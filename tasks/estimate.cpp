@@ -1,5 +1,5 @@
-// Memory of a training step, from what the operations keep for backward. N = B T tokens of width D, F the MLP's hidden
-// layer, S = B H T T pairs. A block keeps:
+// Memory of a training step, from what the operations keep for backward, and of work that goes forward alone. N = B T
+// tokens of width D, F the MLP's hidden layer, S = B H T T pairs. A block keeps:
 //   8 N D   its input, two norms, q, k, v, merged heads, the residual between attention and MLP
 //   2 N F   the MLP's hidden layer before and after its activation (4 N F for SwiGLU)
 //   S       where attention is written out: its weights; with a scan also gates and positions; with dropout the weights
@@ -8,13 +8,8 @@
 // block at a time holds intermediate results and gradients.
 #include "tasks/estimate.hpp"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
-#include <limits>
 #include <memory>
 #include <string>
 
@@ -38,9 +33,11 @@ Initializer without_memory(const ModelOptions& options, DType dtype) {
 struct GroupCosts {
   double heads = 0;
   bool scans = false;
+  bool gates = false;               // of a scan that counts positions
   bool written_out = false;         // weights or a whole attention of its own
   double table_rows = 0;            // read by each query of each head, over all tables
   double dense = 0, own_dense = 0;  // T x T tables for all sequences, and for each of them
+  double bias_squares = 0;          // that joining a bias to scores in the open takes for a while
 };
 using LayerCosts = std::vector<GroupCosts>;
 
@@ -54,9 +51,12 @@ GroupCosts costs_of(const Encoding& encoding, const AttentionInput& in, std::int
   if (costs.scans) {
     const auto rows_of = [](const Tensor& table) { return static_cast<double>(table.size(-1)); };
     if (const auto* table = std::get_if<ContextualTable>(&*score.scan)) costs.table_rows += rows_of(table->z);
+    costs.gates = !std::holds_alternative<StickBreaking>(*score.scan);
     if (const auto* mlp = std::get_if<ContextualMlp>(&*score.scan)) costs.table_rows += rows_of(mlp->coefficients);
   }
   for (const Bias& bias : score.biases) {
+    // Sums by row and column are in f64 and cast as they join.
+    costs.bias_squares = std::max(costs.bias_squares, std::holds_alternative<RowColumn>(bias) ? 3.0 : 1.0);
     // Tables by distance are cut to the sequence, which has one token here: the whole has a row for each.
     if (std::holds_alternative<RowToeplitz>(bias)) costs.table_rows += static_cast<double>(max_length);
     if (const auto* dense = std::get_if<Dense>(&bias)) {
@@ -67,18 +67,18 @@ GroupCosts costs_of(const Encoding& encoding, const AttentionInput& in, std::int
 }
 
 // Found by asking the encodings about two sequences of one token.
-std::vector<LayerCosts> costs_of(const RunConfig& config, std::int64_t max_length) {
+std::vector<LayerCosts> costs_of(const ModelSetting& model) {
   const NoGrad only_asked;
-  const Initializer start = without_memory(config.model, config.dtype());
+  const Initializer start = without_memory(model.options, model.dtype);
   EncodingSetup setup;
-  setup.width = config.model.width;
-  setup.heads = config.model.heads;
+  setup.width = model.options.width;
+  setup.heads = model.options.heads;
   setup.head_width = setup.width / setup.heads;
-  setup.layers = config.model.layers;
-  setup.max_length = max_length;
-  setup.bias = config.model.bias;
+  setup.layers = model.options.layers;
+  setup.max_length = model.max_length;
+  setup.bias = model.options.bias;
   setup.start = &start;
-  setup.dtype = config.dtype();
+  setup.dtype = model.dtype;
   setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     return start.make(name, shape, fill);
   };
@@ -87,9 +87,9 @@ std::vector<LayerCosts> costs_of(const RunConfig& config, std::int64_t max_lengt
   for (std::int64_t layer = 0; layer < setup.layers; ++layer) {
     setup.layer = layer;
     costs.emplace_back();
-    for (const HeadGroup& group : config.encoding.make(setup)) {
+    for (const HeadGroup& group : model.encoding.make(setup)) {
       const Tensor q = slice(split_heads(x, setup.heads), 1, 0, group.count);
-      costs.back().push_back(costs_of(*group.encoding, {x, q, q, q, 1.0}, max_length));
+      costs.back().push_back(costs_of(*group.encoding, {x, q, q, q, 1.0}, model.max_length));
     }
   }
   return costs;
@@ -97,12 +97,12 @@ std::vector<LayerCosts> costs_of(const RunConfig& config, std::int64_t max_lengt
 
 // Sizes of one batch, as doubles.
 struct Sizes {
-  Sizes(const RunConfig& config, const Task& task, std::int64_t sequences, std::int64_t sequence_length)
-      : element(static_cast<double>(size_of(config.dtype()))),
+  Sizes(const ModelSetting& model, std::int64_t sequences, std::int64_t sequence_length)
+      : element(static_cast<double>(size_of(model.dtype))),
         tokens(static_cast<double>(sequences) * static_cast<double>(sequence_length)),
-        width(static_cast<double>(config.model.width)),
-        hidden(config.model.hidden > 0 ? static_cast<double>(config.model.hidden) : 4 * width),
-        vocabulary(static_cast<double>(task.vocabulary().size())),
+        width(static_cast<double>(model.options.width)),
+        hidden(model.options.hidden > 0 ? static_cast<double>(model.options.hidden) : 4 * width),
+        vocabulary(static_cast<double>(model.vocabulary)),
         length(static_cast<double>(sequence_length)) {}
   double element, tokens, width, hidden, vocabulary, length;
 
@@ -111,25 +111,29 @@ struct Sizes {
 };
 
 // Without an encoding.
-std::vector<LayerCosts> plain_costs(const RunConfig& config) {
+std::vector<LayerCosts> plain_costs(const ModelOptions& options) {
   GroupCosts all;
-  all.heads = static_cast<double>(config.model.heads);
-  return std::vector<LayerCosts>(static_cast<std::size_t>(config.model.layers), {all});
+  all.heads = static_cast<double>(options.heads);
+  return std::vector<LayerCosts>(static_cast<std::size_t>(options.layers), {all});
 }
 
-bool is_written_out(const RunConfig& config, const GroupCosts& group) {
-  return group.written_out || config.model.attention == "composed";
+bool is_written_out(const ModelOptions& options, const GroupCosts& group) {
+  return group.written_out || options.attention == "composed";
+}
+
+// Numbers that join the scores of a group without being one of its squares.
+double table_numbers(const GroupCosts& group, const Sizes& n) {
+  return n.tokens * group.heads * group.table_rows + n.length * n.length * group.dense + n.pairs(group.own_dense);
 }
 
 // Numbers of attention that a layer keeps for backward.
-double attention_kept(const RunConfig& config, const LayerCosts& groups, const Sizes& n) {
+double attention_kept(const ModelOptions& options, const LayerCosts& groups, const Sizes& n) {
   double numbers = 0;
   for (const GroupCosts& group : groups) {
     const double pairs = n.pairs(group.heads);
-    numbers += n.tokens * group.heads * group.table_rows;
-    numbers += n.length * n.length * group.dense + n.pairs(group.own_dense);
-    if (is_written_out(config, group)) {
-      numbers += pairs * ((group.scans ? 3 : 1) + (config.model.dropout > 0 ? 1 : 0));
+    numbers += table_numbers(group, n);
+    if (is_written_out(options, group)) {
+      numbers += pairs * ((group.scans ? 3 : 1) + (options.dropout > 0 ? 1 : 0));
     } else if (group.scans) {
       numbers += pairs / 128;
     }
@@ -137,47 +141,74 @@ double attention_kept(const RunConfig& config, const LayerCosts& groups, const S
   return numbers;
 }
 
-double training_activations(const RunConfig& config, const Task& task, const std::vector<LayerCosts>& costs) {
-  const Sizes n(config, task, config.run.batch, task.splits().front().length);
-  const bool gated = config.model.activation == "swiglu";
+double training_activations(const ModelOptions& options, const std::vector<LayerCosts>& costs, const Sizes& n) {
+  const bool gated = options.activation == "swiglu";
   double kept = 0, largest = 0;
   for (const LayerCosts& layer : costs) {
-    const double attention = attention_kept(config, layer, n);
+    const double attention = attention_kept(options, layer, n);
     kept += n.tokens * (8 * n.width + (gated ? 4 : 2) * n.hidden) + attention;
     largest = std::max(largest, attention);
   }
   return n.element * (kept + largest + n.tokens * (2 * n.hidden + 3 * n.vocabulary + n.width));
 }
 
-double evaluation_activations(const RunConfig& config, const Task& task, const std::vector<LayerCosts>& costs,
-                              std::int64_t length) {
-  const Sizes n(config, task, config.run.eval_batch, length);
-  double largest = 0;
+enum class Traced { no, yes };
+
+// Squares of a group at the moment when there are most of them, forward: scores, what joins them, weights; with gates
+// those, positions and, in a trace, a masked copy; of a broken stick the sums of what was taken.
+double squares_computed(const GroupCosts& group, Traced traced) {
+  const double joined = 2 + group.bias_squares;
+  if (!group.scans) return joined;
+  if (!group.gates) return std::max(6.0, joined);
+  return std::max(traced == Traced::yes ? 5.0 : 4.0, joined);
+}
+
+// Forward alone. Where attention is traced it is written out, and its squares stay until the end: weights, and with
+// gates in some group those and positions of all heads. Groups are put side by side.
+double forward_activations(const ModelOptions& options, const std::vector<LayerCosts>& costs, const Sizes& n,
+                           Traced traced) {
+  double kept = 0, most = 0;  // most: while a layer is computed, above what others keep
   for (const LayerCosts& layer : costs) {
-    double attention = 0;
+    double computed = 0;
+    bool gates = false;
     for (const GroupCosts& group : layer) {
-      attention += n.tokens * group.heads * group.table_rows;
-      attention += n.length * n.length * group.dense + n.pairs(group.own_dense);
-      if (is_written_out(config, group)) attention += n.pairs(group.heads) * (group.scans ? 4 : 2);
+      computed += table_numbers(group, n);
+      if (traced == Traced::yes || is_written_out(options, group)) {
+        computed += n.pairs(group.heads) * squares_computed(group, traced);
+      }
+      gates = gates || group.gates;
     }
-    largest = std::max(largest, attention);
+    if (traced == Traced::yes) {
+      const double squares = n.pairs(static_cast<double>(options.heads)) * (gates ? 3 : 1);
+      kept += squares;
+      computed = std::max(computed - squares, layer.size() > 1 ? squares : 0);
+    }
+    most = std::max(most, computed);
   }
-  return n.element * (largest + n.tokens * (6 * n.width + 2 * n.hidden + 2 * n.vocabulary));
+  return n.element * (kept + most + n.tokens * (6 * n.width + 2 * n.hidden + 2 * n.vocabulary));
 }
 
-NamedShapes shapes_without_encoding(const RunConfig& config, const Task& task) {
-  return parameter_shapes(config.model, EncodingChoice::parse("none"),
-                          static_cast<std::int64_t>(task.vocabulary().size()), task.max_length());
+NamedShapes parameter_shapes(const ModelSetting& model) {
+  return parameter_shapes(model.options, model.encoding, model.vocabulary, model.max_length);
 }
 
-MemoryEstimate evaluation_estimate(const RunConfig& config, const Task& task, const std::vector<LayerCosts>& costs,
-                                   std::int64_t length, const NamedShapes& shapes) {
+MemoryEstimate parameters_of(const ModelSetting& model) {
+  const NamedShapes shapes = parameter_shapes(model);
   MemoryEstimate estimate;
   estimate.parameter_count = parameter_count(shapes);
   estimate.encoding_parameter_count = encoding_parameter_count(shapes);
-  estimate.parameters = static_cast<double>(estimate.parameter_count) * static_cast<double>(size_of(config.dtype()));
-  estimate.activations = evaluation_activations(config, task, costs, length);
+  estimate.parameters = static_cast<double>(estimate.parameter_count) * static_cast<double>(size_of(model.dtype));
   return estimate;
+}
+
+// Calls estimate(model, costs). An encoding may compute tables ahead as it is made, so what does not fit even without
+// one is refused before.
+template <class F>
+MemoryEstimate estimate_twice(const ModelSetting& model, F&& estimate) {
+  const EncodingChoice none = EncodingChoice::parse("none");
+  const ModelSetting plain{model.options, none, model.vocabulary, model.max_length, model.dtype};
+  check_fits(estimate(plain, plain_costs(model.options)));
+  return estimate(model, costs_of(model));
 }
 
 // State tensors of the size of the parameters.
@@ -186,11 +217,13 @@ double optimiser_copies(const OptimizerOptions& options) {
   return 2;
 }
 
-// The number in a file of the system, or nothing that limits.
-double limit_in(const char* path) {
-  std::ifstream file(path);
-  double value = 0;
-  return file >> value ? value : std::numeric_limits<double>::infinity();
+MemoryEstimate step_estimate(const ModelSetting& model, const std::vector<LayerCosts>& costs,
+                             const OptimizerOptions& optimiser, const Sizes& n) {
+  MemoryEstimate estimate = parameters_of(model);
+  estimate.gradients = estimate.parameters;
+  estimate.optimiser = optimiser_copies(optimiser) * estimate.parameters;
+  estimate.activations = training_activations(model.options, costs, n);
+  return estimate;
 }
 
 }  // namespace
@@ -204,8 +237,7 @@ NamedShapes parameter_shapes(const ModelOptions& options, const EncodingChoice& 
 }
 
 NamedShapes parameter_shapes(const RunConfig& config, const Task& task) {
-  return parameter_shapes(config.model, config.encoding, static_cast<std::int64_t>(task.vocabulary().size()),
-                          task.max_length());
+  return parameter_shapes(model_of(config, task));
 }
 
 std::int64_t parameter_count(const NamedShapes& shapes) {
@@ -222,65 +254,85 @@ std::int64_t encoding_parameter_count(const NamedShapes& shapes) {
   return count;
 }
 
+ModelSetting model_of(const RunConfig& config, const Task& task) {
+  return {config.model, config.encoding, static_cast<std::int64_t>(task.vocabulary().size()), task.max_length(),
+          config.dtype()};
+}
+
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
-  const std::int64_t longest = task.max_length();
-  const auto with_costs = [&](const std::vector<LayerCosts>& costs, const NamedShapes& shapes) {
-    MemoryEstimate estimate = evaluation_estimate(config, task, costs, longest, shapes);
-    estimate.activations = std::max(estimate.activations, training_activations(config, task, costs));
-    estimate.gradients = estimate.parameters;
-    estimate.optimiser = optimiser_copies(config.optimiser) * estimate.parameters;
-    estimate.data = static_cast<double>(task.splits().front().count) * sizeof(std::int64_t);
+  return estimate_twice(model_of(config, task), [&](const ModelSetting& model, const std::vector<LayerCosts>& costs) {
+    const Split& split = task.splits().front();
+    MemoryEstimate estimate =
+        step_estimate(model, costs, config.optimiser, Sizes(model, config.run.batch, split.length));
+    const Sizes evaluated(model, config.run.eval_batch, model.max_length);
+    estimate.activations =
+        std::max(estimate.activations, forward_activations(model.options, costs, evaluated, Traced::no));
+    estimate.data = static_cast<double>(split.count) * sizeof(std::int64_t);
     return estimate;
-  };
-  // An encoding may compute tables ahead as it is made. So what does not fit even without one is refused before.
-  check_fits(with_costs(plain_costs(config), shapes_without_encoding(config, task)));
-  return with_costs(costs_of(config, longest), parameter_shapes(config, task));
+  });
 }
 
-MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t length) {
-  check_fits(evaluation_estimate(config, task, plain_costs(config), length, shapes_without_encoding(config, task)));
-  return evaluation_estimate(config, task, costs_of(config, task.max_length()), length, parameter_shapes(config, task));
+MemoryEstimate estimate_loading(const RunConfig& config, const Task& task) {
+  return estimate_twice(model_of(config, task), [&](const ModelSetting& model, const std::vector<LayerCosts>&) {
+    MemoryEstimate estimate = parameters_of(model);
+    estimate.checkpoint = (1 + optimiser_copies(config.optimiser)) * estimate.parameters;
+    return estimate;
+  });
 }
 
-double available_memory() {
-  double bytes =
-      std::min(limit_in("/sys/fs/cgroup/memory.max"), limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
-  rlimit own{};
-  if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY) {
-    bytes = std::min(bytes, static_cast<double>(own.rlim_cur));
-  }
-  std::ifstream file("/proc/meminfo");
-  for (std::string name, unit; file >> name;) {
-    double kibibytes = 0;
-    if (name == "MemAvailable:" && file >> kibibytes) return std::min(bytes, 1024 * kibibytes);
-    std::getline(file, unit);
-  }
-  return bytes;
+MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t sequences,
+                                   std::int64_t length) {
+  return estimate_twice(model_of(config, task), [&](const ModelSetting& model, const std::vector<LayerCosts>& costs) {
+    MemoryEstimate estimate = parameters_of(model);
+    estimate.activations = forward_activations(model.options, costs, Sizes(model, sequences, length), Traced::no);
+    return estimate;
+  });
 }
 
-void check_fits(const MemoryEstimate& estimate) {
-  const double available = available_memory();
-  if (estimate.total() <= available) return;
-  std::string parts;
-  const auto add = [&parts](std::string_view name, double bytes) {
-    if (bytes > 0) parts += concat(parts.empty() ? "" : ", ", name, " ", bytes_text(bytes));
-  };
-  add("parameters", estimate.parameters);
-  add("gradients", estimate.gradients);
-  add("optimiser", estimate.optimiser);
-  add("activations", estimate.activations);
-  add("data", estimate.data);
-  throw DoesNotFit(concat("[memory] this needs about ", bytes_text(estimate.total()), " (", parts, "), but there are ",
-                          bytes_text(available), "; make the model, the batch or the sequences smaller"));
+MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::int64_t sequences, std::int64_t length,
+                              bool with_gradients) {
+  return estimate_twice(model_of(config, task), [&](const ModelSetting& model, const std::vector<LayerCosts>& costs) {
+    const Sizes n(model, sequences, length);
+    MemoryEstimate estimate = parameters_of(model);
+    estimate.activations = forward_activations(model.options, costs, n, Traced::yes);
+    if (with_gradients) {
+      estimate.gradients = estimate.parameters;
+      estimate.activations = std::max(estimate.activations, training_activations(model.options, costs, n));
+    }
+    return estimate;
+  });
 }
 
-std::string bytes_text(double bytes) {
-  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  std::size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < std::size(units)) bytes /= 1024, ++unit;
-  char text[48];
-  std::snprintf(text, sizeof text, "%.3g %s", bytes, units[unit]);
-  return text;
+MemoryEstimate estimate_step(const ModelSetting& timed, const OptimizerOptions& optimiser, std::int64_t sequences,
+                             std::int64_t length) {
+  return estimate_twice(timed, [&](const ModelSetting& model, const std::vector<LayerCosts>& costs) {
+    return step_estimate(model, costs, optimiser, Sizes(model, sequences, length));
+  });
+}
+
+MemoryEstimate estimate_attention(const ModelSetting& timed, std::int64_t sequences, std::int64_t length) {
+  return estimate_twice(timed, [&](const ModelSetting& model, const std::vector<LayerCosts>& costs) {
+    const Sizes n(model, sequences, length);
+    MemoryEstimate estimate;
+    const LayerCosts& layer = costs.front();
+    const double kept = attention_kept(model.options, layer, n);
+    const bool in_squares = std::any_of(layer.begin(), layer.end(),
+                                        [&](const GroupCosts& group) { return is_written_out(model.options, group); });
+    // x; q, k, v and o, the first two also turned, with their gradients; those of what was kept.
+    const double back = in_squares ? 2 * n.pairs(static_cast<double>(model.options.heads)) : kept;
+    estimate.activations = n.element * (14 * n.tokens * n.width + kept + back);
+    return estimate;
+  });
+}
+
+MemoryEstimate estimate_operations(const ModelSetting& model, std::int64_t sequences, std::int64_t length) {
+  const Sizes n(model, sequences, length);
+  const double largest = std::max({n.pairs(static_cast<double>(model.options.heads)), n.tokens * n.hidden,
+                                   n.tokens * n.vocabulary, n.width * n.hidden, n.width * n.vocabulary});
+  MemoryEstimate estimate;
+  // An operation's input, its result and the gradients of both; of the interpolation two inputs.
+  estimate.activations = n.element * 5 * largest;
+  return estimate;
 }
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// What a run will need, told before any of it is there: parameters by name, and bytes of memory.
+// What work will need, told before any of it is there: parameters by name, and bytes of memory.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/dtype.hpp"
 #include "core/shape.hpp"
 #include "tasks/config.hpp"
+#include "tasks/memory.hpp"
 
 namespace tally {
 
@@ -23,32 +24,33 @@ std::int64_t parameter_count(const NamedShapes& shapes);
 // Of these, what encodings brought.
 std::int64_t encoding_parameter_count(const NamedShapes& shapes);
 
-// A run that needs more memory than there is.
-class DoesNotFit : public Error {
- public:
-  using Error::Error;
+// A model, and the longest sequence that its learned tables hold.
+struct ModelSetting {
+  const ModelOptions& options;
+  const EncodingChoice& encoding;
+  std::int64_t vocabulary = 0, max_length = 0;
+  DType dtype = DType::f32;
 };
+ModelSetting model_of(const RunConfig& config, const Task& task);
 
-// Bytes as doubles: absurd sizes must not wrap.
-struct MemoryEstimate {
-  std::int64_t parameter_count = 0, encoding_parameter_count = 0;
-  double parameters = 0, gradients = 0, optimiser = 0;
-  double activations = 0;  // of a training step or of an evaluation, whichever takes more
-  double data = 0;         // the order of a fixed training set
-  double total() const { return parameters + gradients + optimiser + activations + data; }
-};
+// Memory of work on a batch of `sequences` of `length` tokens, within a factor of about 1.5. All throw DoesNotFit when
+// the model cannot even be made to be asked; whether the rest fits is for check_fits.
 
-// Of training, within a factor of about 1.5. Throws DoesNotFit when the model cannot even be made to be asked.
+// Of a run: its steps and its evaluations.
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task);
-// Of an evaluation on sequences of up to `length` tokens.
-MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t length);
-
-// Bytes that this process can still get: free memory, the limits of its control group and its own.
-double available_memory();
-// Throws DoesNotFit with the estimate and its parts when it is more than there is.
-void check_fits(const MemoryEstimate& estimate);
-
-// "21.4 GiB".
-std::string bytes_text(double bytes);
+// Of a model that is made and filled from a checkpoint.
+MemoryEstimate estimate_loading(const RunConfig& config, const Task& task);
+// Of what a model answers.
+MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t sequences,
+                                   std::int64_t length);
+// The same with the attention of all layers written out and kept, after a pass that gives gradients if those are
+// wanted.
+MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::int64_t sequences, std::int64_t length,
+                              bool with_gradients);
+// Of what tasks/bench.hpp times: a training step, a layer's attention, operations one by one.
+MemoryEstimate estimate_step(const ModelSetting& timed, const OptimizerOptions& optimiser, std::int64_t sequences,
+                             std::int64_t length);
+MemoryEstimate estimate_attention(const ModelSetting& timed, std::int64_t sequences, std::int64_t length);
+MemoryEstimate estimate_operations(const ModelSetting& model, std::int64_t sequences, std::int64_t length);
 
 }  // namespace tally

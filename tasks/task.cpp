@@ -52,11 +52,12 @@ const Split& Task::split(std::string_view name) const {
   fail_unknown("split", name, splits(), [](const Split& split) { return split.name; });
 }
 
-const Split& Task::split_holding(std::string_view name, std::int64_t index) const {
+const Split& Task::split_holding(std::string_view name, std::int64_t first, std::int64_t count) const {
   const Split& found = split(name);
-  const std::int64_t endless_count = std::int64_t{1} << 32;  // the index is one 32-bit word of the random counter
-  const std::int64_t count = found.count > 0 ? found.count : endless_count;
-  check(0 <= index && index < count, "split", name, " has sequences 0 to ", count - 1, ", asked for ", index);
+  const std::int64_t all = found.count > 0 ? found.count : endless_count;
+  check(0 <= first && first < all, "split", name, " has sequences 0 to ", all - 1, ", asked for ", first);
+  check(count <= all - first, "split", name, " has ", all, " sequences, asked for ", count, " from number ", first,
+        " on");
   return found;
 }
 

@@ -23,6 +23,9 @@ struct Example {
   std::vector<std::uint8_t> score_mask;  // 1 where it counts in the error
 };
 
+// Sequences that can be had of an endless split: the index is one 32-bit word of the random counter.
+inline constexpr std::int64_t endless_count = std::int64_t{1} << 32;
+
 struct Split {
   std::string name;         // "train", "in-distribution", "ood-sparse"
   std::string summary;      // "p_i = 0.98"
@@ -53,10 +56,8 @@ class Task {
   std::int64_t max_length() const;
   // Throws Error naming the known splits when there is none of this name.
   const Split& split(std::string_view name) const;
-
- protected:
-  // The split of this name; throws also when it has no sequence number `index`.
-  const Split& split_holding(std::string_view name, std::int64_t index) const;
+  // The split of this name; throws also when it has not `count` sequences from number `first` on.
+  const Split& split_holding(std::string_view name, std::int64_t first, std::int64_t count = 1) const;
 };
 
 // Building blocks of tasks.

@@ -23,6 +23,7 @@ namespace tally {
 namespace {
 
 constexpr std::int64_t largest_size = 1 << 24;
+const std::vector<std::string> works{"step", "attention", "ops", "size"};
 
 struct BenchSettings {
   std::string what = "step", encoding = "cope", dtype = "f32";
@@ -198,15 +199,24 @@ std::string title(const std::string& what, const BenchOptions& o) {
                 "; medians of ", o.steps, " runs (shortest to longest)\n\n");
 }
 
+ModelSetting model_of(const BenchOptions& o) { return {o.model, o.encoding, o.vocabulary, o.length, o.dtype}; }
+
 struct Measurement {
   const std::vector<std::string>& head;
   Figures (*measure)(const BenchOptions& options);
+  MemoryEstimate (*estimate)(const BenchOptions& options);
 };
 
 Measurement measurement_of(const std::string& what) {
-  if (what == "step") return {step_head, measure_step};
-  if (what == "attention") return {attention_head, measure_attention};
-  return {size_head, count_parameters};
+  if (what == "step") {
+    return {step_head, measure_step,
+            [](const BenchOptions& o) { return estimate_step(model_of(o), bench_optimiser(), o.batch, o.length); }};
+  }
+  if (what == "attention") {
+    return {attention_head, measure_attention,
+            [](const BenchOptions& o) { return estimate_attention(model_of(o), o.batch, o.length); }};
+  }
+  return {size_head, count_parameters, [](const BenchOptions&) { return MemoryEstimate{}; }};
 }
 
 // Steps, attention or sizes, for every combination of --set: one line each, or one JSON object.
@@ -216,6 +226,8 @@ int run_variants(const BenchSettings& settings, const RunConfig& config, const C
   const std::vector<Settings> all = combinations(grid);
   std::vector<BenchOptions> variants;  // made before anything is measured: a wrong value is wrong usage
   for (const Settings& combination : all) variants.push_back(make_options(settings, config.clone(), combination));
+
+  for (const BenchOptions& options : variants) check_fits(measurement.estimate(options));
 
   std::vector<Figures> figures;
   for (const BenchOptions& options : variants) {
@@ -252,6 +264,7 @@ int run_variants(const BenchSettings& settings, const RunConfig& config, const C
 int run_operations(const BenchSettings& settings, const RunConfig& config, const CommonOptions& common) {
   if (!settings.grid.empty()) throw UsageError("[bench] --set is for step and attention");
   const BenchOptions options = make_options(settings, config.clone(), {});
+  check_fits(estimate_operations(model_of(options), options.batch, options.length));
   const std::vector<OperationTimes> all = bench_operations(options);
   if (common.json) {
     JsonValue lines = JsonValue::array();
@@ -301,8 +314,7 @@ std::function<int()> declare_bench(CLI::App& app, CommonOptions& common, const s
   app.add_option("WHAT", settings->what,
                  "step: a whole training step; attention: a layer's attention alone, forward and backward; ops: single "
                  "operations at the model's shapes; size: number of parameters, with nothing run")
-      ->required()
-      ->check(CLI::IsMember({"step", "attention", "ops", "size"}));
+      ->required();
   app.add_option("--pe", settings->encoding, "position encoding, a sum, or what acts where (as in 'tally train')")
       ->capture_default_str()
       ->group("Sizes");
@@ -332,6 +344,10 @@ std::function<int()> declare_bench(CLI::App& app, CommonOptions& common, const s
   const auto options = ConfigOptions::declare_for(
       app, *config, [](std::string_view name) { return name.starts_with("pe.") || name.starts_with("model."); });
   return [settings, options, config, &common] {
+    if (std::find(works.begin(), works.end(), settings->what) == works.end()) {
+      throw UsageError(concat("[bench] there are step, attention, ops and size, not '", settings->what, "'",
+                              did_you_mean(settings->what, works)));
+    }
     options->apply(*config);
     return settings->what == "ops" ? run_operations(*settings, *config, common)
                                    : run_variants(*settings, *config, common);

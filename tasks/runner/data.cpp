@@ -1,12 +1,13 @@
 // tally data: sequences of a task, one a line as text or JSON, or their tokens as .npy.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
 #include "core/io/atomic_file.hpp"
 #include "core/io/json.hpp"
 #include "core/io/npy.hpp"
-#include "tasks/batch.hpp"
+#include "tasks/memory.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
 #include "tasks/statistics.hpp"
@@ -36,34 +37,60 @@ std::string json_line(const Task& task, const Example& example, std::int64_t ind
 }
 
 void write_tokens(const DataSettings& settings, const Task& task) {
-  std::vector<Example> examples = examples_of(task, settings.split, settings.start, settings.start + settings.count);
-  for (std::size_t n = 1; n < examples.size(); ++n) {
-    check(examples[n].tokens.size() == examples[0].tokens.size(), "data", "sequence ", settings.start, " has ",
-          examples[0].tokens.size(), " tokens, sequence ", settings.start + static_cast<std::int64_t>(n), " has ",
-          examples[n].tokens.size(), ": .npy needs equal lengths, .jsonl does not");
+  const std::int64_t count = settings.count;
+  const auto length = static_cast<std::int64_t>(task.example(settings.split, settings.start).tokens.size());
+  MemoryEstimate estimate;
+  estimate.data = static_cast<double>(size_of(DType::i32)) * static_cast<double>(count) * static_cast<double>(length);
+  check_fits(estimate, "write fewer sequences, or .jsonl, which is written line by line");
+  const Tensor tokens = Tensor::empty({count, length}, DType::i32);
+  auto row = tokens.span<std::int32_t>().begin();
+  for (std::int64_t n = 0; n < count; ++n) {
+    const Example example = task.example(settings.split, settings.start + n);
+    check(static_cast<std::int64_t>(example.tokens.size()) == length, "data", "sequence ", settings.start, " has ",
+          length, " tokens, sequence ", settings.start + n, " has ", example.tokens.size(),
+          ": .npy needs equal lengths, .jsonl does not");
+    row = std::copy(example.tokens.begin(), example.tokens.end(), row);
   }
-  write_npy(settings.out, collate(examples).tokens);
+  write_npy(settings.out, tokens);
+}
+
+// Calls use(line) with the line of each sequence, its end included.
+template <class F>
+void make_lines(const DataSettings& settings, const Task& task, bool as_json, F&& use) {
+  for (std::int64_t index = settings.start; index < settings.start + settings.count; ++index) {
+    const Example example = task.example(settings.split, index);
+    use((as_json ? json_line(task, example, index) : task.text(example)) + "\n");
+  }
+}
+
+void write_lines(const DataSettings& settings, const Task& task) {
+  constexpr std::size_t piece_bytes = 1 << 16;
+  AtomicFile file(settings.out);
+  std::string piece;
+  make_lines(settings, task, settings.out.ends_with(".jsonl"), [&](const std::string& line) {
+    piece += line;
+    if (piece.size() < piece_bytes) return;
+    file.write(piece);
+    piece.clear();
+  });
+  file.write(piece);
+  file.finish();
 }
 
 int run_data(const DataSettings& settings, const RunConfig& config, const CommonOptions& common) {
-  const std::unique_ptr<Task> task = as_usage([&] { return config.make_task(); });
-  as_usage([&] { return task->split(settings.split).count; });
+  const std::unique_ptr<Task> task = as_usage([&] {
+    std::unique_ptr<Task> made = config.make_task();
+    made->split_holding(settings.split, settings.start, settings.count);
+    return made;
+  });
+  if (settings.out.empty()) {
+    make_lines(settings, *task, common.json, [](const std::string& line) { std::cout << line; });
+    return exit_code::done;
+  }
   if (settings.out.ends_with(".npy")) {
     write_tokens(settings, *task);
   } else {
-    const bool as_json = settings.out.empty() ? common.json : settings.out.ends_with(".jsonl");
-    std::string lines;
-    for (std::int64_t index = settings.start; index < settings.start + settings.count; ++index) {
-      const Example example = task->example(settings.split, index);
-      const std::string line = as_json ? json_line(*task, example, index) : task->text(example);
-      if (settings.out.empty()) {
-        std::cout << line << "\n";
-      } else {
-        lines += line + "\n";
-      }
-    }
-    if (settings.out.empty()) return exit_code::done;
-    write_file_atomically(settings.out, lines);
+    write_lines(settings, *task);
   }
   if (common.json) {
     std::cout << write_json(JsonValue::object({{"out", settings.out},
@@ -87,11 +114,11 @@ std::function<int()> declare_data(CLI::App& app, CommonOptions& common, const st
   app.add_option("--preset", settings->preset, "the task's settings ('tally list presets')")->group("What");
   app.add_option("--split", settings->split, "train, in-distribution, ...")->capture_default_str()->group("What");
   app.add_option("--count", settings->count, "sequences")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::int64_t{1}, endless_count))
       ->capture_default_str()
       ->group("What");
   app.add_option("--start", settings->start, "number of the first one")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(std::int64_t{0}, endless_count - 1))
       ->capture_default_str()
       ->group("What");
   app.add_option("--out", settings->out, "file to write: .npy tokens i32 [sequences, tokens], .jsonl, else text lines")

@@ -17,6 +17,7 @@
 #include "core/io/npy.hpp"
 #include "core/io/safetensors.hpp"
 #include "tasks/batch.hpp"
+#include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/trained_model.hpp"
 
@@ -112,11 +113,17 @@ int run_dump(const DumpSettings& settings, const CommonOptions& common) {
                     {"task", config.task->name},
                     {"pe", config.encoding.text()},
                     {"step", std::to_string(trained.step)}};
+  const auto check_dump_fits = [&](std::int64_t sequences, std::int64_t length) {
+    check_fits(estimate_trace(config, *trained.task, sequences, length, settings.gradients));
+  };
   Batch batch;
   if (!settings.tokens.empty()) {
     batch = batch_of_tokens(settings.tokens, static_cast<std::int64_t>(trained.task->vocabulary().size()));
+    check_dump_fits(batch.tokens.size(0), batch.tokens.size(1));
   } else {
     const std::string split = settings.split.empty() ? trained.task->splits().at(1).name : settings.split;
+    const Split from = as_usage([&] { return trained.task->split_holding(split, settings.start, settings.count); });
+    check_dump_fits(settings.count, from.length);
     batch = collate(examples_of(*trained.task, split, settings.start, settings.start + settings.count));
     metadata.emplace("split", split);
     metadata.emplace("start", std::to_string(settings.start));
@@ -146,9 +153,11 @@ std::function<int()> declare_dump(CLI::App& app, CommonOptions& common, const st
   app.add_option("RUN", settings->run, "folder of the run")->required();
   app.add_option("--out", settings->out, "safetensors file to write")->required()->group("What");
   auto* split = app.add_option("--split", settings->split, "where sequences come from; the first evaluation split");
-  auto* count =
-      app.add_option("--count", settings->count, "sequences")->check(CLI::PositiveNumber)->capture_default_str();
-  auto* start = app.add_option("--start", settings->start, "number of the first one")->check(CLI::NonNegativeNumber);
+  auto* count = app.add_option("--count", settings->count, "sequences")
+                    ->check(CLI::Range(std::int64_t{1}, endless_count))
+                    ->capture_default_str();
+  auto* start = app.add_option("--start", settings->start, "number of the first one")
+                    ->check(CLI::Range(std::int64_t{0}, endless_count - 1));
   app.add_option("--tokens", settings->tokens, ".npy file of token ids [sequences, tokens] instead of a split")
       ->excludes(split)
       ->excludes(count)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <memory>
 
 #include "tasks/estimate.hpp"
@@ -81,7 +82,7 @@ class Evaluator {
 
   void run_split(const Task& task, const Split& split, const std::string& label) {
     const RunConfig& config = trained_.folder.config();
-    check_fits(estimate_evaluation(config, task, split.length));
+    check_fits(estimate_evaluation(config, task, config.run.eval_batch, split.length));
     const std::int64_t wanted = settings_.count == 0 ? split.count : settings_.count;
     const std::int64_t count = split.count == 0 ? wanted : std::min(wanted, split.count);
     const auto& evaluate_as = settings_.generate ? evaluate_generated : evaluate;
@@ -110,10 +111,10 @@ std::function<int()> declare_eval(CLI::App& app, CommonOptions& common, const st
   app.add_option("--split", settings->split, "one split; all but the training split without")->group("What");
   app.add_option("--lengths", settings->lengths, "sequences of these lengths, where the task has one: 64,128")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{std::numeric_limits<std::int32_t>::max()}))
       ->group("What");
   app.add_option("--count", settings->count, "sequences of each split; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(std::int64_t{0}, endless_count))
       ->capture_default_str()
       ->group("What");
   app.add_flag("--generate", settings->generate,

@@ -10,6 +10,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/io/json.hpp"
+#include "tasks/estimate.hpp"
 #include "tasks/generate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/trained_model.hpp"
@@ -150,6 +151,10 @@ int run_predict(const PredictSettings& settings, const CommonOptions& common) {
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const std::vector<std::int32_t> tokens = as_usage([&] { return trained.task->encode(text); });
   if (tokens.empty()) throw UsageError("[predict] the text is empty");
+  const RunConfig& config = trained.folder.config();
+  const auto length = static_cast<std::int64_t>(tokens.size());
+  check_fits(estimate_trace(config, *trained.task, 1, length, false));
+  check_fits(estimate_evaluation(config, *trained.task, 1, length + settings.symbols - 1));
   const Prediction prediction = predict(trained, tokens, settings.symbols, settings.top);
   if (common.json) {
     JsonValue json = prediction_json(prediction);

@@ -5,13 +5,13 @@
 #include <cstdio>
 
 #include "core/error.hpp"
+#include "tasks/estimate.hpp"
 
 namespace tally {
 namespace {
 
 RunFolder::Checkpoint choose_checkpoint(const RunFolder& folder, const std::string& which) {
   const std::vector<std::int64_t> steps = folder.checkpoint_steps();
-  check(!steps.empty(), "checkpoint", "'", folder.path(), "' has no checkpoint yet");
   if (which == "newest") {
     RunFolder::Checkpoint newest = folder.newest_checkpoint(
         [](const std::string& why) { std::fprintf(stderr, "tally: passed over a checkpoint: %s\n", why.c_str()); });
@@ -37,9 +37,14 @@ RunFolder::Checkpoint choose_checkpoint(const RunFolder& folder, const std::stri
 
 TrainedModel load_trained(const std::string& run, const std::string& checkpoint) {
   RunFolder folder = RunFolder::open(run);
-  std::unique_ptr<Task> task = folder.config().make_task();
-  std::unique_ptr<Transformer> model = folder.config().make_model(*task);
+  check(!folder.checkpoint_steps().empty(), "checkpoint", "'", folder.path(), "' has no checkpoint yet");
+  std::unique_ptr<Task> task = in_file(folder.config_path(), [&] {
+    std::unique_ptr<Task> made = folder.config().make_task();
+    check_fits(estimate_loading(folder.config(), *made));
+    return made;
+  });
   const RunFolder::Checkpoint chosen = choose_checkpoint(folder, checkpoint);
+  std::unique_ptr<Transformer> model = folder.config().make_model(*task);
   model->load(chosen.model);
   return {std::move(folder), std::move(task), std::move(model), chosen.step};
 }

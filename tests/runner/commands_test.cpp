@@ -81,6 +81,17 @@ TEST(Describe, EncodingTaskAndPreset) {
   }
 }
 
+TEST(Describe, OnePresetByTheNameThatListPrints) {
+  const TemporaryFolder folder;
+  const Finished preset = run_tally({"describe", "flip-flop", "paper"}, folder);
+  EXPECT_EQ(preset.code, 0) << preset.err;
+  EXPECT_TRUE(preset.out.starts_with("preset paper of task flip-flop: ")) << preset.out;
+  EXPECT_FALSE(holds(preset.out, "of task counting")) << preset.out;
+  const Finished wrong = run_tally({"describe", "flip-flop", "papre"}, folder);
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_TRUE(holds(wrong.err, "did you mean 'flip-flop paper'?")) << wrong.err;
+}
+
 TEST(Describe, KnowsEveryName) {
   const TemporaryFolder folder;
   for (const EncodingEntry* entry : encoding_registry()) {
@@ -133,10 +144,11 @@ TEST_F(Eval, RefusesWhatItCannotDo) {
   for (const auto& [option, message] : {std::pair{"--split=oodsparse", "ood-sparse"},
                                         {"--split=train", "endless"},
                                         {"--lengths=7", "even"},
-                                        {"--lengths=0", "--lengths"},
-                                        {"--count=-1", "--count"}}) {
+                                        {"--lengths=0", "--lengths: Value 0 not in range"},
+                                        {"--count=-1", "--count: Value -1 not in range"}}) {
     const Finished result = run_tally({"eval", run(), option}, folder_);
     EXPECT_EQ(result.code, 2) << option;
+    EXPECT_LT(result.err.size(), 200U) << result.err;
     EXPECT_TRUE(holds(result.err, message)) << result.err;
   }
   EXPECT_EQ(run_tally({"eval", run(), "--checkpoint=5"}, folder_).code, 1);
@@ -248,8 +260,18 @@ TEST(ShowFile, NpyAndWhatIsNeither) {
   EXPECT_EQ(npy.code, 0);
   EXPECT_TRUE(holds(npy.out, "f64 [2, 5]")) << npy.out;
   write_file(folder / "text", "neither of the two, but longer than eight bytes");
+  write_file(folder / "json", R"({"task":{"name": "flip-flop"}})");
   write_file(folder / "nothing", "");
-  for (const std::string& path : {folder / "text", folder / "nothing", folder / "missing", folder.path().string()}) {
+  for (const char* name : {"text", "json", "nothing"}) {
+    const Finished result = run_tally({"show", folder / name}, folder);
+    EXPECT_TRUE(holds(result.err, "is neither a safetensors nor a .npy file")) << result.err;
+  }
+  write_file(folder / "cut.npy", "\x93NUMPY");
+  const Finished cut = run_tally({"show", folder / "cut.npy"}, folder);
+  EXPECT_EQ(cut.code, 1);
+  EXPECT_TRUE(holds(cut.err, folder / "cut.npy") && holds(cut.err, "ends within its header")) << cut.err;
+  for (const std::string& path :
+       {folder / "text", folder / "json", folder / "nothing", folder / "missing", folder.path().string()}) {
     const Finished result = run_tally({"show", path}, folder);
     EXPECT_EQ(result.code, 1) << path;
     EXPECT_TRUE(holds(result.err, path)) << result.err;

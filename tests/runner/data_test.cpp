@@ -85,8 +85,47 @@ TEST_F(Data, WrongUsage) {
   EXPECT_NE(data({"--task", "flipflop"}).err.find("flip-flop"), std::string::npos);
   EXPECT_EQ(data({"--task", "flip-flop", "--split", "sparse"}).code, 2);
   EXPECT_EQ(data({"--task", "flip-flop", "--length=13"}).code, 2);
-  EXPECT_EQ(data({"--task", "flip-flop", "--count", "0"}).code, 2);
-  EXPECT_EQ(data({"--task", "flip-flop", "--split", "ood-dense", "--start", "2999", "--count", "2"}).code, 1);
+  const auto expect_usage = [&](const std::vector<std::string>& options, const std::string& message) {
+    std::vector<std::string> words{"--task", "flip-flop"};
+    words.insert(words.end(), options.begin(), options.end());
+    const Finished refused = data(words);
+    EXPECT_EQ(refused.code, 2) << message;
+    EXPECT_NE(refused.err.find(message), std::string::npos) << refused.err;
+    EXPECT_LT(refused.err.size(), 200u) << refused.err;
+    EXPECT_EQ(refused.out, "");
+  };
+  expect_usage({"--count", "0"}, "0 not in range");
+  expect_usage({"--start", "-1"}, "-1 not in range");
+  expect_usage({"--split", "ood-dense", "--start", "2999", "--count", "2"},
+               "ood-dense has 3000 sequences, asked for 2 from number 2999 on");
+  expect_usage({"--split", "ood-dense", "--start", "3000"}, "ood-dense has sequences 0 to 2999, asked for 3000");
+}
+
+TEST_F(Data, AFolderThatIsNotThereIsNamedWithTheFileAskedFor) {
+  for (const std::string& path : {folder_ / "missing/x", folder_ / "missing/x.npy"}) {
+    const Finished result = data({"--task", "flip-flop", "--out", path});
+    EXPECT_EQ(result.code, 1);
+    EXPECT_NE(result.err.find(path + ": cannot create the file"), std::string::npos) << result.err;
+  }
+}
+
+#ifndef TALLY_SANITIZED  // whose own data are more
+// 80 MB of lines are written with at most 64 MiB for data.
+TEST_F(Data, LinesAreNotCollected) {
+  const std::string limited = "ulimit -d 65536; exec '" TALLY_RUNNER "' data --task flip-flop --count 16000 --out '" +
+                              (folder_ / "a.jsonl") + "'";
+  const Finished result = run_program({"/bin/sh", "-c", limited}, folder_);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_GT(std::filesystem::file_size(folder_ / "a.jsonl"), 70'000'000u);
+}
+#endif
+
+TEST_F(Data, AnArrayThatDoesNotFitInMemoryIsRefused) {
+  const std::string out = folder_ / "a.npy";
+  const Finished result = data({"--task", "flip-flop", "--count", "4294967296", "--length", "65536", "--out", out});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.err.find("this needs about 1 PiB (data 1 PiB)"), std::string::npos) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 }  // namespace

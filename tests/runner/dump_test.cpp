@@ -135,9 +135,18 @@ TEST_F(Dump, ADamagedCheckpointIsPassedOver) {
 
 TEST_F(Dump, RefusesWhatIsNotThere) {
   train("none");
-  EXPECT_EQ(dump({"--split", "ood-spars"}).code, 1);
+  EXPECT_EQ(dump({"--split", "ood-spars"}).code, 2);
   EXPECT_NE(dump({"--split", "ood-spars"}).err.find("ood-sparse"), std::string::npos);
-  EXPECT_EQ(dump({"--split", "ood-dense", "--start", "3", "--count", "2"}).code, 1);  // it has four sequences
+  const auto expect_usage = [&](const std::vector<std::string>& options, const std::string& message) {
+    const Finished refused = dump(options);
+    EXPECT_EQ(refused.code, 2) << message;
+    EXPECT_NE(refused.err.find(message), std::string::npos) << refused.err;
+  };
+  expect_usage({"--split", "ood-dense", "--start", "3", "--count", "2"},
+               "ood-dense has 4 sequences, asked for 2 from number 3 on");
+  expect_usage({"--split", "ood-dense", "--start", "4", "--count", "1"}, "asked for 4");
+  expect_usage({"--count", "1000"}, "in-distribution has 6 sequences, asked for 1000 from number 0 on");
+  expect_usage({"--count", "0"}, "0 not in range");
   EXPECT_EQ(run_tally({"dump", folder_ / "nothing", "--out", out_}, folder_).code, 1);
   EXPECT_EQ(run_tally({"dump", run_}, folder_).code, 2);
 }

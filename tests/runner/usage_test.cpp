@@ -34,6 +34,11 @@ std::vector<std::string> train_with(const TemporaryFolder& folder, std::vector<s
   return all;
 }
 
+// tally sweep DIR with --set.
+std::vector<std::string> sweep_with(const TemporaryFolder& folder, const std::string& set) {
+  return {"sweep", folder / "run", "--task=flip-flop", "--pe=cope", "--set", set};
+}
+
 TEST(Usage, HelpAndVersion) {
   const TemporaryFolder folder;
   EXPECT_EQ(run_tally({}, folder).code, 2);
@@ -63,7 +68,13 @@ TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
                   {{"train", folder / "run", "--task=flip-flop", "--pe=cop"}, "did you mean 'cope'?"},
                   {{"train", folder / "run", "--pe=cope"}, "--task is missing"},
                   {{"train", folder / "run", "--task=flip-flop"}, "--pe is missing"},
-                  {train_with(folder, {"--preset=papre"}), "it has demo, paper, quick"},
+                  {train_with(folder, {"--preset=papre"}), "it has demo, paper, quick; did you mean 'paper'?"},
+                  {train_with(folder, {"--optimiser.name=adm"}), "did you mean 'adam'?"},
+                  {{"bench", "stp"}, "did you mean 'step'?"},
+                  {sweep_with(folder, "foo=1"), "unknown option 'foo'; 'tally train --help'"},
+                  {sweep_with(folder, "widht=8"), "unknown option 'widht'; did you mean 'model.width'?"},
+                  {sweep_with(folder, "modle.width=8"), "did you mean 'model.width'?"},
+                  {sweep_with(folder, "pe.pmax=8"), "did you mean 'pe.cope.p-max'?"},
                   {train_with(folder, {"--model.widht=8"}), "did you mean '--model.width'?"},
                   {train_with(folder, {"--pe.pmax=8"}), "did you mean '--pe.p-max'?"},
                   {train_with(folder, {"--steps"}), "--steps"},
@@ -90,6 +101,8 @@ TEST(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
        {train_with(folder, {"--optimiser.lr=nan"}), "finite"},
        {train_with(folder, {"--optimiser.lr=-1"}), "at least 0"},
        {train_with(folder, {"--steps=-1"}), "steps must be"},
+       {train_with(folder, {"--steps=0"}), "--steps must be at least 1"},
+       {train_with(folder, {"--config=" + (folder / "config.json"), "--preset=quick"}), "exclude each other"},
        {train_with(folder, {"--batch=0"}), "batch must be"},
        {train_with(folder, {"--length=7"}), "even"},
        {train_with(folder, {"--model.tied=maybe"}), "true or false"},
@@ -137,6 +150,9 @@ TEST(Usage, WrongConfigurationFiles) {
       {"{" + run + R"(, "model": {"heads": 0}})", "heads"},
       {"{" + run + R"(, "model": {"heads": 7}})", "not divisible by 7 heads"},
       {"{" + run + R"(, "model": {"layers": 1000000000}})", "layers"},
+      {R"({"task": {"name": "flip-flop", "length": 7}, "pe": "cope"})", "even"},
+      {R"({"task": {"name": "flip-flop"}, "pe": "rope", "model": {"width": 12}})", "even number of dims"},
+      {"{" + run + R"(, "run": {"steps": 0}})", "at least 1"},
       {"{" + run + R"(, "optimiser": {"lr": 1e999}})", "1e999"},
       {"{" + run + R"(, "optimiser": {"lr": "fast"}})", "'optimiser.lr' must be a number"},
       {"{" + run + R"(, "run": {"length": 64}})", "unknown key 'run.length'"},
@@ -152,10 +168,33 @@ TEST(Usage, WrongConfigurationFiles) {
     const Finished result = run_tally({"train", folder / "run", "--config", folder / "config.json"}, folder);
     EXPECT_EQ(result.code, 2) << content.substr(0, 200);
     EXPECT_TRUE(holds(result.err, message)) << content.substr(0, 200) << "\n" << result.err;
+    EXPECT_TRUE(holds(result.err, folder / "config.json")) << result.err;
   }
   EXPECT_EQ(run_tally({"train", folder / "run", "--config", folder / "missing.json"}, folder).code, 2);
   EXPECT_EQ(run_tally({"train", folder / "run", "--config", folder.path().string()}, folder).code, 2);
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+// What a run's own config.json is blamed for.
+TEST(Usage, WrongConfigurationsOfRunsAreNamed) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run", path = run + "/config.json", out = "--out=" + (folder / "out");
+  ASSERT_EQ(run_tally(tiny_training(run, "cope"), folder).code, 0);
+  const std::string good = read_file(path);
+  for (const auto& [from, to] : {std::pair{"\"heads\": 2", "\"haeds\": 2"},
+                                 {"\"heads\": 2", "\"heads\": 0"},
+                                 {"\"heads\": 2", "\"heads\": 3"},
+                                 {"\"length\": 16", "\"length\": 15"}}) {
+    std::string bad = good;
+    ASSERT_NE(bad.find(from), std::string::npos);
+    write_file(path, bad.replace(bad.find(from), std::string_view(from).size(), to));
+    expect_refused({{{"eval", run}, path, 1},
+                    {{"resume", run}, path, 1},
+                    {{"dump", run, out}, path, 1},
+                    {{"predict", run, "w0r"}, path, 1},
+                    {{"export", run, out}, path, 1}},
+                   folder);
+  }
 }
 
 TEST(Usage, FoldersThatHoldSomethingAreRefused) {

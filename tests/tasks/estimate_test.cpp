@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <string>
 
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
 #include "core/allocator.hpp"
+#include "tasks/bench.hpp"
 #include "tasks/train.hpp"
 
 namespace tally {
@@ -62,6 +65,65 @@ TEST(Estimate, MemoryIsThatOfTheRun) {
       EXPECT_GT(told, measured / 1.1) << encoding << ", " << settings.back().first;
       EXPECT_LT(told, measured * 1.6) << encoding << ", " << settings.back().first;
     }
+  }
+}
+
+// Sequences whose attention is traced, as a dump does it.
+double measured_trace(const RunConfig& config, std::int64_t sequences, bool with_gradients) {
+  const std::unique_ptr<Task> task = config.make_task();
+  reset_peak_memory();
+  const std::size_t before = memory_counters().live_bytes;
+  const std::unique_ptr<Transformer> model = config.make_model(*task);
+  const Batch batch = collate(examples_of(*task, "train", 0, sequences));
+  if (with_gradients) backward(cross_entropy(model->forward(batch.tokens), batch.targets, batch.loss_mask));
+  const NoGrad no_grad;
+  std::vector<AttentionTrace> trace;
+  model->forward(batch.tokens, {.trace = &trace});
+  return static_cast<double>(memory_counters().peak_bytes - before);
+}
+
+TEST(Estimate, MemoryIsThatOfATrace) {
+  for (const char* encoding : {"none", "cope", "relative", "alibi", "fox", "stick-breaking", "cope@0-1,alibi@2-3"}) {
+    for (const char* layers : {"1", "4"}) {
+      for (const bool with_gradients : {false, true}) {
+        const RunConfig config = quick(encoding, {{"model.layers", layers}, {"task.length", "256"}});
+        const double told = estimate_trace(config, *config.make_task(), 3, 256, with_gradients).total();
+        const double measured = measured_trace(config, 3, with_gradients);
+        EXPECT_GT(told, measured / 1.1) << encoding << ", " << layers << ", " << with_gradients;
+        EXPECT_LT(told, measured * 1.6) << encoding << ", " << layers << ", " << with_gradients;
+      }
+    }
+  }
+}
+
+TEST(Estimate, MemoryIsThatOfWhatIsTimed) {
+  for (const char* encoding : {"none", "cope", "rope", "relative"}) {
+    for (const char* form : {"tiled", "composed"}) {
+      BenchOptions options;
+      options.encoding = EncodingChoice::parse(encoding);
+      options.model.width = 64;
+      options.model.attention = form;
+      options.batch = 2;
+      options.length = 256;
+      options.steps = options.warmup = 1;
+      const ModelSetting model{options.model, options.encoding, options.vocabulary, options.length, options.dtype};
+      const auto expect_near = [&](const char* what, const MemoryEstimate& estimate, double measured) {
+        EXPECT_GT(estimate.total(), measured / 1.1) << what << " " << encoding << " " << form;
+        EXPECT_LT(estimate.total(), measured * 1.6) << what << " " << encoding << " " << form;
+      };
+      expect_near("step", estimate_step(model, bench_optimiser(), 2, 256), bench_step(options).tensor_bytes);
+      expect_near("attention", estimate_attention(model, 2, 256), bench_attention(options).tensor_bytes);
+    }
+  }
+}
+
+TEST(Estimate, LoadingCountsTheCheckpointBesideTheModel) {
+  for (const auto& [optimiser, copies] : {std::pair{"adamw", 3}, std::pair{"sgd", 1}}) {
+    const RunConfig config = quick("cope", {{"optimiser.name", optimiser}});
+    const MemoryEstimate estimate = estimate_loading(config, *config.make_task());
+    EXPECT_EQ(estimate.parameters, 4.0 * static_cast<double>(estimate.parameter_count));
+    EXPECT_EQ(estimate.checkpoint, copies * estimate.parameters);
+    EXPECT_EQ(estimate.total(), (1 + copies) * estimate.parameters);
   }
 }
 
