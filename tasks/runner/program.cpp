@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "core/backend.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/device.hpp"
 #include "core/kernels.hpp"
@@ -60,6 +61,8 @@ int run_command(const Command& command, const std::vector<std::string>& argument
       ->type_name("")
       ->capture_default_str()
       ->group("Common");
+  app.add_flag("--tf32", common.tf32, "on CUDA devices: matrix products of f32 round their operands to TF32")
+      ->group("Common");
   app.add_flag("--quiet", common.quiet, "print results only")->group("Common");
   app.add_flag("--json", common.json, "print one JSON object at the end")->group("Common");
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
@@ -74,6 +77,10 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   }
   const Device device = as_usage([&] { return device_from_text(common.device); });
   kernels(device);  // an unbuilt backend is refused before anything is done
+  if (common.tf32 && device.type == DeviceType::cpu) {
+    throw UsageError("--tf32 is for --device cuda and cuda-host; the CPU has no such products");
+  }
+  set_tf32_products(common.tf32);
   set_default_device(device);
   if (common.threads > 0) set_thread_count(common.threads);
   return run();

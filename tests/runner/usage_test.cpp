@@ -113,6 +113,17 @@ TEST(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
+TEST(Usage, Tf32IsForCudaDevices) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> words{"bench", "step", "--length", "4", "--batch", "1", "--model.width", "8", "--tf32"};
+  const Finished refused = run_tally(words, folder);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(holds(refused.err, "--tf32 is for --device cuda and cuda-host")) << refused.err;
+  std::vector<std::string> on_host = words;
+  on_host.insert(on_host.end(), {"--device", "cuda-host"});
+  EXPECT_EQ(run_tally(on_host, folder).code, 0);
+}
+
 TEST(Usage, WhatDoesNotFitInMemoryIsRefusedWithTheEstimate) {
   const TemporaryFolder folder;
   expect_refused({{train_with(folder, {"--model.width=65536", "--model.layers=1000"}), "this needs about", 1},
