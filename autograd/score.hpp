@@ -63,11 +63,16 @@ struct RowToeplitz {
   Tensor z;          // [B, H, T, W]
   bool cap = false;  // distances >= W read row W-1; else they get nothing
 };
+// r_i.G_j / sqrt(d), with the d of q: a product beside that of q and k
+struct Product {
+  Tensor query;  // r [B, H, T, w]
+  Tensor key;    // G [B, H, keys, w]
+};
 // bias_ij; costs T x T memory
 struct Dense {
   Tensor bias;  // [B or 1, H or 1, T, keys]
 };
-using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, Dense>;
+using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, Product, Dense>;
 
 struct Score {
   std::optional<Scan> scan;

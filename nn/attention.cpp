@@ -44,12 +44,12 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   if (!output.defined()) {
     AttentionOperands operands{in.q, in.k, in.v, in.scale, dropout.rate(pass), dropout.stream(pass)};
     encoding.rotate(operands.q, operands.k, operands.v, in);
-    operands.k = in.keep("keys of the product", operands.k, 2);
-    operands.v = in.keep("values of the sum", operands.v, 2);
     AttentionInput turned = in;
     turned.rotated_q = operands.q;
-    Score score;
-    encoding.score(turned, score);
+    turned.rotated_v = operands.v;
+    operands.k = in.keep("keys of the product", operands.k, 2);
+    operands.v = in.keep("values of the sum", operands.v, 2);
+    const Score score = score_of(encoding, turned);
     const bool written_out = form == AttentionForm::composed || trace != nullptr || encoding.replaces_softmax();
     output = written_out ? composed_attention(operands, score, encoding, dropout, pass, trace)
                          : tiled_attention(operands, score);

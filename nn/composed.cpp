@@ -49,21 +49,28 @@ Tensor scan_term(const ContextualMlp& scan, const Tensor& positions) {
   return sum;
 }
 
-Tensor bias_term(const Toeplitz& bias, std::int64_t length) {
+Tensor bias_term(const Toeplitz& bias, const AttentionOperands& in) {
+  const std::int64_t length = in.q.size(2);
   check(bias.bias.size(-1) >= length, "attention", "a toeplitz bias of ", bias.bias.size(-1),
         " distances does not cover ", length, " tokens");
   return read_distance(unsqueeze(bias.bias, 1), length, false);
 }
 
-Tensor bias_term(const RowColumn& bias, std::int64_t) {
+Tensor bias_term(const RowColumn& bias, const AttentionOperands&) {
   if (!bias.column.defined()) return unsqueeze(bias.row, 3);
   if (!bias.row.defined()) return unsqueeze(bias.column, 2);
   return unsqueeze(bias.row, 3) + unsqueeze(bias.column, 2);
 }
 
-Tensor bias_term(const RowToeplitz& bias, std::int64_t length) { return read_distance(bias.z, length, bias.cap); }
+Tensor bias_term(const RowToeplitz& bias, const AttentionOperands& in) {
+  return read_distance(bias.z, in.q.size(2), bias.cap);
+}
 
-Tensor bias_term(const Dense& bias, std::int64_t) { return bias.bias; }
+Tensor bias_term(const Product& bias, const AttentionOperands& in) {
+  return matmul(bias.query, transpose(bias.key, -1, -2), in.scale);
+}
+
+Tensor bias_term(const Dense& bias, const AttentionOperands&) { return bias.bias; }
 
 // A [B, H, T, T] of logits; o gets A v and, where it is not dropped, what remains of the stick.
 Tensor stick_breaking(const StickBreaking& scan, const Tensor& logits, const Tensor& v, const Dropout& dropout,
@@ -95,7 +102,7 @@ Tensor composed_logits(const AttentionOperands& in, const Score& score, Attentio
         *score.scan);
   }
   for (const Bias& bias : score.biases) {
-    const Tensor term = std::visit([&](const auto& shape) { return bias_term(shape, length); }, bias);
+    const Tensor term = std::visit([&](const auto& shape) { return bias_term(shape, in); }, bias);
     logits = logits + (term.dtype() == logits.dtype() ? term : cast(term, logits.dtype()));
   }
   return logits;
@@ -107,8 +114,6 @@ Tensor composed_attention(const AttentionOperands& in, const Score& score, const
   {
     const Tensor logits = composed_logits(in, score, trace);
     if (const auto* scan = score.scan ? std::get_if<StickBreaking>(&*score.scan) : nullptr) {
-      check(!encoding.replaces_softmax(), "encoding",
-            "stick-breaking takes the place of the softmax, and so does another part of the sum; keep one of them");
       return stick_breaking(*scan, logits, in.v, dropout, pass, trace);
     }
     weights = encoding.weights(logits);

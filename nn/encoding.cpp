@@ -51,6 +51,11 @@ class Sum final : public Encoding {
     }
     return {};
   }
+  double pair_numbers(std::int64_t length) const override {
+    double numbers = 0;
+    for (const auto& part : parts_) numbers += part->pair_numbers(length);
+    return numbers;
+  }
   void project() const override {
     for (const auto& part : parts_) part->project();
   }
@@ -79,6 +84,15 @@ Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis)
   auto& kept = (*cache)[concat(owner, name)];
   kept = kept.defined() ? concat(std::vector<Tensor>{kept, rows}, axis) : rows;
   return kept;
+}
+
+Score score_of(const Encoding& encoding, const AttentionInput& in) {
+  Score score;
+  encoding.score(in, score);
+  const bool breaks_a_stick = score.scan.has_value() && std::holds_alternative<StickBreaking>(*score.scan);
+  check(!breaks_a_stick || !encoding.replaces_softmax(), "encoding",
+        "stick-breaking takes the place of the softmax, and so does another part of the sum; keep one of them");
+  return score;
 }
 
 const EncodingEntry& find_encoding(std::string_view name) {

@@ -169,6 +169,7 @@ class Builder {
     const Slot values = add_rows("a bias of rows by distance", bias.z);
     layout.biases.push_back({AttentionBias::Kind::row_toeplitz, bias.cap, values});
   }
+  void add_bias(const Product&) { check_internal(false, name, "a product was not joined to that of q and k"); }
   void add_bias(const Dense& bias) {
     check_defined(name, bias.bias);
     const Shape shape{batch_, heads_, queries_, keys_};
@@ -224,10 +225,43 @@ class InputGradients {
   std::vector<AttentionBiasGradient> biases_;
 };
 
+// Whether x has the heads and tokens of `rows`, with a width of its own.
+void check_beside(std::string_view what, const Tensor& x, const Tensor& rows) {
+  check_defined(name, x);
+  check(x.rank() == 4 && rows.rank() == 4 && x.dtype() == rows.dtype() &&
+            Shape{x.size(0), x.size(1), x.size(2), rows.size(3)} == rows.shape(),
+        name, what, " must be ", rows.dtype(), " and as ", rows.shape(), " but for its width, got ", x.dtype(), " ",
+        x.shape());
+}
+
+// Products beside that of q and k become part of it, since [q, r].[k, G] is their sum. Gates that see the score keep
+// seeing q.k alone.
+void join_products(AttentionOperands& in, Score& score) {
+  const Tensor q = in.q, k = in.k;
+  for (const Bias& bias : score.biases) {
+    const auto* product = std::get_if<Product>(&bias);
+    if (product == nullptr) continue;
+    check_beside("the query of a product", product->query, q);
+    check_beside("the key of a product", product->key, k);
+    in.q = concat({in.q, product->query}, 3);
+    in.k = concat({in.k, product->key}, 3);
+  }
+  if (std::erase_if(score.biases, [](const Bias& bias) { return std::holds_alternative<Product>(bias); }) == 0) return;
+  const auto keep_gates = [&](auto& scan) {
+    if constexpr (requires { scan.gates; }) {
+      if (!scan.gates.query.defined()) scan.gates = {q, k};
+    }
+  };
+  if (score.scan) std::visit(keep_gates, *score.scan);
+}
+
 }  // namespace
 
-Tensor tiled_attention(const AttentionOperands& in, const Score& score) {
+Tensor tiled_attention(const AttentionOperands& given, const Score& given_score) {
   const ProfileScope scope(name);
+  AttentionOperands in = given;
+  Score score = given_score;
+  join_products(in, score);
   Builder builder(in, score);
   const Layout& layout = builder.layout;
   const Device device = in.q.device();

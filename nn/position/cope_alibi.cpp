@@ -2,8 +2,10 @@
 //   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik,  l_ij = s_ij + m_h p_ij
 //   m_h = sign m_0 2^(1-h), or sign times ALiBi's slopes, or learned from 0
 // The paper prints "+" with positive slopes, which raises FAR keys, the opposite of ALiBi (nn/position/errata.md): the
-// sign is an option. p is not clamped, so any length is taken.
+// sign is an option. p is not clamped by default; with p-max P the term is m_h min(p_ij, P): beyond P it is plain
+// attention with one number a row.
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "autograd/ops.hpp"
@@ -18,6 +20,7 @@ struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
   std::string slopes = "halving";
   std::string sign = "plus";
   double first_slope = 1;
+  std::int64_t p_max = 0;
   ContextualGateOptions gates;
 
   void visit(OptionVisitor& visitor) override {
@@ -26,6 +29,7 @@ struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
     visitor.choice("sign", sign, {"plus", "minus"},
                    "of slopes that are not learned: plus as printed favours far keys, minus near ones");
     visitor.real("first-slope", first_slope, "size of the first of the halving slopes", 0);
+    visitor.integer("p-max", p_max, "largest position P: what lies beyond counts as P; 0 for no limit", 0, 1 << 20);
     gates.visit(visitor);
   }
 };
@@ -48,15 +52,24 @@ class CopeAlibi final : public Encoding {
     slopes_ = options.slopes == "learned"
                   ? setup.parameter("slopes", shape, Fill::constant(0), Scope::layer)
                   : Tensor::from(fixed_slopes(options, setup.heads), shape, setup.device).to(setup.dtype);
+    if (options.p_max == 0) return;
+    std::vector<double> places(static_cast<std::size_t>(options.p_max) + 1);
+    std::iota(places.begin(), places.end(), 0.0);
+    places_ = Tensor::from(places, {options.p_max + 1}, setup.device).to(setup.dtype);
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    score.set_scan(ContextualSlope{slopes_, gates_(in)});
+    if (!places_.defined()) return score.set_scan(ContextualSlope{slopes_, gates_(in)});
+    // A straight line as a table: its end is where positions end.
+    const Shape shape{in.q.size(0), in.q.size(1), in.q.size(2), places_.size(0)};
+    const Tensor line = unsqueeze(unsqueeze(slopes_, 1), 2) * places_;  // [H, 1, P+1]
+    score.set_scan(ContextualTable{broadcast_to(line, shape), gates_(in)});
   }
 
  private:
   ContextualGates gates_;
   Tensor slopes_;  // [H]
+  Tensor places_;  // 0..P; undefined where p has no limit
 };
 
 }  // namespace
@@ -64,5 +77,5 @@ class CopeAlibi final : public Encoding {
 
 TALLY_ENCODING(cope_alibi, CopeAlibiOptions, CopeAlibi, "contextual positions with one slope a head instead of a table",
                "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij + m_h p_ij\n"
-               "m_h = sign m_0 2^(1-h), h from 1; or sign times ALiBi's; or learned",
+               "m_h = sign m_0 2^(1-h), h from 1; or sign times ALiBi's; or learned;  p-max: m_h min(p_ij, P)",
                "CoPE with ALiBi: Golovneva et al. 2024, arXiv 2405.18719");

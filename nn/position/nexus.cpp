@@ -2,7 +2,7 @@
 // added up from the start of the text, so that a token has one position whatever looks at it.
 //   g_t = sigmoid(w_h.x_t + b_h),  p_t = sum_{u<=t} g_u
 //   l_ij = (q_i.k_j + (W_p q_i).e(p_j)) / sqrt(d),  e(p) interpolated in a table [P+1, d] at min(p, P)
-// Both terms are one product, of [q, W_p q] with [k, e(p)]; it is also what gates of another encoding see as the score.
+// Beside another encoding q.k remains the score that its gates see.
 #include "autograd/ops.hpp"
 #include "nn/encoding.hpp"
 
@@ -28,11 +28,10 @@ class Nexus final : public Encoding {
     table_ = setup.parameter("table", {options.p_max + 1, d}, start, Scope::layer);
   }
 
-  void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
+  void score(const AttentionInput& in, Score& score) const override {
     const Tensor gates = transpose(sigmoid(linear(in.x, gate_weight_, gate_bias_)), 1, 2);  // [B, H, T]
     const Tensor positions = slice(cumsum(in.keep("gates", gates, 2)), 2, in.first, in.keys());
-    q = concat({q, linear(in.q, query_weight_)}, 3);
-    k = concat({k, entries(positions)}, 3);
+    score.biases.push_back(Product{linear(in.q, query_weight_), in.keep("entries", entries(positions), 2)});
   }
 
  private:

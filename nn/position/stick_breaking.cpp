@@ -2,8 +2,9 @@
 // is left of a stick of length 1. In place of the softmax, strictly causal:
 //   A_ij = sigmoid(s_ij) prod_{k=j+1..i-1} (1 - sigmoid(s_ik)) = exp(s_ij - sum_{k=j..i-1} softplus(s_ik)),  j < i
 //   o_i  = sum_j A_ij v_j + rem_i r_i,  rem_i = exp(-sum_{k<i} softplus(s_ik)) = 1 - sum_j A_ij
-// What remains is dropped (r = 0), goes to the token's own value (r_i = v_i), or to a learned vector (r_i = b_h).
-// attend-current: the token itself is the first to take its share, sums end at i and j <= i.
+// What remains is dropped (r = 0), goes to the token's own value (r_i = v_i, as in the sum, so shifted with fox-pro),
+// or to a learned vector (r_i = b_h). attend-current: the token itself is the first to take its share, sums end at i
+// and j <= i.
 #include "autograd/ops.hpp"
 #include "nn/encoding.hpp"
 
@@ -32,7 +33,7 @@ class StickBreakingEncoding final : public Encoding {
 
   void score(const AttentionInput& in, Score& score) const override {
     StickBreaking scan{attend_current_, {}};
-    if (to_value_) scan.remainder = in.v;
+    if (to_value_) scan.remainder = in.value();
     if (bias_.defined()) scan.remainder = broadcast_to(unsqueeze(bias_, 1), in.v.shape());
     score.set_scan(scan);
   }

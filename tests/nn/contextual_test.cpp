@@ -1,6 +1,7 @@
 // What holds for cope-alibi, cope-mlp, fox, fox-pro and stick-breaking beyond what every encoding must pass.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -8,6 +9,8 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/transformer.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -80,6 +83,24 @@ TEST(CopeAlibi, WithAllGatesOneIsAlibi) {
       with_slopes({0.7, -0.2}), 1e-12);
 }
 
+// What lies beyond P counts as P: with all gates 1 the slope ends there.
+TEST(CopeAlibi, StopsAtItsLargestPosition) {
+  const AttentionSizes sizes;
+  const Operands in = Operands(sizes).open_gates();
+  AttentionTrace limited, plain;
+  in.output_of(*make("cope-alibi", {{"p-max", "3"}}, sizes), &limited);
+  in.output_of(*make("none", {}, sizes), &plain);
+  const auto ratio = [&](const AttentionTrace& trace,
+                         std::int64_t key) {  // of the last row, head 0, to the token's own
+    const std::vector<double> row = select(select(select(trace.weights, 0, 0), 0, 0), 0, 4).to_vector<double>();
+    return row[static_cast<std::size_t>(key)] / row[4];
+  };
+  for (const std::int64_t key : {0, 1, 2, 3}) {
+    const double rise = std::min<double>(static_cast<double>(5 - key), 3) - 1;
+    EXPECT_NEAR(ratio(limited, key) / ratio(plain, key), std::exp(rise), 1e-9 * std::exp(rise)) << key;
+  }
+}
+
 TEST(CopeAlibi, LearnedSlopesStartAsNoEncoding) {
   const AttentionSizes sizes;
   const Operands in(sizes);
@@ -145,6 +166,27 @@ TEST(CopeMlp, OfTheFirstLayerLeavesTheOthersWithoutEncoding) {
     choice.make(setup);
     EXPECT_EQ(parameters, layer == 0 ? 4 : 0) << layer;
   }
+}
+
+// Where layer 0 has none, the option would leave no layer that has one.
+TEST(CopeMlp, OfTheFirstLayerIsRefusedWhereThatHasNone) {
+  ModelOptions options;
+  options.layers = 2;
+  options.width = 8;
+  options.heads = 2;
+  for (const std::string text : {"0:none,1:cope-mlp", "0:none,1:cope-mlp@0,alibi@1"}) {
+    EncodingChoice choice = EncodingChoice::parse(text);
+    choice.set_option("cope-mlp.layers", "first");
+    try {
+      const Transformer model(options, choice, 5, 6, 1);
+      ADD_FAILURE() << text << " was not refused";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("it would act nowhere"), std::string::npos) << error.what();
+    }
+  }
+  EncodingChoice choice = EncodingChoice::parse("0:alibi@0,cope-mlp@1,1:cope-mlp");
+  choice.set_option("cope-mlp.layers", "first");
+  EXPECT_NO_THROW(Transformer(options, choice, 5, 6, 1));
 }
 
 // f the same at every token: a linear bias with slope -log f.
@@ -270,6 +312,26 @@ TEST(StickBreaking, BiasOfTheRemainderStartsAsDropping) {
               in.output_of(*make("stick-breaking", {}, sizes)), 1e-15);
 }
 
+// Gates see the score of q and k alone, whatever joins it.
+TEST(Gates, NeverSeeWhatAnotherEncodingBrings) {
+  const AttentionSizes sizes;
+  const Operands in(sizes);
+  const auto parameter = [](std::string_view own, const Shape& shape, const Fill&) {
+    return normal_tensor(own, shape);
+  };
+  for (const std::string name : {"cope", "cope-alibi", "cope-mlp"}) {
+    AttentionTrace alone;
+    in.output_of(*make_encoding(EncodingChoice::parse(name), sizes, parameter), &alone);
+    for (const std::string other : {"nexus", "relative", "transformer-xl", "fox"}) {
+      SCOPED_TRACE(name + "+" + other);
+      AttentionTrace beside;
+      in.output_of(*make_encoding(EncodingChoice::parse(name + "+" + other), sizes, parameter), &beside);
+      EXPECT_EQ(beside.gates.to_vector<double>(), alone.gates.to_vector<double>());
+      EXPECT_NE(beside.weights.to_vector<double>(), alone.weights.to_vector<double>());
+    }
+  }
+}
+
 // Of a sum with a rotation, the position term and gates with a source of their own see q as projected, or as rotated.
 TEST(RotatedQuery, IsWhatTheOptionSays) {
   const AttentionSizes sizes;
@@ -279,7 +341,6 @@ TEST(RotatedQuery, IsWhatTheOptionSays) {
   rope->rotate(rotated.q, rotated.k, rotated.v, {in.x, in.q, in.k, in.v, 0.5});
   for (const std::string name : {"cope", "cope-alibi", "cope-mlp", "relative"}) {
     SCOPED_TRACE(name);
-    Parameters parameters;
     const auto parameter = [&](std::string_view own, const Shape& shape, const Fill&) {
       return normal_tensor(own, shape);
     };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,8 +34,21 @@ struct EncodingCase {
   std::string label;  // "cope p-max=2 share=none"
 };
 
-// All values of choices and flags, the default and 2 for integers, the default for the rest, in every combination that
-// the options' ranges allow.
+// The case with every real option at twice its default; none where the encoding has no such options.
+inline std::optional<EncodingCase> with_reals_doubled(const EncodingCase& one, Options& options) {
+  EncodingCase doubled{one.choice.clone(), one.label};
+  for (const OptionInfo& info : list_options(options)) {
+    const double* value = std::get_if<double>(&info.value);
+    if (value == nullptr) continue;
+    doubled.choice.set_option(info.name, to_text(2 * *value));
+    doubled.label += concat(" ", info.name, "=", to_text(2 * *value));
+  }
+  if (doubled.label == one.label) return std::nullopt;
+  return doubled;
+}
+
+// All values of choices and flags, the default and 2 for integers, reals at their defaults and at twice these, in every
+// combination that the options' ranges allow.
 inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
   std::vector<EncodingCase> cases;
   cases.push_back({EncodingChoice::parse(entry.name), entry.name});
@@ -57,6 +71,10 @@ inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
       }
     }
     cases = std::move(extended);
+  }
+  const std::size_t with_default_reals = cases.size();
+  for (std::size_t n = 0; n < with_default_reals; ++n) {
+    if (auto doubled = with_reals_doubled(cases[n], *entry.make_options())) cases.push_back(std::move(*doubled));
   }
   return cases;
 }
@@ -96,17 +114,27 @@ inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, con
   return std::move(choice.make(setup).front().encoding);
 }
 
+// What an encoding makes of one layer's q, k, v before the weights: operands of the product, and what joins it.
+struct EncodedAttention {
+  AttentionOperands operands;
+  Score score;
+};
+
+inline EncodedAttention encoded_attention(const Encoding& encoding, AttentionInput in) {
+  AttentionOperands operands{in.q, in.k, in.v, in.scale};
+  encoding.rotate(operands.q, operands.k, operands.v, in);
+  in.rotated_q = operands.q;
+  in.rotated_v = operands.v;
+  return {operands, score_of(encoding, in)};
+}
+
 // Attention output [B, H, T, d] of q, k, v as projected, with x what the projections saw.
 inline Tensor attention_output(const Encoding& encoding, const Tensor& x, const Tensor& q, const Tensor& k,
                                const Tensor& v, AttentionTrace* trace = nullptr) {
-  AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
+  const AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
   Tensor output = encoding.mix(in);
   if (!output.defined()) {
-    AttentionOperands operands{q, k, v, in.scale};
-    encoding.rotate(operands.q, operands.k, operands.v, in);
-    in.rotated_q = operands.q;
-    Score score;
-    encoding.score(in, score);
+    const auto [operands, score] = encoded_attention(encoding, in);
     const Dropout none(Initializer(0, StartValues::gpt2), "weights", 0);
     output = composed_attention(operands, score, encoding, none, Pass{}, trace);
   }

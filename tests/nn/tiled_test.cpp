@@ -145,6 +145,18 @@ std::vector<ShapeCase> shape_cases() {
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(Dense{leaf("dense", {1, s.heads, s.length, s.length}, 1, DType::f64)});
        }},
+      {"product",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Shape factor{s.batch, s.heads, s.length, 3};
+         score.biases.push_back(Product{leaf("r", factor, 1, DType::f64), leaf("g", factor, 1, DType::f64)});
+       }},
+      // Gates see the score without the product.
+      {"slope_and_product",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualSlope{leaf("slope", {s.heads}, 0.1, DType::f64), {}});
+         const Shape factor{s.batch, s.heads, s.length, 3};
+         score.biases.push_back(Product{leaf("r", factor, 1, DType::f64), leaf("g", factor, 1, DType::f64)});
+       }},
       {"table_and_every_bias",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          score.set_scan(ContextualTable{table(s, leaf, 16), gates(s, leaf)});
@@ -312,7 +324,7 @@ TEST_P(Tiled, TakesTheLastRowsAlone) {
       const Leaf leaf = [&](const std::string& name, const Shape& shape, double deviation, DType) {
         Tensor tensor = normal_tensor(name, shape, deviation);
         const bool by_query = name == "z" || name == "u" || name == "rest" || name == "by_row" || name == "rise" ||
-                              name == "dense" || name == "row" || name == "q" || name == "gate_query";
+                              name == "dense" || name == "row" || name == "q" || name == "gate_query" || name == "r";
         return by_query ? slice(tensor, 2, shape[2] - rows, shape[2]) : tensor;
       };
       const Shape shape{all.batch, all.heads, all.length, all.width};
@@ -360,6 +372,11 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
                       score.set_scan(ContextualTable{normal_tensor("z", {1, 2, 3, 5}), {}});
                     }),
                     "the table of positions must be f64 [1, 2, 4, 5]"));
+  EXPECT_TRUE(
+      holds(error([](auto&, auto& score) {
+              score.biases.push_back(Product{normal_tensor("r", {1, 2, 4, 3}), normal_tensor("g", {1, 2, 5, 3})});
+            }),
+            "the key of a product must be f64 and as [1, 2, 4, 8] but for its width, got f64 [1, 2, 5, 3]"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
                       score.biases.push_back(Toeplitz{normal_tensor("b", {2, 3})});
                     }),

@@ -25,7 +25,7 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "alibi": {"learned": False},
     "kerple": {"kernel": "log"},
     "cope": {"position-scale": "none", "gates": "keys"},
-    "cope-alibi": {"slopes": "halving", "sign": "plus", "first-slope": 1, "gates": "keys"},
+    "cope-alibi": {"slopes": "halving", "sign": "plus", "first-slope": 1, "p-max": 0, "gates": "keys"},
     "cope-mlp": {"layers": "all", "gates": "keys"},
     "stick-breaking": {"remainder": "drop", "attend-current": False},
 }

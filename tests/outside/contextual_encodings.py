@@ -9,6 +9,9 @@ from position_encodings import SAME_POSITION, alibi_slopes, contextual_positions
 @encoding("cope-alibi", "score")
 def cope_alibi(layer):
     positions, options, heads = contextual_positions(layer), layer.options, layer.q.shape[1]
+    last = int(options["p-max"])
+    if last:
+        positions = tape.where(decisive(layer, positions.value) < last, positions, last)
     if options["slopes"] == "learned":
         slopes = layer.parameter("slopes")
     else:
@@ -26,18 +29,18 @@ def cope_mlp(layer):
     positions = contextual_positions(layer)
     w1, b1 = layer.parameter("hidden.weight"), layer.parameter("hidden.bias")
     inside = positions.reshape(*positions.shape, 1) * w1 + b1
-    hidden = tape.where(branch(layer, positions.value, w1.value, b1.value), inside, 0)
+    open_units = decisive(layer, positions.value)[..., None] * w1.value + b1.value > 0
+    hidden = tape.where(open_units, inside, 0)
     f = hidden @ layer.parameter("output.weight").swap_last() + layer.parameter("output.bias")  # [B,H,T,T,d]
     q = layer.query
     return (q.reshape(*q.shape[:3], 1, q.shape[3]) * f).sum(-1).reshape(*positions.shape)
 
 
-def branch(layer, positions, w1, b1):
-    """Where relu lets through. Beside its kink rounding alone decides: there the program's positions are the choice."""
+def decisive(layer, positions):
+    """Positions that say on which side of a kink they lie. Beside it rounding alone decides: there the program's are the
+    choice."""
     dumped = layer.dumped.get("positions")
-    if dumped is not None:
-        positions = np.where(np.abs(positions - dumped) < SAME_POSITION, dumped, positions)
-    return positions[..., None] * w1 + b1 > 0
+    return positions if dumped is None else np.where(np.abs(positions - dumped) < SAME_POSITION, dumped, positions)
 
 
 @encoding("fox", "score")
@@ -83,11 +86,11 @@ def stick_breaking(layer, logits):
     return tape.where(visible, tape.exp(tape.where(visible, logits - taken, 0)), 0)
 
 
-@encoding("stick-breaking", "finish")
-def stick_breaking_output(layer, output):
+@encoding("stick-breaking", "rest")
+def stick_breaking_rest(layer, output):
     if layer.options["remainder"] == "drop":
         return output
-    rest = layer.v
+    rest = layer.rotated_v
     if layer.options["remainder"] == "bias":
         bias = layer.parameter("remainder")
         rest = bias.reshape(bias.shape[0], 1, bias.shape[1])

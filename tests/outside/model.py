@@ -51,7 +51,7 @@ def attend(layers, q, k, v, x, record):
     s = (q @ k.swap_last()) * (1 / math.sqrt(q.shape[-1]))
     logits, weights = s, None
     for layer in layers:
-        layer.s, layer.rotated_q = s, q
+        layer.s, layer.rotated_q, layer.rotated_v = s, q, v
         if layer.name in position.HOOKS["score"]:
             logits = logits + position.HOOKS["score"][layer.name](layer)
     for layer in layers:
@@ -61,9 +61,10 @@ def attend(layers, q, k, v, x, record):
         weights = tape.softmax(logits, position.distances(x.shape[1]) >= 0)
     record("weights", weights)
     output = weights @ v
-    for layer in layers:
-        if layer.name in position.HOOKS["finish"]:
-            output = position.HOOKS["finish"][layer.name](layer, output)
+    for hook in ("rest", "finish"):
+        for layer in layers:
+            if layer.name in position.HOOKS[hook]:
+                output = position.HOOKS[hook][layer.name](layer, output)
     return output
 
 

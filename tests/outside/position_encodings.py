@@ -5,6 +5,7 @@ One function an encoding, registered by name under the hook where it acts:
     rotate(layer, q, k, v)  q, k, v [B,H,T,d] before the product; returns the new ones
     score(layer)        returns what is added to the scaled products [B,H,T,T]
     weights(layer, l)   the attention weights [B,H,T,T] from the logits; softmax where no encoding says otherwise
+    rest(layer, o)      the sum of values [B,H,T,d]; returns it with what joins it before any finish
     finish(layer, o)    the attention output [B,H,T,d]; returns the new one
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 
 import tape
 
-HOOKS = {hook: {} for hook in ("embed", "rotate", "score", "weights", "finish")}
+HOOKS = {hook: {} for hook in ("embed", "rotate", "score", "weights", "rest", "finish")}
 SAME_POSITION = 1e-3  # how far rounding may move a position
 
 
@@ -40,7 +41,7 @@ class Layer:
         self.q = self.k = self.v = None  # [B,H,T,d], not rotated
         self.x = None                    # [B,T,D], what the query, key and value projections see
         self.s = None                    # scaled products of the (rotated) q and k
-        self.rotated_q = None
+        self.rotated_q = self.rotated_v = None  # after all of rotate
         self.record = lambda name, node: None
 
     @property

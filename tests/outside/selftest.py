@@ -57,7 +57,7 @@ ENCODINGS = [
     ("cope+rope", {"cope": {"rows": 3}}), ("cope+rope", {"cope": {"rows": 3, "gates": "values", "rotated-query": True}}),
     ("cope+relative", {"cope": {"rows": 3}}),
     ("cope-alibi", {}), ("cope-alibi", {"slopes": "alibi", "sign": "minus"}),
-    ("cope-alibi", {"slopes": "learned", "gates": "sep-keys"}),
+    ("cope-alibi", {"slopes": "learned", "gates": "sep-keys"}), ("cope-alibi", {"p-max": 2}),
     ("cope-mlp", {"rows": 3}), ("cope-mlp", {"rows": 3, "gates": "values"}), ("0:cope-mlp,1:none", {"cope-mlp": {"rows": 3}}),
     ("fox", {}), ("fox-pro", {}), ("fox-pro+rope", {}),
     ("stick-breaking", {}), ("stick-breaking", {"remainder": "value"}), ("stick-breaking", {"remainder": "bias"}),

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from classic_references import cope_options
 from reference_case import (CASES, H, T, Case, by_distance, dot, encoding, interpolated, scaled, sigmoid, softmax,
                             triangle)
 
@@ -147,6 +148,7 @@ CASES += [
     Case("fire-beyond-threshold", "fire", adjust=short_threshold),
     Case("nexus", "nexus", {"p-max": "8"}),
     Case("nexus-saturated", "nexus", {"p-max": "2"}, d=3),
+    Case("cope+nexus", "cope+nexus", {**cope_options(3, "cope."), "nexus.p-max": "8"}),
     Case("hard", "hard"),
     Case("hard-ties", "hard", adjust=ties),
     Case("alibi+hard", "alibi+hard", {"alibi.learned": "true"}),

@@ -15,7 +15,7 @@ def cope_alibi_shapes(case, options):
 
 @encoding("cope-alibi", "score")
 def cope_alibi(head):
-    """m p_ij"""
+    """m p_ij, or m min(p_ij, P)"""
     sign = {"plus": 1, "minus": -1}[head.options["sign"]]
     if head.options["slopes"] == "learned":
         slope = head.own["slopes"][head.h]
@@ -23,7 +23,11 @@ def cope_alibi(head):
         slope = sign * published_slopes(H)[head.h]
     else:
         slope = sign * float(head.options["first-slope"]) * 2.0 ** -head.h
-    return [[slope * p for p in row] for row in contextual_positions(head)]
+    last, positions = int(head.options.get("p-max", 0)), contextual_positions(head)
+    if not last:
+        return [[slope * p for p in row] for row in positions]
+    head.kinks += [p.real for i, row in enumerate(positions) for p in row[:i + 1]]
+    return [[slope * (p if p.real < last else last) for p in row] for row in positions]
 
 
 @encoding("cope-mlp", "shapes")
@@ -128,13 +132,12 @@ def stick_breaking(head, logits):
     return weights
 
 
-@encoding("stick-breaking", "finish")
-def stick_breaking_output(head, weights, output):
-    if head.options["remainder"] == "drop":
-        return output
-    remainder = [1 - sum(row) for row in weights]
-    rest = head.v if head.options["remainder"] == "value" else [head.own["remainder"][head.h]] * T
-    return [[o + left * r for o, r in zip(*rows)] for left, *rows in zip(remainder, output, rest)]
+@encoding("stick-breaking", "rest")
+def stick_breaking_rest(head, weights):
+    """What is left of the stick times the token's own value, or a vector of the head"""
+    kind = head.options["remainder"]
+    rows = {"drop": [[0.0] * head.d] * T, "value": head.rotated_v}.get(kind) or [head.own["remainder"][head.h]] * T
+    return [[(1 - sum(taken)) * r for r in row] for taken, row in zip(weights, rows)]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -166,6 +169,7 @@ CASES += [
     cope_case("cope-alibi", "-slopes-alibi", slopes="alibi"),
     cope_case("cope-alibi", "-slopes-alibi-minus", slopes="alibi", sign="minus"),
     cope_case("cope-alibi", "-learned", slopes="learned"),
+    cope_case("cope-alibi", "-p-max", slopes="learned", p_max="2"),
     cope_case("cope-alibi", "-sep-keys", slopes="learned", gates="sep-keys"),
     cope_case("cope-alibi", "-values", gates="values"),
     cope_case("cope-alibi", rope=True, gates="values"),
@@ -180,6 +184,8 @@ CASES += [
     Case("fox+rope", "fox+rope", {"rope.layout": "half"}),
     Case("fox-pro", "fox-pro"),
     Case("fox-pro+rope", "fox-pro+rope", {"rope.layout": "half"}),
+    Case("fox-pro+stick-breaking", "fox-pro+stick-breaking",
+         {"stick-breaking.remainder": "value", "stick-breaking.attend-current": "false"}),
     Case("relative+stick-breaking", "relative+stick-breaking",
          {"relative.far": "refuse", "stick-breaking.remainder": "value", "stick-breaking.attend-current": "false"}),
 ]

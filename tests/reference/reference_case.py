@@ -7,6 +7,7 @@ CASES. The hooks, by the name of an encoding:
     rotate(head, q, k, v)      q, k, v [T][d] before the product; returns the new ones
     score(head)                what joins the scaled products, [T][T]
     weights(head, logits)      the attention weights [T][T]; softmax of every row where no encoding says otherwise
+    rest(head, weights)        [T][d] that joins the sum of values, before any finish
     finish(head, weights, output)  output [T][d]; returns the new one
 
 Forward only: plain loops over Python numbers, one head at a time, query i, key j <= i. Numbers may be complex, so branches
@@ -20,7 +21,7 @@ B, H, T = 2, 2, 7
 KINK = 1e-3  # distance kept by every position from the places where its formula bends
 
 CASES = []
-HOOKS = {hook: {} for hook in ("shapes", "embed", "rotate", "score", "weights", "finish")}
+HOOKS = {hook: {} for hook in ("shapes", "embed", "rotate", "score", "weights", "rest", "finish")}
 
 
 def encoding(name, hook):
@@ -126,6 +127,7 @@ class Head:
         self.options, self.own = case.options(name), case.parameters(name, inputs)
         self.q, self.k, self.v = (inputs[key][b][h] for key in "qkv")  # [T][d], not rotated
         self.x = inputs["x"][b]                                        # [T][D], what the projections see
+        self.rotated_v = None                                          # v after all of rotate
         self.s = None                                                  # scaled products of the (rotated) q and k
         self.result = result  # {name: [T][..]}, all encodings of a sum write into the same
         self.kinks = kinks    # numbers which must not lie beside an integer
@@ -161,6 +163,8 @@ def attention(case, inputs, b, h, kinks):
     for rotate, head in acting("rotate"):
         q, k, v = rotate(head, q, k, v)
         result |= {"rotated_q": q, "rotated_k": k}
+    for head in heads.values():
+        head.rotated_v = v
     s = scores(q, k)
     for head in heads.values():
         head.s = s
@@ -175,6 +179,8 @@ def attention(case, inputs, b, h, kinks):
     if weights is None:
         weights = softmax(logits)
     output = [[sum(weights[i][j] * v[j][n] for j in range(i + 1)) for n in range(case.d)] for i in range(T)]
+    for rest, head in acting("rest"):
+        output = [[o + r for o, r in zip(*rows)] for rows in zip(output, rest(head, weights))]
     for finish, head in acting("finish"):
         output = finish(head, weights, output)
     return result | {"s": s, "logits": logits, "weights": weights, "output": output}

@@ -87,15 +87,17 @@ TEST_P(Outside, EveryEncodingWithAllValuesOfItsOptions) {
 }
 
 TEST_P(Outside, Sums) {
-  for (const char* encoding :
-       {"cope+rope", "cope+relative", "alibi+cope", "absolute+alibi+rope", "absolute+hard", "hard+nexus+rope",
-        "cope+transformer-xl+xpos", "fire+kerple+t5", "fox-pro+rope", "cope-mlp+fox+rope", "alibi+stick-breaking"}) {
+  for (const char* encoding : {"cope+rope", "cope+relative", "alibi+cope", "cope+nexus", "absolute+alibi+rope",
+                               "absolute+hard", "hard+nexus+rope", "cope+transformer-xl+xpos", "fire+kerple+t5",
+                               "fox-pro+rope", "cope-mlp+fox+rope", "alibi+stick-breaking"}) {
     SCOPED_TRACE(encoding);
     EXPECT_TRUE(dump(encoding, {})) << refusal_;
   }
   for (const char* encoding : {"cope", "cope-alibi", "cope-mlp", "relative"}) {
     SCOPED_TRACE(encoding);
-    EXPECT_TRUE(dump(concat(encoding, "+rope"), {concat("--pe.", encoding, ".rotated-query")})) << refusal_;
+    for (const char* other : {"+rope", "+nexus+rope"}) {
+      EXPECT_TRUE(dump(concat(encoding, other), {concat("--pe.", encoding, ".rotated-query")})) << refusal_;
+    }
   }
   check();
 }
