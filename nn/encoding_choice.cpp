@@ -56,6 +56,14 @@ std::vector<Piece> pieces_of(const std::vector<Piece>& pieces, std::int64_t laye
   return found;
 }
 
+std::int64_t first_layer_of(const std::vector<Piece>& pieces, const EncodingEntry* entry) {
+  std::int64_t first = Range::end;
+  for (const Piece& piece : pieces) {
+    if (contains(piece.sum, entry)) first = std::min(first, piece.layers.first);
+  }
+  return first;
+}
+
 // Whether it changes the embeddings [1, 1, D] of a single token.
 bool acts_on_embeddings(const Encoding& encoding, const EncodingSetup& setup) {
   const NoGrad only_asked;
@@ -179,6 +187,30 @@ void EncodingChoice::set_option(std::string_view name, std::string_view value) {
   fail(text(), "unknown option '", name, "'");
 }
 
+std::vector<std::string> EncodingChoice::open_choices() const {
+  std::vector<std::string> lines;
+  for (const Part& part : parts) {
+    std::string rotations;
+    for (const Part& other : parts) {
+      const auto together = [&](const Piece& piece) {
+        return contains(piece.sum, part.entry) && contains(piece.sum, other.entry);
+      };
+      const std::vector<Piece> all = acting();
+      if (&other == &part || !other.entry->rotates || std::none_of(all.begin(), all.end(), together)) continue;
+      rotations += concat(rotations.empty() ? "" : "+", other.entry->name);
+    }
+    if (rotations.empty()) continue;
+    for (const OptionInfo& option : list_options(*part.options)) {
+      if (option.name != "rotated-query") continue;
+      const bool rotated = std::get<bool>(option.value);
+      lines.push_back(concat("open choice: beside ", rotations, " the position term of ", part.entry->name,
+                             " sees q as ", rotated ? "rotated" : "projected", " (", part.entry->name,
+                             ".rotated-query=", to_text(option.value), "); publications do not say"));
+    }
+  }
+  return lines;
+}
+
 std::int64_t EncodingChoice::least_layers() const {
   std::int64_t least = 1;
   for (const Piece& piece : pieces) least = std::max(least, piece.layers.all() ? 1 : piece.layers.last + 1);
@@ -231,6 +263,7 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
           std::count_if(own.begin(), own.end(), [&](const Piece& p) { return contains(p.sum, part.entry); }) == 1;
       EncodingSetup of_group = setup;
       of_group.heads = group.count;
+      of_group.first_layer = first_layer_of(acting(), part.entry);
       of_group.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
         const std::string heads = alone || scope == Scope::model ? "" : "@" + piece.heads.text();
         return setup.parameter(concat(part.entry->name, heads, ".", name), shape, fill, scope);

@@ -58,6 +58,10 @@ struct EncodingChoice {
   // "p-max" where one part alone has it, else "cope.p-max". Throws Error naming what is ambiguous or unknown.
   void set_option(std::string_view name, std::string_view value);
 
+  // What publications leave open in the sums and what was chosen, a line each: whether parts with the option
+  // rotated-query see q as rotated by others.
+  std::vector<std::string> open_choices() const;
+
   // Smallest model that has all the layers and heads which are named.
   std::int64_t least_layers() const;
   std::int64_t least_heads() const;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "autograd/ops.hpp"
+#include "core/error.hpp"
 #include "nn/encoding.hpp"
 #include "nn/gates.hpp"
 
@@ -21,7 +22,7 @@ struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
 
   void visit(OptionVisitor& visitor) override {
     visitor.integer("hidden", hidden, "width N of the hidden layer", 1, 1 << 16);
-    visitor.choice("layers", layers, {"all", "first"}, "all, or the first alone: the others have no encoding then");
+    visitor.choice("layers", layers, {"all", "first"}, "all, or layer 0 alone: the others have no encoding then");
     gates.visit(visitor);
   }
 };
@@ -29,7 +30,11 @@ struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
 class CopeMlp final : public Encoding {
  public:
   CopeMlp(const EncodingSetup& setup, const CopeMlpOptions& options) {
-    if (options.layers == "first" && setup.layer > 0) return;
+    if (options.layers == "first") {
+      check(setup.first_layer == 0, "cope-mlp", "layers = first is layer 0 alone, but cope-mlp acts from layer ",
+            setup.first_layer, " on: it would act nowhere; name it for layer 0, or choose layers = all");
+      if (setup.layer > 0) return;
+    }
     const auto parameter = [&](std::string_view name, const Shape& shape, const Fill& fill) {
       return setup.parameter(name, shape, fill, Scope::layer);
     };

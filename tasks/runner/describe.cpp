@@ -106,6 +106,7 @@ std::string text_of(const EncodingChoice& choice) {
     text += concat("  ", piece.layers.all() ? "all layers" : "layers " + piece.layers.text(), ", ",
                    piece.heads.all() ? "all heads" : "heads " + piece.heads.text(), ": ", piece.sum_text(), "\n");
   }
+  for (const std::string& line : choice.open_choices()) text += concat("  ", line, "\n");
   std::string parameters;
   for (const auto& [path, shape] : parameter_shapes(model, choice, 2, max_length)) {
     if (path.find("position.") == std::string::npos) continue;

@@ -142,6 +142,34 @@ TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
   EXPECT_NE(error_of([&] { output_of({&first, &whole}); }).find("whole attention"), std::string::npos);
 }
 
+// Told before the first forward pass: whatever asks for the score hears of it.
+TEST(EncodingSum, RefusesStickBreakingBesideAnotherRuleForTheWeights) {
+  const AttentionSizes sizes;
+  const auto both = make_encoding(EncodingChoice::parse("hard+stick-breaking"), sizes, nullptr);
+  const Tensor x = Tensor::zeros({1, 1, sizes.width()}, DType::f64), q = Tensor::zeros({1, 2, 1, 4}, DType::f64);
+  EXPECT_NE(error_of([&] {
+              score_of(*both, {x, q, q, q, 1.0});
+            }).find("takes the place of the softmax"),
+            std::string::npos);
+}
+
+TEST(EncodingChoice, NamesWhatPublicationsLeaveOpen) {
+  const auto lines_of = [](std::string_view text, std::string_view on = {}) {
+    EncodingChoice choice = EncodingChoice::parse(text);
+    if (!on.empty()) choice.set_option(on, "true");
+    return choice.open_choices();
+  };
+  EXPECT_TRUE(lines_of("cope").empty() && lines_of("cope+relative").empty() && lines_of("alibi+rope").empty());
+  EXPECT_TRUE(lines_of("0:rope,1:cope").empty() && lines_of("rope@0,cope@1").empty());
+  EXPECT_EQ(lines_of("cope+rope"),
+            std::vector<std::string>{"open choice: beside rope the position term of cope sees q as projected "
+                                     "(cope.rotated-query=false); publications do not say"});
+  EXPECT_EQ(lines_of("0:none,1:cope+rope,2:cope", "cope.rotated-query"),
+            std::vector<std::string>{"open choice: beside rope the position term of cope sees q as rotated "
+                                     "(cope.rotated-query=true); publications do not say"});
+  EXPECT_EQ(lines_of("cope+relative+xpos").size(), 2U);
+}
+
 TEST(EncodingSum, ActsThroughEveryHook) {
   const EncodingEntry even = entry_of<Even>("even"), doubling = entry_of<Doubling>("doubling"),
                       whole = entry_of<Whole>("whole"), dense = entry_of<DenseBias>("dense"),
