@@ -4,8 +4,8 @@
 //   forgetting attention    as fox
 //   norm of the output      RMSNorm per head
 //   output gate             times sigmoid(W_g x)
-// The block's feed-forward part is the model's: --model.activation swiglu, --model.norm rms. In a sum, rotations come
-// after shift and norm.
+// The block's feed-forward part, SwiGLU, is not the encoding's but the model's: --model.activation swiglu, with
+// --model.norm rms and a width of its own (README.md). In a sum, rotations come after shift and norm.
 #include "nn/encoding.hpp"
 #include "nn/gates.hpp"
 #include "nn/layer_parts.hpp"
@@ -44,7 +44,9 @@ class FoxPro final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(fox_pro, NoOptions, FoxPro, "forget gates with shifted keys and values, norms and an output gate",
-               "k_t <- a_t k_{t-1} + (1-a_t) k_t, v_t likewise;  q, k <- RMSNorm per head;  l_ij as fox\n"
-               "o <- RMSNorm(o) sigmoid(W_g x)",
-               "FoX (Pro): Lin et al. 2025, arXiv 2503.02130");
+TALLY_ENCODING(
+    fox_pro, NoOptions, FoxPro, "forget gates with shifted keys and values, norms and an output gate",
+    "k_t <- a_t k_{t-1} + (1-a_t) k_t, v_t likewise;  q, k <- RMSNorm per head;  l_ij as fox\n"
+    "o <- RMSNorm(o) sigmoid(W_g x)\n"
+    "the MLP stays the model's; the published block has SwiGLU: add --model.activation swiglu --model.hidden F",
+    "FoX (Pro): Lin et al. 2025, arXiv 2503.02130");
