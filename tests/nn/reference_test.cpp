@@ -1,12 +1,14 @@
 // Attention with each encoding against values made in another language from the formulas (tests/reference/README.md):
-// output, weights, gates, positions and all gradients.
+// rotated q and k, scores, gates, positions, logits, weights, output and all gradients.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/node.hpp"
@@ -20,6 +22,7 @@ namespace {
 
 using testing::attention_output;
 using testing::AttentionSizes;
+using testing::encoded_attention;
 using testing::make_encoding;
 
 constexpr double tolerance = 1e-10;  // of the tensor's largest magnitude
@@ -53,7 +56,26 @@ std::string name_in_file(const EncodingChoice& choice, std::string_view name) {
   return std::string(choice.parts.size() == 1 ? name.substr(name.find('.') + 1) : name);
 }
 
-void check_file(const SafetensorsFile& file) {
+// What lies above the diagonal means nothing: 0 there, as in the files.
+Tensor below_the_diagonal(const Tensor& x) {
+  const Tensor zero = Tensor::zeros({1}, x.dtype());
+  return where(less(zero, causal_softmax(Tensor::zeros(x.shape(), x.dtype()))), x, zero);
+}
+
+// What goes into the weights, where the file holds it.
+void expect_equal_logits(const Encoding& encoding, const AttentionInput& in, const SafetensorsFile& file) {
+  const NoGrad only_values;
+  const auto [operands, score] = encoded_attention(encoding, in);
+  if (file.find("rotated_q") != nullptr) {
+    expect_equal(operands.q, file, "rotated_q");
+    expect_equal(operands.k, file, "rotated_k");
+  }
+  expect_equal(below_the_diagonal(matmul(operands.q, transpose(operands.k, -1, -2), operands.scale)), file, "s");
+  expect_equal(below_the_diagonal(composed_logits(operands, score)), file, "logits");
+}
+
+// Names of the encodings that it holds values of.
+std::vector<std::string> check_file(const SafetensorsFile& file) {
   const Metadata& metadata = file.metadata();
   EncodingChoice choice = EncodingChoice::parse(metadata.at("encoding"));
   for (const auto& [key, value] : metadata) {
@@ -81,10 +103,16 @@ void check_file(const SafetensorsFile& file) {
   });
 
   AttentionTrace trace;
-  const Tensor output =
-      is_attention ? attention_output(*encoding, x, leaf("q"), leaf("k"), leaf("v"), &trace) : encoding->embed(x, 0);
+  Tensor output;
+  if (is_attention) {
+    const Tensor q = leaf("q"), k = leaf("k"), v = leaf("v");
+    expect_equal_logits(*encoding, {x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))}, file);
+    output = attention_output(*encoding, x, q, k, v, &trace);
+    expect_equal(trace.weights, file, "weights");
+  } else {
+    output = encoding->embed(x, 0);
+  }
   expect_equal(output, file, "output");
-  if (is_attention) expect_equal(trace.weights, file, "weights");
   if (file.find("gates") != nullptr) expect_equal(trace.gates, file, "gates");
   if (file.find("positions") != nullptr) expect_equal(trace.positions, file, "positions");
 
@@ -98,19 +126,22 @@ void check_file(const SafetensorsFile& file) {
   // x has no gradient where the encoding does not read it.
   const int expected = static_cast<int>(leaves.size()) - (gradient(x).defined() ? 0 : 1);
   EXPECT_EQ(gradients, expected);
+
+  std::vector<std::string> names;
+  for (const EncodingChoice::Part& part : choice.parts) names.push_back(part.entry->name);
+  return names;
 }
 
-TEST(Reference, EveryFileIsReproduced) {
-  int files = 0;
+TEST(Reference, EveryFileIsReproducedAndEveryEncodingHasOne) {
+  std::set<std::string> seen;
   for (const auto& entry : std::filesystem::directory_iterator(TALLY_SOURCE_DIR "/tests/reference")) {
     if (entry.path().extension() != ".safetensors") continue;
     const SafetensorsFile file = SafetensorsFile::open(entry.path().string());
     if (!file.metadata().contains("max-length")) continue;  // not of an encoding
     SCOPED_TRACE(entry.path().filename().string());
-    check_file(file);
-    ++files;
+    for (std::string& name : check_file(file)) seen.insert(std::move(name));
   }
-  EXPECT_GE(files, 30);
+  for (const EncodingEntry* entry : encoding_registry()) EXPECT_TRUE(seen.contains(entry->name)) << entry->name;
 }
 
 // Biases that are the numbers of their buckets show the bucket of each distance.

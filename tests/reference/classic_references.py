@@ -32,7 +32,7 @@ def sinusoidal(case, own, x):
 
 @encoding("relative", "shapes")
 def relative_shapes(case, options):
-    return {"table": (case.max_length, case.d)}
+    return {"table": (int(options.get("distances", 0)) or case.max_length, case.d)}
 
 
 @encoding("relative", "score")
@@ -138,6 +138,8 @@ CASES += [
     Case("relative", "relative", {"far": "refuse"}),
     Case("relative-far-cap", "relative", {"far": "cap"}, max_length=4),
     Case("relative-far-none", "relative", {"far": "none"}, max_length=4),
+    Case("relative-share-model", "relative", {"far": "refuse", "share": "model"}),
+    Case("relative-distances", "relative", {"far": "cap", "distances": "3"}),
     Case("alibi", "alibi", {"learned": "false"}),
     Case("alibi-learned", "alibi", {"learned": "true"}),
     Case("cope-unsaturated", "cope", cope_options(8)),
