@@ -344,7 +344,8 @@ class Worker {
   // weight's gradient is compared with: do.o, or the gradient of what remains of the stick.
   void open_gradient(const RowTile& rows) {
     const T* const stat = row_stat(rows);
-    std::fill_n(m_, tile_rows, T{0});
+    // Lanes without a query have weight 0, whatever their logits are: e^l alone may overflow, and 0 inf is no number.
+    std::fill_n(m_, tile_rows, std::numeric_limits<T>::max());
     std::fill_n(sum_, tile_rows, T{0});
     std::fill_n(factor_, tile_rows, T{0});
     for (std::int64_t i = 0; i < rows.rows; ++i) {

@@ -121,6 +121,12 @@ std::vector<ShapeCase> shape_cases() {
          const Tensor falling = times(cumsum(abs(leaf("falling", {s.batch, s.heads, s.length}, 1, DType::f64))), -0.2);
          score.biases.push_back(RowColumn{falling + 500.0, negate(falling) + -500.0});
        }},
+      // Sums that begin at 0, as those of forget gates, and fall beyond where e^-sum is a number.
+      {"row_column_from_zero",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor total = negate(cumsum(abs(leaf("falling", {s.batch, s.heads, s.length}, 1, DType::f64)) + 6.0));
+         score.biases.push_back(RowColumn{total, negate(total)});
+       }},
       {"column_alone",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
@@ -148,14 +154,14 @@ std::vector<ShapeCase> shape_cases() {
       {"product",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          const Shape factor{s.batch, s.heads, s.length, 3};
-         score.biases.push_back(Product{leaf("r", factor, 1, DType::f64), leaf("g", factor, 1, DType::f64)});
+         score.biases.push_back(Product{leaf("r", factor, 0.5, DType::f64), leaf("g", factor, 1, DType::f64)});
        }},
       // Gates see the score without the product.
       {"slope_and_product",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.set_scan(ContextualSlope{leaf("slope", {s.heads}, 0.1, DType::f64), {}});
          const Shape factor{s.batch, s.heads, s.length, 3};
-         score.biases.push_back(Product{leaf("r", factor, 1, DType::f64), leaf("g", factor, 1, DType::f64)});
+         score.biases.push_back(Product{leaf("r", factor, 0.5, DType::f64), leaf("g", factor, 1, DType::f64)});
        }},
       {"table_and_every_bias",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
