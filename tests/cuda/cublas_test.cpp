@@ -1,5 +1,5 @@
-// The calls of cuBLAS as the host execution has them: arguments that do not fit are refused, operands are rounded to TF32
-// where that is allowed.
+// The calls of cuBLAS as the host execution has them: arguments that do not fit are refused, operands are rounded to
+// TF32 where that is allowed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,8 +48,8 @@ TEST(Cublas, RefusesWhatDoesNotFitItsMemory) {
   EXPECT_EQ(multiply(4, 4, 4, 16, data), CUBLAS_STATUS_NOT_INITIALIZED);  // no stream
   ASSERT_EQ(cublasSetStream(blas, stream()), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(multiply(16, 16, 16, 16, data), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(multiply(16, 16, 16, 15, data), CUBLAS_STATUS_INVALID_VALUE);      // rows are longer than that
-  EXPECT_EQ(multiply(16, 16, 17, 16, data), CUBLAS_STATUS_INVALID_VALUE);      // a column too many
+  EXPECT_EQ(multiply(16, 16, 16, 15, data), CUBLAS_STATUS_INVALID_VALUE);  // rows are longer than that
+  EXPECT_EQ(multiply(16, 16, 17, 16, data), CUBLAS_STATUS_INVALID_VALUE);  // a column too many
   EXPECT_EQ(multiply(-1, 16, 16, 16, data), CUBLAS_STATUS_INVALID_VALUE);
   const std::vector<float> host(256);
   EXPECT_EQ(multiply(16, 16, 16, 16, host.data()), CUBLAS_STATUS_INVALID_VALUE);  // not the device's memory

@@ -12,9 +12,8 @@ but for rounding, as that of the keys is without an encoding: it is measured aga
 Tolerance: a float32 program may be wrong by as much as a plain float32 program is, so the same model is also computed
 here in float32: twice its deviation, three times for gradients. A lucky plain run must not fail the program, and where
 large terms cancel luck is a factor of ten: the largest deviation of sixteen runs counts, fifteen of them with parameters
-moved by up to a unit in the last place, and 8 units in the last place at least. (A unit and not half of one: tiled
-attention takes the gradient of its logits from the output, rounded once more than the weights that are kept here.) A
-float64 dump: 1e-10.
+moved by half a unit in the last place, every other one with softmax's derivative from the output, as fused attention has
+it, and 8 units in the last place at least. A float64 dump: 1e-10.
 """
 
 import argparse
@@ -28,6 +27,7 @@ except ImportError:
 
 import config as run_config
 import model
+import tape
 import tensor_file
 
 INPUTS = {"tokens", "targets", "loss_mask", "score_mask"}
@@ -58,12 +58,14 @@ def tolerances(arrays, config, dump, exact):
     if dump["logits"].dtype == np.float64:
         return dict.fromkeys(exact, DOUBLE_TOLERANCE)
     plain, random = dict.fromkeys(exact, FLOOR), np.random.RandomState(1)
-    unit = float(np.finfo(np.float32).eps)
+    half_unit = float(np.finfo(np.float32).eps) / 2
     for run in range(PLAIN_RUNS):
-        moved = arrays if run == 0 else {name: array * (1 + random.uniform(-unit, unit, array.shape))
+        moved = arrays if run == 0 else {name: array * (1 + random.uniform(-half_unit, half_unit, array.shape))
                                          for name, array in arrays.items()}
+        tape.derivative_by_output = run % 2 == 1
         for name, deviation in deviations(model.run(config, moved, dump, np.float32)[0], exact).items():
             plain[name] = max(plain[name], deviation)
+    tape.derivative_by_output = False
     return {name: (GRADIENT_FACTOR if name.startswith("gradients.") else FACTOR) * deviation
             for name, deviation in plain.items()}
 

@@ -58,9 +58,10 @@ def attend(layers, q, k, v, x, record):
         if layer.name in position.HOOKS["weights"]:
             weights = position.HOOKS["weights"][layer.name](layer, logits)
     if weights is None:
-        weights = tape.softmax(logits, position.distances(x.shape[1]) >= 0)
+        weights, output = tape.softmax_product(logits, position.distances(x.shape[1]) >= 0, v)
+    else:
+        output = weights @ v
     record("weights", weights)
-    output = weights @ v
     for hook in ("rest", "finish"):
         for layer in layers:
             if layer.name in position.HOOKS[hook]:

@@ -158,6 +158,14 @@ def compare(test, function, array, direction, gradient, title):
 
 
 class Tape(unittest.TestCase):
+    @staticmethod
+    def softmax_product(x, y, causal, by_output):
+        tape.derivative_by_output = by_output
+        try:
+            return tape.softmax_product(x[:4], causal, y[:4])[1]
+        finally:
+            tape.derivative_by_output = False
+
     def test_primitives(self):
         index = np.array([[0, 2, 2], [1, 0, 3]])
         causal = position.distances(4) >= 0
@@ -177,6 +185,8 @@ class Tape(unittest.TestCase):
             "pick": lambda x, y: tape.pick(x[:2], index), "concatenate": lambda x, y: tape.concatenate([x, y * 2.0]),
             "stack": lambda x, y: tape.stack_last([x, y, x]),
         }
+        functions["softmax product"] = lambda x, y: self.softmax_product(x, y, causal, False)
+        functions["softmax product by output"] = lambda x, y: self.softmax_product(x, y, causal, True)
         for name, function in functions.items():
             with self.subTest(name):
                 random = np.random.RandomState(3)

@@ -131,6 +131,24 @@ def softmax(x, allowed=True):
     return Node(y, (x, lambda g: y * (g - (g * y).sum(axis=-1, keepdims=True))))
 
 
+# Softmax's derivative can be written with the sum of a row's weights times their gradients, or, as fused attention does,
+# with the product of the output and its gradient; in float32 the second carries the rounding of the output.
+derivative_by_output = False
+
+
+def softmax_product(x, allowed, v):
+    """The weights softmax(x), and weights @ v."""
+    weights = softmax(x, allowed)
+    if not derivative_by_output:
+        return weights, weights @ v
+    a = weights.value
+    output = a @ v.value
+
+    def pull(g):
+        return a * (g @ np.swapaxes(v.value, -1, -2) - (g * output).sum(axis=-1, keepdims=True))
+    return weights, Node(output, (x, pull), (v, lambda g: np.swapaxes(a, -1, -2) @ g))
+
+
 def log_softmax(x):
     shifted = x.value - x.value.max(axis=-1, keepdims=True)
     y = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))

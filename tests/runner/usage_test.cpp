@@ -115,7 +115,8 @@ TEST(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
 
 TEST(Usage, Tf32IsForCudaDevices) {
   const TemporaryFolder folder;
-  const std::vector<std::string> words{"bench", "step", "--length", "4", "--batch", "1", "--model.width", "8", "--tf32"};
+  const std::vector<std::string> words{"bench", "step",          "--length", "4",     "--batch",
+                                       "1",     "--model.width", "8",        "--tf32"};
   const Finished refused = run_tally(words, folder);
   EXPECT_EQ(refused.code, 2);
   EXPECT_TRUE(holds(refused.err, "--tf32 is for --device cuda and cuda-host")) << refused.err;
