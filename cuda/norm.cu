@@ -88,11 +88,11 @@ template <class T>
 struct AddBlocks {
   T* total;
   const T* parts;
-  std::int64_t blocks, step;
+  std::int64_t blocks, first, step;
 
   __device__ void operator()(std::int64_t j) const {
     double sum = 0;
-    for (std::int64_t block = 0; block < blocks; ++block) sum += static_cast<double>(parts[block * step + j]);
+    for (std::int64_t block = 0; block < blocks; ++block) sum += static_cast<double>(parts[first + block * step + j]);
     total[j] = static_cast<T>(sum);
   }
 };
@@ -117,8 +117,8 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
                                                    rstd.as<T>(), n, row_step(d_y), weight.strides[0]});
     for_each_index(blocks * n, NormColumns<T, centered>{scratch.as<T>(), d_y.as<T>(), x.as<T>(), mean.as<T>(),
                                                         rstd.as<T>(), rows, n, d_y.strides[0], row_step(d_y)});
-    for_each_index(n, AddBlocks<T>{d_weight.as<T>(), scratch.as<T>(), blocks, 2 * n});
-    if (centered) for_each_index(n, AddBlocks<T>{d_bias.as<T>(), scratch.as<T>() + n, blocks, 2 * n});
+    for_each_index(n, AddBlocks<T>{d_weight.as<T>(), scratch.as<T>(), blocks, 0, 2 * n});
+    if (centered) for_each_index(n, AddBlocks<T>{d_bias.as<T>(), scratch.as<T>(), blocks, n, 2 * n});
   });
 }
 
