@@ -51,10 +51,14 @@ class Sum final : public Encoding {
     }
     return {};
   }
-  double pair_numbers(std::int64_t length) const override {
-    double numbers = 0;
-    for (const auto& part : parts_) numbers += part->pair_numbers(length);
-    return numbers;
+  KeptNumbers kept_numbers(std::int64_t length) const override {
+    KeptNumbers all;
+    for (const auto& part : parts_) {
+      const KeptNumbers own = part->kept_numbers(length);
+      all.token += own.token;
+      all.pair += own.pair;
+    }
+    return all;
   }
   void project() const override {
     for (const auto& part : parts_) part->project();

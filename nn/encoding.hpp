@@ -71,6 +71,11 @@ struct AttentionInput {
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
 };
 
+// Numbers kept for each token of each sequence, and for each pair of tokens of all sequences together.
+struct KeptNumbers {
+  double token = 0, pair = 0;
+};
+
 class Encoding {
  public:
   virtual ~Encoding() = default;
@@ -94,10 +99,9 @@ class Encoding {
   virtual Tensor finish(const Tensor& output, const AttentionInput& in) const { return (void)in, output; }
   // The whole attention [B, H, T, d] in composed operations, for ideas that fit nowhere else; undefined otherwise.
   virtual Tensor mix(const AttentionInput& in) const { return (void)in, Tensor(); }
-  // Numbers that `score` keeps until backward for each pair of tokens, for all sequences of a batch together, where its
-  // memory is not linear in the length of a sequence. The estimate of memory asks for it, since it asks `score` about a
-  // single token only.
-  virtual double pair_numbers(std::int64_t length) const { return (void)length, 0; }
+  // What it keeps until backward beside the shapes of `score`, for sequences of this length. The estimate of memory
+  // asks for it, since it asks `score` about a single token only.
+  virtual KeptNumbers kept_numbers(std::int64_t length) const { return (void)length, KeptNumbers{}; }
   // Brings parameters back, in place, into the range that they are for; called after each update.
   virtual void project() const {}
 };

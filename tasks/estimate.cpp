@@ -33,20 +33,22 @@ Initializer without_memory(const ModelOptions& options, DType dtype) {
 struct GroupCosts {
   double heads = 0;
   bool scans = false;
-  bool gates = false;               // of a scan that counts positions
-  bool written_out = false;         // weights or a whole attention of its own
-  double table_rows = 0;            // read by each query of each head, over all tables
-  double dense = 0, own_dense = 0;  // T x T tables for all sequences, and for each of them
-  double bias_squares = 0;          // that joining a bias to scores in the open takes for a while
+  bool gates = false;                             // of a scan that counts positions
+  bool own_weights = false;                       // with the softmax beside them, for gradients
+  bool written_out = false;                       // own weights, or a whole attention of its own
+  double table_rows = 0;                          // read by each query of each head, over all tables
+  double dense = 0, own_dense = 0;                // T x T tables for all sequences, and for each of them
+  double bias_squares = 0;                        // that joining a bias to scores in the open takes for a while
+  std::shared_ptr<const Encoding> encoding = {};  // null for none
 };
 using LayerCosts = std::vector<GroupCosts>;
 
 GroupCosts costs_of(const Encoding& encoding, const AttentionInput& in, std::int64_t max_length) {
   GroupCosts costs;
   costs.heads = static_cast<double>(in.q.size(1));
-  costs.written_out = encoding.replaces_softmax() || encoding.mix(in).defined();
-  Score score;
-  encoding.score(in, score);
+  costs.own_weights = encoding.replaces_softmax();
+  costs.written_out = costs.own_weights || encoding.mix(in).defined();
+  const Score score = score_of(encoding, in);
   costs.scans = score.scan.has_value();
   if (costs.scans) {
     const auto rows_of = [](const Tensor& table) { return static_cast<double>(table.size(-1)); };
@@ -59,6 +61,10 @@ GroupCosts costs_of(const Encoding& encoding, const AttentionInput& in, std::int
     costs.bias_squares = std::max(costs.bias_squares, std::holds_alternative<RowColumn>(bias) ? 3.0 : 1.0);
     // Tables by distance are cut to the sequence, which has one token here: the whole has a row for each.
     if (std::holds_alternative<RowToeplitz>(bias)) costs.table_rows += static_cast<double>(max_length);
+    if (const auto* product = std::get_if<Product>(&bias)) {
+      // Both factors, beside q and k and joined to them.
+      costs.table_rows += 2 * static_cast<double>(in.q.size(3) + 2 * product->query.size(3));
+    }
     if (const auto* dense = std::get_if<Dense>(&bias)) {
       (dense->bias.size(0) == 1 ? costs.dense : costs.own_dense) += static_cast<double>(dense->bias.size(1));
     }
@@ -87,9 +93,11 @@ std::vector<LayerCosts> costs_of(const ModelSetting& model) {
   for (std::int64_t layer = 0; layer < setup.layers; ++layer) {
     setup.layer = layer;
     costs.emplace_back();
-    for (const HeadGroup& group : model.encoding.make(setup)) {
+    const auto made = std::make_shared<const LayerEncoding>(model.encoding.make(setup));
+    for (const HeadGroup& group : *made) {
       const Tensor q = slice(split_heads(x, setup.heads), 1, 0, group.count);
       costs.back().push_back(costs_of(*group.encoding, {x, q, q, q, 1.0}, model.max_length));
+      costs.back().back().encoding = std::shared_ptr<const Encoding>(made, group.encoding.get());
     }
   }
   return costs;
@@ -121,9 +129,18 @@ bool is_written_out(const ModelOptions& options, const GroupCosts& group) {
   return group.written_out || options.attention == "composed";
 }
 
+KeptNumbers kept_on_the_way(const GroupCosts& group, const Sizes& n) {
+  return group.encoding != nullptr ? group.encoding->kept_numbers(static_cast<std::int64_t>(n.length)) : KeptNumbers{};
+}
+
+// Numbers of T x T tables that join the scores, and of what they are computed from.
+double square_tables(const GroupCosts& group, const Sizes& n) {
+  return n.length * n.length * (group.dense + kept_on_the_way(group, n).pair) + n.pairs(group.own_dense);
+}
+
 // Numbers that join the scores of a group without being one of its squares.
 double table_numbers(const GroupCosts& group, const Sizes& n) {
-  return n.tokens * group.heads * group.table_rows + n.length * n.length * group.dense + n.pairs(group.own_dense);
+  return n.tokens * group.heads * group.table_rows + square_tables(group, n);
 }
 
 // Numbers of attention that a layer keeps for backward.
@@ -131,9 +148,9 @@ double attention_kept(const ModelOptions& options, const LayerCosts& groups, con
   double numbers = 0;
   for (const GroupCosts& group : groups) {
     const double pairs = n.pairs(group.heads);
-    numbers += table_numbers(group, n);
+    numbers += table_numbers(group, n) + n.tokens * kept_on_the_way(group, n).token;
     if (is_written_out(options, group)) {
-      numbers += pairs * ((group.scans ? 3 : 1) + (options.dropout > 0 ? 1 : 0));
+      numbers += pairs * ((group.scans ? 3 : 1) + (group.own_weights ? 1 : 0) + (options.dropout > 0 ? 1 : 0));
     } else if (group.scans) {
       numbers += pairs / 128;
     }
@@ -147,7 +164,14 @@ double training_activations(const ModelOptions& options, const std::vector<Layer
   for (const LayerCosts& layer : costs) {
     const double attention = attention_kept(options, layer, n);
     kept += n.tokens * (8 * n.width + (gated ? 4 : 2) * n.hidden) + attention;
-    largest = std::max(largest, attention);
+    double gradients = attention;
+    for (const GroupCosts& group : layer) {
+      // A table's gradient comes for each sequence by itself, then goes on to what the table was computed from.
+      const double squares = square_tables(group, n);
+      if (group.own_weights) gradients += 4 * n.pairs(group.heads);  // what they are found with
+      if (squares > 0) gradients += n.pairs(group.heads) + squares;
+    }
+    largest = std::max(largest, gradients);
   }
   return n.element * (kept + largest + n.tokens * (2 * n.hidden + 3 * n.vocabulary + n.width));
 }
@@ -157,6 +181,7 @@ enum class Traced { no, yes };
 // Squares of a group at the moment when there are most of them, forward: scores, what joins them, weights; with gates
 // those, positions and, in a trace, a masked copy; of a broken stick the sums of what was taken.
 double squares_computed(const GroupCosts& group, Traced traced) {
+  if (group.own_weights) return 6;
   const double joined = 2 + group.bias_squares;
   if (!group.scans) return joined;
   if (!group.gates) return std::max(6.0, joined);

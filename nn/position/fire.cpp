@@ -1,7 +1,8 @@
 // Functional interpolation for relative positions (FIRE, arXiv 2310.04418):
 //   l_ij = s_ij + f_h( ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6) ),  L = |512 m|
 //   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1
-// For texts no longer than L it depends on the distance alone: then it costs T numbers and not T x T.
+// For texts of at most L + 1 tokens it depends on the distance alone and costs T numbers; for longer ones each layer
+// keeps about (36 + H) T² numbers until backward, most of them the hidden layer of f.
 #include <algorithm>
 #include <vector>
 
@@ -26,6 +27,12 @@ class Fire final : public Encoding {
     hidden_bias_ = make("hidden.bias", {hidden_width}, setup.start->linear_bias(1));
     output_weight_ = make("output.weight", {setup.heads, hidden_width}, setup.start->linear_weight(hidden_width));
     output_bias_ = make("output.bias", {setup.heads}, setup.start->linear_bias(hidden_width));
+  }
+
+  KeptNumbers kept_numbers(std::int64_t length) const override {
+    // As at the start: L is learned.
+    if (static_cast<double>(length - 1) <= start_length) return {};
+    return {.pair = static_cast<double>(hidden_width + 4 + output_bias_.size(0))};  // 4: what the logarithms came from
   }
 
   void score(const AttentionInput& in, Score& score) const override {
@@ -70,5 +77,6 @@ class Fire final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(fire, NoOptions, Fire, "a learned function of the distance, relative to the place",
-               "l_ij = s_ij + f_h(ln(|c| (i-j) + 1) / ln(|c| max(i, L) + 1));  L = |512 m|, f an MLP 1-32-H",
+               "l_ij = s_ij + f_h(ln(|c| (i-j) + 1) / ln(|c| max(i, L) + 1));  L = |512 m|, f an MLP 1-32-H\n"
+               "costs T numbers a layer where T <= L + 1, else about (36 + H) T² and B H T² more in backward",
                "FIRE: Li et al. 2024, arXiv 2310.04418");

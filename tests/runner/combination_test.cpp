@@ -59,11 +59,26 @@ TEST(Combinations, AreWrongUsageWhereTheyDoNotFit) {
                                     {"cope@0", "names nothing for head 1 of layer 0"},
                                     {"cope@0-1,rope@1", "names head 1 of layer 0 twice"},
                                     {"0:coep,1:none", "did you mean 'cope'?"},
+                                    {"hard+stick-breaking", "takes the place of the softmax"},
+                                    {"cope+stick-breaking", "running sum along the keys"},
                                     {"x:cope", "'x' in 'x:cope' names no layers"}}) {
     const Finished result = run_tally(tiny_training(folder / "run", pe), folder);
     EXPECT_EQ(result.code, 2) << pe;
     EXPECT_TRUE(holds(result.err, message)) << result.err;
     EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  }
+}
+
+TEST(Combinations, NameWhatPublicationsLeaveOpen) {
+  const TemporaryFolder folder;
+  const std::string line = "open choice: beside rope the position term of cope sees q as ";
+  const Finished described = run_tally({"describe", "cope+rope"}, folder);
+  EXPECT_TRUE(holds(described.out, line + "projected")) << described.out;
+  for (const auto& [option, reading] :
+       {std::pair{"--pe.rotated-query=false", "projected"}, {"--pe.rotated-query=true", "rotated"}}) {
+    const Finished plan = run_tally(
+        {"train", folder / "run", "--task=flip-flop", "--preset=quick", "--pe=cope+rope", option, "--dry-run"}, folder);
+    EXPECT_TRUE(holds(plan.out, line + reading)) << plan.out;
   }
 }
 

@@ -68,6 +68,21 @@ TEST(Estimate, MemoryIsThatOfTheRun) {
   }
 }
 
+// Every shape that joins the scores, and what an encoding computes on the way to it.
+TEST(Estimate, MemoryOfEveryEncodingIsThatOfTheRun) {
+  const std::vector<std::pair<std::string, std::string>> usual{{"eval-batch", "2"}},
+      long_texts{{"eval-batch", "1"}, {"batch", "1"}, {"task.length", "600"}, {"model.width", "32"}};
+  for (const EncodingEntry* entry : encoding_registry()) {
+    for (const auto& settings : {usual, long_texts}) {
+      const RunConfig config = quick(entry->name, settings);
+      const double told = estimate_training(config, *config.make_task()).total();
+      const double measured = measured_peak(config);
+      EXPECT_GT(told, measured / 1.1) << entry->name << ", " << settings.back().first;
+      EXPECT_LT(told, measured * 1.6) << entry->name << ", " << settings.back().first;
+    }
+  }
+}
+
 // Sequences whose attention is traced, as a dump does it.
 double measured_trace(const RunConfig& config, std::int64_t sequences, bool with_gradients) {
   const std::unique_ptr<Task> task = config.make_task();
