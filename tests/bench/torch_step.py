@@ -6,10 +6,11 @@
     torch_step.py --pe alibi --fused-bias                        # the bias goes into PyTorch's fused attention
     torch_step.py --pe cope --attention --length 4096 --batch 1  # one layer's attention alone, forward and backward
 
-none, absolute and rope always use PyTorch's fused scaled_dot_product_attention. The other encodings are written with
-[B, H, T, T] tensors, as their papers' listings are. --fused-bias hands what can be written as a bias on the logits
-(alibi, relative, fox) to the fused attention instead. What does not change from step to step (distances, masks,
-angles) is computed before the first one.
+It knows every encoding of `tally list encodings` with its default options, and absolute+hard; torch_encodings.py has
+them. none, absolute, sinusoidal, rope and xpos always use PyTorch's fused scaled_dot_product_attention. The others are
+written with [B, H, T, T] tensors, as their papers' listings are; cope-mlp keeps N = --hidden times as many numbers, 4.3
+GB a layer in a step of the default sizes. --fused-bias hands what can be written as a bias on the logits (alibi, t5,
+kerple, fire, relative, transformer-xl, nexus, fox, fox-pro) to the fused attention instead.
 
 Prints one JSON object: median, least and largest seconds of a step (forward, loss over all tokens, backward, AdamW) or
 of attention's two directions, and the largest resident memory of the process, at its start (PyTorch itself) and at its
@@ -24,7 +25,6 @@ Needs PyTorch 2, which nothing else in this project needs; in an environment of 
 """
 import argparse
 import json
-import math
 import resource
 import statistics
 import sys
@@ -34,138 +34,10 @@ try:
     import torch
     import torch.nn.functional as F
     from torch import nn
+
+    from torch_encodings import EMBEDDINGS, ENCODINGS, WITH_BIAS
 except ImportError:
     sys.exit("torch_step.py: PyTorch is missing; 'torch_step.py' begins with how to install it")
-
-
-class Plain(nn.Module):
-    """Causal attention of q, k, v [B, H, T, d]; x [B, T, D] is what they were projected from."""
-
-    def __init__(self, args):
-        super().__init__()
-        self.heads, self.head_width = args.heads, args.width // args.heads
-        self.scale = 1 / math.sqrt(self.head_width)
-
-    def forward(self, q, k, v, x):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-    def logits(self, q, k):
-        return q @ k.transpose(-1, -2) * self.scale
-
-
-def distances(length):
-    """[T, T]: i - j, 0 for keys in the future."""
-    place = torch.arange(length)
-    return (place[:, None] - place[None, :]).clamp(min=0)
-
-
-def upper_triangle(length):
-    return torch.ones(length, length, dtype=torch.bool).triu(1)
-
-
-class Rope(Plain):
-    def __init__(self, args):
-        super().__init__(args)
-        frequency = 10000.0 ** (-torch.arange(0, self.head_width, 2) / self.head_width)
-        angle = torch.outer(torch.arange(args.length).float(), frequency)
-        self.register_buffer("cosine", angle.cos())
-        self.register_buffer("sine", angle.sin())
-
-    def forward(self, q, k, v, x):
-        return super().forward(self.rotated(q), self.rotated(k), v, x)
-
-    def rotated(self, x):
-        a, b = x.chunk(2, -1)
-        return torch.cat([a * self.cosine - b * self.sine, a * self.sine + b * self.cosine], -1)
-
-
-class Biased(Plain):
-    """Logits are the scores and a bias that does not depend on them."""
-
-    def __init__(self, args):
-        super().__init__(args)
-        self.fused_bias = args.fused_bias
-        self.register_buffer("future", upper_triangle(args.length))
-
-    def bias(self, q, x):
-        raise NotImplementedError
-
-    def forward(self, q, k, v, x):
-        if self.fused_bias:
-            bias = self.bias(q, x).masked_fill(self.future, -math.inf)
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        logits = self.logits(q, k) + self.bias(q, x)
-        return torch.softmax(logits.masked_fill(self.future, -math.inf), -1) @ v
-
-
-class Alibi(Biased):
-    def __init__(self, args):
-        super().__init__(args)
-        slopes = 2.0 ** (-8.0 * torch.arange(1, self.heads + 1) / self.heads)  # heads: a power of two
-        self.register_buffer("penalty", -slopes[None, :, None, None] * distances(args.length))
-
-    def bias(self, q, x):
-        return self.penalty
-
-
-class Relative(Biased):
-    def __init__(self, args):
-        super().__init__(args)
-        self.table = nn.Parameter(torch.randn(args.length, self.head_width) / math.sqrt(self.head_width))
-        self.register_buffer("distance", distances(args.length))
-
-    def bias(self, q, x):
-        z = q @ self.table.T * self.scale
-        return z.gather(-1, self.distance.expand(*q.shape[:2], -1, -1))
-
-
-class Fox(Biased):
-    def __init__(self, args):
-        super().__init__(args)
-        self.forget = nn.Linear(args.width, self.heads)
-
-    def bias(self, q, x):
-        kept = F.logsigmoid(self.forget(x)).cumsum(1).transpose(1, 2)
-        return kept[..., :, None] - kept[..., None, :]
-
-
-class StickBreaking(Plain):
-    """A_ij = exp(l_ij - sum of softplus(l_ik) over k = j..i-1) for j < i."""
-
-    def __init__(self, args):
-        super().__init__(args)
-        self.register_buffer("not_past", distances(args.length) == 0)
-
-    def forward(self, q, k, v, x):
-        logits = self.logits(q, k)
-        broken = F.softplus(logits).masked_fill(self.not_past, 0)
-        from_here_on = broken.flip(-1).cumsum(-1).flip(-1)
-        return (logits - from_here_on).exp().masked_fill(self.not_past, 0) @ v
-
-
-class Cope(Plain):
-    """As in the paper's listing: gates, their sum from the right, two look-ups."""
-
-    def __init__(self, args):
-        super().__init__(args)
-        self.p_max = args.p_max
-        self.register_buffer("future", upper_triangle(args.length))
-        self.table = nn.Parameter(torch.zeros(args.p_max + 1, self.head_width))
-
-    def forward(self, q, k, v, x):
-        logits = self.logits(q, k).masked_fill(self.future, -math.inf)
-        gates = torch.sigmoid(logits)
-        position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=self.p_max)
-        low, high = position.floor(), position.ceil()
-        z = q @ self.table.T
-        weight = position - low
-        logits = logits + z.gather(-1, low.long()) * (1 - weight) + z.gather(-1, high.long()) * weight
-        return torch.softmax(logits, -1) @ v
-
-
-ENCODINGS = {"none": Plain, "absolute": Plain, "rope": Rope, "alibi": Alibi, "relative": Relative, "fox": Fox,
-             "stick-breaking": StickBreaking, "cope": Cope}
-WITH_BIAS = [name for name, kind in ENCODINGS.items() if issubclass(kind, Biased)]
 
 
 class Attention(nn.Module):
@@ -198,15 +70,12 @@ class Model(nn.Module):
     def __init__(self, args):
         super().__init__()
         self.embedding = nn.Embedding(args.vocab, args.width)
-        self.positions = nn.Parameter(torch.zeros(args.length, args.width)) if args.pe == "absolute" else None
+        self.positions = EMBEDDINGS[args.pe](args) if args.pe in EMBEDDINGS else nn.Identity()
         self.blocks = nn.Sequential(*(Block(args) for _ in range(args.layers)))
         self.norm, self.head = nn.LayerNorm(args.width), nn.Linear(args.width, args.vocab, bias=False)
 
     def forward(self, tokens):
-        x = self.embedding(tokens)
-        if self.positions is not None:
-            x = x + self.positions
-        return self.head(self.norm(self.blocks(x)))
+        return self.head(self.norm(self.blocks(self.positions(self.embedding(tokens)))))
 
 
 def step_of(args):
@@ -249,7 +118,7 @@ def arguments():
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
     parser.add_argument("--fused-bias", action="store_true", help=f"for {', '.join(WITH_BIAS)}")
     for name, value in {"layers": 4, "width": 256, "heads": 4, "length": 512, "batch": 16, "vocab": 16, "p-max": 64,
-                        "steps": 5, "warmup": 2, "threads": 0}.items():
+                        "hidden": 64, "steps": 5, "warmup": 2, "threads": 0}.items():
         parser.add_argument("--" + name, type=int, default=value, help=f"{value}")
     args = parser.parse_args()
     if args.fused_bias and args.pe not in WITH_BIAS:
