@@ -31,12 +31,13 @@ class Outside : public ::testing::TestWithParam<const char*> {
   bool dump(const std::string& encoding, std::vector<std::string> options) {
     const std::string run = folder_ / concat("run-", runs_++), file = run + "/dump.safetensors";
     // A large step, so that tables which start at zero count.
-    options.insert(options.end(), {"--optimiser.lr=0.02", std::string("--dtype=") + GetParam()});
+    options.insert(options.end(), {"--optimiser.lr=0.02", std::string("--dtype=") + GetParam(), "--device=" + device_});
     const Finished train = run_tally(tiny_training(run, encoding, options), folder_);
     refusal_ = train.err;
     if (train.code != 0) return false;
-    const Finished dumped =
-        run_tally({"dump", run, "--split", "ood-dense", "--count", "2", "--gradients", "--out", file}, folder_);
+    const Finished dumped = run_tally(
+        {"dump", run, "--split", "ood-dense", "--count", "2", "--gradients", "--out", file, "--device", device_},
+        folder_);
     EXPECT_EQ(dumped.code, 0) << dumped.err;
     files_.insert(files_.end(), {run + "/checkpoints/step-00000004.safetensors", run + "/config.json", file});
     labels_ += concat(run, ": ", encoding);
@@ -57,6 +58,7 @@ class Outside : public ::testing::TestWithParam<const char*> {
   TemporaryFolder folder_;
   std::vector<std::string> files_;  // three for each dump
   std::string labels_;
+  std::string device_ = "cpu";
   int runs_ = 0;
   std::string refusal_;
 };
@@ -126,6 +128,16 @@ TEST_P(Outside, OtherModels) {
       EXPECT_TRUE(dump(encoding, model)) << refusal_;
     }
   }
+  check();
+}
+
+TEST_P(Outside, EveryEncodingOnCudaKernels) {
+  device_ = "cuda-host";
+  for (const EncodingEntry* entry : encoding_registry()) {
+    SCOPED_TRACE(entry->name);
+    EXPECT_TRUE(dump(entry->name, {})) << refusal_;
+  }
+  EXPECT_TRUE(dump("0:absolute+cope+rope,1:cope@0,cope+relative@1", {"--pe.cope.gates=sep-keys"})) << refusal_;
   check();
 }
 
