@@ -1,0 +1,189 @@
+// Tiled attention in single precision, beside the places where scores bend and at them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tests/nn/score_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::compute;
+using testing::drawn;
+using testing::expect_equal;
+using testing::Inputs;
+using testing::largest;
+using testing::largest_difference;
+using testing::make_inputs;
+using testing::normal_tensor;
+using testing::Outcome;
+using testing::several_tiles;
+using testing::shape_cases;
+using testing::ShapeCase;
+using testing::Sizes;
+using testing::Values;
+
+class TiledPrecision : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(TiledPrecision);
+
+struct Placed {
+  Score score;
+  std::vector<double> positions;  // of all keys that a query has
+};
+
+Placed place(const ShapeCase& one, const Sizes& sizes, const Values& values) {
+  const NoGrad only_values;
+  const Inputs inputs = make_inputs(one, sizes, DType::f64, values);
+  AttentionTrace trace;
+  composed_logits(inputs.operands, inputs.score, &trace);
+  Placed placed{inputs.score, {}};
+  const std::vector<double> all = trace.positions.to_vector<double>();
+  const auto length = static_cast<std::size_t>(sizes.length);
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    if (n % length <= n / length % length) placed.positions.push_back(all[n]);
+  }
+  return placed;
+}
+
+// By how much positions may differ before one of them passes a place where its score bends: an integer up to P, or
+// where a hidden unit leaves zero.
+double distance_to_kinks(const ShapeCase& one, const Sizes& sizes, const Values& values) {
+  const Placed placed = place(one, sizes, values);
+  std::vector<double> kinks;
+  if (const auto* mlp = std::get_if<ContextualMlp>(&*placed.score.scan)) {
+    kinks = (negate(mlp->bias) / mlp->weight).to_vector<double>();
+  } else {
+    const std::int64_t rows = std::get<ContextualTable>(*placed.score.scan).z.size(3);
+    for (std::int64_t n = 0; n < rows; ++n) kinks.push_back(static_cast<double>(n));
+  }
+  double nearest = std::numeric_limits<double>::infinity();
+  for (const double position : placed.positions) {
+    for (const double kink : kinks) nearest = std::min(nearest, std::abs(position - kink));
+  }
+  return nearest;
+}
+
+double largest_hidden(const ShapeCase& one, const Sizes& sizes, const Values& values) {
+  const Placed placed = place(one, sizes, values);
+  const auto& mlp = std::get<ContextualMlp>(*placed.score.scan);
+  const std::vector<double> weight = mlp.weight.to_vector<double>(), bias = mlp.bias.to_vector<double>();
+  double result = 0;
+  for (const double position : placed.positions) {
+    for (std::size_t n = 0; n < weight.size(); ++n) result = std::max(result, weight[n] * position + bias[n]);
+  }
+  return result;
+}
+
+// The error of f32 against f64 is at most twice (gradients: three times) that of the composed form, and one rounding of
+// the largest value (gradients: two for each of a da and a do.o, which cancel). All that reaches the scores carries the
+// rounding of dl = a (da - do.o), where the composed form sums a da in double instead of taking do.o from the rounded
+// output: so that rounding is counted in units of q's gradient. Numbers to which the whole triangle adds, with terms
+// that cancel, are held to 1e-4 of their size. The coefficients of a network sum rows of dl times hidden values, which
+// are far larger than 1: there the roundings are those of the terms of do.o, times the largest hidden value.
+void expect_as_precise(const ShapeCase& one, const Sizes& sizes, const Values& values, bool gradients) {
+  constexpr double rounding = 1.2e-7;
+  const auto sums_the_triangle = [](const std::string& name) {
+    return name == "slope" || name == "slopes" || name == "rise" || name == "falling" || name == "w" || name == "b";
+  };
+  const auto sums_rows = [](const std::string& name) {
+    return name == "row" || name == "by_row" || name == "z" || name == "column";
+  };
+  const Outcome exact = compute(one, sizes, DType::f64, false, 0, values),
+                tiled = compute(one, sizes, DType::f32, true, 0, values),
+                composed = compute(one, sizes, DType::f32, false, 0, values);
+  EXPECT_LE(largest_difference(tiled.output, exact.output),
+            2 * largest_difference(composed.output, exact.output) + rounding * largest(exact.output));
+  if (!gradients) return;
+  const Tensor terms = abs(exact.output * normal_tensor("d_output", exact.output.shape()));
+  const double largest_terms = largest(sum(terms, {3}));
+  for (const auto& [name, expected] : exact.gradients) {
+    const double found = largest_difference(tiled.gradients.at(name), expected);
+    double scale = std::max(largest(expected), largest(exact.gradients.at("q")));
+    if (name == "u") scale = largest_terms * largest_hidden(one, sizes, values);
+    if (sums_the_triangle(name)) {
+      EXPECT_LE(found, 1e-4 * scale) << name;
+    } else {
+      EXPECT_LE(found, 3 * largest_difference(composed.gradients.at(name), expected) +
+                           (sums_rows(name) ? 1e-6 : 4 * rounding) * scale)
+          << name;
+    }
+  }
+}
+
+// Among so many pairs some lie beside a kink: gradients of shapes that have kinks are for the next test.
+TEST_P(TiledPrecision, IsAsPreciseAsTheComposedFormInSingle) {
+  if (testing::repeats_kernels_in_vain(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
+  for (const ShapeCase& one : shape_cases()) {
+    SCOPED_TRACE(one.name);
+    expect_as_precise(one, {1, 2, several_tiles(), 16, 16}, drawn(0), !one.kinks);
+  }
+}
+
+// Rounding of a position that lies beside a kink decides between two derivatives, so the numbers are such that none
+// lies there.
+TEST_P(TiledPrecision, HasGradientsAsPreciseAsThoseOfTheComposedFormBetweenKinks) {
+  constexpr double apart = 1e-4;
+  constexpr int most_draws = 200;
+  const Sizes sizes{1, 1, 150, 16, 16};
+  for (const ShapeCase& one : shape_cases()) {
+    if (!one.kinks) continue;
+    SCOPED_TRACE(one.name);
+    int draw = 0;
+    while (draw < most_draws && distance_to_kinks(one, sizes, drawn(draw)) < apart) ++draw;
+    ASSERT_LT(draw, most_draws) << "none of them keeps all positions away from kinks";
+    expect_as_precise(one, sizes, drawn(draw), true);
+  }
+}
+
+// Half of the numbers of each query, and the other half of those of each key: no product of theirs has a term but that
+// of their first numbers, `first`, while gradients reach all of them.
+Values crossed(double first) {
+  return [first](const std::string& name, const Shape& shape, double deviation) {
+    const bool query = name == "q" || name == "gate_query", key = name == "k" || name == "gate_key";
+    // Units of a network that bend at positions 2, 3, 2, 4 and 1/2.
+    if (name == "w") return Tensor::from(std::vector<double>{1, -1, 0.5, 2, -2}, shape, default_device());
+    if (name == "b") return Tensor::from(std::vector<double>{-2, 3, -1, -8, 1}, shape, default_device());
+    const Tensor tensor = normal_tensor(name, shape, deviation);
+    if (!query && !key) return tensor;
+    std::vector<double> values = tensor.to_vector<double>();
+    const auto width = static_cast<std::size_t>(shape.back());
+    for (std::size_t n = 0; n < values.size(); ++n) {
+      if (n % 2 == (query ? 0 : 1)) values[n] = 0;
+      if (n % width == 0) values[n] = query ? std::abs(first) : first;
+    }
+    return Tensor::from(values, shape, default_device());
+  };
+}
+
+// Every gate exactly 1/2 or 1: every second position, or every one, is an integer, and those of some keys are P.
+TEST_P(TiledPrecision, TakesTheSameSideOfKinksAsTheComposedForm) {
+  for (const ShapeCase& one : shape_cases()) {
+    if (!one.kinks) continue;
+    for (const Sizes& sizes : {Sizes{2, 1, 67, 20, 17}, Sizes{1, 2, several_tiles(), 16, 16}}) {
+      SCOPED_TRACE(concat(one.name, " T ", sizes.length));
+      const Outcome half = compute(one, sizes, DType::f64, true, 0, crossed(0));
+      EXPECT_EQ(distance_to_kinks(one, sizes, crossed(0)), 0);
+      expect_equal(half, compute(one, sizes, DType::f64, false, 0, crossed(0)));
+      EXPECT_EQ(distance_to_kinks(one, sizes, crossed(20)), 0);
+      expect_equal(compute(one, sizes, DType::f64, true, 0, crossed(20)),
+                   compute(one, sizes, DType::f64, false, 0, crossed(20)));
+
+      // The side of a table is that of larger positions: gates a little above 1/2 change next to nothing, others do.
+      if (one.name.find("table") == std::string::npos) continue;
+      const Outcome above = compute(one, sizes, DType::f64, true, 0, crossed(1e-5)),
+                    below = compute(one, sizes, DType::f64, true, 0, crossed(-1e-5));
+      const std::string of_gates = half.gradients.contains("gate_query") ? "gate_query" : "q";
+      const Tensor& expected = half.gradients.at(of_gates);
+      EXPECT_LE(largest_difference(above.gradients.at(of_gates), expected), 1e-3 * largest(expected));
+      EXPECT_GE(largest_difference(below.gradients.at(of_gates), expected), 1e-2 * largest(expected));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tally
