@@ -1,0 +1,160 @@
+// Texts longer than FIRE's threshold L = |512 m|, where each query has its own bias. m is a parameter that starts at 1,
+// not an option, so no walk over options gets there with few tokens.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/gradcheck.hpp"
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "nn/transformer.hpp"
+#include "tests/devices.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::attention_output;
+using testing::AttentionSizes;
+using testing::make_encoding;
+using testing::normal_tensor;
+
+class Fire : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Fire);
+
+constexpr std::int64_t vocabulary = 7;
+
+Tensor some_tokens(std::int64_t length) {
+  Rng rng({3, stream_of("tokens"), 0});
+  std::vector<std::int32_t> ids;
+  for (std::int64_t n = 0; n < length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
+  return Tensor::from(ids, {1, length}, default_device());
+}
+
+// With the threshold at L tokens; all other parameters are off their start.
+std::unique_ptr<Transformer> make_model(double threshold, const std::string& attention = "tiled") {
+  ModelOptions options;
+  options.layers = 2;
+  options.width = 8;
+  options.heads = 2;
+  options.init = "fan-in";
+  options.attention = attention;
+  auto model = std::make_unique<Transformer>(options, EncodingChoice::parse("fire"), vocabulary, 8, 1, DType::f64,
+                                             default_device());
+  for (auto& [path, parameter] : model->parameters()) {
+    if (path.ends_with("fire.m")) {
+      parameter.fill(threshold / 512);
+    } else {
+      parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
+    }
+  }
+  return model;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
+  EXPECT_EQ(x.size(), y.size());
+  double difference = 0;
+  for (std::size_t n = 0; n < x.size(); ++n) {
+    EXPECT_TRUE(std::isfinite(x[n]));
+    difference = std::max(difference, std::abs(x[n] - y[n]));
+  }
+  return difference;
+}
+
+// L = 2.5: not beside a place of a query, where the larger of both changes.
+TEST_P(Fire, HasTheGradientsOfCentralDifferencesBeyondItsThreshold) {
+  const AttentionSizes sizes;
+  const Shape head_shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
+  std::vector<Tensor> inputs{normal_tensor("q", head_shape), normal_tensor("k", head_shape),
+                             normal_tensor("v", head_shape)};
+  const Tensor x = Tensor::zeros({sizes.batch, sizes.length, sizes.width()}, DType::f64, default_device());
+  std::size_t threshold = 0;
+  make_encoding(EncodingChoice::parse("fire"), sizes, [&](std::string_view name, const Shape& shape, const Fill&) {
+    if (name == "fire.m") threshold = inputs.size();
+    const double start = 2.5 / 512;
+    return inputs.emplace_back(name == "fire.m" ? Tensor::full(shape, start, DType::f64, default_device())
+                                                : normal_tensor(name, shape, 0.7));
+  });
+  const auto f = [&](const std::vector<Tensor>& given) {
+    std::size_t next = 3;
+    const auto fire = make_encoding(EncodingChoice::parse("fire"), sizes,
+                                    [&](std::string_view, const Shape&, const Fill&) { return given[next++]; });
+    return attention_output(*fire, x, given[0], given[1], given[2]);
+  };
+  const bool whole = GetParam() == Device{};
+  const GradcheckResult result = gradcheck(f, inputs, {.full_limit = whole ? 100'000 : 0, .directions = 1});
+  EXPECT_EQ(result.full, whole);
+  EXPECT_TRUE(result.ok) << result.text;
+
+  set_requires_grad(inputs[threshold]);
+  backward(sum(f(inputs) * normal_tensor("d_output", head_shape)));
+  EXPECT_GT(std::abs(gradient(inputs[threshold]).item()), 1e-3);
+}
+
+TEST_P(Fire, IsTheSameInBothFormsBeyondItsThreshold) {
+  constexpr std::int64_t length = 67;
+  const Tensor tokens = some_tokens(length);
+  const Tensor mask = Tensor::full(tokens.shape(), 1, DType::boolean, default_device());
+  const auto tiled = make_model(20.5), composed = make_model(20.5, "composed");
+  std::vector<Tensor> logits;
+  for (Transformer* model : {tiled.get(), composed.get()}) {
+    logits.push_back(model->forward(tokens));
+    backward(cross_entropy(logits.back(), tokens, mask));
+  }
+  EXPECT_LE(largest_difference(logits[0], logits[1]), 1e-10);
+  const NamedTensors ours = tiled->parameters(), theirs = composed->parameters();
+  for (std::size_t n = 0; n < ours.size(); ++n) {
+    EXPECT_LE(largest_difference(gradient(ours[n].second), gradient(theirs[n].second)), 1e-10) << ours[n].first;
+  }
+  // The threshold counts.
+  const NoGrad only_values;
+  EXPECT_GT(largest_difference(make_model(40.5)->forward(tokens), logits[0]), 1e-3);
+}
+
+// A row's own biases end where those of the distance begin: at L = T - 1 both forms hold.
+TEST_P(Fire, HasNoStepAtItsThreshold) {
+  constexpr std::int64_t length = 12;
+  const NoGrad only_values;
+  const Tensor tokens = some_tokens(length);
+  EXPECT_LE(largest_difference(make_model(length - 1 - 1e-9)->forward(tokens),
+                               make_model(length - 1 + 1e-9)->forward(tokens)),
+            1e-8);
+}
+
+TEST_P(Fire, IsCausalBeyondItsThreshold) {
+  constexpr std::int64_t length = 9;
+  const NoGrad only_values;
+  const auto model = make_model(2.5);
+  const Tensor tokens = some_tokens(length);
+  const std::vector<double> before = model->forward(tokens).to_vector<double>();
+  for (std::int64_t changed = 0; changed < length; ++changed) {
+    std::vector<std::int32_t> ids = tokens.to_vector<std::int32_t>();
+    std::int32_t& token = ids[static_cast<std::size_t>(changed)];
+    token = static_cast<std::int32_t>((token + 1) % vocabulary);
+    const std::vector<double> after =
+        model->forward(Tensor::from(ids, tokens.shape(), default_device())).to_vector<double>();
+    const auto untouched = static_cast<std::ptrdiff_t>(changed * vocabulary);
+    EXPECT_TRUE(std::equal(before.begin(), before.begin() + untouched, after.begin())) << changed;
+    EXPECT_FALSE(std::equal(before.begin() + untouched, before.end(), after.begin() + untouched)) << changed;
+  }
+}
+
+// Steps on both sides of it.
+TEST_P(Fire, GeneratesWhatTheWholeTextGivesBeyondItsThreshold) {
+  constexpr std::int64_t length = 11;
+  const NoGrad only_values;
+  const auto model = make_model(4.5);
+  const Tensor tokens = some_tokens(length), whole = model->forward(tokens);
+  GenerationState state;
+  for (std::int64_t first = 0, last = 3; first < length; first = last, last = std::min(last + 2, length)) {
+    const Tensor rows = model->step(slice(tokens, 1, first, last), state);
+    EXPECT_LE(largest_difference(rows, slice(whole, 1, first, last)), 1e-10) << first;
+  }
+}
+
+}  // namespace
+}  // namespace tally
