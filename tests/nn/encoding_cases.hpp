@@ -2,6 +2,7 @@
 // and an encoding with its attention as one function of tensors.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -85,6 +86,129 @@ inline std::vector<EncodingCase> all_cases() {
     for (EncodingCase& one : cases_of(*entry)) all.push_back(std::move(one));
   }
   return all;
+}
+
+// One case for each encoding: all options as they are set at first.
+inline std::vector<EncodingCase> plain_cases() {
+  std::vector<EncodingCase> cases;
+  for (const EncodingEntry* entry : encoding_registry()) {
+    cases.push_back({EncodingChoice::parse(entry->name), entry->name});
+  }
+  return cases;
+}
+
+inline bool has_option(const EncodingEntry& entry, std::string_view name) {
+  const auto infos = list_options(*entry.make_options());
+  return std::any_of(infos.begin(), infos.end(), [&](const OptionInfo& info) { return info.name == name; });
+}
+
+// One case for each encoding with all of its options changed: the last of its cases, queries as rotated.
+inline std::vector<EncodingCase> changed_cases() {
+  std::vector<EncodingCase> cases;
+  for (const EncodingEntry* entry : encoding_registry()) {
+    cases.push_back(std::move(cases_of(*entry).back()));
+    if (has_option(*entry, "rotated-query")) {
+      cases.back().choice.set_option("rotated-query", "true");
+      cases.back().label += " rotated-query=true";
+    }
+  }
+  return cases;
+}
+
+// What `text` names, with the options that these cases give its encodings.
+inline EncodingCase combined(const std::string& text, const EncodingCase& one, const EncodingCase& other) {
+  EncodingCase both{EncodingChoice::parse(text), concat(text, " of ", one.label, ", ", other.label)};
+  for (const EncodingCase* given : {&one, &other}) {
+    for (const EncodingChoice::Part& from : given->choice.parts) {
+      for (EncodingChoice::Part& part : both.choice.parts) {
+        if (part.entry == from.entry) part.options = from.options->clone();
+      }
+    }
+  }
+  return both;
+}
+
+inline EncodingCase sum_of(const EncodingCase& one, const EncodingCase& other) {
+  return combined(concat(one.choice.text(), "+", other.choice.text()), one, other);
+}
+
+// Whether the case is of an encoding that has no options.
+inline bool without_options(const EncodingCase& one) { return list_options(*one.choice.parts[0].options).empty(); }
+
+// The sum of every two encodings, as they are set at first, and with all options changed. Those that refuse each other
+// are among them.
+inline std::vector<EncodingCase> pairs() {
+  std::vector<EncodingCase> cases;
+  const std::vector<EncodingCase> plain = plain_cases(), changed = changed_cases();
+  for (std::size_t a = 0; a < plain.size(); ++a) {
+    for (std::size_t b = a + 1; b < plain.size(); ++b) {
+      cases.push_back(sum_of(plain[a], plain[b]));
+      if (without_options(plain[a]) && without_options(plain[b])) continue;
+      cases.push_back(sum_of(changed[a], changed[b]));
+    }
+  }
+  return cases;
+}
+
+// Each encoding beside the next one: in another layer, and on other heads.
+inline std::vector<EncodingCase> neighbours() {
+  std::vector<EncodingCase> cases;
+  const std::vector<EncodingCase> plain = plain_cases(), changed = changed_cases();
+  for (std::size_t a = 0; a < plain.size(); ++a) {
+    const std::size_t b = (a + 1) % plain.size();
+    const std::string one = plain[a].choice.text(), other = plain[b].choice.text();
+    for (const std::string& text : {concat("0:", one, ",1:", other), concat(one, "@0,", other, "@1")}) {
+      cases.push_back(combined(text, plain[a], plain[b]));
+      if (without_options(plain[a]) && without_options(plain[b])) continue;
+      cases.push_back(combined(text, changed[a], changed[b]));
+    }
+  }
+  return cases;
+}
+
+// Every encoding that can see queries as rotated, beside every rotation: with its other options as they are set at
+// first, and with each of them changed.
+inline std::vector<EncodingCase> rotated_query_cases() {
+  std::vector<EncodingCase> cases;
+  const auto add = [&](EncodingCase one) {
+    one.choice.set_option("rotated-query", "true");
+    one.label += " rotated-query=true";
+    for (const EncodingCase& rotation : plain_cases()) {
+      const EncodingEntry* entry = rotation.choice.parts[0].entry;
+      if (entry->rotates && entry != one.choice.parts[0].entry) cases.push_back(sum_of(one, rotation));
+    }
+  };
+  for (const EncodingEntry* entry : encoding_registry()) {
+    if (!has_option(*entry, "rotated-query")) continue;
+    add({EncodingChoice::parse(entry->name), entry->name});
+    for (const OptionInfo& info : list_options(*entry->make_options())) {
+      std::vector<std::string> values = info.allowed;
+      if (std::holds_alternative<std::int64_t>(info.value)) values = {"2"};
+      for (const std::string& value : values) {
+        if (value == to_text(info.value)) continue;
+        EncodingCase one{EncodingChoice::parse(entry->name), concat(entry->name, " ", info.name, "=", value)};
+        one.choice.set_option(info.name, value);
+        add(std::move(one));
+      }
+    }
+  }
+  return cases;
+}
+
+// All of these: encodings together.
+inline std::vector<EncodingCase> together_cases() {
+  std::vector<EncodingCase> all;
+  for (auto make : {pairs, neighbours, rotated_query_cases}) {
+    for (EncodingCase& one : make()) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+// Whether an error is about these encodings: that they cannot act together, or one of them not for this length.
+inline bool names_encodings(std::string_view error, const EncodingChoice& choice) {
+  const auto holds = [&](std::string_view part) { return error.find(part) != std::string_view::npos; };
+  return holds("[encoding]") || std::any_of(choice.parts.begin(), choice.parts.end(),
+                                            [&](const auto& part) { return holds(part.entry->name); });
 }
 
 struct AttentionSizes {
