@@ -1,5 +1,6 @@
 // What every encoding must pass, for every combination of its options: nothing here names one.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -24,6 +25,7 @@ using testing::AttentionSizes;
 using testing::EncodingCase;
 using testing::make_encoding;
 using testing::normal_tensor;
+using testing::together_cases;
 
 class Encodings : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Encodings);
@@ -87,6 +89,28 @@ bool takes(Transformer& model, std::int64_t length) {
   }
 }
 
+// Encodings together; on other devices than the CPU, whose launches take their time, every tenth of these.
+std::vector<EncodingCase> some_together() {
+  std::vector<EncodingCase> cases = together_cases();
+  if (default_device() == Device{}) return cases;
+  std::vector<EncodingCase> some;
+  for (std::size_t n = 0; n < cases.size(); n += 10) some.push_back(std::move(cases[n]));
+  return some;
+}
+
+// Of encodings together; none when they refuse each other or this length, with a reason.
+std::unique_ptr<Transformer> make_together(const EncodingCase& one, std::int64_t length, DType dtype = DType::f64) {
+  const NoGrad only_the_value;
+  try {
+    auto model = make_model(one, length, dtype);
+    model->forward(some_tokens(1, length));
+    return model;
+  } catch (const Error& error) {
+    EXPECT_TRUE(testing::names_encodings(error.what(), one.choice)) << error.what();
+    return nullptr;
+  }
+}
+
 TEST(EncodingRegistry, HasAllThatIsPrinted) {
   ASSERT_FALSE(encoding_registry().empty());
   for (const EncodingEntry* entry : encoding_registry()) {
@@ -129,35 +153,47 @@ TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
   }
 }
 
-// The loss of a whole model along a random direction in the space of all parameters, T = 64. The step is small, since
-// thousands of positions must not pass an integer, where interpolation has a kink, on the way.
-TEST_P(Encodings, HaveTheDirectionalDerivativeOfAWholeModel) {
+// The loss of a whole model along a random direction in the space of all parameters. The step is small, since thousands
+// of positions must not pass an integer, where interpolation has a kink, on the way.
+void expect_directional_derivative(Transformer& model, std::int64_t length) {
   constexpr double eps = 1e-9;
-  const Tensor tokens = some_tokens(1, 64);
+  const Tensor tokens = some_tokens(1, length);
+  backward(next_token_loss(model, tokens));
+  double by_backward = 0;
+  std::vector<Tensor> directions;
+  NamedTensors parameters = model.parameters();
+  for (const auto& [path, parameter] : parameters) {
+    directions.push_back(normal_tensor("along " + path, parameter.shape()));
+    const Tensor d_parameter = gradient(parameter);
+    if (d_parameter.defined()) by_backward += sum(d_parameter * directions.back()).item();
+  }
+  const NoGrad only_values;
+  std::vector<double> losses;
+  for (const double move : {eps, -2 * eps}) {
+    for (std::size_t n = 0; n < parameters.size(); ++n) {
+      parameters[n].second.copy_from(add(parameters[n].second.detach(), directions[n] * move));
+    }
+    losses.push_back(next_token_loss(model, tokens).item());
+  }
+  const double by_difference = (losses[0] - losses[1]) / (2 * eps);
+  EXPECT_NEAR(by_backward, by_difference, 1e-5 + 1e-5 * std::abs(by_difference));
+  EXPECT_GT(std::abs(by_backward), 1e-3);  // else the comparison says little
+}
+
+TEST_P(Encodings, HaveTheDirectionalDerivativeOfAWholeModel) {
   for (const EncodingCase& one : all_cases()) {
     SCOPED_TRACE(one.label);
     const auto model = make_model(one, 64);
-    if (!takes(*model, 64) || model->straight_through()) continue;
-    backward(next_token_loss(*model, tokens));
-    double by_backward = 0;
-    std::vector<Tensor> directions;
-    NamedTensors parameters = model->parameters();
-    for (const auto& [path, parameter] : parameters) {
-      directions.push_back(normal_tensor("along " + path, parameter.shape()));
-      const Tensor d_parameter = gradient(parameter);
-      if (d_parameter.defined()) by_backward += sum(d_parameter * directions.back()).item();
-    }
-    const NoGrad only_values;
-    std::vector<double> losses;
-    for (const double move : {eps, -2 * eps}) {
-      for (std::size_t n = 0; n < parameters.size(); ++n) {
-        parameters[n].second.copy_from(add(parameters[n].second.detach(), directions[n] * move));
-      }
-      losses.push_back(next_token_loss(*model, tokens).item());
-    }
-    const double by_difference = (losses[0] - losses[1]) / (2 * eps);
-    EXPECT_NEAR(by_backward, by_difference, 1e-5 + 1e-5 * std::abs(by_difference));
-    EXPECT_GT(std::abs(by_backward), 1e-3);  // else the comparison says little
+    if (takes(*model, 64) && !model->straight_through()) expect_directional_derivative(*model, 64);
+  }
+}
+
+TEST_P(Encodings, HaveItTogether) {
+  const std::int64_t length = default_device() == Device{} ? 64 : 12;
+  for (const EncodingCase& one : some_together()) {
+    SCOPED_TRACE(one.label);
+    const auto model = make_together(one, length);
+    if (model != nullptr && !model->straight_through()) expect_directional_derivative(*model, length);
   }
 }
 
@@ -205,40 +241,60 @@ TEST_P(Encodings, AreCausal) {
 }
 
 // Longer than announced: refused with the limit, or the outputs of the first tokens stay what they were.
-TEST_P(Encodings, GoOnBeyondTheTrainedLengthOrNameTheLimit) {
-  constexpr std::int64_t trained = 8, longer = 13;
-  const NoGrad only_values;
+constexpr std::int64_t trained = 8, longer = 13;
+
+void expect_to_go_on(Transformer& model) {
+  if (!takes(model, longer)) return;
   const Tensor tokens = some_tokens(1, longer);
+  const std::vector<double> alone = model.forward(slice(tokens, 1, 0, trained)).to_vector<double>();
+  const std::vector<double> within = model.forward(tokens).to_vector<double>();
+  for (std::size_t n = 0; n < alone.size(); ++n) ASSERT_NEAR(alone[n], within[n], 1e-12);
+  for (const double value : within) ASSERT_TRUE(std::isfinite(value));
+}
+
+TEST_P(Encodings, GoOnBeyondTheTrainedLengthOrNameTheLimit) {
+  const NoGrad only_values;
   for (const EncodingCase& one : all_cases()) {
     SCOPED_TRACE(one.label);
     const auto model = make_model(one, trained);
-    if (!takes(*model, trained) || !takes(*model, longer)) continue;
-    const std::vector<double> alone = model->forward(slice(tokens, 1, 0, trained)).to_vector<double>();
-    const std::vector<double> within = model->forward(tokens).to_vector<double>();
-    for (std::size_t n = 0; n < alone.size(); ++n) ASSERT_NEAR(alone[n], within[n], 1e-12);
-    for (const double value : within) ASSERT_TRUE(std::isfinite(value));
+    if (takes(*model, trained)) expect_to_go_on(*model);
   }
+  for (const EncodingCase& one : some_together()) {
+    SCOPED_TRACE(one.label);
+    if (const auto model = make_together(one, trained)) expect_to_go_on(*model);
+  }
+}
+
+void expect_the_same_after_load(const EncodingCase& one, Transformer& saved, std::int64_t length) {
+  const Tensor tokens = some_tokens(2, length);
+  // Of this process: the same test may run on another device at the same time.
+  const std::string file =
+      (std::filesystem::temp_directory_path() / concat("tally_encoding_test_", getpid(), ".safetensors")).string();
+  write_safetensors(file, saved.parameters());
+  Transformer loaded(small_model(), one.choice, vocabulary, length, 2, DType::f32, default_device());
+  NamedTensors values;
+  {
+    const SafetensorsFile stored = SafetensorsFile::open(file);
+    for (const SafetensorsEntry& entry : stored.entries()) values.emplace_back(entry.name, stored.read(entry.name));
+  }
+  std::filesystem::remove(file);
+  EXPECT_NE(saved.forward(tokens).to_vector<float>(), loaded.forward(tokens).to_vector<float>());
+  loaded.load(values);
+  EXPECT_EQ(saved.forward(tokens).to_vector<float>(), loaded.forward(tokens).to_vector<float>());
 }
 
 TEST_P(Encodings, AreTheSameAfterSaveAndLoad) {
   constexpr std::int64_t length = 6;
   const NoGrad only_values;
-  const Tensor tokens = some_tokens(2, length);
-  const std::string file = (std::filesystem::temp_directory_path() / "tally_encoding_test.safetensors").string();
   for (const EncodingCase& one : all_cases()) {
     SCOPED_TRACE(one.label);
     const auto saved = make_model(one, length, DType::f32);
-    if (!takes(*saved, length)) continue;
-    write_safetensors(file, saved->parameters());
-    Transformer loaded(small_model(), one.choice, vocabulary, length, 2, DType::f32, default_device());
-    NamedTensors values;
-    const SafetensorsFile stored = SafetensorsFile::open(file);
-    for (const SafetensorsEntry& entry : stored.entries()) values.emplace_back(entry.name, stored.read(entry.name));
-    EXPECT_NE(saved->forward(tokens).to_vector<float>(), loaded.forward(tokens).to_vector<float>());
-    loaded.load(values);
-    EXPECT_EQ(saved->forward(tokens).to_vector<float>(), loaded.forward(tokens).to_vector<float>());
+    if (takes(*saved, length)) expect_the_same_after_load(one, *saved, length);
   }
-  std::filesystem::remove(file);
+  for (const EncodingCase& one : some_together()) {
+    SCOPED_TRACE(one.label);
+    if (const auto saved = make_together(one, length, DType::f32)) expect_the_same_after_load(one, *saved, length);
+  }
 }
 
 // f32 differs from f64 by rounding alone.
