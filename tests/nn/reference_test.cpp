@@ -74,14 +74,18 @@ void expect_equal_logits(const Encoding& encoding, const AttentionInput& in, con
   expect_equal(below_the_diagonal(composed_logits(operands, score)), file, "logits");
 }
 
-// Names of the encodings that it holds values of.
-std::vector<std::string> check_file(const SafetensorsFile& file) {
+EncodingChoice choice_of(const SafetensorsFile& file) {
   const Metadata& metadata = file.metadata();
   EncodingChoice choice = EncodingChoice::parse(metadata.at("encoding"));
   for (const auto& [key, value] : metadata) {
     if (key.starts_with("option.")) choice.set_option(key.substr(7), value);
   }
+  return choice;
+}
 
+void check_file(const SafetensorsFile& file) {
+  const Metadata& metadata = file.metadata();
+  const EncodingChoice choice = choice_of(file);
   std::map<std::string, Tensor> leaves;
   const auto leaf = [&](const std::string& name) {
     Tensor tensor = file.read(name);
@@ -126,22 +130,67 @@ std::vector<std::string> check_file(const SafetensorsFile& file) {
   // x has no gradient where the encoding does not read it.
   const int expected = static_cast<int>(leaves.size()) - (gradient(x).defined() ? 0 : 1);
   EXPECT_EQ(gradients, expected);
-
-  std::vector<std::string> names;
-  for (const EncodingChoice::Part& part : choice.parts) names.push_back(part.entry->name);
-  return names;
 }
 
-TEST(Reference, EveryFileIsReproducedAndEveryEncodingHasOne) {
+// "cope.share=none". A number is one of two kinds: as it is set at first, or another.
+std::string setting(const EncodingEntry& entry, const OptionInfo& info, const std::string& value) {
+  return concat(entry.name, ".", info.name, "=", value);
+}
+constexpr const char* another = "another number";
+
+bool is_number(const OptionInfo& info) {
+  return std::holds_alternative<std::int64_t>(info.value) || std::holds_alternative<double>(info.value);
+}
+
+// The encodings that have a part in this choice, and the settings of their options.
+std::set<std::string> settings_of(const EncodingChoice& choice) {
+  std::set<std::string> settings;
+  for (const EncodingChoice::Part& part : choice.parts) {
+    settings.insert(part.entry->name);
+    const bool beside_rotation = std::any_of(choice.parts.begin(), choice.parts.end(), [&](const auto& other) {
+      return other.entry != part.entry && other.entry->rotates;
+    });
+    const std::vector<OptionInfo> infos = list_options(*part.options),
+                                  at_first = list_options(*part.entry->make_options());
+    for (std::size_t n = 0; n < infos.size(); ++n) {
+      if (infos[n].name == "rotated-query" && !beside_rotation) continue;  // means nothing there
+      const bool moved = is_number(infos[n]) && to_text(infos[n].value) != to_text(at_first[n].value);
+      settings.insert(setting(*part.entry, infos[n], moved ? another : to_text(infos[n].value)));
+    }
+  }
+  return settings;
+}
+
+// All that reference values must be there for: each encoding, each value of its choices and flags, numbers off their
+// start.
+std::set<std::string> all_settings() {
+  std::set<std::string> settings;
+  for (const EncodingEntry* entry : encoding_registry()) {
+    settings.insert(entry->name);
+    for (const OptionInfo& info : list_options(*entry->make_options())) {
+      std::vector<std::string> values = info.allowed;
+      if (std::holds_alternative<bool>(info.value)) values = {"false", "true"};
+      if (is_number(info)) values = {another};
+      EXPECT_FALSE(values.empty()) << info.name << " is of a kind that this test does not know";
+      for (const std::string& value : values) settings.insert(setting(*entry, info, value));
+    }
+  }
+  return settings;
+}
+
+TEST(Reference, EveryFileIsReproducedAndEveryEncodingAndOptionHasOne) {
   std::set<std::string> seen;
   for (const auto& entry : std::filesystem::directory_iterator(TALLY_SOURCE_DIR "/tests/reference")) {
     if (entry.path().extension() != ".safetensors") continue;
     const SafetensorsFile file = SafetensorsFile::open(entry.path().string());
     if (!file.metadata().contains("max-length")) continue;  // not of an encoding
     SCOPED_TRACE(entry.path().filename().string());
-    for (std::string& name : check_file(file)) seen.insert(std::move(name));
+    check_file(file);
+    seen.merge(settings_of(choice_of(file)));
   }
-  for (const EncodingEntry* entry : encoding_registry()) EXPECT_TRUE(seen.contains(entry->name)) << entry->name;
+  for (const std::string& wanted : all_settings()) {
+    EXPECT_TRUE(seen.contains(wanted)) << "no reference values for " << wanted << " (tests/reference/README.md)";
+  }
 }
 
 // Biases that are the numbers of their buckets show the bucket of each distance.

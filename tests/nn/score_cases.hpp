@@ -221,7 +221,7 @@ struct Outcome {
 };
 
 inline Outcome compute(const ShapeCase& one, const Sizes& sizes, DType dtype, bool tiled, double dropout = 0,
-                const Values& values = drawn(0)) {
+                       const Values& values = drawn(0)) {
   Inputs inputs = make_inputs(one, sizes, dtype, values);
   AttentionOperands& in = inputs.operands;
   Outcome outcome;

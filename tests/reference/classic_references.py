@@ -162,6 +162,7 @@ CASES += [
     Case("cope+rope-sep-keys", "cope+rope", {**cope_options(3, "cope.", gates="sep-keys"), "rope.layout": "half"}),
     Case("cope+rope-rotated-query", "cope+rope",
          {**cope_options(3, "cope.", gates="sep-keys"), "cope.rotated-query": "true", "rope.layout": "half"}),
+    Case("relative+rope", "relative+rope", {"relative.far": "refuse", "rope.layout": "half"}),
     Case("relative+rope-rotated-query", "relative+rope",
          {"relative.far": "refuse", "relative.rotated-query": "true", "rope.layout": "half"}),
     Case("cope+relative", "cope+relative", {**cope_options(3, "cope."), "relative.far": "refuse"}),

@@ -90,6 +90,9 @@ CASES += [
     # The ramp over the pairs: 0, 0, 1/5, 2/5; then 0, 1/2, 1, 1.
     Case("rope-yarn", "rope", stretched("yarn", trained=2000, base="100"), d=8),
     Case("rope-yarn-interleaved", "rope", stretched("yarn", "interleaved", trained=64), d=8),
+    Case("rope-pi-factor", "rope", stretched("pi", factor="2.5")),
+    Case("rope-ntk-factor", "rope", stretched("ntk", factor="2.5"), d=6),
+    Case("rope-yarn-factor", "rope", stretched("yarn", trained=64, factor="2.5"), d=8),
     Case("xpos-half", "xpos", {"layout": "half"}),
     Case("xpos-interleaved", "xpos", {"layout": "interleaved"}, d=6),
     Case("alibi+xpos", "alibi+xpos", {"alibi.learned": "false", "xpos.layout": "half"}),
