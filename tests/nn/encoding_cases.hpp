@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -132,36 +133,23 @@ inline EncodingCase sum_of(const EncodingCase& one, const EncodingCase& other) {
   return combined(concat(one.choice.text(), "+", other.choice.text()), one, other);
 }
 
-// Whether the case is of an encoding that has no options.
-inline bool without_options(const EncodingCase& one) { return list_options(*one.choice.parts[0].options).empty(); }
-
-// The sum of every two encodings, as they are set at first, and with all options changed. Those that refuse each other
-// are among them.
-inline std::vector<EncodingCase> pairs() {
+// The sum of every two of these. Those that refuse each other are among them.
+inline std::vector<EncodingCase> pairs(const std::vector<EncodingCase>& singles) {
   std::vector<EncodingCase> cases;
-  const std::vector<EncodingCase> plain = plain_cases(), changed = changed_cases();
-  for (std::size_t a = 0; a < plain.size(); ++a) {
-    for (std::size_t b = a + 1; b < plain.size(); ++b) {
-      cases.push_back(sum_of(plain[a], plain[b]));
-      if (without_options(plain[a]) && without_options(plain[b])) continue;
-      cases.push_back(sum_of(changed[a], changed[b]));
-    }
+  for (std::size_t a = 0; a < singles.size(); ++a) {
+    for (std::size_t b = a + 1; b < singles.size(); ++b) cases.push_back(sum_of(singles[a], singles[b]));
   }
   return cases;
 }
 
-// Each encoding beside the next one: in another layer, and on other heads.
-inline std::vector<EncodingCase> neighbours() {
+// Each of these beside the next one: in another layer, and on other heads.
+inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& singles) {
   std::vector<EncodingCase> cases;
-  const std::vector<EncodingCase> plain = plain_cases(), changed = changed_cases();
-  for (std::size_t a = 0; a < plain.size(); ++a) {
-    const std::size_t b = (a + 1) % plain.size();
-    const std::string one = plain[a].choice.text(), other = plain[b].choice.text();
-    for (const std::string& text : {concat("0:", one, ",1:", other), concat(one, "@0,", other, "@1")}) {
-      cases.push_back(combined(text, plain[a], plain[b]));
-      if (without_options(plain[a]) && without_options(plain[b])) continue;
-      cases.push_back(combined(text, changed[a], changed[b]));
-    }
+  for (std::size_t a = 0; a < singles.size(); ++a) {
+    const EncodingCase &one = singles[a], &other = singles[(a + 1) % singles.size()];
+    const std::string first = one.choice.text(), second = other.choice.text();
+    cases.push_back(combined(concat("0:", first, ",1:", second), one, other));
+    cases.push_back(combined(concat(first, "@0,", second, "@1"), one, other));
   }
   return cases;
 }
@@ -195,13 +183,28 @@ inline std::vector<EncodingCase> rotated_query_cases() {
   return cases;
 }
 
-// All of these: encodings together.
-inline std::vector<EncodingCase> together_cases() {
-  std::vector<EncodingCase> all;
-  for (auto make : {pairs, neighbours, rotated_query_cases}) {
-    for (EncodingCase& one : make()) all.push_back(std::move(one));
-  }
+// Encodings together: with options as they are set at first, then, every so many of them, with others.
+inline std::vector<EncodingCase> together_cases(std::size_t every = 1) {
+  std::vector<EncodingCase> all = pairs(plain_cases());
+  std::set<std::string> labels;
+  const auto add = [&](std::vector<EncodingCase> cases, std::size_t step) {
+    for (std::size_t n = 0; n < cases.size(); n += step) {
+      if (labels.insert(cases[n].label).second) all.push_back(std::move(cases[n]));
+    }
+  };
+  for (const EncodingCase& one : all) labels.insert(one.label);
+  add(neighbours(plain_cases()), 1);
+  add(pairs(changed_cases()), every);
+  add(neighbours(changed_cases()), every);
+  add(rotated_query_cases(), every);
   return all;
+}
+
+// Some of these, from everywhere among them.
+inline std::vector<EncodingCase> every(std::size_t step, std::vector<EncodingCase> cases) {
+  std::vector<EncodingCase> some;
+  for (std::size_t n = 0; n < cases.size(); n += step) some.push_back(std::move(cases[n]));
+  return some;
 }
 
 // Whether an error is about these encodings: that they cannot act together, or one of them not for this length.

@@ -89,13 +89,9 @@ bool takes(Transformer& model, std::int64_t length) {
   }
 }
 
-// Encodings together; on other devices than the CPU, whose launches take their time, every tenth of these.
+// Encodings together; on other devices than the CPU, whose launches take their time, a tenth of these.
 std::vector<EncodingCase> some_together() {
-  std::vector<EncodingCase> cases = together_cases();
-  if (default_device() == Device{}) return cases;
-  std::vector<EncodingCase> some;
-  for (std::size_t n = 0; n < cases.size(); n += 10) some.push_back(std::move(cases[n]));
-  return some;
+  return testing::every(default_device() == Device{} ? 1 : 10, together_cases());
 }
 
 // Of encodings together; none when they refuse each other or this length, with a reason.
