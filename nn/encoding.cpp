@@ -1,7 +1,8 @@
 // Encodings by name, and their sums.
 //
 // A sum acts through each part in turn. Biases add up; a rotation acts on the product of q and k alone, so the other
-// parts see q as projected; at most one part may bring a scan (Score::set_scan), another rule for the weights, or a
+// parts see q as projected; what must see keys before they are turned (a shift, a norm) comes before all rotations; at
+// most one part may bring a scan (Score::set_scan), another rule for the weights, or a
 // whole attention of its own.
 #include "nn/encoding.hpp"
 
@@ -30,7 +31,11 @@ class Sum final : public Encoding {
     return result;
   }
   void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {
-    for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n]->rotate(q, k, v, of_part(in, n));
+    for (const bool first : {true, false}) {
+      for (std::size_t n = 0; n < parts_.size(); ++n) {
+        if (parts_[n]->before_rotations() == first) parts_[n]->rotate(q, k, v, of_part(in, n));
+      }
+    }
   }
   void score(const AttentionInput& in, Score& score) const override {
     for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n]->score(of_part(in, n), score);

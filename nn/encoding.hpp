@@ -87,6 +87,9 @@ class Encoding {
   virtual void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const {
     (void)q, (void)k, (void)v, (void)in;
   }
+  // Whether what `rotate` does must see q, k, v as projected (a norm of keys, a shift by a token): in a sum it comes
+  // before all that turn them by place.
+  virtual bool before_rotations() const { return false; }
   // Adds what joins the scores.
   virtual void score(const AttentionInput& in, Score& score) const { (void)in, (void)score; }
   // Whether `weights` is this encoding's own: then attention is computed in composed form.
@@ -132,7 +135,8 @@ std::span<const EncodingEntry* const> encoding_registry();
 // Throws Error with the nearest known name.
 const EncodingEntry& find_encoding(std::string_view name);
 
-// Encodings that act together on the same heads, each in turn. Throws Error for parts that cannot.
+// Encodings that act together on the same heads, each in turn, but for `rotate`: those that come before rotations are
+// first. Throws Error for parts that cannot.
 std::unique_ptr<Encoding> sum_of_encodings(std::vector<std::unique_ptr<Encoding>> parts);
 
 // Closing line of an encoding's file, outside any namespace:

@@ -41,7 +41,7 @@ struct EncodingChoice {
   };
   struct Piece {
     Range layers, heads;
-    std::vector<const EncodingEntry*> sum;  // in order of name: the order in a sum does not matter
+    std::vector<const EncodingEntry*> sum;  // in order of name, however it was written
 
     std::string sum_text() const;  // "cope+rope"
   };

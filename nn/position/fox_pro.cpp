@@ -27,6 +27,7 @@ class FoxPro final : public Encoding {
 
   // Two for each norm, two for each shift, and the output before and after its gate.
   KeptNumbers kept_numbers(std::int64_t) const override { return {.token = 12 * own_width_}; }
+  bool before_rotations() const override { return true; }
   void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {
     q = query_norm_(q);
     k = key_norm_(key_shift_(k, in));

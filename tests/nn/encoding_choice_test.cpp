@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/ops.hpp"
@@ -88,6 +89,13 @@ struct Even final : Encoding {  // every key counts the same
   bool replaces_softmax() const override { return true; }
   Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.0)); }
 };
+struct Turning final : Encoding {
+  void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput&) const override { q = q + 1.0; }
+};
+struct Norming final : Encoding {
+  bool before_rotations() const override { return true; }
+  void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput&) const override { q = q * 3.0; }
+};
 struct Doubling final : Encoding {
   Tensor finish(const Tensor& output, const AttentionInput&) const override { return multiply(output, 2.0); }
 };
@@ -151,6 +159,33 @@ TEST(EncodingSum, RefusesStickBreakingBesideAnotherRuleForTheWeights) {
               score_of(*both, {x, q, q, q, 1.0});
             }).find("takes the place of the softmax"),
             std::string::npos);
+}
+
+// Whatever their names: 3 q + 1, not 3 (q + 1).
+TEST(EncodingSum, TurnsWhatNormsAndShiftsLeave) {
+  const EncodingEntry turning = entry_of<Turning>("a"), norming = entry_of<Norming>("b"),
+                      norming_first = entry_of<Norming>("a"), turning_last = entry_of<Turning>("b");
+  const Shape shape{1, 2, 5, 4};
+  const Tensor q = normal_tensor("q", shape) * 3.0 + 1.0;
+  const Tensor weights = causal_softmax(matmul(q, transpose(normal_tensor("k", shape), -1, -2), 0.5));
+  const Tensor expected = matmul(weights, normal_tensor("v", shape));
+  expect_near(output_of({&turning, &norming}), expected);
+  expect_near(output_of({&norming_first, &turning_last}), expected);
+
+  EncodingEntry renamed = find_encoding("rope");
+  renamed.name = "a-rope";
+  EncodingChoice choice;
+  for (const EncodingEntry* entry : {&std::as_const(renamed), &find_encoding("fox-pro")}) {
+    choice.parts.push_back({entry, entry->make_options()});
+  }
+  const auto output = [](const EncodingChoice& of) {
+    const auto encoding = make_encoding(of, AttentionSizes{}, [](std::string_view name, const Shape& as, const Fill&) {
+      return normal_tensor(name, as);
+    });
+    return attention_output(*encoding, normal_tensor("x", {1, 5, 8}), normal_tensor("q", {1, 2, 5, 4}),
+                            normal_tensor("k", {1, 2, 5, 4}), normal_tensor("v", {1, 2, 5, 4}));
+  };
+  expect_near(output(choice), output(EncodingChoice::parse("fox-pro+rope")));
 }
 
 TEST(EncodingChoice, NamesWhatPublicationsLeaveOpen) {
