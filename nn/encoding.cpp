@@ -6,7 +6,7 @@
 // whole attention of its own.
 #include "nn/encoding.hpp"
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/error.hpp"
@@ -16,57 +16,77 @@ namespace {
 
 class Sum final : public Encoding {
  public:
-  explicit Sum(std::vector<std::unique_ptr<Encoding>> parts) : parts_(std::move(parts)) {
-    const auto rules =
-        std::count_if(parts_.begin(), parts_.end(), [](const auto& part) { return part->replaces_softmax(); });
-    check(rules <= 1, "encoding", "two parts of the sum replace the softmax; keep one of them");
+  Sum(std::vector<SumPart> parts, std::string where) : parts_(std::move(parts)), where_(std::move(where)) {
+    for (const SumPart& part : parts_) {
+      if (!part.encoding->replaces_softmax()) continue;
+      check(rule_ == nullptr, "encoding", where_, rule_ == nullptr ? "" : rule_->name, " and ", part.name,
+            " each replace the softmax; keep one of them");
+      rule_ = &part;
+    }
   }
 
   void check_length(std::int64_t length) const override {
-    for (const auto& part : parts_) part->check_length(length);
+    for (const SumPart& part : parts_) part.encoding->check_length(length);
   }
   Tensor embed(const Tensor& x, std::int64_t first) const override {
     Tensor result = x;
-    for (const auto& part : parts_) result = part->embed(result, first);
+    for (const SumPart& part : parts_) result = part.encoding->embed(result, first);
     return result;
   }
   void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {
     for (const bool first : {true, false}) {
       for (std::size_t n = 0; n < parts_.size(); ++n) {
-        if (parts_[n]->before_rotations() == first) parts_[n]->rotate(q, k, v, of_part(in, n));
+        if (parts_[n].encoding->before_rotations() == first) parts_[n].encoding->rotate(q, k, v, of_part(in, n));
       }
     }
   }
   void score(const AttentionInput& in, Score& score) const override {
-    for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n]->score(of_part(in, n), score);
+    std::string_view scanning;  // the part that the scan is of
+    for (std::size_t n = 0; n < parts_.size(); ++n) {
+      const SumPart& part = parts_[n];
+      std::optional<Scan> before = std::exchange(score.scan, std::nullopt);
+      part.encoding->score(of_part(in, n), score);
+      if (!score.scan.has_value()) {
+        score.scan = std::move(before);
+        continue;
+      }
+      check(!before.has_value(), "encoding", where_, scanning, " and ", part.name,
+            " each want a running sum along the keys, but a score has one: each such encoding defines what the sum "
+            "means; keep one of them (biases and rotations may join it)");
+      check(rule_ == nullptr || !std::holds_alternative<StickBreaking>(*score.scan), "encoding", where_,
+            rule_ == nullptr ? "" : rule_->name, " and ", part.name,
+            " each take the place of the softmax; keep one of them");
+      scanning = part.name;
+    }
   }
-  bool replaces_softmax() const override { return rule() != nullptr; }
-  bool straight_through() const override { return rule() != nullptr && rule()->straight_through(); }
+  bool replaces_softmax() const override { return rule_ != nullptr; }
+  bool straight_through() const override { return rule_ != nullptr && rule_->encoding->straight_through(); }
   Tensor weights(const Tensor& logits) const override {
-    return rule() != nullptr ? rule()->weights(logits) : Encoding::weights(logits);
+    return rule_ != nullptr ? rule_->encoding->weights(logits) : Encoding::weights(logits);
   }
   Tensor finish(const Tensor& output, const AttentionInput& in) const override {
     Tensor result = output;
-    for (std::size_t n = 0; n < parts_.size(); ++n) result = parts_[n]->finish(result, of_part(in, n));
+    for (std::size_t n = 0; n < parts_.size(); ++n) result = parts_[n].encoding->finish(result, of_part(in, n));
     return result;
   }
   Tensor mix(const AttentionInput& in) const override {
-    for (const auto& part : parts_) {
-      check(!part->mix(in).defined(), "encoding", "a part that computes the whole attention cannot be one of a sum");
+    for (const SumPart& part : parts_) {
+      check(!part.encoding->mix(in).defined(), "encoding", where_, part.name,
+            " computes the whole attention and cannot be part of a sum");
     }
     return {};
   }
   KeptNumbers kept_numbers(std::int64_t length) const override {
     KeptNumbers all;
-    for (const auto& part : parts_) {
-      const KeptNumbers own = part->kept_numbers(length);
+    for (const SumPart& part : parts_) {
+      const KeptNumbers own = part.encoding->kept_numbers(length);
       all.token += own.token;
       all.pair += own.pair;
     }
     return all;
   }
   void project() const override {
-    for (const auto& part : parts_) part->project();
+    for (const SumPart& part : parts_) part.encoding->project();
   }
 
  private:
@@ -75,15 +95,10 @@ class Sum final : public Encoding {
     own.owner += concat("part ", n, ", ");
     return own;
   }
-  // The part with weights of its own; null without.
-  const Encoding* rule() const {
-    for (const auto& part : parts_) {
-      if (part->replaces_softmax()) return part.get();
-    }
-    return nullptr;
-  }
 
-  std::vector<std::unique_ptr<Encoding>> parts_;
+  const std::vector<SumPart> parts_;
+  const std::string where_;
+  const SumPart* rule_ = nullptr;  // the part with weights of its own; null without
 };
 
 }  // namespace
@@ -100,7 +115,7 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
   encoding.score(in, score);
   const bool breaks_a_stick = score.scan.has_value() && std::holds_alternative<StickBreaking>(*score.scan);
   check(!breaks_a_stick || !encoding.replaces_softmax(), "encoding",
-        "stick-breaking takes the place of the softmax, and so does another part of the sum; keep one of them");
+        "both stick-breaking and weights of an encoding's own take the place of the softmax; keep one of them");
   return score;
 }
 
@@ -117,8 +132,8 @@ const EncodingEntry& find_encoding(std::string_view name) {
   fail("encoding", "there is no encoding '", name, "'; known are ", list);
 }
 
-std::unique_ptr<Encoding> sum_of_encodings(std::vector<std::unique_ptr<Encoding>> parts) {
-  return std::make_unique<Sum>(std::move(parts));
+std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, std::string where) {
+  return std::make_unique<Sum>(std::move(parts), std::move(where));
 }
 
 }  // namespace tally

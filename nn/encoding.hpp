@@ -135,9 +135,16 @@ std::span<const EncodingEntry* const> encoding_registry();
 // Throws Error with the nearest known name.
 const EncodingEntry& find_encoding(std::string_view name);
 
-// Encodings that act together on the same heads, each in turn, but for `rotate`: those that come before rotations are
-// first. Throws Error for parts that cannot.
-std::unique_ptr<Encoding> sum_of_encodings(std::vector<std::unique_ptr<Encoding>> parts);
+// One of several encodings that act together on the same heads.
+struct SumPart {
+  std::string name;
+  std::unique_ptr<Encoding> encoding;
+};
+// All of them, each in turn, but for `rotate`: those that come before rotations are first. Throws Error naming the
+// parts that cannot act together, some when it is first asked what joins the scores. `where` goes before what the
+// errors say:
+// "" or "in 1-3:cope+rope: ".
+std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, std::string where);
 
 // Closing line of an encoding's file, outside any namespace:
 //   TALLY_ENCODING(rope, RopeOptions, Rope, "summary", "formula", "paper");

@@ -71,6 +71,17 @@ bool acts_on_embeddings(const Encoding& encoding, const EncodingSetup& setup) {
   return encoding.embed(x, 0).storage() != x.storage();
 }
 
+// What cannot act together is refused as the model is made, and not with its first step: the sum is asked about a
+// single token.
+void check_acts_together(const Encoding& sum, const EncodingSetup& setup) {
+  const NoGrad only_asked;
+  const Tensor x = Tensor::zeros({1, 1, setup.width}, setup.dtype, setup.device);
+  const Tensor q = Tensor::zeros({1, setup.heads, 1, setup.head_width}, setup.dtype, setup.device);
+  const AttentionInput in{x, q, q, q, 1.0};
+  sum.mix(in);
+  score_of(sum, in);
+}
+
 // Embeddings are changed once, before layer 0, and have no heads.
 void check_embeds(const EncodingEntry& entry, const Piece& piece, const std::vector<Piece>& all) {
   check(piece.heads.all(), "encoding", entry.name,
@@ -94,6 +105,10 @@ std::string EncodingChoice::Piece::sum_text() const {
   std::string text;
   for (const EncodingEntry* entry : sum) text += concat(text.empty() ? "" : "+", entry->name);
   return text;
+}
+
+std::string EncodingChoice::Piece::text() const {
+  return concat(layers.all() ? "" : layers.text() + ":", sum_text(), heads.all() ? "" : "@" + heads.text());
 }
 
 EncodingChoice EncodingChoice::parse(std::string_view text) {
@@ -256,7 +271,7 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
   for (const Piece& piece : own) {
     HeadGroup group{
         piece.heads.first, (piece.heads.all() ? setup.heads : piece.heads.last + 1) - piece.heads.first, {}};
-    std::vector<std::unique_ptr<Encoding>> made;
+    std::vector<SumPart> made;
     for (const Part& part : parts) {
       if (!contains(piece.sum, part.entry)) continue;
       const bool alone =
@@ -268,10 +283,17 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
         const std::string heads = alone || scope == Scope::model ? "" : "@" + piece.heads.text();
         return setup.parameter(concat(part.entry->name, heads, ".", name), shape, fill, scope);
       };
-      made.push_back(part.entry->make(of_group, *part.options));
-      if (!pieces.empty() && acts_on_embeddings(*made.back(), setup)) check_embeds(*part.entry, piece, pieces);
+      made.push_back({part.entry->name, part.entry->make(of_group, *part.options)});
+      if (!pieces.empty() && acts_on_embeddings(*made.back().encoding, setup)) check_embeds(*part.entry, piece, pieces);
     }
-    group.encoding = made.size() == 1 ? std::move(made.front()) : sum_of_encodings(std::move(made));
+    if (made.size() == 1) {
+      group.encoding = std::move(made.front().encoding);
+    } else {
+      group.encoding = sum_of_encodings(std::move(made), pieces.empty() ? "" : concat("in ", piece.text(), ": "));
+      EncodingSetup of_group = setup;
+      of_group.heads = group.count;
+      check_acts_together(*group.encoding, of_group);
+    }
     layer.push_back(std::move(group));
   }
   return layer;

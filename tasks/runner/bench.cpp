@@ -144,7 +144,7 @@ const std::vector<std::string> size_head{"parameters", "of the encoding", "param
 
 // From shapes alone: nothing of the model is there.
 Figures count_parameters(const BenchOptions& o) {
-  const NamedShapes shapes = parameter_shapes(o.model, o.encoding, o.vocabulary, o.length);
+  const NamedShapes shapes = as_usage([&] { return parameter_shapes(o.model, o.encoding, o.vocabulary, o.length); });
   const std::int64_t all = parameter_count(shapes), own = encoding_parameter_count(shapes);
   const double bytes = static_cast<double>(all) * static_cast<double>(size_of(o.dtype));
   Figures figures{sizes_json("size", o), {with_commas(all), with_commas(own), bytes_text(bytes)}};
@@ -227,7 +227,7 @@ int run_variants(const BenchSettings& settings, const RunConfig& config, const C
   std::vector<BenchOptions> variants;  // made before anything is measured: a wrong value is wrong usage
   for (const Settings& combination : all) variants.push_back(make_options(settings, config.clone(), combination));
 
-  for (const BenchOptions& options : variants) check_fits(measurement.estimate(options));
+  for (const BenchOptions& options : variants) check_fits(as_usage([&] { return measurement.estimate(options); }));
 
   std::vector<Figures> figures;
   for (const BenchOptions& options : variants) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "tasks/memory.hpp"
 
 namespace CLI {
 class App;
@@ -27,12 +28,14 @@ class UsageError : public Error {
 };
 
 // Calls f; an Error that it throws becomes a UsageError: a wrong option is wrong usage, whatever part of the library
-// finds it.
+// finds it. What is only too large for this machine is not.
 template <class F>
 auto as_usage(F&& f) {
   try {
     return f();
   } catch (const UsageError&) {
+    throw;
+  } catch (const DoesNotFit&) {
     throw;
   } catch (const Error& error) {
     throw UsageError(error.what());

@@ -24,26 +24,6 @@ struct Case {
   std::string label;  // "cope gates=values"
 };
 
-// The encoding as it is, then each other value of a choice or a flag by itself.
-std::vector<Case> cases_of(const std::string& text) {
-  std::vector<Case> cases;
-  cases.push_back({EncodingChoice::parse(text), text});
-  const EncodingChoice usual = EncodingChoice::parse(text);
-  for (const auto& part : usual.parts) {
-    for (const OptionInfo& option : list_options(*part.options)) {
-      std::vector<std::string> values = option.allowed;
-      if (std::holds_alternative<bool>(option.value)) values = {"true", "false"};
-      for (const std::string& value : values) {
-        if (value == to_text(option.value)) continue;
-        Case other{usual.clone(), concat(text, " ", option.name, "=", value)};
-        other.choice.set_option(concat(part.entry->name, ".", option.name), value);
-        cases.push_back(std::move(other));
-      }
-    }
-  }
-  return cases;
-}
-
 // Loss of the model as a function of its parameters.
 class LossOfParameters {
  public:
@@ -92,6 +72,38 @@ class LossOfParameters {
   std::map<std::string, std::size_t> places_;  // of each parameter
   bool exempt_ = false;
 };
+
+// Whether there is a model of it: the value of one option may need that of another.
+bool can_be_made(const EncodingChoice& choice) {
+  try {
+    LossOfParameters(choice).parameters();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The encoding as it is, then each other value of a choice or a flag by itself, where there is such a model. Throws
+// Error for an encoding that there is none of.
+std::vector<Case> cases_of(const std::string& text) {
+  std::vector<Case> cases;
+  cases.push_back({EncodingChoice::parse(text), text});
+  LossOfParameters(cases.front().choice).parameters();
+  const EncodingChoice usual = EncodingChoice::parse(text);
+  for (const auto& part : usual.parts) {
+    for (const OptionInfo& option : list_options(*part.options)) {
+      std::vector<std::string> values = option.allowed;
+      if (std::holds_alternative<bool>(option.value)) values = {"true", "false"};
+      for (const std::string& value : values) {
+        if (value == to_text(option.value)) continue;
+        Case other{usual.clone(), concat(text, " ", option.name, "=", value)};
+        other.choice.set_option(concat(part.entry->name, ".", option.name), value);
+        if (can_be_made(other.choice)) cases.push_back(std::move(other));
+      }
+    }
+  }
+  return cases;
+}
 
 int run_gradcheck(const std::string& wanted, const CommonOptions& common) {
   std::vector<Case> cases;

@@ -56,13 +56,7 @@ void check_can_train(const RunConfig& config) {
   if (config.run.steps == 0) {
     throw UsageError("[run] --steps must be at least 1: a run of none would end without a checkpoint");
   }
-  try {
-    check_fits(estimate_training(config, *config.make_task()));
-  } catch (const DoesNotFit&) {
-    throw;
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  check_fits(as_usage([&] { return estimate_training(config, *config.make_task()); }));
 }
 
 namespace {

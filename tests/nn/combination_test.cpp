@@ -158,6 +158,15 @@ TEST(Combination, EmbeddingsAreChangedOnceBeforeLayerZero) {
   EXPECT_NE(logits_of(*make_model("none")), everywhere);
 }
 
+TEST(Combination, RefusalsNameTheGroup) {
+  const std::string error = error_of([] { make_model("0:cope,1:cope+cope-mlp@0-1,rope@2-3"); });
+  EXPECT_TRUE(error.starts_with("[encoding] in 1:cope+cope-mlp@0-1: cope and cope-mlp each want a running sum"))
+      << error;
+  EXPECT_EQ(error_of([] { make_model("0:hard+stick-breaking,1:none"); }),
+            "[encoding] in 0:hard+stick-breaking: hard and stick-breaking each take the place of the softmax; keep one "
+            "of them");
+}
+
 TEST(Combination, ParametersAreThoseOfLayersAndHeadsThatHaveThem) {
   const std::vector<std::pair<std::string, std::string>> small{{"cope.p-max", "3"}};
   EXPECT_EQ(positions_of(*make_model("0:none,1:cope", small)),

@@ -89,6 +89,10 @@ struct Even final : Encoding {  // every key counts the same
   bool replaces_softmax() const override { return true; }
   Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.0)); }
 };
+struct EvenSticks final : Encoding {
+  bool replaces_softmax() const override { return true; }
+  void score(const AttentionInput&, Score& score) const override { score.set_scan(StickBreaking{}); }
+};
 struct Turning final : Encoding {
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput&) const override { q = q + 1.0; }
 };
@@ -138,27 +142,35 @@ void expect_near(const Tensor& a, const Tensor& b) {
 }
 
 TEST(EncodingSum, RefusesTwoScansWithTheReason) {
-  const EncodingEntry first = entry_of<Scanning>("first"), second = entry_of<Scanning>("second");
-  const std::string error = error_of([&] { output_of({&first, &second}); });
-  EXPECT_NE(error.find("running sum along the keys"), std::string::npos) << error;
+  const EncodingEntry first = entry_of<Scanning>("first"), doubling = entry_of<Doubling>("second"),
+                      third = entry_of<Scanning>("third");
+  EXPECT_EQ(
+      error_of([&] {
+        output_of({&first, &doubling, &third});
+      }),
+      "[encoding] first and third each want a running sum along the keys, but a score has one: each such encoding "
+      "defines what the sum means; keep one of them (biases and rotations may join it)");
 }
 
 TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
   const EncodingEntry first = entry_of<Even>("first"), second = entry_of<Even>("second"),
                       whole = entry_of<Whole>("whole");
-  EXPECT_NE(error_of([&] { output_of({&first, &second}); }).find("replace the softmax"), std::string::npos);
-  EXPECT_NE(error_of([&] { output_of({&first, &whole}); }).find("whole attention"), std::string::npos);
+  EXPECT_EQ(error_of([&] {
+              output_of({&first, &second});
+            }),
+            "[encoding] first and second each replace the softmax; keep one of them");
+  EXPECT_EQ(error_of([&] {
+              output_of({&first, &whole});
+            }),
+            "[encoding] whole computes the whole attention and cannot be part of a sum");
 }
 
-// Told before the first forward pass: whatever asks for the score hears of it.
+// Told as it is made, before anything is computed with it.
 TEST(EncodingSum, RefusesStickBreakingBesideAnotherRuleForTheWeights) {
-  const AttentionSizes sizes;
-  const auto both = make_encoding(EncodingChoice::parse("hard+stick-breaking"), sizes, nullptr);
-  const Tensor x = Tensor::zeros({1, 1, sizes.width()}, DType::f64), q = Tensor::zeros({1, 2, 1, 4}, DType::f64);
-  EXPECT_NE(error_of([&] {
-              score_of(*both, {x, q, q, q, 1.0});
-            }).find("takes the place of the softmax"),
-            std::string::npos);
+  EXPECT_EQ(error_of([] { make_encoding(EncodingChoice::parse("hard+stick-breaking"), AttentionSizes{}, nullptr); }),
+            "[encoding] hard and stick-breaking each take the place of the softmax; keep one of them");
+  const EncodingEntry both = entry_of<EvenSticks>("both");
+  EXPECT_NE(error_of([&] { output_of({&both}); }).find("take the place of the softmax"), std::string::npos);
 }
 
 // Whatever their names: 3 q + 1, not 3 (q + 1).

@@ -59,13 +59,36 @@ TEST(Combinations, AreWrongUsageWhereTheyDoNotFit) {
                                     {"cope@0", "names nothing for head 1 of layer 0"},
                                     {"cope@0-1,rope@1", "names head 1 of layer 0 twice"},
                                     {"0:coep,1:none", "did you mean 'cope'?"},
-                                    {"hard+stick-breaking", "takes the place of the softmax"},
-                                    {"cope+stick-breaking", "running sum along the keys"},
+                                    {"hard+stick-breaking", "hard and stick-breaking each take the place"},
+                                    {"0:none,1:cope+stick-breaking", "in 1:cope+stick-breaking: cope and stick-break"},
                                     {"x:cope", "'x' in 'x:cope' names no layers"}}) {
     const Finished result = run_tally(tiny_training(folder / "run", pe), folder);
     EXPECT_EQ(result.code, 2) << pe;
     EXPECT_TRUE(holds(result.err, message)) << result.err;
     EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  }
+}
+
+// Whatever asks about an encoding refuses what training refuses, with the same words.
+TEST(Combinations, AreRefusedAlikeByEveryCommand) {
+  const TemporaryFolder folder;
+  for (const std::string pe :
+       {"cope+stick-breaking", "cope+cope-mlp", "hard+stick-breaking", "0:rope,1:cope@0,cope+cope-alibi@1"}) {
+    const Finished trained = run_tally(tiny_training(folder / "run", pe), folder);
+    EXPECT_EQ(trained.code, 2) << pe;
+    EXPECT_TRUE(holds(trained.err, " each ")) << trained.err;
+    const std::vector<std::string> small{"--model.layers=2", "--model.width=8", "--model.heads=2", "--length=8"};
+    for (std::vector<std::string> words : {std::vector<std::string>{"describe", pe},
+                                           {"gradcheck", "--pe", pe},
+                                           {"bench", "size", "--pe", pe},
+                                           {"bench", "step", "--pe", pe},
+                                           {"bench", "attention", "--pe", pe}}) {
+      if (words[0] == "bench") words.insert(words.end(), small.begin(), small.end());
+      const Finished result = run_tally(words, folder);
+      EXPECT_EQ(result.code, 2) << words[0] << " " << words[1] << " " << pe;
+      EXPECT_EQ(result.err, trained.err) << words[0] << " " << words[1];
+      EXPECT_EQ(result.out, "") << words[0] << " " << words[1];
+    }
   }
 }
 
