@@ -185,17 +185,16 @@ void EncodingChoice::set_option(std::string_view name, std::string_view value) {
   }
   // Of several encodings only what one alone has can go without its name.
   const Part* owner = parts.size() == 1 ? &parts.front() : nullptr;
+  std::string full_names;
   std::vector<std::string> candidates;
   for (const Part& part : parts) {
     if (parts.size() > 1 && has_option(*part.options, name)) {
-      if (owner != nullptr) {
-        fail("encoding", "option ", name, " is ambiguous: write ", owner->entry->name, ".", name, " or ",
-             part.entry->name, ".", name);
-      }
-      owner = &part;
+      full_names += concat(owner == nullptr ? "" : " or ", part.entry->name, ".", name);
+      owner = owner == nullptr ? &part : owner;
     }
     for (const OptionInfo& info : list_options(*part.options)) candidates.push_back(info.name);
   }
+  check(full_names.find(' ') == std::string::npos, "encoding", "option ", name, " is ambiguous: write ", full_names);
   if (owner != nullptr) return tally::set_option(*owner->options, owner->entry->name, name, value);
   const std::string nearest = nearest_name(name, candidates);
   if (!nearest.empty()) fail(text(), "unknown option '", name, "'; did you mean '", nearest, "'?");
@@ -266,6 +265,7 @@ void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads) const
 
 LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
   check(!parts.empty(), "encoding", "nothing is chosen");
+  for (const Part& part : parts) part.options->validate();
   const std::vector<Piece> own = pieces_of(acting(), setup.layer);
   LayerEncoding layer;
   for (const Piece& piece : own) {

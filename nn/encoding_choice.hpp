@@ -69,7 +69,8 @@ struct EncodingChoice {
   // Throws Error naming what is missing, there twice, or not there at all in a model of these sizes.
   void check_covers(std::int64_t layers, std::int64_t heads) const;
 
-  // What acts on layer setup.layer. Throws Error for sums of what cannot act together, naming the parts. A sum acts through every part in turn. Parameters are named <encoding>.<name>;
+  // What acts on layer setup.layer. Throws Error for options that do not fit together and for sums of what cannot act
+  // together, naming the parts. A sum acts through every part in turn. Parameters are named <encoding>.<name>;
   // where several groups of this layer's heads have the same encoding, those of each group are
   // <encoding>@<heads>.<name>.
   LayerEncoding make(const EncodingSetup& setup) const;

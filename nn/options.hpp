@@ -32,6 +32,8 @@ class Options {
  public:
   virtual ~Options() = default;
   virtual void visit(OptionVisitor& visitor) = 0;
+  // Throws Error naming options that do not fit together: one that could have no effect beside another's value.
+  virtual void validate() const {}
   virtual std::unique_ptr<Options> clone() const = 0;
 };
 

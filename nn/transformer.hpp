@@ -31,7 +31,7 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
 
   void visit(OptionVisitor& visitor) override;
   // Throws Error when the sizes do not fit together.
-  void validate() const;
+  void validate() const override;
 };
 
 // What a model has seen of a text, or of B texts at once, while it is generated. A copy goes its own way.

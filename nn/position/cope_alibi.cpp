@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
+#include "core/error.hpp"
 #include "nn/encoding.hpp"
 #include "nn/gates.hpp"
 #include "nn/slopes.hpp"
@@ -31,6 +32,15 @@ struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
     visitor.real("first-slope", first_slope, "size of the first of the halving slopes", 0);
     visitor.integer("p-max", p_max, "largest position P: what lies beyond counts as P; 0 for no limit", 0, 1 << 20);
     gates.visit(visitor);
+  }
+  void validate() const override {
+    const CopeAlibiOptions usual;
+    check(
+        slopes != "learned" || sign == usual.sign, "cope-alibi", "sign = ", sign,
+        " has no effect with slopes = learned, which start at 0 and find a sign of their own; choose slopes = halving "
+        "or alibi");
+    check(slopes == "halving" || first_slope == usual.first_slope, "cope-alibi", "first-slope = ", first_slope,
+          " has no effect with slopes = ", slopes, "; it is for slopes = halving");
   }
 };
 

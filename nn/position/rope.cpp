@@ -36,6 +36,13 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
     visitor.real("factor", factor, "s by which it is stretched", 1);
     visitor.integer("trained-length", trained_length, "L0 of yarn: tokens of the texts it was trained on", 1);
   }
+  void validate() const override {
+    const RopeOptions usual;
+    check(stretch != "none" || factor == usual.factor, "rope", "factor = ", factor,
+          " has no effect with stretch = none; choose stretch = pi, ntk or yarn");
+    check(stretch == "yarn" || trained_length == usual.trained_length, "rope", "trained-length = ", trained_length,
+          " has no effect with stretch = ", stretch, "; it is for stretch = yarn");
+  }
 };
 
 // base s^(r/(r-2)) for base, written so that the first plane (the only one for r = 2) keeps its angle.

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <set>
 
 #include "tasks/preset.hpp"
 #include "tasks/runner/grid.hpp"
@@ -22,17 +23,30 @@ std::string describe(const OptionInfo& option) {
   return text;
 }
 
+// How many encodings have an option of this name.
+std::int64_t holders_of(const RunConfig& config, const std::string& name) {
+  std::int64_t holders = 0;
+  for (const auto& part : config.encoding.parts) {
+    for (const OptionInfo& option : list_options(*part.options)) holders += option.name == name;
+  }
+  return holders;
+}
+
+// Options that more than one encoding has.
+std::set<std::string> shared_option_names(const RunConfig& config) {
+  std::set<std::string> names;
+  for (const auto& part : config.encoding.parts) {
+    for (const OptionInfo& option : list_options(*part.options)) {
+      if (holders_of(config, option.name) > 1) names.insert(option.name);
+    }
+  }
+  return names;
+}
+
 // "pe.cope.p-max" is also "pe.p-max" where one encoding alone has it; "task.length" is also "length".
 std::string names_of(const RunConfig& config, const RunConfig::Group& group, const OptionInfo& option) {
   std::string names = concat("--", group.prefix, option.name);
-  if (group.prefix.starts_with("pe.")) {
-    int holders = 0;
-    for (const auto& other : config.groups()) {
-      if (!other.prefix.starts_with("pe.")) continue;
-      for (const OptionInfo& candidate : other.options) holders += candidate.name == option.name;
-    }
-    if (holders == 1) names += concat(",--pe.", option.name);
-  }
+  if (group.prefix.starts_with("pe.") && holders_of(config, option.name) == 1) names += concat(",--pe.", option.name);
   if (group.prefix == "task." && option.name == "length") names += ",--length";
   return names;
 }
@@ -90,6 +104,22 @@ void ConfigOptions::declare_groups(CLI::App& app, const RunConfig& config,
       // CLI11 would take a default as the value of a flag that stands alone.
       if (!is_flag) declared->default_str(to_text(option.value));
     }
+  }
+  // What several encodings have takes the name of one of them: without it the answer says which there are.
+  const auto choice = std::make_shared<EncodingChoice>(config.encoding.clone());
+  for (const std::string& name : shared_option_names(config)) {
+    if (!wanted("pe." + name)) continue;
+    app.add_option_function<std::string>(
+           "--pe." + name,
+           [choice, name](const std::string& value) {
+             as_usage([&] {
+               choice->set_option(name, value);
+               return 0;
+             });
+           },
+           "")
+        ->expected(0, 1)
+        ->group("");
   }
 }
 

@@ -80,6 +80,11 @@ std::string parameters_text(const EncodingEntry& entry) {
     for (const std::string& value : values) {
       EncodingChoice choice = EncodingChoice::parse(entry.name);
       choice.set_option(option.name, value);
+      try {
+        choice.parts.front().options->validate();
+      } catch (const Error&) {
+        continue;  // needs another option's value as well
+      }
       const std::vector<std::string> lines = parameters_of(choice);
       if (lines == usual) continue;
       text += concat("  with ", option.name, " = ", value, lines.empty() ? ": none\n" : "\n");

@@ -36,13 +36,26 @@ struct EncodingCase {
   std::string label;  // "cope p-max=2 share=none"
 };
 
-// The case with every real option at twice its default; none where the encoding has no such options.
+// Whether the values of its options go together.
+inline bool fits(const EncodingChoice& choice) {
+  try {
+    for (const auto& part : choice.parts) part.options->validate();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The case with every real option at twice its default, where it may have another value; none where there is no such.
 inline std::optional<EncodingCase> with_reals_doubled(const EncodingCase& one, Options& options) {
   EncodingCase doubled{one.choice.clone(), one.label};
   for (const OptionInfo& info : list_options(options)) {
     const double* value = std::get_if<double>(&info.value);
     if (value == nullptr) continue;
-    doubled.choice.set_option(info.name, to_text(2 * *value));
+    EncodingChoice changed = doubled.choice.clone();
+    changed.set_option(info.name, to_text(2 * *value));
+    if (!fits(changed)) continue;
+    doubled.choice = std::move(changed);
     doubled.label += concat(" ", info.name, "=", to_text(2 * *value));
   }
   if (doubled.label == one.label) return std::nullopt;
@@ -50,7 +63,7 @@ inline std::optional<EncodingCase> with_reals_doubled(const EncodingCase& one, O
 }
 
 // All values of choices and flags, the default and 2 for integers, reals at their defaults and at twice these, in every
-// combination that the options' ranges allow.
+// combination that the options' ranges and the options together allow.
 inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
   std::vector<EncodingCase> cases;
   cases.push_back({EncodingChoice::parse(entry.name), entry.name});
@@ -74,6 +87,7 @@ inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
     }
     cases = std::move(extended);
   }
+  std::erase_if(cases, [](const EncodingCase& one) { return !fits(one.choice); });
   const std::size_t with_default_reals = cases.size();
   for (std::size_t n = 0; n < with_default_reals; ++n) {
     if (auto doubled = with_reals_doubled(cases[n], *entry.make_options())) cases.push_back(std::move(*doubled));

@@ -69,6 +69,10 @@ TEST(EncodingChoice, SaysWhatIsWrongWithAnOption) {
   EncodingChoice sum = EncodingChoice::parse("cope+relative");
   EXPECT_EQ(error_of([&] { sum.set_option("share", "none"); }),
             "[encoding] option share is ambiguous: write cope.share or relative.share");
+  EncodingChoice three = EncodingChoice::parse("relative+cope-mlp+cope");
+  EXPECT_EQ(error_of([&] { three.set_option("rotated-query", "true"); }),
+            "[encoding] option rotated-query is ambiguous: write cope.rotated-query or cope-mlp.rotated-query or "
+            "relative.rotated-query");
   EXPECT_EQ(error_of([&] { sum.set_option("pmax", "3"); }),
             "[cope+relative] unknown option 'pmax'; did you mean 'p-max'?");
   EXPECT_EQ(error_of([&] { sum.set_option("rope.base", "3"); }),
@@ -215,6 +219,30 @@ TEST(EncodingChoice, NamesWhatPublicationsLeaveOpen) {
             std::vector<std::string>{"open choice: beside rope the position term of cope sees q as rotated "
                                      "(cope.rotated-query=true); publications do not say"});
   EXPECT_EQ(lines_of("cope+relative+xpos").size(), 2U);
+}
+
+TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
+  const auto complaint = [](const std::string& encoding,
+                            const std::vector<std::pair<std::string, std::string>>& settings) {
+    EncodingChoice choice = EncodingChoice::parse(encoding);
+    for (const auto& [name, value] : settings) choice.set_option(name, value);
+    return error_of([&] {
+      make_encoding(choice, AttentionSizes{},
+                    [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); });
+    });
+  };
+  EXPECT_EQ(complaint("rope", {{"factor", "8"}}),
+            "[rope] factor = 8 has no effect with stretch = none; choose stretch = pi, ntk or yarn");
+  EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"trained-length", "64"}}),
+            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = yarn");
+  EXPECT_EQ(complaint("rope", {{"stretch", "ntk"}, {"factor", "8"}}), "");
+  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"factor", "8"}, {"trained-length", "64"}}), "");
+  EXPECT_EQ(complaint("cope-alibi", {{"slopes", "learned"}, {"sign", "minus"}}),
+            "[cope-alibi] sign = minus has no effect with slopes = learned, which start at 0 and find a sign of their "
+            "own; choose slopes = halving or alibi");
+  EXPECT_EQ(complaint("cope-alibi", {{"slopes", "alibi"}, {"first-slope", "0.5"}}),
+            "[cope-alibi] first-slope = 0.5 has no effect with slopes = alibi; it is for slopes = halving");
+  EXPECT_EQ(complaint("cope-alibi", {{"slopes", "alibi"}, {"sign", "minus"}}), "");
 }
 
 TEST(EncodingSum, ActsThroughEveryHook) {

@@ -92,6 +92,20 @@ TEST(Combinations, AreRefusedAlikeByEveryCommand) {
   }
 }
 
+TEST(Combinations, AskWhoseOptionIsMeant) {
+  const TemporaryFolder folder;
+  const std::string question = "option p-max is ambiguous: write cope.p-max or nexus.p-max";
+  for (const char* option : {"--pe.p-max=3", "--pe.p-max"}) {
+    const Finished result = run_tally(tiny_training(folder / "run", "cope+nexus", {option, "3"}), folder);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_TRUE(holds(result.err, question)) << result.err;
+  }
+  const Finished timed = run_tally({"bench", "size", "--pe=cope+nexus", "--pe.p-max=3"}, folder);
+  EXPECT_TRUE(timed.code == 2 && holds(timed.err, question)) << timed.err;
+  const Finished help = run_tally({"train", "--pe=cope+nexus", "--help"}, folder);
+  EXPECT_TRUE(holds(help.out, "--pe.nexus.p-max") && !holds(help.out, "--pe.p-max")) << help.out;
+}
+
 TEST(Combinations, NameWhatPublicationsLeaveOpen) {
   const TemporaryFolder folder;
   const std::string line = "open choice: beside rope the position term of cope sees q as ";
