@@ -20,6 +20,8 @@
 
 namespace tally {
 
+struct ModelOptions;
+
 // Who owns a parameter: one per layer (blocks.N.position.<encoding>.<name>) or one for the whole model
 // (position.<encoding>.<name>).
 enum class Scope { layer, model };
@@ -125,6 +127,8 @@ struct EncodingEntry {
   std::unique_ptr<Options> (*make_options)();
   std::unique_ptr<Encoding> (*make)(const EncodingSetup& setup, const Options& options);
   bool rotates = false;  // whether it has the hook `rotate`
+  // What there is to say of the model around it, one line, or nothing: Class::note(model), where the class has it.
+  std::string (*note)(const ModelOptions& model) = nullptr;
 };
 
 // What joins the scores. Throws Error where a scan and `weights` both take the place of the softmax.
@@ -146,6 +150,16 @@ struct SumPart {
 // "" or "in 1-3:cope+rope: ".
 std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, std::string where);
 
+// EncodingType::note, or null for one without.
+template <class EncodingType>
+constexpr auto note_of() -> std::string (*)(const ModelOptions&) {
+  if constexpr (requires(const ModelOptions& model) { EncodingType::note(model); }) {
+    return &EncodingType::note;
+  } else {
+    return nullptr;
+  }
+}
+
 // Closing line of an encoding's file, outside any namespace:
 //   TALLY_ENCODING(rope, RopeOptions, Rope, "summary", "formula", "paper");
 // EncodingType needs a constructor (const EncodingSetup&, const OptionsType&).
@@ -161,7 +175,8 @@ std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, std::stri
         [](const EncodingSetup& setup, const Options& options) -> std::unique_ptr<Encoding> {      \
           return std::make_unique<EncodingType>(setup, dynamic_cast<const OptionsType&>(options)); \
         },                                                                                         \
-        !std::is_same_v<decltype(&EncodingType::rotate), decltype(&Encoding::rotate)>};            \
+        !std::is_same_v<decltype(&EncodingType::rotate), decltype(&Encoding::rotate)>,             \
+        note_of<EncodingType>()};                                                                  \
     return entry;                                                                                  \
   }                                                                                                \
   }                                                                                                \

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -90,6 +91,28 @@ void check_embeds(const EncodingEntry& entry, const Piece& piece, const std::vec
       all.begin(), all.end(), [&](const Piece& other) { return other.layers.holds(0) && contains(other.sum, &entry); });
   check(from_the_start, "encoding", entry.name,
         " acts on the embeddings, before layer 0: name it for layer 0 (0:", entry.name, ",...)");
+}
+
+// "rope+xpos": the rotations that act together with this part somewhere.
+std::string rotations_beside(const EncodingChoice& choice, const EncodingEntry* entry) {
+  const std::vector<Piece> all = choice.acting();
+  std::string rotations;
+  for (const EncodingChoice::Part& other : choice.parts) {
+    const auto together = [&](const Piece& piece) {
+      return contains(piece.sum, entry) && contains(piece.sum, other.entry);
+    };
+    if (other.entry == entry || !other.entry->rotates || std::none_of(all.begin(), all.end(), together)) continue;
+    rotations += concat(rotations.empty() ? "" : "+", other.entry->name);
+  }
+  return rotations;
+}
+
+// The option of whether a part sees q as rotated by others; none where it has no such option.
+std::optional<bool> rotated_query(Options& options) {
+  for (const OptionInfo& option : list_options(options)) {
+    if (option.name == "rotated-query") return std::get<bool>(option.value);
+  }
+  return std::nullopt;
 }
 
 bool has_option(Options& options, std::string_view name) {
@@ -204,23 +227,25 @@ void EncodingChoice::set_option(std::string_view name, std::string_view value) {
 std::vector<std::string> EncodingChoice::open_choices() const {
   std::vector<std::string> lines;
   for (const Part& part : parts) {
-    std::string rotations;
-    for (const Part& other : parts) {
-      const auto together = [&](const Piece& piece) {
-        return contains(piece.sum, part.entry) && contains(piece.sum, other.entry);
-      };
-      const std::vector<Piece> all = acting();
-      if (&other == &part || !other.entry->rotates || std::none_of(all.begin(), all.end(), together)) continue;
-      rotations += concat(rotations.empty() ? "" : "+", other.entry->name);
+    const std::string rotations = rotations_beside(*this, part.entry);
+    const std::optional<bool> rotated = rotated_query(*part.options);
+    if (rotations.empty() || !rotated) continue;
+    lines.push_back(concat("open choice: beside ", rotations, " the position term of ", part.entry->name, " sees q as ",
+                           *rotated ? "rotated" : "projected", " (", part.entry->name,
+                           ".rotated-query=", to_text(OptionValue(*rotated)), "); publications do not say"));
+  }
+  return lines;
+}
+
+std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const {
+  std::vector<std::string> lines = open_choices();
+  for (const Part& part : parts) {
+    const std::string& name = part.entry->name;
+    if (rotated_query(*part.options).value_or(false) && rotations_beside(*this, part.entry).empty()) {
+      lines.push_back(concat("note: ", name, ".rotated-query=true changes nothing: no rotation acts beside ", name));
     }
-    if (rotations.empty()) continue;
-    for (const OptionInfo& option : list_options(*part.options)) {
-      if (option.name != "rotated-query") continue;
-      const bool rotated = std::get<bool>(option.value);
-      lines.push_back(concat("open choice: beside ", rotations, " the position term of ", part.entry->name,
-                             " sees q as ", rotated ? "rotated" : "projected", " (", part.entry->name,
-                             ".rotated-query=", to_text(option.value), "); publications do not say"));
-    }
+    const std::string text = part.entry->note != nullptr ? part.entry->note(model) : "";
+    if (!text.empty()) lines.push_back("note: " + text);
   }
   return lines;
 }

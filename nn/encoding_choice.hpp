@@ -62,6 +62,9 @@ struct EncodingChoice {
   // What publications leave open in the sums and what was chosen, a line each: whether parts with the option
   // rotated-query see q as rotated by others.
   std::vector<std::string> open_choices() const;
+  // All there is to say of what was chosen, a line each: open choices, options that change nothing in these sums, and
+  // what encodings have to say of the model.
+  std::vector<std::string> notes(const ModelOptions& model) const;
 
   // Smallest model that has all the layers and heads which are named.
   std::int64_t least_layers() const;

@@ -5,10 +5,15 @@
 //   norm of the output      RMSNorm per head
 //   output gate             times sigmoid(W_g x)
 // The block's feed-forward part, SwiGLU, is not the encoding's but the model's: --model.activation swiglu, with
-// --model.norm rms and a width of its own (README.md). In a sum, rotations come after shift and norm.
+// --model.norm rms and a width of its own (README.md); a note says what the model has. In a sum, rotations come after
+// shift and norm.
+#include <string>
+
+#include "core/error.hpp"
 #include "nn/encoding.hpp"
 #include "nn/gates.hpp"
 #include "nn/layer_parts.hpp"
+#include "nn/transformer.hpp"
 
 namespace tally {
 namespace {
@@ -25,6 +30,12 @@ class FoxPro final : public Encoding {
         output_gate_(setup, "output-gate"),
         own_width_(static_cast<double>(setup.heads * setup.head_width)) {}
 
+  static std::string note(const ModelOptions& model) {
+    if (model.activation == "swiglu" && model.hidden > 0) return {};
+    const std::string hidden = model.hidden > 0 ? to_text(model.hidden) : "4 D";
+    return concat("fox-pro's published block has a SwiGLU MLP of a stated width; here the MLP is ", model.activation,
+                  " of width ", hidden, " (model.activation, model.hidden)");
+  }
   // Two for each norm, two for each shift, and the output before and after its gate.
   KeptNumbers kept_numbers(std::int64_t) const override { return {.token = 12 * own_width_}; }
   bool before_rotations() const override { return true; }

@@ -241,7 +241,7 @@ std::string config_text(const RunConfig& config) {
       text += concat(" ", group.prefix, option.name, "=", to_text(option.value));
     text += "\n";
   }
-  for (const std::string& line : config.encoding.open_choices()) text += line + "\n";
+  for (const std::string& line : config.encoding.notes(config.model)) text += line + "\n";
   return text;
 }
 

@@ -7,6 +7,7 @@
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
+#include "nn/transformer.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -219,6 +220,28 @@ TEST(EncodingChoice, NamesWhatPublicationsLeaveOpen) {
             std::vector<std::string>{"open choice: beside rope the position term of cope sees q as rotated "
                                      "(cope.rotated-query=true); publications do not say"});
   EXPECT_EQ(lines_of("cope+relative+xpos").size(), 2U);
+}
+
+TEST(EncodingChoice, SaysWhatChangesNothingAndWhatTheModelLacks) {
+  const auto notes_of = [](std::string_view text, const ModelOptions& model, std::string_view on = {}) {
+    EncodingChoice choice = EncodingChoice::parse(text);
+    if (!on.empty()) choice.set_option(on, "true");
+    return choice.notes(model);
+  };
+  ModelOptions model;
+  EXPECT_TRUE(notes_of("cope", model).empty());
+  EXPECT_EQ(notes_of("0:rope,1:cope", model, "cope.rotated-query"),
+            std::vector<std::string>{"note: cope.rotated-query=true changes nothing: no rotation acts beside cope"});
+  EXPECT_EQ(notes_of("cope+rope", model, "cope.rotated-query"),
+            std::vector<std::string>{"open choice: beside rope the position term of cope sees q as rotated "
+                                     "(cope.rotated-query=true); publications do not say"});
+  EXPECT_EQ(notes_of("fox-pro+rope", model),
+            std::vector<std::string>{"note: fox-pro's published block has a SwiGLU MLP of a stated width; here the MLP "
+                                     "is gelu of width 4 D (model.activation, model.hidden)"});
+  model.activation = "swiglu";
+  EXPECT_EQ(notes_of("fox-pro", model).size(), 1U);
+  model.hidden = 683;
+  EXPECT_TRUE(notes_of("fox-pro", model).empty());
 }
 
 TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {

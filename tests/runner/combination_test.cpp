@@ -119,6 +119,21 @@ TEST(Combinations, NameWhatPublicationsLeaveOpen) {
   }
 }
 
+TEST(Combinations, NameWhatTheModelLacks) {
+  const TemporaryFolder folder;
+  const std::string line = "note: fox-pro's published block has a SwiGLU MLP";
+  std::vector<std::string> words = tiny_training(folder / "run", "fox-pro", {"--model.norm=rms"});
+  std::erase(words, "--quiet");
+  EXPECT_TRUE(holds(run_tally(words, folder).out, line));
+  words[1] = folder / "other";
+  words.emplace_back("--dry-run");
+  EXPECT_TRUE(holds(run_tally(words, folder).out, line));
+  words.insert(words.end(), {"--model.activation=swiglu", "--model.hidden=21"});
+  const Finished published = run_tally(words, folder);
+  EXPECT_EQ(published.code, 0) << published.err;
+  EXPECT_FALSE(holds(published.out, line)) << published.out;
+}
+
 TEST(Combinations, AreDescribed) {
   const TemporaryFolder folder;
   const Finished result = run_tally({"describe", "0:rope,1-3:cope@0-1,alibi@2-3"}, folder);
