@@ -284,6 +284,16 @@ ModelSetting model_of(const RunConfig& config, const Task& task) {
           config.dtype()};
 }
 
+std::string attention_form(const ModelSetting& model, std::int64_t layers) {
+  bool tiled = false, composed = false;
+  std::vector<LayerCosts> costs = costs_of(model);
+  costs.resize(static_cast<std::size_t>(layers));
+  for (const LayerCosts& layer : costs) {
+    for (const GroupCosts& group : layer) (is_written_out(model.options, group) ? composed : tiled) = true;
+  }
+  return tiled && composed ? "tiled and composed" : composed ? "composed" : "tiled";
+}
+
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
   return estimate_twice(model_of(config, task), [&](const ModelSetting& model, const std::vector<LayerCosts>& costs) {
     const Split& split = task.splits().front();

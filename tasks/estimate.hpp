@@ -33,6 +33,10 @@ struct ModelSetting {
 };
 ModelSetting model_of(const RunConfig& config, const Task& task);
 
+// How attention of the first so many layers is computed: "tiled", "composed" where it is written out (asked for, or by
+// an encoding with weights or a whole attention of its own), "tiled and composed" where heads or layers differ.
+std::string attention_form(const ModelSetting& model, std::int64_t layers);
+
 // Memory of work on a batch of `sequences` of `length` tokens, within a factor of about 1.5. All throw DoesNotFit when
 // the model cannot even be made to be asked; whether the rest fits is for check_fits.
 

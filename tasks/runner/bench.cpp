@@ -48,13 +48,21 @@ double rate(double work, const Times& times) { return work > 0 && times.median >
 
 std::int64_t mebibytes(double bytes) { return std::llround(bytes / (1 << 20)); }
 
+ModelSetting model_of(const BenchOptions& o) { return {o.model, o.encoding, o.vocabulary, o.length, o.dtype}; }
+
+// As it is computed: an encoding may have attention written out though tiles were asked for.
+std::string form_of(const std::string& what, const BenchOptions& o) {
+  if (what != "step" && what != "attention") return o.model.attention;
+  return attention_form(model_of(o), what == "step" ? o.model.layers : 1);
+}
+
 // What all figures begin with.
 JsonValue sizes_json(const std::string& what, const BenchOptions& o) {
   return JsonValue::object({{"work", what},
                             {"pe", o.encoding.text()},
                             {"width", o.model.width},
                             {"heads", o.model.heads},
-                            {"attention", o.model.attention},
+                            {"attention", form_of(what, o)},
                             {"length", o.length},
                             {"batch", o.batch},
                             {"dtype", to_text(o.dtype)},
@@ -195,11 +203,9 @@ std::string title(const std::string& what, const BenchOptions& o) {
       concat(what, " with ", o.encoding.text(), ": ", what == "attention" ? "" : concat(o.model.layers, " layers, "),
              "width ", o.model.width, ", ", o.model.heads, " heads, ");
   if (what == "size") return concat(model, o.vocabulary, " symbols, sequences of up to ", o.length, " tokens\n\n");
-  return concat(model, o.batch, " x ", o.length, " tokens, ", o.dtype, ", attention ", o.model.attention,
+  return concat(model, o.batch, " x ", o.length, " tokens, ", o.dtype, ", attention ", form_of(what, o),
                 "; medians of ", o.steps, " runs (shortest to longest)\n\n");
 }
-
-ModelSetting model_of(const BenchOptions& o) { return {o.model, o.encoding, o.vocabulary, o.length, o.dtype}; }
 
 struct Measurement {
   const std::vector<std::string>& head;

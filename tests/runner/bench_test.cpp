@@ -84,6 +84,24 @@ TEST_F(Bench, AttentionAlone) {
   }
 }
 
+// What was computed, and not what was asked for: weights of an encoding's own are found in the open.
+TEST_F(Bench, NamesTheFormThatRan) {
+  const auto form = [&](const std::string& work, const std::string& encoding, const std::string& asked = "tiled") {
+    return bench_json(
+               {work, "--pe", encoding, "--steps=1", "--warmup=0", "--model.layers=2", "--model.attention=" + asked})
+        .string("attention");
+  };
+  EXPECT_EQ(form("attention", "hard"), "composed");
+  EXPECT_EQ(form("step", "alibi+hard"), "composed");
+  EXPECT_EQ(form("attention", "0:none,1:hard"), "tiled");
+  EXPECT_EQ(form("step", "0:none,1:hard"), "tiled and composed");
+  EXPECT_EQ(form("attention", "hard@0,cope@1"), "tiled and composed");
+  EXPECT_EQ(form("step", "stick-breaking"), "tiled");
+  EXPECT_EQ(form("step", "cope", "composed"), "composed");
+  const Finished text = bench({"attention", "--pe=hard", "--steps=1", "--warmup=0"});
+  EXPECT_NE(text.out.find("attention composed; "), std::string::npos) << text.out;
+}
+
 // Written out, attention keeps T x T numbers and more than one such tensor for cope; in tiles it does not.
 TEST_F(Bench, AttentionTakesMemoryByItsForm) {
   const JsonValue json = bench_json({"attention", "--pe", "cope", "--steps=1", "--warmup=0", "--set", "length=2048",
