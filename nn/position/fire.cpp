@@ -77,6 +77,7 @@ class Fire final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(fire, NoOptions, Fire, "a learned function of the distance, relative to the place",
-               "l_ij = s_ij + f_h(ln(|c| (i-j) + 1) / ln(|c| max(i, L) + 1));  L = |512 m|, f an MLP 1-32-H\n"
+               "l_ij = s_ij + f_h(ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6));  L = |512 m|\n"
+               "f(x) = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1\n"
                "costs T numbers a layer where T <= L + 1, else about (36 + H) T² and B H T² more in backward",
                "FIRE: Li et al. 2024, arXiv 2310.04418");

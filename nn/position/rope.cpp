@@ -101,7 +101,10 @@ class Rope final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the place",
-               "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/d), i from 0\n"
-               "stretched: t/s (pi), base s^(d/(d-2)) (ntk), or t/s in slow planes only (yarn)",
+               "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/r)\n"
+               "i = 0 .. r/2-1, r = rotary-dims or d.  Stretched by s = factor:  pi  t/s for t\n"
+               "ntk  base s^(r/(r-2)) for base;  yarn  θ_i (ρ_i/s + 1 - ρ_i) for θ_i, cos and sin times 0.1 ln s + 1\n"
+               "yarn: ρ_i = clamp((i - low) / (high - low), 0, 1), plane n(u) = r ln(L0 / (2π u)) / (2 ln base)\n"
+               "low = max(floor(n(32)), 0), high = min(ceil(n(1)), r-1), 0.001 more where they are equal",
                "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, yarn: Peng et al. "
                "2023, arXiv 2309.00071");

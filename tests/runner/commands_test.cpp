@@ -81,6 +81,17 @@ TEST(Describe, EncodingTaskAndPreset) {
   }
 }
 
+TEST(Describe, NamesMemoryThatGrowsWithTheSquareOfTheLength) {
+  const TemporaryFolder folder;
+  for (const auto& [encoding, text] : {std::pair{"hard", "costs about 2 B H T² numbers a layer"},
+                                       {"relative", "costs B H T min(T, K) numbers a layer"},
+                                       {"transformer-xl", "costs B H T² numbers a layer"},
+                                       {"fire", "B H T² more in backward"}}) {
+    const Finished result = run_tally({"describe", encoding}, folder);
+    EXPECT_TRUE(holds(result.out, text)) << result.out;
+  }
+}
+
 TEST(Describe, OnePresetByTheNameThatListPrints) {
   const TemporaryFolder folder;
   const Finished preset = run_tally({"describe", "flip-flop", "paper"}, folder);
