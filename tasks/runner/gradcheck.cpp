@@ -141,7 +141,10 @@ int run_gradcheck(const std::string& wanted, const CommonOptions& common) {
   }
   if (common.json) std::cout << write_json(results) << "\n";
   check(failures == 0, "gradcheck", failures, " of ", cases.size(), " cases have wrong derivatives");
-  if (!common.json && !common.quiet) std::cout << concat("all ", std::ssize(cases) - exempt, " cases agree\n");
+  const std::int64_t compared = std::ssize(cases) - exempt;
+  if (!common.json && !common.quiet) {
+    std::cout << (compared > 0 ? concat("all ", compared, " cases agree\n") : "no case was compared\n");
+  }
   return exit_code::done;
 }
 

@@ -310,5 +310,12 @@ TEST(GradcheckCommand, ChecksOneEncodingAndItsOptions) {
   }
 }
 
+TEST(GradcheckCommand, SaysThatNothingWasCompared) {
+  const TemporaryFolder folder;
+  const Finished result = run_tally({"gradcheck", "--pe=hard"}, folder);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.out, "hard: gradients by a rule of its own, exempt\nno case was compared\n")) << result.out;
+}
+
 }  // namespace
 }  // namespace tally::testing
