@@ -34,6 +34,35 @@ std::string aside_path(const std::string& path) {
   return candidate;
 }
 
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+// The lock of a folder, held as long as it is open. Throws Error when another process has it.
+FileDescriptor lock_of(const std::string& folder) {
+  FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  check(file.open(), "run", "cannot open '", folder, "': ", std::strerror(errno));
+  const bool locked = ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+  // A file system without locks is no reason not to train.
+  check(locked || errno != EWOULDBLOCK, "run", "another process is training in '", folder, "'");
+  struct stat opened {
+  }, named{};
+  const bool same = ::fstat(file.number(), &opened) == 0 && ::stat(folder.c_str(), &named) == 0 &&
+                    opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+  check(same, "run", "another process has just moved '", folder, "' aside");
+  return file;
+}
+
+// Throws Error when a process trains in a run below the folder, as those of a sweep do.
+void refuse_runs_at_work_below(const std::string& folder) {
+  std::error_code error;
+  const auto readable = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator at(folder, readable, error), end; at != end; at.increment(error)) {
+    if (at->is_directory(error) && fs::exists(at->path() / "config.json", error)) lock_of(at->path().string());
+  }
+}
+
 // The step in "step-00000500.safetensors", -1 for any other name.
 std::int64_t step_of(const std::string& name) {
   constexpr std::string_view head = "step-", tail = ".safetensors";
@@ -78,42 +107,64 @@ NamedTensors with_prefix(const std::string& prefix, const NamedTensors& tensors)
 
 RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bool force) {
   config.validate();
-  std::string folder = path;
-  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  const std::string folder = without_slashes(path);
   check(!folder.empty(), "run", "the name of the run folder is empty");
   std::error_code error;
   const auto status = fs::symlink_status(folder, error);
   const bool there = fs::exists(status);
   const bool empty_folder = there && fs::is_directory(folder, error) && fs::is_empty(folder, error);
+  FileDescriptor lock_of_old;  // until the new run has its own, so that of two processes only one moves it
   if (there && !empty_folder) {
     const bool is_run = fs::exists(folder + "/config.json", error);
     check(force, "run", "'", folder,
           is_run ? "' holds a run already; go on with 'tally resume', or use --force to move "
                    "it aside"
                  : "' is there already and is not a run; choose another name, or use --force to move it aside");
+    if (fs::is_directory(folder, error)) {
+      lock_of_old = lock_of(folder);
+      refuse_runs_at_work_below(folder);
+    }
     const std::string aside = aside_path(folder);
     fs::rename(folder, aside, error);
     check(!error, "run", "cannot move '", folder, "' to '", aside, "': ", error.message());
   }
   fs::create_directories(folder, error);
   check(!error, "run", "cannot make the folder '", folder, "': ", error.message());
-  write_file_atomically(folder + "/config.json", write_json(config.to_json(), 2) + "\n");
-  return RunFolder(folder, config.clone());
+  RunFolder run(folder, config.clone());
+  run.lock();
+  // Between the look above and the lock another process may have made its run here, and ended.
+  check(fs::is_empty(folder, error), "run", "'", folder, "' holds a run already: another process has just made it");
+  write_file_atomically(run.config_path(), write_json(config.to_json(), 2) + "\n");
+  return run;
 }
 
 RunFolder RunFolder::open(const std::string& path) {
-  std::string folder = path;
-  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  RunFolder run(without_slashes(path), {});
+  run.read_config();
+  return run;
+}
+
+RunFolder RunFolder::open_to_train(const std::string& path) {
+  RunFolder run(without_slashes(path), {});
+  run.refuse_what_is_no_run();
+  run.lock();
+  run.read_config();
+  return run;
+}
+
+void RunFolder::refuse_what_is_no_run() const {
   std::error_code error;
-  check(fs::is_directory(folder, error), "run", "there is no folder '", folder, "'");
-  check(fs::exists(folder + "/config.json", error), "run", "'", folder, "' holds no run: it has no config.json");
-  const std::string path_of_config = folder + "/config.json";
-  const JsonValue json = read_json(path_of_config, config_limits);
-  return RunFolder(folder, in_file(path_of_config, [&] {
-                     RunConfig config = RunConfig::from_json(json);
-                     config.validate();
-                     return config;
-                   }));
+  check(fs::is_directory(path_, error), "run", "there is no folder '", path_, "'");
+  check(fs::exists(config_path(), error), "run", "'", path_, "' holds no run: it has no config.json");
+}
+
+void RunFolder::read_config() {
+  refuse_what_is_no_run();
+  const JsonValue json = read_json(config_path(), config_limits);
+  in_file(config_path(), [&] {
+    config_ = RunConfig::from_json(json);
+    config_.validate();
+  });
 }
 
 std::string RunFolder::checkpoint_path(std::int64_t step) const {
@@ -156,13 +207,8 @@ void RunFolder::save_config() {
   changes_.clear();
 }
 
-FileDescriptor RunFolder::lock() const {
-  FileDescriptor folder(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  check(folder.open(), "run", "cannot open '", path_, "': ", std::strerror(errno));
-  const bool locked = ::flock(folder.number(), LOCK_EX | LOCK_NB) == 0;
-  // A file system without locks is no reason not to train.
-  check(locked || errno != EWOULDBLOCK, "run", "another process is training in '", path_, "'");
-  return folder;
+void RunFolder::lock() {
+  if (!lock_.open()) lock_ = lock_of(path_);
 }
 
 std::vector<std::int64_t> RunFolder::checkpoint_steps() const {

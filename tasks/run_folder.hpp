@@ -15,11 +15,14 @@ namespace tally {
 
 class RunFolder {
  public:
-  // A new run: makes the folder and writes config.json. Throws Error when the path holds a run or anything else; with
-  // `force` what is there is moved aside first (to <path>.old, <path>.old-2, ...).
+  // A new run: makes the folder, locks it and writes config.json. Throws Error when the path holds a run or anything
+  // else; with `force` what is there is moved aside first (to <path>.old, <path>.old-2, ...), unless a process trains
+  // in it.
   static RunFolder create(const std::string& path, const RunConfig& config, bool force);
   // An existing run. Throws Error when there is none, or when config.json cannot be read.
   static RunFolder open(const std::string& path);
+  // The same, locked before anything is read.
+  static RunFolder open_to_train(const std::string& path);
 
   const std::string& path() const { return path_; }
   const RunConfig& config() const { return config_; }
@@ -41,9 +44,9 @@ class RunFolder {
   // leaves a run that finishes again as it was.
   void save_config();
 
-  // Held while a process trains in the folder; gone with the process however it ends. Throws Error when another holds
-  // it.
-  FileDescriptor lock() const;
+  // Keeps other processes from training in the folder as long as this object lives; gone with the process however it
+  // ends. Throws Error when another one holds it. Nothing is done where it is held already.
+  void lock();
 
   // Steps of the checkpoint files, rising.
   std::vector<std::int64_t> checkpoint_steps() const;
@@ -75,6 +78,10 @@ class RunFolder {
   std::string path_;
   RunConfig config_;
   std::vector<std::string> changes_;
+  FileDescriptor lock_;
+
+  void refuse_what_is_no_run() const;
+  void read_config();
 };
 
 // Appends lines to metrics.jsonl, each with one write, so that a killed run leaves at most its last line cut.

@@ -307,7 +307,7 @@ TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic
     observer.message("the run is finished; nothing to do");
     return TrainOutcome::done;
   }
-  const FileDescriptor held = folder.lock();
+  folder.lock();
   return Run(folder, observer, stop).go();
 }
 

@@ -47,7 +47,7 @@ void refuse_other_model(const RunConfig& before, const RunConfig& after) {
 
 int run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common,
                const WatchOptions& watch) {
-  RunFolder folder = RunFolder::open(settings.run);
+  RunFolder folder = RunFolder::open_to_train(settings.run);
   const RunConfig before = folder.config().clone();
   in_file(folder.config_path(), [&] { before.make_task(); });
   if (!settings.task.empty() && settings.task != before.task->name) {

@@ -45,9 +45,16 @@ int run_train(const TrainSettings& settings, const ConfigOptions& options, const
               const WatchOptions& watch) {
   const RunConfig config = options.resolve();
   options.blaming_file([&] { check_can_train(config); });
-  if (!common.quiet) (common.json ? std::cerr : std::cout) << config_text(config) << std::flush;
-  if (settings.dry_run) return print_plan(config, common);
-  return run_training(RunFolder::create(settings.run, config, settings.force), common, watch);
+  const auto print_config = [&] {
+    if (!common.quiet) (common.json ? std::cerr : std::cout) << config_text(config) << std::flush;
+  };
+  if (settings.dry_run) {
+    print_config();
+    return print_plan(config, common);
+  }
+  RunFolder folder = RunFolder::create(settings.run, config, settings.force);
+  print_config();  // a run that is refused says why and nothing else
+  return run_training(std::move(folder), common, watch);
 }
 
 }  // namespace
