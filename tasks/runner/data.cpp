@@ -10,6 +10,7 @@
 #include "tasks/memory.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
+#include "tasks/runner/output_file.hpp"
 #include "tasks/statistics.hpp"
 
 namespace tally {
@@ -63,11 +64,11 @@ void make_lines(const DataSettings& settings, const Task& task, bool as_json, F&
   }
 }
 
-void write_lines(const DataSettings& settings, const Task& task) {
+void write_lines(const DataSettings& settings, const Task& task, bool as_json) {
   constexpr std::size_t piece_bytes = 1 << 16;
   AtomicFile file(settings.out);
   std::string piece;
-  make_lines(settings, task, settings.out.ends_with(".jsonl"), [&](const std::string& line) {
+  make_lines(settings, task, as_json, [&](const std::string& line) {
     piece += line;
     if (piece.size() < piece_bytes) return;
     file.write(piece);
@@ -87,10 +88,12 @@ int run_data(const DataSettings& settings, const RunConfig& config, const Common
     make_lines(settings, *task, common.json, [](const std::string& line) { std::cout << line; });
     return exit_code::done;
   }
-  if (settings.out.ends_with(".npy")) {
+  const std::string ending = known_ending(settings.out, {".npy", ".jsonl", ".txt", ""});
+  check_output(settings.out);
+  if (ending == ".npy") {
     write_tokens(settings, *task);
   } else {
-    write_lines(settings, *task);
+    write_lines(settings, *task, ending == ".jsonl");
   }
   if (common.json) {
     std::cout << write_json(JsonValue::object({{"out", settings.out},
@@ -121,7 +124,8 @@ std::function<int()> declare_data(CLI::App& app, CommonOptions& common, const st
       ->check(CLI::Range(std::int64_t{0}, endless_count - 1))
       ->capture_default_str()
       ->group("What");
-  app.add_option("--out", settings->out, "file to write: .npy tokens i32 [sequences, tokens], .jsonl, else text lines")
+  app.add_option("--out", settings->out,
+                 "file to write: .npy tokens i32 [sequences, tokens], .jsonl, or .txt for lines of text")
       ->group("What");
   auto config = std::make_shared<RunConfig>(as_usage([&] {
     const std::string task = look_ahead(arguments, "--task");

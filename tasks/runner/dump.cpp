@@ -19,6 +19,7 @@
 #include "tasks/batch.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/output_file.hpp"
 #include "tasks/runner/trained_model.hpp"
 
 namespace tally {
@@ -107,6 +108,7 @@ Dump compute_dump(Transformer& model, const Batch& batch, bool with_gradients) {
 }
 
 int run_dump(const DumpSettings& settings, const CommonOptions& common) {
+  check_output(settings.out);
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
   Metadata metadata{{"format", "tally dump"},

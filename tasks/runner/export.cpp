@@ -6,6 +6,7 @@
 #include "core/io/safetensors.hpp"
 #include "core/version.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/output_file.hpp"
 #include "tasks/runner/trained_model.hpp"
 #include "tasks/statistics.hpp"
 
@@ -17,6 +18,7 @@ struct ExportSettings {
 };
 
 int run_export(const ExportSettings& settings, const CommonOptions& common) {
+  check_output(settings.out);
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
   const NamedTensors tensors = with_prefix("model.", trained.model->parameters());

@@ -6,6 +6,7 @@
 #include "core/io/atomic_file.hpp"
 #include "tasks/report.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/output_file.hpp"
 
 namespace tally {
 namespace {
@@ -20,6 +21,10 @@ ErrorKind error_kind(const std::string& text) {
 }
 
 int run_report(const ReportSettings& settings, const CommonOptions& common) {
+  if (!settings.out.empty()) {
+    known_ending(settings.out, {".svg"});
+    check_output(settings.out);
+  }
   const Report report = make_report(settings.folders);
   const ErrorKind kind = error_kind(settings.error);
   if (!settings.out.empty()) write_file_atomically(settings.out, svg_text(report_chart(report, kind)));

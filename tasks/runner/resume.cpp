@@ -8,6 +8,7 @@
 #include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
+#include "tasks/runner/output_file.hpp"
 #include "tasks/runner/training.hpp"
 
 namespace tally {
@@ -47,6 +48,7 @@ void refuse_other_model(const RunConfig& before, const RunConfig& after) {
 
 int run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common,
                const WatchOptions& watch) {
+  if (!watch.profile.empty()) check_output(watch.profile, settings.run);
   RunFolder folder = RunFolder::open_to_train(settings.run);
   const RunConfig before = folder.config().clone();
   in_file(folder.config_path(), [&] { before.make_task(); });

@@ -6,6 +6,7 @@
 #include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
+#include "tasks/runner/output_file.hpp"
 #include "tasks/runner/training.hpp"
 #include "tasks/statistics.hpp"
 
@@ -52,6 +53,7 @@ int run_train(const TrainSettings& settings, const ConfigOptions& options, const
     print_config();
     return print_plan(config, common);
   }
+  if (!watch.profile.empty()) check_output(watch.profile, settings.run);
   RunFolder folder = RunFolder::create(settings.run, config, settings.force);
   print_config();  // a run that is refused says why and nothing else
   return run_training(std::move(folder), common, watch);

@@ -1,0 +1,66 @@
+#include "tasks/runner/output_file.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/io/atomic_file.hpp"
+#include "tasks/report.hpp"
+#include "tasks/runner/command.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+// Links followed, points and double slashes gone, whether it is there or not.
+fs::path settled(const std::string& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  fs::path result = fs::weakly_canonical(absolute, error);
+  if (error) result = absolute.lexically_normal();
+  return result.has_filename() ? result : result.parent_path();
+}
+
+// The run or sweep that keeps this file; empty for none.
+fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
+  const auto is_run = [&](const fs::path& folder) {
+    std::error_code error;
+    return folder == new_run || fs::exists(folder / "config.json", error);
+  };
+  const fs::path folder = file.parent_path(), name = file.filename();
+  const bool of_a_run = name == "config.json" || name == "metrics.jsonl" || name == "results.json";
+  if (of_a_run && is_run(folder)) return folder;
+  if (folder.filename() == "checkpoints" && is_run(folder.parent_path())) return folder.parent_path();
+  std::error_code error;
+  if (name == sweep_file_name && fs::exists(file, error)) return folder;
+  return {};
+}
+
+}  // namespace
+
+void check_output(const std::string& path, const std::string& new_run) {
+  if (path.empty()) throw UsageError("[usage] the name of the file to write is empty");
+  const fs::path file = settled(path), run = new_run.empty() ? fs::path() : settled(new_run);
+  if (file == run) throw UsageError(concat("[usage] '", path, "' is the folder of the run; name a file"));
+  if (const fs::path keeper = keeper_of(file, run); !keeper.empty()) {
+    throw UsageError(concat("[usage] '", path, "' is kept by what was trained in '", keeper.string(),
+                            "' and is not written over; choose another name"));
+  }
+  std::error_code error;
+  if (file.parent_path() == run && !fs::exists(run, error)) return;  // it will be made
+  const AtomicFile trial(path);                                      // its temporary file goes again
+}
+
+std::string known_ending(const std::string& path, const std::vector<std::string>& known) {
+  std::string ending = fs::path(path).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  if (std::find(known.begin(), known.end(), ending) != known.end()) return ending;
+  std::string all;
+  for (const std::string& one : known) {
+    if (!one.empty()) all += concat(all.empty() ? "" : ", ", one);
+  }
+  throw UsageError(concat("[usage] cannot write '", path, "': names of such files end in ", all));
+}
+
+}  // namespace tally

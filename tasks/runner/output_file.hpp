@@ -1,0 +1,19 @@
+// Files that a command writes where the user says: --out, --profile.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tally {
+
+// Makes sure, before any work, that the file can be written. Throws UsageError when it is one that a run or a sweep
+// keeps itself (its configuration, metrics, results, checkpoints), and Error when it cannot be made where it is to lie.
+// `new_run`: the folder of the run that the work is for; it need not be there yet.
+void check_output(const std::string& path, const std::string& new_run = "");
+
+// The ending of the file's name in small letters, ".svg"; empty without one. Throws UsageError naming the known ones
+// when it is none of them.
+std::string known_ending(const std::string& path, const std::vector<std::string>& known);
+
+}  // namespace tally
