@@ -231,6 +231,7 @@ void RunFolder::write_checkpoint(const Checkpoint& checkpoint) const {
                     {"step", std::to_string(checkpoint.step)},
                     {"tokens", std::to_string(checkpoint.tokens)},
                     {"version", std::string(version)}};
+  if (!checkpoint.record.empty()) metadata.emplace("model", model_record_text(checkpoint.record));
   add_checksums(metadata, tensors);
   write_safetensors(checkpoint_path(checkpoint.step), tensors, metadata);
 }
@@ -246,6 +247,9 @@ RunFolder::Checkpoint RunFolder::read_checkpoint(std::int64_t step) const {
   checkpoint.tokens = metadata_number(file, "tokens");
   check(checkpoint.step == step, "checkpoint", path, ": the step inside, ", checkpoint.step,
         ", is not that of the file's name");
+  if (const auto record = file.metadata().find("model"); record != file.metadata().end()) {
+    checkpoint.record = model_record_from_text(record->second, concat("checkpoint ", path, ", metadata 'model'"));
+  }
   for (const auto& entry : file.entries()) {
     if (entry.name.starts_with("model.")) {
       checkpoint.model.emplace_back(entry.name.substr(6), file.read(entry.name));
@@ -303,6 +307,12 @@ void RunFolder::rewrite_metrics(const std::vector<JsonValue>& lines) const {
   std::string text;
   for (const JsonValue& line : lines) text += write_json(line) + "\n";
   write_file_atomically(metrics_path(), text);
+}
+
+std::optional<RunConfig> RunFolder::trained_config(const std::vector<JsonValue>& metrics) const {
+  if (metrics.empty() || !metrics.front().contains("config")) return std::nullopt;
+  return in_file(concat(metrics_path(), ", line 1"),
+                 [&] { return RunConfig::from_json(metrics.front().at("config")); });
 }
 
 MetricsWriter::MetricsWriter(const std::string& path) : path_(path) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "core/io/json.hpp"
 #include "nn/module.hpp"
 #include "tasks/config.hpp"
+#include "tasks/model_record.hpp"
 
 namespace tally {
 
@@ -50,11 +52,13 @@ class RunFolder {
 
   // Steps of the checkpoint files, rising.
   std::vector<std::int64_t> checkpoint_steps() const;
-  // Parameters under "model.", optimiser state under "optimiser."; the same bytes for the same state.
+  // Parameters under "model.", optimiser state under "optimiser."; the same bytes for the same state. What the model is
+  // stands in the metadata; how long it is trained, and how often it is looked at, must not.
   struct Checkpoint {
     std::int64_t step = 0;
     std::int64_t tokens = 0;  // trained on so far
     NamedTensors model, optimiser;
+    ModelRecord record;  // empty in a file of a version that wrote none
   };
   void write_checkpoint(const Checkpoint& checkpoint) const;
   // Throws Error when the file cannot be read or a checksum does not hold.
@@ -72,6 +76,9 @@ class RunFolder {
   std::vector<JsonValue> read_metrics() const;
   // Replaces metrics.jsonl.
   void rewrite_metrics(const std::vector<JsonValue>& lines) const;
+  // The configuration with which the run was trained last, from the first of these lines; nothing where it does not say
+  // so. That of config.json may have been changed by hand since.
+  std::optional<RunConfig> trained_config(const std::vector<JsonValue>& metrics) const;
 
  private:
   RunFolder(std::string path, RunConfig config) : path_(std::move(path)), config_(std::move(config)) {}

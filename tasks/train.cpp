@@ -135,13 +135,17 @@ class Run {
     history_.tokens = checkpoint.tokens;
     if (checkpoint.step > 0) {
       try {
+        check_same_model(checkpoint.record, config_, *task_);
         model_->load(checkpoint.model);
         load_state(checkpoint.optimiser);
       } catch (const Error& error) {
         fail("checkpoint", folder_.checkpoint_path(checkpoint.step), ": ", error.what());
       }
     }
-    for (const JsonValue& line : folder_.read_metrics()) {
+    const std::vector<JsonValue> metrics = folder_.read_metrics();
+    const std::optional<RunConfig> trained = folder_.trained_config(metrics);
+    const std::vector<std::string> changes = trained ? differences(*trained, config_) : folder_.changes();
+    for (const JsonValue& line : metrics) {
       if (line.contains("step") && line.integer("step") > checkpoint.step) continue;
       history_.lines.push_back(line);
     }
@@ -158,7 +162,7 @@ class Run {
       }
     }
     // From here on the folder is written to.
-    for (const std::string& change : folder_.changes()) observer_.message(concat("changed: ", change));
+    for (const std::string& change : changes) observer_.message(concat("changed: ", change));
     if (!folder_.changes().empty()) folder_.save_config();
     // A resumed run may have other settings than the one that began.
     if (!history_.lines.empty() && history_.lines.front().contains("run")) history_.lines.front() = description();
@@ -234,7 +238,8 @@ class Run {
   void save(std::int64_t step) {
     refuse_bad_update(step);
     metrics_->sync();
-    folder_.write_checkpoint({step, history_.tokens, model_->parameters(), optimizer_->state()});
+    folder_.write_checkpoint(
+        {step, history_.tokens, model_->parameters(), optimizer_->state(), model_record(config_, *task_)});
   }
 
   void prune() const {
@@ -265,7 +270,8 @@ class Run {
                               {"pe", config_.encoding.text()},
                               {"seed", config_.run.seed},
                               {"steps", config_.run.steps},
-                              {"parameters", model_->parameter_count()}});
+                              {"parameters", model_->parameter_count()},
+                              {"config", config_.to_json()}});
   }
 
   void finish() {

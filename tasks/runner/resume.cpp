@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
@@ -67,7 +68,9 @@ int run_resume(const ResumeSettings& settings, const ConfigOptions& options, con
   });
   if (folder.finished() && after.run.steps <= before.run.steps) {
     std::ostream& out = common.json ? std::cerr : std::cout;
-    for (const std::string& change : differences(before, after)) out << "not applied: " << change << "\n" << std::flush;
+    const std::optional<RunConfig> trained = folder.trained_config(folder.read_metrics());
+    for (const std::string& change : differences(trained ? *trained : before, after))
+      out << "not applied: " << change << "\n" << std::flush;
     return run_training(std::move(folder), common, watch);
   }
   const std::vector<std::int64_t> saved = folder.checkpoint_steps();

@@ -45,7 +45,10 @@ TrainedModel load_trained(const std::string& run, const std::string& checkpoint)
   });
   const RunFolder::Checkpoint chosen = choose_checkpoint(folder, checkpoint);
   std::unique_ptr<Transformer> model = folder.config().make_model(*task);
-  model->load(chosen.model);
+  in_file(folder.checkpoint_path(chosen.step), [&] {
+    check_same_model(chosen.record, folder.config(), *task);
+    model->load(chosen.model);
+  });
   return {std::move(folder), std::move(task), std::move(model), chosen.step};
 }
 

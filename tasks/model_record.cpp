@@ -1,0 +1,57 @@
+#include "tasks/model_record.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace tally {
+
+ModelRecord model_record(const RunConfig& config, const Task& task) {
+  constexpr std::array<std::string_view, 3> of_no_effect{"model.dropout", "model.init", "model.attention"};
+  ModelRecord record{{"task", config.task->name}, {"pe", config.encoding.text()}, {"dtype", config.run.dtype}};
+  std::string& vocabulary = record["vocabulary"];
+  for (const std::string& symbol : task.vocabulary()) vocabulary += concat(vocabulary.empty() ? "" : " ", symbol);
+  for (const RunConfig::Group& group : config.groups()) {
+    if (group.prefix != "model." && !group.prefix.starts_with("pe.")) continue;
+    for (const OptionInfo& option : group.options) {
+      const std::string name = group.prefix + option.name;
+      if (std::find(of_no_effect.begin(), of_no_effect.end(), name) != of_no_effect.end()) continue;
+      record[name] = to_text(option.value);
+    }
+  }
+  return record;
+}
+
+std::string model_record_text(const ModelRecord& record) {
+  JsonValue json = JsonValue::object();
+  for (const auto& [name, value] : record) json.set(name, value);
+  return write_json(json);
+}
+
+ModelRecord model_record_from_text(const std::string& text, const std::string& source) {
+  const JsonValue json = parse_json(text, {.max_depth = 2, .max_members = 10'000}, source);
+  return in_file(source, [&] {
+    check(json.is_object(), "model", "must be an object, not ", json.kind());
+    ModelRecord record;
+    for (const JsonMember& member : json.members()) record[member.name] = json.string(member.name);
+    return record;
+  });
+}
+
+void check_same_model(const ModelRecord& record, const RunConfig& config, const Task& task) {
+  const ModelRecord own = model_record(config, task);
+  // With another task or encoding all their settings are others: these come first.
+  for (const std::string first : {"task", "pe", ""}) {
+    for (const auto& [name, recorded] : record) {
+      if (!first.empty() && name != first) continue;
+      const auto now = own.find(name);
+      check(now != own.end(), "model", "it was made with ", name, " ", recorded, ", which the configuration has not");
+      check(now->second == recorded, "model", "it was made with ", name, " ", recorded, ", the configuration has ",
+            now->second);
+    }
+  }
+}
+
+}  // namespace tally

@@ -1,0 +1,27 @@
+// What a checkpoint records of the model that it belongs to, so that its parameters are never taken for those of
+// another: shapes tell neither heads nor activations apart.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "core/io/json.hpp"
+#include "tasks/config.hpp"
+
+namespace tally {
+
+// By name, as text: {"model.heads", "4"}, {"pe", "cope"}, {"vocabulary", "w r i 0 1"}. All that decides which function
+// the parameters stand for; not what training alone uses, nor which of two ways to the same numbers is taken.
+using ModelRecord = std::map<std::string, std::string>;
+
+ModelRecord model_record(const RunConfig& config, const Task& task);
+
+// An object of texts, on one line. Reading throws Error, naming `source`, when it is none.
+std::string model_record_text(const ModelRecord& record);
+ModelRecord model_record_from_text(const std::string& text, const std::string& source);
+
+// Throws Error naming the first setting that the record has otherwise than the configuration, and both values. What the
+// record does not name is not compared: older versions wrote none.
+void check_same_model(const ModelRecord& record, const RunConfig& config, const Task& task);
+
+}  // namespace tally
