@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/report.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/table.hpp"
@@ -168,7 +169,7 @@ std::string report_text(const Report& report, ErrorKind kind) {
     const auto groups = groups_of(report, task);
     text += task_text(*task, groups, by_sequence(groups, kind));
   }
-  for (const std::string& problem : report.problems) text += concat("\nnot read: ", problem, "\n");
+  for (const std::string& problem : report.problems) text += concat("\nnot read: ", printable(problem), "\n");
   return text;
 }
 

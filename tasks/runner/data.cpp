@@ -8,6 +8,7 @@
 #include "core/io/json.hpp"
 #include "core/io/npy.hpp"
 #include "tasks/memory.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
 #include "tasks/runner/output_file.hpp"
@@ -103,8 +104,8 @@ int run_data(const DataSettings& settings, const RunConfig& config, const Common
                                                {"sequences", settings.count}}))
               << "\n";
   } else if (!common.quiet) {
-    std::cout << concat(settings.out, ": ", with_commas(settings.count), " sequences of ", config.task->name, ", ",
-                        settings.split, "\n");
+    std::cout << concat(printable(settings.out), ": ", with_commas(settings.count), " sequences of ", config.task->name,
+                        ", ", settings.split, "\n");
   }
   return exit_code::done;
 }

@@ -18,6 +18,7 @@
 #include "core/io/safetensors.hpp"
 #include "tasks/batch.hpp"
 #include "tasks/estimate.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/trained_model.hpp"
@@ -142,8 +143,9 @@ int run_dump(const DumpSettings& settings, const CommonOptions& common) {
                                                {"loss", dump.loss}}))
               << "\n";
   } else if (!common.quiet) {
-    std::cout << concat(settings.out, ": ", dump.tensors.size(), " tensors of ", batch.tokens.size(0), " sequences of ",
-                        batch.tokens.size(1), " tokens, step ", trained.step, ", loss ", dump.loss, "\n");
+    std::cout << concat(printable(settings.out), ": ", dump.tensors.size(), " tensors of ", batch.tokens.size(0),
+                        " sequences of ", batch.tokens.size(1), " tokens, step ", trained.step, ", loss ", dump.loss,
+                        "\n");
   }
   return exit_code::done;
 }

@@ -9,6 +9,7 @@
 
 #include "tasks/estimate.hpp"
 #include "tasks/generate.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/progress.hpp"
 #include "tasks/runner/trained_model.hpp"
@@ -45,7 +46,7 @@ class Evaluator {
 
   int run() {
     if (!common_.json && !common_.quiet) {
-      std::cout << concat(trained_.folder.path(), ", step ", trained_.step, "\n") << std::flush;
+      std::cout << concat(printable(trained_.folder.path()), ", step ", trained_.step, "\n") << std::flush;
     }
     const RunConfig& config = trained_.folder.config();
     std::vector<std::unique_ptr<Task>> tasks;  // all are made first: a wrong length is wrong usage
@@ -74,7 +75,7 @@ class Evaluator {
       try {
         run_split(task, split, label);
       } catch (const Error& error) {  // an encoding that cannot go on at this length: the others still can
-        std::fprintf(stderr, "tally: %s%s: %s\n", label.c_str(), split.name.c_str(), error.what());
+        std::fprintf(stderr, "tally: %s%s: %s\n", label.c_str(), split.name.c_str(), printable(error.what()).c_str());
         failed_ = true;
       }
     }

@@ -5,6 +5,7 @@
 
 #include "core/io/safetensors.hpp"
 #include "core/version.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/trained_model.hpp"
@@ -35,8 +36,8 @@ int run_export(const ExportSettings& settings, const CommonOptions& common) {
                                                {"parameters", trained.model->parameter_count()}}))
               << "\n";
   } else if (!common.quiet) {
-    std::cout << concat(settings.out, ": ", tensors.size(), " tensors, ", with_commas(trained.model->parameter_count()),
-                        " parameters of step ", trained.step, "\n");
+    std::cout << concat(printable(settings.out), ": ", tensors.size(), " tensors, ",
+                        with_commas(trained.model->parameter_count()), " parameters of step ", trained.step, "\n");
   }
   return exit_code::done;
 }

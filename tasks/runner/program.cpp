@@ -11,13 +11,15 @@
 #include "core/kernels.hpp"
 #include "core/version.hpp"
 #include "nn/options.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/runner/command.hpp"
 #include "tasks/train.hpp"
 
 namespace tally {
 namespace {
 
-void print_error(const std::string& text) { std::fprintf(stderr, "tally: %s\n", text.c_str()); }
+// The one place through which errors of commands come: whatever they name is safe to print.
+void print_error(const std::string& text) { std::fprintf(stderr, "tally: %s\n", printable(text).c_str()); }
 
 std::string overview() {
   std::string text =
@@ -101,7 +103,8 @@ namespace {
 
 int run_words(const std::vector<std::string>& words) {
   if (words.empty()) {
-    print_error("no command\n\n" + overview());
+    print_error("no command");
+    std::fprintf(stderr, "\n%s", overview().c_str());
     return exit_code::usage;
   }
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {

@@ -8,6 +8,7 @@
 
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/statistics.hpp"
 
 namespace tally {
@@ -67,7 +68,7 @@ void ProgressPrinter::print(const std::string& text) {
   std::fflush(out_);
 }
 
-void ProgressPrinter::message(const std::string& text) { print(text); }
+void ProgressPrinter::message(const std::string& text) { print(printable(text)); }
 
 void ProgressPrinter::started(const RunConfig& config, const Transformer& model, std::int64_t from_step) {
   first_step_ = from_step;
@@ -115,13 +116,14 @@ void ProgressPrinter::finished(const RunFolder& folder, TrainOutcome outcome) {
   clear_line();
   if (quiet_) return;
   if (outcome == TrainOutcome::interrupted) {
-    print(concat("interrupted; 'tally resume ", folder.path(), "' goes on from here"));
+    print(concat("interrupted; 'tally resume ", printable(folder.path()), "' goes on from here"));
     return;
   }
   const double span = seconds_ - first_seconds_;
   const double rate = span > 0 ? static_cast<double>(tokens_ - first_tokens_) / span : 0;
   print(concat("done in ", duration_text(seconds_), ", ", with_commas(std::llround(rate)), " tokens/s, peak memory ",
-               with_commas(peak_rss_mib()), " MiB; metrics, checkpoints and results.json in ", folder.path()));
+               with_commas(peak_rss_mib()), " MiB; metrics, checkpoints and results.json in ",
+               printable(folder.path())));
 }
 
 }  // namespace tally

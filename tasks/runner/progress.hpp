@@ -26,10 +26,13 @@ class ProgressPrinter : public TrainObserver {
   // Time, tokens/s, peak memory, where things lie.
   void finished(const RunFolder& folder, TrainOutcome outcome);
 
+ protected:
+  // Whole lines, as they are.
+  void print(const std::string& text);
+
  private:
   using Clock = std::chrono::steady_clock;
   void clear_line();
-  void print(const std::string& text);
 
   bool quiet_;
   std::FILE* out_;

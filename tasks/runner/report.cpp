@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/io/atomic_file.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/report.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/output_file.hpp"
@@ -34,7 +35,7 @@ int run_report(const ReportSettings& settings, const CommonOptions& common) {
     std::cout << write_json(json) << "\n";
   } else {
     std::cout << report_text(report, kind);
-    if (!settings.out.empty() && !common.quiet) std::cout << "\ncurves: " << settings.out << "\n";
+    if (!settings.out.empty() && !common.quiet) std::cout << "\ncurves: " << printable(settings.out) << "\n";
   }
   return report.problems.empty() ? exit_code::done : exit_code::failed;
 }

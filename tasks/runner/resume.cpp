@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tasks/estimate.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
 #include "tasks/runner/output_file.hpp"
@@ -70,7 +71,7 @@ int run_resume(const ResumeSettings& settings, const ConfigOptions& options, con
     std::ostream& out = common.json ? std::cerr : std::cout;
     const std::optional<RunConfig> trained = folder.trained_config(folder.read_metrics());
     for (const std::string& change : differences(trained ? *trained : before, after))
-      out << "not applied: " << change << "\n" << std::flush;
+      out << "not applied: " << printable(change) << "\n" << std::flush;
     return run_training(std::move(folder), common, watch);
   }
   const std::vector<std::int64_t> saved = folder.checkpoint_steps();

@@ -16,6 +16,7 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/io/text.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/report.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/runner/child_process.hpp"
@@ -202,10 +203,10 @@ class Sweep {
   static bool is_open(const PlannedRun& run) { return run.state != RunState::finished; }
 
   void say(const std::string& text) {
-    if (!common_.quiet) out_ << text << "\n" << std::flush;
+    if (!common_.quiet) out_ << printable(text) << "\n" << std::flush;
   }
 
-  static void complain(const std::string& text) { std::cerr << text << "\n" << std::flush; }
+  static void complain(const std::string& text) { std::cerr << printable(text) << "\n" << std::flush; }
 
   // What is there already. Throws Error before anything is started when a folder holds another run.
   void take_stock() {
@@ -304,7 +305,7 @@ class Sweep {
       for (const RunState state : run_states) {
         if (state != RunState::finished && count(state) > 0) text += concat(", ", count(state), " ", name_of(state));
       }
-      std::cout << text << "; all in " << settings_.folder << "\n";
+      std::cout << text << "; all in " << printable(settings_.folder) << "\n";
     }
     if (const int signal = signal_exit_code(); signal != 0) return signal;
     return bad > 0 ? exit_code::failed : exit_code::done;
@@ -323,7 +324,7 @@ int run_sweep(const SweepSettings& settings, const ConfigOptions& options, const
   std::vector<PlannedRun> plan = make_plan(settings, options);
   for (const PlannedRun& run : plan) options.blaming_file([&] { check_can_train(run.config); });
   if (settings.dry_run) {
-    for (const PlannedRun& run : plan) std::cout << run.path << "\n";
+    for (const PlannedRun& run : plan) std::cout << printable(run.path) << "\n";
     return exit_code::done;
   }
   return Sweep(settings, std::move(plan), common).run();

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
+#include <iostream>
 
 #include "core/error.hpp"
 #include "tasks/estimate.hpp"
+#include "tasks/printable.hpp"
 
 namespace tally {
 namespace {
@@ -14,7 +15,7 @@ RunFolder::Checkpoint choose_checkpoint(const RunFolder& folder, const std::stri
   const std::vector<std::int64_t> steps = folder.checkpoint_steps();
   if (which == "newest") {
     RunFolder::Checkpoint newest = folder.newest_checkpoint(
-        [](const std::string& why) { std::fprintf(stderr, "tally: passed over a checkpoint: %s\n", why.c_str()); });
+        [](const std::string& why) { std::cerr << "tally: passed over a checkpoint: " << printable(why) << "\n"; });
     check(!newest.model.empty(), "checkpoint", "'", folder.path(), "' has no checkpoint that can be read");
     return newest;
   }

@@ -34,7 +34,7 @@ class ProfilingPrinter final : public ProgressPrinter {
   void write_profile() {
     if (!report_) return;
     report_->write();
-    message(report_->table());
+    print(report_->table());
   }
 
  private:
