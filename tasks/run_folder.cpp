@@ -223,8 +223,6 @@ std::vector<std::int64_t> RunFolder::checkpoint_steps() const {
 }
 
 void RunFolder::write_checkpoint(const Checkpoint& checkpoint) const {
-  std::error_code error;
-  fs::create_directories(path_ + "/checkpoints", error);
   NamedTensors tensors = with_prefix("model.", checkpoint.model);
   for (auto& entry : with_prefix("optimiser.", checkpoint.optimiser)) tensors.push_back(std::move(entry));
   Metadata metadata{{"format", "tally checkpoint"},
@@ -234,6 +232,19 @@ void RunFolder::write_checkpoint(const Checkpoint& checkpoint) const {
   if (!checkpoint.record.empty()) metadata.emplace("model", model_record_text(checkpoint.record));
   add_checksums(metadata, tensors);
   write_safetensors(checkpoint_path(checkpoint.step), tensors, metadata);
+}
+
+void RunFolder::check_can_write_checkpoints(std::int64_t first, std::int64_t last) const {
+  std::error_code error;
+  const std::string folder = path_ + "/checkpoints";
+  fs::create_directories(folder, error);
+  check(!error, "checkpoint", "cannot make the folder '", folder, "': ", error.message());
+  for (const std::int64_t step : checkpoint_steps()) {
+    const std::string path = checkpoint_path(step);
+    check(step < first || step > last || fs::is_regular_file(path, error), "checkpoint", path,
+          ": is in the way of a checkpoint and is not a file");
+  }
+  const AtomicFile trial(checkpoint_path(first));  // its temporary file goes again
 }
 
 RunFolder::Checkpoint RunFolder::read_checkpoint(std::int64_t step) const {

@@ -61,6 +61,9 @@ class RunFolder {
     ModelRecord record;  // empty in a file of a version that wrote none
   };
   void write_checkpoint(const Checkpoint& checkpoint) const;
+  // Throws Error when checkpoints of the steps from `first` to `last` cannot be written: the folder cannot, or what is
+  // no file is in the way of one.
+  void check_can_write_checkpoints(std::int64_t first, std::int64_t last) const;
   // Throws Error when the file cannot be read or a checksum does not hold.
   Checkpoint read_checkpoint(std::int64_t step) const;
   // The newest checkpoint that can be read; step 0 without tensors if there is none. Calls `skipped` with the error of

@@ -161,6 +161,7 @@ class Run {
         history_.consider(line.integer("step"), line.real("token_error"), line.real("loss"));
       }
     }
+    folder_.check_can_write_checkpoints(checkpoint.step + 1, config_.run.steps);
     // From here on the folder is written to.
     for (const std::string& change : changes) observer_.message(concat("changed: ", change));
     if (!folder_.changes().empty()) folder_.save_config();
@@ -243,7 +244,8 @@ class Run {
   }
 
   void prune() const {
-    folder_.prune_checkpoints(history_.best_step, [this](std::int64_t step) { return saved_at(step); });
+    folder_.prune_checkpoints(history_.best_step,
+                              [this](std::int64_t step) { return step <= config_.run.steps && saved_at(step); });
   }
 
   // False when it was stopped in the middle; what was evaluated is then done again by the resumed run.

@@ -48,6 +48,14 @@ void refuse_other_model(const RunConfig& before, const RunConfig& after) {
   }
 }
 
+// Throws UsageError when the run is beyond so many steps. A file that cannot be read does not say that it is.
+void refuse_fewer_steps(const RunFolder& folder, std::int64_t steps) {
+  const std::vector<std::int64_t> saved = folder.checkpoint_steps();
+  if (saved.empty() || saved.back() <= steps) return;
+  const std::int64_t reached = folder.newest_checkpoint([](const std::string&) {}).step;
+  if (reached > steps) throw UsageError(concat("[resume] the run is at step ", reached, " already, beyond ", steps));
+}
+
 int run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common,
                const WatchOptions& watch) {
   if (!watch.profile.empty()) check_output(watch.profile, settings.run);
@@ -74,10 +82,7 @@ int run_resume(const ResumeSettings& settings, const ConfigOptions& options, con
       out << "not applied: " << printable(change) << "\n" << std::flush;
     return run_training(std::move(folder), common, watch);
   }
-  const std::vector<std::int64_t> saved = folder.checkpoint_steps();
-  if (!saved.empty() && after.run.steps < saved.back()) {
-    throw UsageError(concat("[resume] the run is at step ", saved.back(), " already, beyond ", after.run.steps));
-  }
+  refuse_fewer_steps(folder, after.run.steps);
   check_can_train(after);
   folder.change_config(after);
   return run_training(std::move(folder), common, watch);

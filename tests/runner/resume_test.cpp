@@ -175,6 +175,42 @@ TEST_F(Resume, ACorruptedNewestCheckpointIsPassedOverByName) {
   expect_same_run(run(), reference());
 }
 
+// Its name alone does not say that the run is so far.
+TEST_F(Resume, ADamagedCheckpointDoesNotSayHowFarTheRunIs) {
+  ASSERT_EQ(run_tally(training(run()), folder_).code, 0);
+  write_file(run() + "/checkpoints/step-00000060.safetensors", "damaged");
+  std::filesystem::remove(run() + "/results.json");
+  const Finished refused = resume({"--steps=54"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(holds(refused.err, "the run is at step 55 already, beyond 54")) << refused.err;
+  const Finished result = resume({"--steps=58"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.out, "passed over") && holds(result.out, "step-00000060")) << result.out;
+  // It is not counted among the last two.
+  EXPECT_TRUE(checkpoints_of(run()).contains("step-00000055.safetensors"));
+  EXPECT_TRUE(checkpoints_of(run()).contains("step-00000058.safetensors"));
+}
+
+TEST_F(Resume, WhatIsInTheWayOfACheckpointIsNamedBeforeTheTraining) {
+  ASSERT_EQ(run_tally(training(run(), {"--steps=10", "--eval-every=0"}), folder_).code, 0);
+  const std::string metrics = read_file(run() + "/metrics.jsonl"), config = read_file(run() + "/config.json");
+  const std::string in_the_way = run() + "/checkpoints/step-00000020.safetensors";
+  std::filesystem::create_directory(in_the_way);
+  const Finished result = resume({"--steps=20"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(holds(result.err, in_the_way + ": is in the way of a checkpoint")) << result.err;
+  EXPECT_EQ(read_file(run() + "/metrics.jsonl"), metrics);
+  EXPECT_EQ(read_file(run() + "/config.json"), config);
+  EXPECT_EQ(resume({"--steps=15"}).code, 0);  // which does not come so far
+
+  std::filesystem::remove_all(run() + "/checkpoints");
+  write_file(run() + "/checkpoints", "");
+  std::filesystem::remove(run() + "/results.json");
+  const Finished no_folder = resume();
+  EXPECT_EQ(no_folder.code, 1);
+  EXPECT_TRUE(holds(no_folder.err, run() + "/checkpoints'")) << no_folder.err;
+}
+
 TEST_F(Resume, ACutCheckpointAndACutLineOfMetricsAreNoHindrance) {
   EXPECT_EQ(train_until(35, {SIGKILL}).code, 128 + SIGKILL);
   const std::string newest = run() + "/checkpoints/" + names_of_checkpoints(run()).back();
