@@ -21,7 +21,8 @@ RunSummary summary_of(const std::string& path) {
   summary.path = folder.path();
   summary.config = folder.config().clone();
   for (const JsonValue& line : folder.read_metrics()) {
-    if (!line.contains("step") || line.string("split") == "train") continue;
+    if (line.contains("diverged")) summary.state = RunState::diverged;
+    if (!line.contains("split") || line.string("split") == "train") continue;
     summary.measurements.push_back({line.integer("step"), evaluation_from_json(line)});
   }
   if (folder.finished()) {
@@ -100,8 +101,8 @@ class Gatherer {
           summary.config = RunConfig::from_json(run.at("config"));
           summary.state = state == RunState::failed ? state : RunState::waiting;
           report_.runs.push_back(std::move(summary));
-        } else if (known->state != RunState::finished) {
-          known->state = state == RunState::diverged || state == RunState::failed ? state : RunState::unfinished;
+        } else if (known->state == RunState::unfinished && (state == RunState::diverged || state == RunState::failed)) {
+          known->state = state;
         }
       }
     } catch (const Error& why) {

@@ -85,12 +85,15 @@ std::int64_t metadata_number(const SafetensorsFile& file, std::string_view key) 
   fail("checkpoint", file.path(), ": the metadata has no '", key, "'");
 }
 
-// Throws Error for what is no line of metrics.jsonl: the description of a run, a step of training, or an evaluation.
+// Throws Error for what is no line of metrics.jsonl: the description of a run, a step of training, an evaluation, or
+// why the run diverged.
 void check_metrics_line(const JsonValue& line) {
   check(line.is_object(), "metrics", "must be an object, not ", line.kind());
   if (!line.contains("step")) return;
   line.integer("step");
-  if (line.string("split") == "train") {
+  if (line.contains("diverged")) {
+    line.string("diverged");
+  } else if (line.string("split") == "train") {
     line.real("seconds");
   } else {
     evaluation_from_json(line);

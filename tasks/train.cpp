@@ -106,6 +106,21 @@ class Run {
     MetricsWriter metrics(folder_.metrics_path());
     metrics_ = &metrics;
     if (history_.lines.empty()) metrics.write(description());
+    try {
+      return train_from(step);
+    } catch (const Diverged& why) {
+      // The folder keeps it, until the run is resumed. A disk that is full too is not what is to be told.
+      try {
+        metrics.write(JsonValue::object({{"step", step}, {"diverged", why.what()}}));
+      } catch (const Error&) {
+      }
+      throw;
+    }
+  }
+
+ private:
+  // `step` is the one at work, also when it throws.
+  TrainOutcome train_from(std::int64_t& step) {
     // A kill between a checkpoint and the last line of its evaluation: the evaluation is done again.
     if (step > 0 && evaluation_due(step) && !evaluated(step) && !evaluate_all(step)) return TrainOutcome::interrupted;
     while (step < config_.run.steps) {
@@ -124,7 +139,6 @@ class Run {
     return TrainOutcome::done;
   }
 
- private:
   bool evaluation_due(std::int64_t step) const {
     return step == config_.run.steps || step % config_.eval_interval() == 0;
   }
@@ -146,7 +160,7 @@ class Run {
     const std::optional<RunConfig> trained = folder_.trained_config(metrics);
     const std::vector<std::string> changes = trained ? differences(*trained, config_) : folder_.changes();
     for (const JsonValue& line : metrics) {
-      if (line.contains("step") && line.integer("step") > checkpoint.step) continue;
+      if (line.contains("diverged") || (line.contains("step") && line.integer("step") > checkpoint.step)) continue;
       history_.lines.push_back(line);
     }
     // An evaluation that was cut off in the middle is dropped whole.

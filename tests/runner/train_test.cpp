@@ -158,12 +158,29 @@ TEST(Train, DivergenceStopsWithTheStepAndSavesNothing) {
   EXPECT_TRUE(holds(result.err, "[train] step ") && holds(result.err, "is not finite")) << result.err;
   EXPECT_FALSE(std::filesystem::exists(run + "/results.json"));
   EXPECT_FALSE(holds(read_file(run + "/metrics.jsonl"), "nan"));
+  // The folder keeps that it diverged, where and why.
+  const auto last_line = [&] { return parse_json(metrics_of(run).back(), {}, "metrics"); };
+  EXPECT_EQ(concat("tally: ", last_line().string("diverged"), "\n"), result.err);
+  EXPECT_TRUE(holds(result.err, concat("step ", last_line().integer("step"), ":"))) << result.err;
+  EXPECT_TRUE(holds(run_tally({"report", run}, folder).out, "0 of 1, 1 diverged"));
+  const auto metrics = metrics_of(run);
   // Whatever was saved still computes: the run resumes, and diverges again.
   EXPECT_EQ(run_tally({"resume", run, "--quiet"}, folder).code, 3);
+  EXPECT_EQ(metrics_of(run), metrics);
   if (!checkpoints_of(run).empty()) {
     const Finished eval = run_tally({"eval", run, "--count=4"}, folder);
     EXPECT_FALSE(holds(eval.out, "nan") || holds(eval.out, "inf")) << eval.out;
   }
+}
+
+TEST(Train, ARunThatRecoversHasNotDiverged) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  ASSERT_EQ(run_tally(tiny_training(run, "none", {"--optimiser.clip=0", "--optimiser.lr=1e30"}), folder).code, 3);
+  ASSERT_TRUE(holds(read_file(run + "/metrics.jsonl"), "diverged"));
+  EXPECT_EQ(run_tally({"resume", run, "--optimiser.lr=1e-3"}, folder).code, 0);
+  EXPECT_FALSE(holds(read_file(run + "/metrics.jsonl"), "diverged"));
+  EXPECT_FALSE(holds(run_tally({"report", run}, folder).out, "diverged"));
 }
 
 TEST(Train, DebugNanNamesTheOperationAndItsPlace) {
