@@ -12,6 +12,7 @@
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
 #include "tasks/runner/output_file.hpp"
+#include "tasks/runner/signals.hpp"
 #include "tasks/statistics.hpp"
 
 namespace tally {
@@ -38,7 +39,8 @@ std::string json_line(const Task& task, const Example& example, std::int64_t ind
                                        {"score_mask", json_array(example.score_mask)}}));
 }
 
-void write_tokens(const DataSettings& settings, const Task& task) {
+// False when `stop` came first; nothing is left of the file then.
+bool write_tokens(const DataSettings& settings, const Task& task, const std::atomic<bool>& stop) {
   const std::int64_t count = settings.count;
   const auto length = static_cast<std::int64_t>(task.example(settings.split, settings.start).tokens.size());
   MemoryEstimate estimate;
@@ -47,6 +49,7 @@ void write_tokens(const DataSettings& settings, const Task& task) {
   const Tensor tokens = Tensor::empty({count, length}, DType::i32);
   auto row = tokens.span<std::int32_t>().begin();
   for (std::int64_t n = 0; n < count; ++n) {
+    if (stop) return false;
     const Example example = task.example(settings.split, settings.start + n);
     check(static_cast<std::int64_t>(example.tokens.size()) == length, "data", "sequence ", settings.start, " has ",
           length, " tokens, sequence ", settings.start + n, " has ", example.tokens.size(),
@@ -54,29 +57,34 @@ void write_tokens(const DataSettings& settings, const Task& task) {
     row = std::copy(example.tokens.begin(), example.tokens.end(), row);
   }
   write_npy(settings.out, tokens);
+  return true;
 }
 
-// Calls use(line) with the line of each sequence, its end included.
+// Calls use(line) with the line of each sequence, its end included, until that returns false.
 template <class F>
 void make_lines(const DataSettings& settings, const Task& task, bool as_json, F&& use) {
   for (std::int64_t index = settings.start; index < settings.start + settings.count; ++index) {
     const Example example = task.example(settings.split, index);
-    use((as_json ? json_line(task, example, index) : task.text(example)) + "\n");
+    if (!use((as_json ? json_line(task, example, index) : task.text(example)) + "\n")) return;
   }
 }
 
-void write_lines(const DataSettings& settings, const Task& task, bool as_json) {
+bool write_lines(const DataSettings& settings, const Task& task, bool as_json, const std::atomic<bool>& stop) {
   constexpr std::size_t piece_bytes = 1 << 16;
   AtomicFile file(settings.out);
   std::string piece;
   make_lines(settings, task, as_json, [&](const std::string& line) {
     piece += line;
-    if (piece.size() < piece_bytes) return;
-    file.write(piece);
-    piece.clear();
+    if (piece.size() >= piece_bytes) {
+      file.write(piece);
+      piece.clear();
+    }
+    return !stop;
   });
+  if (stop) return false;
   file.write(piece);
   file.finish();
+  return true;
 }
 
 int run_data(const DataSettings& settings, const RunConfig& config, const CommonOptions& common) {
@@ -86,16 +94,18 @@ int run_data(const DataSettings& settings, const RunConfig& config, const Common
     return made;
   });
   if (settings.out.empty()) {
-    make_lines(settings, *task, common.json, [](const std::string& line) { std::cout << line; });
+    make_lines(settings, *task, common.json, [](const std::string& line) {
+      std::cout << line;
+      return true;
+    });
     return exit_code::done;
   }
   const std::string ending = known_ending(settings.out, {".npy", ".jsonl", ".txt", ""});
+  const std::atomic<bool>& stop = watch_signals();  // so that no part of a file stays
   check_output(settings.out);
-  if (ending == ".npy") {
-    write_tokens(settings, *task);
-  } else {
-    write_lines(settings, *task, ending == ".jsonl");
-  }
+  const bool written =
+      ending == ".npy" ? write_tokens(settings, *task, stop) : write_lines(settings, *task, ending == ".jsonl", stop);
+  if (!written) return signal_exit_code();
   if (common.json) {
     std::cout << write_json(JsonValue::object({{"out", settings.out},
                                                {"task", config.task->name},

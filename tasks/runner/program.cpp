@@ -148,7 +148,8 @@ int run_program(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   const int code = run_words({argv + std::min(argc, 1), argv + argc});
   std::cout.flush();
-  if (std::cout.good() && std::fflush(stdout) == 0) return code;
+  // Also what failed on the way, as when a training's reader has left.
+  if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   print_error("cannot write to the standard output");
   return code == exit_code::done ? exit_code::failed : code;
 }

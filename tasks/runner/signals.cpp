@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <csignal>
+
 namespace tally {
 namespace {
 
@@ -25,6 +27,7 @@ const std::atomic<bool>& watch_signals() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
   return stop_asked;
 }
 

@@ -7,6 +7,7 @@
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
 #include "tasks/runner/output_file.hpp"
+#include "tasks/runner/signals.hpp"
 #include "tasks/runner/training.hpp"
 #include "tasks/statistics.hpp"
 
@@ -54,6 +55,7 @@ int run_train(const TrainSettings& settings, const ConfigOptions& options, const
     return print_plan(config, common);
   }
   if (!watch.profile.empty()) check_output(watch.profile, settings.run);
+  watch_signals();  // before the first word is printed
   RunFolder folder = RunFolder::create(settings.run, config, settings.force);
   print_config();  // a run that is refused says why and nothing else
   return run_training(std::move(folder), common, watch);

@@ -7,7 +7,7 @@
 
 #include "core/io/json.hpp"
 #include "core/io/npy.hpp"
-#include "tests/runner/program.hpp"
+#include "tests/runner/run_files.hpp"
 #include "tests/tasks/make_task.hpp"
 
 namespace tally::testing {
@@ -119,6 +119,22 @@ TEST_F(Data, LinesAreNotCollected) {
   EXPECT_GT(std::filesystem::file_size(folder_ / "a.jsonl"), 70'000'000u);
 }
 #endif
+
+TEST_F(Data, ASignalLeavesNothingOfTheFile) {
+  const std::string out = folder_ / "a.jsonl";
+  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    const pid_t process = start_program(
+        {TALLY_RUNNER, "data", "--task=flip-flop", "--count=1000000", "--length=64", "--out", out}, folder_);
+    const auto begun = [&] {
+      std::error_code none;
+      return std::filesystem::exists(out + ".tmp") && std::filesystem::file_size(out + ".tmp", none) > 0;
+    };
+    EXPECT_TRUE(comes_true(begun));
+    send_signal(process, signal);
+    EXPECT_EQ(finish_program(process, folder_).code, code);
+    EXPECT_FALSE(std::filesystem::exists(out) || std::filesystem::exists(out + ".tmp"));
+  }
+}
 
 TEST_F(Data, AnArrayThatDoesNotFitInMemoryIsRefused) {
   const std::string out = folder_ / "a.npy";

@@ -131,6 +131,20 @@ TEST_F(Resume, ASecondSignalStopsAtOnce) {
   EXPECT_TRUE(checkpoints_of(run()).empty());  // one signal would have left one
 }
 
+// What `tally train | head -1` does to it.
+TEST_F(Resume, AReaderThatLeavesDoesNotStopTheTraining) {
+  std::string command = "{ '" TALLY_RUNNER "'";
+  for (const std::string& word : training(run(), {"--log-every=1"})) {
+    if (word != "--quiet") command += " '" + word + "'";
+  }
+  command += "; echo $? > '" + (folder_ / "code") + "'; } | head -1";
+  const Finished result = run_program({"/bin/sh", "-c", command}, folder_);
+  EXPECT_EQ(lines_of(folder_ / "program.out"), 1U) << result.out;
+  EXPECT_EQ(read_file(folder_ / "code"), "1\n");
+  EXPECT_TRUE(holds(result.err, "cannot write to the standard output")) << result.err;
+  expect_same_run(run(), reference());
+}
+
 TEST_F(Resume, IsRefusedWhileTheRunIsAtWork) {
   const pid_t process = start_tally(training(run(), {"--steps=1000000", "--save-every=1000000"}), folder_);
   EXPECT_TRUE(wait_for_lines(run(), 3));
