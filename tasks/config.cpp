@@ -89,7 +89,7 @@ bool has_option(const Options& options, std::string_view name) {
 }  // namespace
 
 void RunOptions::visit(OptionVisitor& visitor) {
-  visitor.integer("steps", steps, "training steps", 0);
+  visitor.integer("steps", steps, "training steps", 1);
   visitor.integer("batch", batch, "sequences a step", 1, 1 << 20);
   visitor.integer("eval-every", eval_every, "steps between evaluations; 0: at the end alone");
   visitor.integer("save-every", save_every, "steps between checkpoints; 0: with every evaluation");
@@ -170,8 +170,8 @@ std::string did_you_mean_option(const RunConfig& config, std::string_view name) 
 void RunConfig::validate() const {
   model.validate();
   encoding.check_covers(model.layers, model.heads);
-  check(optimiser.warmup <= run.steps || run.steps == 0, "optimiser", "warmup ", optimiser.warmup,
-        " is longer than the run of ", run.steps, " steps");
+  check(optimiser.warmup <= run.steps, "optimiser", "warmup ", optimiser.warmup, " is longer than the run of ",
+        run.steps, " steps; a shorter one is set with --optimiser.warmup");
 }
 
 std::vector<RunConfig::Group> RunConfig::groups() const {

@@ -49,6 +49,7 @@ struct CommonOptions {
   bool tf32 = false;
   bool quiet = false;
   bool json = false;  // one JSON object on stdout at the end instead of text
+  std::string json_help = "print one JSON object at the end";
 };
 
 struct Command {

@@ -132,7 +132,10 @@ void ConfigOptions::declare_config(CLI::App& app, const std::vector<std::string>
                            "heads (cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: a piece without layers "
                            "goes on with those before it); 'tally list encodings' shows them")
       ->group("What");
-  app.add_option("--preset", preset_, "the task's settings: paper, quick ('tally list presets')")->group("What");
+  app.add_option(
+         "--preset", preset_,
+         concat("the task's settings: ", preset_names(look_ahead(arguments, "--task")), " ('tally list presets')"))
+      ->group("What");
   app.add_option("--config", file_, "JSON file of settings; single options win over it")->group("What");
   as_usage([&] {
     ConfigOptions ahead;
@@ -143,7 +146,10 @@ void ConfigOptions::declare_config(CLI::App& app, const std::vector<std::string>
     if (several && !ahead.encoding_.empty()) ahead.encoding_ = sum_of(split_encodings(ahead.encoding_));
     if (ahead.file_.empty()) {
       if (ahead.task_.empty()) ahead.task_ = "flip-flop", ahead.preset_.clear();
-      if (ahead.encoding_.empty()) ahead.encoding_ = "none";
+      if (ahead.encoding_.empty()) {
+        ahead.encoding_ = "none";
+        app.footer("Options of an encoding, --pe.<name>, are listed here when it is named too: --help --pe cope.");
+      }
     }
     declare_groups(app, ahead.read(ahead.encoding_),
                    [several](std::string_view name) { return !several || name != "seed"; });

@@ -8,6 +8,7 @@
 #include "core/io/json.hpp"
 #include "core/io/npy.hpp"
 #include "tasks/memory.hpp"
+#include "tasks/preset.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
@@ -124,8 +125,11 @@ int run_data(const DataSettings& settings, const RunConfig& config, const Common
 
 std::function<int()> declare_data(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments) {
   auto settings = std::make_shared<DataSettings>();
+  common.json_help = "print one JSON object a line, for each sequence; with --out one at the end";
   app.add_option("--task", settings->task, "the task ('tally list tasks')")->required()->group("What");
-  app.add_option("--preset", settings->preset, "the task's settings ('tally list presets')")->group("What");
+  app.add_option("--preset", settings->preset,
+                 concat("the task's settings: ", preset_names(look_ahead(arguments, "--task"))))
+      ->group("What");
   app.add_option("--split", settings->split, "train, in-distribution, ...")->capture_default_str()->group("What");
   app.add_option("--count", settings->count, "sequences")
       ->check(CLI::Range(std::int64_t{1}, endless_count))

@@ -51,9 +51,11 @@ class Evaluator {
     const RunConfig& config = trained_.folder.config();
     std::vector<std::unique_ptr<Task>> tasks;  // all are made first: a wrong length is wrong usage
     for (const std::int64_t length : settings_.lengths) tasks.push_back(task_of_length(config, length));
-    if (tasks.empty()) run_splits(*trained_.task, "");
+    const std::vector<Split> splits = splits_of(*trained_.task);
+    for (const auto& task : tasks) splits_of(*task);
+    if (tasks.empty()) run_splits(*trained_.task, splits, "");
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-      run_splits(*tasks[i], concat("length ", settings_.lengths[i], "  "));
+      run_splits(*tasks[i], splits_of(*tasks[i]), concat("length ", settings_.lengths[i], "  "));
     }
     if (common_.json) {
       std::cout << write_json(JsonValue::object({{"run", trained_.folder.path()},
@@ -65,13 +67,21 @@ class Evaluator {
   }
 
  private:
-  void run_splits(const Task& task, const std::string& label) {
+  // Those that are asked for. Throws UsageError for one that is not there or has not as many sequences.
+  std::vector<Split> splits_of(const Task& task) const {
     std::vector<Split> splits(task.splits().begin() + 1, task.splits().end());
     if (!settings_.split.empty()) splits = {as_usage([&] { return task.split(settings_.split); })};
     for (const Split& split : splits) {
       if (split.count == 0 && settings_.count == 0) {
         throw UsageError(concat("[eval] the split '", split.name, "' is endless; say how many sequences with --count"));
       }
+      as_usage([&] { return task.split_holding(split.name, 0, settings_.count); });
+    }
+    return splits;
+  }
+
+  void run_splits(const Task& task, const std::vector<Split>& splits, const std::string& label) {
+    for (const Split& split : splits) {
       try {
         run_split(task, split, label);
       } catch (const Error& error) {  // an encoding that cannot go on at this length: the others still can
@@ -84,8 +94,7 @@ class Evaluator {
   void run_split(const Task& task, const Split& split, const std::string& label) {
     const RunConfig& config = trained_.folder.config();
     check_fits(estimate_evaluation(config, task, config.run.eval_batch, split.length));
-    const std::int64_t wanted = settings_.count == 0 ? split.count : settings_.count;
-    const std::int64_t count = split.count == 0 ? wanted : std::min(wanted, split.count);
+    const std::int64_t count = settings_.count == 0 ? split.count : settings_.count;
     const auto& evaluate_as = settings_.generate ? evaluate_generated : evaluate;
     const Evaluation result = evaluate_as(*trained_.model, task, split.name, count, config.run.eval_batch, nullptr);
     if (common_.json) {

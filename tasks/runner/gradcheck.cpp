@@ -139,7 +139,11 @@ int run_gradcheck(const std::string& wanted, const CommonOptions& common) {
       std::cout << line << (result.ok ? "" : concat("    ", result.text, "\n")) << std::flush;
     }
   }
-  if (common.json) std::cout << write_json(results) << "\n";
+  if (common.json) {
+    std::cout << write_json(
+                     JsonValue::object({{"cases", std::move(results)}, {"exempt", exempt}, {"failures", failures}}))
+              << "\n";
+  }
   check(failures == 0, "gradcheck", failures, " of ", cases.size(), " cases have wrong derivatives");
   const std::int64_t compared = std::ssize(cases) - exempt;
   if (!common.json && !common.quiet) {

@@ -66,7 +66,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   app.add_flag("--tf32", common.tf32, "on CUDA devices: matrix products of f32 round their operands to TF32")
       ->group("Common");
   app.add_flag("--quiet", common.quiet, "print results only")->group("Common");
-  app.add_flag("--json", common.json, "print one JSON object at the end")->group("Common");
+  app.add_flag("--json", common.json, common.json_help)->group("Common");
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);

@@ -60,7 +60,9 @@ std::vector<std::int64_t> parse_seeds(const std::string& text) {
       throw UsageError(concat("[sweep] '", part, "' is not a range of 1 to ", most, " seeds"));
     }
     for (std::int64_t seed = first; seed <= last; ++seed) {
-      if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end()) seeds.push_back(seed);
+      const bool twice = std::find(seeds.begin(), seeds.end(), seed) != seeds.end();
+      if (twice) throw UsageError(concat("[sweep] --seeds ", text, ": seed ", seed, " is there twice"));
+      seeds.push_back(seed);
     }
   }
   return seeds;
@@ -321,6 +323,7 @@ class Sweep {
 };
 
 int run_sweep(const SweepSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
+  if (settings.folder.empty()) throw UsageError("[usage] the name of the folder for the runs is empty");
   std::vector<PlannedRun> plan = make_plan(settings, options);
   for (const PlannedRun& run : plan) options.blaming_file([&] { check_can_train(run.config); });
   if (settings.dry_run) {

@@ -45,6 +45,7 @@ int print_plan(const RunConfig& config, const CommonOptions& common) {
 
 int run_train(const TrainSettings& settings, const ConfigOptions& options, const CommonOptions& common,
               const WatchOptions& watch) {
+  if (settings.run.empty()) throw UsageError("[usage] the name of the run folder is empty");
   const RunConfig config = options.resolve();
   options.blaming_file([&] { check_can_train(config); });
   const auto print_config = [&] {

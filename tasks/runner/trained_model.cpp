@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/printable.hpp"
+#include "tasks/runner/command.hpp"
 
 namespace tally {
 namespace {
@@ -24,8 +25,9 @@ RunFolder::Checkpoint choose_checkpoint(const RunFolder& folder, const std::stri
     step = folder.read_results().integer("best_step");
   } else {
     const auto read = std::from_chars(which.data(), which.data() + which.size(), step);
-    check(read.ec == std::errc() && read.ptr == which.data() + which.size(), "checkpoint", "'", which,
-          "' is neither newest, best nor a step");
+    if (read.ec != std::errc() || read.ptr != which.data() + which.size()) {
+      throw UsageError(concat("[checkpoint] '", which, "' is neither newest, best nor a step"));
+    }
   }
   std::string kept;
   for (const std::int64_t other : steps) kept += concat(kept.empty() ? "" : ", ", other);

@@ -18,7 +18,8 @@ struct TrainedModel {
 };
 
 // `checkpoint`: "newest" (the newest whose checksums hold; those passed over are named on stderr), "best", or a step.
-// Throws Error when the run has no such checkpoint, and DoesNotFit before anything of the model is there.
+// Throws UsageError for another text, Error when the run has no such checkpoint, and DoesNotFit before anything of the
+// model is there.
 TrainedModel load_trained(const std::string& run, const std::string& checkpoint = "newest");
 
 // Help of an option that becomes the argument `checkpoint`.

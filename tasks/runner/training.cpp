@@ -53,9 +53,6 @@ std::shared_ptr<WatchOptions> declare_watch(CLI::App& app) {
 }
 
 void check_can_train(const RunConfig& config) {
-  if (config.run.steps == 0) {
-    throw UsageError("[run] --steps must be at least 1: a run of none would end without a checkpoint");
-  }
   check_fits(as_usage([&] { return estimate_training(config, *config.make_task()); }));
 }
 

@@ -156,11 +156,15 @@ TEST_F(Eval, RefusesWhatItCannotDo) {
                                         {"--split=train", "endless"},
                                         {"--lengths=7", "even"},
                                         {"--lengths=0", "--lengths: Value 0 not in range"},
-                                        {"--count=-1", "--count: Value -1 not in range"}}) {
+                                        {"--count=-1", "--count: Value -1 not in range"},
+                                        {"--count=5", "ood-dense has 4 sequences, asked for 5"},
+                                        {"--count=100000", "in-distribution has 6 sequences, asked for 100000"},
+                                        {"--checkpoint=abc", "'abc' is neither newest, best nor a step"}}) {
     const Finished result = run_tally({"eval", run(), option}, folder_);
     EXPECT_EQ(result.code, 2) << option;
     EXPECT_LT(result.err.size(), 200U) << result.err;
     EXPECT_TRUE(holds(result.err, message)) << result.err;
+    EXPECT_FALSE(holds(result.out, "wrong")) << "nothing is evaluated before: " << result.out;
   }
   EXPECT_EQ(run_tally({"eval", run(), "--checkpoint=5"}, folder_).code, 1);
   const Finished huge = run_tally({"eval", run(), "--lengths=1000000"}, folder_);
@@ -308,6 +312,9 @@ TEST(GradcheckCommand, ChecksOneEncodingAndItsOptions) {
   for (const char* part : {"alibi+cope learned=true", "gates=values", "share=layers", "cases agree"}) {
     EXPECT_TRUE(holds(result.out, part)) << part << "\n" << result.out;
   }
+  const JsonValue json = json_of(run_tally({"gradcheck", "--pe=alibi", "--json"}, folder));
+  EXPECT_EQ(json.integer("failures"), 0);
+  EXPECT_EQ(json.elements("cases").front().string("encoding"), "alibi");
 }
 
 TEST(GradcheckCommand, SaysThatNothingWasCompared) {

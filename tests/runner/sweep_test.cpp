@@ -164,6 +164,8 @@ TEST_F(Sweeps, WrongUsageStartsNothing) {
   const std::vector<std::vector<std::string>> wrong{
       {"--seeds=3..1"},
       {"--seeds=x"},
+      {"--seeds=1,1"},
+      {"--seeds=1..3,2"},
       {"--set", "model.layer=1,2"},
       {"--set", "model.layers"},
       {"--seed=1"},

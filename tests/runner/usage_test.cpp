@@ -59,11 +59,34 @@ TEST(Usage, HelpAndVersion) {
   EXPECT_TRUE(holds(cope.out, "--pe.cope.p-max,--pe.p-max=64") && holds(cope.out, "--task.vars=1")) << cope.out;
 }
 
+TEST(Usage, HelpKnowsPresetsAndEncodings) {
+  const TemporaryFolder folder;
+  // Lines of the help are broken where they are long.
+  const auto help = [&](const std::vector<std::string>& words) {
+    std::istringstream text(run_tally(words, folder).out);
+    std::string flat;
+    for (std::string word; text >> word;) flat += word + " ";
+    return flat;
+  };
+  EXPECT_TRUE(holds(help({"train", "--help", "--task=flip-flop"}), "settings: demo, paper, quick (")) << "flip-flop";
+  EXPECT_TRUE(holds(help({"train", "--help", "--task=counting"}), "settings: paper, quick (")) << "counting";
+  EXPECT_TRUE(holds(help({"train", "--help"}), "settings: demo, paper, quick (")) << "all tasks together";
+  EXPECT_TRUE(holds(help({"data", "--help", "--task=counting"}), "settings: paper, quick")) << "data";
+  for (const char* command : {"train", "sweep"}) {
+    EXPECT_TRUE(holds(help({command, "--help"}), "--help --pe cope")) << command;
+    EXPECT_FALSE(holds(help({command, "--help", "--pe", "rope"}), "--help --pe cope")) << command;
+  }
+  EXPECT_TRUE(holds(help({"data", "--help"}), "print one JSON object a line")) << "data";
+  EXPECT_TRUE(holds(help({"eval", "--help"}), "print one JSON object at the end")) << "eval";
+}
+
 TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
   const TemporaryFolder folder;
   expect_refused({{{"trian"}, "did you mean 'train'?"},
                   {{"train"}, "RUN is required"},
                   {{"resume"}, "RUN is required"},
+                  {{"train", "", "--task=flip-flop", "--pe=cope"}, "the name of the run folder is empty"},
+                  {{"sweep", "", "--task=flip-flop", "--pe=cope"}, "the name of the folder for the runs is empty"},
                   {{"train", folder / "run", "--task=flipflop", "--pe=cope"}, "did you mean 'flip-flop'?"},
                   {{"train", folder / "run", "--task=flip-flop", "--pe=cop"}, "did you mean 'cope'?"},
                   {{"train", folder / "run", "--pe=cope"}, "--task is missing"},
@@ -100,14 +123,15 @@ TEST(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
        {train_with(folder, {"--optimiser.lr=1e999"}), "out of range"},
        {train_with(folder, {"--optimiser.lr=nan"}), "finite"},
        {train_with(folder, {"--optimiser.lr=-1"}), "at least 0"},
-       {train_with(folder, {"--steps=-1"}), "steps must be"},
-       {train_with(folder, {"--steps=0"}), "--steps must be at least 1"},
+       {train_with(folder, {"--steps=-3"}), "steps must be 1 to 2147483647, got '-3'"},
+       {train_with(folder, {"--steps=0"}), "steps must be 1 to 2147483647, got '0'"},
        {train_with(folder, {"--config=" + (folder / "config.json"), "--preset=quick"}), "exclude each other"},
        {train_with(folder, {"--batch=0"}), "batch must be"},
        {train_with(folder, {"--length=7"}), "even"},
        {train_with(folder, {"--model.tied=maybe"}), "true or false"},
        {train_with(folder, {"--optimiser.schedule=lineal"}), "constant, linear, cosine"},
-       {train_with(folder, {"--optimiser.warmup=2000"}), "warmup 2000 is longer than the run"},
+       {train_with(folder, {"--optimiser.warmup=2000"}),
+        "warmup 2000 is longer than the run of 1000 steps; a shorter one is set with --optimiser.warmup"},
        {{"train", folder / "run", "--task=flip-flop", "--pe=rope", "--model.width=12"}, "even number of dims"}},
       folder);
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
@@ -164,7 +188,7 @@ TEST(Usage, WrongConfigurationFiles) {
       {"{" + run + R"(, "model": {"layers": 1000000000}})", "layers"},
       {R"({"task": {"name": "flip-flop", "length": 7}, "pe": "cope"})", "even"},
       {R"({"task": {"name": "flip-flop"}, "pe": "rope", "model": {"width": 12}})", "even number of dims"},
-      {"{" + run + R"(, "run": {"steps": 0}})", "at least 1"},
+      {"{" + run + R"(, "run": {"steps": 0}})", "steps must be 1 to"},
       {"{" + run + R"(, "optimiser": {"lr": 1e999}})", "1e999"},
       {"{" + run + R"(, "optimiser": {"lr": "fast"}})", "'optimiser.lr' must be a number"},
       {"{" + run + R"(, "run": {"length": 64}})", "unknown key 'run.length'"},
