@@ -3,5 +3,8 @@
 #include <string_view>
 
 namespace tally {
-inline constexpr std::string_view version = "0.1.0";
-}
+
+// "0.1.0", as the project is called in CMakeLists.txt.
+extern const std::string_view version;
+
+}  // namespace tally
