@@ -113,6 +113,11 @@ Tensor dropout(const Tensor& x, double rate, RandomStream stream);
 // Mean over the positions where mask is set of -log softmax(logits)[target]. logits [..., V], targets i32 and mask bool
 // of the leading shape. Throws when a target that counts is out of range or when nothing counts.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask);
+// The sum over these positions times `weight`, one number of the logits' type that takes no gradient. Reads nothing
+// back from the device, so the caller has to know that the targets are in range (counted_targets).
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight);
+// Number of positions where mask is set. Throws when a target of theirs is outside 0..classes-1, or there are none.
+std::int64_t counted_targets(const Tensor& targets, const Tensor& mask, std::int64_t classes);
 
 // --- shape; views wherever possible ---
 Tensor reshape(const Tensor& x, const Shape& shape);  // copies if x is not dense

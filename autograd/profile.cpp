@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::atomic<bool> profiling{false};
+std::atomic<bool> running{false};
 thread_local bool inside_event = false;
 
 struct Profile {
@@ -37,11 +37,13 @@ void start_profile() {
   const std::lock_guard lock(profile().mutex);
   profile().events.clear();
   profile().start = Clock::now();
-  profiling = true;
+  running = true;
 }
 
+bool profiling() { return running.load(std::memory_order_relaxed); }
+
 std::vector<ProfileEvent> stop_profile() {
-  profiling = false;
+  running = false;
   const std::lock_guard lock(profile().mutex);
   std::vector<ProfileEvent> events = std::exchange(profile().events, {});
   std::stable_sort(events.begin(), events.end(),
@@ -49,8 +51,7 @@ std::vector<ProfileEvent> stop_profile() {
   return events;
 }
 
-ProfileScope::ProfileScope(std::string_view name, std::string_view suffix)
-    : active_(profiling.load(std::memory_order_relaxed) && !inside_event) {
+ProfileScope::ProfileScope(std::string_view name, std::string_view suffix) : active_(profiling() && !inside_event) {
   if (!active_) [[likely]]
     return;
   inside_event = true;

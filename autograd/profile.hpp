@@ -17,6 +17,7 @@ struct ProfileEvent {
 
 // Starts a profile, dropping the events of an earlier one.
 void start_profile();
+bool profiling();
 // Ends it and returns its events in order of their start.
 std::vector<ProfileEvent> stop_profile();
 

@@ -23,6 +23,11 @@ const Backend& cpu_backend() {
                                .copy_from_host = copy_bytes,
                                .copy_to_host = copy_bytes,
                                .synchronize = [] {},
+                               .can_capture = [] { return false; },
+                               .begin_capture = nullptr,
+                               .end_capture = nullptr,
+                               .launch = nullptr,
+                               .destroy = nullptr,
                                .counters = [] { return memory_counters(); },
                                .reset_peak = [] { reset_peak_memory(); },
                                .kernels = cpu_kernels};

@@ -19,6 +19,13 @@ struct Backend {
   void (*copy_to_host)(void* target, const void* source, std::size_t bytes);
   // Waits until all that was started has run; throws what went wrong in it.
   void (*synchronize)();
+  // Work put in between the first two is kept instead of run; what end_capture gives is run by launch, as often as
+  // wanted, and destroyed; null on devices that never can. See core/graph.hpp.
+  bool (*can_capture)();
+  void (*begin_capture)();
+  void* (*end_capture)();
+  void (*launch)(void* graph);
+  void (*destroy)(void* graph);
   MemoryCounters (*counters)();
   void (*reset_peak)();
   const Kernels& kernels;

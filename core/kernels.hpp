@@ -47,17 +47,6 @@ enum class BinaryOp : std::uint8_t { add, subtract, multiply, divide, maximum, m
 enum class CompareOp : std::uint8_t { less, less_equal, equal };
 enum class ReduceOp : std::uint8_t { sum, maximum };
 
-struct SgdStep {
-  double lr, momentum, weight_decay, gradient_scale;
-  std::int64_t step;  // from 1
-};
-
-struct AdamStep {
-  double lr, beta1, beta2, eps, weight_decay, gradient_scale;
-  bool decoupled;
-  std::int64_t step;  // from 1
-};
-
 // The kernels of each backend. cuda_host has those of cuda, compiled for and executed on the CPU (cuda/README.md).
 #define KERNEL(name, arguments) void name arguments;
 #define KERNEL_SIZE(name, arguments) std::int64_t name arguments;

@@ -41,6 +41,11 @@ struct RandomStream {
   std::uint64_t seed = 0;
   std::uint32_t stream = 0;
   std::uint32_t step = 0;
+  // Where given, the step stands there, in memory of the device that draws: work that is captured once and run at every
+  // step (core/graph.hpp) draws other numbers at each. Kernels take now() first.
+  const std::uint32_t* step_at = nullptr;
+
+  TALLY_HOST_DEVICE RandomStream now() const { return {seed, stream, step_at != nullptr ? *step_at : step}; }
 
   // Elements 4*block .. 4*block+3.
   TALLY_HOST_DEVICE PhiloxBlock block(std::uint64_t index) const {

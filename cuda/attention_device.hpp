@@ -159,7 +159,7 @@ template <class T>
 __device__ T kept(const DeviceCall<T>& call, std::int64_t row_index, std::int64_t key) {
   if (call.dropout == 0) return T{1};
   const auto threshold = static_cast<std::int32_t>(std::ceil(call.dropout * 0x1p24));
-  const std::uint32_t bits = call.dropout_stream.bits(static_cast<std::uint64_t>(row_index * call.keys + key));
+  const std::uint32_t bits = call.dropout_stream.now().bits(static_cast<std::uint64_t>(row_index * call.keys + key));
   return static_cast<std::int32_t>(bits >> 8) >= threshold ? static_cast<T>(1.0 / (1.0 - call.dropout)) : T{0};
 }
 

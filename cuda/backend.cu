@@ -1,6 +1,13 @@
 // What core/backend.hpp asks of a device.
 #include "core/backend.hpp"
 
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
 #include "cuda/allocator.hpp"
 #include "cuda/check.hpp"
 #include "cuda/context.hpp"
@@ -8,20 +15,65 @@
 namespace tally::TALLY_CUDA_NAMESPACE {
 namespace {
 
-// Both wait: the caller's memory may be changed or read as soon as they return.
+// A captured graph, and what was copied to the device within it: as constant as the arguments of its kernels.
+struct CapturedWork {
+  cudaGraphExec_t executable{};
+  std::deque<std::vector<std::byte>> constants;
+};
+
+thread_local std::unique_ptr<CapturedWork> capturing;
+
+// Waits: the caller's memory may be changed as soon as it returns.
 void copy_from_host(void* target, const void* source, std::size_t bytes) {
   const cudaStream_t stream = context().stream;
+  if (capturing != nullptr) {
+    const auto* const begin = static_cast<const std::byte*>(source);
+    source = capturing->constants.emplace_back(begin, begin + bytes).data();
+  }
   CUDA_CHECK(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, stream));
-  CUDA_CHECK(cudaStreamSynchronize(stream));
+  if (capturing == nullptr) CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 
 void copy_to_host(void* target, const void* source, std::size_t bytes) {
+  check(capturing == nullptr, "graph", "numbers were read back from the device in work that is being captured");
   const cudaStream_t stream = context().stream;
   CUDA_CHECK(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToHost, stream));
   CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 
 void synchronize() { CUDA_CHECK(cudaStreamSynchronize(context().stream)); }
+
+// Only this thread's work is kept: other threads may go on allocating.
+void begin_capture() {
+  CUDA_CHECK(cudaStreamBeginCapture(context().stream, cudaStreamCaptureModeThreadLocal));
+  capturing = std::make_unique<CapturedWork>();
+}
+
+void* end_capture() {
+  std::unique_ptr<CapturedWork> result = std::move(capturing);
+  cudaGraph_t graph{};
+  CUDA_CHECK(cudaStreamEndCapture(context().stream, &graph));
+  const cudaError_t instantiated = cudaGraphInstantiate(&result->executable, graph, 0);
+  CUDA_CHECK(cudaGraphDestroy(graph));
+  CUDA_CHECK(instantiated);
+  // The graph has memory of its own. What the same work used before it was captured goes back to the system.
+  cudaMemPool_t pool{};
+  CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, context().index));
+  CUDA_CHECK(cudaStreamSynchronize(context().stream));
+  CUDA_CHECK(cudaMemPoolTrimTo(pool, 0));
+  return result.release();
+}
+
+void launch_graph(void* graph) {
+  CUDA_CHECK(cudaGraphLaunch(static_cast<CapturedWork*>(graph)->executable, context().stream));
+}
+
+// A failure here is that of an earlier kernel, which the next check tells.
+void destroy_graph(void* graph) {
+  const std::unique_ptr<CapturedWork> owned(static_cast<CapturedWork*>(graph));
+  cudaStreamSynchronize(context().stream);  // it may be running, and reads its constants then
+  cudaGraphExecDestroy(owned->executable);
+}
 
 }  // namespace
 
@@ -38,6 +90,11 @@ const Backend& backend(int index) {
                                .copy_from_host = copy_from_host,
                                .copy_to_host = copy_to_host,
                                .synchronize = synchronize,
+                               .can_capture = [] { return !waits_after_launch(); },
+                               .begin_capture = begin_capture,
+                               .end_capture = end_capture,
+                               .launch = launch_graph,
+                               .destroy = destroy_graph,
                                .counters = counters,
                                .reset_peak = reset_peak,
                                .kernels = kernels};

@@ -24,13 +24,17 @@ void check_call(cublasStatus_t status, const char* call, const char* file, int l
   if (status != CUBLAS_STATUS_SUCCESS) fail_call(call, cublasGetStatusString(status), file, line);
 }
 
-void check_launch(cudaStream_t stream, const char* file, int line) {
+bool waits_after_launch() {
   static const bool wait = [] {
     const char* const value = std::getenv("TALLY_CUDA_SYNC");
     return value != nullptr && std::string_view(value) == "1";
   }();
+  return wait;
+}
+
+void check_launch(cudaStream_t stream, const char* file, int line) {
   check_call(cudaGetLastError(), "the launch of a kernel", file, line);
-  if (wait) check_call(cudaStreamSynchronize(stream), "a kernel", file, line);
+  if (waits_after_launch()) check_call(cudaStreamSynchronize(stream), "a kernel", file, line);
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

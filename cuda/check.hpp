@@ -13,7 +13,9 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 void check_call(cudaError_t error, const char* call, const char* file, int line);
 void check_call(cublasStatus_t status, const char* call, const char* file, int line);
 
-// After a launch: whether it was accepted, and with TALLY_CUDA_SYNC=1 in the environment whether it ran well.
+// TALLY_CUDA_SYNC=1 in the environment
+bool waits_after_launch();
+// After a launch: whether it was accepted, and where that is waited for whether it ran well.
 void check_launch(cudaStream_t stream, const char* file, int line);
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

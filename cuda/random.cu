@@ -16,7 +16,7 @@ struct DrawUniform {
   RandomStream stream;
   double low, high;
   __device__ void operator()(std::int64_t n) const {
-    const double uniform = static_cast<double>(uniform_from_bits(stream.bits(static_cast<std::uint64_t>(n))));
+    const double uniform = static_cast<double>(uniform_from_bits(stream.now().bits(static_cast<std::uint64_t>(n))));
     y[n] = static_cast<T>(low + (high - low) * uniform);
   }
 };
@@ -30,9 +30,10 @@ struct DrawNormal {
   RandomStream stream;
   double mean, deviation;
   __device__ void operator()(std::int64_t n) const {
+    const RandomStream drawn = stream.now();
     const auto first = 2 * static_cast<std::uint64_t>(n);
-    const double radius = std::sqrt(-2.0 * std::log(positive_uniform(stream.bits(first))));
-    const double angle = 2.0 * std::numbers::pi * positive_uniform(stream.bits(first + 1));
+    const double radius = std::sqrt(-2.0 * std::log(positive_uniform(drawn.bits(first))));
+    const double angle = 2.0 * std::numbers::pi * positive_uniform(drawn.bits(first + 1));
     y[n] = static_cast<T>(mean + deviation * radius * std::cos(angle));
   }
 };
@@ -45,7 +46,7 @@ struct Drop {
   T scale;
   std::int32_t threshold;  // of the upper 24 bits
   __device__ void operator()(std::int64_t n) const {
-    const std::uint32_t bits = stream.bits(static_cast<std::uint64_t>(n));
+    const std::uint32_t bits = stream.now().bits(static_cast<std::uint64_t>(n));
     y[n] = static_cast<std::int32_t>(bits >> 8) >= threshold ? x[n] * scale : T{0};
   }
 };

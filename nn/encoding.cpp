@@ -6,6 +6,7 @@
 // whole attention of its own.
 #include "nn/encoding.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -61,6 +62,9 @@ class Sum final : public Encoding {
   }
   bool replaces_softmax() const override { return rule_ != nullptr; }
   bool straight_through() const override { return rule_ != nullptr && rule_->encoding->straight_through(); }
+  bool reads_back() const override {
+    return std::any_of(parts_.begin(), parts_.end(), [](const SumPart& part) { return part.encoding->reads_back(); });
+  }
   Tensor weights(const Tensor& logits) const override {
     return rule_ != nullptr ? rule_->encoding->weights(logits) : Encoding::weights(logits);
   }

@@ -107,6 +107,9 @@ class Encoding {
   // What it keeps until backward beside the shapes of `score`, for sequences of this length. The estimate of memory
   // asks for it, since it asks `score` about a single token only.
   virtual KeptNumbers kept_numbers(std::int64_t length) const { return (void)length, KeptNumbers{}; }
+  // Whether any of this reads numbers back from the device, to decide what to compute: training steps are then not
+  // captured as a graph.
+  virtual bool reads_back() const { return false; }
   // Brings parameters back, in place, into the range that they are for; called after each update.
   virtual void project() const {}
 };

@@ -20,6 +20,7 @@ struct Pass {
   bool training = false;   // dropout acts
   std::uint64_t seed = 0;  // of the run; dropout masks follow from (seed, site, step)
   std::uint32_t step = 0;
+  const std::uint32_t* step_at = nullptr;        // in the model's device memory: the step is read there (RandomStream)
   std::vector<AttentionTrace>* trace = nullptr;  // one entry per layer is appended
 };
 

@@ -195,6 +195,7 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
 Transformer::~Transformer() = default;
 
 Device Transformer::device() const { return parts_->embedding.weight().device(); }
+std::int64_t Transformer::vocabulary() const { return parts_->embedding.weight().size(0); }
 
 Tensor Transformer::forward(const Tensor& tokens, const Pass& pass) { return compute(tokens, pass, 0, nullptr); }
 
@@ -242,6 +243,13 @@ bool Transformer::straight_through() const {
   return std::any_of(parts_->blocks.begin(), parts_->blocks.end(), [](const auto& block) {
     return std::any_of(block->encoding().begin(), block->encoding().end(),
                        [](const HeadGroup& group) { return group.encoding->straight_through(); });
+  });
+}
+
+bool Transformer::reads_back() const {
+  return std::any_of(parts_->blocks.begin(), parts_->blocks.end(), [](const auto& block) {
+    return std::any_of(block->encoding().begin(), block->encoding().end(),
+                       [](const HeadGroup& group) { return group.encoding->reads_back(); });
   });
 }
 

@@ -53,6 +53,7 @@ class Transformer : public Module {
 
   // That of the parameters.
   Device device() const;
+  std::int64_t vocabulary() const;
   // tokens i32 [B, T], on any device -> logits [B, T, V]. Errors name the layer on their way up: "in
   // blocks.2.attention: ...".
   Tensor forward(const Tensor& tokens, const Pass& pass = {});
@@ -64,6 +65,8 @@ class Transformer : public Module {
 
   // Whether some gradients follow a rule of an encoding's own and are no derivatives (Encoding::straight_through).
   bool straight_through() const;
+  // Whether an encoding reads numbers back from the device (Encoding::reads_back).
+  bool reads_back() const;
   // After each update of the parameters: some encodings keep theirs within a range (Encoding::project).
   void project_parameters() const;
 

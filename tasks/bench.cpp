@@ -10,6 +10,7 @@
 #include "core/allocator.hpp"
 #include "core/backend.hpp"
 #include "core/error.hpp"
+#include "core/graph.hpp"
 #include "core/kernels.hpp"
 #include "core/random.hpp"
 #include "nn/attention.hpp"
@@ -81,6 +82,9 @@ StepTimes bench_step(const BenchOptions& options) {
   const Tensor tokens = random_tokens(shape, options.vocabulary, "tokens").to(device);
   const Tensor targets = random_tokens(shape, options.vocabulary, "targets").to(device);
   const Tensor mask = everywhere(shape).to(device);
+  const Tensor weight = Tensor::full({1}, 1.0 / static_cast<double>(shape.numel()), options.dtype, device);
+  Tensor step = Tensor::zeros({1}, DType::i32, device);
+  RepeatedWork work;
 
   StepTimes result;
   result.parameters = model.parameter_count();
@@ -95,11 +99,17 @@ StepTimes bench_step(const BenchOptions& options) {
       reset_peak_memory();
     }
     const double time = seconds_of([&] {
-      model.clear_gradients();
-      const Pass pass{.training = true, .seed = 1, .step = static_cast<std::uint32_t>(n)};
-      backward(cross_entropy(model.forward(tokens, pass), targets, mask));
-      optimizer->step(n, adam.lr, 1.0);
-      model.project_parameters();
+      step.copy_from(Tensor::full({1}, static_cast<double>(n), DType::i32));
+      optimizer->prepare(n, adam.lr);
+      const auto compute = [&] {
+        model.clear_gradients();
+        const Pass pass{.training = true, .seed = 1, .step_at = step.view().as<std::uint32_t>()};
+        backward(cross_entropy(model.forward(tokens, pass), targets, mask, weight));
+        optimizer->update();
+        model.project_parameters();
+        model.clear_gradients();
+      };
+      model.reads_back() ? compute() : work(device, compute);
       synchronize(device);
     });
     if (n > options.warmup) seconds.push_back(time);

@@ -8,9 +8,9 @@
 
 namespace tally {
 
-void add_scores(Evaluation& evaluation, const Tensor& logits, const Batch& batch) {
-  const Tensor best = argmax(logits.detach()).to(Device{});
-  const auto places = best.span<std::int64_t>();
+void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch) {
+  const Tensor on_host = best.to(Device{});
+  const auto places = on_host.span<std::int64_t>();
   const auto targets = batch.targets.span<std::int32_t>();
   const auto mask = batch.score_mask.span<bool>();
   const auto length = static_cast<std::size_t>(batch.targets.size(1));
@@ -57,7 +57,7 @@ Evaluation evaluate(Transformer& model, const Task& task, std::string_view split
                   static_cast<double>(counted);
       loss_count += counted;
     }
-    add_scores(result, logits, part);
+    add_scores(result, argmax(logits.detach()), part);
   }
   if (loss_count > 0) result.loss = loss_sum / static_cast<double>(loss_count);
   return result;

@@ -25,9 +25,9 @@ struct Evaluation {
   }
 };
 
-// Adds the scores of one batch: a position that counts is wrong where the largest logit is not the target's.
-// A sequence with nothing to score is not counted.
-void add_scores(Evaluation& evaluation, const Tensor& logits, const Batch& batch);
+// Adds the scores of one batch, best [B, T] i64: where the largest logit stands. A position that counts is wrong where
+// that is not the target. A sequence with nothing to score is not counted.
+void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch);
 
 // Number of sequences of a split that `count` asks for: all if 0. Throws Error when there are not so many, and for an
 // endless split without a count.

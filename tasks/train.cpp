@@ -16,27 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void report_divergence(std::int64_t n, const std::string& tensor, const std::string& why) {
-  throw Diverged(concat("[train] step ", n, ": the ", tensor, " is not finite", why));
-}
-
-// Calls f; what the search for the first operation finds (autograd/finite.hpp) gets the step it was found in.
-template <class F>
-auto at_step(std::int64_t n, F&& f) {
-  try {
-    return f();
-  } catch (const NotFinite& error) {
-    throw Diverged(concat("[train] step ", n, ": ", error.what()));
-  }
-}
-
-std::string first_gradient_not_finite(const Transformer& model) {
-  for (const auto& [name, parameter] : model.parameters()) {
-    if (!all_finite(gradient(parameter))) return name;
-  }
-  return "all parameters together";
-}
-
 // What a run carries along beside the model, all of it rebuilt from metrics.jsonl after a kill.
 struct History {
   std::vector<JsonValue> lines;
@@ -54,39 +33,6 @@ struct History {
   }
 };
 
-}  // namespace
-
-StepReport train_step(Transformer& model, Optimizer& optimizer, const OptimizerOptions& options, const Batch& batch,
-                      std::int64_t n, std::int64_t steps, std::uint64_t seed) {
-  StepReport report;
-  report.step = n;
-  report.steps = steps;
-  report.lr = learning_rate(options, n, steps);
-  model.clear_gradients();
-  at_step(n, [&] {
-    const Tensor logits =
-        model.forward(batch.tokens, {.training = true, .seed = seed, .step = static_cast<std::uint32_t>(n)});
-    const Tensor loss = cross_entropy(logits, batch.targets.to(logits.device()), batch.loss_mask.to(logits.device()));
-    report.loss = loss.item();
-    if (!std::isfinite(report.loss)) report_divergence(n, "loss", concat(": ", report.loss));
-    Evaluation scores;
-    add_scores(scores, logits, batch);
-    report.token_error = scores.token_error();
-    report.sequence_error = scores.sequence_error();
-    backward(loss);
-  });
-  const NamedTensors parameters = model.parameters();
-  report.grad_norm = gradient_norm(parameters);
-  if (!std::isfinite(report.grad_norm)) {
-    report_divergence(n, concat("gradient of ", first_gradient_not_finite(model)), concat(" (loss ", report.loss, ")"));
-  }
-  optimizer.step(n, report.lr, clip_scale(report.grad_norm, options.clip));
-  model.project_parameters();
-  return report;
-}
-
-namespace {
-
 // One run from its newest checkpoint on.
 class Run {
  public:
@@ -98,6 +44,7 @@ class Run {
         task_(config_.make_task()),
         model_(config_.make_model(*task_)),
         optimizer_(Optimizer::make(config_.optimiser, model_->parameters())),
+        train_step_(*model_, *optimizer_, config_.optimiser, static_cast<std::uint64_t>(config_.run.seed)),
         order_(task_->splits().front(), config_.run.batch, static_cast<std::uint64_t>(config_.run.seed)) {}
 
   TrainOutcome go() {
@@ -217,8 +164,7 @@ class Run {
       examples.push_back(task_->example(task_->splits().front().name, index));
     }
     batch_ = collate(examples);
-    StepReport report = train_step(*model_, *optimizer_, config_.optimiser, batch_, step, config_.run.steps,
-                                   static_cast<std::uint64_t>(config_.run.seed));
+    StepReport report = train_step_(batch_, step, config_.run.steps);
     history_.tokens += batch_.tokens.numel();
     history_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
     report.tokens = history_.tokens;
@@ -315,6 +261,7 @@ class Run {
   std::unique_ptr<Task> task_;
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<Optimizer> optimizer_;
+  TrainStep train_step_;
   TrainingOrder order_;
   History history_;
   MetricsWriter* metrics_ = nullptr;

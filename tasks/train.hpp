@@ -1,36 +1,15 @@
-// The training loop: one step, and a whole run with evaluations, checkpoints, metrics and exact resume.
+// The training loop: a whole run with evaluations, checkpoints, metrics and exact resume.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <string>
 
-#include "core/error.hpp"
-#include "nn/optim/optimizer.hpp"
-#include "tasks/batch.hpp"
 #include "tasks/evaluate.hpp"
 #include "tasks/run_folder.hpp"
+#include "tasks/train_step.hpp"
 
 namespace tally {
-
-// A loss, a gradient or an update that is not finite: the run stops here and this state is never saved.
-class Diverged : public Error {
- public:
-  using Error::Error;
-};
-
-struct StepReport {
-  std::int64_t step = 0, steps = 0;
-  double loss = 0, token_error = 0, sequence_error = 0;
-  double lr = 0, grad_norm = 0;  // norm before clipping
-  std::int64_t tokens = 0;       // in all steps so far
-  double seconds = 0;            // of training so far, earlier parts of a resumed run included
-};
-
-// One update: forward, backward, clipping, optimiser. Step n counts from 1 to `steps`. Throws Diverged naming step and
-// first tensor. Fills in all of the report but tokens and seconds.
-StepReport train_step(Transformer& model, Optimizer& optimizer, const OptimizerOptions& options, const Batch& batch,
-                      std::int64_t n, std::int64_t steps, std::uint64_t seed);
 
 // Watches a run. All hooks do nothing unless overridden.
 class TrainObserver {

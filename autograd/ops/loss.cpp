@@ -9,8 +9,21 @@
 namespace tally {
 namespace {
 
-// Number of rows that count. Throws when a target of theirs is outside 0..classes-1, or when there are none.
-std::int64_t count_rows(const Tensor& targets, const Tensor& mask, std::int64_t classes) {
+void check_operands(const Tensor& logits, const Tensor& targets, const Tensor& mask) {
+  check_floating("cross_entropy", logits);
+  check_same_device("cross_entropy", logits, targets);
+  check_same_device("cross_entropy", logits, mask);
+  check_rank("cross_entropy", logits, 1, "[..., V]");
+  check(targets.dtype() == DType::i32, "cross_entropy", "targets must be i32, got ", targets.dtype());
+  check(mask.dtype() == DType::boolean, "cross_entropy", "the mask must be bool, got ", mask.dtype());
+  const Shape leading = leading_axes(logits.shape());
+  check(targets.shape() == leading && mask.shape() == leading, "cross_entropy", "logits ", logits.shape(),
+        " need targets and mask ", leading, ": got ", targets.shape(), " and ", mask.shape());
+}
+
+}  // namespace
+
+std::int64_t counted_targets(const Tensor& targets, const Tensor& mask, std::int64_t classes) {
   const std::vector<std::int32_t> target = targets.to_vector<std::int32_t>();
   const std::vector<bool> counts = mask.to_vector<bool>();
   std::int64_t count = 0;
@@ -24,33 +37,31 @@ std::int64_t count_rows(const Tensor& targets, const Tensor& mask, std::int64_t 
   return count;
 }
 
-}  // namespace
-
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask) {
-  const ProfileScope scope("cross_entropy");
-  check_floating("cross_entropy", logits);
-  check_same_device("cross_entropy", logits, targets);
-  check_same_device("cross_entropy", logits, mask);
-  check_rank("cross_entropy", logits, 1, "[..., V]");
-  check(targets.dtype() == DType::i32, "cross_entropy", "targets must be i32, got ", targets.dtype());
-  check(mask.dtype() == DType::boolean, "cross_entropy", "the mask must be bool, got ", mask.dtype());
-  const Shape leading = leading_axes(logits.shape());
-  check(targets.shape() == leading && mask.shape() == leading, "cross_entropy", "logits ", logits.shape(),
-        " need targets and mask ", leading, ": got ", targets.shape(), " and ", mask.shape());
-  const double weight = 1.0 / static_cast<double>(count_rows(targets, mask, logits.size(-1)));
+  check_operands(logits, targets, mask);
+  const double weight = 1.0 / static_cast<double>(counted_targets(targets, mask, logits.size(-1)));
+  return cross_entropy(logits, targets, mask, Tensor::scalar(weight, logits.dtype(), logits.device()));
+}
 
-  const Tensor rows = as_rows(logits);
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
+  const ProfileScope scope("cross_entropy");
+  check_operands(logits, targets, mask);
+  check(weight.numel() == 1 && weight.dtype() == logits.dtype() && weight.device() == logits.device(), "cross_entropy",
+        "the weight must be one number of the logits' type on their device, got ", weight.dtype(), " ", weight.shape(),
+        " on ", weight.device());
+  const Tensor rows = as_rows(logits), factor = weight.detach().reshape_view({});
   const Tensor row_targets = targets.to_dense().reshape_view({rows.size(0)});
   const Tensor row_mask = mask.to_dense().reshape_view({rows.size(0)});
   const Tensor row_loss = Tensor::empty({rows.size(0)}, logits.dtype(), logits.device());
   const Tensor log_sum = Tensor::empty({rows.size(0)}, logits.dtype(), logits.device());
   kernels(logits.device())
       .cross_entropy(row_loss.view(), log_sum.view(), rows.view(), row_targets.view(), row_mask.view());
-  Tensor loss = multiply(sum(row_loss), weight);
+  Tensor loss = multiply(sum(row_loss), factor);
   record("cross_entropy", loss, {logits},
-         [weight, log_sum, kept_rows = Saved("cross_entropy", rows), kept_targets = Saved("cross_entropy", row_targets),
+         [log_sum, kept_factor = Saved("cross_entropy", factor), kept_rows = Saved("cross_entropy", rows),
+          kept_targets = Saved("cross_entropy", row_targets),
           kept_mask = Saved("cross_entropy", row_mask)](const Tensor& d_loss, Gradients& d) {
-           const Tensor d_row = multiply(d_loss, weight).broadcast_view("cross_entropy", log_sum.shape());
+           const Tensor d_row = multiply(d_loss, kept_factor.get()).broadcast_view("cross_entropy", log_sum.shape());
            const Tensor d_rows = Tensor::empty(kept_rows.get().shape(), d_loss.dtype(), d_loss.device());
            kernels(d_loss.device())
                .cross_entropy_backward(d_rows.view(), d_row.view(), log_sum.view(), kept_rows.get().view(),

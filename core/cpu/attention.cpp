@@ -236,7 +236,7 @@ class Worker {
   bool drop(const RowTile& rows, const KeyTile& keys, T* y, const T* weights) {
     if (call_.dropout == 0) return false;
     const std::int64_t row = (rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first;
-    draw_dropout(mask_.data(), call_.dropout_stream, call_.dropout,
+    draw_dropout(mask_.data(), call_.dropout_stream.now(), call_.dropout,
                  static_cast<std::uint64_t>(row * call_.keys() + keys.first), static_cast<std::uint64_t>(call_.keys()),
                  keys.keys, rows.lanes);
     apply_dropout(y, weights, mask_.data(), keys.keys, rows.lanes);

@@ -1,13 +1,13 @@
 // Parameter updates in one pass over parameter, gradient and state; g = gradient * scale.
-//   SGD:   g += decay p;  m = momentum m + g (m = g at step 1);  p -= lr m
+//   SGD:   g += decay p;  m = momentum m + g;  p -= lr m
 //   Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019, decoupled):
 //     decoupled: p *= 1 - lr decay, else g += decay p
 //     m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps)
 #include <cmath>
 
-#include "core/adam_factors.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/kernels.hpp"
+#include "core/update_factors.hpp"
 
 namespace tally::cpu {
 
@@ -28,41 +28,51 @@ TALLY_CLONES void adam_tile(T* parameter, T* m, T* v, const T* gradient, const A
 
 // m is null without momentum.
 template <class T>
-TALLY_CLONES void sgd_tile(T* parameter, T* m, const T* gradient, T scale, T decay, T momentum, T lr, std::int64_t n) {
+TALLY_CLONES void sgd_tile(T* parameter, T* m, const T* gradient, const SgdFactors<T>& factors, std::int64_t n) {
+  const SgdFactors<T> f = factors;
   if (m) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
-      m[i] = momentum * m[i] + (gradient[i] * scale + decay * parameter[i]);
-      parameter[i] -= lr * m[i];
+      m[i] = f.momentum * m[i] + (gradient[i] * f.scale + f.decay * parameter[i]);
+      parameter[i] -= f.lr * m[i];
     }
   } else {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) parameter[i] -= lr * (gradient[i] * scale + decay * parameter[i]);
+    for (std::int64_t i = 0; i < n; ++i) parameter[i] -= f.lr * (gradient[i] * f.scale + f.decay * parameter[i]);
   }
 }
 
 }  // namespace
 
-void sgd_step(View parameter, View momentum_buffer, View gradient, SgdStep settings) {
-  if (momentum_buffer && settings.step == 1) fill(momentum_buffer, 0.0);
+void sgd_step(View parameter, View momentum_buffer, View gradient, View factors) {
   dispatch_floating(parameter.dtype, [&](auto type) {
     using T = decltype(type);
+    const SgdFactors<T> f = *factors.as<SgdFactors<T>>();
+    if (std::isnan(f.scale)) return;
     parallel_for_blocks(parameter.numel(), tile_elements, [&](std::int64_t begin, std::int64_t end) {
       sgd_tile(parameter.as<T>() + begin, momentum_buffer ? momentum_buffer.as<T>() + begin : nullptr,
-               gradient.as<T>() + begin, static_cast<T>(settings.gradient_scale), static_cast<T>(settings.weight_decay),
-               static_cast<T>(settings.momentum), static_cast<T>(settings.lr), end - begin);
+               gradient.as<T>() + begin, f, end - begin);
     });
   });
 }
 
-void adam_step(View parameter, View m, View v, View gradient, AdamStep settings) {
+void adam_step(View parameter, View m, View v, View gradient, View factors) {
   dispatch_floating(parameter.dtype, [&](auto type) {
     using T = decltype(type);
-    const AdamFactors<T> factors(settings);
+    const AdamFactors<T> f = *factors.as<AdamFactors<T>>();
+    if (std::isnan(f.scale)) return;
     parallel_for_blocks(parameter.numel(), tile_elements, [&](std::int64_t begin, std::int64_t end) {
-      adam_tile(parameter.as<T>() + begin, m.as<T>() + begin, v.as<T>() + begin, gradient.as<T>() + begin, factors,
+      adam_tile(parameter.as<T>() + begin, m.as<T>() + begin, v.as<T>() + begin, gradient.as<T>() + begin, f,
                 end - begin);
     });
+  });
+}
+
+void clip_scale(View scale, View squares, View loss, double clip) {
+  dispatch_floating(scale.dtype, [&](auto type) {
+    using T = decltype(type);
+    const double found = clip_scale_of(squares.as<double>(), squares.numel(), *loss.as<T>(), clip);
+    for (std::int64_t i = 0; i < scale.numel(); ++i) scale.as<T>()[i * scale.strides[0]] = static_cast<T>(found);
   });
 }
 

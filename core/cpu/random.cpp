@@ -28,7 +28,8 @@ TALLY_CLONES void draw(std::uint32_t* bits, RandomStream stream, std::int64_t be
 
 // Calls f(i, bits, count) for the pieces i .. i + count - 1 of 0..n-1; bits holds `draws` words for each element.
 template <std::int64_t draws, class F>
-void for_each_drawn_piece(std::int64_t n, RandomStream stream, F&& f) {
+void for_each_drawn_piece(std::int64_t n, RandomStream named, F&& f) {
+  const RandomStream stream = named.now();
   parallel_for_blocks(n, tile_elements, [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t bits[static_cast<std::size_t>(draws * piece)];
     for (std::int64_t i = begin; i < end; i += piece) {

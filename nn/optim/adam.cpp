@@ -3,32 +3,36 @@
 #include "autograd/node.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
+#include "core/update_factors.hpp"
 
 namespace tally {
 
 Adam::Adam(const OptimizerOptions& options, NamedTensors parameters)
-    : options_(options), parameters_(std::move(parameters)) {
+    : Optimizer(options, std::move(parameters), AdamFactors<double>::count) {
   for (const auto& [path, parameter] : parameters_) {
     m_.push_back(Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device()));
     v_.push_back(Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device()));
   }
 }
 
-void Adam::step(std::int64_t n, double lr, double gradient_scale) {
+std::vector<double> Adam::factors(std::size_t i, std::int64_t n, double lr, double gradient_scale) const {
+  return row_of(adam_factors({.lr = lr,
+                              .beta1 = options_.beta1,
+                              .beta2 = options_.beta2,
+                              .eps = options_.eps,
+                              .weight_decay = parameter_decay(options_, parameters_[i].second),
+                              .gradient_scale = gradient_scale,
+                              .decoupled = options_.name == "adamw",
+                              .step = n}));
+}
+
+void Adam::update() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& parameter = parameters_[i].second;
     const Tensor d_parameter = gradient(parameter);
     if (!d_parameter.defined()) continue;
-    const AdamStep settings{.lr = lr,
-                            .beta1 = options_.beta1,
-                            .beta2 = options_.beta2,
-                            .eps = options_.eps,
-                            .weight_decay = parameter_decay(options_, parameter),
-                            .gradient_scale = gradient_scale,
-                            .decoupled = options_.name == "adamw",
-                            .step = n};
     kernels(parameter.device())
-        .adam_step(parameter.view(), m_[i].view(), v_[i].view(), d_parameter.to_dense().view(), settings);
+        .adam_step(parameter.view(), m_[i].view(), v_[i].view(), d_parameter.to_dense().view(), factors_of(i));
     for (const Tensor& changed : {parameter, m_[i], v_[i]}) changed.storage()->bump_version();
   }
 }

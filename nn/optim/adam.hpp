@@ -12,12 +12,12 @@ namespace tally {
 class Adam final : public Optimizer {
  public:
   Adam(const OptimizerOptions& options, NamedTensors parameters);
-  void step(std::int64_t n, double lr, double gradient_scale) override;
+  void update() override;
   NamedTensors state() const override;  // <path>.m, <path>.v
 
  private:
-  OptimizerOptions options_;
-  NamedTensors parameters_;
+  std::vector<double> factors(std::size_t i, std::int64_t n, double lr, double gradient_scale) const override;
+
   std::vector<Tensor> m_, v_;
 };
 

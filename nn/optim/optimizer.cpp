@@ -29,25 +29,64 @@ std::unique_ptr<Optimizer> Optimizer::make(const OptimizerOptions& options, Name
   for (const auto& [path, parameter] : parameters) {
     check(requires_grad(parameter) && parameter.dense(), "optimiser", path,
           " is not a dense leaf that takes gradients");
+    const Tensor& first = parameters.front().second;
+    check(parameter.dtype() == first.dtype() && parameter.device() == first.device(), "optimiser", path, " is ",
+          parameter.dtype(), " on ", parameter.device(), ", ", parameters.front().first, " ", first.dtype(), " on ",
+          first.device());
   }
   if (options.name == "adamw" || options.name == "adam") return std::make_unique<Adam>(options, std::move(parameters));
   if (options.name == "sgd") return std::make_unique<Sgd>(options, std::move(parameters));
   fail("optimiser", "there are adamw, adam and sgd, not '", options.name, "'");
 }
 
+Optimizer::Optimizer(const OptimizerOptions& options, NamedTensors parameters, std::int64_t row)
+    : options_(options), parameters_(std::move(parameters)) {
+  if (parameters_.empty()) return;
+  const Tensor& first = parameters_.front().second;
+  factors_ = Tensor::zeros({static_cast<std::int64_t>(parameters_.size()), row}, first.dtype(), first.device());
+}
+
+void Optimizer::step(std::int64_t n, double lr, double gradient_scale) {
+  prepare(n, lr, gradient_scale);
+  update();
+}
+
+void Optimizer::prepare(std::int64_t n, double lr, double gradient_scale) {
+  if (parameters_.empty()) return;
+  std::vector<double> rows;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::vector<double> row = factors(i, n, lr, gradient_scale);
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  factors_.copy_from(Tensor::from(rows, factors_.shape()));
+}
+
+void Optimizer::clip(const Tensor& squares, const Tensor& loss, double clip) {
+  if (parameters_.empty()) return;
+  kernels(factors_.device()).clip_scale(factors_.select_view(1, 0).view(), squares.view(), loss.view(), clip);
+}
+
 double parameter_decay(const OptimizerOptions& options, const Tensor& parameter) {
   return options.decay == "matrices" && parameter.rank() < 2 ? 0.0 : options.weight_decay;
 }
 
-double gradient_norm(const NamedTensors& parameters) {
-  double sum = 0;
-  for (const auto& [path, parameter] : parameters) {
-    const Tensor d_parameter = gradient(parameter);
+void squared_gradients(const Tensor& squares, const NamedTensors& parameters) {
+  const Kernels& on = kernels(squares.device());
+  on.fill(squares.view(), 0);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor d_parameter = gradient(parameters[i].second);
     if (!d_parameter.defined()) continue;
-    const Tensor square = Tensor::empty({1}, DType::f64, parameter.device());
-    kernels(parameter.device()).squared_norm(square.view(), d_parameter.to_dense().view());
-    sum += square.item();
+    on.squared_norm(squares.select_view(0, static_cast<std::int64_t>(i)).view(), d_parameter.to_dense().view());
   }
+}
+
+double gradient_norm(const NamedTensors& parameters) {
+  if (parameters.empty()) return 0;
+  const Tensor squares =
+      Tensor::empty({static_cast<std::int64_t>(parameters.size())}, DType::f64, parameters.front().second.device());
+  squared_gradients(squares, parameters);
+  double sum = 0;
+  for (const double square : squares.to_vector<double>()) sum += square;
   return std::sqrt(sum);
 }
 

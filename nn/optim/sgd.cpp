@@ -3,11 +3,12 @@
 #include "autograd/node.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
+#include "core/update_factors.hpp"
 
 namespace tally {
 
 Sgd::Sgd(const OptimizerOptions& options, NamedTensors parameters)
-    : options_(options), parameters_(std::move(parameters)), m_(parameters_.size()) {
+    : Optimizer(options, std::move(parameters), SgdFactors<double>::count), m_(parameters_.size()) {
   if (options_.momentum == 0) return;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& parameter = parameters_[i].second;
@@ -15,17 +16,19 @@ Sgd::Sgd(const OptimizerOptions& options, NamedTensors parameters)
   }
 }
 
-void Sgd::step(std::int64_t n, double lr, double gradient_scale) {
+std::vector<double> Sgd::factors(std::size_t i, std::int64_t /*n*/, double lr, double gradient_scale) const {
+  return row_of(SgdFactors<double>{.scale = gradient_scale,
+                                   .decay = parameter_decay(options_, parameters_[i].second),
+                                   .momentum = options_.momentum,
+                                   .lr = lr});
+}
+
+void Sgd::update() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& parameter = parameters_[i].second;
     const Tensor d_parameter = gradient(parameter);
     if (!d_parameter.defined()) continue;
-    const SgdStep settings{.lr = lr,
-                           .momentum = options_.momentum,
-                           .weight_decay = parameter_decay(options_, parameter),
-                           .gradient_scale = gradient_scale,
-                           .step = n};
-    kernels(parameter.device()).sgd_step(parameter.view(), m_[i].view(), d_parameter.to_dense().view(), settings);
+    kernels(parameter.device()).sgd_step(parameter.view(), m_[i].view(), d_parameter.to_dense().view(), factors_of(i));
     parameter.storage()->bump_version();
     if (m_[i].defined()) m_[i].storage()->bump_version();
   }

@@ -35,6 +35,8 @@ class Fire final : public Encoding {
     return {.pair = static_cast<double>(hidden_width + 4 + output_bias_.size(0))};  // 4: what the logarithms came from
   }
 
+  bool reads_back() const override { return true; }  // L decides the form
+
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor length = abs(threshold_ * start_length);  // L [1]
     const bool by_distance = length.item() >= static_cast<double>(in.keys() - 1);

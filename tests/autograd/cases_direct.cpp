@@ -1,9 +1,11 @@
 // Kernels that no operation calls: what makes random numbers, and what updates parameters.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "core/kernels.hpp"
 #include "core/random.hpp"
+#include "core/update_factors.hpp"
 #include "tests/autograd/op_cases.hpp"
 
 namespace tally::testing {
@@ -12,7 +14,7 @@ namespace {
 using Kind = Operand::Kind;
 
 constexpr RandomStream stream{5, 9, 2};
-constexpr SgdStep sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.2, .gradient_scale = 0.5, .step = 3};
+constexpr SgdFactors<double> sgd{.scale = 0.5, .decay = 0.2, .momentum = 0.9, .lr = 0.1};
 constexpr AdamStep adam{.lr = 0.1,
                         .beta1 = 0.8,
                         .beta2 = 0.95,
@@ -122,15 +124,51 @@ void adam_element(const std::vector<double*>& x, bool decoupled) {
   p -= adam.lr * m_hat / (std::sqrt(v_hat) + adam.eps);
 }
 
+// What the kernels read besides the tensors, of the type and on the device of a parameter.
+Tensor factors_for(const Tensor& parameter, const std::vector<double>& row) {
+  Tensor factors = Tensor::empty({static_cast<std::int64_t>(row.size())}, parameter.dtype(), parameter.device());
+  factors.copy_from(Tensor::from(row, factors.shape()));
+  return factors;
+}
+
 OpCase adam_case(const std::string& name, bool decoupled) {
   return step_case(
       name, "adam_step", 3,
       [=](const auto& x) {
         AdamStep settings = adam;
         settings.decoupled = decoupled;
-        kernels(x[0].device()).adam_step(x[0].view(), x[1].view(), x[2].view(), x[3].view(), settings);
+        const Tensor factors = factors_for(x[0], row_of(adam_factors(settings)));
+        kernels(x[0].device()).adam_step(x[0].view(), x[1].view(), x[2].view(), x[3].view(), factors.view());
       },
       [=](const auto& x) { adam_element(x, decoupled); });
+}
+
+// operands: the loss, and numbers whose squares are the sums of squares
+OpCase clip_case(const std::string& name, double clip) {
+  return {.name = name,
+          .kernels = {"clip_scale"},
+          .operands = {{Kind::constant, -1, 1}, {Kind::constant, 0.5, 2}},
+          .shapes = {{{1}, {7}}, {{1}, {1}}},
+          .large = {{1}, {1009}},
+          .run =
+              [=](const auto& x) {
+                Tensor squares = Tensor::empty(x[1].shape(), DType::f64, x[1].device());
+                squares.copy_from(multiply(x[1], x[1]).detach());
+                const Tensor scales = Tensor::zeros({2, 2}, x[0].dtype(), x[0].device());
+                kernels(x[0].device())
+                    .clip_scale(scales.select_view(1, 0).view(), squares.view(), x[0].to_dense().view(), clip);
+                return scales;
+              },
+          .reference =
+              [=](const auto& x) {
+                double sum = 0;
+                for (const double value : x[1].values) sum += value * value;
+                const double scale = clip == 0 ? 1 : std::min(1.0, clip / (std::sqrt(sum) + 1e-6));
+                Array y({2, 2});
+                y.values = {scale, 0, scale, 0};
+                return y;
+              },
+          .differentiable = false};
 }
 
 }  // namespace
@@ -145,32 +183,27 @@ std::vector<OpCase> direct_cases() {
           8),
       step_case(
           "sgd_momentum", "sgd_step", 2,
-          [](const auto& x) { kernels(x[0].device()).sgd_step(x[0].view(), x[1].view(), x[2].view(), sgd); },
           [](const auto& x) {
-            *x[1] = sgd.momentum * *x[1] + *x[2] * sgd.gradient_scale + sgd.weight_decay * *x[0];
-            *x[0] -= sgd.lr * *x[1];
-          }),
-      step_case(
-          "sgd_first_step", "sgd_step", 2,
-          [](const auto& x) {
-            SgdStep first = sgd;
-            first.step = 1;
-            kernels(x[0].device()).sgd_step(x[0].view(), x[1].view(), x[2].view(), first);
+            const Tensor factors = factors_for(x[0], row_of(sgd));
+            kernels(x[0].device()).sgd_step(x[0].view(), x[1].view(), x[2].view(), factors.view());
           },
           [](const auto& x) {
-            *x[1] = *x[2] * sgd.gradient_scale + sgd.weight_decay * *x[0];
+            *x[1] = sgd.momentum * *x[1] + *x[2] * sgd.scale + sgd.decay * *x[0];
             *x[0] -= sgd.lr * *x[1];
           }),
       step_case(
           "sgd_plain", "sgd_step", 1,
           [](const auto& x) {
-            SgdStep plain = sgd;
-            plain.momentum = 0;
-            kernels(x[0].device()).sgd_step(x[0].view(), View{}, x[1].view(), plain);
+            const Tensor factors = factors_for(x[0], row_of(sgd));
+            kernels(x[0].device()).sgd_step(x[0].view(), View{}, x[1].view(), factors.view());
           },
-          [](const auto& x) { *x[0] -= sgd.lr * (*x[1] * sgd.gradient_scale + sgd.weight_decay * *x[0]); }),
+          [](const auto& x) { *x[0] -= sgd.lr * (*x[1] * sgd.scale + sgd.decay * *x[0]); }),
       adam_case("adam", false),
       adam_case("adamw", true),
+      // Clipped, short enough, and any length allowed: the scales of two parameters, in every second place.
+      clip_case("clip_scale", 2),
+      clip_case("clip_scale_short", 100),
+      clip_case("clip_scale_any", 0),
       {.name = "squared_norm",
        .kernels = {"squared_norm"},
        .operands = {{Kind::constant, -1, 2}},

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/kernels.hpp"
+#include "core/update_factors.hpp"
 
 namespace tally {
 namespace {
@@ -177,15 +178,10 @@ void layers() {
   const double megabytes = static_cast<double>(parameters.numel()) * 4 / mega;
   Buffer p = Buffer::random(parameters, -1, 1), g = Buffer::random(parameters, -1, 1), m(parameters), v(parameters);
   Buffer norm({1}, DType::f64);
-  AdamStep step{.lr = 1e-3,
-                .beta1 = 0.9,
-                .beta2 = 0.99,
-                .eps = 1e-8,
-                .weight_decay = 0.1,
-                .gradient_scale = 1.0,
-                .decoupled = true,
-                .step = 1};
-  measure("adam_step 3 M", 7 * megabytes, [&] { cpu::adam_step(p.view, m.view, v.view, g.view, step); });
+  // gradient scale 1, rate 1e-3, decay 0.1
+  Buffer factors({AdamFactors<float>::count});
+  *factors.view.as<AdamFactors<float>>() = {1, 0, 0.9F, 0.1F, 0.99F, 0.01F, 1 - 1e-4F, 1e-2F, 100, 1e-8F};
+  measure("adam_step 3 M", 7 * megabytes, [&] { cpu::adam_step(p.view, m.view, v.view, g.view, factors.view); });
   measure("squared_norm 3 M", megabytes, [&] { cpu::squared_norm(norm.view, g.view); });
   measure("random_normal 3 M", megabytes, [&] { cpu::random_normal(p.view, {}, 0, 1); });
 }

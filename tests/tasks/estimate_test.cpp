@@ -29,7 +29,10 @@ double measured_peak(const RunConfig& config) {
   const std::unique_ptr<Transformer> model = config.make_model(*task);
   const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, model->parameters());
   const Batch batch = collate(examples_of(*task, "train", 0, config.run.batch));
-  for (std::int64_t n = 1; n <= 2; ++n) train_step(*model, *optimizer, config.optimiser, batch, n, 10, 1);
+  {
+    TrainStep step(*model, *optimizer, config.optimiser, 1);
+    for (std::int64_t n = 1; n <= 2; ++n) step(batch, n, 10);
+  }
   evaluate(*model, *task, "in-distribution", config.run.eval_batch, config.run.eval_batch);
   return static_cast<double>(memory_counters().peak_bytes - before);
 }

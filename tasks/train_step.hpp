@@ -1,0 +1,70 @@
+// One training step: forward, backward, clipping, optimiser; on devices that have graphs captured once and replayed.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "autograd/finite.hpp"
+#include "core/error.hpp"
+#include "core/graph.hpp"
+#include "nn/optim/optimizer.hpp"
+#include "nn/transformer.hpp"
+#include "tasks/batch.hpp"
+
+namespace tally {
+
+// A loss, a gradient or an update that is not finite: the run stops here and this state is never saved.
+class Diverged : public Error {
+ public:
+  using Error::Error;
+};
+
+struct StepReport {
+  std::int64_t step = 0, steps = 0;
+  double loss = 0, token_error = 0, sequence_error = 0;
+  double lr = 0, grad_norm = 0;  // norm before clipping
+  std::int64_t tokens = 0;       // in all steps so far
+  double seconds = 0;            // of training so far, earlier parts of a resumed run included
+};
+
+// Throws Diverged("[train] step N: the <tensor> is not finite<why>").
+[[noreturn]] void report_divergence(std::int64_t n, std::string_view tensor, std::string_view why);
+
+// Calls f; what the search for the first operation finds (autograd/finite.hpp) gets the step it was found in.
+template <class F>
+auto at_step(std::int64_t n, F&& f) {
+  try {
+    return f();
+  } catch (const NotFinite& error) {
+    throw Diverged(concat("[train] step ", n, ": ", error.what()));
+  }
+}
+
+class TrainStep {
+ public:
+  // Keeps references to both. seed: of the run.
+  TrainStep(Transformer& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed);
+
+  // Step n counts from 1 to `steps`. Throws Diverged naming step and first tensor; model and optimiser are then as they
+  // were. Fills in all of the report but tokens and seconds.
+  StepReport operator()(const Batch& batch, std::int64_t n, std::int64_t steps);
+
+ private:
+  void take(const Batch& batch);
+  void compute();
+
+  Transformer& model_;
+  Optimizer& optimizer_;
+  OptimizerOptions options_;
+  std::uint64_t seed_;
+  NamedTensors parameters_;
+  // On the model's device. What goes in: the batch, the step [1] that dropout draws for, 1 over the number of positions
+  // that the loss is the mean of [1].
+  Batch batch_;
+  Tensor step_, weight_;
+  // What comes out: loss [1], the gradients' squared norms [parameters] f64, places of the largest logits [B, T] i64.
+  Tensor loss_, squares_, best_;
+  RepeatedWork work_;
+};
+
+}  // namespace tally
