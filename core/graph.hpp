@@ -1,5 +1,5 @@
-// Work of a device that is captured once and run as often as wanted (CUDA graphs): what starts hundreds of small kernels
-// then costs one start.
+// Work of a device that is captured once and run as often as wanted (CUDA graphs): what starts hundreds of small
+// kernels then costs one start.
 #pragma once
 
 #include <functional>

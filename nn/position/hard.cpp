@@ -17,7 +17,8 @@ Tensor one_hot(const Tensor& logits) {
   const DType dtype = logits.dtype();
   const Tensor one = Tensor::full({1}, 1.0, dtype, logits.device());
   const Tensor zero = Tensor::zeros({1}, dtype, logits.device());
-  const Tensor lowest = Tensor::full({1}, -std::numeric_limits<double>::infinity(), dtype, logits.device());
+  // Not infinite, which the search for the first number that is not finite would take for a mistake.
+  const Tensor lowest = Tensor::full({1}, std::numeric_limits<float>::lowest(), dtype, logits.device());
   const Tensor place = cumsum(Tensor::full({logits.size(-1)}, 1.0, dtype, logits.device()));
   const Tensor seen = where(less_equal(unsqueeze(place, 0), unsqueeze(place, 1)), logits, lowest);
   const Tensor largest = where(equal(seen, max(seen, -1, true)), one, zero);

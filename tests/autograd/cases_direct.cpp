@@ -3,9 +3,10 @@
 #include <cmath>
 #include <numbers>
 
+#include "autograd/ops.hpp"
 #include "core/kernels.hpp"
 #include "core/random.hpp"
-#include "core/update_factors.hpp"
+#include "tests/autograd/factors.hpp"
 #include "tests/autograd/op_cases.hpp"
 
 namespace tally::testing {
@@ -122,13 +123,6 @@ void adam_element(const std::vector<double*>& x, bool decoupled) {
   v = adam.beta2 * v + (1 - adam.beta2) * g * g;
   const double m_hat = m / (1 - std::pow(adam.beta1, 3)), v_hat = v / (1 - std::pow(adam.beta2, 3));
   p -= adam.lr * m_hat / (std::sqrt(v_hat) + adam.eps);
-}
-
-// What the kernels read besides the tensors, of the type and on the device of a parameter.
-Tensor factors_for(const Tensor& parameter, const std::vector<double>& row) {
-  Tensor factors = Tensor::empty({static_cast<std::int64_t>(row.size())}, parameter.dtype(), parameter.device());
-  factors.copy_from(Tensor::from(row, factors.shape()));
-  return factors;
 }
 
 OpCase adam_case(const std::string& name, bool decoupled) {

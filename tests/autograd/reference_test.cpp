@@ -10,6 +10,7 @@
 
 #include "autograd/ops.hpp"
 #include "core/io/safetensors.hpp"
+#include "tests/autograd/factors.hpp"
 
 namespace tally {
 namespace {
@@ -52,10 +53,11 @@ Tensor run_steps(const Case& c, DType dtype, Step&& step) {
 Tensor run_sgd(const Case& c, DType dtype) {
   const double momentum = c.number("momentum");
   const Tensor buffer = momentum > 0 ? Tensor::zeros(c.in(0, dtype).shape(), dtype) : Tensor();
-  return run_steps(c, dtype, [&](const Tensor& parameter, const Tensor& gradient, std::int64_t step) {
-    kernels(parameter.device())
-        .sgd_step(parameter.view(), buffer.view(), gradient.view(),
-                  {c.number("lr"), momentum, c.number("weight_decay"), 1.0, step});
+  return run_steps(c, dtype, [&](const Tensor& parameter, const Tensor& gradient, std::int64_t) {
+    const Tensor factors = testing::factors_for(
+        parameter, row_of(SgdFactors<double>{
+                       .scale = 1, .decay = c.number("weight_decay"), .momentum = momentum, .lr = c.number("lr")}));
+    kernels(parameter.device()).sgd_step(parameter.view(), buffer.view(), gradient.view(), factors.view());
   });
 }
 
@@ -63,10 +65,16 @@ Tensor run_adam(const Case& c, DType dtype) {
   const bool decoupled = c.name.starts_with("adamw");
   const Tensor m = Tensor::zeros(c.in(0, dtype).shape(), dtype), v = m.clone();
   return run_steps(c, dtype, [&](const Tensor& parameter, const Tensor& gradient, std::int64_t step) {
-    kernels(parameter.device())
-        .adam_step(parameter.view(), m.view(), v.view(), gradient.view(),
-                   {c.number("lr"), c.number("beta1"), c.number("beta2"), c.number("eps"),
-                    decoupled ? c.number("weight_decay") : 0.0, 1.0, decoupled, step});
+    const Tensor factors =
+        testing::factors_for(parameter, row_of(adam_factors({.lr = c.number("lr"),
+                                                             .beta1 = c.number("beta1"),
+                                                             .beta2 = c.number("beta2"),
+                                                             .eps = c.number("eps"),
+                                                             .weight_decay = decoupled ? c.number("weight_decay") : 0.0,
+                                                             .gradient_scale = 1,
+                                                             .decoupled = decoupled,
+                                                             .step = step})));
+    kernels(parameter.device()).adam_step(parameter.view(), m.view(), v.view(), gradient.view(), factors.view());
   });
 }
 

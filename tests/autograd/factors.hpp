@@ -1,0 +1,18 @@
+// What the kernels of optimisers read besides the tensors.
+#pragma once
+
+#include <vector>
+
+#include "core/tensor.hpp"
+#include "core/update_factors.hpp"
+
+namespace tally::testing {
+
+// A row of factors, of the type and on the device of a parameter.
+inline Tensor factors_for(const Tensor& parameter, const std::vector<double>& row) {
+  Tensor factors = Tensor::empty({static_cast<std::int64_t>(row.size())}, parameter.dtype(), parameter.device());
+  factors.copy_from(Tensor::from(row, factors.shape()));
+  return factors;
+}
+
+}  // namespace tally::testing
