@@ -1,12 +1,27 @@
 // Presets found by task and name.
 #include "tasks/preset.hpp"
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include "core/error.hpp"
 #include "nn/options.hpp"
 
 namespace tally {
+
+PresetEntry preset_on(const PresetEntry& base, std::string name, std::string summary,
+                      const std::vector<std::pair<std::string, std::string>>& changed) {
+  PresetEntry entry{base.task, std::move(name), std::move(summary), base.settings};
+  for (const auto& [setting, value] : changed) {
+    const auto place = std::find_if(entry.settings.begin(), entry.settings.end(),
+                                    [&](const auto& candidate) { return candidate.first == setting; });
+    check(place != entry.settings.end(), "preset", "'", entry.name, "' changes ", setting, ", which '", base.name,
+          "' does not set");
+    place->second = value;
+  }
+  return entry;
+}
 
 std::string preset_names(std::string_view task) {
   std::set<std::string> names;

@@ -24,8 +24,14 @@ std::string preset_names(std::string_view task = {});
 // Throws Error naming the presets that the task has.
 const PresetEntry& find_preset(std::string_view task, std::string_view name);
 
+// The settings of `base` with these in their places. Throws Error for one that `base` does not have.
+PresetEntry preset_on(const PresetEntry& base, std::string name, std::string summary,
+                      const std::vector<std::pair<std::string, std::string>>& changed);
+
 // Closing line of a preset's file, outside any namespace:
 //   TALLY_PRESET(flip_flop_quick, "flip-flop", "quick", "summary", {{"model.width", "64"}});
+// or, for one that differs from another in a few settings:
+//   TALLY_PRESET_ON(flip_flop_demo, flip_flop_quick, "demo", "summary", {{"task.eval-count", "1000"}});
 #define TALLY_PRESET(stem, task_, name_, summary_, ...)                  \
   namespace tally::registry {                                            \
   const PresetEntry& preset_##stem() {                                   \
@@ -33,6 +39,16 @@ const PresetEntry& find_preset(std::string_view task, std::string_view name);
     return entry;                                                        \
   }                                                                      \
   }                                                                      \
+  static_assert(true)
+
+#define TALLY_PRESET_ON(stem, base, name_, summary_, ...)                                      \
+  namespace tally::registry {                                                                  \
+  const PresetEntry& preset_##base();                                                          \
+  const PresetEntry& preset_##stem() {                                                         \
+    static const PresetEntry entry = preset_on(preset_##base(), name_, summary_, __VA_ARGS__); \
+    return entry;                                                                              \
+  }                                                                                            \
+  }                                                                                            \
   static_assert(true)
 
 }  // namespace tally

@@ -43,6 +43,20 @@ TEST(Presets, EveryToyTaskHasPaperAndQuick) {
   }
 }
 
+TEST(Presets, OneOnAnotherChangesWhatItNames) {
+  const auto quick = settings_of("flip-flop", "quick");
+  auto expected = quick;
+  expected["task.eval-count"] = "1000";
+  expected["task.dense-count"] = "300";
+  expected["eval-count"] = "300";
+  EXPECT_EQ(settings_of("flip-flop", "demo"), expected);
+  const PresetEntry& base = find_preset("flip-flop", "quick");
+  EXPECT_EQ(error_of([&] {
+              preset_on(base, "wrong", "", {{"model.widht", "8"}});
+            }),
+            "[preset] 'wrong' changes model.widht, which 'quick' does not set");
+}
+
 TEST(Presets, AreAcceptedByTheirTasks) {
   for (const PresetEntry* preset : preset_registry()) {
     SCOPED_TRACE(preset->task + " " + preset->name);
