@@ -118,15 +118,14 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
   const bool empty_folder = there && fs::is_directory(folder, error) && fs::is_empty(folder, error);
   FileDescriptor lock_of_old;  // until the new run has its own, so that of two processes only one moves it
   if (there && !empty_folder) {
+    // First: one that is being made is no run yet.
+    if (fs::is_directory(folder, error)) lock_of_old = lock_of(folder);
     const bool is_run = fs::exists(folder + "/config.json", error);
     check(force, "run", "'", folder,
           is_run ? "' holds a run already; go on with 'tally resume', or use --force to move "
                    "it aside"
                  : "' is there already and is not a run; choose another name, or use --force to move it aside");
-    if (fs::is_directory(folder, error)) {
-      lock_of_old = lock_of(folder);
-      refuse_runs_at_work_below(folder);
-    }
+    if (fs::is_directory(folder, error)) refuse_runs_at_work_below(folder);
     const std::string aside = aside_path(folder);
     fs::rename(folder, aside, error);
     check(!error, "run", "cannot move '", folder, "' to '", aside, "': ", error.message());

@@ -157,7 +157,7 @@ TEST(Train, DivergenceStopsWithTheStepAndSavesNothing) {
   EXPECT_EQ(result.code, 3);
   EXPECT_TRUE(holds(result.err, "[train] step ") && holds(result.err, "is not finite")) << result.err;
   EXPECT_FALSE(std::filesystem::exists(run + "/results.json"));
-  EXPECT_FALSE(holds(read_file(run + "/metrics.jsonl"), "nan"));
+  EXPECT_FALSE(holds(read_file(run + "/metrics.jsonl"), ":nan")) << "a number that is none";
   // The folder keeps that it diverged, where and why.
   const auto last_line = [&] { return parse_json(metrics_of(run).back(), {}, "metrics"); };
   EXPECT_EQ(concat("tally: ", last_line().string("diverged"), "\n"), result.err);
