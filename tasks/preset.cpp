@@ -13,12 +13,12 @@ namespace tally {
 PresetEntry preset_on(const PresetEntry& base, std::string name, std::string summary,
                       const std::vector<std::pair<std::string, std::string>>& changed) {
   PresetEntry entry{base.task, std::move(name), std::move(summary), base.settings};
-  for (const auto& [setting, value] : changed) {
+  for (const auto& change : changed) {
     const auto place = std::find_if(entry.settings.begin(), entry.settings.end(),
-                                    [&](const auto& candidate) { return candidate.first == setting; });
-    check(place != entry.settings.end(), "preset", "'", entry.name, "' changes ", setting, ", which '", base.name,
+                                    [&](const auto& setting) { return setting.first == change.first; });
+    check(place != entry.settings.end(), "preset", "'", entry.name, "' changes ", change.first, ", which '", base.name,
           "' does not set");
-    place->second = value;
+    place->second = change.second;
   }
   return entry;
 }
