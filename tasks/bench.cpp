@@ -7,7 +7,6 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/allocator.hpp"
 #include "core/backend.hpp"
 #include "core/error.hpp"
 #include "core/graph.hpp"
@@ -21,9 +20,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Until the default device has done it.
 double seconds_of(const std::function<void()>& work) {
   const auto begin = Clock::now();
   work();
+  synchronize(default_device());
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
@@ -38,22 +39,18 @@ Tensor random_tokens(const Shape& shape, std::int64_t vocabulary, std::string_vi
   for (std::int64_t i = 0; i < shape.numel(); ++i) {
     ids.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint32_t>(vocabulary))));
   }
-  return Tensor::from(ids, shape);
+  return Tensor::from(ids, shape, default_device());
 }
 
 // From a standard normal distribution; a leaf that gets a gradient.
 Tensor random_leaf(std::string_view name, const Shape& shape, DType dtype, double mean = 0) {
-  Tensor x = Tensor::empty(shape, dtype);
+  Tensor x = Tensor::empty(shape, dtype, default_device());
   kernels(x.device()).random_normal(x.view(), RandomStream{1, stream_of(name), 0}, mean, 1.0);
   set_requires_grad(x);
   return x;
 }
 
-Tensor everywhere(const Shape& shape) {
-  Tensor mask = Tensor::empty(shape, DType::boolean);
-  mask.fill(1);
-  return mask;
-}
+Tensor everywhere(const Shape& shape) { return Tensor::full(shape, 1, DType::boolean, default_device()); }
 
 // One layer's B D T^2: a product of queries and keys, or of weights and values, over keys j <= i alone.
 double pair_flops(const BenchOptions& options) {
@@ -79,9 +76,9 @@ StepTimes bench_step(const BenchOptions& options) {
   const OptimizerOptions adam = bench_optimiser();
   const auto optimizer = Optimizer::make(adam, model.parameters());
   const Shape shape{options.batch, options.length};
-  const Tensor tokens = random_tokens(shape, options.vocabulary, "tokens").to(device);
-  const Tensor targets = random_tokens(shape, options.vocabulary, "targets").to(device);
-  const Tensor mask = everywhere(shape).to(device);
+  const Tensor tokens = random_tokens(shape, options.vocabulary, "tokens");
+  const Tensor targets = random_tokens(shape, options.vocabulary, "targets");
+  const Tensor mask = everywhere(shape);
   const Tensor weight = Tensor::full({1}, 1.0 / static_cast<double>(shape.numel()), options.dtype, device);
   Tensor step = Tensor::zeros({1}, DType::i32, device);
   RepeatedWork work;
@@ -95,8 +92,8 @@ StepTimes bench_step(const BenchOptions& options) {
   std::uint64_t allocations = 0;
   for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
     if (n == options.warmup + 1) {
-      allocations = memory_counters().system_allocations;
-      reset_peak_memory();
+      allocations = memory_counters(device).system_allocations;
+      reset_peak_memory(device);
     }
     const double time = seconds_of([&] {
       step.copy_from(Tensor::full({1}, static_cast<double>(n), DType::i32));
@@ -110,13 +107,12 @@ StepTimes bench_step(const BenchOptions& options) {
         model.clear_gradients();
       };
       model.reads_back() ? compute() : work(device, compute);
-      synchronize(device);
     });
     if (n > options.warmup) seconds.push_back(time);
   }
-  allocations = memory_counters().system_allocations - allocations;
+  allocations = memory_counters(device).system_allocations - allocations;
   result.system_allocations = static_cast<double>(allocations) / static_cast<double>(options.steps);
-  result.tensor_bytes = static_cast<double>(memory_counters().peak_bytes);
+  result.tensor_bytes = static_cast<double>(memory_counters(default_device()).peak_bytes);
   result.step = times_of(std::move(seconds));
   return result;
 }
@@ -125,7 +121,7 @@ AttentionTimes bench_attention(const BenchOptions& options) {
   check(options.steps >= 1, "bench", "there must be at least one run to measure");
   options.model.validate();
   const std::int64_t heads = options.model.heads, width = options.model.width;
-  const Initializer start(1, start_values_from_text(options.model.init), options.dtype);
+  const Initializer start(1, start_values_from_text(options.model.init), options.dtype, default_device());
   const Attention attention(start, width, heads, options.model.dropout, 1.0,
                             options.model.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled);
   std::vector<Tensor> leaves;
@@ -137,6 +133,7 @@ AttentionTimes bench_attention(const BenchOptions& options) {
   setup.max_length = options.length;
   setup.start = &start;
   setup.dtype = options.dtype;
+  setup.device = default_device();
   setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     leaves.push_back(start.make(name, shape, fill));
     set_requires_grad(leaves.back());
@@ -150,9 +147,9 @@ AttentionTimes bench_attention(const BenchOptions& options) {
 
   AttentionTimes result;
   std::vector<double> forward, back, both;
-  const Tensor d_y = Tensor::full(split, 1.0, options.dtype);
+  const Tensor d_y = Tensor::full(split, 1.0, options.dtype, default_device());
   for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
-    if (n == options.warmup + 1) reset_peak_memory();
+    if (n == options.warmup + 1) reset_peak_memory(default_device());
     const Pass pass{.training = true, .seed = 1, .step = static_cast<std::uint32_t>(n)};
     Tensor y;
     const double forward_time = seconds_of([&] { y = attention.attend(x, q, k, v, encoding, pass); });
@@ -163,7 +160,7 @@ AttentionTimes bench_attention(const BenchOptions& options) {
     back.push_back(backward_time);
     both.push_back(forward_time + backward_time);
   }
-  result.tensor_bytes = static_cast<double>(memory_counters().peak_bytes);
+  result.tensor_bytes = static_cast<double>(memory_counters(default_device()).peak_bytes);
   result.forward = times_of(std::move(forward));
   result.backward = times_of(std::move(back));
   result.both = times_of(std::move(both));
@@ -207,7 +204,7 @@ OperationTimes measure(const Operation& operation, const BenchOptions& options) 
   for (std::int64_t n = 0; n < options.warmup + options.steps; ++n) {
     Tensor y;
     const double forward_time = seconds_of([&] { y = operation.compute(operation.inputs); });
-    const Tensor d_y = Tensor::full(y.shape(), 1.0, y.dtype());
+    const Tensor d_y = Tensor::full(y.shape(), 1.0, y.dtype(), y.device());
     output_bytes = static_cast<double>(y.numel()) * static_cast<double>(size_of(y.dtype()));
     const double backward_time = seconds_of([&] { backward(y, d_y); });
     for (const Tensor& input : operation.inputs) {
@@ -226,9 +223,9 @@ OperationTimes measure(const Operation& operation, const BenchOptions& options) 
 }
 
 OperationTimes measure_adam(const BenchOptions& options, std::int64_t rows, std::int64_t columns) {
-  NamedTensors parameters{{"weight", Tensor::full({rows, columns}, 0.5, options.dtype)}};
+  NamedTensors parameters{{"weight", Tensor::full({rows, columns}, 0.5, options.dtype, default_device())}};
   set_requires_grad(parameters[0].second);
-  set_gradient(parameters[0].second, Tensor::full({rows, columns}, 0.1, options.dtype));
+  set_gradient(parameters[0].second, Tensor::full({rows, columns}, 0.1, options.dtype, default_device()));
   const auto optimizer = Optimizer::make(OptimizerOptions{}, parameters);
   std::vector<double> seconds;
   for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
@@ -300,7 +297,7 @@ std::vector<OperationTimes> bench_operations(const BenchOptions& options) {
          return rms_norm(in[0], in[1]);
        }});
   add({"rotate pairs", to_text(Shape{B, H, T, d}), {normal({B, H, T, d / 2 * 2})}, [&](const auto& in) {
-         const Tensor angle = Tensor::full({T, d / 2}, 0.6, options.dtype);
+         const Tensor angle = Tensor::full({T, d / 2}, 0.6, options.dtype, in[0].device());
          return rotate_pairs(in[0], angle, angle, false);
        }});
   add({"dropout", to_text(stream), {normal(stream)}, [](const auto& in) {

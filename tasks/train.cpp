@@ -8,7 +8,7 @@
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/allocator.hpp"
+#include "core/backend.hpp"
 #include "tasks/statistics.hpp"
 
 namespace tally {
@@ -251,7 +251,7 @@ class Run {
                                              {"evaluations", std::move(evaluations)},
                                              {"tokens", history_.tokens},
                                              {"seconds", history_.seconds},
-                                             {"peak_tensor_bytes", memory_counters().peak_bytes}}));
+                                             {"peak_tensor_bytes", memory_counters(model_->device()).peak_bytes}}));
   }
 
   RunFolder& folder_;

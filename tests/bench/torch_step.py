@@ -5,6 +5,7 @@
     torch_step.py --pe cope --compile                            # the same through torch.compile
     torch_step.py --pe alibi --fused-bias                        # the bias goes into PyTorch's fused attention
     torch_step.py --pe cope --attention --length 4096 --batch 1  # one layer's attention alone, forward and backward
+    torch_step.py --pe rope --device cuda --graph                # on a GPU, the whole step replayed as a CUDA graph
 
 It knows every encoding of `tally list encodings` with its default options, and absolute+hard; torch_encodings.py has
 them. none, absolute, sinusoidal, rope and xpos always use PyTorch's fused scaled_dot_product_attention. The others are
@@ -14,7 +15,8 @@ kerple, fire, relative, transformer-xl, nexus, fox, fox-pro) to the fused attent
 
 Prints one JSON object: median, least and largest seconds of a step (forward, loss over all tokens, backward, AdamW) or
 of attention's two directions, and the largest resident memory of the process, at its start (PyTorch itself) and at its
-end. README.md says how to compare.
+end. With --device cuda times are those until the GPU is done, and the largest memory of its tensors is told too; --tf32
+lets products of f32 round their operands. README.md says how to compare.
 
 Needs PyTorch 2, which nothing else in this project needs; in an environment of its own:
 
@@ -80,31 +82,62 @@ class Model(nn.Module):
 
 def step_of(args):
     """A function that does one training step; its parts' times are one."""
-    model = Model(args)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    model = Model(args).to(args.device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, capturable=args.graph)
     run = torch.compile(model) if args.compile else model
-    data = torch.randint(args.vocab, (args.batch, args.length + 1))
+    data = torch.randint(args.vocab, (args.batch, args.length + 1)).to(args.device)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
         F.cross_entropy(run(data[:, :-1]).flatten(0, 1), data[:, 1:].flatten()).backward()
         optimizer.step()
+        finish(args)
         return ()
-    return step
+    return replayed(step, args) if args.graph else step
+
+
+def replayed(step, args):
+    """The step as a CUDA graph, captured after some on another stream, as PyTorch wants it."""
+    finish_later, args.device = args.device, "captured"  # nothing may be waited for meanwhile
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    args.device = finish_later
+
+    def replay():
+        graph.replay()
+        finish(args)
+        return ()
+    return replay
+
+
+def finish(args):
+    """Waits until the device has done what it was given."""
+    if args.device == "cuda":
+        torch.cuda.synchronize()
 
 
 def attention_of(args):
     """A function that does one layer's attention and its derivative; returns when the first of them was done."""
-    encoding = ENCODINGS[args.pe](args)
+    encoding = ENCODINGS[args.pe](args).to(args.device)
     run = torch.compile(encoding) if args.compile else encoding
     shape = (args.batch, args.heads, args.length, args.width // args.heads)
-    q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
-    x, d_y = torch.randn(args.batch, args.length, args.width), torch.ones(shape)
+    q, k, v = (torch.randn(shape, device=args.device, requires_grad=True) for _ in range(3))
+    x = torch.randn(args.batch, args.length, args.width, device=args.device)
+    d_y = torch.ones(shape, device=args.device)
 
     def attention():
         y = run(q, k, v, x)
+        finish(args)
         between = time.perf_counter()
         y.backward(d_y)
+        finish(args)
         for leaf in (q, k, v, *encoding.parameters()):
             leaf.grad = None
         return (between,)
@@ -116,6 +149,9 @@ def arguments():
     parser.add_argument("--pe", default="cope", choices=ENCODINGS)
     parser.add_argument("--attention", action="store_true", help="one layer's attention alone")
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--graph", action="store_true", help="replay the step as a CUDA graph; with --device cuda")
+    parser.add_argument("--tf32", action="store_true", help="products of f32 in TF32; with --device cuda")
     parser.add_argument("--fused-bias", action="store_true", help=f"for {', '.join(WITH_BIAS)}")
     for name, value in {"layers": 4, "width": 256, "heads": 4, "length": 512, "batch": 16, "vocab": 16, "p-max": 64,
                         "hidden": 64, "steps": 5, "warmup": 2, "threads": 0}.items():
@@ -123,6 +159,12 @@ def arguments():
     args = parser.parse_args()
     if args.fused_bias and args.pe not in WITH_BIAS:
         parser.error(f"--fused-bias is for {', '.join(WITH_BIAS)}")
+    if (args.graph or args.tf32) and args.device != "cuda":
+        parser.error("--graph and --tf32 are for --device cuda")
+    if args.graph and args.attention:
+        parser.error("--graph is for the whole step")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("PyTorch finds no GPU here")
     return args
 
 
@@ -137,6 +179,7 @@ def main():
     if args.threads:
         torch.set_num_threads(args.threads)
     torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
     work = attention_of(args) if args.attention else step_of(args)
     laps = []
     for _ in range(args.warmup + args.steps):
@@ -154,6 +197,8 @@ def main():
     if args.attention:
         result["forward_s"], result["backward_s"] = (statistics.median(times) for times in zip(*laps))
     result["tokens_per_s"] = round(args.batch * args.length / median)
+    if args.device == "cuda":
+        result["gpu"], result["tensor_peak_mib"] = torch.cuda.get_device_name(), torch.cuda.max_memory_allocated() >> 20
     result["start_rss_mib"], result["peak_rss_mib"] = before, largest_memory()
     print(json.dumps(result))
 

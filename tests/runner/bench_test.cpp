@@ -111,6 +111,17 @@ TEST_F(Bench, AttentionTakesMemoryByItsForm) {
   EXPECT_GT(json.elements("variants")[1].integer("tensor_peak_mib"), 3 * square_mib);
 }
 
+// Memory is counted where it was taken: none would be on the device had the CPU done the work.
+TEST_F(Bench, MeasuresTheDeviceThatIsNamed) {
+  for (const char* work : {"attention", "step"}) {
+    const JsonValue json = bench_json({work, "--pe=cope", "--steps=1", "--warmup=0", "--set", "length=128", "--set",
+                                       "model.width=64", "--set", "batch=4", "--device=cuda-host"});
+    EXPECT_GE(json.elements("variants")[0].integer("tensor_peak_mib"), 1) << work;
+  }
+  const Finished operations = bench({"ops", "--steps=1", "--warmup=0", "--device=cuda-host"});
+  EXPECT_EQ(operations.code, 0) << operations.err;
+}
+
 TEST_F(Bench, EveryCombinationOfSettings) {
   const JsonValue json = bench_json(
       {"attention", "--pe", "cope", "--steps=1", "--warmup=0", "--set", "pe.p-max=4,9", "--set", "length=8,16"});
