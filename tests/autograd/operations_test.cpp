@@ -128,7 +128,7 @@ class Operation : public ::testing::TestWithParam<DeviceAndCase> {
 
 TEST_P(Operation, EqualsThePlainReference) {
   std::vector<Shapes> all = op().shapes;
-  all.push_back(op().large);
+  if (!only_small_kernels(device())) all.push_back(op().large);
   for (const Shapes& shapes : all) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       SCOPED_TRACE(concat(dtype, " ", shapes[0]));
@@ -154,7 +154,7 @@ void expect_constant_or_refused(const OpCase& op, Device device) {
 }
 
 TEST_P(Operation, DerivativeEqualsCentralDifferences) {
-  if (repeats_kernels_in_vain(device())) GTEST_SKIP() << "under ThreadSanitizer";
+  if (only_small_kernels(device())) GTEST_SKIP() << "under ThreadSanitizer";
   if (!op().differentiable) return expect_constant_or_refused(op(), device());
   std::vector<Shapes> all = op().shapes;
   all.push_back(op().large);
@@ -196,7 +196,7 @@ TEST_P(Operation, GradientsDoNotDependOnWhoElseTakesOne) {
 
 TEST_P(Operation, AcceptsAnyStrides) {
   std::vector<Shapes> all{op().shapes[0]};
-  if (!repeats_kernels_in_vain(device())) all.push_back(op().large);
+  if (!only_small_kernels(device())) all.push_back(op().large);
   for (const Shapes& shapes : all) {
     const std::vector<Tensor> operands = make_operands(op(), shapes, DType::f64, device());
     const auto leaves_of = [&](const std::function<Tensor(const Tensor&)>& leaf_of) {
@@ -256,6 +256,7 @@ TEST_P(Operation, AcceptsAnyStrides) {
 }
 
 TEST_P(Operation, SameBitsForAnyNumberOfThreads) {
+  if (only_small_kernels(device())) GTEST_SKIP() << "under ThreadSanitizer";
   const int before = thread_count();
   for (const DType dtype : {DType::f32, DType::f64}) {
     set_thread_count(1);
@@ -272,6 +273,7 @@ TEST_P(Operation, SameBitsForAnyNumberOfThreads) {
 // lean on work that was asked for but not waited for, or touch device memory from outside.
 TEST_P(Operation, SameBitsForAnySchedule) {
   if (device().type != DeviceType::cuda_host) GTEST_SKIP() << "schedules are those of cuda-host";
+  if (only_small_kernels(device())) GTEST_SKIP() << "under ThreadSanitizer";
   using cuda_host::Schedule;
   const cuda_host::Settings before = cuda_host::settings();
   const Evaluation large = evaluate(op(), op().large, DType::f32, device());

@@ -120,7 +120,7 @@ void expect_as_precise(const ShapeCase& one, const Sizes& sizes, const Values& v
 
 // Among so many pairs some lie beside a kink: gradients of shapes that have kinks are for the next test.
 TEST_P(TiledPrecision, IsAsPreciseAsTheComposedFormInSingle) {
-  if (testing::repeats_kernels_in_vain(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
+  if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   for (const ShapeCase& one : shape_cases()) {
     SCOPED_TRACE(one.name);
     expect_as_precise(one, {1, 2, several_tiles(), 16, 16}, drawn(0), one.kinks ? Compared::output : Compared::both);
