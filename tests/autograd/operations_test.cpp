@@ -318,7 +318,13 @@ TEST_P(Operation, NeverUsesAChangedValue) {
     }
     const Tensor y = op().run(leaves);
     if (!requires_grad(y)) return;
-    (changed < leaves.size() ? leaves[changed] : y).detach().fill(0);
+    // The storage whole: of a result that is broadcast several elements lie at one address, for several threads to
+    // write.
+    Tensor all = (changed < leaves.size() ? leaves[changed] : y).detach();
+    for (int axis = 0; axis < all.rank(); ++axis) {
+      if (all.strides()[axis] == 0 && all.size(axis) > 1) all = all.slice_view(axis, 0, 1);
+    }
+    all.fill(0);
     try {
       backward(y, make_d_y(y));
       for (std::size_t i = 0; i < leaves.size(); ++i) {
