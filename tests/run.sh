@@ -3,7 +3,7 @@
 #
 #   tests/run.sh [--quick] [--preset NAME] [options of ctest]
 #
-# --quick        only the tests whose executable or data changed since they last passed, without the slow ones
+# --quick        only the tests whose executable or data changed since they last passed, without those labelled slow or long
 # --preset NAME  of CMakePresets.json: release (as without), debug, asan, clang, tsan
 #
 # The last line is ctest's "100% tests passed, 0 tests failed out of N"; the exit status is 0 only then.
@@ -64,7 +64,7 @@ if $quick; then
   for folder in "${folders[@]}"; do
     if [ "$(fingerprint "$folder")" != "$(cat "$(stamp "$folder")" 2>/dev/null)" ]; then changed+="|$folder"; fi
   done
-  selection+=(-R "^($changed)/" -LE slow)
+  selection+=(-R "^($changed)/" -LE "slow|long")
 fi
 
 log=$build/ctest.log

@@ -1,6 +1,7 @@
 # Runs after a test executable is linked: asks it for its test suites and writes one ctest test for each, so that ctest
 # shares them out over the cores without starting thousands of processes. A suite whose name ends in "Slow" gets the
-# label slow: it is left out by --quick and under the sanitizers.
+# label slow: it is left out by --quick and under the sanitizers. Whole models on cuda-host, and runs that are compared
+# between devices or from outside, get the label long: they are left out by --quick alone.
 #
 # cmake -D EXECUTABLE=<path> -D FOLDER=core -D SCRIPT=<file to write> -D ENVIRONMENT=<A=1;B=2> -P discover_suites.cmake
 execute_process(COMMAND ${CMAKE_COMMAND} -E env ${ENVIRONMENT} ${EXECUTABLE} --gtest_list_tests
@@ -17,6 +18,8 @@ foreach(suite IN LISTS suites)
   set(labels ${FOLDER})
   if(suite MATCHES "Slow$")
     list(APPEND labels slow)
+  elseif("${FOLDER}/${suite}" MATCHES "^(nn|tasks)/CudaHost/|^runner/(Devices$|.*/Outside$)")
+    list(APPEND labels long)
   endif()
   string(APPEND content
     "add_test([==[${FOLDER}/${suite}]==] [==[${EXECUTABLE}]==] [==[--gtest_filter=${suite}.*]==] --gtest_brief=1)\n"
