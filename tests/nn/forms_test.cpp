@@ -12,9 +12,8 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/transformer.hpp"
 #include "tests/devices.hpp"
-#include "tests/nn/encoding_cases.hpp"
+#include "tests/nn/small_model.hpp"
 
 namespace tally {
 namespace {
@@ -23,12 +22,12 @@ using testing::all_cases;
 using testing::EncodingCase;
 using testing::normal_tensor;
 using testing::plain_cases;
+using testing::some_tokens;
 using testing::together_cases;
 
 class Forms : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Forms);
 
-constexpr std::int64_t vocabulary = 7;
 // More keys than a tile has.
 constexpr std::int64_t longest = 150;
 // Others execute kernels of a GPU, which takes its time: fewer cases are for them.
@@ -36,27 +35,8 @@ bool on_cpu() { return default_device() == Device{}; }
 // More rows than a tile has, which is smaller on a GPU.
 std::int64_t several_tiles() { return on_cpu() ? 67 : 35; }
 
-Tensor some_tokens(std::int64_t length) {
-  Rng rng({3, stream_of("tokens"), 0});
-  std::vector<std::int32_t> ids;
-  for (std::int64_t n = 0; n < length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
-  return Tensor::from(ids, {1, length}, default_device());
-}
-
-// The parameters are off their start by what their paths say: the same in any model.
 std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const std::string& attention) {
-  ModelOptions options;
-  options.layers = 2;
-  options.width = 8;
-  options.heads = 2;
-  options.init = "fan-in";
-  options.attention = attention;
-  auto model = std::make_unique<Transformer>(options, choice, vocabulary, longest, 1, DType::f64, default_device());
-  for (auto& [path, parameter] : model->parameters()) {
-    parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
-  }
-  model->project_parameters();
-  return model;
+  return testing::make_small_model(choice, attention, longest);
 }
 
 // A model in tiled form, none when the encodings refuse each other or this length: with a reason.
@@ -160,18 +140,7 @@ void expect_causal(const EncodingCase& one) {
       on_cpu() ? std::vector<std::int64_t>{63, 64, 128} : std::vector<std::int64_t>{32};
   const auto model = model_for(one, length);
   if (model == nullptr) return;
-  const Tensor tokens = some_tokens(length);
-  const std::vector<double> before = model->forward(tokens).to_vector<double>();
-  for (const std::int64_t changed : edges_of_tiles) {
-    std::vector<std::int32_t> ids = tokens.to_vector<std::int32_t>();
-    std::int32_t& token = ids[static_cast<std::size_t>(changed)];
-    token = static_cast<std::int32_t>((token + 1) % vocabulary);
-    const std::vector<double> after =
-        model->forward(Tensor::from(ids, tokens.shape(), default_device())).to_vector<double>();
-    const auto untouched = static_cast<std::ptrdiff_t>(changed * vocabulary);
-    EXPECT_TRUE(std::equal(before.begin(), before.begin() + untouched, after.begin())) << changed;
-    EXPECT_FALSE(std::equal(before.begin() + untouched, before.end(), after.begin() + untouched)) << changed;
-  }
+  testing::expect_causal_at(*model, some_tokens(length), edges_of_tiles);
 }
 
 TEST_P(Forms, AreCausalAcrossTiles) {
