@@ -34,7 +34,7 @@ const Backend& cpu_backend() {
   return backend;
 }
 
-std::atomic<bool> tf32_allowed = false;
+std::atomic<ProductPrecision> products = ProductPrecision::f32;
 
 }  // namespace
 
@@ -57,7 +57,7 @@ MemoryCounters memory_counters(Device device) { return backend(device).counters(
 void reset_peak_memory(Device device) { backend(device).reset_peak(); }
 void synchronize(Device device) { backend(device).synchronize(); }
 
-bool tf32_products() { return tf32_allowed; }
-void set_tf32_products(bool allowed) { tf32_allowed = allowed; }
+ProductPrecision product_precision() { return products; }
+void set_product_precision(ProductPrecision precision) { products = precision; }
 
 }  // namespace tally

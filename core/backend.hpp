@@ -46,10 +46,11 @@ const Backend& backend(int index);
 MemoryCounters memory_counters(Device device);
 void reset_peak_memory(Device device);
 
-// Whether matrix products of f32 on CUDA devices may round their operands to TF32 (10 bits after the point) and run on
-// the tensor cores; not unless set. Results of sums are f32 either way.
-bool tf32_products();
-void set_tf32_products(bool allowed);
+// How matrix products of f32 on CUDA devices, those of attention too, may read their operands (core/precision.hpp);
+// f32 unless set. Sums are f32 always.
+enum class ProductPrecision : std::uint8_t { f32, tf32, bf16 };
+ProductPrecision product_precision();
+void set_product_precision(ProductPrecision precision);
 
 // Waits until the device has done all that was asked of it; nothing to wait for on the CPU.
 void synchronize(Device device);

@@ -1,11 +1,11 @@
-// Tiled attention forward (cuda/attention_device.hpp has the layout). A block has 32 queries of one head; key tiles go
-// by from the diagonal to the left. For each, a first pass makes logits with the running sum along the keys, the second
-// takes their exponentials and adds up values.
+// Tiled attention forward (cuda/attention_tile.hpp has the layout). A warp has 16 queries of one head; key tiles go by
+// from the diagonal to the left. For each it makes scores, adds the scan's running sum and the biases, takes
+// exponentials under the largest logit so far, and adds up values.
 //
-// Traffic: q, k, v are read once by each block that needs them, (T/32) times k and v in all, mostly from the L2 cache;
+// Traffic: q, k, v are read once by each block that needs them, T/64 times k and v in all, mostly from the L2 cache;
 // written are o, two numbers a row, and with a scan one number per row and key tile. Nothing of size T x T.
 #include "core/kernels.hpp"
-#include "cuda/attention_device.hpp"
+#include "cuda/attention_tile.hpp"
 #include "cuda/context.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
@@ -14,94 +14,135 @@ namespace {
 
 using namespace attention_kernels;
 
-template <class T, Kind kind>
-__global__ void attention_forward(DeviceCall<T> call) {
-  constexpr bool sticks = kind == Kind::stick_breaking;
+// Elements of shared memory.
+template <int D>
+std::int64_t shared_elements(int rows, bool own_gates) {
+  const std::int64_t product = (rows + tile) * ld_of<D>;
+  return (own_gates ? 2 : 1) * product + tile * ld_of<D> + rows * pair_ld;
+}
+
+template <class T, ProductPrecision precision, int D, Family family>
+__global__ void __launch_bounds__(32 * most_warps, sizeof(T) > sizeof(float) ? 1
+                                                   : D > 64                  ? 2
+                                                                             : 3)
+    attention_forward(const __grid_constant__ DeviceCall<T> call) {
+  constexpr bool sticks = family == Family::sticks;
+  constexpr int ld = ld_of<D>;
   SHARED_DYNAMIC(T, memory);
-  T* const k_tile = memory;                       // [tile][padded]
-  T* const v_tile = k_tile + tile * call.padded;  // the same
-  T* const pairs = v_tile + tile * call.padded;   // logits, [keys][tile_ld rows]
-  T* const gate_tile = pairs + tile * tile_ld;    // as k_tile, with gates of their own
-  const RowThread at(call, blockIdx.x);
-  const std::int64_t last_row = std::min<std::int64_t>(call.queries, (std::int64_t{blockIdx.x} + 1) * tile) - 1;
-  const std::int64_t seen_keys = call.keys - call.queries + last_row + 1;
+  const int rows = block_rows();
+  // The last rows see most keys: their blocks begin first.
+  const std::int64_t first_row = std::int64_t{gridDim.x - 1 - blockIdx.x} * rows, slice = blockIdx.z;
+  const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
+  const ThreadRows at(call, first_row);
+  const std::int64_t seen_keys = at.before + first_row + row_count;
 
-  T q[row_part], gate_q[row_part], o[row_part];
-  at.load(q, call.q, call.width, call.scale);
-  if (call.own_gates) at.load(gate_q, call.gate_query, call.gate_width, call.scale);
-  for (int c = 0; c < row_part; ++c) o[c] = 0;
-  T m = std::numeric_limits<T>::lowest(), n = 0;
-  RunningSum<T> position;
+  T* const pair_tile = memory + at.warp * warp_rows * pair_ld;  // of this warp
+  T* const v_tile = memory + rows * pair_ld;
+  T* const q_tile = v_tile + tile * ld;
+  T* const k_tile = q_tile + rows * ld;
+  HeadProduct<T, D> score{call.q, call.k, at.batch, at.head, call.width, call.scale, q_tile, k_tile};
+  HeadProduct<T, D> gate{call.gate_query, call.gate_key, at.batch,           at.head,
+                         call.gate_width, call.scale,    k_tile + tile * ld, k_tile + (tile + rows) * ld};
+  score.set_rows(first_row, row_count);
+  if constexpr (family == Family::gated) gate.set_rows(first_row, row_count);
 
+  T o[2][width_columns<D>] = {}, m[2], n[2] = {0, 0};
+  m[0] = m[1] = std::numeric_limits<T>::lowest();
+  RunningSum<T> sums[2];
   for (std::int64_t key_tile = (seen_keys + tile - 1) / tile - 1; key_tile >= 0; --key_tile) {
     const std::int64_t first = key_tile * tile;
-    const int count = static_cast<int>(std::min<std::int64_t>(tile, seen_keys - first));
+    const int count = static_cast<int>(seen_keys - first < tile ? seen_keys - first : tile);
     __syncthreads();  // the tile before has been read
-    load_tile(k_tile, call.k.head(at.batch, at.head), first, count, call.width, call.padded, T{1});
-    load_tile(v_tile, call.v.head(at.batch, at.head), first, count, call.value_width, call.padded, T{1});
-    if (call.own_gates) {
-      load_tile(gate_tile, call.gate_key.head(at.batch, at.head), first, count, call.gate_width, call.padded, T{1});
+    if (!score.whole()) score.load_rows(0);
+    score.set_keys(first, count);
+    if constexpr (family == Family::gated) {
+      if (!gate.whole()) gate.load_rows(0);
+      gate.set_keys(first, count);
     }
+    load_tile<D>(v_tile, tile, call.v.head(at.batch, at.head), first, count, slice, call.value_width, T{1});
     __syncthreads();
-    const T carried = position.settle();
-    if (kind != Kind::none && call.carry != nullptr && at.valid && at.leads()) {
-      call.carry[at.index(call) * call.tiles() + key_tile] = carried;
-    }
 
-    T largest = m;
-    for (int j = count - 1; j >= 0; --j) {
-      const std::int64_t key = first + j;
-      const bool seen = at.valid && (sticks && !call.attend_current ? key < at.place : key <= at.place);
-      const T s = at.dot(q, k_tile + j * call.padded);
-      T gate_score = s;
-      if constexpr (contextual(kind)) {
-        if (call.own_gates) gate_score = at.dot(gate_q, gate_tile + j * call.padded);
-      }
-      T logit = s;
-      if (seen) {
-        if constexpr (contextual(kind))
-          logit += Term<T, kind>(call, at, position.add(attention::gate(gate_score))).value;
-        logit += bias_of(call, at, key);
-        if constexpr (sticks) logit = attention::stick_weight(logit, position.add(attention::stick_taken(logit)));
-        largest = logit > largest ? logit : largest;
-      }
-      if (at.leads()) pairs[j * tile_ld + at.lane] = seen ? logit : sticks ? T{0} : std::numeric_limits<T>::lowest();
+    const bool takes_part = at.warp_sees(first);
+    Pairs<T, family> pairs(call, at, first);
+    T gate_scores[2][columns] = {};
+    score.template multiply<precision>(pairs.logits, at.warp, takes_part);
+    if constexpr (family == Family::gated) {
+      gate.template multiply<precision>(gate_scores, at.warp, takes_part);
+    } else {
+      copy_pairs(gate_scores, pairs.logits);
     }
-    __syncwarp();  // the threads of a row read what its first has written
-    if constexpr (!sticks) {
-      const T factor = math::exp(m - largest);
-      n *= factor;
-      for (int c = 0; c < row_part; ++c) o[c] *= factor;
-      m = largest;
+    if (!takes_part) continue;
+    if (family != Family::plain && call.carry != nullptr) {
+      TALLY_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        const T carried = sums[r].settle();
+        if (at.valid(r) && at.leads() && slice == 0) call.carry[at.index(call, r) * call.tiles() + key_tile] = carried;
+      }
     }
-    for (int j = 0; j < count; ++j) {
-      T weight = pairs[j * tile_ld + at.lane];
+    pairs.finish(call, at, first, gate_scores, sums, pair_tile);
+
+    TALLY_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      T largest = m[r];
       if constexpr (!sticks) {
-        weight = math::exp(weight - m);
-        n += weight;
+        TALLY_UNROLL
+        for (int c = 0; c < columns; ++c) {
+          largest = pairs.sees(r, c) && pairs.logits[r][c] > largest ? pairs.logits[r][c] : largest;
+        }
+        for (int bit = 1; bit < row_lanes; bit *= 2) {
+          const T other = __shfl_xor_sync(whole_warp, largest, bit);
+          largest = other > largest ? other : largest;
+        }
+        const T factor = math::exp(m[r] - largest);
+        n[r] *= factor;
+        TALLY_UNROLL
+        for (std::size_t c = 0; c < width_columns<D>; ++c) o[r][c] *= factor;
+        m[r] = largest;
       }
-      if (at.valid) weight *= kept(call, at.index(call), first + j);
-      at.add(o, weight, v_tile + j * call.padded);
+      TALLY_UNROLL
+      for (int c = 0; c < columns; ++c) {
+        T weight = 0;
+        if (pairs.sees(r, c)) {
+          weight = sticks ? attention::stick_weight(pairs.logits[r][c], pairs.positions[r][c])
+                          : math::exp(pairs.logits[r][c] - largest);
+          n[r] += weight;
+        }
+        pairs.logits[r][c] = weight;
+      }
     }
+    store_pairs(pair_tile, pairs.logits);
+    if (call.dropout != 0) {
+      pairs_in_turn(pair_tile, [&](int r, int c) {
+        return own_pair(pair_tile, r, c) * kept(call, at.index(call, r), first + tile_column(c));
+      });
+    }
+    __syncwarp();
+    multiply_tile<precision>(o, ByRow<T>{pair_tile, pair_ld}, ByColumn<T>{v_tile, ld}, tile);
   }
-  if (!at.valid) return;
 
-  T* const stat = call.row_stat + 2 * at.index(call);
-  T factor = 1;
-  if constexpr (sticks) {
-    const T taken = position.settle(), rest = math::exp(-taken);
-    if (at.leads()) stat[0] = taken, stat[1] = rest;
-    if (call.remainder.data != nullptr) {
+  T factor[2] = {1, 1};
+  TALLY_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    const T sum = sum_of_row(n[r]);
+    if (!at.valid(r)) continue;
+    T* const stat = call.row_stat + 2 * at.index(call, r);
+    const bool writes = at.leads() && slice == 0;
+    if constexpr (sticks) {
+      const T taken = sums[r].settle(), rest = math::exp(-taken);
+      if (writes) stat[0] = taken, stat[1] = rest;
+      if (call.remainder.data == nullptr) continue;
       const Rows<T> remainder = call.remainder.head(at.batch, at.head);
-      for (int c = 0; c < row_part; ++c) {
-        if (at.element(c) < call.value_width) o[c] += rest * remainder.at(at.row, at.element(c));
+      TALLY_UNROLL
+      for (int c = 0; c < D / row_lanes; ++c) {
+        const std::int64_t column = slice * D + tile_column(c);
+        if (column < call.value_width) o[r][c] += rest * remainder.at(at.row(r), column);
       }
+    } else {
+      factor[r] = T{1} / sum;
+      if (writes) stat[0] = m[r], stat[1] = factor[r];
     }
-  } else {
-    factor = T{1} / n;
-    if (at.leads()) stat[0] = m, stat[1] = factor;
   }
-  at.store(call.output, o, call.value_width, factor);
+  store_rows<D>(call.output, at, o, slice, call.value_width, factor);
 }
 
 }  // namespace
@@ -115,11 +156,13 @@ void attention(const AttentionCall& call) {
   dispatch_floating(call.q.dtype, [&](auto zero) {
     using T = decltype(zero);
     const DeviceCall<T> device = device_call<T>(call);
-    const std::size_t shared =
-        sizeof(T) * static_cast<std::size_t>((device.own_gates ? 3 : 2) * tile * device.padded + tile * tile_ld);
-    visit_kind(call.scan.kind, [&](auto kind) {
-      launch(attention_forward<T, decltype(kind)::value>, grid_of(call.queries(), call),
-             static_cast<unsigned>(tile * device.row_threads), shared, context().stream, device);
+    visit_form(device, [&](auto precision, auto width, auto family) {
+      constexpr int D = decltype(width)::value;
+      const int warps = warps_for(call.queries()), rows = warps * warp_rows;
+      launch(attention_forward<T, decltype(precision)::value, D, decltype(family)::value>,
+             grid_of(call.queries(), rows, call, parts_of<D>(device.value_width)), static_cast<unsigned>(32 * warps),
+             sizeof(T) * static_cast<std::size_t>(shared_elements<D>(rows, device.own_gates)), context().stream,
+             device);
     });
   });
 }

@@ -1,10 +1,6 @@
-// Tiled attention on the device: what forward and backward share. Formulas: core/cpu/attention.cpp and
-// core/cpu/attention_terms.hpp; functions of one pair: core/attention/policies.hpp.
-//
-// A row (query) belongs to `row_threads` neighbouring lanes of a warp, each with row_part of its elements in registers.
-// It walks the keys one after the other, so that a running sum along the keys is a register; keys and values come from
-// shared memory, where all rows of a warp read the same place. Every number has one owner: nothing is added by atomic
-// operations, and what several blocks share each writes by itself, to be added afterwards in fixed order.
+// Tiled attention on the device: a call as it goes there, and what is computed for one pair of query and key. Formulas:
+// core/cpu/attention.cpp and core/cpu/attention_terms.hpp; functions of one pair: core/attention/policies.hpp; the
+// tiles of pairs and how threads share them: cuda/attention_tile.hpp.
 #pragma once
 
 #include <cmath>
@@ -13,16 +9,20 @@
 
 #include "core/attention/call.hpp"
 #include "core/attention/policies.hpp"
+#include "core/backend.hpp"
 #include "core/error.hpp"
-#include "cuda/launch.hpp"
+#include "cuda/instructions.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
 using Kind = AttentionScan::Kind;
 
-inline constexpr int tile = 32;      // rows of a block, and keys that are taken at once
-inline constexpr int tile_ld = 33;   // of a tile of pairs [keys][rows]: neighbouring keys lie in different banks too
-inline constexpr int row_part = 32;  // elements of a row that one thread holds
+// What kernels are compiled for; the kinds of contextual scans differ by the term of a position alone. gated:
+// contextual with gates of their own queries and keys.
+enum class Family : std::uint8_t { plain, contextual, gated, sticks };
+constexpr bool is_contextual(Family family) { return family == Family::contextual || family == Family::gated; }
+
+inline constexpr int tile = 32;  // keys that are taken at once
 inline constexpr int most_biases = 8;
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
@@ -59,15 +59,16 @@ struct DeviceBias {
   Rows<double> row, column;      // row_column
   Rows<T> d_values;              // row_toeplitz, dense
   Rows<double> d_row, d_column;  // row_column
-  double* partial;               // toeplitz: [B, H, row tiles, W]
+  double* partial;               // toeplitz: [B, H, row blocks, W]
 };
 
 // A call as it goes to the device.
 template <class T>
 struct DeviceCall {
-  int heads, row_threads;
+  Kind kind;
+  int heads;
   std::int64_t queries, keys;
-  std::int64_t width, value_width, gate_width, padded;  // padded: the widest, in whole row_part * row_threads
+  std::int64_t width, value_width, gate_width;
   T scale;
   double dropout;
   RandomStream dropout_stream;
@@ -82,92 +83,58 @@ struct DeviceCall {
 
   // Backward.
   Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_remainder;
-  T* d_carry;       // sums of d_position (stick-breaking: of A dA) over the keys to the left of each tile
-  double* partial;  // of slope [B, H, T], of mlp [B, H, T, 2 N]
+  T* row_delta;                 // do.o of each row; of stick-breaking the gradient of what remains of the stick
+  T* d_carry;                   // sums of d_position (stick-breaking: of A dA) over the keys to the left of each tile
+  double* partial;              // of slope [B, H, T], of mlp [B, H, T, 2 N]
+  bool by_distance, by_column;  // whether a bias wants sums over diagonals or columns
 
-  __device__ std::int64_t tiles() const { return (keys + tile - 1) / tile; }
+  __host__ __device__ std::int64_t tiles() const { return (keys + tile - 1) / tile; }
 };
 
-// The row of a thread, and the part of its elements that the thread holds: element(c) for c = 0 .. row_part - 1.
-struct RowThread {
-  int batch, head, lane, part, row_threads;
-  std::int64_t row, place;  // query; it sees the keys 0 .. place
-  bool valid;
+// The two rows (queries) of a thread: those of tile_row among the 16 of its warp. Four threads share them.
+struct ThreadRows {
+  int batch, head, warp;
+  std::int64_t first;            // row of the warp's tile
+  std::int64_t before, queries;  // keys before the first query
 
   template <class Call>
-  __device__ RowThread(const Call& call, std::int64_t row_tile)
+  __device__ ThreadRows(const Call& call, std::int64_t first_of_block)
       : batch(static_cast<int>(blockIdx.y) / call.heads),
         head(static_cast<int>(blockIdx.y) % call.heads),
-        lane(static_cast<int>(threadIdx.x) / call.row_threads),
-        part(static_cast<int>(threadIdx.x) % call.row_threads),
-        row_threads(call.row_threads),
-        row(row_tile * tile + lane),
-        place(call.keys - call.queries + row),
-        valid(row < call.queries) {}
+        warp(static_cast<int>(threadIdx.x) / 32),
+        first(first_of_block + warp * warp_rows),
+        before(call.keys - call.queries),
+        queries(call.queries) {}
 
-  // Neighbouring threads hold neighbouring elements: they read shared memory in different banks.
-  __device__ int element(int c) const { return c * row_threads + part; }
-  __device__ bool leads() const { return part == 0; }
-  // Index of this row among those of all heads.
+  __device__ std::int64_t row(int r) const { return first + tile_row(r); }
+  __device__ std::int64_t place(int r) const { return before + row(r); }  // it sees the keys 0 .. place
+  __device__ bool valid(int r) const { return row(r) < queries; }
+  __device__ bool leads() const { return lane_of_warp() % row_lanes == 0; }
+  // Whether any row of the warp can see a key from this one on.
+  __device__ bool warp_sees(std::int64_t key) const {
+    const std::int64_t end = first + warp_rows < queries ? first + warp_rows : queries;
+    return first < queries && key < before + end;
+  }
+  // Index of a row among those of all heads.
   template <class Call>
-  __device__ std::int64_t index(const Call& call) const {
-    return (static_cast<std::int64_t>(batch) * call.heads + head) * call.queries + row;
-  }
-
-  // Its elements of x, times factor; 0 beyond the width.
-  template <class T>
-  __device__ void load(T (&values)[row_part], const Rows<T>& x, std::int64_t width, T factor) const {
-    const Rows<T> own = x.head(batch, head);
-    for (int c = 0; c < row_part; ++c) {
-      values[c] = valid && element(c) < width ? factor * own.at(row, element(c)) : T{0};
-    }
-  }
-  template <class T>
-  __device__ void store(const Rows<T>& x, const T (&values)[row_part], std::int64_t width, T factor) const {
-    const Rows<T> own = x.head(batch, head);
-    for (int c = 0; c < row_part; ++c) {
-      if (valid && element(c) < width) own.at(row, element(c)) = factor * values[c];
-    }
-  }
-  // The product with a row of shared memory; every thread of the row gets it. All lanes of the warp take part.
-  template <class T>
-  __device__ T dot(const T (&values)[row_part], const T* other) const {
-    T sum = 0;
-    for (int c = 0; c < row_part; ++c) sum += values[c] * other[element(c)];
-    for (int bit = 1; bit < row_threads; bit *= 2) sum += __shfl_xor_sync(whole_warp, sum, bit);
-    return sum;
-  }
-  // values += factor * other
-  template <class T>
-  __device__ void add(T (&values)[row_part], T factor, const T* other) const {
-    for (int c = 0; c < row_part; ++c) values[c] += factor * other[element(c)];
+  __device__ std::int64_t index(const Call& call, int r) const {
+    return (static_cast<std::int64_t>(batch) * call.heads + head) * queries + row(r);
   }
 };
-
-// target[i][c] = factor x(first + i, c) by all threads of the block; 0 beyond `count` rows and the width.
-template <class T>
-__device__ void load_tile(T* target, const Rows<T>& x, std::int64_t first, std::int64_t count, std::int64_t width,
-                          std::int64_t padded, T factor) {
-  for (std::int64_t n = threadIdx.x; n < tile * padded; n += blockDim.x) {
-    const std::int64_t i = n / padded, c = n % padded;
-    target[n] = i < count && c < width ? factor * x.at(first + i, c) : T{0};
-  }
-}
 
 // The factor of a weight under dropout.
 template <class T>
 __device__ T kept(const DeviceCall<T>& call, std::int64_t row_index, std::int64_t key) {
-  if (call.dropout == 0) return T{1};
   const auto threshold = static_cast<std::int32_t>(std::ceil(call.dropout * 0x1p24));
   const std::uint32_t bits = call.dropout_stream.now().bits(static_cast<std::uint64_t>(row_index * call.keys + key));
   return static_cast<std::int32_t>(bits >> 8) >= threshold ? static_cast<T>(1.0 / (1.0 - call.dropout)) : T{0};
 }
 
-// What the biases add to the logit of row and key.
+// What the biases add to the logit of row r and key.
 template <class T>
-__device__ T bias_of(const DeviceCall<T>& call, const RowThread& at, std::int64_t key) {
+__device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, std::int64_t key) {
   T sum = 0;
-  const std::int64_t distance = at.place - key;
+  const std::int64_t distance = at.place(r) - key;
   for (int n = 0; n < call.bias_count; ++n) {
     const DeviceBias<T>& bias = call.biases[n];
     switch (bias.kind) {
@@ -175,7 +142,7 @@ __device__ T bias_of(const DeviceCall<T>& call, const RowThread& at, std::int64_
         sum += bias.values.data[at.head * bias.values.head_step + distance * bias.values.row_step];
         break;
       case AttentionBias::Kind::row_column: {
-        double own = bias.row.data != nullptr ? bias.row.head(at.batch, at.head).at(at.row) : 0.0;
+        double own = bias.row.data != nullptr ? bias.row.head(at.batch, at.head).at(at.row(r)) : 0.0;
         if (bias.column.data != nullptr) own += bias.column.head(at.batch, at.head).at(key);
         sum += static_cast<T>(own);
         break;
@@ -183,76 +150,16 @@ __device__ T bias_of(const DeviceCall<T>& call, const RowThread& at, std::int64_
       case AttentionBias::Kind::row_toeplitz: {
         const Rows<T> values = bias.values.head(at.batch, at.head);
         if (distance < bias.width) {
-          sum += values.at(at.row, distance);
+          sum += values.at(at.row(r), distance);
         } else if (bias.cap) {
-          sum += values.at(at.row, bias.width - 1);
+          sum += values.at(at.row(r), bias.width - 1);
         }
         break;
       }
-      case AttentionBias::Kind::dense: sum += bias.values.head(at.batch, at.head).at(at.row, key); break;
+      case AttentionBias::Kind::dense: sum += bias.values.head(at.batch, at.head).at(at.row(r), key); break;
     }
   }
   return sum;
-}
-
-// A running sum with what rounding loses kept beside it.
-template <class T>
-struct RunningSum {
-  T sum = 0, lost = 0;
-  __device__ T add(T value) {
-    const T next = sum + value;
-    lost += (sum - next) + value;
-    sum = next;
-    return next + lost;
-  }
-  // Tiles begin with what can be kept between them.
-  __device__ T settle() {
-    sum += lost;
-    lost = 0;
-    return sum;
-  }
-};
-
-// The term of a position, and its slope.
-template <class T, Kind kind>
-struct Term {
-  T value = 0, slope = 0;
-
-  __device__ Term(const DeviceCall<T>& call, const RowThread& at, T position) {
-    if constexpr (kind == Kind::table) {
-      const Rows<T> z = call.values.head(at.batch, at.head);
-      const T last = static_cast<T>(call.entries - 1);
-      const auto place = attention::place_in_table(position, last);
-      const T low = z.at(at.row, place.low);
-      slope = place.low + 1 < call.entries ? z.at(at.row, place.low + 1) - low : T{0};
-      value = attention::interpolate(low, slope, place.w);
-    } else if constexpr (kind == Kind::slope) {
-      slope = call.values.data[at.head * call.slope_step];
-      value = slope * position;
-    } else if constexpr (kind == Kind::mlp) {
-      const Rows<T> u = call.values.head(at.batch, at.head);
-      for (std::int64_t n = 0; n < call.entries; ++n) {
-        const T w = call.weight[n * call.weight_step];
-        const T h = attention::hidden(w, call.bias[n * call.bias_step], position);
-        value += u.at(at.row, n) * h;
-        slope += attention::hidden_slope(h) * (u.at(at.row, n) * w);
-      }
-    }
-  }
-};
-
-constexpr bool contextual(Kind kind) { return kind != Kind::none && kind != Kind::stick_breaking; }
-
-// f(tag) with tag.value the kind of the call's scan, as a constant.
-template <class F>
-void visit_kind(Kind kind, F&& f) {
-  switch (kind) {
-    case Kind::none: return f(std::integral_constant<Kind, Kind::none>{});
-    case Kind::table: return f(std::integral_constant<Kind, Kind::table>{});
-    case Kind::slope: return f(std::integral_constant<Kind, Kind::slope>{});
-    case Kind::mlp: return f(std::integral_constant<Kind, Kind::mlp>{});
-    case Kind::stick_breaking: return f(std::integral_constant<Kind, Kind::stick_breaking>{});
-  }
 }
 
 // Of the views of a call; without gradients.
@@ -261,6 +168,7 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   check(call.bias_count <= most_biases, "attention", "the CUDA kernels take ", most_biases, " biases at a time, not ",
         call.bias_count);
   DeviceCall<T> device{};
+  device.kind = call.scan.kind;
   device.heads = static_cast<int>(call.heads());
   device.queries = call.queries();
   device.keys = call.keys();
@@ -268,13 +176,6 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.value_width = call.v.shape[3];
   device.own_gates = static_cast<bool>(call.scan.gate_key);
   device.gate_width = device.own_gates ? call.scan.gate_key.shape[3] : 0;
-  const std::int64_t widest = std::max({device.width, device.value_width, device.gate_width});
-  device.row_threads = 1;
-  while (device.row_threads * row_part < widest) device.row_threads *= 2;
-  constexpr int most_threads = 16;
-  check(device.row_threads <= most_threads, "attention", "heads are ", widest, " wide, the CUDA kernels take up to ",
-        most_threads * row_part);
-  device.padded = device.row_threads * row_part;
   device.scale = static_cast<T>(call.scale);
   device.dropout = call.dropout;
   device.dropout_stream = call.dropout_stream;
@@ -322,8 +223,37 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   return device;
 }
 
-inline dim3 grid_of(std::int64_t rows, const AttentionCall& call) {
-  return {static_cast<unsigned>((rows + tile - 1) / tile), static_cast<unsigned>(call.batch() * call.heads())};
+// f(precision, width, family), each a constant: how products read f32, how much of a head's width a block keeps in
+// shared memory at a time, and the family of the scan. Gates of their own make a third product, for which 128 would not
+// fit; f64 is for checks and comes in one width.
+template <class T, class F>
+void visit_form(const DeviceCall<T>& call, F&& f) {
+  const auto with_family = [&](auto precision, auto width) {
+    const auto run = [&]<Family family>() { f(precision, width, std::integral_constant<Family, family>{}); };
+    switch (call.kind) {
+      case Kind::none: return run.template operator()<Family::plain>();
+      case Kind::stick_breaking: return run.template operator()<Family::sticks>();
+      default: break;
+    }
+    if (!call.own_gates) return run.template operator()<Family::contextual>();
+    if constexpr (decltype(width)::value < 128) run.template operator()<Family::gated>();
+  };
+  using Precision = ProductPrecision;
+  if constexpr (std::is_same_v<T, double>) {
+    with_family(std::integral_constant<Precision, Precision::f32>{}, std::integral_constant<int, 32>{});
+  } else {
+    const std::int64_t widest = std::max({call.width, call.value_width, call.gate_width});
+    const auto with_width = [&](auto precision) {
+      if (widest <= 32) return with_family(precision, std::integral_constant<int, 32>{});
+      if (widest <= 64 || call.own_gates) return with_family(precision, std::integral_constant<int, 64>{});
+      with_family(precision, std::integral_constant<int, 128>{});
+    };
+    switch (product_precision()) {
+      case Precision::f32: return with_width(std::integral_constant<Precision, Precision::f32>{});
+      case Precision::tf32: return with_width(std::integral_constant<Precision, Precision::tf32>{});
+      case Precision::bf16: return with_width(std::integral_constant<Precision, Precision::bf16>{});
+    }
+  }
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

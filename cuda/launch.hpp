@@ -17,6 +17,20 @@
 #include "cuda/check.hpp"
 #include "cuda/runtime.hpp"
 
+// TALLY_UNROLL stands before a loop whose index must be a constant to the compiler, as that of an array in registers
+// is; TALLY_UNROLL_BY(n) before one of which n turns should wait for memory together, TALLY_ROLLED before one whose
+// copies would take more registers than they save time.
+#if defined(__CUDACC__)
+#define TALLY_UNROLL _Pragma("unroll")
+#define TALLY_PRAGMA(text) _Pragma(#text)
+#define TALLY_UNROLL_BY(n) TALLY_PRAGMA(unroll n)
+#define TALLY_ROLLED _Pragma("unroll 1")
+#else
+#define TALLY_UNROLL
+#define TALLY_UNROLL_BY(n)
+#define TALLY_ROLLED
+#endif
+
 #if defined(__CUDACC__)
 #define SHARED(T, name, n) __shared__ T name[n]
 #define SHARED_DYNAMIC(T, name)                                        \

@@ -58,18 +58,15 @@ class Operand {
   std::optional<Scratch<std::byte>> copy_;
 };
 
-cublasStatus_t gemm(cublasHandle_t blas, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
-                    float alpha, const float* a, int ld_a, long long stride_a, const float* b, int ld_b,
-                    long long stride_b, float beta, float* c, int ld_c, long long stride_c, int count) {
-  return cublasSgemmStridedBatched(blas, op_a, op_b, m, n, k, &alpha, a, ld_a, stride_a, b, ld_b, stride_b, &beta, c,
-                                   ld_c, stride_c, count);
+cublasComputeType_t compute_type(float) {
+  switch (product_precision()) {
+    case ProductPrecision::f32: break;
+    case ProductPrecision::tf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case ProductPrecision::bf16: return CUBLAS_COMPUTE_32F_FAST_16BF;
+  }
+  return CUBLAS_COMPUTE_32F;
 }
-cublasStatus_t gemm(cublasHandle_t blas, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
-                    double alpha, const double* a, int ld_a, long long stride_a, const double* b, int ld_b,
-                    long long stride_b, double beta, double* c, int ld_c, long long stride_c, int count) {
-  return cublasDgemmStridedBatched(blas, op_a, op_b, m, n, k, &alpha, a, ld_a, stride_a, b, ld_b, stride_b, &beta, c,
-                                   ld_c, stride_c, count);
-}
+cublasComputeType_t compute_type(double) { return CUBLAS_COMPUTE_64F; }
 
 // c is row-major with rows ld_c apart.
 template <class T>
@@ -80,14 +77,16 @@ void multiply(const View& c, std::int64_t ld_c, const View& view_a, const View& 
   check(std::max({m, n, k, ld_c, a.ld(), b.ld(), batch.inner_size()}) <= std::numeric_limits<int>::max(), "matmul",
         "a matrix with rows of 2^31 or more elements");
   const cublasHandle_t blas = context().blas;
-  CUBLAS_CHECK(cublasSetMathMode(blas, tf32_products() ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH));
+  constexpr cudaDataType_t type = std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_64F;
+  const T factor = static_cast<T>(alpha), before = accumulate ? T{1} : T{0};
   const auto step = batch.inner_step();
   for (std::int64_t row = 0; row < batch.rows(); ++row) {
     const auto offset = batch.row_offsets(row);
-    CUBLAS_CHECK(gemm(blas, b.operation(), a.operation(), static_cast<int>(n), static_cast<int>(m), static_cast<int>(k),
-                      static_cast<T>(alpha), b.at<T>(offset[2]), static_cast<int>(b.ld()), step[2], a.at<T>(offset[1]),
-                      static_cast<int>(a.ld()), step[1], accumulate ? T{1} : T{0}, c.as<T>() + offset[0],
-                      static_cast<int>(ld_c), step[0], static_cast<int>(batch.inner_size())));
+    CUBLAS_CHECK(cublasGemmStridedBatchedEx(
+        blas, b.operation(), a.operation(), static_cast<int>(n), static_cast<int>(m), static_cast<int>(k), &factor,
+        b.at<T>(offset[2]), type, static_cast<int>(b.ld()), step[2], a.at<T>(offset[1]), type, static_cast<int>(a.ld()),
+        step[1], &before, c.as<T>() + offset[0], type, static_cast<int>(ld_c), step[0],
+        static_cast<int>(batch.inner_size()), compute_type(T{}), CUBLAS_GEMM_DEFAULT));
   }
 }
 

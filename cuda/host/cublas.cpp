@@ -1,8 +1,6 @@
 #include "cuda/host/cublas.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <type_traits>
@@ -10,6 +8,7 @@
 
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
+#include "core/precision.hpp"
 #include "cuda/host/memory.hpp"
 
 namespace tally::cuda_host {
@@ -25,18 +24,14 @@ bool fits(const T* data, int rows, int columns, int ld, long long stride, int co
   return stride >= 0 && in_device_memory(data, static_cast<std::size_t>(elements) * sizeof(T));
 }
 
-// To the nearest number with 10 bits after the point, ties away from zero, as the tensor cores are given fp32.
-float to_tf32(float x) {
-  constexpr std::uint32_t dropped = 0x1fff, half = 0x1000;
-  if (!std::isfinite(x)) return x;
-  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + half) & ~dropped);
-}
+float to_tf32(float x) { return round_to_tf32(x); }
+float to_bf16(float x) { return round_to_bf16(x); }
 
 // The matrices of an operand with every element rounded, for as long as this lives.
 class Rounded {
  public:
-  Rounded(const float* data, std::int64_t elements) : values_(data, data + elements) {
-    std::transform(values_.begin(), values_.end(), values_.begin(), to_tf32);
+  Rounded(const float* data, std::int64_t elements, float (&round)(float)) : values_(data, data + elements) {
+    std::transform(values_.begin(), values_.end(), values_.begin(), round);
   }
   const float* data() const { return values_.data(); }
 
@@ -48,7 +43,8 @@ class Rounded {
 template <class T>
 cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
                         const T* alpha, const T* a, int ld_a, long long stride_a, const T* b, int ld_b,
-                        long long stride_b, const T* beta, T* c, int ld_c, long long stride_c, int count) {
+                        long long stride_b, const T* beta, T* c, int ld_c, long long stride_c, int count,
+                        cublasComputeType_t compute) {
   if (handle == nullptr || handle->stream == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   const bool known_operations =
       (op_a == CUBLAS_OP_N || op_a == CUBLAS_OP_T) && (op_b == CUBLAS_OP_N || op_b == CUBLAS_OP_T);
@@ -66,7 +62,6 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
   }
   if (m == 0 || n == 0 || count == 0) return CUBLAS_STATUS_SUCCESS;
   cpu::load_blas();
-  const bool tf32 = handle->tf32 && std::is_same_v<T, float>;
   const auto extent = [count](bool turned, int rows, int columns, int ld, long long stride) {
     if (turned) std::swap(rows, columns);
     return rows == 0 || columns == 0 ? 0 : stride * (count - 1) + std::int64_t{ld} * (columns - 1) + rows;
@@ -76,9 +71,10 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
     const DeviceAccess access;
     std::optional<Rounded> rounded_a, rounded_b;
     if constexpr (std::is_same_v<T, float>) {
-      if (tf32) {
-        a = rounded_a.emplace(a, size_a).data();
-        b = rounded_b.emplace(b, size_b).data();
+      if (compute != CUBLAS_COMPUTE_32F) {
+        float (&round)(float) = compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? to_tf32 : to_bf16;
+        a = rounded_a.emplace(a, size_a, round).data();
+        b = rounded_b.emplace(b, size_b, round).data();
       }
     }
     parallel_for(count, [&](std::int64_t i) {
@@ -97,6 +93,7 @@ const char* cublasGetStatusString(cublasStatus_t status) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "the library was not initialized";
     case CUBLAS_STATUS_INVALID_VALUE: return "an unsupported value or parameter was passed to the function";
     case CUBLAS_STATUS_EXECUTION_FAILED: return "the function failed to launch on the GPU";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "the functionality requested is not supported";
   }
   return "unknown status";
 }
@@ -117,31 +114,27 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
-  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  handle->tf32 = mode == CUBLAS_TF32_TENSOR_OP_MATH;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, std::size_t bytes) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   return bytes == 0 || in_device_memory(workspace, bytes) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
-                                         int n, int k, const float* alpha, const float* a, int ld_a, long long stride_a,
-                                         const float* b, int ld_b, long long stride_b, const float* beta, float* c,
-                                         int ld_c, long long stride_c, int count) {
-  return multiply(handle, op_a, op_b, m, n, k, alpha, a, ld_a, stride_a, b, ld_b, stride_b, beta, c, ld_c, stride_c,
-                  count);
-}
-
-cublasStatus_t cublasDgemmStridedBatched(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
-                                         int n, int k, const double* alpha, const double* a, int ld_a,
-                                         long long stride_a, const double* b, int ld_b, long long stride_b,
-                                         const double* beta, double* c, int ld_c, long long stride_c, int count) {
-  return multiply(handle, op_a, op_b, m, n, k, alpha, a, ld_a, stride_a, b, ld_b, stride_b, beta, c, ld_c, stride_c,
-                  count);
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
+                                          int n, int k, const void* alpha, const void* a, cudaDataType_t type_a,
+                                          int ld_a, long long stride_a, const void* b, cudaDataType_t type_b, int ld_b,
+                                          long long stride_b, const void* beta, void* c, cudaDataType_t type_c,
+                                          int ld_c, long long stride_c, int count, cublasComputeType_t compute,
+                                          cublasGemmAlgo_t algorithm) {
+  const auto run = [&]<class T>(T) {
+    return multiply(handle, op_a, op_b, m, n, k, static_cast<const T*>(alpha), static_cast<const T*>(a), ld_a, stride_a,
+                    static_cast<const T*>(b), ld_b, stride_b, static_cast<const T*>(beta), static_cast<T*>(c), ld_c,
+                    stride_c, count, compute);
+  };
+  const cudaDataType_t type = compute == CUBLAS_COMPUTE_64F ? CUDA_R_64F : CUDA_R_32F;
+  if (type_a != type || type_b != type || type_c != type || algorithm != CUBLAS_GEMM_DEFAULT) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  return type == CUDA_R_64F ? run(double{}) : run(float{});
 }
 
 }  // namespace tally::cuda_host

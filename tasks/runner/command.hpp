@@ -46,7 +46,7 @@ auto as_usage(F&& f) {
 struct CommonOptions {
   int threads = 0;  // 0: as many as the machine has
   std::string device = "cpu";
-  bool tf32 = false;
+  std::string products = "f32";
   bool quiet = false;
   bool json = false;  // one JSON object on stdout at the end instead of text
   std::string json_help = "print one JSON object at the end";

@@ -63,7 +63,10 @@ int run_command(const Command& command, const std::vector<std::string>& argument
       ->type_name("")
       ->capture_default_str()
       ->group("Common");
-  app.add_flag("--tf32", common.tf32, "on CUDA devices: matrix products of f32 round their operands to TF32")
+  app.add_option("--products", common.products,
+                 "on CUDA devices: what matrix products of f32 round their operands to; tf32 and bf16 are faster")
+      ->check(CLI::IsMember({"f32", "tf32", "bf16"}))
+      ->capture_default_str()
       ->group("Common");
   app.add_flag("--quiet", common.quiet, "print results only")->group("Common");
   app.add_flag("--json", common.json, common.json_help)->group("Common");
@@ -79,10 +82,13 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   }
   const Device device = as_usage([&] { return device_from_text(common.device); });
   kernels(device);  // an unbuilt backend is refused before anything is done
-  if (common.tf32 && device.type == DeviceType::cpu) {
-    throw UsageError("--tf32 is for --device cuda and cuda-host; the CPU has no such products");
+  if (common.products != "f32" && device.type == DeviceType::cpu) {
+    throw UsageError(
+        concat("--products ", common.products, " is for --device cuda and cuda-host; products of the CPU ", "are f32"));
   }
-  set_tf32_products(common.tf32);
+  set_product_precision(common.products == "tf32"   ? ProductPrecision::tf32
+                        : common.products == "bf16" ? ProductPrecision::bf16
+                                                    : ProductPrecision::f32);
   set_default_device(device);
   if (common.threads > 0) set_thread_count(common.threads);
   return run();

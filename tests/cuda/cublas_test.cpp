@@ -1,5 +1,5 @@
 // The calls of cuBLAS as the host execution has them: arguments that do not fit are refused, operands are rounded to
-// TF32 where that is allowed.
+// TF32 or bf16 where that is allowed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,18 +20,24 @@ std::vector<float> product(const std::vector<float>& a, const std::vector<float>
   return z.to_vector<float>();
 }
 
-TEST(Cublas, RoundsToTf32OnlyWhereThatIsAllowed) {
+TEST(Cublas, RoundsOnlyWhereThatIsAllowed) {
   // 2^-10 is the last place of TF32 beside 1; half of it goes away from zero, less than half is lost.
   const float last = 0x1p-10f, half = 0x1p-11f, less = 0x1p-12f;
   const std::vector<float> a{1 + last, 1 + half, -1 - half, 1 + less}, one{1, 0, 0, 1};
   EXPECT_EQ(product(a, one), a);
   EXPECT_EQ(product(one, a), a);
-  set_tf32_products(true);
+  set_product_precision(ProductPrecision::tf32);
   const std::vector<float> rounded{1 + last, 1 + last, -1 - last, 1};
   EXPECT_EQ(product(a, one), rounded);
   EXPECT_EQ(product(one, a), rounded);
   EXPECT_TRUE(std::isinf(product({INFINITY, 0, 0, 1}, one)[0]));
-  set_tf32_products(false);
+  // bf16 has 7 bits, and half of the last goes to the even neighbour.
+  set_product_precision(ProductPrecision::bf16);
+  const std::vector<float> wide{1 + 0x1p-7f, 1 + 0x1p-8f, 1 + 0x3p-8f, -1 - 0x1.1p-8f};
+  const std::vector<float> even{1 + 0x1p-7f, 1, 1 + 0x1p-6f, -1 - 0x1p-7f};
+  EXPECT_EQ(product(wide, one), even);
+  EXPECT_EQ(product(one, wide), even);
+  set_product_precision(ProductPrecision::f32);
   EXPECT_EQ(product(a, one), a);
 }
 
@@ -42,8 +48,9 @@ TEST(Cublas, RefusesWhatDoesNotFitItsMemory) {
   float* const data = x.view().as<float>();
   const float one = 1;
   const auto multiply = [&](int m, int n, int k, int ld, const float* a) {
-    return cublasSgemmStridedBatched(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, a, ld, 0, data, 16, 0, &one, data,
-                                     16, 0, 1);
+    return cublasGemmStridedBatchedEx(blas, CUBLAS_OP_N, CUBLAS_OP_N, m, n, k, &one, a, CUDA_R_32F, ld, 0, data,
+                                      CUDA_R_32F, 16, 0, &one, data, CUDA_R_32F, 16, 0, 1, CUBLAS_COMPUTE_32F,
+                                      CUBLAS_GEMM_DEFAULT);
   };
   EXPECT_EQ(multiply(4, 4, 4, 16, data), CUBLAS_STATUS_NOT_INITIALIZED);  // no stream
   ASSERT_EQ(cublasSetStream(blas, stream()), CUBLAS_STATUS_SUCCESS);

@@ -137,13 +137,13 @@ TEST(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-TEST(Usage, Tf32IsForCudaDevices) {
+TEST(Usage, RoundedProductsAreForCudaDevices) {
   const TemporaryFolder folder;
-  const std::vector<std::string> words{"bench", "step",          "--length", "4",     "--batch",
-                                       "1",     "--model.width", "8",        "--tf32"};
+  const std::vector<std::string> words{"bench", "step",          "--length", "4",          "--batch",
+                                       "1",     "--model.width", "8",        "--products", "tf32"};
   const Finished refused = run_tally(words, folder);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(holds(refused.err, "--tf32 is for --device cuda and cuda-host")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "--products tf32 is for --device cuda and cuda-host")) << refused.err;
   std::vector<std::string> on_host = words;
   on_host.insert(on_host.end(), {"--device", "cuda-host"});
   EXPECT_EQ(run_tally(on_host, folder).code, 0);

@@ -1,0 +1,37 @@
+// How matrix products of f32 on CUDA devices read their operands. Sums and results are f32 always; tensor cores take
+// operands of TF32 (10 bits after the point) or bfloat16 (7 bits), at many times the rate of f32.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "core/backend.hpp"
+#include "core/math.hpp"
+
+namespace tally {
+
+// To the nearest number with 10 bits after the point, ties away from zero (PTX: cvt.rna.tf32.f32).
+TALLY_INLINE float round_to_tf32(float x) {
+  constexpr std::uint32_t dropped = 0x1fff, half = 0x1000;
+  if (!(std::abs(x) <= 0x1.fffffep127f)) return x;  // infinities and NaN
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + half) & ~dropped);
+}
+
+// To the nearest bfloat16, ties to the even one (PTX: cvt.rn.bf16.f32).
+TALLY_INLINE float round_to_bf16(float x) {
+  constexpr std::uint32_t dropped = 0xffff, below_half = 0x7fff;
+  if (!(std::abs(x) <= 0x1.fffffep127f)) return x;
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return std::bit_cast<float>((bits + below_half + (bits >> 16 & 1)) & ~dropped);
+}
+
+// x as a product of this precision reads it.
+template <ProductPrecision precision, class T>
+TALLY_INLINE T rounded(T x) {
+  if constexpr (precision == ProductPrecision::tf32) return round_to_tf32(x);
+  if constexpr (precision == ProductPrecision::bf16) return round_to_bf16(x);
+  return x;
+}
+
+}  // namespace tally

@@ -1,0 +1,157 @@
+// Tiled attention backward by keys: a block has 32 keys, tiles of rows go by from the diagonal down. In a first phase
+// warps stand for rows and make weights and gradients of scores; in a second they stand for keys, each for 16 of them
+// and 32 columns, and add up over the rows: d_k, d_v and all that a key owns.
+#include "cuda/attention_gradient.hpp"
+#include "cuda/context.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
+
+namespace {
+
+// Warps of a block, and parts of 16 keys and 32 columns that each has: all of 32 keys and D columns.
+template <int D>
+inline constexpr int key_warps = D / 16 < most_warps ? D / 16 : most_warps;
+template <int D>
+inline constexpr int key_parts = D / 16 / key_warps<D>;
+
+// Elements of shared memory beside the products: weights, d_scores, and where they are wanted d_gate_scores, d_logits.
+template <class T>
+__host__ __device__ std::int64_t pair_elements(const DeviceCall<T>& call, int rows) {
+  return (2 + (call.own_gates ? 1 : 0) + (call.by_column ? 1 : 0)) * std::int64_t{rows} * pair_ld;
+}
+
+// The results of a warp: part p of its lines and columns.
+template <class T, int D>
+struct KeySums {
+  T values[key_parts<D>][2][columns] = {};
+
+  __device__ static int keys_of(int warp, int part) { return (warp + key_warps<D> * part) % 2 * warp_rows; }
+  __device__ static int columns_of(int warp, int part) { return (warp + key_warps<D> * part) / 2 * tile; }
+
+  // += pairs^T rows
+  template <ProductPrecision precision>
+  __device__ void add(int warp, const T* pairs, const T* row_tile) {
+    TALLY_UNROLL
+    for (int p = 0; p < key_parts<D>; ++p) {
+      multiply_tile<precision>(values[p], ByColumn<T>{pairs + keys_of(warp, p), pair_ld},
+                               ByColumn<T>{row_tile + columns_of(warp, p), ld_of<D>}, key_warps<D> * warp_rows);
+    }
+  }
+  __device__ void store(const Rows<T>& head, int warp, std::int64_t first_key, int count, std::int64_t slice,
+                        std::int64_t width) const {
+    TALLY_UNROLL
+    for (int p = 0; p < key_parts<D>; ++p) {
+      each_pair([&](int r, int c) {
+        const int key = keys_of(warp, p) + tile_row(r);
+        const std::int64_t column = slice * D + columns_of(warp, p) + tile_column(c);
+        if (key < count && column < width) head.at(first_key + key, column) = values[p][r][c];
+      });
+    }
+  }
+};
+
+template <class T, ProductPrecision precision, int D, Family family>
+__global__ void __launch_bounds__(32 * most_warps)
+    attention_backward_keys(const __grid_constant__ DeviceCall<T> call) {
+  SHARED_DYNAMIC(T, memory);
+  constexpr int rows = key_warps<D> * warp_rows;
+  const std::int64_t slice = blockIdx.z, first_key = std::int64_t{blockIdx.x} * tile;
+  const int count = static_cast<int>(call.keys - first_key < tile ? call.keys - first_key : tile);
+  const std::int64_t before = call.keys - call.queries;  // keys before the first query
+  const std::int64_t first_tile = first_key > before ? (first_key - before) / rows : 0;
+
+  T* const weights = memory;
+  T* const d_scores = weights + rows * pair_ld;
+  T* const d_gate_scores = d_scores + (call.own_gates ? rows * pair_ld : 0);
+  T* const d_logits = d_gate_scores + rows * pair_ld;
+  const ThreadRows block(call, 0);
+  BackwardProducts<T, precision, D> products(call, block.batch, block.head, memory + pair_elements(call, rows));
+  products.template each<family>([&](auto& product) { product.set_keys(first_key, count); });
+
+  KeySums<T, D> d_k, d_v, d_gate_k;
+  double column_sum = 0;  // of the key threadIdx.x
+  for (std::int64_t row_tile = first_tile; row_tile * rows < call.queries; ++row_tile) {
+    const std::int64_t first_row = row_tile * rows;
+    const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
+    const ThreadRows at(call, first_row);
+    __syncthreads();  // the tiles before have been read
+    products.template each<family>([&](auto& product) {
+      product.set_rows(first_row, row_count);
+      if (!product.whole()) product.load_keys(0);
+    });
+    __syncthreads();
+
+    const int warp_tile = at.warp * warp_rows * pair_ld;
+    const bool takes_part = at.warp_sees(first_key);
+    PairGradients<T, family> gradients(call, at, std::int64_t{blockIdx.x});
+    gradients.multiply(products, at.warp, takes_part);
+    if (takes_part) {
+      RowState<T> state(call, at);
+      TALLY_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        if (family != Family::plain && at.valid(r)) {
+          state.run[r] = call.d_carry[at.index(call, r) * call.tiles() + blockIdx.x];
+        }
+      }
+      gradients.finish(call, at, std::int64_t{blockIdx.x}, state, d_scores + warp_tile);
+    }
+    // Zeros where the warp sees nothing.
+    store_pairs(weights + warp_tile, gradients.weights);
+    gradients.store_d_scores(d_scores + warp_tile);
+    if constexpr (family == Family::gated) store_pairs(d_gate_scores + warp_tile, gradients.d_gate_scores);
+    if (call.by_column) store_pairs(d_logits + warp_tile, gradients.d_logits);
+    __syncthreads();
+    const auto rows_of = [&](const HeadProduct<T, D>& product) {
+      if (product.whole()) return;
+      product.load_rows(slice);
+      __syncthreads();
+    };
+    rows_of(products.score);
+    rows_of(products.value);
+    if constexpr (family == Family::gated) rows_of(products.gate);
+
+    d_v.template add<precision>(at.warp, weights, products.value.row_tile);
+    d_k.template add<precision>(at.warp, d_scores, products.score.row_tile);
+    if constexpr (family == Family::gated) {
+      d_gate_k.template add<precision>(at.warp, d_gate_scores, products.gate.row_tile);
+    }
+    if (call.by_column && static_cast<int>(threadIdx.x) < tile) {
+      for (int i = 0; i < row_count; ++i) {
+        column_sum += static_cast<double>(d_logits[i * pair_ld + static_cast<int>(threadIdx.x)]);
+      }
+    }
+  }
+
+  const auto store = [&](const Rows<T>& x, const KeySums<T, D>& sums, std::int64_t width) {
+    if (x.data != nullptr) sums.store(x.head(block.batch, block.head), block.warp, first_key, count, slice, width);
+  };
+  store(call.d_k, d_k, call.width);
+  store(call.d_v, d_v, call.value_width);
+  if constexpr (family == Family::gated) store(call.d_gate_key, d_gate_k, call.gate_width);
+  for (int n = 0; n < call.bias_count && slice == 0 && static_cast<int>(threadIdx.x) < count; ++n) {
+    const Rows<double>& d_column = call.biases[n].d_column;
+    if (d_column.data != nullptr) d_column.head(block.batch, block.head).at(first_key + threadIdx.x) = column_sum;
+  }
+}
+
+}  // namespace
+
+template <class T>
+void backward_keys(const AttentionCall& call, const DeviceCall<T>& device) {
+  visit_form(device, [&](auto precision, auto width, auto family) {
+    constexpr int D = decltype(width)::value;
+    constexpr int rows = key_warps<D> * warp_rows;
+    const std::int64_t shared = BackwardProducts<T, decltype(precision)::value, D>::elements(rows, device.own_gates) +
+                                pair_elements(device, rows);
+    const std::int64_t slices =
+        std::max({parts_of<D>(device.width), parts_of<D>(device.value_width), parts_of<D>(device.gate_width)});
+    launch(attention_backward_keys<T, decltype(precision)::value, D, decltype(family)::value>,
+           grid_of(call.keys(), tile, call, slices), static_cast<unsigned>(32 * key_warps<D>),
+           sizeof(T) * static_cast<std::size_t>(shared), context().stream, device);
+  });
+}
+
+template void backward_keys(const AttentionCall&, const DeviceCall<float>&);
+template void backward_keys(const AttentionCall&, const DeviceCall<double>&);
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

@@ -1,0 +1,137 @@
+// Tiled attention backward: what its kernels by rows and by keys share, a tile of pairs made anew with the gradients of
+// logits and scores.
+#pragma once
+
+#include "cuda/attention_tile.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
+
+// What forward has kept of a thread's rows, and where their gradient's running sum is.
+template <class T>
+struct RowState {
+  T m[2] = {}, inverse[2] = {}, delta[2] = {};
+  T run[2] = {};  // sum of d_position over the keys so far, from the left
+
+  __device__ RowState(const DeviceCall<T>& call, const ThreadRows& at) {
+    TALLY_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      if (!at.valid(r)) continue;
+      const T* const stat = call.row_stat + 2 * at.index(call, r);
+      m[r] = stat[0];
+      inverse[r] = stat[1];
+      delta[r] = call.row_delta[at.index(call, r)];
+    }
+  }
+};
+
+// The three products that backward makes of rows and keys, in the shared memory from `memory` on.
+template <class T, ProductPrecision precision, int D>
+struct BackwardProducts {
+  HeadProduct<T, D> score, value, gate;
+
+  static std::int64_t elements(int rows, bool own_gates) { return (own_gates ? 3 : 2) * (rows + tile) * ld_of<D>; }
+  __device__ BackwardProducts(const DeviceCall<T>& call, int batch, int head, T* memory)
+      : score(make(call.q, call.k, batch, head, call.width, call.scale, memory)),
+        value(make(call.d_output, call.v, batch, head, call.value_width, T{1}, memory)),
+        gate(make(call.gate_query, call.gate_key, batch, head, call.gate_width, call.scale, memory)) {}
+
+  template <Family family, class F>
+  __device__ void each(const F& f) {
+    f(score);
+    f(value);
+    if constexpr (family == Family::gated) f(gate);
+  }
+
+ private:
+  __device__ static HeadProduct<T, D> make(const Rows<T>& rows, const Rows<T>& keys, int batch, int head,
+                                           std::int64_t width, T factor, T*& memory) {
+    T* const row_tile = memory;
+    T* const key_tile = row_tile + block_rows() * ld_of<D>;
+    memory = key_tile + tile * ld_of<D>;
+    return {rows, keys, batch, head, width, factor, row_tile, key_tile};
+  }
+};
+
+// A tile of pairs in backward: what forward had of it, and the gradients of logits, scores and gate scores.
+template <class T, Family family>
+struct PairGradients {
+  Pairs<T, family> pairs;
+  T weights[2][columns] = {};  // after dropout
+  T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
+
+  __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t key_tile)
+      : pairs(call, at, key_tile * tile) {}
+
+  // All threads of the block call it: products take turns with what is in shared memory.
+  template <ProductPrecision precision, int D>
+  __device__ void multiply(const BackwardProducts<T, precision, D>& products, int warp, bool takes_part) {
+    products.score.template multiply<precision>(pairs.logits, warp, takes_part);
+    products.value.template multiply<precision>(d_logits, warp, takes_part);  // d_weights so far
+    if constexpr (family == Family::gated) {
+      products.gate.template multiply<precision>(d_gate_scores, warp, takes_part);
+    } else {
+      copy_pairs(d_gate_scores, pairs.logits);
+    }
+  }
+
+  // From the products to the gradients. state.run goes on to the right edge of the tile. scratch: the warp's rows of a
+  // tile in shared memory.
+  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t key_tile, RowState<T>& state,
+                         T* scratch) {
+    RunningSum<T> sums[2];
+    TALLY_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      if (family != Family::plain && at.valid(r)) {
+        sums[r].sum = call.carry[at.index(call, r) * call.tiles() + key_tile];
+      }
+    }
+    pairs.finish(call, at, key_tile * tile, d_gate_scores, sums, scratch);
+    each_pair([&](int r, int c) { weights[r][c] = 1; });
+    if (call.dropout != 0) {
+      pairs_in_turn(scratch, [&](int r, int c) {
+        return kept(call, at.index(call, r), key_tile * tile + tile_column(c));
+      });
+      each_pair([&](int r, int c) {
+        weights[r][c] = own_pair(scratch, r, c);
+        d_logits[r][c] *= weights[r][c];
+      });
+    }
+    T moved[2][columns] = {};
+    each_pair([&](int r, int c) {
+      T weight = 0, d_logit = 0;
+      if (pairs.sees(r, c)) {
+        weight = family == Family::sticks ? attention::stick_weight(pairs.logits[r][c], pairs.positions[r][c])
+                                          : math::exp(pairs.logits[r][c] - state.m[r]) * state.inverse[r];
+        d_logit = weight * (d_logits[r][c] - state.delta[r]);
+      }
+      weights[r][c] *= weight;
+      d_logits[r][c] = d_logit;
+      d_gate_scores[r][c] = 0;
+      moved[r][c] = is_contextual(family) ? d_logit * pairs.slopes[r][c] : d_logit;
+    });
+    if (family == Family::plain || pairs.saturated) return;
+    sum_rightward(moved, state.run);
+    each_pair([&](int r, int c) {
+      if constexpr (family == Family::sticks) {
+        d_logits[r][c] -= pairs.gates[r][c] * moved[r][c];
+      } else {
+        d_gate_scores[r][c] = moved[r][c] * attention::gate_slope(pairs.gates[r][c]);
+      }
+    });
+  }
+
+  // Into a warp's rows of a tile in shared memory.
+  __device__ void store_d_scores(T* target) const {
+    each_pair([&](int r, int c) {
+      own_pair(target, r, c) = d_logits[r][c] + (family == Family::gated ? T{0} : d_gate_scores[r][c]);
+    });
+  }
+};
+
+// The kernels and their launches; each in a file of its own.
+template <class T>
+void backward_rows(const AttentionCall& call, const DeviceCall<T>& device);
+template <class T>
+void backward_keys(const AttentionCall& call, const DeviceCall<T>& device);
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

@@ -1,0 +1,330 @@
+// Tiled attention on the device: a block has up to four warps with 16 queries each, and takes 32 keys at a time. A warp
+// has a tile of 16 x 32 pairs in the registers of its threads (cuda/instructions.hpp: a row belongs to four lanes, 8
+// columns of it to each), makes it by products of tiles in shared memory, on tensor cores where that is allowed, and
+// sums along its rows by shuffles. At most D of a head's width lies in shared memory at a time, so that heads may have
+// any width; D of the results' columns belong to a block, the grid's z counts them ("slices").
+//
+// Every number has one owner: nothing is added by atomic operations, and what several blocks share each writes by
+// itself, to be added afterwards in fixed order.
+#pragma once
+
+#include "cuda/attention_device.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
+
+inline constexpr int columns = tile / row_lanes;  // of the pairs that a thread has of each row
+inline constexpr int pair_ld = tile + 4;          // of a tile of pairs in shared memory, [rows][keys]
+inline constexpr int most_warps = 4;              // of a block
+
+// f(r, c) for each pair that a thread has of a tile, in an order and number that the compiler knows: arrays of pairs stay
+// in registers.
+template <class F>
+__device__ __forceinline__ void each_pair(F&& f) {
+  TALLY_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    TALLY_UNROLL
+    for (int c = 0; c < columns; ++c) f(r, c);
+  }
+}
+
+// The place of a thread's pair in its warp's rows of a tile in shared memory.
+template <class T>
+__device__ T& own_pair(T* target, int r, int c) {
+  return target[tile_row(r) * pair_ld + tile_column(c)];
+}
+// The pairs of a thread become f(r, c) one after the other: for what is long, and would be sixteen times as long.
+template <class T, class F>
+__device__ __forceinline__ void pairs_in_turn(T* target, const F& f) {
+  TALLY_ROLLED
+  for (int n = 0; n < 2 * columns; ++n) own_pair(target, n / columns, n % columns) = f(n / columns, n % columns);
+}
+
+// A block's warps for so many rows.
+inline int warps_for(std::int64_t rows) {
+  return static_cast<int>(std::min<std::int64_t>(most_warps, (rows + warp_rows - 1) / warp_rows));
+}
+__device__ inline int block_rows() { return static_cast<int>(blockDim.x) / 32 * warp_rows; }
+
+template <int D>
+inline constexpr int ld_of = D + 4;  // of a tile of rows in shared memory
+template <int D>
+inline constexpr std::size_t width_columns = D / row_lanes;  // of D columns, those that a thread has of each row
+
+// How many parts of D a width has.
+template <int D>
+__host__ __device__ std::int64_t parts_of(std::int64_t width) {
+  return width > D ? (width + D - 1) / D : 1;
+}
+
+// target[i][c] = factor x(first + i, part D + c) for i < lines, by all threads of the block; 0 beyond `count` rows and
+// the width.
+template <int D, class T>
+__device__ void load_tile(T* target, int lines, const Rows<T>& x, std::int64_t first, int count, std::int64_t part,
+                          std::int64_t width, T factor) {
+  constexpr int four = 4;
+  // Four neighbours are one access where they lie so.
+  const bool together = x.column_step == 1 && x.row_step % four == 0 && width % four == 0 &&
+                        reinterpret_cast<std::uintptr_t>(x.data) % (four * sizeof(T)) == 0;
+  TALLY_UNROLL_BY(2)
+  for (int n = static_cast<int>(threadIdx.x); n < lines * (D / four); n += static_cast<int>(blockDim.x)) {
+    const int i = n / (D / four), c = n % (D / four) * four;
+    const std::int64_t column = part * D + c;
+    T values[four] = {};
+    if (together) {
+      if (i < count && column < width) detail::read(values, &x.at(first + i, column));
+    } else {
+      TALLY_UNROLL
+      for (int d = 0; d < four; ++d) {
+        if (i < count && column + d < width) values[d] = x.at(first + i, column + d);
+      }
+    }
+    TALLY_UNROLL
+    for (T& value : values) value *= factor;
+    detail::write(target + i * ld_of<D> + c, values);
+  }
+}
+
+// A product over the width of heads, factor row_i . key_j, for the rows and keys that a block has at hand.
+template <class T, int D>
+struct HeadProduct {
+  const Rows<T>&rows, &keys;  // of the call, whose address is a constant: their places are computed where they are used
+  int batch, head;
+  std::int64_t width;
+  T factor;
+  T *row_tile, *key_tile;  // [block_rows()][ld], [tile][ld]
+  std::int64_t first_row = 0, first_key = 0;
+  int row_count = 0, key_count = 0;
+
+  __device__ bool whole() const { return width <= D; }
+  __device__ void load_rows(std::int64_t part) const {
+    load_tile<D>(row_tile, block_rows(), rows.head(batch, head), first_row, row_count, part, width, factor);
+  }
+  __device__ void load_keys(std::int64_t part) const {
+    load_tile<D>(key_tile, tile, keys.head(batch, head), first_key, key_count, part, width, T{1});
+  }
+  __device__ void set_rows(std::int64_t first, int count) {
+    first_row = first;
+    row_count = count;
+    load_rows(0);
+  }
+  __device__ void set_keys(std::int64_t first, int count) {
+    first_key = first;
+    key_count = count;
+    load_keys(0);
+  }
+  // pairs += the product, for the rows of this warp. All threads of the block call it when part 0 of both is in shared
+  // memory; afterwards the last part is.
+  template <ProductPrecision precision>
+  __device__ void multiply(T (&pairs)[2][columns], int warp, bool takes_part) const {
+    const std::int64_t parts = parts_of<D>(width);
+    for (std::int64_t part = 0;;) {
+      if (takes_part) {
+        const std::int64_t left = width - part * D;
+        const int depth = left >= D ? D : static_cast<int>(left + product_step - 1) / product_step * product_step;
+        multiply_tile<precision>(pairs, ByRow<T>{row_tile + warp * warp_rows * ld_of<D>, ld_of<D>},
+                                 ByRow<T>{key_tile, ld_of<D>}, depth);
+      }
+      if (++part == parts) return;
+      __syncthreads();
+      load_rows(part);
+      load_keys(part);
+      __syncthreads();
+    }
+  }
+};
+
+// A running sum with what rounding loses kept beside it.
+template <class T>
+struct RunningSum {
+  T sum = 0, lost = 0;
+  __device__ void add(T value) {
+    const T next = sum + value;
+    lost += (sum - next) + value;
+    sum = next;
+  }
+  __device__ T value() const { return sum + lost; }
+  // Tiles begin with what can be kept between them.
+  __device__ T settle() {
+    sum += lost;
+    lost = 0;
+    return sum;
+  }
+};
+
+// Each of a row's pairs becomes the sum of itself and those to its right in the tile, and of what `sums` held before,
+// which then hold those of the whole row as well.
+template <class T>
+__device__ void sum_leftward(T (&x)[2][columns], RunningSum<T> (&sums)[2]) {
+  const int lane = lane_of_warp() % row_lanes;
+  TALLY_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    TALLY_UNROLL
+    for (int c = columns - 2; c >= 0; c -= 2) {
+      // Over the pairs of columns of the lanes from this one on, then without it.
+      T from = x[r][c] + x[r][c + 1];
+      const T next = __shfl_down_sync(whole_warp, from, 1, row_lanes);
+      from += lane + 1 < row_lanes ? next : T{0};
+      const T third = __shfl_down_sync(whole_warp, from, 2, row_lanes);
+      from += lane + 2 < row_lanes ? third : T{0};
+      const T shifted = __shfl_down_sync(whole_warp, from, 1, row_lanes), before = sums[r].value();
+      x[r][c + 1] = before + ((lane + 1 < row_lanes ? shifted : T{0}) + x[r][c + 1]);
+      x[r][c] = before + from;
+      sums[r].add(__shfl_sync(whole_warp, from, 0, row_lanes));
+    }
+  }
+}
+// The same from the left.
+template <class T>
+__device__ void sum_rightward(T (&x)[2][columns], T (&sums)[2]) {
+  const int lane = lane_of_warp() % row_lanes;
+  TALLY_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    TALLY_UNROLL
+    for (int c = 0; c < columns; c += 2) {
+      T upto = x[r][c] + x[r][c + 1];
+      const T next = __shfl_up_sync(whole_warp, upto, 1, row_lanes);
+      upto += lane >= 1 ? next : T{0};
+      const T third = __shfl_up_sync(whole_warp, upto, 2, row_lanes);
+      upto += lane >= 2 ? third : T{0};
+      const T shifted = __shfl_up_sync(whole_warp, upto, 1, row_lanes);
+      x[r][c] = sums[r] + ((lane >= 1 ? shifted : T{0}) + x[r][c]);
+      x[r][c + 1] = sums[r] + upto;
+      sums[r] += __shfl_sync(whole_warp, upto, row_lanes - 1, row_lanes);
+    }
+  }
+}
+// The sum over the four lanes of a row; each gets it.
+template <class T>
+__device__ T sum_of_row(T x) {
+  x += __shfl_xor_sync(whole_warp, x, 1);
+  return x + __shfl_xor_sync(whole_warp, x, 2);
+}
+
+// The pairs that a thread has of one tile.
+template <class T, Family family>
+struct Pairs {
+  T logits[2][columns] = {};
+  T gates[2][columns] = {};      // of a contextual scan; of stick-breaking sigmoid(l)
+  T slopes[2][columns] = {};     // d term / d position
+  T positions[2][columns] = {};  // of stick-breaking what the keys up to this one take of the stick
+  bool saturated = false;        // every position of the warp is beyond the table
+  int last_seen[2];              // the last column that a row sees; -1: none
+
+  __device__ Pairs(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t first_key) {
+    const std::int64_t itself = family == Family::sticks && !call.attend_current ? 1 : 0;
+    TALLY_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const std::int64_t last = at.place(r) - itself - first_key;
+      last_seen[r] = !at.valid(r) || last < 0 ? -1 : last < tile ? static_cast<int>(last) : tile - 1;
+    }
+  }
+  __device__ bool sees(int r, int c) const { return tile_column(c) <= last_seen[r]; }
+
+  // From scores to logits. `sums`: the running sums along the rows, at the right edge of the tile before, at its left
+  // edge afterwards, but beyond a table, where they stay. scratch: the warp's rows of a tile in shared memory.
+  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t first_key,
+                         const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2], T* scratch) {
+    if constexpr (is_contextual(family)) {
+      const T last = static_cast<T>(call.entries - 1);
+      const bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
+      saturated = __all_sync(whole_warp, call.kind == Kind::table && beyond);
+      if (!saturated) {
+        each_pair([&](int r, int c) {
+          gates[r][c] = positions[r][c] = sees(r, c) ? attention::gate(gate_scores[r][c]) : T{0};
+        });
+        sum_leftward(positions, sums);
+      }
+      add_terms(call, at);
+    }
+    if (call.bias_count > 0) {
+      pairs_in_turn(scratch, [&](int r, int c) {
+        const bool seen = tile_column(c) <= (r == 0 ? last_seen[0] : last_seen[1]);
+        return seen ? bias_of(call, at, r, first_key + tile_column(c)) : T{0};
+      });
+      each_pair([&](int r, int c) { logits[r][c] += own_pair(scratch, r, c); });
+    }
+    if constexpr (family == Family::sticks) {
+      each_pair([&](int r, int c) {
+        positions[r][c] = sees(r, c) ? attention::stick_taken(logits[r][c]) : T{0};
+        gates[r][c] = sees(r, c) ? math::sigmoid(logits[r][c]) : T{0};
+      });
+      sum_leftward(positions, sums);
+    }
+  }
+
+ private:
+  // Of positions; what a kind needs of a row is read once for all its pairs.
+  __device__ void add_terms(const DeviceCall<T>& call, const ThreadRows& at) {
+    if (call.kind == Kind::slope) {
+      const T factor = call.values.data[at.head * call.slope_step];
+      each_pair([&](int r, int c) {
+        slopes[r][c] = factor;
+        logits[r][c] += factor * positions[r][c];
+      });
+      return;
+    }
+    const Rows<T> head = call.values.head(at.batch, at.head);
+    const std::int64_t last_row = at.queries - 1;  // for lanes beyond it, whose pairs are not seen
+    const T* const upper = &head.at(at.valid(0) ? at.row(0) : last_row);
+    const T* const lower = &head.at(at.valid(1) ? at.row(1) : last_row);
+    if (call.kind == Kind::mlp) {
+      for (std::int64_t n = 0; n < call.entries; ++n) {
+        const T w = call.weight[n * call.weight_step], b = call.bias[n * call.bias_step];
+        const T u_upper = upper[n * head.column_step], u_lower = lower[n * head.column_step];
+        each_pair([&](int r, int c) {
+          const T u = r == 0 ? u_upper : u_lower, h = attention::hidden(w, b, positions[r][c]);
+          logits[r][c] += u * h;
+          slopes[r][c] += attention::hidden_slope(h) * (u * w);
+        });
+      }
+      return;
+    }
+    const std::int64_t end = call.entries - 1;
+    if (saturated) {
+      const T of_upper = upper[end * head.column_step], of_lower = lower[end * head.column_step];
+      each_pair([&](int r, int c) { logits[r][c] += r == 0 ? of_upper : of_lower; });
+      return;
+    }
+    each_pair([&](int r, int c) {
+      const auto place = attention::place_in_table(positions[r][c], static_cast<T>(end));
+      const T* const z = (r == 0 ? upper : lower) + place.low * head.column_step;
+      const T low = *z, rise = place.low < end ? z[head.column_step] - low : T{0};
+      slopes[r][c] = rise;
+      logits[r][c] += attention::interpolate(low, rise, place.w);
+    });
+  }
+};
+
+template <class T>
+__device__ void copy_pairs(T (&to)[2][columns], const T (&from)[2][columns]) {
+  each_pair([&](int r, int c) { to[r][c] = from[r][c]; });
+}
+// Into a warp's rows of a tile in shared memory.
+template <class T>
+__device__ void store_pairs(T* target, const T (&from)[2][columns]) {
+  each_pair([&](int r, int c) { own_pair(target, r, c) = from[r][c]; });
+}
+
+// A thread's results of one slice, to x.
+template <int D, class T, std::size_t C>
+__device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&values)[2][C], std::int64_t slice,
+                           std::int64_t width, const T (&factor)[2]) {
+  if (x.data == nullptr) return;
+  const Rows<T> own = x.head(at.batch, at.head);
+  TALLY_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    TALLY_UNROLL
+    for (int c = 0; c < static_cast<int>(C); ++c) {
+      const std::int64_t column = slice * D + tile_column(c);
+      if (at.valid(r) && column < width) own.at(at.row(r), column) = factor[r] * values[r][c];
+    }
+  }
+}
+
+// Blocks of so many rows or keys, heads of all the batch, slices.
+inline dim3 grid_of(std::int64_t count, int each, const AttentionCall& call, std::int64_t slices) {
+  return {static_cast<unsigned>((count + each - 1) / each), static_cast<unsigned>(call.batch() * call.heads()),
+          static_cast<unsigned>(slices)};
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

@@ -1,0 +1,199 @@
+// The instructions of the tensor cores, each a small function of one warp with a scalar twin for the host, and the
+// products of tiles in shared memory that are made of them.
+//
+// A warp's tile of results has 16 rows and 4 C columns, in registers: thread l holds rows l/4 + 8 r and columns
+// 8 (c/2) + 2 (l%4) + c%2, r < 2, c < C. This is how mma.sync lays out its results (PTX ISA, "Matrix fragments for
+// mma.m16n8k8" and "mma.m16n8k16"); products of f32 and f64, which use no tensor cores, keep to it.
+#pragma once
+
+#include "core/precision.hpp"
+#include "cuda/launch.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+inline constexpr int warp_rows = 16;  // of a warp's tile
+inline constexpr int row_lanes = 4;   // threads that share a row
+
+__device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % 32; }
+// Of the thread's element (r, c), in the tile.
+__device__ inline int tile_row(int r) { return lane_of_warp() / row_lanes + 8 * r; }
+__device__ inline int tile_column(int c) { return 8 * (c / 2) + 2 * (lane_of_warp() % row_lanes) + c % 2; }
+
+// A factor of a product in shared memory, ld elements from line to line. k: the index that is summed over.
+template <class T>
+struct ByRow {  // element (i, k) at [i][k]
+  const T* data;
+  int ld;
+  static constexpr bool along_k = true;
+  __device__ T at(int i, int k) const { return data[i * ld + k]; }
+};
+template <class T>
+struct ByColumn {  // element (i, k) at [k][i]
+  const T* data;
+  int ld;
+  static constexpr bool along_k = false;
+  __device__ T at(int i, int k) const { return data[k * ld + i]; }
+};
+
+namespace detail {
+
+// n neighbours, on 4 n bytes where they are float.
+template <std::size_t n, class T>
+__device__ void read(T (&values)[n], const T* from) {
+#if defined(__CUDACC__)
+  if constexpr (std::is_same_v<T, float> && n == 4) {
+    const float4 four = *reinterpret_cast<const float4*>(from);
+    values[0] = four.x, values[1] = four.y, values[2] = four.z, values[3] = four.w;
+    return;
+  } else if constexpr (std::is_same_v<T, float> && n == 2) {
+    const float2 two = *reinterpret_cast<const float2*>(from);
+    values[0] = two.x, values[1] = two.y;
+    return;
+  }
+#endif
+  TALLY_UNROLL
+  for (std::size_t i = 0; i < n; ++i) values[i] = from[i];
+}
+
+template <std::size_t n, class T>
+__device__ void write(T* to, const T (&values)[n]) {
+#if defined(__CUDACC__)
+  if constexpr (std::is_same_v<T, float> && n == 4) {
+    *reinterpret_cast<float4*>(to) = make_float4(values[0], values[1], values[2], values[3]);
+    return;
+  }
+#endif
+  TALLY_UNROLL
+  for (std::size_t i = 0; i < n; ++i) to[i] = values[i];
+}
+
+// Without tensor cores: four values of k at a time, whose elements are read together.
+template <ProductPrecision precision, class T, std::size_t C, class A, class B>
+__device__ void multiply_scalars(T (&result)[2][C], const A& a, const B& b, int depth) {
+  constexpr int step = 4;
+  TALLY_ROLLED
+  for (int k = 0; k < depth; k += step) {
+    T x[2][step];
+    TALLY_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      if constexpr (A::along_k) {
+        read(x[r], a.data + tile_row(r) * a.ld + k);
+      } else {
+        TALLY_UNROLL
+        for (int n = 0; n < step; ++n) x[r][n] = a.at(tile_row(r), k + n);
+      }
+      TALLY_UNROLL
+      for (int n = 0; n < step; ++n) x[r][n] = rounded<precision>(x[r][n]);
+    }
+    TALLY_UNROLL
+    for (int c = 0; c < static_cast<int>(C); c += 2) {
+      T y[2][step];
+      if constexpr (B::along_k) {
+        TALLY_UNROLL
+        for (int i = 0; i < 2; ++i) read(y[i], b.data + tile_column(c + i) * b.ld + k);
+      } else {
+        TALLY_UNROLL
+        for (int n = 0; n < step; ++n) {
+          T pair[2];
+          read(pair, b.data + (k + n) * b.ld + tile_column(c));
+          y[0][n] = pair[0], y[1][n] = pair[1];
+        }
+      }
+      TALLY_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        TALLY_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          TALLY_UNROLL
+          for (int n = 0; n < step; ++n) result[r][c + i] += x[r][n] * rounded<precision>(y[i][n]);
+        }
+      }
+    }
+  }
+}
+
+#if defined(__CUDACC__)
+__device__ inline std::uint32_t as_tf32(float x) {
+  std::uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+}
+__device__ inline std::uint32_t as_bf16_pair(float low, float high) {
+  std::uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+// c += a b, [16, 8] x [8, 8] in TF32 and [16, 16] x [16, 8] in bf16.
+__device__ inline void mma_tf32(float& c0, float& c1, float& c2, float& c3, const std::uint32_t (&a)[4],
+                                const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+__device__ inline void mma_bf16(float& c0, float& c1, float& c2, float& c3, const std::uint32_t (&a)[4],
+                                const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// What a register of a fragment holds: element (i, k) in TF32, (i, k) and (i, k+1) in bf16.
+template <ProductPrecision precision, class Factor>
+__device__ std::uint32_t fragment(const Factor& x, int i, int k) {
+  if constexpr (precision == ProductPrecision::tf32) {
+    return as_tf32(x.at(i, k));
+  } else if constexpr (Factor::along_k) {
+    float pair[2];
+    read(pair, x.data + i * x.ld + k);
+    return as_bf16_pair(pair[0], pair[1]);
+  } else {
+    return as_bf16_pair(x.at(i, k), x.at(i, k + 1));
+  }
+}
+
+template <ProductPrecision precision, std::size_t C, class A, class B>
+__device__ void multiply_on_tensor_cores(float (&result)[2][C], const A& a, const B& b, int depth) {
+  constexpr bool bf16 = precision == ProductPrecision::bf16;
+  constexpr int step = bf16 ? 16 : 8, beyond = bf16 ? 8 : 4;
+  const int line = lane_of_warp() / row_lanes;
+  const int place = lane_of_warp() % row_lanes * (bf16 ? 2 : 1);
+  for (int k = 0; k < depth; k += step) {
+    const std::uint32_t x[4] = {fragment<precision>(a, line, k + place), fragment<precision>(a, line + 8, k + place),
+                                fragment<precision>(a, line, k + place + beyond),
+                                fragment<precision>(a, line + 8, k + place + beyond)};
+    TALLY_UNROLL
+    for (int c = 0; c < static_cast<int>(C); c += 2) {
+      const std::uint32_t y[2] = {fragment<precision>(b, 4 * c + line, k + place),
+                                  fragment<precision>(b, 4 * c + line, k + place + beyond)};
+      if constexpr (bf16) {
+        mma_bf16(result[0][c], result[0][c + 1], result[1][c], result[1][c + 1], x, y);
+      } else {
+        mma_tf32(result[0][c], result[0][c + 1], result[1][c], result[1][c + 1], x, y);
+      }
+    }
+  }
+}
+#endif
+
+}  // namespace detail
+
+inline constexpr int product_step = 16;  // depths are multiples of it
+
+// result[i][j] += sum over k < depth of a(i, k) b(j, k), i the rows and j the columns of the warp's tile; operands are
+// rounded to `precision`, sums are T. All threads of a warp call it together, when what others of them have written
+// to a and b is there (__syncwarp). Lines that are read along k begin on 16 bytes.
+template <ProductPrecision precision, class T, std::size_t C, class A, class B>
+__device__ void multiply_tile(T (&result)[2][C], const A& a, const B& b, int depth) {
+#if defined(__CUDACC__)
+  if constexpr (precision != ProductPrecision::f32) {
+    detail::multiply_on_tensor_cores<precision>(result, a, b, depth);
+    return;
+  } else
+#endif
+  {
+    detail::multiply_scalars<precision>(result, a, b, depth);
+  }
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE

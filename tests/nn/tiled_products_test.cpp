@@ -1,0 +1,83 @@
+// Tiled attention on CUDA devices whose products read f32 as TF32 or bf16, the tensor cores' way (cuda/instructions.hpp):
+// as far from the truth as the composed form is, whose products round the same, and no farther.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "tests/nn/score_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::compute;
+using testing::largest;
+using testing::largest_difference;
+using testing::normal_tensor;
+using testing::Outcome;
+using testing::shape_cases;
+using testing::ShapeCase;
+using testing::Sizes;
+
+class TiledProducts : public testing::OnDevice {
+ protected:
+  void SetUp() override {
+    OnDevice::SetUp();
+    if (GetParam() == Device{}) GTEST_SKIP() << "products of the CPU are f32";
+  }
+  void TearDown() override {
+    set_product_precision(ProductPrecision::f32);
+    OnDevice::TearDown();
+  }
+};
+TALLY_ON_EVERY_DEVICE(TiledProducts);
+
+Outcome with_products(ProductPrecision precision, const ShapeCase& one, const Sizes& sizes, bool tiled) {
+  set_product_precision(precision);
+  const Outcome outcome = compute(one, sizes, DType::f32, tiled);
+  set_product_precision(ProductPrecision::f32);
+  return outcome;
+}
+
+// Each width of a kernel, and heads wider than those.
+std::vector<Sizes> sizes_of_kernels() {
+  if (testing::only_small_kernels(default_device())) return {{1, 1, 35, 40, 40}};
+  return {{1, 2, 70, 64, 64}, {1, 2, 70, 32, 20}, {1, 1, 40, 128, 100}, {1, 1, 35, 200, 136}};
+}
+
+void expect_rounded(ProductPrecision precision, double rounding) {
+  const std::vector<Sizes> all_sizes = sizes_of_kernels();
+  std::size_t turn = 0;
+  for (const ShapeCase& one : shape_cases()) {
+    for (const Sizes& sizes : {all_sizes.front(), all_sizes[++turn % all_sizes.size()]}) {
+      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
+      const Outcome exact = compute(one, sizes, DType::f64, false);
+      const Outcome tiled = with_products(precision, one, sizes, true),
+                    composed = with_products(precision, one, sizes, false),
+                    in_f32 = with_products(ProductPrecision::f32, one, sizes, true);
+      const double error = largest_difference(tiled.output, exact.output);
+      EXPECT_LE(error, 2 * largest_difference(composed.output, exact.output) + rounding * largest(exact.output));
+      // It does round: f32 is closer by far.
+      EXPECT_GE(error, 10 * largest_difference(in_f32.output, exact.output));
+      if (one.kinks) continue;  // which side of an integer a position is on may hang on the rounding
+      // dl = a (da - do.o) takes do.o from the output, which is off for a whole row at once; the composed form sums a da.
+      const Tensor terms = abs(exact.output * normal_tensor("d_output", exact.output.shape()));
+      const double of_row = largest(sum(terms, {3}));
+      for (const auto& [name, expected] : exact.gradients) {
+        const bool by_distance = name == "slope" || name == "slopes" || name == "rise";  // rows times up to T
+        const double reach = by_distance ? static_cast<double>(sizes.length) : 1;
+        EXPECT_LE(largest_difference(tiled.gradients.at(name), expected),
+                  3 * largest_difference(composed.gradients.at(name), expected) +
+                      rounding * (largest(expected) + of_row * reach))
+            << name;
+      }
+    }
+  }
+}
+
+TEST_P(TiledProducts, RoundToTf32LikeThoseOfTheComposedForm) { expect_rounded(ProductPrecision::tf32, 0x1p-11); }
+TEST_P(TiledProducts, RoundToBf16LikeThoseOfTheComposedForm) { expect_rounded(ProductPrecision::bf16, 0x1p-8); }
+
+}  // namespace
+}  // namespace tally
