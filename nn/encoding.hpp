@@ -94,7 +94,8 @@ class Encoding {
   virtual bool before_rotations() const { return false; }
   // Adds what joins the scores.
   virtual void score(const AttentionInput& in, Score& score) const { (void)in, (void)score; }
-  // Whether `weights` is this encoding's own: then attention is computed in composed form.
+  // Whether `weights` is this encoding's own: then attention is computed in composed form. One with `weights` must
+  // have this too, which TALLY_ENCODING sees to.
   virtual bool replaces_softmax() const { return false; }
   // Whether the gradients of `weights` are not its derivative, but what its file says.
   virtual bool straight_through() const { return false; }
@@ -163,12 +164,24 @@ constexpr auto note_of() -> std::string (*)(const ModelOptions&) {
   }
 }
 
+// Whether a class with weights of its own has replaces_softmax too, without which tiled attention would go on with the
+// softmax and say nothing.
+template <class EncodingType>
+constexpr bool says_that_it_weighs() {
+  constexpr bool weighs = !std::is_same_v<decltype(&EncodingType::weights), decltype(&Encoding::weights)>;
+  constexpr bool says =
+      !std::is_same_v<decltype(&EncodingType::replaces_softmax), decltype(&Encoding::replaces_softmax)>;
+  return says || !weighs;
+}
+
 // Closing line of an encoding's file, outside any namespace:
 //   TALLY_ENCODING(rope, RopeOptions, Rope, "summary", "formula", "paper");
 // EncodingType needs a constructor (const EncodingSetup&, const OptionsType&).
 #define TALLY_ENCODING(stem, OptionsType, EncodingType, summary_, formula_, paper_)                \
   namespace tally::registry {                                                                      \
   const EncodingEntry& encoding_##stem() {                                                         \
+    static_assert(says_that_it_weighs<EncodingType>(),                                             \
+                  "an encoding with `weights` also needs `replaces_softmax`, which returns true"); \
     static const EncodingEntry entry{                                                              \
         name_from_stem(#stem),                                                                     \
         summary_,                                                                                  \

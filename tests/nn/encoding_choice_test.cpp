@@ -268,6 +268,16 @@ TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
   EXPECT_EQ(complaint("cope-alibi", {{"slopes", "alibi"}, {"sign", "minus"}}), "");
 }
 
+struct SilentlyEven final : Encoding {
+  Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.0)); }
+};
+
+// TALLY_ENCODING takes none of which this is false.
+TEST(EncodingEntry, WeightsOfItsOwnAreToldByAnEncoding) {
+  EXPECT_TRUE(says_that_it_weighs<Even>() && says_that_it_weighs<Scanning>());
+  EXPECT_FALSE(says_that_it_weighs<SilentlyEven>());
+}
+
 TEST(EncodingSum, ActsThroughEveryHook) {
   const EncodingEntry even = entry_of<Even>("even"), doubling = entry_of<Doubling>("doubling"),
                       whole = entry_of<Whole>("whole"), dense = entry_of<DenseBias>("dense"),
