@@ -142,6 +142,8 @@ Score score_of(const Encoding& encoding, const AttentionInput& in);
 std::span<const EncodingEntry* const> encoding_registry();
 // Throws Error with the nearest known name.
 const EncodingEntry& find_encoding(std::string_view name);
+// "; here it is 'none'" for a name under which an encoding is published; empty for any other.
+std::string other_name_hint(std::string_view published);
 
 // One of several encodings that act together on the same heads.
 struct SumPart {
