@@ -4,6 +4,7 @@
 // they come.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -114,6 +115,7 @@ TEST_P(Outside, Sums) {
 // Every so many of all sums of two, neighbours in layers and in heads, with options as they are and changed.
 TEST_P(Outside, AShareOfAllThatActTogether) {
   constexpr std::size_t step = 7;
+  const std::vector<const char*> reasons{" each ", "16 tokens", "acts on the embeddings", "would act nowhere"};
   std::size_t count = 0, dumped = 0;
   for (const EncodingCase& one : every(step, together_cases())) {
     SCOPED_TRACE(one.label);
@@ -121,8 +123,8 @@ TEST_P(Outside, AShareOfAllThatActTogether) {
     if (dump(one.choice.text(), options_of(one.choice))) {
       ++dumped;
     } else {
-      EXPECT_TRUE(holds(refusal_, " each ") || holds(refusal_, "16 tokens") || holds(refusal_, "has no effect"))
-          << refusal_;
+      const bool told = std::any_of(reasons.begin(), reasons.end(), [&](const char* r) { return holds(refusal_, r); });
+      EXPECT_TRUE(told) << refusal_;
     }
   }
   EXPECT_GE(dumped, count * 3 / 5);
