@@ -294,6 +294,12 @@ std::string attention_form(const ModelSetting& model, std::int64_t layers) {
   return tiled && composed ? "tiled and composed" : composed ? "composed" : "tiled";
 }
 
+void check_length(const ModelSetting& model, std::int64_t length) {
+  for (const LayerCosts& layer : costs_of(model)) {
+    for (const GroupCosts& group : layer) group.encoding->check_length(length);
+  }
+}
+
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
   return estimate_twice(model_of(config, task), [&](const ModelSetting& model, const std::vector<LayerCosts>& costs) {
     const Split& split = task.splits().front();
