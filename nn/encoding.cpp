@@ -92,6 +92,11 @@ class Sum final : public Encoding {
   void project() const override {
     for (const SumPart& part : parts_) part.encoding->project();
   }
+  std::int64_t distances_without_row(std::int64_t length) const override {
+    std::int64_t all = 0;
+    for (const SumPart& part : parts_) all += part.encoding->distances_without_row(length);
+    return all;
+  }
 
  private:
   static AttentionInput of_part(const AttentionInput& in, std::size_t n) {

@@ -113,6 +113,9 @@ class Encoding {
   virtual bool reads_back() const { return false; }
   // Brings parameters back, in place, into the range that they are for; called after each update.
   virtual void project() const {}
+  // By how many distances its RowToeplitz tables, all together, end before a text of `length` tokens does. The estimate
+  // of memory takes each for as wide as the text, since it asks `score` about a single token only.
+  virtual std::int64_t distances_without_row(std::int64_t length) const { return (void)length, 0; }
 };
 
 // An encoding and those heads of a layer that it acts on: first .. first + count - 1.
