@@ -92,6 +92,11 @@ class Sum final : public Encoding {
   void project() const override {
     for (const SumPart& part : parts_) part.encoding->project();
   }
+  std::int64_t distances_without_row(std::int64_t length) const override {
+    std::int64_t all = 0;
+    for (const SumPart& part : parts_) all += part.encoding->distances_without_row(length);
+    return all;
+  }
 
  private:
   static AttentionInput of_part(const AttentionInput& in, std::size_t n) {
@@ -123,12 +128,23 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
   return score;
 }
 
+std::string other_name_hint(std::string_view published) {
+  // Of letters alone others would be nearer: cope to nope.
+  constexpr std::pair<std::string_view, std::string_view> names[] = {{"nope", "none"}, {"sba", "stick-breaking"}};
+  for (const auto& [name, here] : names) {
+    if (name == published) return concat("; here it is '", here, "'");
+  }
+  return "";
+}
+
 const EncodingEntry& find_encoding(std::string_view name) {
   std::vector<std::string> known;
   for (const EncodingEntry* entry : encoding_registry()) {
     if (entry->name == name) return *entry;
     known.push_back(entry->name);
   }
+  const std::string other = other_name_hint(name);
+  if (!other.empty()) fail("encoding", "there is no encoding '", name, "'", other);
   const std::string nearest = nearest_name(name, known);
   if (!nearest.empty()) fail("encoding", "there is no encoding '", name, "'; did you mean '", nearest, "'?");
   std::string list;

@@ -94,7 +94,8 @@ class Encoding {
   virtual bool before_rotations() const { return false; }
   // Adds what joins the scores.
   virtual void score(const AttentionInput& in, Score& score) const { (void)in, (void)score; }
-  // Whether `weights` is this encoding's own: then attention is computed in composed form.
+  // Whether `weights` is this encoding's own: then attention is computed in composed form. One with `weights` must
+  // have this too, which TALLY_ENCODING sees to.
   virtual bool replaces_softmax() const { return false; }
   // Whether the gradients of `weights` are not its derivative, but what its file says.
   virtual bool straight_through() const { return false; }
@@ -112,6 +113,9 @@ class Encoding {
   virtual bool reads_back() const { return false; }
   // Brings parameters back, in place, into the range that they are for; called after each update.
   virtual void project() const {}
+  // By how many distances its RowToeplitz tables, all together, end before a text of `length` tokens does. The estimate
+  // of memory takes each for as wide as the text, since it asks `score` about a single token only.
+  virtual std::int64_t distances_without_row(std::int64_t length) const { return (void)length, 0; }
 };
 
 // An encoding and those heads of a layer that it acts on: first .. first + count - 1.
@@ -141,6 +145,8 @@ Score score_of(const Encoding& encoding, const AttentionInput& in);
 std::span<const EncodingEntry* const> encoding_registry();
 // Throws Error with the nearest known name.
 const EncodingEntry& find_encoding(std::string_view name);
+// "; here it is 'none'" for a name under which an encoding is published; empty for any other.
+std::string other_name_hint(std::string_view published);
 
 // One of several encodings that act together on the same heads.
 struct SumPart {
@@ -163,12 +169,24 @@ constexpr auto note_of() -> std::string (*)(const ModelOptions&) {
   }
 }
 
+// Whether a class with weights of its own has replaces_softmax too, without which tiled attention would go on with the
+// softmax and say nothing.
+template <class EncodingType>
+constexpr bool says_that_it_weighs() {
+  constexpr bool weighs = !std::is_same_v<decltype(&EncodingType::weights), decltype(&Encoding::weights)>;
+  constexpr bool says =
+      !std::is_same_v<decltype(&EncodingType::replaces_softmax), decltype(&Encoding::replaces_softmax)>;
+  return says || !weighs;
+}
+
 // Closing line of an encoding's file, outside any namespace:
 //   TALLY_ENCODING(rope, RopeOptions, Rope, "summary", "formula", "paper");
 // EncodingType needs a constructor (const EncodingSetup&, const OptionsType&).
 #define TALLY_ENCODING(stem, OptionsType, EncodingType, summary_, formula_, paper_)                \
   namespace tally::registry {                                                                      \
   const EncodingEntry& encoding_##stem() {                                                         \
+    static_assert(says_that_it_weighs<EncodingType>(),                                             \
+                  "an encoding with `weights` also needs `replaces_softmax`, which returns true"); \
     static const EncodingEntry entry{                                                              \
         name_from_stem(#stem),                                                                     \
         summary_,                                                                                  \

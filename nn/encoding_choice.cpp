@@ -115,6 +115,25 @@ std::optional<bool> rotated_query(Options& options) {
   return std::nullopt;
 }
 
+// Sums that are computed as they are written, but are hardly what somebody means.
+struct DoubtfulSum {
+  std::string_view one, other, note;
+};
+constexpr DoubtfulSum doubtful_sums[] = {
+    {"rope", "xpos", "xpos turns q and k as rope does and lets products fade: in a sum they are turned twice"},
+    {"fox", "fox-pro", "fox-pro has the forget gates of fox: in a sum there are two sets of them"}};
+
+bool act_together(const EncodingChoice& choice, std::string_view one, std::string_view other) {
+  const std::vector<Piece> all = choice.acting();
+  return std::any_of(all.begin(), all.end(), [&](const Piece& piece) {
+    const auto has = [&](std::string_view name) {
+      return std::any_of(piece.sum.begin(), piece.sum.end(),
+                         [&](const EncodingEntry* entry) { return entry->name == name; });
+    };
+    return has(one) && has(other);
+  });
+}
+
 bool has_option(Options& options, std::string_view name) {
   const std::vector<OptionInfo> infos = list_options(options);
   return std::any_of(infos.begin(), infos.end(), [&](const OptionInfo& info) { return info.name == name; });
@@ -246,6 +265,9 @@ std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const 
     }
     const std::string text = part.entry->note != nullptr ? part.entry->note(model) : "";
     if (!text.empty()) lines.push_back("note: " + text);
+  }
+  for (const DoubtfulSum& sum : doubtful_sums) {
+    if (act_together(*this, sum.one, sum.other)) lines.push_back(concat("note: ", sum.note));
   }
   return lines;
 }

@@ -37,13 +37,14 @@ struct GroupCosts {
   bool own_weights = false;                       // with the softmax beside them, for gradients
   bool written_out = false;                       // own weights, or a whole attention of its own
   double table_rows = 0;                          // read by each query of each head, over all tables
+  double row_tables = 0;                          // tables of which it reads a row for each distance
   double dense = 0, own_dense = 0;                // T x T tables for all sequences, and for each of them
   double bias_squares = 0;                        // that joining a bias to scores in the open takes for a while
   std::shared_ptr<const Encoding> encoding = {};  // null for none
 };
 using LayerCosts = std::vector<GroupCosts>;
 
-GroupCosts costs_of(const Encoding& encoding, const AttentionInput& in, std::int64_t max_length) {
+GroupCosts costs_of(const Encoding& encoding, const AttentionInput& in) {
   GroupCosts costs;
   costs.heads = static_cast<double>(in.q.size(1));
   costs.own_weights = encoding.replaces_softmax();
@@ -59,8 +60,8 @@ GroupCosts costs_of(const Encoding& encoding, const AttentionInput& in, std::int
   for (const Bias& bias : score.biases) {
     // Sums by row and column are in f64 and cast as they join.
     costs.bias_squares = std::max(costs.bias_squares, std::holds_alternative<RowColumn>(bias) ? 3.0 : 1.0);
-    // Tables by distance are cut to the sequence, which has one token here: the whole has a row for each.
-    if (std::holds_alternative<RowToeplitz>(bias)) costs.table_rows += static_cast<double>(max_length);
+    // Cut to the sequence, which has one token here.
+    if (std::holds_alternative<RowToeplitz>(bias)) costs.row_tables += 1;
     if (const auto* product = std::get_if<Product>(&bias)) {
       // Both factors, beside q and k and joined to them.
       costs.table_rows += 2 * static_cast<double>(in.q.size(3) + 2 * product->query.size(3));
@@ -96,7 +97,7 @@ std::vector<LayerCosts> costs_of(const ModelSetting& model) {
     const auto made = std::make_shared<const LayerEncoding>(model.encoding.make(setup));
     for (const HeadGroup& group : *made) {
       const Tensor q = slice(split_heads(x, setup.heads), 1, 0, group.count);
-      costs.back().push_back(costs_of(*group.encoding, {x, q, q, q, 1.0}, model.max_length));
+      costs.back().push_back(costs_of(*group.encoding, {x, q, q, q, 1.0}));
       costs.back().back().encoding = std::shared_ptr<const Encoding>(made, group.encoding.get());
     }
   }
@@ -138,9 +139,16 @@ double square_tables(const GroupCosts& group, const Sizes& n) {
   return n.length * n.length * (group.dense + kept_on_the_way(group, n).pair) + n.pairs(group.own_dense);
 }
 
+// Rows of tables by distance that are there in a text of this length.
+double rows_by_distance(const GroupCosts& group, const Sizes& n) {
+  if (group.row_tables == 0) return 0;
+  const std::int64_t none = group.encoding->distances_without_row(static_cast<std::int64_t>(n.length));
+  return group.row_tables * n.length - static_cast<double>(none);
+}
+
 // Numbers that join the scores of a group without being one of its squares.
 double table_numbers(const GroupCosts& group, const Sizes& n) {
-  return n.tokens * group.heads * group.table_rows + square_tables(group, n);
+  return n.tokens * group.heads * (group.table_rows + rows_by_distance(group, n)) + square_tables(group, n);
 }
 
 // Numbers of attention that a layer keeps for backward.
@@ -292,6 +300,12 @@ std::string attention_form(const ModelSetting& model, std::int64_t layers) {
     for (const GroupCosts& group : layer) (is_written_out(model.options, group) ? composed : tiled) = true;
   }
   return tiled && composed ? "tiled and composed" : composed ? "composed" : "tiled";
+}
+
+void check_length(const ModelSetting& model, std::int64_t length) {
+  for (const LayerCosts& layer : costs_of(model)) {
+    for (const GroupCosts& group : layer) group.encoding->check_length(length);
+  }
 }
 
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {

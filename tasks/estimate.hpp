@@ -37,6 +37,9 @@ ModelSetting model_of(const RunConfig& config, const Task& task);
 // an encoding with weights or a whole attention of its own), "tiled and composed" where heads or layers differ.
 std::string attention_form(const ModelSetting& model, std::int64_t layers);
 
+// Throws Error naming the limit when an encoding of the model does not take sequences of this length.
+void check_length(const ModelSetting& model, std::int64_t length);
+
 // Memory of work on a batch of `sequences` of `length` tokens, within a factor of about 1.5. All throw DoesNotFit when
 // the model cannot even be made to be asked; whether the rest fits is for check_fits.
 

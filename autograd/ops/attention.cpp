@@ -1,5 +1,5 @@
 // Tiled attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
-// Kept for backward: the inputs, the output, one number a row, and with a scan one running sum per row and key tile.
+// Kept for backward: the inputs, the output, two numbers a row, and with a scan one running sum per row and key tile.
 #include <utility>
 #include <vector>
 

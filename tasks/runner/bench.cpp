@@ -29,6 +29,7 @@ struct BenchSettings {
   std::string what = "step", encoding = "cope", dtype = "f32";
   std::vector<std::string> grid;  // "pe.cope.p-max=16,64"
   std::int64_t length = 512, batch = 16, vocabulary = 16, steps = 5, warmup = 2;
+  bool dry_run = false;
 };
 
 std::string milliseconds(double seconds) {
@@ -163,6 +164,22 @@ Figures count_parameters(const BenchOptions& o) {
   return figures;
 }
 
+const std::vector<std::string> attention_plan_head{"parameters of the encoding", "memory"};
+
+// Of a layer's attention between its projections: the encoding has all its parameters.
+Figures plan_attention(const BenchOptions& o) {
+  std::int64_t parameters = 0;
+  for (const auto& [name, shape] :
+       as_usage([&] { return parameter_shapes(o.model, o.encoding, o.vocabulary, o.length); })) {
+    if (name.starts_with("position.") || name.starts_with("blocks.0.position.")) parameters += shape.numel();
+  }
+  const double bytes = estimate_attention(model_of(o), o.batch, o.length).total();
+  Figures figures{sizes_json("attention", o), {with_commas(parameters), bytes_text(bytes)}};
+  figures.json.set("encoding_parameters", parameters);
+  figures.json.set("memory_bytes", bytes);
+  return figures;
+}
+
 void set_size(std::int64_t& size, const std::string& name, const std::string& value) {
   const auto read = std::from_chars(value.data(), value.data() + value.size(), size);
   if (read.ec != std::errc() || read.ptr != value.data() + value.size() || size < 1 || size > largest_size) {
@@ -198,42 +215,50 @@ BenchOptions make_options(BenchSettings settings, RunConfig config, const Settin
   });
 }
 
-std::string title(const std::string& what, const BenchOptions& o) {
+std::string title(const std::string& what, const BenchOptions& o, bool dry_run) {
   const std::string model =
       concat(what, " with ", o.encoding.text(), ": ", what == "attention" ? "" : concat(o.model.layers, " layers, "),
              "width ", o.model.width, ", ", o.model.heads, " heads, ");
   if (what == "size") return concat(model, o.vocabulary, " symbols, sequences of up to ", o.length, " tokens\n\n");
+  const std::string measured = concat("; medians of ", o.steps, " runs (shortest to longest)");
   return concat(model, o.batch, " x ", o.length, " tokens, ", o.dtype, ", attention ", form_of(what, o),
-                "; medians of ", o.steps, " runs (shortest to longest)\n\n");
+                dry_run ? "" : measured, "\n\n");
 }
 
 struct Measurement {
   const std::vector<std::string>& head;
   Figures (*measure)(const BenchOptions& options);
-  MemoryEstimate (*estimate)(const BenchOptions& options);
+  MemoryEstimate (*estimate)(const BenchOptions& options);  // null where nothing is run
 };
 
-Measurement measurement_of(const std::string& what) {
+Measurement measurement_of(const std::string& what, bool dry_run) {
   if (what == "step") {
     return {step_head, measure_step,
             [](const BenchOptions& o) { return estimate_step(model_of(o), bench_optimiser(), o.batch, o.length); }};
   }
   if (what == "attention") {
-    return {attention_head, measure_attention,
+    return {dry_run ? attention_plan_head : attention_head, dry_run ? plan_attention : measure_attention,
             [](const BenchOptions& o) { return estimate_attention(model_of(o), o.batch, o.length); }};
   }
-  return {size_head, count_parameters, [](const BenchOptions&) { return MemoryEstimate{}; }};
+  return {size_head, count_parameters, nullptr};
 }
 
 // Steps, attention or sizes, for every combination of --set: one line each, or one JSON object.
 int run_variants(const BenchSettings& settings, const RunConfig& config, const CommonOptions& common) {
-  const Measurement measurement = measurement_of(settings.what);
+  const Measurement measurement = measurement_of(settings.what, settings.dry_run);
   const std::vector<GridDimension> grid = parse_grid(settings.grid);
   const std::vector<Settings> all = combinations(grid);
   std::vector<BenchOptions> variants;  // made before anything is measured: a wrong value is wrong usage
   for (const Settings& combination : all) variants.push_back(make_options(settings, config.clone(), combination));
 
-  for (const BenchOptions& options : variants) check_fits(as_usage([&] { return measurement.estimate(options); }));
+  for (const BenchOptions& options : variants) {
+    if (measurement.estimate == nullptr) continue;
+    check_fits(as_usage([&] {
+      MemoryEstimate estimate = measurement.estimate(options);
+      check_length(model_of(options), options.length);
+      return estimate;
+    }));
+  }
 
   std::vector<Figures> figures;
   for (const BenchOptions& options : variants) {
@@ -262,13 +287,14 @@ int run_variants(const BenchSettings& settings, const RunConfig& config, const C
     std::cout << write_json(json) << "\n";
     return exit_code::done;
   }
-  if (!common.quiet) std::cout << machine_text() << "\n" << title(settings.what, variants.front());
+  if (!common.quiet) std::cout << machine_text() << "\n" << title(settings.what, variants.front(), settings.dry_run);
   std::cout << markdown_table(rows);
   return exit_code::done;
 }
 
 int run_operations(const BenchSettings& settings, const RunConfig& config, const CommonOptions& common) {
   if (!settings.grid.empty()) throw UsageError("[bench] --set is for step and attention");
+  if (settings.dry_run) throw UsageError("[bench] --dry-run is for step and attention");
   const BenchOptions options = make_options(settings, config.clone(), {});
   check_fits(estimate_operations(model_of(options), options.batch, options.length));
   const std::vector<OperationTimes> all = bench_operations(options);
@@ -342,6 +368,8 @@ std::function<int()> declare_bench(CLI::App& app, CommonOptions& common, const s
       ->expected(1)
       ->take_all()
       ->group("Sizes");
+  app.add_flag("--dry-run", settings->dry_run,
+               "run nothing: for step print what size prints, for attention the encoding's parameters and the memory");
 
   auto config = std::make_shared<RunConfig>(as_usage([&] {
     const std::string encoding = look_ahead(arguments, "--pe");
@@ -355,6 +383,7 @@ std::function<int()> declare_bench(CLI::App& app, CommonOptions& common, const s
                               did_you_mean(settings->what, works)));
     }
     options->apply(*config);
+    if (settings->dry_run && settings->what == "step") settings->what = "size";
     return settings->what == "ops" ? run_operations(*settings, *config, common)
                                    : run_variants(*settings, *config, common);
   };

@@ -164,7 +164,7 @@ int run_describe(const std::string& name, const CommonOptions& common) {
     text = as_usage([&] { return text_of(EncodingChoice::parse(name)); });
   }
   if (text.empty()) {
-    const std::string hint = did_you_mean(name, known);
+    const std::string other = other_name_hint(name), hint = other.empty() ? did_you_mean(name, known) : other;
     throw UsageError(concat("[describe] there is no task, encoding or preset '", name, "'",
                             hint.empty() ? "; 'tally list' shows all" : hint));
   }

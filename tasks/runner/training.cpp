@@ -53,7 +53,12 @@ std::shared_ptr<WatchOptions> declare_watch(CLI::App& app) {
 }
 
 void check_can_train(const RunConfig& config) {
-  check_fits(as_usage([&] { return estimate_training(config, *config.make_task()); }));
+  check_fits(as_usage([&] {
+    const std::unique_ptr<Task> task = config.make_task();
+    MemoryEstimate estimate = estimate_training(config, *task);
+    check_length(model_of(config, *task), task->max_length());  // now, and not where a split first has such a sequence
+    return estimate;
+  }));
 }
 
 namespace {

@@ -16,8 +16,8 @@ struct WatchOptions {
 };
 std::shared_ptr<WatchOptions> declare_watch(CLI::App& app);
 
-// Makes sure, before anything is written, that task and model can be made (UsageError otherwise), and that they fit in
-// memory (Error with the estimate).
+// Makes sure, before anything is written, that task and model can be made and that the model takes the sequences of all
+// splits (UsageError otherwise), and that they fit in memory (Error with the estimate).
 void check_can_train(const RunConfig& config);
 
 // Trains to the end and prints what is to be seen of it; the exit code.

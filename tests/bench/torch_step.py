@@ -36,10 +36,12 @@ try:
     import torch
     import torch.nn.functional as F
     from torch import nn
-
-    from torch_encodings import EMBEDDINGS, ENCODINGS, WITH_BIAS
-except ImportError:
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise  # it is there, and something that it needs is not
     sys.exit("torch_step.py: PyTorch is missing; 'torch_step.py' begins with how to install it")
+
+from torch_encodings import EMBEDDINGS, ENCODINGS, WITH_BIAS
 
 
 class Attention(nn.Module):

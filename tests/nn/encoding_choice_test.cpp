@@ -37,6 +37,10 @@ TEST(EncodingChoice, KeepsPartsInOrderOfName) {
 TEST(EncodingChoice, SaysWhatIsWrongWithAName) {
   EXPECT_EQ(error_of([] { EncodingChoice::parse("coep"); }),
             "[encoding] there is no encoding 'coep'; did you mean 'cope'?");
+  EXPECT_EQ(error_of([] { EncodingChoice::parse("nope"); }),
+            "[encoding] there is no encoding 'nope'; here it is 'none'");
+  EXPECT_EQ(error_of([] { EncodingChoice::parse("rope+sba"); }),
+            "[encoding] there is no encoding 'sba'; here it is 'stick-breaking'");
   EXPECT_EQ(error_of([] { EncodingChoice::parse("cope+cope"); }), "[encoding] 'cope+cope' names cope twice");
   for (const std::string text : {"", "+cope", "cope+", "cope++rope"}) {
     EXPECT_NE(error_of([&] { EncodingChoice::parse(text); }).find("lacks a name"), std::string::npos) << text;
@@ -238,6 +242,14 @@ TEST(EncodingChoice, SaysWhatChangesNothingAndWhatTheModelLacks) {
   EXPECT_EQ(notes_of("fox-pro+rope", model),
             std::vector<std::string>{"note: fox-pro's published block has a SwiGLU MLP of a stated width; here the MLP "
                                      "is gelu of width 4 D (model.activation, model.hidden)"});
+  const std::string turned_twice =
+      "note: xpos turns q and k as rope does and lets products fade: in a sum they are turned twice";
+  const std::string two_sets = "note: fox-pro has the forget gates of fox: in a sum there are two sets of them";
+  EXPECT_EQ(notes_of("rope+xpos", model), std::vector<std::string>{turned_twice});
+  EXPECT_EQ(notes_of("0:none,1:alibi+rope+xpos", model), std::vector<std::string>{turned_twice});
+  EXPECT_TRUE(notes_of("0:rope,1:xpos", model).empty() && notes_of("rope@0,xpos@1", model).empty());
+  EXPECT_EQ(notes_of("fox+fox-pro", model).back(), two_sets);
+  EXPECT_NE(notes_of("fox@0,fox-pro@1", model).back(), two_sets);
   model.activation = "swiglu";
   EXPECT_EQ(notes_of("fox-pro", model).size(), 1U);
   model.hidden = 683;
@@ -266,6 +278,16 @@ TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
   EXPECT_EQ(complaint("cope-alibi", {{"slopes", "alibi"}, {"first-slope", "0.5"}}),
             "[cope-alibi] first-slope = 0.5 has no effect with slopes = alibi; it is for slopes = halving");
   EXPECT_EQ(complaint("cope-alibi", {{"slopes", "alibi"}, {"sign", "minus"}}), "");
+}
+
+struct SilentlyEven final : Encoding {
+  Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.0)); }
+};
+
+// TALLY_ENCODING takes none of which this is false.
+TEST(EncodingEntry, WeightsOfItsOwnAreToldByAnEncoding) {
+  EXPECT_TRUE(says_that_it_weighs<Even>() && says_that_it_weighs<Scanning>());
+  EXPECT_FALSE(says_that_it_weighs<SilentlyEven>());
 }
 
 TEST(EncodingSum, ActsThroughEveryHook) {

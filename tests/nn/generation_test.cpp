@@ -17,8 +17,9 @@ using testing::all_cases;
 using testing::EncodingCase;
 using testing::make_encoding;
 using testing::normal_tensor;
+using testing::plain_cases;
 
-constexpr std::int64_t vocabulary = 7, length = 13;
+constexpr std::int64_t vocabulary = 7, length = 13, long_length = 140;  // more keys than a tile has
 
 ModelOptions small_model() {
   ModelOptions options;
@@ -30,8 +31,9 @@ ModelOptions small_model() {
 }
 
 // Parameters off their start: a table of zeros would hide what it is multiplied with.
-std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const ModelOptions& options = small_model()) {
-  auto model = std::make_unique<Transformer>(options, choice, vocabulary, length, 1, DType::f64);
+std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const ModelOptions& options = small_model(),
+                                        std::int64_t longest = length) {
+  auto model = std::make_unique<Transformer>(options, choice, vocabulary, longest, 1, DType::f64);
   for (auto& [path, parameter] : model->parameters()) {
     parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
   }
@@ -39,11 +41,11 @@ std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const Mode
   return model;
 }
 
-Tensor some_tokens(std::int64_t batch) {
+Tensor some_tokens(std::int64_t batch, std::int64_t count = length) {
   Rng rng({3, stream_of("tokens"), 0});
   std::vector<std::int32_t> ids;
-  for (std::int64_t n = 0; n < batch * length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
-  return Tensor::from(ids, {batch, length});
+  for (std::int64_t n = 0; n < batch * count; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
+  return Tensor::from(ids, {batch, count});
 }
 
 // Logits of all tokens, given a few at a time.
@@ -107,6 +109,26 @@ TEST(Generation, KeepsApartWhatPartsAndGroupsKeep) {
     EncodingChoice choice = EncodingChoice::parse(text);
     if (text.find("cope") != std::string::npos) choice.set_option("cope.gates", "values");
     expect_the_same_in_steps(choice, true);
+  }
+}
+
+// A step may begin in one tile of 128 keys and end in the next, or lie behind it altogether.
+TEST(Generation, GoesOnBeyondATileOfKeys) {
+  std::vector<EncodingCase> cases = plain_cases();
+  for (const char* text : {"cope+rope", "fox+kerple", "0:relative,1:cope@0,fox-pro@1"}) {
+    cases.push_back({EncodingChoice::parse(text), text});
+  }
+  const NoGrad only_values;
+  const Tensor tokens = some_tokens(1, long_length);
+  for (const EncodingCase& one : cases) {
+    SCOPED_TRACE(one.label);
+    const auto model = make_model(one.choice, small_model(), long_length);
+    const Tensor whole = model->forward(tokens);
+    GenerationState single, several;
+    std::vector<std::int64_t> counts(20, 1);
+    counts.insert(counts.begin(), 120);
+    expect_near(in_steps(*model, tokens, counts, single), whole);
+    expect_near(in_steps(*model, tokens, {126, 5, 9}, several), whole);
   }
 }
 

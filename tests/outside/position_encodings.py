@@ -53,10 +53,17 @@ class Layer:
         """q of all products but s."""
         return self.rotated_q if self.options.get("rotated-query") else self.q
 
-    def parameter(self, name):
-        """The layer's own, or else the one that all layers share."""
+    def path(self, name):
+        """Of the layer's own parameter, or else of the one that all layers share."""
         own = f"model.blocks.{self.index}.position.{self.owner}.{name}"
-        return self.parameters[own if own in self.parameters else f"model.position.{self.name}.{name}"]
+        return own if own in self.parameters else f"model.position.{self.name}.{name}"
+
+    def has(self, name):
+        """Whether there is one: a projection of a model without biases has none."""
+        return self.path(name) in self.parameters
+
+    def parameter(self, name):
+        return self.parameters[self.path(name)]
 
 
 def split_heads(x, heads):
@@ -116,7 +123,9 @@ def contextual_positions(layer):
     if layer.options["gates"] != "keys":
         source = layer.v
         if layer.options["gates"] == "sep-keys":
-            projected = layer.x @ layer.parameter("gate.weight").swap_last() + layer.parameter("gate.bias")
+            projected = layer.x @ layer.parameter("gate.weight").swap_last()
+            if layer.has("gate.bias"):
+                projected = projected + layer.parameter("gate.bias")
             source = split_heads(projected, q.shape[1])
         gate_logits = (q @ source.swap_last()) * layer.scale
     gates = tape.where(distances(q.shape[2]) >= 0, tape.sigmoid(gate_logits), 0)

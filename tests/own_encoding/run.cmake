@@ -47,6 +47,11 @@ step(RUN ${tally} describe decay HOLDS "l_ij = s_ij - r_h (i-j)" "start")
 step(RUN ${tally} train --pe decay --help HOLDS "--pe.start=0.1" "strength r of every head at the start")
 step(RUN ${tally} gradcheck --pe decay HOLDS "decay")
 step(RUN ${tally} gradcheck --pe counted-decay HOLDS "counted-decay")
+foreach(encoding IN ITEMS decay counted-decay)
+  # More than one tile of keys.
+  step(RUN ${tally} bench attention --pe ${encoding} --length 150 --batch 1 --steps 1 --json
+       HOLDS "\"attention\":\"tiled\"")
+endforeach()
 foreach(encoding IN ITEMS decay counted-decay rope+decay cope+decay)
   step(RUN ${tally} train ${WORK}/run-${encoding} --task flip-flop --preset quick --pe ${encoding} --steps 3
            --optimiser.warmup 0 --task.length 16 --task.eval-count 8 --task.sparse-count 8 --task.dense-count 8 --threads 1)

@@ -57,6 +57,35 @@ TEST_F(Bench, SizeOfAModelThatIsNotMade) {
   EXPECT_NE(large.out.find("GiB"), std::string::npos) << large.out;
 }
 
+TEST_F(Bench, ADryRunTellsWhatThereWouldBe) {
+  const std::vector<std::string> model{"--pe", "0:none,1:cope", "--pe.p-max=8", "--model.layers=2", "--vocab=7"};
+  const auto of = [&](std::vector<std::string> words) {
+    words.insert(words.end(), model.begin(), model.end());
+    return words;
+  };
+  EXPECT_EQ(bench_json(of({"step", "--dry-run"})), bench_json(of({"size"})));
+  EXPECT_EQ(bench(of({"step", "--dry-run", "--quiet"})).out, bench(of({"size", "--quiet"})).out);
+  // The first layer's, which is the one that is timed.
+  EXPECT_EQ(bench_json(of({"attention", "--dry-run"})).integer("encoding_parameters"), 0);
+  const JsonValue attention = bench_json({"attention", "--dry-run", "--pe=cope", "--pe.p-max=8"});
+  EXPECT_EQ(attention.integer("encoding_parameters"), 9 * 8);
+  EXPECT_GT(attention.real("memory_bytes"), 14 * 4 * 2 * 24 * 16);
+  EXPECT_FALSE(attention.contains("forward_s"));
+  // Refused as the run would be.
+  EXPECT_EQ(bench({"attention", "--dry-run", "--pe=relative", "--pe.distances=23"}).code, 2);
+  EXPECT_EQ(bench({"ops", "--dry-run"}).code, 2);
+}
+
+TEST_F(Bench, RefusesWhatAnEncodingDoesNotTake) {
+  for (const char* what : {"step", "attention"}) {
+    const Finished finished = bench({what, "--pe=relative", "--pe.distances=23"});
+    EXPECT_EQ(finished.code, 2) << what;
+    EXPECT_NE(finished.err.find("the table has 23 distances, the sequence 24 tokens"), std::string::npos)
+        << finished.err;
+    EXPECT_EQ(bench({what, "--pe=relative", "--pe.distances=24", "--steps=1", "--warmup=0"}).code, 0) << what;
+  }
+}
+
 TEST_F(Bench, AStepBesideAMatrixProduct) {
   const JsonValue json = bench_json({"step", "--pe", "none", "--model.layers=3", "--vocab=7", "--steps=1"});
   // Six for every weight of a matrix and token; seven products of queries and keys, half of each above the diagonal.

@@ -134,6 +134,20 @@ TEST(Combinations, NameWhatTheModelLacks) {
   EXPECT_FALSE(holds(published.out, line)) << published.out;
 }
 
+TEST(Combinations, NameWhatIsHardlyMeant) {
+  const TemporaryFolder folder;
+  const auto plan = [&](const std::string& pe) {
+    return run_tally({"train", folder / "run", "--task=flip-flop", "--preset=quick", "--pe=" + pe, "--dry-run"}, folder)
+        .out;
+  };
+  EXPECT_TRUE(holds(plan("alibi+rope+xpos"), "note: xpos turns q and k as rope does"));
+  EXPECT_TRUE(holds(plan("0:fox+fox-pro,1:none"), "note: fox-pro has the forget gates of fox"));
+  EXPECT_FALSE(holds(plan("rope@0-1,xpos@2-3"), "note: xpos"));
+  const Finished unknown = run_tally({"describe", "nope"}, folder);
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(holds(unknown.err, "'nope'; here it is 'none'")) << unknown.err;
+}
+
 TEST(Combinations, AreDescribed) {
   const TemporaryFolder folder;
   const Finished result = run_tally({"describe", "0:rope,1-3:cope@0-1,alibi@2-3"}, folder);

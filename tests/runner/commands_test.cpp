@@ -33,6 +33,19 @@ TEST(List, ReadmeHasTheEncodingsAsListed) {
   EXPECT_EQ(run_tally({"list", "--markdown", "--json"}, folder).code, 2);
 }
 
+// The first table of what the demo printed, to the character.
+TEST(Results, ReadmeHasThoseOfTheDemo) {
+  const std::string results = read_file(TALLY_SOURCE_DIR "/tests/results/demo/table.md");
+  const std::size_t begin = results.find("\n\n| encoding | in-distribution ");
+  ASSERT_NE(begin, std::string::npos) << results;
+  const std::string table = results.substr(begin, results.find("\n\n", begin + 2) + 2 - begin);
+  for (const char* encoding : {"absolute", "alibi", "cope", "rope"}) {
+    EXPECT_NE(table.find(std::string("\n| ") + encoding), std::string::npos) << table;
+  }
+  EXPECT_NE(read_file(TALLY_SOURCE_DIR "/README.md").find(table), std::string::npos)
+      << "README.md has not this table of tests/results/demo/table.md:" << table;
+}
+
 TEST(List, HasAllThatIsRegistered) {
   const TemporaryFolder folder;
   const Finished all = run_tally({"list"}, folder);

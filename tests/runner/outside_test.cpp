@@ -1,13 +1,16 @@
 // Trained models recomputed from outside: tests/outside/check.py works out logits, loss, attention, gates, positions
 // and every parameter's gradient from the formulas, in NumPy with nothing of tally in it, and compares them with `tally
-// dump --gradients`. No encoding is named here but in sums: new ones are checked as they come.
+// dump --gradients`. No encoding is named here but in sums and where parameters are changed: new ones are checked as
+// they come.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "tests/nn/encoding_cases.hpp"
-#include "tests/runner/program.hpp"
+#include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
 namespace {
@@ -27,19 +30,23 @@ class Outside : public ::testing::TestWithParam<const char*> {
     }
   }
 
-  // Trains a tiny model and dumps two sequences for check(); false when tally refused the options.
-  bool dump(const std::string& encoding, std::vector<std::string> options) {
+  // Trains a tiny model, perhaps changes its parameters, and dumps two sequences for check(); false when tally refused
+  // the options.
+  bool dump(const std::string& encoding, std::vector<std::string> options,
+            const std::function<void(NamedTensors&)>& change = nullptr) {
     const std::string run = folder_ / concat("run-", runs_++), file = run + "/dump.safetensors";
     // A large step, so that tables which start at zero count.
     options.insert(options.end(), {"--optimiser.lr=0.02", std::string("--dtype=") + GetParam(), "--device=" + device_});
     const Finished train = run_tally(tiny_training(run, encoding, options), folder_);
     refusal_ = train.err;
     if (train.code != 0) return false;
+    const std::string checkpoint = run + "/checkpoints/step-00000004.safetensors";
+    if (change) change_tensors(checkpoint, change);
     const Finished dumped = run_tally(
         {"dump", run, "--split", "ood-dense", "--count", "2", "--gradients", "--out", file, "--device", device_},
         folder_);
     EXPECT_EQ(dumped.code, 0) << dumped.err;
-    files_.insert(files_.end(), {run + "/checkpoints/step-00000004.safetensors", run + "/config.json", file});
+    files_.insert(files_.end(), {checkpoint, run + "/config.json", file});
     labels_ += concat(run, ": ", encoding);
     for (const std::string& option : options) labels_ += " " + option;
     labels_ += "\n";
@@ -89,9 +96,10 @@ TEST_P(Outside, EveryEncodingWithAllValuesOfItsOptions) {
 }
 
 TEST_P(Outside, Sums) {
-  for (const char* encoding : {"cope+rope", "cope+relative", "alibi+cope", "cope+nexus", "absolute+alibi+rope",
-                               "absolute+hard", "hard+nexus+rope", "cope+transformer-xl+xpos", "fire+kerple+t5",
-                               "fox-pro+rope", "cope-mlp+fox+rope", "alibi+stick-breaking"}) {
+  for (const char* encoding :
+       {"cope+rope", "cope+relative", "alibi+cope", "cope+nexus", "absolute+alibi+rope", "absolute+hard",
+        "hard+nexus+rope", "cope+transformer-xl+xpos", "fire+kerple+t5", "fox-pro+rope", "cope-mlp+fox+rope",
+        "alibi+stick-breaking", "fox+rope", "cope+hard", "cope+fire", "alibi+fox", "kerple+rope"}) {
     SCOPED_TRACE(encoding);
     EXPECT_TRUE(dump(encoding, {})) << refusal_;
   }
@@ -100,6 +108,41 @@ TEST_P(Outside, Sums) {
     for (const char* other : {"+rope", "+nexus+rope"}) {
       EXPECT_TRUE(dump(concat(encoding, other), {concat("--pe.", encoding, ".rotated-query")})) << refusal_;
     }
+  }
+  check();
+}
+
+// Every so many of all sums of two, neighbours in layers and in heads, with options as they are and changed.
+TEST_P(Outside, AShareOfAllThatActTogether) {
+  constexpr std::size_t step = 7;
+  const std::vector<const char*> reasons{" each ", "16 tokens", "acts on the embeddings", "would act nowhere"};
+  std::size_t count = 0, dumped = 0;
+  for (const EncodingCase& one : every(step, together_cases())) {
+    SCOPED_TRACE(one.label);
+    ++count;
+    if (dump(one.choice.text(), options_of(one.choice))) {
+      ++dumped;
+    } else {
+      const bool told = std::any_of(reasons.begin(), reasons.end(), [&](const char* r) { return holds(refusal_, r); });
+      EXPECT_TRUE(told) << refusal_;
+    }
+  }
+  EXPECT_GE(dumped, count * 3 / 5);
+  check();
+}
+
+// Where a text is longer than the threshold, the bias depends on the place too.
+TEST_P(Outside, FireBeyondItsThreshold) {
+  for (const char* encoding : {"fire", "cope+fire"}) {
+    SCOPED_TRACE(encoding);
+    int changed = 0;
+    EXPECT_TRUE(dump(encoding, {}, [&](NamedTensors& tensors) {
+      for (auto& [name, tensor] : tensors) {
+        if (!name.starts_with("model.") || !name.ends_with(".fire.m")) continue;
+        tensor = Tensor::full(tensor.shape(), 0.01 * ++changed, tensor.dtype());  // of 5.12 and 10.24 tokens
+      }
+    })) << refusal_;
+    EXPECT_EQ(changed, 2);
   }
   check();
 }
@@ -127,6 +170,14 @@ TEST_P(Outside, OtherModels) {
       SCOPED_TRACE(model.front() + " " + encoding);
       EXPECT_TRUE(dump(encoding, model)) << refusal_;
     }
+  }
+  for (const char* encoding : {"cope", "cope-alibi", "cope-mlp"}) {
+    SCOPED_TRACE(encoding);
+    EXPECT_TRUE(dump(encoding, {"--model.bias=false", "--pe.gates=sep-keys"})) << refusal_;
+  }
+  for (const char* encoding : {"nexus+rope", "fox-pro", "fire+transformer-xl"}) {
+    SCOPED_TRACE(encoding);
+    EXPECT_TRUE(dump(encoding, {"--model.bias=false"})) << refusal_;
   }
   check();
 }

@@ -12,14 +12,15 @@ namespace tally::testing {
 namespace {
 
 // Sixty steps, with a line about training at every one: it tells how far the run has come.
-std::vector<std::string> training(const std::string& run, std::vector<std::string> options = {}) {
+std::vector<std::string> training(const std::string& run, std::vector<std::string> options = {},
+                                  const std::string& encoding = "cope") {
   for (const std::string setting : {"--steps=60", "--eval-every=10", "--save-every=5", "--log-every=1"}) {
     const std::string name = setting.substr(0, setting.find('=') + 1);
     const bool replaced =
         std::any_of(options.begin(), options.end(), [&](const auto& o) { return o.starts_with(name); });
     if (!replaced) options.push_back(setting);
   }
-  return tiny_training(run, "cope", options);
+  return tiny_training(run, encoding, options);
 }
 
 std::vector<std::string> resuming(const std::string& run) { return {"resume", run, "--quiet", "--threads=1"}; }
@@ -31,6 +32,25 @@ pid_t start_tally(std::vector<std::string> arguments, const TemporaryFolder& fol
 
 bool wait_for_lines(const std::string& run, std::size_t count) {
   return comes_true([&] { return lines_of(run + "/metrics.jsonl") >= count; });
+}
+
+// Starts a run with these words, kills it five times on its way and lets it end.
+void train_with_five_kills(const std::vector<std::string>& words, const TemporaryFolder& folder) {
+  const std::string& run = words[1];
+  std::mt19937 random(20240501);
+  int killed = 0;
+  std::size_t lines = 1;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    lines += 2 + random() % 12;
+    const pid_t process = start_tally(attempt == 0 ? words : resuming(run), folder);
+    EXPECT_TRUE(wait_for_lines(run, lines)) << "attempt " << attempt;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+    send_signal(process, SIGKILL);
+    killed += finish_program(process, folder).code == 128 + SIGKILL;
+  }
+  EXPECT_GE(killed, 4);
+  const Finished last = run_tally(resuming(run), folder);
+  EXPECT_EQ(last.code, 0) << last.err;
 }
 
 class Resume : public ::testing::Test {
@@ -58,21 +78,19 @@ class Resume : public ::testing::Test {
 };
 
 TEST_F(Resume, AfterFiveKillsTheRunIsTheSame) {
-  std::mt19937 random(20240501);
-  int killed = 0;
-  std::size_t lines = 1;
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    lines += 2 + random() % 12;
-    const pid_t process = start_tally(attempt == 0 ? training(run()) : resuming(run()), folder_);
-    EXPECT_TRUE(wait_for_lines(run(), lines)) << "attempt " << attempt;
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
-    send_signal(process, SIGKILL);
-    killed += finish_program(process, folder_).code == 128 + SIGKILL;
-  }
-  EXPECT_GE(killed, 4);
-  const Finished last = resume();
-  EXPECT_EQ(last.code, 0) << last.err;
+  train_with_five_kills(training(run()), folder_);
   expect_same_run(run(), reference());
+}
+
+// Masks that depend on the step, a shift by a token, sums along the text, and parameters held within their range after
+// each update.
+TEST(ResumeOfASum, AfterFiveKillsTheRunWithDropoutIsTheSame) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> dropout{"--model.dropout=0.1"};
+  const std::string reference = folder / "reference", run = folder / "run";
+  ASSERT_EQ(run_tally(training(reference, dropout, "kerple+fox-pro"), folder).code, 0);
+  train_with_five_kills(training(run, dropout, "kerple+fox-pro"), folder);
+  expect_same_run(run, reference);
 }
 
 TEST_F(Resume, KilledBeforeItsFirstCheckpointItBeginsAnew) {

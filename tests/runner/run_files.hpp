@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <string>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "core/io/json.hpp"
+#include "core/io/safetensors.hpp"
 #include "tests/runner/program.hpp"
 
 namespace tally::testing {
@@ -53,6 +55,21 @@ inline void expect_same_run(const std::string& run, const std::string& reference
   EXPECT_EQ(names_of_checkpoints(run), names_of_checkpoints(reference));
   EXPECT_TRUE(checkpoints_of(run) == checkpoints_of(reference)) << "the bytes of the checkpoints differ";
   EXPECT_EQ(metrics_of(run), metrics_of(reference));
+}
+
+// Another checkpoint in the place of this one: its tensors changed, with checksums that hold.
+inline void change_tensors(const std::string& checkpoint, const std::function<void(NamedTensors&)>& change) {
+  NamedTensors tensors;
+  Metadata metadata;
+  {
+    const SafetensorsFile file = SafetensorsFile::open(checkpoint);
+    metadata = file.metadata();
+    for (const auto& entry : file.entries()) tensors.emplace_back(entry.name, file.read(entry.name));
+  }
+  change(tensors);
+  std::erase_if(metadata, [](const auto& entry) { return entry.first.starts_with("checksum"); });
+  add_checksums(metadata, tensors);
+  write_safetensors(checkpoint, tensors, metadata);
 }
 
 // Waits until f() is true; 20 seconds are enough for anything here.

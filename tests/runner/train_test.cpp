@@ -105,6 +105,36 @@ TEST(Train, DryRunTellsAndStops) {
 }
 
 // 300 MiB of parameters are counted without being there.
+// Not when a split first has such a sequence, which may be at the end of the run.
+TEST(Train, SequencesThatTheEncodingDoesNotTakeAreWrongUsage) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& message) {
+    const Finished result = run_tally(words, folder);
+    EXPECT_EQ(result.code, 2) << words[0];
+    EXPECT_TRUE(holds(result.err, message)) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_FALSE(std::filesystem::exists(run));
+  };
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--dry-run"}}) {
+    std::vector<std::string> words = tiny_training(run, "relative", {"--pe.distances=10"});
+    words.insert(words.end(), more.begin(), more.end());
+    refused(words, "the table has 10 distances, the sequence 16 tokens");
+  }
+  // Enough for training sequences, but not for those of ood-sparse.
+  refused({"train", run, "--task=selective-copy", "--preset=quick", "--pe=relative", "--pe.distances=48"},
+          "the table has 48 distances, the sequence 64 tokens");
+  std::vector<std::string> sweep = tiny_training(run, "cope;relative", {"--pe.relative.distances=10", "--seeds=1"});
+  sweep[0] = "sweep";
+  refused(sweep, "the table has 10 distances, the sequence 16 tokens");
+
+  ASSERT_EQ(run_tally(tiny_training(run, "relative", {"--pe.distances=16"}), folder).code, 0);
+  const Finished resumed = run_tally({"resume", run, "--steps=8", "--task.length=20"}, folder);
+  EXPECT_EQ(resumed.code, 2) << resumed.out;
+  EXPECT_TRUE(holds(resumed.err, "the table has 16 distances, the sequence 20 tokens")) << resumed.err;
+  EXPECT_EQ(json_file(run + "/config.json").at("run").integer("steps"), 4);
+}
+
 TEST(Train, DryRunOfALargeModelTakesNoMemory) {
   const TemporaryFolder folder;
   const Finished result =

@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <sstream>
 #include <string>
 
 #include "autograd/node.hpp"
@@ -86,6 +90,26 @@ TEST(Estimate, MemoryOfEveryEncodingIsThatOfTheRun) {
   }
 }
 
+// A table by distance is as wide as it is long, and only as wide as the text where it is longer.
+TEST(Estimate, MemoryOfShortTablesIsThatOfTheRun) {
+  for (const char* encoding : {"relative", "relative+transformer-xl", "fox+relative"}) {
+    for (const char* distances : {"16", "300"}) {
+      for (const char* eval_batch : {"1", "4"}) {
+        const RunConfig config = quick(encoding, {{"pe.relative.distances", distances},
+                                                  {"pe.relative.far", "cap"},
+                                                  {"eval-batch", eval_batch},
+                                                  {"batch", "1"},
+                                                  {"task.length", "600"},
+                                                  {"model.width", "32"}});
+        const double told = estimate_training(config, *config.make_task()).total();
+        const double measured = measured_peak(config);
+        EXPECT_GT(told, measured / 1.1) << encoding << ", " << distances << ", " << eval_batch;
+        EXPECT_LT(told, measured * 1.6) << encoding << ", " << distances << ", " << eval_batch;
+      }
+    }
+  }
+}
+
 // Sequences whose attention is traced, as a dump does it.
 double measured_trace(const RunConfig& config, std::int64_t sequences, bool with_gradients) {
   const std::unique_ptr<Task> task = config.make_task();
@@ -158,13 +182,28 @@ TEST(Estimate, OnlyLayersAndHeadsWithGatesPayForThem) {
 
 // tasks.md of the published experiments: language models of the CoPE paper, in millions as printed there.
 struct PublishedModel {
+  std::string row;  // what the page on encodings says of it
   std::string encoding;
   std::vector<std::pair<std::string, std::string>> settings;
   double millions;
 };
 
+std::string page_on_encodings() {
+  std::ifstream file(TALLY_SOURCE_DIR "/nn/position/README.md");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string fixed(double value, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
 void expect_published(const ModelOptions& options, std::int64_t vocabulary, std::int64_t context,
                       const std::vector<PublishedModel>& models) {
+  std::map<std::string, std::pair<double, std::vector<std::string>>> rows;  // printed, and what is counted
   for (const PublishedModel& one : models) {
     EncodingChoice choice = EncodingChoice::parse(one.encoding);
     for (const auto& [name, value] : one.settings) choice.set_option(name, value);
@@ -172,6 +211,16 @@ void expect_published(const ModelOptions& options, std::int64_t vocabulary, std:
     EXPECT_NEAR(static_cast<double>(parameter_count(shapes)) / 1e6, one.millions, 0.05) << one.encoding;
     EXPECT_EQ(parameter_count(shapes) - encoding_parameter_count(shapes),
               parameter_count(parameter_shapes(options, EncodingChoice::parse("none"), vocabulary, context)));
+    auto& [printed, counted] = rows[one.row];
+    printed = one.millions;
+    const std::string count = fixed(static_cast<double>(parameter_count(shapes)) / 1e6, 2);
+    if (counted.empty() || counted.back() != count) counted.push_back(count);
+  }
+  const std::string page = page_on_encodings();
+  for (const auto& [row, numbers] : rows) {
+    std::string line = concat("| ", row, " | ", fixed(numbers.first, 1), " | ");
+    for (const std::string& count : numbers.second) line += concat(&count == &numbers.second[0] ? "" : ", ", count);
+    EXPECT_NE(page.find(line + " |\n"), std::string::npos) << line << " does not stand in nn/position/README.md";
   }
 }
 
@@ -182,12 +231,13 @@ TEST(Estimate, ParametersOfTheWikitextModels) {
   options.width = 768;
   options.heads = 12;
   options.tied = true;
+  const std::string cope = "cope, P 64, one table for the model (`share=layers`) or one a layer";
   expect_published(options, 50257, 1024,
-                   {{"absolute", {}, 124.4},
-                    {"relative", {{"share", "model"}}, 123.7},
-                    {"cope", {{"share", "layers"}}, 123.7},
-                    {"cope", {}, 123.7},
-                    {"cope", {{"gates", "sep-keys"}}, 130.8}});
+                   {{"absolute", "absolute", {}, 124.4},
+                    {"relative, one table for the model (`share=model`)", "relative", {{"share", "model"}}, 123.7},
+                    {cope, "cope", {{"share", "layers"}}, 123.7},
+                    {cope, "cope", {}, 123.7},
+                    {"cope, `gates=sep-keys`, a table a layer", "cope", {{"gates", "sep-keys"}}, 130.8}});
 }
 
 // LLaMA's parts and vocabulary. The paper names no size of the CoPE table: a million parameters are a table of 1,024
@@ -202,8 +252,29 @@ TEST(Estimate, ParametersOfTheCodeModels) {
   options.activation = "swiglu";
   options.bias = false;
   const std::vector<std::pair<std::string, std::string>> table{{"p-max", "1024"}, {"share", "none"}};
+  const std::string cope = "cope, cope+rope: P 1024, a table for each head of each layer";
   expect_published(options, 32000, 4096,
-                   {{"absolute", {}, 20.8}, {"rope", {}, 19.8}, {"cope", table, 20.8}, {"cope+rope", table, 20.8}});
+                   {{"absolute", "absolute", {}, 20.8},
+                    {"rope", "rope", {}, 19.8},
+                    {cope, "cope", table, 20.8},
+                    {cope, "cope+rope", table, 20.8}});
+}
+
+TEST(Estimate, LengthsThatAnEncodingDoesNotTakeAreToldBeforehand) {
+  const auto complaint = [](const std::string& encoding, std::int64_t length) -> std::string {
+    const RunConfig config = quick(encoding, {{"pe.relative.distances", "10"}});
+    try {
+      check_length(model_of(config, *config.make_task()), length);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const char* encoding : {"relative", "cope+relative", "0:none,1:none@0-1,relative@2-3"}) {
+    EXPECT_EQ(complaint(encoding, 10), "") << encoding;
+    EXPECT_NE(complaint(encoding, 11).find("the table has 10 distances, the sequence 11 tokens"), std::string::npos)
+        << encoding;
+  }
 }
 
 TEST(Estimate, WhatCannotFitIsRefusedWithItsParts) {
