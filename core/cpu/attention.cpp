@@ -326,7 +326,7 @@ class Worker {
         softmax_gradient(d_score_.data(), score_.data(), factor_, keys.keys, rows.lanes);
       }
       for (const auto& bias : biases_) bias->gradient(rows, keys, d_score_.data());
-      if (contextual_ != nullptr) contextual_->gradient(rows, keys, d_score_.data());
+      if (contextual_ != nullptr) contextual_->gradient(rows, keys, score_.data(), d_score_.data());
       lane_product(d_q_lanes_.data(), tile_rows, k_.data() + keys.first * width_, 1, width_, d_score_.data(), tile_rows,
                    width_, rows.lanes, keys.keys, true);
       lane_product(sums.k + keys.first * ld_, ld_, d_score_.data(), tile_rows, 1, q_rows_.data(), ld_, keys.keys, ld_,

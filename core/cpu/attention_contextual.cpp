@@ -62,10 +62,10 @@ class Contextual final : public ContextualTile<T> {
     term_.add(rows, keys, score, own_ ? gate_score_.data() : score, carry_, kept_, for_gradient);
   }
 
-  void gradient(const RowTile& rows, const KeyTile& keys, T* d) override {
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) override {
     if (saturated_) return term_.saturated_gradient(rows, keys, d);
     T* const d_gate_score = own_ ? gate_score_.data() : d;
-    term_.gradient(rows, keys, d, d_gate_score, run_, kept_);
+    term_.gradient(rows, keys, weights, d, d_gate_score, run_, kept_);
     if (!own_) return;
     lane_product(d_gate_lanes_.data(), tile_rows, gate_keys_.data() + keys.first * width_, 1, width_, d_gate_score,
                  tile_rows, width_, rows.lanes, keys.keys, true);

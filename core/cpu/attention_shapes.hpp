@@ -44,8 +44,8 @@ class ContextualTile {
   virtual T* carry() = 0;
   // score += the term, from the tile's last key to its first. For backward what the gradient needs is kept.
   virtual void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) = 0;
-  // d holds the gradient of the logits and gets that of the scores.
-  virtual void gradient(const RowTile& rows, const KeyTile& keys, T* d) = 0;
+  // d holds the gradient of the logits and gets that of the scores; weights: before dropout.
+  virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) = 0;
   virtual void close_rows(const RowTile& rows) = 0;
   virtual void write_shared(const SharedSums& sums) const = 0;
 };

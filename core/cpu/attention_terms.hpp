@@ -7,6 +7,7 @@
 
 #include "core/attention/policies.hpp"
 #include "core/cpu/attention_shapes.hpp"
+#include "core/cpu/attention_sums.hpp"
 
 namespace tally::cpu {
 
@@ -173,7 +174,8 @@ class TableTerm {
       add_table_term<T, false>(score, gate_score, carry, table_.data(), ld_, rows, keys, nullptr, nullptr, nullptr);
     }
   }
-  void gradient(const RowTile& rows, const KeyTile& keys, T* d, T* d_gate_score, T* run, const Kept<T>& kept) const {
+  void gradient(const RowTile& rows, const KeyTile& keys, const T*, T* d, T* d_gate_score, T* run,
+                const Kept<T>& kept) const {
     table_gradient(d, d_gate_score, run, d_table_.data(), ld_, rows, keys, kept.gate.data(), kept.position.data(),
                    kept.slope.data());
   }
@@ -227,15 +229,14 @@ TALLY_CLONES void add_slope_term(T* score, const T* gate_score, T* carry, T slop
 }
 
 template <class T>
-TALLY_CLONES void slope_gradient(T* d, T* d_gate_score, T* run, T* d_slope, T slope, const RowTile rows,
-                                 const KeyTile keys, const T* kept_gate, const T* kept_position) {
+TALLY_CLONES void slope_gradient(T* d, T* d_gate_score, T* run, T slope, std::int64_t keys, std::int64_t lanes,
+                                 const T* kept_gate) {
   const bool own = d != d_gate_score;
-  for (std::int64_t j = 0; j < keys.keys; ++j) {
+  for (std::int64_t j = 0; j < keys; ++j) {
     const std::int64_t row = j * tile_rows;
 #pragma omp simd
-    for (std::int64_t i = 0; i < rows.lanes; ++i) {
+    for (std::int64_t i = 0; i < lanes; ++i) {
       const T d_logit = d[row + i];
-      d_slope[i] += d_logit * kept_position[row + i];
       run[i] += d_logit * slope;
       d_gate_score[row + i] = (own ? T{0} : d_logit) + run[i] * gate_slope(kept_gate[row + i]);
     }
@@ -251,6 +252,7 @@ class SlopeTerm {
   void open_rows(const RowTile& rows, double* shared) {
     slope_ = call_.scan.values.as<T>()[rows.head * call_.scan.values.strides[0]];
     shared_ = shared;
+    row_sums_.open();
   }
   bool saturated(const T*, const RowTile&) const { return false; }
   void add_saturated(const RowTile&, const KeyTile&, T*) const {}
@@ -263,12 +265,15 @@ class SlopeTerm {
       add_slope_term<T, false>(score, gate_score, carry, slope_, rows, keys, nullptr, nullptr);
     }
   }
-  void gradient(const RowTile& rows, const KeyTile& keys, T* d, T* d_gate_score, T* run, const Kept<T>& kept) {
-    T d_slope[tile_rows] = {};
-    slope_gradient(d, d_gate_score, run, d_slope, slope_, rows, keys, kept.gate.data(), kept.position.data());
-    for (std::int64_t i = 0; i < rows.rows; ++i) *shared_ += static_cast<double>(d_slope[i]);
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* weight, T* d, T* d_gate_score, T* run,
+                const Kept<T>& kept) {
+    add_to_row_sums(row_sums_.sums(), d, weight, kept.position.data(), keys.keys, rows.lanes);
+    slope_gradient(d, d_gate_score, run, slope_, keys.keys, rows.lanes, kept.gate.data());
   }
-  void close_rows(const RowTile&) {}
+  void close_rows(const RowTile& rows) {
+    const PositionSums sums = row_sums_.sums();
+    for (std::int64_t i = 0; i < rows.rows; ++i) *shared_ += row_sums_.balanced(i, sums.d_p[i], sums.a_p[i]);
+  }
   void write_shared(const SharedSums& sums) const {
     const View& d_slope = gradients_->d_values;
     for (std::int64_t head = 0; head < sums.heads && d_slope; ++head) {
@@ -285,6 +290,7 @@ class SlopeTerm {
   const AttentionGradients* gradients_;
   T slope_ = 0;
   double* shared_ = nullptr;
+  RowSums row_sums_;
 };
 
 // --- mlp: term = sum_n u_i[n] relu(w[n] p + b[n]) ---
@@ -318,36 +324,51 @@ TALLY_CLONES void add_mlp_term(T* score, const T* gate_score, T* carry, const T*
   for (std::int64_t i = 0; i < tile_rows; ++i) carry[i] += lost[i];
 }
 
-// d_u, d_w, d_b [N, tile_rows].
+// Adds to the sums [N, tile_rows] of every hidden unit those over the keys for which it is not zero.
+// slope: d term / d p. Takes few keys at a time: what is read of these stays in the nearest cache for all units.
 template <class T>
-TALLY_CLONES void mlp_gradient(T* d, T* d_gate_score, T* run, T* d_u, T* d_w, T* d_b, const T* u, const T* w,
-                               const T* b, std::int64_t width, const RowTile rows, const KeyTile keys,
-                               const T* kept_gate, const T* kept_position) {
-  const bool own = d != d_gate_score;
-  alignas(64) T d_p[tile_rows], h[tile_rows];
-  for (std::int64_t j = 0; j < keys.keys; ++j) {
-    const T* const p = kept_position + j * tile_rows;
-    T* const row = d + j * tile_rows;
-    std::fill_n(d_p, tile_rows, T{0});
+TALLY_CLONES void add_to_unit_sums(const PositionSums sums, T* slope, const T* d, const T* weight, const T* position,
+                                   const T* u, const T* w, const T* b, std::int64_t width, std::int64_t keys,
+                                   std::int64_t lanes) {
+  alignas(64) T rise[tile_rows];
+  FewSums<T> few;
+  std::fill_n(slope, keys * tile_rows, T{0});
+  for (std::int64_t first = 0; first < keys; first += few_keys) {
     for (std::int64_t n = 0; n < width; ++n) {
-      const std::int64_t lane = n * tile_rows;
 #pragma omp simd
-      for (std::int64_t i = 0; i < rows.lanes; ++i) {
-        h[i] = attention::hidden(w[n], b[n], p[i]);
-      }
+      for (std::int64_t i = 0; i < lanes; ++i) rise[i] = u[n * tile_rows + i] * w[n];
+      few.open(lanes);
+      for (std::int64_t j = first; j < std::min(keys, first + few_keys); ++j) {
+        const std::int64_t row = j * tile_rows;
 #pragma omp simd
-      for (std::int64_t i = 0; i < rows.lanes; ++i) {
-        const T d_h = attention::hidden_slope(h[i]) * (row[i] * u[lane + i]);
-        d_u[lane + i] += row[i] * h[i];
-        d_w[lane + i] += d_h * p[i];
-        d_b[lane + i] += d_h;
-        d_p[i] += d_h * w[n];
+        for (std::int64_t i = 0; i < lanes; ++i) {
+          const T p = position[row + i];
+          const T on = attention::hidden_slope(attention::hidden(w[n], b[n], p));
+          const T d_on = on * d[row + i], a_on = on * weight[row + i];
+          few.d[i] += d_on;
+          few.d_p[i] += d_on * p;
+          few.a[i] += a_on;
+          few.a_p[i] += a_on * p;
+          slope[row + i] += on * rise[i];
+        }
       }
+      few.close(sums, n * tile_rows, lanes);
     }
+  }
+}
+
+// What flows on to the gates, from left to right.
+template <class T>
+TALLY_CLONES void slopes_to_gates(T* d, T* d_gate_score, T* run, const T* slope, const T* kept_gate, std::int64_t keys,
+                                  std::int64_t lanes) {
+  const bool own = d != d_gate_score;
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const std::int64_t row = j * tile_rows;
 #pragma omp simd
-    for (std::int64_t i = 0; i < rows.lanes; ++i) {
-      run[i] += d_p[i];
-      d_gate_score[j * tile_rows + i] = (own ? T{0} : row[i]) + run[i] * gate_slope(kept_gate[j * tile_rows + i]);
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      const T d_logit = d[row + i];
+      run[i] += d_logit * slope[row + i];
+      d_gate_score[row + i] = (own ? T{0} : d_logit) + run[i] * gate_slope(kept_gate[row + i]);
     }
   }
 }
@@ -362,7 +383,8 @@ class MlpTerm {
         width_(call.scan.weight.shape[0]),
         rows_(tile_rows * width_),
         u_(tile_rows * width_),
-        d_(gradients != nullptr ? 3 * tile_rows * width_ : 0),
+        d_u_(gradients != nullptr ? tile_rows * width_ : 0),
+        unit_sums_(gradients != nullptr ? 4 * tile_rows * width_ : 0),
         weight_(width_),
         bias_(width_) {
     for (std::int64_t n = 0; n < width_; ++n) {
@@ -376,7 +398,9 @@ class MlpTerm {
     pack_rows(rows_.data(), width_, Matrix<T>(call_.scan.values, rows.batch, rows.head), rows.first, rows.rows, width_,
               T{1}, tile_rows);
     transpose_to_lanes(u_.data(), rows_.data(), width_, width_);
-    if (gradients_ != nullptr) std::fill_n(d_.data(), 3 * tile_rows * width_, T{0});
+    if (gradients_ == nullptr) return;
+    std::fill_n(unit_sums_.data(), 4 * tile_rows * width_, 0.0);
+    row_sums_.open();
   }
   bool saturated(const T*, const RowTile&) const { return false; }
   void add_saturated(const RowTile&, const KeyTile&, T*) const {}
@@ -391,20 +415,30 @@ class MlpTerm {
                              nullptr, nullptr);
     }
   }
-  void gradient(const RowTile& rows, const KeyTile& keys, T* d, T* d_gate_score, T* run, const Kept<T>& kept) const {
-    const std::int64_t size = tile_rows * width_;
-    mlp_gradient(d, d_gate_score, run, d_.data(), d_.data() + size, d_.data() + 2 * size, u_.data(), weight_.data(),
-                 bias_.data(), width_, rows, keys, kept.gate.data(), kept.position.data());
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* weight, T* d, T* d_gate_score, T* run,
+                const Kept<T>& kept) {
+    add_to_row_sums(row_sums_.sums(), d, weight, kept.position.data(), keys.keys, rows.lanes);
+    add_to_unit_sums(unit_sums(), kept.slope.data(), d, weight, kept.position.data(), u_.data(), weight_.data(),
+                     bias_.data(), width_, keys.keys, rows.lanes);
+    slopes_to_gates(d, d_gate_score, run, kept.slope.data(), kept.gate.data(), keys.keys, rows.lanes);
   }
+  // The hidden value is w p + b where it is not zero: d_u = w sum_j dl p + b sum_j dl, d_w = u sum_j dl p, ...
   void close_rows(const RowTile& rows) {
-    if (gradients_->d_values) {
-      unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, width_, d_.data(),
-                   T{1});
-    }
-    for (std::int64_t n = 0; n < 2 * width_; ++n) {
+    const PositionSums sums = unit_sums();
+    for (std::int64_t n = 0; n < width_; ++n) {
       for (std::int64_t i = 0; i < rows.rows; ++i) {
-        shared_[n] += static_cast<double>(d_[(width_ + n) * tile_rows + i]);
+        const std::int64_t lane = n * tile_rows + i;
+        const double d = row_sums_.balanced(i, sums.d[lane], sums.a[lane]);
+        const double d_p = row_sums_.balanced(i, sums.d_p[lane], sums.a_p[lane]);
+        const auto u = static_cast<double>(u_[lane]);
+        d_u_[lane] = static_cast<T>(static_cast<double>(weight_[n]) * d_p + static_cast<double>(bias_[n]) * d);
+        shared_[n] += u * d_p;
+        shared_[width_ + n] += u * d;
       }
+    }
+    if (gradients_->d_values) {
+      unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, width_, d_u_.data(),
+                   T{1});
     }
   }
   void write_shared(const SharedSums& sums) const {
@@ -422,10 +456,14 @@ class MlpTerm {
   }
 
  private:
+  PositionSums unit_sums() const { return {unit_sums_.data(), tile_rows * width_}; }
+
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
   std::int64_t width_;
-  Buffer<T> rows_, u_, d_;  // u [N, tile_rows]; d: of u, w and b, each [N, tile_rows]
+  Buffer<T> rows_, u_, d_u_;  // u and d_u [N, tile_rows]
+  Buffer<double> unit_sums_;
+  RowSums row_sums_;
   Buffer<T> weight_, bias_;
   double* shared_ = nullptr;
 };

@@ -8,7 +8,8 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/transformer.hpp"
-#include "tests/nn/encoding_cases.hpp"
+#include "tests/nn/refusals.hpp"
+#include "tests/nn/small_model.hpp"
 
 namespace tally {
 namespace {
@@ -68,21 +69,9 @@ void expect_near(const Tensor& found, const Tensor& expected) {
   for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], 1e-10) << n;
 }
 
-// Whether the model takes the sequence at all: a table may end before.
-bool takes(Transformer& model, const Tensor& tokens) {
-  const NoGrad only_asked;
-  try {
-    model.forward(tokens);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 void expect_the_same_in_steps(const EncodingChoice& choice, bool kept) {
   const auto model = make_model(choice);
   const Tensor tokens = some_tokens(2);
-  if (!takes(*model, tokens)) return;
   const NoGrad only_values;
   const Tensor whole = model->forward(tokens);
   GenerationState state;
@@ -94,11 +83,27 @@ void expect_the_same_in_steps(const EncodingChoice& choice, bool kept) {
 
 TEST(Generation, GivesTheLogitsOfTheWholeSequenceForEveryEncoding) {
   for (const EncodingCase& one : all_cases()) {
+    if (testing::refused_for_length(one.choice, length, length)) continue;
     SCOPED_TRACE(one.label);
     const auto encoding = make_encoding(
         one.choice, {.max_length = length},
         [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); });
     expect_the_same_in_steps(one.choice, !encoding->replaces_softmax());
+  }
+}
+
+// What is kept is longer than a tile of rows and one of keys.
+TEST(Generation, GoesOnAcrossTiles) {
+  constexpr std::int64_t longer = 150;
+  const NoGrad only_values;
+  const Tensor tokens = testing::some_tokens(longer);
+  for (const EncodingCase& one : testing::plain_cases()) {
+    SCOPED_TRACE(one.label);
+    const auto model = testing::make_small_model(one.choice, "tiled", longer);
+    GenerationState state;
+    // One by one from 62 to 66 and from 126 to 131.
+    const std::vector<std::int64_t> counts{62, 1, 1, 1, 1, 60, 1, 1, 1, 1, 1, 19};
+    expect_near(in_steps(*model, tokens, counts, state), model->forward(tokens));
   }
 }
 

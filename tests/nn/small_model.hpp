@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "nn/transformer.hpp"
 #include "tests/nn/encoding_cases.hpp"

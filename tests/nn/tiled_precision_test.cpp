@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <variant>
 #include <vector>
@@ -31,69 +30,45 @@ using testing::Values;
 class TiledPrecision : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(TiledPrecision);
 
-struct Placed {
-  Score score;
-  std::vector<double> positions;  // of all keys that a query has
-};
+double distance_to_kinks(const ShapeCase& one, const Sizes& sizes, const Values& values) {
+  const Inputs inputs = make_inputs(one, sizes, DType::f64, values);
+  return testing::distance_to_kinks(inputs.operands, inputs.score);
+}
 
-Placed place(const ShapeCase& one, const Sizes& sizes, const Values& values) {
+double largest_hidden(const ShapeCase& one, const Sizes& sizes, const Values& values) {
   const NoGrad only_values;
   const Inputs inputs = make_inputs(one, sizes, DType::f64, values);
   AttentionTrace trace;
   composed_logits(inputs.operands, inputs.score, &trace);
-  Placed placed{inputs.score, {}};
-  const std::vector<double> all = trace.positions.to_vector<double>();
-  const auto length = static_cast<std::size_t>(sizes.length);
-  for (std::size_t n = 0; n < all.size(); ++n) {
-    if (n % length <= n / length % length) placed.positions.push_back(all[n]);
-  }
-  return placed;
-}
-
-// By how much positions may differ before one of them passes a place where its score bends: an integer up to P, or
-// where a hidden unit leaves zero.
-double distance_to_kinks(const ShapeCase& one, const Sizes& sizes, const Values& values) {
-  const Placed placed = place(one, sizes, values);
-  std::vector<double> kinks;
-  if (const auto* mlp = std::get_if<ContextualMlp>(&*placed.score.scan)) {
-    kinks = (negate(mlp->bias) / mlp->weight).to_vector<double>();
-  } else {
-    const std::int64_t rows = std::get<ContextualTable>(*placed.score.scan).z.size(3);
-    for (std::int64_t n = 0; n < rows; ++n) kinks.push_back(static_cast<double>(n));
-  }
-  double nearest = std::numeric_limits<double>::infinity();
-  for (const double position : placed.positions) {
-    for (const double kink : kinks) nearest = std::min(nearest, std::abs(position - kink));
-  }
-  return nearest;
-}
-
-double largest_hidden(const ShapeCase& one, const Sizes& sizes, const Values& values) {
-  const Placed placed = place(one, sizes, values);
-  const auto& mlp = std::get<ContextualMlp>(*placed.score.scan);
+  const auto& mlp = std::get<ContextualMlp>(*inputs.score.scan);
   const std::vector<double> weight = mlp.weight.to_vector<double>(), bias = mlp.bias.to_vector<double>();
   double result = 0;
-  for (const double position : placed.positions) {
+  for (const double position : testing::seen_positions(trace.positions)) {
     for (std::size_t n = 0; n < weight.size(); ++n) result = std::max(result, weight[n] * position + bias[n]);
   }
   return result;
 }
 
-// The error of f32 against f64 is at most twice (gradients: three times) that of the composed form, and one rounding of
-// the largest value (gradients: two for each of a da and a do.o, which cancel). All that reaches the scores carries the
-// rounding of dl = a (da - do.o), where the composed form sums a da in double instead of taking do.o from the rounded
-// output: so that rounding is counted in units of q's gradient. Numbers to which the whole triangle adds, with terms
-// that cancel, are held to 1e-4 of their size. The coefficients of a network sum rows of dl times hidden values, which
-// are far larger than 1: there the roundings are those of the terms of do.o, times the largest hidden value.
+// What the rounding of do.o, which is that of a whole row of dl = a (da - do.o), is multiplied with on its way to a
+// gradient: the composed form sums a da in double instead of taking do.o from the rounded output. On the CPU the sums
+// that positions enlarge are freed of it (core/cpu/attention_sums.hpp).
+double reach(const std::string& name, const ShapeCase& one, const Sizes& sizes, const Values& values) {
+  const bool on_cpu = default_device() == Device{};
+  const auto length = static_cast<double>(sizes.length);
+  if (name == "rise" || name == "slopes") return length;
+  if (name == "slope") return on_cpu ? std::sqrt(length) : length;  // one number, the sum of all rows' roundings
+  if (name == "w" || name == "b") return on_cpu ? 0 : length;
+  if (name == "u") return on_cpu ? 0 : largest_hidden(one, sizes, values);
+  return 1;
+}
+
+// The error of f32 against f64 is at most twice (gradients: three times) that of the composed form, and one rounding
+// (gradients: two) of the largest value: a gradient may be a single number, which the composed form hit by chance.
+// Beside that the rounding of do.o, as far as it reaches: 1.6 times at most as measured (the row bias of a GPU's
+// kernels, whose gradient is 0 but for rounding), on the CPU 0.9.
 enum class Compared { output, gradients, both };
 void expect_as_precise(const ShapeCase& one, const Sizes& sizes, const Values& values, Compared compared) {
-  constexpr double rounding = 1.2e-7;
-  const auto sums_the_triangle = [](const std::string& name) {
-    return name == "slope" || name == "slopes" || name == "rise" || name == "falling" || name == "w" || name == "b";
-  };
-  const auto sums_rows = [](const std::string& name) {
-    return name == "row" || name == "by_row" || name == "z" || name == "column";
-  };
+  constexpr double rounding = 1.2e-7, roundings = 2;  // of do.o
   const Outcome exact = compute(one, sizes, DType::f64, false, 0, values),
                 tiled = compute(one, sizes, DType::f32, true, 0, values),
                 composed = compute(one, sizes, DType::f32, false, 0, values);
@@ -103,27 +78,28 @@ void expect_as_precise(const ShapeCase& one, const Sizes& sizes, const Values& v
   }
   if (compared == Compared::output) return;
   const Tensor terms = abs(exact.output * normal_tensor("d_output", exact.output.shape()));
-  const double largest_terms = largest(sum(terms, {3}));
+  const double of_row = rounding * largest(sum(terms, {3}));
   for (const auto& [name, expected] : exact.gradients) {
     const double found = largest_difference(tiled.gradients.at(name), expected);
-    double scale = std::max(largest(expected), largest(exact.gradients.at("q")));
-    if (name == "u") scale = largest_terms * largest_hidden(one, sizes, values);
-    if (sums_the_triangle(name)) {
-      EXPECT_LE(found, 1e-4 * scale) << name;
-    } else {
-      EXPECT_LE(found, 3 * largest_difference(composed.gradients.at(name), expected) +
-                           (sums_rows(name) ? 1e-6 : 4 * rounding) * scale)
-          << name;
-    }
+    const double of_composed = largest_difference(composed.gradients.at(name), expected);
+    EXPECT_LE(found,
+              3 * of_composed + 2 * rounding * largest(expected) + of_row * roundings * reach(name, one, sizes, values))
+        << name;
   }
 }
+
+// The backward kernels of a GPU take heads of up to 128 numbers, in double of up to 64.
+Sizes wide_heads() { return default_device() == Device{} ? Sizes{1, 1, 40, 150, 130} : Sizes{1, 1, 40, 100, 128}; }
 
 // Among so many pairs some lie beside a kink: gradients of shapes that have kinks are for the next test.
 TEST_P(TiledPrecision, IsAsPreciseAsTheComposedFormInSingle) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   for (const ShapeCase& one : shape_cases()) {
-    SCOPED_TRACE(one.name);
-    expect_as_precise(one, {1, 2, several_tiles(), 16, 16}, drawn(0), one.kinks ? Compared::output : Compared::both);
+    for (const Sizes& sizes :
+         {Sizes{1, 2, 1, 16, 16}, Sizes{1, 2, several_tiles(), 16, 16}, Sizes{1, 2, 70, 64, 64}, wide_heads()}) {
+      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
+      expect_as_precise(one, sizes, drawn(0), one.kinks ? Compared::output : Compared::both);
+    }
   }
 }
 
@@ -133,14 +109,15 @@ TEST_P(TiledPrecision, IsAsPreciseAsTheComposedFormInSingle) {
 TEST_P(TiledPrecision, HasGradientsAsPreciseAsThoseOfTheComposedFormBetweenKinks) {
   constexpr double apart = 1e-4;
   constexpr int most_draws = 200;
-  const Sizes sizes{1, 1, 150, 16, 16};
   for (const ShapeCase& one : shape_cases()) {
     if (!one.kinks) continue;
-    SCOPED_TRACE(one.name);
-    int draw = 0;
-    while (draw < most_draws && distance_to_kinks(one, sizes, drawn(draw)) < apart) ++draw;
-    ASSERT_LT(draw, most_draws) << "none of them keeps all positions away from kinks";
-    expect_as_precise(one, sizes, drawn(draw), Compared::gradients);
+    for (const Sizes& sizes : {Sizes{1, 2, 1, 16, 16}, Sizes{1, 1, 150, 16, 16}, Sizes{1, 1, 70, 64, 64}}) {
+      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
+      int draw = 0;
+      while (draw < most_draws && distance_to_kinks(one, sizes, drawn(draw)) < apart) ++draw;
+      ASSERT_LT(draw, most_draws) << "none of them keeps all positions away from kinks";
+      expect_as_precise(one, sizes, drawn(draw), Compared::gradients);
+    }
   }
 }
 

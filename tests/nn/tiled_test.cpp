@@ -1,6 +1,8 @@
 // Tiled attention against the composed form of the same shapes: outputs and every gradient.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,21 +24,28 @@ using testing::several_tiles;
 using testing::shape_cases;
 using testing::ShapeCase;
 using testing::Sizes;
+using testing::times;
 
 class Tiled : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Tiled);
 
 std::vector<Sizes> all_sizes() {
   // One token; fewer rows than lanes; a tile and a bit; several tiles of keys, several shares of a head; widths that
-  // are no whole vectors.
+  // are no whole vectors. Heads as wide as models have them, wider than a tile of rows, of one number.
   if (testing::only_small_kernels(default_device())) return {{1, 2, 35, 4, 4}};
-  return {{2, 1, 1, 8, 8}, {1, 3, 5, 4, 3}, {1, 2, 67, 20, 17}, {1, 2, several_tiles(), 16, 16}};
+  std::vector<Sizes> sizes{{2, 1, 1, 8, 8},    {1, 3, 5, 4, 3}, {1, 2, 67, 20, 17}, {1, 2, several_tiles(), 16, 16},
+                           {1, 2, 70, 60, 64}, {1, 1, 9, 1, 1}, {1, 1, 20, 40, 64}};
+  // In double a GPU's backward kernels take heads of up to 64 numbers with those of a product; in single TiledPrecision
+  // has wider ones.
+  if (default_device() == Device{})
+    sizes.insert(sizes.end(), {{1, 2, 70, 64, 64}, {1, 1, 35, 130, 40}, {1, 1, 20, 40, 150}});
+  return sizes;
 }
 
 void expect_equal_forms(double dropout) {
   for (const ShapeCase& one : shape_cases()) {
     for (const Sizes& sizes : all_sizes()) {
-      SCOPED_TRACE(concat(one.name, " T ", sizes.length));
+      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
       expect_equal(compute(one, sizes, DType::f64, true, dropout), compute(one, sizes, DType::f64, false, dropout));
     }
   }
@@ -98,6 +107,71 @@ TEST_P(Tiled, TakesTheLastRowsAlone) {
                 1e-12 * largest(whole));
     }
   }
+}
+
+// Rows first .. last of what has an axis of queries or keys.
+std::vector<double> rows_of(const Tensor& x, std::int64_t first, std::int64_t last) {
+  return slice(x, 2, first, last + 1).to_vector<double>();
+}
+
+bool all_numbers(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+}
+
+// The first 128 keys are a tile; for the rows 256 .. 299, a tile too, nothing in it matters. What is computed of it all
+// the same is told by numbers there that are none: even a weight of 0 makes no number of them.
+void expect_left_out(const ShapeCase& one, const std::string& spoilt, const std::string& told_by) {
+  SCOPED_TRACE(one.name);
+  const Sizes sizes{1, 2, 300, 8, 8};
+  const auto of = [&](bool spoil) {
+    return compute(one, sizes, DType::f64, true, 0, [&](const std::string& name, const Shape& shape, double deviation) {
+      Tensor tensor = normal_tensor(name, shape, deviation);
+      // All products positive: every key takes a large part of the stick.
+      if (one.name == "stick" && (name == "q" || name == "k")) tensor = abs(tensor);
+      if (!spoil || name != spoilt) return tensor;
+      const Tensor none = Tensor::full({shape[0], shape[1], 128, shape[3]}, std::nan(""), DType::f64, default_device());
+      return concat(std::vector<Tensor>{none, slice(tensor, 2, 128, shape[2])}, 2);
+    });
+  };
+  const Outcome expected = of(false), found = of(true);
+  EXPECT_EQ(rows_of(found.output, 256, 299), rows_of(expected.output, 256, 299));
+  for (const std::string name : {"q", "gate_query"}) {
+    if (!expected.gradients.contains(name)) continue;
+    EXPECT_EQ(rows_of(found.gradients.at(name), 256, 299), rows_of(expected.gradients.at(name), 256, 299)) << name;
+  }
+  // Rows for which the tile is computed because it matters to others beside them.
+  const auto& telling = told_by == "output" ? found.output : found.gradients.at(told_by);
+  EXPECT_FALSE(all_numbers(rows_of(telling, 191, 191)));
+}
+
+TEST(TiledOnCpu, LeavesOutTilesThatDoNotMatter) {
+  const auto falling = [](const Sizes& sizes, const Shape& shape) {
+    return broadcast_to(times(cumsum(Tensor::full({sizes.length}, 1, DType::f64, default_device())), -10), shape);
+  };
+  // Weights of e^-1290 and less.
+  expect_left_out({"toeplitz",
+                   [&](const Sizes& s, const Leaf&, Score& score) {
+                     score.biases.push_back(Toeplitz{falling(s, {s.heads, s.length})});
+                   }},
+                  "v", "output");
+  expect_left_out({"row_column",
+                   [&](const Sizes& s, const Leaf&, Score& score) {
+                     const Tensor total = falling(s, {s.batch, s.heads, s.length});
+                     score.biases.push_back(RowColumn{total, negate(total)});
+                   }},
+                  "v", "output");
+  // The stick is used up.
+  expect_left_out({"stick", [](const Sizes&, const Leaf&, Score& score) { score.set_scan(StickBreaking{}); }}, "v",
+                  "output");
+  // All positions are beyond the table, so that no gate matters.
+  expect_left_out({"table",
+                   [](const Sizes& s, const Leaf& leaf, Score& score) {
+                     const Shape operand{s.batch, s.heads, s.length, s.width};
+                     score.set_scan(ContextualTable{
+                         leaf("z", {s.batch, s.heads, s.length, 9}, 1, DType::f64),
+                         {leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}});
+                   }},
+                  "gate_key", "gate_query");
 }
 
 TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
