@@ -165,8 +165,7 @@ __device__ void add_by_distance(const DeviceCall<T>& call, const T* d_logits, st
 }
 
 template <class T, ProductPrecision precision, int D, Family family>
-__global__ void __launch_bounds__(32 * most_warps)
-    attention_backward_rows(const __grid_constant__ DeviceCall<T> call) {
+__global__ void __launch_bounds__(32 * most_warps) attention_backward_rows(const __grid_constant__ DeviceCall<T> call) {
   SHARED_DYNAMIC(T, memory);
   const int rows = block_rows();
   // The last rows see most keys: their blocks begin first.
@@ -309,8 +308,7 @@ void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
     launch(attention_row_delta<T, constant>, grid_of(call.queries(), rows, call, 1), threads, 0, context().stream,
            device);
     using Products = BackwardProducts<T, decltype(precision)::value, D>;
-    const std::int64_t shared =
-        Products::elements(rows, device.own_gates) + PairTiles<T>::elements(device, rows);
+    const std::int64_t shared = Products::elements(rows, device.own_gates) + PairTiles<T>::elements(device, rows);
     const std::int64_t slices = std::max(parts_of<D>(device.width), parts_of<D>(device.gate_width));
     launch(attention_backward_rows<T, decltype(precision)::value, D, constant>,
            grid_of(call.queries(), rows, call, slices), threads, sizeof(T) * static_cast<std::size_t>(shared),

@@ -236,7 +236,8 @@ void visit_form(const DeviceCall<T>& call, F&& f) {
       default: break;
     }
     if (!call.own_gates) return run.template operator()<Family::contextual>();
-    if constexpr (decltype(width)::value < 128) run.template operator()<Family::gated>();
+    constexpr bool fits = decltype(width)::value <= 64;
+    if constexpr (fits) run.template operator()<Family::gated>();
   };
   using Precision = ProductPrecision;
   if constexpr (std::is_same_v<T, double>) {

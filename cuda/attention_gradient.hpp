@@ -88,9 +88,8 @@ struct PairGradients {
     pairs.finish(call, at, key_tile * tile, d_gate_scores, sums, scratch);
     each_pair([&](int r, int c) { weights[r][c] = 1; });
     if (call.dropout != 0) {
-      pairs_in_turn(scratch, [&](int r, int c) {
-        return kept(call, at.index(call, r), key_tile * tile + tile_column(c));
-      });
+      pairs_in_turn(scratch,
+                    [&](int r, int c) { return kept(call, at.index(call, r), key_tile * tile + tile_column(c)); });
       each_pair([&](int r, int c) {
         weights[r][c] = own_pair(scratch, r, c);
         d_logits[r][c] *= weights[r][c];

@@ -16,8 +16,8 @@ inline constexpr int columns = tile / row_lanes;  // of the pairs that a thread 
 inline constexpr int pair_ld = tile + 4;          // of a tile of pairs in shared memory, [rows][keys]
 inline constexpr int most_warps = 4;              // of a block
 
-// f(r, c) for each pair that a thread has of a tile, in an order and number that the compiler knows: arrays of pairs stay
-// in registers.
+// f(r, c) for each pair that a thread has of a tile, in an order and number that the compiler knows: arrays of pairs
+// stay in registers.
 template <class F>
 __device__ __forceinline__ void each_pair(F&& f) {
   TALLY_UNROLL

@@ -1,5 +1,6 @@
-// Tiled attention on CUDA devices whose products read f32 as TF32 or bf16, the tensor cores' way (cuda/instructions.hpp):
-// as far from the truth as the composed form is, whose products round the same, and no farther.
+// Tiled attention on CUDA devices whose products read f32 as TF32 or bf16, the tensor cores' way
+// (cuda/instructions.hpp): as far from the truth as the composed form is, whose products round the same, and no
+// farther.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -61,7 +62,8 @@ void expect_rounded(ProductPrecision precision, double rounding) {
       // It does round: f32 is closer by far.
       EXPECT_GE(error, 10 * largest_difference(in_f32.output, exact.output));
       if (one.kinks) continue;  // which side of an integer a position is on may hang on the rounding
-      // dl = a (da - do.o) takes do.o from the output, which is off for a whole row at once; the composed form sums a da.
+      // dl = a (da - do.o) takes do.o from the output, which is off for a whole row at once; the composed form sums a
+      // da.
       const Tensor terms = abs(exact.output * normal_tensor("d_output", exact.output.shape()));
       const double of_row = largest(sum(terms, {3}));
       for (const auto& [name, expected] : exact.gradients) {
