@@ -44,11 +44,11 @@ KERNEL_RULES = [
 
 def project_files(root):
     """Paths relative to root: what git tracks or would add, or everything outside build/ where there is no git."""
-    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                             cwd=root, capture_output=True, check=False)
-    if listing.returncode == 0:
+    try:
+        listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                 cwd=root, capture_output=True, check=True)
         names = [pathlib.Path(name) for name in listing.stdout.decode().split("\0") if name]
-    else:
+    except (FileNotFoundError, subprocess.CalledProcessError):
         names = [path.relative_to(root) for path in root.rglob("*") if path.relative_to(root).parts[0] != "build"]
     return sorted(name for name in names if (root / name).is_file())
 
