@@ -98,7 +98,7 @@ build() {
 programs=(autograd_test nn_test tasks_test)
 declare -A small=(
   [autograd_test]='Cuda/Operation.EqualsThePlainReference/*:Cuda/Operation.DerivativeEqualsCentralDifferences/*'
-  [nn_test]='Cuda/Tiled.*:Cuda/Fire.*'
+  [nn_test]='Cuda/Tiled.*:Cuda/Reference.*'
   [tasks_test]='Cuda/Steps.*')
 
 # A test that finds no GPU fails from here on, instead of being left out.
