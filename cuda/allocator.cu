@@ -36,7 +36,7 @@ void* allocate(std::size_t bytes) {
     cudaGetLastError();  // told by the text below
     fail("memory", "the device has no ", bytes, " bytes left; ", mine.live_bytes, " bytes are in use by tensors");
   }
-  CUDA_CHECK(error);
+  check_call(error, "cudaMallocAsync(&block, bytes, stream)", __FILE__, __LINE__);
   mine.live_bytes += bytes;
   mine.peak_bytes = std::max(mine.peak_bytes, mine.live_bytes);
   ++mine.live_blocks;

@@ -55,7 +55,7 @@ void* end_capture() {
   CUDA_CHECK(cudaStreamEndCapture(context().stream, &graph));
   const cudaError_t instantiated = cudaGraphInstantiate(&result->executable, graph, 0);
   CUDA_CHECK(cudaGraphDestroy(graph));
-  CUDA_CHECK(instantiated);
+  check_call(instantiated, "cudaGraphInstantiate(&executable, graph, 0)", __FILE__, __LINE__);
   // The graph has memory of its own. What the same work used before it was captured goes back to the system.
   cudaMemPool_t pool{};
   CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, context().index));
@@ -73,6 +73,7 @@ void destroy_graph(void* graph) {
   const std::unique_ptr<CapturedWork> owned(static_cast<CapturedWork*>(graph));
   cudaStreamSynchronize(context().stream);  // it may be running, and reads its constants then
   cudaGraphExecDestroy(owned->executable);
+  cudaDeviceGraphMemTrim(context().index);  // graphs have a pool of their own, which would keep its memory
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Failures of CUDA and cuBLAS become Error with the failing call, its text and place:
-//   [cuda] cudaMallocAsync(&block, bytes, stream) failed: out of memory (cuda/allocator.cu:41)
+//   [cuda] cudaMallocAsync(&block, bytes, stream) failed: out of memory (cuda/allocator.cu:39)
 #pragma once
 
 #include "cuda/runtime.hpp"

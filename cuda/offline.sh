@@ -1,95 +1,157 @@
 #!/usr/bin/env bash
 # Builds and tests tally with its CUDA backend on a machine with a GPU that has no network and, it may be, no root.
 #
-#   cuda/offline.sh pack [FOLDER]   here, on Debian with a network: downloads the packages that such a machine may lack
-#   cuda/offline.sh test [FOLDER]   there, with FOLDER beside the sources: unpacks what is missing, builds by nvcc for
-#                                   the GPU of the machine, runs the tests on it, then compute-sanitizer
-#   cuda/offline.sh build [FOLDER]  the same without a GPU: up to the built programs
+#   cuda/offline.sh pack [FOLDER]      here, on Debian with a network: downloads the packages that such a machine may lack
+#   cuda/offline.sh test [FOLDER]      there, with FOLDER beside the sources: all of what follows; what failed is named last
+#   cuda/offline.sh build [FOLDER]     builds by nvcc, for the GPU of the machine where it has one
+#   cuda/offline.sh tests [OPTIONS]    runs what was built on the GPU: all tests but those labelled slow; OPTIONS of ctest
+#   cuda/offline.sh sanitizer TOOL     runs small shapes of it under compute-sanitizer; TOOL is memcheck, racecheck,
+#                                      initcheck or synccheck
 #
-# FOLDER is build/offline unless given. The unpacked packages stay inside it; nothing is installed.
-# TALLY_SANITIZER_TOOLS="memcheck racecheck": what compute-sanitizer looks for (all four when not set, none when empty).
+# FOLDER is build/offline unless given. The unpacked packages stay inside it; nothing is installed, and a tally that was
+# built so finds its libraries there by itself. The machine has g++ 12 or newer, CMake 3.22 or newer and the CUDA toolkit.
+# CUDAARCHS=90: architectures to build for. TALLY_SANITIZER_SECONDS=180: the time of each program under each tool.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-action=${1:-help}
-folder=${2:-build/offline}
 
-# What is needed at run time comes with what it depends on; the C++ compiler and CMake's own libraries are taken from the
-# machine where it has them.
+# Header-only libraries, static ones, and programs and libraries that need no more than the system's own: what is
+# unpacked is never put before the machine's libraries. (CMake needs forty others.)
 packages=(libgtest-dev googletest nlohmann-json3-dev libcli11-dev libopenblas0-pthread libgfortran5 libquadmath0
-  ninja-build cmake cmake-data libarchive13 libjsoncpp25 librhash0 libuv1)
+  ninja-build)
+tools=(memcheck racecheck initcheck synccheck)
+tests=build/cuda/tests
 
-pack() {
-  mkdir -p "$folder"
-  local full
-  full=$(cd "$folder" && pwd)
-  (cd "$full" && apt-get download "${packages[@]}")
-  echo "$full holds $(find "$full" -name '*.deb' | wc -l) packages, $(du -sh "$full" | cut -f1); take it along"
+stop() {
+  echo "cuda/offline.sh: $*" >&2
+  exit 1
 }
 
-unpack() {
-  local root=$1 package
-  shopt -s nullglob
-  local found=("$folder"/*.deb)
-  if [ ${#found[@]} -eq 0 ]; then
-    echo "cuda/offline.sh: no packages in $folder; 'cuda/offline.sh pack' downloads them" >&2
-    exit 1
+pack() {
+  local folder=$1
+  command -v apt-get >/dev/null || stop "pack is for Debian and its like: there is no apt-get here"
+  mkdir -p "$folder"
+  # The first try fails where the package lists were never fetched or are out of date.
+  if ! (cd "$folder" && apt-get -qq download "${packages[@]}" 2>/dev/null); then
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
+    "${as_root[@]}" apt-get -qq update
+    (cd "$folder" && apt-get -qq download "${packages[@]}")
   fi
-  mkdir -p "$root"
-  for package in "${found[@]}"; do dpkg-deb -x "$package" "$root"; done
+  folder=$(cd "$folder" && pwd)
+  echo "$folder holds $(find "$folder" -name '*.deb' | wc -l) packages, $(du -sh "$folder" | cut -f1); take it along"
+}
+
+# unpack FOLDER ROOT
+unpack() {
+  local package
+  shopt -s nullglob
+  local found=("$1"/*.deb)
+  if [ ${#found[@]} -eq 0 ]; then stop "no packages in $1; 'cuda/offline.sh pack' downloads them"; fi
+  mkdir -p "$2"
+  for package in "${found[@]}"; do dpkg-deb -x "$package" "$2"; done
+}
+
+# The CUDA toolkit's programs, wherever it is.
+find_toolkit() {
+  local toolkit
+  for toolkit in "${CUDA_HOME:-/usr/local/cuda}" /usr/lib/cuda; do
+    if [ -d "$toolkit/bin" ]; then export PATH=$PATH:$toolkit/bin; fi
+    if [ -d "$toolkit/compute-sanitizer" ]; then export PATH=$PATH:$toolkit/compute-sanitizer; fi
+  done
+}
+
+# 90 for a GPU of compute capability 9.0; the first one's, nothing where there is none.
+own_architecture() {
+  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d . || true
 }
 
 build() {
-  if ! command -v nvcc >/dev/null; then
-    local toolkit
-    for toolkit in "${CUDA_HOME:-/usr/local/cuda}" /usr/lib/cuda; do
-      if [ -x "$toolkit/bin/nvcc" ]; then export PATH=$toolkit/bin:$PATH; fi
-    done
-  fi
-  if ! command -v nvcc >/dev/null; then
-    echo "cuda/offline.sh: nvcc is not on the path; set CUDA_HOME to the CUDA toolkit" >&2
-    exit 1
-  fi
-  local root
-  root=$(cd "$folder" && pwd)/root
-  unpack "$root"
+  local folder=$1 root blas config program options architectures
+  for program in cmake nvcc; do
+    command -v $program >/dev/null || stop "$program is not on the path" \
+      "(cmake 3.22 or newer: the archive of cmake.org needs nothing else; nvcc: set CUDA_HOME to the CUDA toolkit)"
+  done
+  root=$(realpath -m "$folder")/root
+  unpack "$folder" "$root"
   export PATH=$PATH:$root/usr/bin
-  export LD_LIBRARY_PATH=$root/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  local blas
-  blas=$(find "$root" -path '*openblas-pthread/libopenblas.so.0' | head -1)
-  if [ -n "$blas" ]; then export TALLY_BLAS=$blas; fi
 
-  # GoogleTest's library of Debian, and its sources, lie in the unpacked folder.
-  cmake --preset cuda -D CMAKE_PREFIX_PATH="$root/usr" -D CMAKE_CUDA_ARCHITECTURES="$architectures" \
-    -D CMAKE_CXX_FLAGS="-isystem $root/usr/include" >/dev/null
+  options=(-D TALLY_WERROR=OFF) # what another compiler warns of does not matter here
+  architectures=${CUDAARCHS:-$(own_architecture)}
+  if [ -n "$architectures" ]; then options+=(-D CMAKE_CUDA_ARCHITECTURES="$architectures"); fi
+  while IFS= read -r config; do
+    options+=(-D "$(basename "$config" Config.cmake)_DIR=$(dirname "$config")")
+  done < <(find "$root" -name GTestConfig.cmake -o -name CLI11Config.cmake -o -name nlohmann_jsonConfig.cmake)
+  # OpenBLAS is named in what is built. It looks for Fortran's library where the program says, which an RPATH does for
+  # all libraries and a RUNPATH, the linker's choice today, only for those that the program itself is linked with.
+  blas=$(find "$root" -path '*openblas-pthread/libopenblas.so.0' | head -1)
+  if [ -z "$blas" ]; then stop "libopenblas0-pthread is not among the packages of $folder"; fi
+  options+=(-D TALLY_OPENBLAS_PATH="$blas"
+    -D CMAKE_EXE_LINKER_FLAGS="-Wl,--disable-new-dtags,-rpath,$(dirname "$(dirname "$blas")")")
+
+  # Test programs are asked for their tests when they are linked: which they have depends on the machine.
+  rm -f "$tests"/*_test
+  cmake --preset cuda "${options[@]}" >/dev/null
   cmake --build --preset cuda
 }
 
-test_on_gpu() {
-  local tests=build/cuda/tests
-  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
-  ctest --preset cuda -j 4 -LE slow
-  local tool
-  for tool in ${TALLY_SANITIZER_TOOLS-memcheck racecheck initcheck synccheck}; do
-    echo "=== compute-sanitizer --tool $tool"
-    for program in autograd_test nn_test; do
-      compute-sanitizer --tool "$tool" --error-exitcode 1 --print-limit 10 \
-        "$tests/$program" --gtest_filter='Cuda/*' --gtest_brief=1
-    done
+# Programs whose tests run on the GPU by themselves, and those of their tests that start every kernel in small shapes.
+programs=(autograd_test nn_test tasks_test)
+declare -A small=(
+  [autograd_test]='Cuda/Operation.EqualsThePlainReference/*:Cuda/Operation.DerivativeEqualsCentralDifferences/*'
+  [nn_test]='Cuda/Tiled.*:Cuda/Reference.*'
+  [tasks_test]='Cuda/Steps.*')
+
+# A test that finds no GPU fails from here on, instead of being left out.
+need_gpu() {
+  export TALLY_REQUIRE_GPU=1
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader || stop "this machine has no GPU"
+  local program listing
+  for program in "${programs[@]}"; do
+    if [ ! -x "$tests/$program" ]; then stop "$tests/$program is not there; 'cuda/offline.sh build' makes it"; fi
+    listing=$("$tests/$program" --gtest_list_tests --gtest_filter="${small[$program]}")
+    grep -q '^Cuda/' <<<"$listing" || stop "$program has no tests that run on the GPU"
   done
+}
+
+run_tests() {
+  need_gpu
+  ctest --preset cuda -j "$(nproc)" -LE slow "$@"
+}
+
+sanitizer() {
+  local tool=$1 program failed=()
+  case " ${tools[*]} " in
+    *" $tool "*) ;;
+    *) stop "'$tool' is none of ${tools[*]}" ;;
+  esac
+  command -v compute-sanitizer >/dev/null || stop "compute-sanitizer, a part of the CUDA toolkit, is not on the path"
+  need_gpu
+  for program in "${programs[@]}"; do
+    echo "=== compute-sanitizer --tool $tool $program"
+    TALLY_TEST_SMALL=1 timeout "${TALLY_SANITIZER_SECONDS:-180}" \
+      compute-sanitizer --tool "$tool" --error-exitcode 1 --print-limit 10 \
+      "$tests/$program" --gtest_filter="${small[$program]}" --gtest_brief=1 || failed+=("$program ($?)")
+  done
+  if [ ${#failed[@]} -gt 0 ]; then stop "$tool: did not pass: ${failed[*]}"; fi
+}
+
+all() {
+  local tool failed=()
+  build "$1"
+  cuda/offline.sh tests || failed+=(tests)
+  for tool in "${tools[@]}"; do cuda/offline.sh sanitizer "$tool" || failed+=("$tool"); done
+  if [ ${#failed[@]} -gt 0 ]; then stop "did not pass: ${failed[*]}"; fi
   echo "tested on $(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
 }
 
+action=${1:-help}
+shift || true
+find_toolkit
 case $action in
-  pack) pack ;;
-  build)
-    architectures=90
-    build
-    ;;
-  test)
-    # 9.0 -> 90, of the first GPU
-    architectures=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
-    build
-    test_on_gpu
-    ;;
-  *) sed -n '2,11s/^# \{0,1\}//p' "$0" ;;
+  pack) pack "${1:-build/offline}" ;;
+  build) build "${1:-build/offline}" ;;
+  tests) run_tests "$@" ;;
+  sanitizer) sanitizer "${1:-none}" ;;
+  test) all "${1:-build/offline}" ;;
+  *) sed -n '2,14s/^# \{0,1\}//p' "$0" ;;
 esac

@@ -1,4 +1,7 @@
 // Random numbers by element, and dropout: element n is a function of (stream, n) alone, so every thread draws its own.
+// What dropout keeps is decided in whole numbers, as everywhere. Uniform and normal numbers go by the device's own
+// arithmetic, so that the last bits are those of the CPU on cuda-host only; start values come from the CPU
+// (nn/init.cpp).
 #include <cmath>
 
 #include <numbers>

@@ -15,27 +15,43 @@ namespace tally::testing {
 
 inline constexpr Device on_cuda_host{DeviceType::cuda_host, 0};
 
+// Whether the environment has NAME=1.
+inline bool asked_for(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && std::string_view(value) == "1";
+}
+
 // Under ThreadSanitizer every thread of a kernel is a fiber of its own, which takes 60 microseconds to make: the large
 // shapes of all operations would take hours. There tests on cuda-host keep to small ones, and leave out what calls the
 // same kernels again with other numbers. TALLY_TEST_EVERYTHING=1 in the environment leaves out nothing.
+// TALLY_TEST_SMALL=1 asks for the same on every device: compute-sanitizer slows a GPU down as much.
 inline bool only_small_kernels(Device device) {
+  if (asked_for("TALLY_TEST_SMALL")) return true;
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-  const char* const everything = std::getenv("TALLY_TEST_EVERYTHING");
-  return device.type == DeviceType::cuda_host && (everything == nullptr || std::string_view(everything) != "1");
+  return device.type == DeviceType::cuda_host && !asked_for("TALLY_TEST_EVERYTHING");
 #endif
 #endif
   return (void)device, false;
 }
 
-// None where this build or this machine has no GPU.
+// None where this build or this machine has no GPU. With TALLY_REQUIRE_GPU=1 in the environment that ends the program:
+// where a GPU is to be tested, tests that were left out must not look like tests that passed.
 inline std::vector<Device> cuda_devices() {
   try {
     backend({DeviceType::cuda, 0});
     return {{DeviceType::cuda, 0}};
   } catch (const Error&) {
+    if (asked_for("TALLY_REQUIRE_GPU")) throw;
     return {};
   }
+}
+
+// All that run the CUDA kernels.
+inline std::vector<Device> kernel_devices() {
+  std::vector<Device> devices = cuda_devices();
+  devices.insert(devices.begin(), on_cuda_host);
+  return devices;
 }
 
 // Makes the default device that of the test; helpers of tests make their tensors there.
@@ -47,9 +63,13 @@ class OnDevice : public ::testing::TestWithParam<Device> {
 
 }  // namespace tally::testing
 
-// Every test of `Suite`, an OnDevice, on every device.
-#define TALLY_ON_EVERY_DEVICE(Suite)                                                   \
-  INSTANTIATE_TEST_SUITE_P(Cpu, Suite, ::testing::Values(Device{}));                   \
+// Every test of `Suite`, an OnDevice, on every device that runs the CUDA kernels.
+#define TALLY_ON_KERNEL_DEVICES(Suite)                                                 \
   INSTANTIATE_TEST_SUITE_P(CudaHost, Suite, ::testing::Values(testing::on_cuda_host)); \
   INSTANTIATE_TEST_SUITE_P(Cuda, Suite, ::testing::ValuesIn(testing::cuda_devices())); \
   GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Suite)
+
+// The same, and on the CPU.
+#define TALLY_ON_EVERY_DEVICE(Suite)                                 \
+  INSTANTIATE_TEST_SUITE_P(Cpu, Suite, ::testing::Values(Device{})); \
+  TALLY_ON_KERNEL_DEVICES(Suite)

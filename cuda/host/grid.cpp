@@ -1,11 +1,13 @@
 // Runs the blocks of a grid on the threads of core/cpu/parallel.hpp, and holds the settings.
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
@@ -27,14 +29,19 @@ std::string_view variable(const char* name) {
 Settings settings_of_environment() {
   Settings settings;
   const std::string_view schedule = variable("TALLY_CUDA_SCHEDULE");
+  const std::string wrong =
+      concat("TALLY_CUDA_SCHEDULE=", schedule, " is none of forward, reverse, random and random:<seed>");
   if (schedule == "reverse") {
     settings.schedule = Schedule::reverse;
-  } else if (schedule.substr(0, 6) == "random") {
+  } else if (schedule == "random") {
     settings.schedule = Schedule::random;
-    if (schedule.size() > 7) settings.seed = std::strtoull(schedule.data() + 7, nullptr, 10);
+  } else if (schedule.starts_with("random:")) {
+    settings.schedule = Schedule::random;
+    const std::string_view seed = schedule.substr(7);
+    const auto [end, error] = std::from_chars(seed.data(), seed.data() + seed.size(), settings.seed);
+    check(error == std::errc() && end == seed.data() + seed.size(), "cuda-host", wrong);
   } else {
-    check(schedule.empty() || schedule == "forward", "cuda-host", "TALLY_CUDA_SCHEDULE=", schedule,
-          " is none of forward, reverse, random and random:<seed>");
+    check(schedule.empty() || schedule == "forward", "cuda-host", wrong);
   }
   settings.delay_streams = variable("TALLY_CUDA_DELAY") == "1";
   settings.protect_memory = variable("TALLY_CUDA_PROTECT") == "1";

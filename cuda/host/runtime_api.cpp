@@ -17,6 +17,7 @@ namespace {
 struct Streams {
   std::recursive_mutex mutex;
   std::vector<Stream*> all;
+  std::vector<Graph*> graphs;
   Rng rng{{0, stream_of("cuda-host streams"), 0}};
 };
 
@@ -61,10 +62,26 @@ void put(Streams& s, Stream& stream, Stream::Item item) {
   }
 }
 
+bool holds(const std::vector<void*>& blocks, const void* block) {
+  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
+}
+
+// What a launch has taken stays, as it does in CUDA, until it is freed.
 void release(Graph* graph) {
+  Streams& s = streams();
+  const std::lock_guard lock(s.mutex);
   if (--graph->references > 0) return;
   for (void* const block : graph->freed) free_device_memory(block);
+  for (void* const block : graph->taken) {
+    if (!holds(graph->held, block)) free_device_memory(block);
+  }
+  std::erase(s.graphs, graph);
   delete graph;
+}
+
+// Frees a block of a graph outside of it: only what a launch has taken can be.
+cudaError_t free_of_graph(Graph& graph, void* block) {
+  return std::erase(graph.held, block) > 0 ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 }  // namespace
@@ -97,6 +114,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
   }
   return "unrecognized error code";
 }
@@ -219,11 +237,15 @@ cudaError_t cudaFreeAsync(void* block, cudaStream_t stream) {
   if (!known(s, stream)) return result(cudaErrorInvalidResourceHandle);
   if (!in_device_memory(block, 1)) return result(cudaErrorInvalidValue);
   if (Graph* const graph = stream->capture; graph != nullptr) {
-    const auto found = std::find(graph->taken.begin(), graph->taken.end(), block);
-    if (found == graph->taken.end()) return result(cudaErrorInvalidValue);  // CUDA allows a graph its own memory only
-    graph->taken.erase(found);
+    if (std::erase(graph->taken, block) == 0) {
+      graph->invalid = true;  // CUDA allows a graph its own memory only
+      return result(cudaErrorInvalidValue);
+    }
     graph->freed.push_back(block);
     return cudaSuccess;
+  }
+  for (Graph* const graph : s.graphs) {
+    if (holds(graph->taken, block)) return result(free_of_graph(*graph, block));
   }
   put(s, *stream, {[block] { free_device_memory(block); }});
   return cudaSuccess;
@@ -264,7 +286,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(s.mutex);
   if (!known(s, stream)) return result(cudaErrorInvalidResourceHandle);
   if (stream->capture != nullptr) return result(cudaErrorStreamCaptureUnsupported);
-  stream->capture = new Graph;
+  stream->capture = s.graphs.emplace_back(new Graph);
   return cudaSuccess;
 }
 
@@ -273,7 +295,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::lock_guard lock(s.mutex);
   if (!known(s, stream) || stream->capture == nullptr) return result(cudaErrorInvalidValue);
   *graph = std::exchange(stream->capture, nullptr);
-  return cudaSuccess;
+  if (!(*graph)->invalid) return cudaSuccess;
+  release(std::exchange(*graph, nullptr));
+  return result(cudaErrorStreamCaptureInvalidated);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
@@ -286,6 +310,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
   if (!known(s, stream)) return result(cudaErrorInvalidResourceHandle);
+  if (!executable->held.empty()) return result(cudaErrorInvalidValue);
+  executable->held = executable->taken;
   for (const auto& work : executable->work) put(s, *stream, {work});
   return cudaSuccess;
 }
@@ -301,5 +327,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   release(graph);
   return cudaSuccess;
 }
+
+// A graph's memory is given back with it.
+cudaError_t cudaDeviceGraphMemTrim(int index) { return result(index == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
 
 }  // namespace tally::cuda_host

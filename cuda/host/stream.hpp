@@ -17,7 +17,9 @@ struct Event {
 
 struct Graph {
   std::vector<std::function<void()>> work;
-  std::vector<void*> taken, freed;  // memory of the capture; freed again in it
+  std::vector<void*> taken, freed;  // memory of the capture that was not freed again in it; that was
+  std::vector<void*> held;          // of what is taken: by the latest launch, and not freed since
+  bool invalid = false;             // by a call during the capture that failed
   int references = 1;
 };
 

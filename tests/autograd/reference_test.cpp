@@ -11,6 +11,7 @@
 #include "autograd/ops.hpp"
 #include "core/io/safetensors.hpp"
 #include "tests/autograd/factors.hpp"
+#include "tests/devices.hpp"
 
 namespace tally {
 namespace {
@@ -24,7 +25,7 @@ struct Case {
 
   Tensor in(int number, DType dtype) const {
     const Tensor x = file.read(concat(name, ".in", number));
-    return is_floating(x.dtype()) ? x.to(dtype) : x;
+    return (is_floating(x.dtype()) ? x.to(dtype) : x).to(default_device());
   }
   std::string text(const std::string& key) const { return file.metadata().at(concat(name, ".", key)); }
   double number(const std::string& key) const { return std::stod(text(key)); }
@@ -42,7 +43,7 @@ template <class Step>
 Tensor run_steps(const Case& c, DType dtype, Step&& step) {
   const Tensor parameter = c.in(0, dtype).clone();
   const Tensor gradients = c.in(1, dtype);
-  const Tensor states = Tensor::empty(gradients.shape(), dtype);
+  const Tensor states = Tensor::empty(gradients.shape(), dtype, default_device());
   for (std::int64_t n = 0; n < gradients.size(0); ++n) {
     step(parameter, gradients.select_view(0, n).clone(), n + 1);
     states.select_view(0, n).copy_from(parameter);
@@ -52,7 +53,7 @@ Tensor run_steps(const Case& c, DType dtype, Step&& step) {
 
 Tensor run_sgd(const Case& c, DType dtype) {
   const double momentum = c.number("momentum");
-  const Tensor buffer = momentum > 0 ? Tensor::zeros(c.in(0, dtype).shape(), dtype) : Tensor();
+  const Tensor buffer = momentum > 0 ? Tensor::zeros(c.in(0, dtype).shape(), dtype, default_device()) : Tensor();
   return run_steps(c, dtype, [&](const Tensor& parameter, const Tensor& gradient, std::int64_t) {
     const Tensor factors = testing::factors_for(
         parameter, row_of(SgdFactors<double>{
@@ -63,7 +64,7 @@ Tensor run_sgd(const Case& c, DType dtype) {
 
 Tensor run_adam(const Case& c, DType dtype) {
   const bool decoupled = c.name.starts_with("adamw");
-  const Tensor m = Tensor::zeros(c.in(0, dtype).shape(), dtype), v = m.clone();
+  const Tensor m = Tensor::zeros(c.in(0, dtype).shape(), dtype, default_device()), v = m.clone();
   return run_steps(c, dtype, [&](const Tensor& parameter, const Tensor& gradient, std::int64_t step) {
     const Tensor factors =
         testing::factors_for(parameter, row_of(adam_factors({.lr = c.number("lr"),
@@ -79,7 +80,7 @@ Tensor run_adam(const Case& c, DType dtype) {
 }
 
 Tensor run_cumsum(const Case& c, DType dtype) {
-  const Tensor x = c.in(0, dtype), y = Tensor::empty(x.shape(), dtype);
+  const Tensor x = c.in(0, dtype), y = Tensor::empty(x.shape(), dtype, x.device());
   kernels(x.device()).cumsum(y.view(), x.view(), c.text("reverse") == "true", c.text("causal") == "true");
   return y;
 }
@@ -128,7 +129,8 @@ void expect_equal(const Tensor& found, const Tensor& expected, double epsilons) 
   EXPECT_LE(worst, epsilons * epsilon * largest) << "largest magnitude " << largest;
 }
 
-class Reference : public ::testing::TestWithParam<DType> {};
+class Reference : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Reference);
 
 TEST_P(Reference, EveryCaseIsReproduced) {
   const SafetensorsFile file = SafetensorsFile::open(path);
@@ -140,14 +142,14 @@ TEST_P(Reference, EveryCaseIsReproduced) {
     if (!entry.name.ends_with(".out")) continue;
     SCOPED_TRACE(entry.name);
     const Case one{file, entry.name.substr(0, entry.name.size() - 4)};
-    expect_equal(runs.at(operation)(one, GetParam()), file.read(entry.name), 16);
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      SCOPED_TRACE(to_text(dtype));
+      expect_equal(runs.at(operation)(one, dtype), file.read(entry.name), 16);
+    }
     ++cases;
   }
   EXPECT_GE(cases, 40);
 }
-
-INSTANTIATE_TEST_SUITE_P(Types, Reference, ::testing::Values(DType::f32, DType::f64),
-                         [](const auto& test) { return to_text(test.param); });
 
 }  // namespace
 }  // namespace tally

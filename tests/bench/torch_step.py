@@ -107,6 +107,7 @@ def replayed(step, args):
         for _ in range(3):
             step()
     torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.reset_peak_memory_stats()  # the graph takes its memory when it is captured
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
@@ -184,7 +185,9 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
     work = attention_of(args) if args.attention else step_of(args)
     laps = []
-    for _ in range(args.warmup + args.steps):
+    for lap in range(args.warmup + args.steps):
+        if args.device == "cuda" and lap == args.warmup and not args.graph:
+            torch.cuda.reset_peak_memory_stats()
         begin = time.perf_counter()
         between = work()
         laps.append([*between, time.perf_counter()])

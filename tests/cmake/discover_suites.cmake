@@ -18,7 +18,7 @@ foreach(suite IN LISTS suites)
   set(labels ${FOLDER})
   if(suite MATCHES "Slow$")
     list(APPEND labels slow)
-  elseif("${FOLDER}/${suite}" MATCHES "^(nn|tasks)/CudaHost/|^runner/(Devices$|.*/Outside$)")
+  elseif("${FOLDER}/${suite}" MATCHES "^(nn|tasks)/CudaHost/|^runner/(Devices$|GradcheckOfEverything$|.*/Outside$)")
     list(APPEND labels long)
   endif()
   string(APPEND content

@@ -1,48 +1,57 @@
-// Captured work (core/graph.hpp) on cuda-host; nn and tasks test whole training steps with it.
+// Captured work (core/graph.hpp); tests/tasks captures whole training steps.
 #include "core/graph.hpp"
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/kernels.hpp"
-#include "tests/cuda/kernel_bench.hpp"
+#include "core/tensor.hpp"
+#include "tests/devices.hpp"
 
-namespace tally::cuda_host {
+namespace tally {
 namespace {
 
-// What f is refused with; empty if it is not.
-std::string refusal_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
+class Graph : public testing::OnDevice {
+ protected:
+  static Device device() { return GetParam(); }
+  static const Kernels& k() { return kernels(device()); }
 
-TEST(Graph, RunsWhenLaunchedAndReadsWhatIsThereThen) {
-  const Tensor x = Tensor::full({3}, 1, DType::f32, device), y = Tensor::zeros({3}, DType::f32, device);
-  const DeviceGraph twice = DeviceGraph::capture(device, [&] {
-    const Tensor own = Tensor::empty({3}, DType::f32, device);
-    kernels(device).unary(UnaryOp::multiply_scalar, 2, own.view(), x.view());
-    kernels(device).binary(BinaryOp::add, y.view(), y.view(), own.view());
+  // What f is refused with; empty if it is not.
+  static std::string refusal_of(const std::function<void()>& f) {
+    try {
+      f();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  }
+};
+TALLY_ON_KERNEL_DEVICES(Graph);
+
+TEST_P(Graph, RunsWhenLaunchedAndReadsWhatIsThereThen) {
+  const Tensor x = Tensor::full({3}, 1, DType::f32, device()), y = Tensor::zeros({3}, DType::f32, device());
+  const DeviceGraph twice = DeviceGraph::capture(device(), [&] {
+    const Tensor own = Tensor::empty({3}, DType::f32, device());
+    k().unary(UnaryOp::multiply_scalar, 2, own.view(), x.view());
+    k().binary(BinaryOp::add, y.view(), y.view(), own.view());
   });
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>({0, 0, 0}));
   twice.launch();
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>({2, 2, 2}));
-  kernels(device).fill(x.view(), 5);
+  k().fill(x.view(), 5);
   twice.launch();
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>({12, 12, 12}));
 }
 
-TEST(Graph, OfADropoutReadsItsStep) {
-  const Tensor x = Tensor::full({1000}, 1, DType::f32, device), y = Tensor::zeros({1000}, DType::f32, device);
-  Tensor step = Tensor::zeros({1}, DType::i32, device);
-  const DeviceGraph drop = DeviceGraph::capture(device, [&] {
-    kernels(device).dropout(y.view(), x.view(), 0.4,
-                            {.seed = 1, .stream = 2, .step_at = step.view().as<std::uint32_t>()});
+TEST_P(Graph, OfADropoutReadsItsStep) {
+  const Tensor x = Tensor::full({1000}, 1, DType::f32, device()), y = Tensor::zeros({1000}, DType::f32, device());
+  Tensor step = Tensor::zeros({1}, DType::i32, device());
+  const DeviceGraph drop = DeviceGraph::capture(device(), [&] {
+    k().dropout(y.view(), x.view(), 0.4, {.seed = 1, .stream = 2, .step_at = step.view().as<std::uint32_t>()});
   });
   for (const std::uint32_t n : {3U, 4U}) {
     step.copy_from(Tensor::full({1}, n, DType::i32));
@@ -53,19 +62,40 @@ TEST(Graph, OfADropoutReadsItsStep) {
   }
 }
 
-TEST(Graph, IsRefusedWhereItCannotBe) {
+TEST_P(Graph, IsRefusedWhereItCannotBe) {
   EXPECT_FALSE(DeviceGraph::available(Device{}));
   EXPECT_NE(refusal_of([] { DeviceGraph::capture(Device{}, [] {}); }).find("work on cpu cannot be captured"),
             std::string::npos);
-  const Tensor x = Tensor::zeros({1}, DType::f32, device);
-  const std::string read_back = refusal_of([&] { DeviceGraph::capture(device, [&] { x.item(); }); });
+  const Tensor x = Tensor::zeros({1}, DType::f32, device());
+  const std::string read_back = refusal_of([&] { DeviceGraph::capture(device(), [&] { x.item(); }); });
   EXPECT_NE(read_back.find("numbers were read back from the device in work that is being captured"), std::string::npos)
       << read_back;
   // The device is as it was.
   EXPECT_EQ(x.item(), 0);
-  EXPECT_EQ(refusal_of([] { DeviceGraph::capture(device, [] { fail("work", "went wrong"); }); }), "[work] went wrong");
+  EXPECT_EQ(refusal_of([] { DeviceGraph::capture(device(), [] { fail("work", "went wrong"); }); }),
+            "[work] went wrong");
   EXPECT_EQ(x.item(), 0);
 }
 
+// Each launch takes the graph's memory: the one before must have given it back.
+TEST_P(Graph, IsNotLaunchedAgainWhileATensorOfItLives) {
+  Tensor kept;
+  const DeviceGraph graph = DeviceGraph::capture(device(), [&] { kept = Tensor::full({3}, 7, DType::f32, device()); });
+  graph.launch();
+  EXPECT_EQ(kept.to_vector<float>(), std::vector<float>({7, 7, 7}));
+  const std::string again = refusal_of([&] { graph.launch(); });
+  EXPECT_NE(again.find("cudaGraphLaunch"), std::string::npos) << again;
+  EXPECT_NE(again.find("invalid argument"), std::string::npos) << again;
+  kept = {};
+  EXPECT_EQ(Tensor::full({1}, 2, DType::f32, device()).item(), 2);
+}
+
+TEST_P(Graph, CannotFreeATensorFromBefore) {
+  Tensor before = Tensor::full({3}, 1, DType::f32, device());
+  const std::string lost = refusal_of([&] { DeviceGraph::capture(device(), [&] { before = {}; }); });
+  EXPECT_NE(lost.find("cudaStreamEndCapture"), std::string::npos) << lost;
+  EXPECT_EQ(Tensor::full({1}, 2, DType::f32, device()).item(), 2);
+}
+
 }  // namespace
-}  // namespace tally::cuda_host
+}  // namespace tally

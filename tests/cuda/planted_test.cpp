@@ -5,6 +5,7 @@
 // AddressSanitizer those of what runs over an array.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "cuda/host/sanitizer.hpp"
@@ -264,6 +265,30 @@ TEST_F(Planted, OverrunOfSharedMemory) {
 
 TEST_F(Planted, OverrunOfDeviceMemory) {
   EXPECT_DEATH(launch(global_overrun_kernel, 1, 32, 0, stream(), y()), concat("overflow.*", here(global_overrun_line)));
+}
+
+#endif
+
+#if !TALLY_ADDRESS_SANITIZER && !TALLY_TEST_RACES  // which tell of it themselves
+
+// Frames of 2 KiB, one below the other.
+[[gnu::noinline]] float sum_of_frames(const float* above, int depth) {
+  std::array<float, 512> frame{};
+  frame[static_cast<std::size_t>(depth) % frame.size()] = *above + 1;
+  return depth == 0 ? frame[0] : sum_of_frames(frame.data() + depth % 512, depth - 1) + frame[511];
+}
+
+__global__ void deep_kernel(float* y, int depth) {
+  __syncthreads();
+  if (blockIdx.x == 1 && threadIdx.x == 5) y[0] = sum_of_frames(y, depth);
+}
+
+TEST_F(Planted, StackThatIsTooSmall) {
+  launch(deep_kernel, 2, 32, 0, stream(), y(), 30);
+  EXPECT_EQ(y_.to_vector<float>()[0], 31);
+  const int line = __LINE__ + 1;
+  EXPECT_DEATH(launch(deep_kernel, 2, 32, 0, stream(), y(), 400),
+               concat("kernel launched at .*", here(line), ", block .1, 0, 0., thread .5, 0, 0.: more than the "));
 }
 
 #endif

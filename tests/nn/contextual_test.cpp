@@ -11,6 +11,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/transformer.hpp"
+#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -31,7 +32,8 @@ std::unique_ptr<Encoding> make(const std::string& name, const Values& options, c
   for (const auto& [option, value] : options) choice.set_option(option, value);
   return make_encoding(choice, sizes, [&](std::string_view parameter, const Shape& shape, const Fill& fill) {
     const auto given = parameters.find(std::string(parameter));
-    if (given == parameters.end()) return Initializer(1, StartValues::fan_in, DType::f64).make(parameter, shape, fill);
+    if (given == parameters.end())
+      return Initializer(1, StartValues::fan_in, DType::f64, default_device()).make(parameter, shape, fill);
     EXPECT_EQ(to_text(given->second.shape()), to_text(shape)) << parameter;
     return given->second;
   });
@@ -62,11 +64,26 @@ void expect_near(const Tensor& a, const Tensor& b, double tolerance) {
 }
 
 Tensor list(const std::vector<double>& values) {
-  return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+  return Tensor::from(values, {static_cast<std::int64_t>(values.size())}, default_device());
 }
 
+class CopeAlibi : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(CopeAlibi);
+class CopeMlp : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(CopeMlp);
+class Fox : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Fox);
+class FoxPro : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(FoxPro);
+class StickBreaking : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(StickBreaking);
+class Gates : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Gates);
+class RotatedQuery : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(RotatedQuery);
+
 // p_ij = i-j+1 then: the slopes of ALiBi against distances, and one more step that a row's softmax does not see.
-TEST(CopeAlibi, WithAllGatesOneIsAlibi) {
+TEST_P(CopeAlibi, WithAllGatesOneIsAlibi) {
   const AttentionSizes sizes;
   const Operands in = Operands(sizes).open_gates();
   const Tensor expected = in.output_of(*make("alibi", {}, sizes));
@@ -84,7 +101,7 @@ TEST(CopeAlibi, WithAllGatesOneIsAlibi) {
 }
 
 // What lies beyond P counts as P: with all gates 1 the slope ends there.
-TEST(CopeAlibi, StopsAtItsLargestPosition) {
+TEST_P(CopeAlibi, StopsAtItsLargestPosition) {
   const AttentionSizes sizes;
   const Operands in = Operands(sizes).open_gates();
   AttentionTrace limited, plain;
@@ -101,7 +118,7 @@ TEST(CopeAlibi, StopsAtItsLargestPosition) {
   }
 }
 
-TEST(CopeAlibi, LearnedSlopesStartAsNoEncoding) {
+TEST_P(CopeAlibi, LearnedSlopesStartAsNoEncoding) {
   const AttentionSizes sizes;
   const Operands in(sizes);
   EXPECT_EQ(in.output_of(*make("cope-alibi", {{"slopes", "learned"}}, sizes)).to_vector<double>(),
@@ -109,7 +126,7 @@ TEST(CopeAlibi, LearnedSlopesStartAsNoEncoding) {
 }
 
 // f(p) written out for each pair, [B, H, T, T, d], from the definition of the network.
-TEST(CopeMlp, IsTheNetworkAtEveryPosition) {
+TEST_P(CopeMlp, IsTheNetworkAtEveryPosition) {
   AttentionSizes sizes;
   sizes.batch = 2;
   const Operands in(sizes);
@@ -129,17 +146,17 @@ TEST(CopeMlp, IsTheNetworkAtEveryPosition) {
   expect_near(output, matmul(causal_softmax(logits), in.v), 1e-12);
 }
 
-TEST(CopeMlp, StartsAsNoEncodingAndLeavesTheGatesAlone) {
+TEST_P(CopeMlp, StartsAsNoEncodingAndLeavesTheGatesAlone) {
   const AttentionSizes sizes;
   const Operands in(sizes);
   Parameters parameters;
-  const auto encoding = make_encoding(EncodingChoice::parse("cope-mlp"), sizes,
-                                      [&](std::string_view name, const Shape& shape, const Fill& fill) {
-                                        Tensor& made = parameters[std::string(name)];
-                                        made = Initializer(1, StartValues::gpt2, DType::f64).make(name, shape, fill);
-                                        set_requires_grad(made);
-                                        return made;
-                                      });
+  const auto encoding = make_encoding(
+      EncodingChoice::parse("cope-mlp"), sizes, [&](std::string_view name, const Shape& shape, const Fill& fill) {
+        Tensor& made = parameters[std::string(name)];
+        made = Initializer(1, StartValues::gpt2, DType::f64, default_device()).make(name, shape, fill);
+        set_requires_grad(made);
+        return made;
+      });
   const Tensor output = in.output_of(*encoding);
   expect_near(output, in.output_of(*make("none", {}, sizes)), 1e-15);
   backward(output, normal_tensor("d", output.shape()));
@@ -147,8 +164,8 @@ TEST(CopeMlp, StartsAsNoEncodingAndLeavesTheGatesAlone) {
   EXPECT_GT(sum(abs(gradient(parameters.at("cope-mlp.output.weight")))).item(), 1e-3);
 }
 
-TEST(CopeMlp, OfTheFirstLayerLeavesTheOthersWithoutEncoding) {
-  const Initializer start(1, StartValues::fan_in, DType::f64);
+TEST_P(CopeMlp, OfTheFirstLayerLeavesTheOthersWithoutEncoding) {
+  const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
   EncodingChoice choice = EncodingChoice::parse("cope-mlp");
   choice.set_option("layers", "first");
   for (const std::int64_t layer : {0, 1, 2}) {
@@ -169,7 +186,7 @@ TEST(CopeMlp, OfTheFirstLayerLeavesTheOthersWithoutEncoding) {
 }
 
 // Where layer 0 has none, the option would leave no layer that has one.
-TEST(CopeMlp, OfTheFirstLayerIsRefusedWhereThatHasNone) {
+TEST_P(CopeMlp, OfTheFirstLayerIsRefusedWhereThatHasNone) {
   ModelOptions options;
   options.layers = 2;
   options.width = 8;
@@ -190,28 +207,29 @@ TEST(CopeMlp, OfTheFirstLayerIsRefusedWhereThatHasNone) {
 }
 
 // f the same at every token: a linear bias with slope -log f.
-TEST(Fox, WithConstantGatesIsALinearBias) {
+TEST_P(Fox, WithConstantGatesIsALinearBias) {
   const AttentionSizes sizes;
   const Operands in(sizes);
   const std::vector<double> bias{0.3, -1.2};
   std::vector<double> slopes;
   for (const double b : bias) slopes.push_back(std::log1p(std::exp(-b)));
-  const auto fox = make("fox", {}, sizes,
-                        {{"fox.forget.weight", Tensor::zeros({sizes.heads, sizes.width()}, DType::f64)},
-                         {"fox.forget.bias", list(bias)}});
+  const auto fox =
+      make("fox", {}, sizes,
+           {{"fox.forget.weight", Tensor::zeros({sizes.heads, sizes.width()}, DType::f64, default_device())},
+            {"fox.forget.bias", list(bias)}});
   const auto alibi = make("alibi", {{"learned", "true"}}, sizes, {{"alibi.slopes", list(slopes)}});
   expect_near(in.output_of(*fox), in.output_of(*alibi), 1e-14);
 }
 
 // A gate that closes at token t hides from it, and from all after it, what came before t; t itself stays.
-TEST(Fox, AClosedGateHidesWhatCameBefore) {
+TEST_P(Fox, AClosedGateHidesWhatCameBefore) {
   AttentionSizes sizes;
   sizes.heads = 1;
   Operands in(sizes);
-  in.x = Tensor::zeros(in.x.shape(), DType::f64);
+  in.x = Tensor::zeros(in.x.shape(), DType::f64, default_device());
   in.x.slice_view(1, 3, 4).fill(-1e3);
   const auto fox = make("fox", {}, sizes,
-                        {{"fox.forget.weight", Tensor::full({1, sizes.width()}, 1, DType::f64)},
+                        {{"fox.forget.weight", Tensor::full({1, sizes.width()}, 1, DType::f64, default_device())},
                          {"fox.forget.bias", list({50})}});  // open, to the last bit, where x is 0
   const Tensor found = in.output_of(*fox);
   Operands late = in;
@@ -222,17 +240,17 @@ TEST(Fox, AClosedGateHidesWhatCameBefore) {
 }
 
 // Shifts that take nothing from the token before, and an output gate that is half open: what is left are the norms.
-TEST(FoxPro, NormsEachHead) {
+TEST_P(FoxPro, NormsEachHead) {
   const AttentionSizes sizes;
   const Operands in(sizes);
-  const Tensor x = Tensor::full(in.x.shape(), 1, DType::f64);
-  const Tensor shift = Tensor::full({sizes.heads, sizes.width()}, -100, DType::f64);
+  const Tensor x = Tensor::full(in.x.shape(), 1, DType::f64, default_device());
+  const Tensor shift = Tensor::full({sizes.heads, sizes.width()}, -100, DType::f64, default_device());
   const Tensor weight = normal_tensor("weight", {sizes.heads, sizes.head_width});
   const auto fox_pro = make("fox-pro", {}, sizes,
                             {{"fox-pro.key-shift.weight", shift},
                              {"fox-pro.value-shift.weight", shift},
                              {"fox-pro.key-norm.weight", weight},
-                             {"fox-pro.output-gate.weight", Tensor::zeros({8, 8}, DType::f64)}});
+                             {"fox-pro.output-gate.weight", Tensor::zeros({8, 8}, DType::f64, default_device())}});
   const auto normed = [](const Tensor& t) { return t / sqrt(mean(square(t), {3}, true) + 1e-6); };
   const AttentionInput given{x, in.q, in.k, in.v, 0.5};
   Tensor q = in.q, k = in.k, v = in.v;
@@ -244,20 +262,20 @@ TEST(FoxPro, NormsEachHead) {
 }
 
 // Shifts that take everything from the token before: its row as projected, not its shifted one, and 0 before token 0.
-TEST(FoxPro, ShiftsByOneToken) {
+TEST_P(FoxPro, ShiftsByOneToken) {
   const AttentionSizes sizes;
   const Operands in(sizes);
-  const Tensor x = Tensor::full(in.x.shape(), 1, DType::f64);
-  const Tensor weight = Tensor::full({sizes.heads, sizes.width()}, 100, DType::f64);
+  const Tensor x = Tensor::full(in.x.shape(), 1, DType::f64, default_device());
+  const Tensor weight = Tensor::full({sizes.heads, sizes.width()}, 100, DType::f64, default_device());
   const auto fox_pro =
       make("fox-pro", {}, sizes, {{"fox-pro.key-shift.weight", weight}, {"fox-pro.value-shift.weight", weight}});
   Tensor q = in.q, k = in.k, v = in.v;
   fox_pro->rotate(q, k, v, {x, in.q, in.k, in.v, 0.5});
   expect_near(slice(v, 2, 1, sizes.length), slice(in.v, 2, 0, sizes.length - 1), 1e-14);
-  expect_near(slice(v, 2, 0, 1), Tensor::zeros({1, 2, 1, 4}, DType::f64), 1e-14);
+  expect_near(slice(v, 2, 0, 1), Tensor::zeros({1, 2, 1, 4}, DType::f64, default_device()), 1e-14);
 }
 
-TEST(StickBreaking, WeightsAreSharesOfWhatIsLeft) {
+TEST_P(StickBreaking, WeightsAreSharesOfWhatIsLeft) {
   const AttentionSizes sizes;
   const Operands in(sizes);
   const std::vector<double> s = matmul(in.q, transpose(in.k, -1, -2), 0.5).to_vector<double>();
@@ -278,11 +296,11 @@ TEST(StickBreaking, WeightsAreSharesOfWhatIsLeft) {
 }
 
 // With values that are all 1, weights and remainder add up to 1.
-TEST(StickBreaking, SpendsTheWholeStick) {
+TEST_P(StickBreaking, SpendsTheWholeStick) {
   const AttentionSizes sizes;
   Operands in(sizes);
-  in.v = Tensor::full(in.v.shape(), 1, DType::f64);
-  const Tensor ones = Tensor::full({sizes.heads, sizes.head_width}, 1, DType::f64);
+  in.v = Tensor::full(in.v.shape(), 1, DType::f64, default_device());
+  const Tensor ones = Tensor::full({sizes.heads, sizes.head_width}, 1, DType::f64, default_device());
   for (const std::string current : {"false", "true"}) {
     for (const std::string remainder : {"value", "bias"}) {
       const auto encoding = make("stick-breaking", {{"remainder", remainder}, {"attend-current", current}}, sizes,
@@ -292,12 +310,13 @@ TEST(StickBreaking, SpendsTheWholeStick) {
   }
 }
 
-TEST(StickBreaking, FirstTokenGetsTheRemainderAlone) {
+TEST_P(StickBreaking, FirstTokenGetsTheRemainderAlone) {
   const AttentionSizes sizes;
   const Operands in(sizes);
   const Tensor bias = normal_tensor("bias", {sizes.heads, sizes.head_width});
-  const std::map<std::string, Tensor> expected{
-      {"drop", Tensor::zeros({1, 2, 4}, DType::f64)}, {"value", select(in.v, 2, 0)}, {"bias", unsqueeze(bias, 0)}};
+  const std::map<std::string, Tensor> expected{{"drop", Tensor::zeros({1, 2, 4}, DType::f64, default_device())},
+                                               {"value", select(in.v, 2, 0)},
+                                               {"bias", unsqueeze(bias, 0)}};
   for (const auto& [remainder, row] : expected) {
     const auto encoding =
         make("stick-breaking", {{"remainder", remainder}}, sizes, {{"stick-breaking.remainder", bias}});
@@ -305,7 +324,7 @@ TEST(StickBreaking, FirstTokenGetsTheRemainderAlone) {
   }
 }
 
-TEST(StickBreaking, BiasOfTheRemainderStartsAsDropping) {
+TEST_P(StickBreaking, BiasOfTheRemainderStartsAsDropping) {
   const AttentionSizes sizes;
   const Operands in(sizes);
   expect_near(in.output_of(*make("stick-breaking", {{"remainder", "bias"}}, sizes)),
@@ -313,7 +332,7 @@ TEST(StickBreaking, BiasOfTheRemainderStartsAsDropping) {
 }
 
 // Gates see the score of q and k alone, whatever joins it.
-TEST(Gates, NeverSeeWhatAnotherEncodingBrings) {
+TEST_P(Gates, NeverSeeWhatAnotherEncodingBrings) {
   const AttentionSizes sizes;
   const Operands in(sizes);
   const auto parameter = [](std::string_view own, const Shape& shape, const Fill&) {
@@ -333,7 +352,7 @@ TEST(Gates, NeverSeeWhatAnotherEncodingBrings) {
 }
 
 // Of a sum with a rotation, the position term and gates with a source of their own see q as projected, or as rotated.
-TEST(RotatedQuery, IsWhatTheOptionSays) {
+TEST_P(RotatedQuery, IsWhatTheOptionSays) {
   const AttentionSizes sizes;
   const Operands in(sizes);
   const auto rope = make("rope", {}, sizes);

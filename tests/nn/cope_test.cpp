@@ -8,6 +8,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -46,7 +47,10 @@ struct Operands {
   Tensor x, q, k, v;
 };
 
-TEST(Cope, WithAllGatesOneIsRelativeShiftedByOneRow) {
+class Cope : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Cope);
+
+TEST_P(Cope, WithAllGatesOneIsRelativeShiftedByOneRow) {
   AttentionSizes sizes;
   sizes.batch = 2;
   Operands in(sizes);
@@ -59,7 +63,7 @@ TEST(Cope, WithAllGatesOneIsRelativeShiftedByOneRow) {
   const Tensor expected = attention_output(*relative, in.x, in.q, in.k, in.v);
 
   // The row of position 0 is never read: the token itself counts as one step.
-  const Tensor zero_row = Tensor::full({1, sizes.head_width}, 1e3, DType::f64);
+  const Tensor zero_row = Tensor::full({1, sizes.head_width}, 1e3, DType::f64, default_device());
   for (const std::string scale : {"sqrt-d", "none"}) {
     const double factor = scale == "none" ? 0.5 : 1.0;  // 1/sqrt(d)
     const Tensor table = concat({zero_row, rows * factor}, 0);
@@ -74,7 +78,7 @@ TEST(Cope, WithAllGatesOneIsRelativeShiftedByOneRow) {
   }
 }
 
-TEST(Cope, AtItsStartIsNoEncodingAndLeavesTheGatesAlone) {
+TEST_P(Cope, AtItsStartIsNoEncodingAndLeavesTheGatesAlone) {
   const AttentionSizes sizes;
   const auto none = make_encoding(choice_of("none"), sizes, nullptr);
   const Operands plain(sizes);
@@ -88,7 +92,7 @@ TEST(Cope, AtItsStartIsNoEncodingAndLeavesTheGatesAlone) {
     std::map<std::string, Tensor> parameters;
     const auto cope = make_encoding(choice_of("cope", {{"gates", gates}}), sizes,
                                     [&](std::string_view name, const Shape& shape, const Fill& fill) {
-                                      const Initializer start(1, StartValues::fan_in, DType::f64);
+                                      const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
                                       return parameters[std::string(name)] = leaf(start.make(name, shape, fill));
                                     });
     const Tensor output = attention_output(*cope, in.x, in.q, in.k, in.v);
@@ -107,11 +111,11 @@ TEST(Cope, AtItsStartIsNoEncodingAndLeavesTheGatesAlone) {
 
 // Gate keys of zeros makes all gates 0.5 and every second position an integer, where the interpolation has a kink.
 // With q positive, moving their bias up moves all positions up: the derivative is the right-hand one.
-TEST(Cope, TakesTheRightHandDerivativeAtIntegers) {
+TEST_P(Cope, TakesTheRightHandDerivativeAtIntegers) {
   constexpr double eps = 1e-7;
   const AttentionSizes sizes;
   Operands in(sizes);
-  in.x = Tensor::zeros(in.x.shape(), DType::f64);
+  in.x = Tensor::zeros(in.x.shape(), DType::f64, default_device());
   in.q = abs(in.q.detach());
   const Tensor table = normal_tensor("table", {65, sizes.head_width});
   const Tensor weight = normal_tensor("weight", {sizes.width(), sizes.width()});
@@ -123,21 +127,21 @@ TEST(Cope, TakesTheRightHandDerivativeAtIntegers) {
                                     });
     return sum(attention_output(*cope, in.x, in.q, in.k, in.v) * d_output);
   };
-  const Tensor bias = leaf(Tensor::zeros({sizes.width()}, DType::f64));
+  const Tensor bias = leaf(Tensor::zeros({sizes.width()}, DType::f64, default_device()));
   const Tensor at_kink = loss(bias);
   backward(at_kink);
   const double by_backward = sum(gradient(bias)).item();
 
   const NoGrad only_values;
   const double here = at_kink.item();
-  const double right = (loss(Tensor::full({sizes.width()}, eps, DType::f64)).item() - here) / eps;
-  const double left = (here - loss(Tensor::full({sizes.width()}, -eps, DType::f64)).item()) / eps;
+  const double right = (loss(Tensor::full({sizes.width()}, eps, DType::f64, default_device())).item() - here) / eps;
+  const double left = (here - loss(Tensor::full({sizes.width()}, -eps, DType::f64, default_device())).item()) / eps;
   EXPECT_NEAR(by_backward, right, 1e-5);
   EXPECT_GT(std::abs(right - left), 1e-2);  // there is a kink
 }
 
 // Beyond P all keys of a row get the constant z_i[P] and send nothing to the gates.
-TEST(Cope, IsConstantBeyondTheTable) {
+TEST_P(Cope, IsConstantBeyondTheTable) {
   constexpr std::int64_t length = 9, width = 4, last = 2;
   const Tensor q = normal_tensor("q", {1, 1, length, width});
   const Tensor k = normal_tensor("k", q.shape());
@@ -150,7 +154,7 @@ TEST(Cope, IsConstantBeyondTheTable) {
   const Tensor bias = logits.detach() - matmul(q, transpose(k, -1, -2), 0.5);
 
   // The last row alone sends gradients: 1 to each of its logits.
-  Tensor d_logits = Tensor::zeros(logits.shape(), DType::f64);
+  Tensor d_logits = Tensor::zeros(logits.shape(), DType::f64, default_device());
   d_logits.slice_view(2, length - 1, length).fill(1);
   backward(logits, d_logits);
   const std::vector<double> positions =
@@ -175,7 +179,7 @@ TEST(Cope, IsConstantBeyondTheTable) {
   EXPECT_GE(gradient(z).to_vector<double>().back(), static_cast<double>(saturated));
 }
 
-TEST(Cope, TracePutsZeroAboveTheDiagonal) {
+TEST_P(Cope, TracePutsZeroAboveTheDiagonal) {
   const AttentionSizes sizes;
   const Operands in(sizes);
   const auto cope = make_encoding(choice_of("cope"), sizes, [](std::string_view name, const Shape& shape, const Fill&) {
@@ -198,7 +202,7 @@ TEST(Cope, TracePutsZeroAboveTheDiagonal) {
   }
 }
 
-TEST(Cope, SharesItsTableAsAsked) {
+TEST_P(Cope, SharesItsTableAsAsked) {
   AttentionSizes sizes;
   sizes.heads = 3;
   const std::map<std::string, Shape> expected{{"heads", {5, 4}}, {"layers", {5, 4}}, {"none", {3, 5, 4}}};
@@ -207,7 +211,7 @@ TEST(Cope, SharesItsTableAsAsked) {
                   [&](std::string_view name, const Shape& asked, const Fill& fill) {
                     EXPECT_EQ(to_text(asked), to_text(one.second));
                     EXPECT_EQ(fill.kind, Fill::Kind::constant);
-                    return Initializer(1, StartValues::gpt2, DType::f64).make(name, asked, fill);
+                    return Initializer(1, StartValues::gpt2, DType::f64, default_device()).make(name, asked, fill);
                   });
   }
 }

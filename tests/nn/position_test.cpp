@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "nn/optim/optimizer.hpp"
 #include "nn/transformer.hpp"
+#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -39,8 +40,17 @@ void expect_near(const Tensor& found, const Tensor& expected, double tolerance) 
   for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], tolerance) << n;
 }
 
+class Hard : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Hard);
+class Kerple : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Kerple);
+class FireByDistance : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(FireByDistance);
+class Xpos : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Xpos);
+
 // dv = hᵀ do, dl = a (da - sum a da), written out.
-TEST(Hard, PassesGradientsStraightThroughTheSoftmax) {
+TEST_P(Hard, PassesGradientsStraightThroughTheSoftmax) {
   const Shape shape{1, 2, 6, 4};
   const Tensor logits = leaf("logits", {1, 2, 6, 6}), v = leaf("v", shape), d_output = normal_tensor("d", shape);
   const auto hard = make("hard");
@@ -55,27 +65,27 @@ TEST(Hard, PassesGradientsStraightThroughTheSoftmax) {
   for (const double weight : h.to_vector<double>()) EXPECT_TRUE(weight == 0 || weight == 1);
 }
 
-TEST(Hard, TakesTheNearestOfEqualKeys) {
+TEST_P(Hard, TakesTheNearestOfEqualKeys) {
   // Above the diagonal stands what must not be seen.
   const Tensor logits = Tensor::from(std::vector<double>{1, 9, 9, 9,  //
                                                          2, 2, 9, 9,  //
                                                          3, 3, 1, 9,  //
                                                          -5, -7, -5, -6},
-                                     {1, 1, 4, 4});
+                                     {1, 1, 4, 4}, default_device());
   EXPECT_EQ(make("hard")->weights(logits).to_vector<double>(), (std::vector<double>{1, 0, 0, 0,  //
                                                                                     0, 1, 0, 0,  //
                                                                                     0, 1, 0, 0,  //
                                                                                     0, 0, 1, 0}));
 }
 
-TEST(Hard, JoinsAnyEncodingButAnotherRule) {
+TEST_P(Hard, JoinsAnyEncodingButAnotherRule) {
   EXPECT_TRUE(make("absolute+hard")->straight_through());
   EXPECT_TRUE(make("cope+hard+rope")->replaces_softmax());
   EXPECT_FALSE(make("cope+rope")->straight_through());
 }
 
 // Parameters that updates push out of their range come back into it, at once and in every layer; others stay.
-TEST(Kerple, ParametersStayInTheirRange) {
+TEST_P(Kerple, ParametersStayInTheirRange) {
   ModelOptions options;
   options.layers = 2;
   options.width = 8;
@@ -84,7 +94,7 @@ TEST(Kerple, ParametersStayInTheirRange) {
     SCOPED_TRACE(kernel);
     EncodingChoice choice = EncodingChoice::parse("kerple+rope");
     choice.set_option("kernel", kernel);
-    Transformer model(options, choice, 5, 8, 1);
+    Transformer model(options, choice, 5, 8, 1, DType::f32, default_device());
     for (auto& [path, parameter] : model.parameters()) {
       parameter.copy_from(Tensor::from(std::vector<float>{-3}, {1}).broadcast_view("test", parameter.shape()));
       if (path.find("kerple") != std::string::npos) parameter.select_view(0, 0).copy_from(Tensor::scalar(50));
@@ -105,16 +115,17 @@ TEST(Kerple, ParametersStayInTheirRange) {
   }
 }
 
-TEST(Kerple, PowerOfDistanceZeroIsZeroWithoutGradient) {
+TEST_P(Kerple, PowerOfDistanceZeroIsZeroWithoutGradient) {
   EncodingChoice choice = EncodingChoice::parse("kerple");
   choice.set_option("kernel", "power");
   std::vector<Tensor> parameters;
   const auto encoding = make_encoding(choice, {}, [&](std::string_view, const Shape& shape, const Fill&) {
-    parameters.push_back(Tensor::full(shape, 0.5, DType::f64));
+    parameters.push_back(Tensor::full(shape, 0.5, DType::f64, default_device()));
     set_requires_grad(parameters.back());
     return parameters.back();
   });
-  const Tensor q = Tensor::zeros({1, 2, 1, 4}, DType::f64), x = Tensor::zeros({1, 1, 8}, DType::f64);
+  const Tensor q = Tensor::zeros({1, 2, 1, 4}, DType::f64, default_device()),
+               x = Tensor::zeros({1, 1, 8}, DType::f64, default_device());
   Score score;
   encoding->score({x, q, q, q, 0.5}, score);
   const Tensor bias = std::get<Toeplitz>(score.biases.at(0)).bias;
@@ -125,7 +136,7 @@ TEST(Kerple, PowerOfDistanceZeroIsZeroWithoutGradient) {
 }
 
 // Just below and just above the length from which rows differ, the two forms meet.
-TEST(Fire, TheFormByDistanceContinuesTheFormByRow) {
+TEST_P(FireByDistance, ContinuesTheFormByRow) {
   AttentionSizes sizes;
   sizes.length = sizes.max_length = 7;
   const Tensor x = normal_tensor("x", {1, 7, sizes.width()});
@@ -136,7 +147,7 @@ TEST(Fire, TheFormByDistanceContinuesTheFormByRow) {
     const auto encoding = make_encoding(EncodingChoice::parse("fire"), sizes,
                                         [&](std::string_view name, const Shape& shape, const Fill&) {
                                           if (name != "fire.m") return normal_tensor(name, shape);
-                                          threshold = Tensor::full(shape, -length / 512, DType::f64);
+                                          threshold = Tensor::full(shape, -length / 512, DType::f64, default_device());
                                           set_requires_grad(threshold);
                                           return threshold;
                                         });
@@ -154,7 +165,7 @@ TEST(Fire, TheFormByDistanceContinuesTheFormByRow) {
 }
 
 // The product depends on the distance alone, up to the length from which it is refused.
-TEST(Xpos, RefusesPlacesWhoseScalesLeaveTheNumbers) {
+TEST_P(Xpos, RefusesPlacesWhoseScalesLeaveTheNumbers) {
   const auto encoding = make("xpos");
   EXPECT_NO_THROW(encoding->check_length(200'000));
   EXPECT_THROW(encoding->check_length(300'000), Error);

@@ -15,6 +15,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "core/io/safetensors.hpp"
+#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -58,8 +59,8 @@ std::string name_in_file(const EncodingChoice& choice, std::string_view name) {
 
 // What lies above the diagonal means nothing: 0 there, as in the files.
 Tensor below_the_diagonal(const Tensor& x) {
-  const Tensor zero = Tensor::zeros({1}, x.dtype());
-  return where(less(zero, causal_softmax(Tensor::zeros(x.shape(), x.dtype()))), x, zero);
+  const Tensor zero = Tensor::zeros({1}, x.dtype(), x.device());
+  return where(less(zero, causal_softmax(Tensor::zeros(x.shape(), x.dtype(), x.device()))), x, zero);
 }
 
 // What goes into the weights, where the file holds it.
@@ -88,7 +89,7 @@ void check_file(const SafetensorsFile& file) {
   const EncodingChoice choice = choice_of(file);
   std::map<std::string, Tensor> leaves;
   const auto leaf = [&](const std::string& name) {
-    Tensor tensor = file.read(name);
+    Tensor tensor = file.read(name).to(default_device());
     set_requires_grad(tensor);
     return leaves[name] = tensor;
   };
@@ -120,7 +121,7 @@ void check_file(const SafetensorsFile& file) {
   if (file.find("gates") != nullptr) expect_equal(trace.gates, file, "gates");
   if (file.find("positions") != nullptr) expect_equal(trace.positions, file, "positions");
 
-  backward(output, file.read("d_output"));
+  backward(output, file.read("d_output").to(default_device()));
   int gradients = 0;
   for (const SafetensorsEntry& entry : file.entries()) {
     if (!entry.name.starts_with("d_") || entry.name == "d_output") continue;
@@ -178,7 +179,10 @@ std::set<std::string> all_settings() {
   return settings;
 }
 
-TEST(Reference, EveryFileIsReproducedAndEveryEncodingAndOptionHasOne) {
+class Reference : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Reference);
+
+TEST_P(Reference, EveryFileIsReproducedAndEveryEncodingAndOptionHasOne) {
   std::set<std::string> seen;
   for (const auto& entry : std::filesystem::directory_iterator(TALLY_SOURCE_DIR "/tests/reference")) {
     if (entry.path().extension() != ".safetensors") continue;
@@ -194,22 +198,23 @@ TEST(Reference, EveryFileIsReproducedAndEveryEncodingAndOptionHasOne) {
 }
 
 // Biases that are the numbers of their buckets show the bucket of each distance.
-TEST(Reference, T5Buckets) {
+TEST_P(Reference, T5Buckets) {
   const SafetensorsFile file = SafetensorsFile::open(TALLY_SOURCE_DIR "/tests/reference/t5-buckets.safetensors");
   AttentionSizes sizes;
   sizes.length = file.find("buckets")->shape[0];
   const auto encoding =
       make_encoding(EncodingChoice::parse("t5"), sizes, [](std::string_view, const Shape& shape, const Fill&) {
-        return broadcast_to(cumsum(Tensor::full({shape[1]}, 1.0, DType::f64)) - 1.0, shape);
+        return broadcast_to(cumsum(Tensor::full({shape[1]}, 1.0, DType::f64, default_device())) - 1.0, shape);
       });
-  const Tensor x = Tensor::zeros({1, sizes.length, sizes.width()}, DType::f64), q = split_heads(x, sizes.heads);
+  const Tensor x = Tensor::zeros({1, sizes.length, sizes.width()}, DType::f64, default_device()),
+               q = split_heads(x, sizes.heads);
   Score score;
   encoding->score({x, q, q, q, 1.0}, score);
   expect_equal(select(std::get<Toeplitz>(score.biases.at(0)).bias, 0, 1), file, "buckets");
 }
 
 // Slopes for numbers of heads that are no powers of two.
-TEST(Reference, AlibiSlopes) {
+TEST_P(Reference, AlibiSlopes) {
   const SafetensorsFile file = SafetensorsFile::open(TALLY_SOURCE_DIR "/tests/reference/alibi-slopes.safetensors");
   EncodingChoice choice = EncodingChoice::parse("alibi");
   choice.set_option("learned", "true");
@@ -218,7 +223,7 @@ TEST(Reference, AlibiSlopes) {
     sizes.heads = entry.shape[0];
     Tensor slopes;
     make_encoding(choice, sizes, [&](std::string_view name, const Shape& shape, const Fill& fill) {
-      return slopes = Initializer(0, StartValues::gpt2, DType::f64).make(name, shape, fill);
+      return slopes = Initializer(0, StartValues::gpt2, DType::f64, default_device()).make(name, shape, fill);
     });
     expect_equal(slopes, file, entry.name);
   }

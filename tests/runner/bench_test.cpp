@@ -151,6 +151,22 @@ TEST_F(Bench, MeasuresTheDeviceThatIsNamed) {
   EXPECT_EQ(operations.code, 0) << operations.err;
 }
 
+// A step that is replayed takes its memory when it is captured, no less than one that takes it call by call.
+TEST_F(Bench, CountsTheMemoryOfAReplayedStep) {
+  const auto peak = [&](const std::string& waits) {
+    const Finished finished = run_program(
+        {"/usr/bin/env", "TALLY_CUDA_SYNC=" + waits, TALLY_RUNNER, "bench", "step", "--pe=cope", "--device=cuda-host",
+         "--steps=3", "--warmup=3", "--length=128", "--batch=4", "--model.width=64", "--threads=1", "--json"},
+        folder_);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    return parse_json(finished.out, JsonLimits{}, "bench").integer("tensor_peak_mib");
+  };
+  const std::int64_t replayed = peak("0"), called = peak("1");
+  EXPECT_GE(replayed, called);
+  // Parameters, gradients and moments alone, without what the forward pass keeps, are under 4 MiB.
+  EXPECT_GE(called, 8);
+}
+
 TEST_F(Bench, EveryCombinationOfSettings) {
   const JsonValue json = bench_json(
       {"attention", "--pe", "cope", "--steps=1", "--warmup=0", "--set", "pe.p-max=4,9", "--set", "length=8,16"});

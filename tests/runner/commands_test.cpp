@@ -1,7 +1,9 @@
 // The commands that only look: list, describe, eval, export, show, info, gradcheck.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <set>
 #include <string>
 
 #include "core/cpu/parallel.hpp"
@@ -11,6 +13,7 @@
 #include "nn/encoding.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/task.hpp"
+#include "tests/devices.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -328,6 +331,20 @@ TEST(GradcheckCommand, ChecksOneEncodingAndItsOptions) {
   const JsonValue json = json_of(run_tally({"gradcheck", "--pe=alibi", "--json"}, folder));
   EXPECT_EQ(json.integer("failures"), 0);
   EXPECT_EQ(json.elements("cases").front().string("encoding"), "alibi");
+}
+
+// Whole models by the CUDA kernels against central differences, every encoding with all of its options.
+TEST(GradcheckOfEverything, AgreesOnCudaKernels) {
+  const TemporaryFolder folder;
+  for (const Device device : kernel_devices()) {
+    const JsonValue json = json_of(run_tally({"gradcheck", "--device=" + to_text(device), "--json"}, folder));
+    EXPECT_EQ(json.integer("failures"), 0) << to_text(device);
+    std::set<std::string> checked;
+    for (const JsonValue& one : json.elements("cases")) checked.insert(one.string("encoding"));
+    const auto left_out = std::ranges::count_if(
+        encoding_registry(), [&](const EncodingEntry* entry) { return !checked.contains(entry->name); });
+    EXPECT_LE(left_out, json.integer("exempt")) << "encodings with gradients by a rule of their own";
+  }
 }
 
 TEST(GradcheckCommand, SaysThatNothingWasCompared) {

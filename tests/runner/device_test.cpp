@@ -1,5 +1,6 @@
-// The same run on the CPU and on the CUDA kernels (executed on the CPU): one loss curve, one start, one run that moves
-// between them. No encoding is named here but by chance: new ones are checked as they come.
+// The same run on the CPU and on the CUDA kernels (executed by the CPU, and by a GPU where there is one): one loss
+// curve, one start, one run that moves between them. No encoding is named here but by chance: new ones are checked as
+// they come.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "core/io/json.hpp"
 #include "core/io/safetensors.hpp"
 #include "nn/encoding_choice.hpp"
+#include "tests/devices.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -42,6 +44,12 @@ class Devices : public ::testing::Test {
     return numbers;
   }
 
+  static std::vector<std::string> names_of_kernel_devices() {
+    std::vector<std::string> names;
+    for (const Device device : kernel_devices()) names.push_back(to_text(device));
+    return names;
+  }
+
   // max |a - b| / max |b|
   static double difference(const std::vector<double>& a, const std::vector<double>& b) {
     EXPECT_EQ(a.size(), b.size());
@@ -69,8 +77,11 @@ TEST_F(Devices, LossCurvesAgreeForEveryEncoding) {
     };
     const std::vector<double> exact = curve("cpu", "f64"), cpu = curve("cpu", "f32");
     ASSERT_EQ(exact.size(), 2U * 4 + 2 * 3);
-    EXPECT_LE(difference(curve("cuda-host", "f64"), exact), 1e-12);
-    EXPECT_LE(difference(curve("cuda-host", "f32"), exact), std::max(2 * difference(cpu, exact), 64 * 0x1p-24));
+    for (const std::string& device : names_of_kernel_devices()) {
+      SCOPED_TRACE(device);
+      EXPECT_LE(difference(curve(device, "f64"), exact), 1e-12);
+      EXPECT_LE(difference(curve(device, "f32"), exact), std::max(2 * difference(cpu, exact), 64 * 0x1p-24));
+    }
   }
 }
 
@@ -91,15 +102,22 @@ TEST_F(Devices, DataWeightsAndMasksAreTheSameBits) {
       EXPECT_FALSE(checksums.empty());
       return checksums;
     };
-    EXPECT_TRUE(weights("cpu") == weights("cuda-host"));
+    for (const std::string& device : names_of_kernel_devices()) {
+      EXPECT_TRUE(weights("cpu") == weights(device)) << device;
+    }
   }
 }
 
 TEST_F(Devices, ARunMovesBetweenThem) {
   const std::string stayed = train("stayed", "cope", "cpu", "f64", {"--steps=8"});
-  for (const auto& [first, second] : {std::pair{"cpu", "cuda-host"}, std::pair{"cuda-host", "cpu"}}) {
-    SCOPED_TRACE(first);
-    const std::string run = train(concat("from-", first), "cope", first, "f64", {"--steps=8"});
+  std::vector<std::pair<std::string, std::string>> moves;
+  for (const std::string& device : names_of_kernel_devices()) {
+    moves.insert(moves.end(), {{"cpu", device}, {device, "cpu"}});
+  }
+  for (const auto& [first, second] : moves) {
+    const std::string move = concat("from-", first, "-to-", second);
+    SCOPED_TRACE(move);
+    const std::string run = train(move, "cope", first, "f64", {"--steps=8"});
     for (const std::string& name : names_of_checkpoints(run)) {
       if (name > "step-00000004.safetensors") std::filesystem::remove(run + "/checkpoints/" + name);
     }

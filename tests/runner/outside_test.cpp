@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/runner/run_files.hpp"
 
@@ -183,12 +184,14 @@ TEST_P(Outside, OtherModels) {
 }
 
 TEST_P(Outside, EveryEncodingOnCudaKernels) {
-  device_ = "cuda-host";
-  for (const EncodingEntry* entry : encoding_registry()) {
-    SCOPED_TRACE(entry->name);
-    EXPECT_TRUE(dump(entry->name, {})) << refusal_;
+  for (const Device device : kernel_devices()) {
+    device_ = to_text(device);
+    for (const EncodingEntry* entry : encoding_registry()) {
+      SCOPED_TRACE(device_ + " " + entry->name);
+      EXPECT_TRUE(dump(entry->name, {})) << refusal_;
+    }
+    EXPECT_TRUE(dump("0:absolute+cope+rope,1:cope@0,cope+relative@1", {"--pe.cope.gates=sep-keys"})) << refusal_;
   }
-  EXPECT_TRUE(dump("0:absolute+cope+rope,1:cope@0,cope+relative@1", {"--pe.cope.gates=sep-keys"})) << refusal_;
   check();
 }
 

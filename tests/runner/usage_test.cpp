@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/cpu/parallel.hpp"
+#include "tests/devices.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -104,11 +105,22 @@ TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
                   {train_with(folder, {"--steps=1", "--steps=2"}), "--steps"},
                   {train_with(folder, {"--threads=many"}), "--threads"},
                   {train_with(folder, {"--device=gpu"}), "'gpu' is not a device"},
-                  {train_with(folder, {"--device=cuda"}), "no CUDA backend", 1},
                   {{"list", "task"}, "did you mean 'tasks'?"},
                   {{"describe", "ropes"}, "did you mean 'rope'?"},
                   {{"gradcheck", "--pe=alibis"}, "did you mean 'alibi'?"}},
                  folder);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+// Where there is a GPU, that is one which the machine does not have.
+TEST(Usage, ADeviceThatIsNotThereIsNamed) {
+  const TemporaryFolder folder;
+  const Finished result = run_tally(train_with(folder, {"--device=cuda:99"}), folder);
+  EXPECT_EQ(result.code, 1);
+  const bool told = cuda_devices().empty() ? holds(result.err, "no CUDA backend") || holds(result.err, "no CUDA device")
+                                           : holds(result.err, "there is no device 99: this machine has ");
+  EXPECT_TRUE(told) << result.err;
+  EXPECT_TRUE(result.err.starts_with("tally: ")) << result.err;
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 

@@ -39,16 +39,25 @@ KERNEL_RULES = [
     (re.compile(r"\b__(activemask|threadfence\w*|shfl|shfl_up|shfl_down|shfl_xor|any|all|ballot)\s*\("),
      "reliance on lock-step or on the order of memory", set()),
     (re.compile(r"\bcudaMallocManaged\b|\b__managed__\b"), "managed memory", set()),
+    (re.compile(r"\bcuda(Malloc|Free|Memcpy|Memset)\s*\("), "a call that waits: take the one with Async", set()),
+    (re.compile(r"\bcudaLaunchKernel\w*|\bcuLaunchKernel\w*"), "a kernel is started by launch() alone", set()),
+    (re.compile(r"\bvolatile\b|\b__nanosleep\b"), "waiting by looking again", {"cuda/instructions.hpp"}),
+    (re.compile(r"\b(nvcuda|wmma)\b"), "tensor cores but by cuda/instructions.hpp", {"cuda/instructions.hpp"}),
+    (re.compile(r"\bCU(DA|BLAS)_CHECK\(\s*\w+\s*\)"), "CUDA_CHECK of a variable: its message names the call",
+     {"cuda/check.hpp"}),
 ]
+# Code that differs between nvcc and the host execution: what is checked on the CPU would not be what a GPU runs.
+COMPILER_SWITCH = re.compile(r"\b__CUDA(CC|_ARCH)__\b")
+MAY_SWITCH = {"core/random.hpp", "cuda/runtime.hpp", "cuda/launch.hpp", "cuda/instructions.hpp"}
 
 
 def project_files(root):
     """Paths relative to root: what git tracks or would add, or everything outside build/ where there is no git."""
-    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                             cwd=root, capture_output=True, check=False)
-    if listing.returncode == 0:
+    try:
+        listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                 cwd=root, capture_output=True, check=True)
         names = [pathlib.Path(name) for name in listing.stdout.decode().split("\0") if name]
-    else:
+    except (FileNotFoundError, subprocess.CalledProcessError):
         names = [path.relative_to(root) for path in root.rglob("*") if path.relative_to(root).parts[0] != "build"]
     return sorted(name for name in names if (root / name).is_file())
 
@@ -61,7 +70,7 @@ def check_include(file, quote, path):
             yield f'{folder}/ may include only {", ".join(FLOORS[folder])} (from the root), not "{path}"'
         if folder not in FLOORS and "/" not in path:
             yield f'"{path}": includes start at the root of the repository'
-    if folder != "cuda" and top != "cuda" and CUDA_HEADER.match(path):
+    if folder != "cuda" and (quote == "<" or top != "cuda") and CUDA_HEADER.match(path):
         yield f"CUDA header <{path}> outside cuda/"
     if RUNNER_LIBRARY.match(path) and folder in FLOORS and file.parts[:2] != ("tasks", "runner"):
         yield f"<{path}> belongs to tasks/runner: nothing that is installed may need it"
@@ -85,6 +94,8 @@ def check_code(file, lines):
         if file.parts[0] == "cuda" and file.parts[1] != "host":
             for what in check_kernel_rules(file, line):
                 yield number, what
+        if COMPILER_SWITCH.search(line.split("//")[0]) and str(file) not in MAY_SWITCH:
+            yield number, f"only {', '.join(sorted(MAY_SWITCH))} may look which compiler it is"
         if UNFINISHED.search(line):
             yield number, "unfinished: " + line.strip()
     if file.suffix in {".hpp", ".cuh"} and not any(line.startswith("#pragma once") for line in lines):

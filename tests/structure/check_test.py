@@ -43,6 +43,14 @@ class CheckTest(unittest.TestCase):
     def test_cuda_header_outside(self):
         self.assert_offence("core/device.cpp", "#  include <cuda_runtime.h>\n", "outside cuda/")
         self.assert_offence("tests/core/device_test.cpp", "#include <cublas_v2.h>\n", "outside cuda/")
+        self.assert_offence("tests/core/device_test.cpp", "#include <cuda/std/array>\n", "outside cuda/")
+        self.assertEqual(self.found("tests/cuda/stream_test.cpp", '#include "cuda/launch.hpp"\n'), [])
+
+    def test_compiler_switch(self):
+        for name in ["cuda/softmax.cu", "cuda/host/block.cpp", "core/tensor.cpp", "tests/cuda/stream_test.cpp"]:
+            self.assert_offence(name, "#if defined(__CUDACC__)\n", "which compiler")
+        self.assert_offence("cuda/softmax.cu", "#if __CUDA_ARCH__ >= 900\n", "which compiler")
+        self.assertEqual(self.found("cuda/runtime.hpp", PRAGMA + "#if defined(__CUDACC__)\n"), [])
 
     def test_kernel_rules(self):
         for code, words in [('asm("bar.sync 0;");', "inline PTX"), ("add<<<1, 32>>>(y);", "launch() alone"),
@@ -50,10 +58,16 @@ class CheckTest(unittest.TestCase):
                             ("namespace cg = cooperative_groups;", "cooperative groups"),
                             ("atomicMax(y, 3);", "whole numbers"), ("atomicAdd(float(y), 1.0f);", "whole numbers"),
                             ("const unsigned lanes = __activemask();", "lock-step"), ("__threadfence();", "lock-step"),
-                            ("v += __shfl_down(v, 1);", "lock-step"), ("cudaMallocManaged(&p, 4);", "managed")]:
+                            ("v += __shfl_down(v, 1);", "lock-step"), ("cudaMallocManaged(&p, 4);", "managed"),
+                            ("CUDA_CHECK(cudaMalloc(&p, 4));", "Async"), ("cudaMemcpy (a, b, 4, kind);", "Async"),
+                            ("cudaLaunchKernelExC(&c, f, a);", "launch() alone"),
+                            ("volatile int* flag;", "looking again"), ("__nanosleep(20);", "looking again"),
+                            ("nvcuda::mma_sync(d, a, b, c);", "tensor cores"),
+                            ("CUDA_CHECK(error);", "names the call"), ("CUBLAS_CHECK( status );", "names the call")]:
             self.assert_offence("cuda/softmax.cu", code + "\n", words)
         for name, code in [("cuda/launch.hpp", PRAGMA + "kernel<<<grid, block>>>(); __shared__ T name[n];"),
-                           ("cuda/instructions.hpp", PRAGMA + 'asm("mma.sync;");'),
+                           ("cuda/instructions.hpp", PRAGMA + '#if defined(__CUDACC__)\nasm volatile("mma.sync;");'),
+                           ("cuda/b.cu", "CUDA_CHECK(cudaMallocAsync(&p, 4, stream)); cudaFreeAsync(p, stream);"),
                            ("cuda/host/fiber.cpp", 'asm("ret");'),
                            ("cuda/a.cu", "atomicAdd(count, 1); v += __shfl_down_sync(all, v, 1);  // no <<< here")]:
             self.assertEqual(self.found(name, code + "\n"), [])
