@@ -18,7 +18,8 @@ const Backend& cpu_backend() {
 #undef KERNEL
 #undef KERNEL_SIZE
   };
-  static const Backend backend{.allocate = allocate_bytes,
+  static const Backend backend{.name = [] { return ""; },
+                               .allocate = allocate_bytes,
                                .release = [](void* block, std::size_t bytes, int) { free_bytes(block, bytes); },
                                .copy_from_host = copy_bytes,
                                .copy_to_host = copy_bytes,

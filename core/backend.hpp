@@ -10,6 +10,8 @@
 namespace tally {
 
 struct Backend {
+  // What the device calls itself; empty for the CPU. Lives as long as the program.
+  const char* (*name)();
   // Uninitialised memory aligned to 64 bytes, null for 0 bytes. Throws Error when the device has none left.
   void* (*allocate)(std::size_t bytes);
   // Takes back what allocate gave, once all that was started before has run. Never throws.

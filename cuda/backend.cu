@@ -86,7 +86,8 @@ const Backend& backend(int index) {
 #undef KERNEL
 #undef KERNEL_SIZE
   };
-  static const Backend backend{.allocate = allocate,
+  static const Backend backend{.name = [] { return static_cast<const char*>(context().properties.name); },
+                               .allocate = allocate,
                                .release = release,
                                .copy_from_host = copy_from_host,
                                .copy_to_host = copy_to_host,

@@ -3,9 +3,11 @@
 #include <fstream>
 #include <thread>
 
+#include "core/backend.hpp"
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
+#include "core/tensor.hpp"
 #include "core/version.hpp"
 
 namespace tally {
@@ -27,8 +29,24 @@ std::string compiler_text() {
 #endif
 }
 
+namespace {
+
+const char* products_text() {
+  switch (product_precision()) {
+    case ProductPrecision::f32: break;
+    case ProductPrecision::tf32: return "tf32";
+    case ProductPrecision::bf16: return "bf16";
+  }
+  return "f32";
+}
+
+}  // namespace
+
 JsonValue machine_json() {
-  return JsonValue::object({{"processor", processor_text()},
+  return JsonValue::object({{"device", to_text(default_device())},
+                            {"device_name", backend(default_device()).name()},
+                            {"products", products_text()},
+                            {"processor", processor_text()},
                             {"cores", std::thread::hardware_concurrency()},
                             {"threads", thread_count()},
                             {"blas", blas_info().core},
@@ -37,7 +55,12 @@ JsonValue machine_json() {
 }
 
 std::string machine_text() {
-  return concat(processor_text(), ", ", std::thread::hardware_concurrency(), " cores, ", thread_count(),
+  const Device device = default_device();
+  std::string on;
+  if (device != Device{}) {
+    on = concat(to_text(device), " (", backend(device).name(), "), products ", products_text(), "; ");
+  }
+  return concat(on, processor_text(), ", ", std::thread::hardware_concurrency(), " cores, ", thread_count(),
                 thread_count() == 1 ? " thread" : " threads", ", BLAS kernels ", blas_info().core, ", ",
                 compiler_text());
 }

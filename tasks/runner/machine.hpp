@@ -1,4 +1,4 @@
-// What figures of speed depend on: the processor, the kernels of the matrix products, threads.
+// What figures of speed depend on: device, processor, the kernels of the matrix products and their precision, threads.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@ namespace tally {
 // "AMD EPYC 9R14": the model as the system tells it.
 std::string processor_text();
 
-// {"processor": ..., "cores": ..., "blas": "SkylakeX", "threads": ..., "compiler": ..., "version": ...}
+// {"device": "cuda", "device_name": "NVIDIA H200", "products": "f32", "processor": ..., "cores": ..., "blas":
+// "SkylakeX", "threads": ..., "compiler": ..., "version": ...}
 JsonValue machine_json();
 // The same in one line.
 std::string machine_text();

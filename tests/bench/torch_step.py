@@ -15,8 +15,8 @@ kerple, fire, relative, transformer-xl, nexus, fox, fox-pro) to the fused attent
 
 Prints one JSON object: median, least and largest seconds of a step (forward, loss over all tokens, backward, AdamW) or
 of attention's two directions, and the largest resident memory of the process, at its start (PyTorch itself) and at its
-end. With --device cuda times are those until the GPU is done, and the largest memory of its tensors is told too; --tf32
-lets products of f32 round their operands. README.md says how to compare.
+end. With --device cuda times are those until the GPU is done, and the largest memory of its tensors is told too; --products
+lets products round their operands. README.md says how to compare.
 
 Needs PyTorch 2, which nothing else in this project needs; in an environment of its own:
 
@@ -91,11 +91,19 @@ def step_of(args):
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(run(data[:, :-1]).flatten(0, 1), data[:, 1:].flatten()).backward()
+        with precision_of(args):
+            loss = F.cross_entropy(run(data[:, :-1]).flatten(0, 1), data[:, 1:].flatten())
+        loss.backward()
         optimizer.step()
         finish(args)
         return ()
     return replayed(step, args) if args.graph else step
+
+
+def precision_of(args):
+    """Where the forward pass computes: for bf16 PyTorch's own mixture of precisions."""
+    return torch.autocast(args.device if args.device == "cpu" else "cuda", torch.bfloat16,
+                          enabled=args.products == "bf16", cache_enabled=False)
 
 
 def replayed(step, args):
@@ -136,10 +144,11 @@ def attention_of(args):
     d_y = torch.ones(shape, device=args.device)
 
     def attention():
-        y = run(q, k, v, x)
+        with precision_of(args):
+            y = run(q, k, v, x)
         finish(args)
         between = time.perf_counter()
-        y.backward(d_y)
+        y.backward(d_y.to(y.dtype))
         finish(args)
         for leaf in (q, k, v, *encoding.parameters()):
             leaf.grad = None
@@ -154,7 +163,8 @@ def arguments():
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--graph", action="store_true", help="replay the step as a CUDA graph; with --device cuda")
-    parser.add_argument("--tf32", action="store_true", help="products of f32 in TF32; with --device cuda")
+    parser.add_argument("--products", default="f32", choices=["f32", "tf32", "bf16"],
+                        help="f32; tf32; bf16: autocast, which keeps results in bf16 too; both with --device cuda")
     parser.add_argument("--fused-bias", action="store_true", help=f"for {', '.join(WITH_BIAS)}")
     for name, value in {"layers": 4, "width": 256, "heads": 4, "length": 512, "batch": 16, "vocab": 16, "p-max": 64,
                         "hidden": 64, "steps": 5, "warmup": 2, "threads": 0}.items():
@@ -162,8 +172,8 @@ def arguments():
     args = parser.parse_args()
     if args.fused_bias and args.pe not in WITH_BIAS:
         parser.error(f"--fused-bias is for {', '.join(WITH_BIAS)}")
-    if (args.graph or args.tf32) and args.device != "cuda":
-        parser.error("--graph and --tf32 are for --device cuda")
+    if (args.graph or args.products != "f32") and args.device != "cuda":
+        parser.error("--graph and --products are for --device cuda")
     if args.graph and args.attention:
         parser.error("--graph is for the whole step")
     if args.device == "cuda" and not torch.cuda.is_available():
@@ -182,7 +192,7 @@ def main():
     if args.threads:
         torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.products == "tf32"
     work = attention_of(args) if args.attention else step_of(args)
     laps = []
     for lap in range(args.warmup + args.steps):
