@@ -67,9 +67,11 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
     if (bias.kind == AttentionBias::Kind::row_column) {
       bias.d_row = Rows<double>::of(d.values);
       bias.d_column = Rows<double>::of(d.column);
+      device.by_row |= static_cast<bool>(d.values);
       device.by_column |= static_cast<bool>(d.column);
     } else if (bias.kind != AttentionBias::Kind::toeplitz) {
       bias.d_values = Rows<T>::of(d.values);
+      device.keeps_logits |= static_cast<bool>(d.values);
       if (d.values && bias.kind == AttentionBias::Kind::row_toeplitz) fill(d.values, 0);
     }
   }
@@ -89,6 +91,8 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
     device.by_distance = true;
   }
 
+  device.keeps_positions = call.scan.contextual();
+  device.keeps_logits |= device.keeps_positions || device.by_distance || device.by_row;
   backward_rows(call, device);
   backward_keys(call, device);
 

@@ -51,7 +51,8 @@ struct KeySums {
 };
 
 template <class T, ProductPrecision precision, int D, Family family>
-__global__ void __launch_bounds__(32 * most_warps) attention_backward_keys(const __grid_constant__ DeviceCall<T> call) {
+__global__ void __launch_bounds__(32 * most_warps, 2)
+    attention_backward_keys(const __grid_constant__ DeviceCall<T> call) {
   SHARED_DYNAMIC(T, memory);
   constexpr int rows = key_warps<D> * warp_rows;
   const std::int64_t slice = blockIdx.z, first_key = std::int64_t{blockIdx.x} * tile;

@@ -8,22 +8,22 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
 namespace {
 
-// Shared memory beside the products: [rows][pair_ld] each.
+// Shared memory beside the products: [rows][pair_ld] each, those that are wanted.
 template <class T>
 struct PairTiles {
   T *d_scores, *d_gate_scores, *d_logits, *positions;
 
-  __host__ __device__ static bool keeps_logits(const DeviceCall<T>& call) {
-    return call.by_distance || call.kind == Kind::table || call.kind == Kind::mlp;
-  }
   __host__ __device__ static std::int64_t elements(const DeviceCall<T>& call, int rows) {
-    return (1 + (call.own_gates ? 1 : 0) + (keeps_logits(call) ? 2 : 0)) * std::int64_t{rows} * pair_ld;
+    return (1 + (call.own_gates ? 1 : 0) + (call.keeps_logits ? 1 : 0) + (call.keeps_positions ? 1 : 0)) *
+           std::int64_t{rows} * pair_ld;
   }
-  __device__ PairTiles(const DeviceCall<T>& call, T* memory) : d_scores(memory) {
+  // Of the warp's rows.
+  __device__ PairTiles(const DeviceCall<T>& call, T* memory, int warp) {
     const int size = block_rows() * pair_ld;
+    d_scores = memory + warp * warp_rows * pair_ld;
     d_gate_scores = d_scores + (call.own_gates ? size : 0);
-    d_logits = d_gate_scores + size;
-    positions = d_logits + size;
+    d_logits = d_gate_scores + (call.keeps_logits ? size : 0);
+    positions = d_logits + (call.keeps_positions ? size : 0);
   }
 };
 
@@ -46,10 +46,10 @@ __device__ void make_delta(const DeviceCall<T>& call, const ThreadRows& at) {
 }
 
 // Table: a lane takes one of the warp's rows and goes along its keys; neighbouring keys have neighbouring positions, so
-// that what two entries get stays in registers until the positions move on.
+// that what two entries get stays in registers until the positions move on. saturated: all are beyond the table.
 template <class T>
-__device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t first_key, const T* d_logits,
-                             const T* positions) {
+__device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t first_key, bool saturated,
+                             const T* d_logits, const T* positions) {
   const int line = lane_of_warp();
   const std::int64_t row = at.first + line, place = at.before + row;
   if (line >= warp_rows || row >= at.queries) return;
@@ -62,7 +62,7 @@ __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, st
   T at_low = 0, above = 0;
   const int end = static_cast<int>(place - first_key + 1 < tile ? place - first_key + 1 : tile);
   for (int j = end - 1; j >= 0; --j) {
-    const auto own = attention::place_in_table(positions[line * pair_ld + j], last);
+    const auto own = attention::place_in_table(saturated ? last : positions[line * pair_ld + j], last);
     if (own.low != low) {
       const bool next = own.low == low + 1;
       add(low, at_low);
@@ -107,36 +107,54 @@ __device__ void add_to_hidden_layer(const DeviceCall<T>& call, const ThreadRows&
   }
 }
 
-// Biases of which a row owns its part; a row's sum for those that have one value for it.
-template <class T, Family family>
-__device__ void add_to_biases(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t first_key,
-                              const PairGradients<T, family>& gradients, double (&row_sum)[2]) {
-  for (int n = 0; n < call.bias_count; ++n) {
-    const DeviceBias<T>& bias = call.biases[n];
-    const bool by_row = bias.kind == AttentionBias::Kind::row_toeplitz, dense = bias.kind == AttentionBias::Kind::dense;
-    if ((!by_row && !dense) || bias.d_values.data == nullptr) continue;
-    const Rows<T> d = bias.d_values.head(at.batch, at.head);
-    TALLY_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      T beyond = 0;
-      TALLY_UNROLL
-      for (int c = 0; c < columns; ++c) {
-        const std::int64_t key = first_key + tile_column(c), distance = at.place(r) - key;
-        if (!gradients.pairs.sees(r, c)) continue;
-        if (dense) {
-          d.at(at.row(r), key) = gradients.d_logits[r][c];
-        } else if (distance < bias.width - (bias.cap ? 1 : 0)) {
-          d.at(at.row(r), distance) = gradients.d_logits[r][c];
-        } else if (bias.cap) {
-          beyond += gradients.d_logits[r][c];
-        }
-      }
-      if (!by_row || !bias.cap) continue;
-      beyond = sum_of_row(beyond);
-      if (at.valid(r) && at.leads()) d.at(at.row(r), bias.width - 1) += beyond;
+// f(r, key, d_logit) for each pair that the thread's rows see, one after the other.
+template <class T, Family family, class F>
+__device__ void each_seen(std::int64_t first_key, const Pairs<T, family>& pairs, T* d_logits, const F& f) {
+  TALLY_ROLLED
+  for (int n = 0; n < 2 * columns; ++n) {
+    const int r = n / columns, c = n % columns;
+    if (tile_column(c) <= of_row(r, pairs.last_seen[0], pairs.last_seen[1])) {
+      f(r, first_key + tile_column(c), own_pair(d_logits, r, c));
     }
   }
-  each_pair([&](int r, int c) { row_sum[r] += static_cast<double>(gradients.d_logits[r][c]); });
+}
+
+// To that of the first or the second row of a thread, without an index that registers do not have.
+template <class T>
+__device__ void add_to_one(int r, T x, T& upper, T& lower) {
+  upper += of_row(r, x, T{0});
+  lower += of_row(r, T{0}, x);
+}
+
+// Biases of which a row owns its part.
+template <class T, Family family>
+__device__ void add_to_biases(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t first_key,
+                              const Pairs<T, family>& pairs, T* d_logits) {
+  for (int n = 0; n < call.bias_count; ++n) {
+    const DeviceBias<T>& bias = call.biases[n];
+    if (bias.d_values.data == nullptr) continue;
+    const Rows<T> d = bias.d_values.head(at.batch, at.head);
+    if (bias.kind == AttentionBias::Kind::dense) {
+      each_seen(first_key, pairs, d_logits, [&](int r, std::int64_t key, T x) { d.at(at.row(r), key) = x; });
+      continue;
+    }
+    // Row-toeplitz; with a cap its last entry is shared by all that is as far and farther.
+    const std::int64_t single = bias.width - (bias.cap ? 1 : 0);
+    T upper = 0, lower = 0;
+    each_seen(first_key, pairs, d_logits, [&](int r, std::int64_t key, T x) {
+      const std::int64_t distance = at.place(r) - key;
+      if (distance < single) {
+        d.at(at.row(r), distance) = x;
+      } else {
+        add_to_one(r, x, upper, lower);
+      }
+    });
+    upper = sum_of_row(upper);
+    lower = sum_of_row(lower);
+    if (!bias.cap || !at.leads()) continue;
+    if (at.valid(0)) d.at(at.row(0), single) += upper;
+    if (at.valid(1)) d.at(at.row(1), single) += lower;
+  }
 }
 
 // Sums of a block's d_logits by distance: a thread has a diagonal.
@@ -165,7 +183,8 @@ __device__ void add_by_distance(const DeviceCall<T>& call, const T* d_logits, st
 }
 
 template <class T, ProductPrecision precision, int D, Family family>
-__global__ void __launch_bounds__(32 * most_warps) attention_backward_rows(const __grid_constant__ DeviceCall<T> call) {
+__global__ void __launch_bounds__(32 * most_warps, 2)
+    attention_backward_rows(const __grid_constant__ DeviceCall<T> call) {
   SHARED_DYNAMIC(T, memory);
   const int rows = block_rows();
   // The last rows see most keys: their blocks begin first.
@@ -175,14 +194,13 @@ __global__ void __launch_bounds__(32 * most_warps) attention_backward_rows(const
   const std::int64_t seen_keys = at.before + first_row + row_count;
   const bool owns = slice == 0;  // of the slices, this one writes what a row owns
 
-  const PairTiles<T> tiles(call, memory);
-  const int warp_tile = at.warp * warp_rows * pair_ld;
+  const PairTiles<T> tiles(call, memory, at.warp);
   BackwardProducts<T, precision, D> products(call, at.batch, at.head, memory + tiles.elements(call, rows));
   products.template each<family>([&](auto& product) { product.set_rows(first_row, row_count); });
 
   RowState<T> state(call, at);
   T d_q[2][width_columns<D>] = {}, d_gate_q[2][width_columns<D>] = {};
-  double row_sum[2] = {}, slope_sum[2] = {};
+  double row_upper = 0, row_lower = 0, slope_upper = 0, slope_lower = 0;  // over the keys, of both rows
   for (std::int64_t key_tile = 0; key_tile * tile < seen_keys; ++key_tile) {
     const std::int64_t first = key_tile * tile;
     const int count = static_cast<int>(seen_keys - first < tile ? seen_keys - first : tile);
@@ -203,44 +221,35 @@ __global__ void __launch_bounds__(32 * most_warps) attention_backward_rows(const
           call.d_carry[at.index(call, r) * call.tiles() + key_tile] = state.run[r];
         }
       }
-      gradients.finish(call, at, key_tile, state, tiles.d_scores + warp_tile);
-      gradients.store_d_scores(tiles.d_scores + warp_tile);
-      if constexpr (family == Family::gated) store_pairs(tiles.d_gate_scores + warp_tile, gradients.d_gate_scores);
+      gradients.finish(call, at, key_tile, state, tiles.d_scores);
+      gradients.store_d_scores(tiles.d_scores);
+      if constexpr (family == Family::gated) store_pairs(tiles.d_gate_scores, gradients.d_gate_scores);
     }
-    if (owns && tiles.keeps_logits(call)) {
-      store_pairs(tiles.d_logits + warp_tile, gradients.d_logits);  // 0 where the warp sees nothing
-    }
-    if (takes_part && owns) {
+    if (owns && call.keeps_logits) store_pairs(tiles.d_logits, gradients.d_logits);  // 0 where the warp sees nothing
+    if (owns && call.keeps_positions) store_pairs(tiles.positions, gradients.pairs.positions);
+    __syncwarp();
+    if (takes_part && owns && call.keeps_logits) {
       if constexpr (is_contextual(family)) {
-        const bool into_table = call.kind == Kind::table && call.d_values.data != nullptr;
-        if (into_table && gradients.pairs.saturated) {
-          TALLY_UNROLL
-          for (int r = 0; r < 2; ++r) {
-            T sum = 0;
-            TALLY_UNROLL
-            for (int c = 0; c < columns; ++c) sum += gradients.d_logits[r][c];
-            sum = sum_of_row(sum);
-            if (at.valid(r) && at.leads()) {
-              call.d_values.head(at.batch, at.head).at(at.row(r), call.entries - 1) += sum;
-            }
-          }
-        } else if (into_table || call.kind == Kind::mlp) {
-          store_pairs(tiles.positions + warp_tile, gradients.pairs.positions);
-          __syncwarp();
-          const T *const d_logits = tiles.d_logits + warp_tile, *const positions = tiles.positions + warp_tile;
-          if (into_table) {
-            add_to_table(call, at, first, d_logits, positions);
-          } else {
-            add_to_hidden_layer(call, at, first, d_logits, positions);
-          }
+        if (call.kind == Kind::mlp) {
+          add_to_hidden_layer(call, at, first, tiles.d_logits, tiles.positions);
+        } else if (call.kind == Kind::table && call.d_values.data != nullptr) {
+          add_to_table(call, at, first, gradients.pairs.saturated, tiles.d_logits, tiles.positions);
         } else if (call.kind == Kind::slope) {
-          each_pair([&](int r, int c) {
-            slope_sum[r] +=
-                static_cast<double>(gradients.d_logits[r][c]) * static_cast<double>(gradients.pairs.positions[r][c]);
-          });
+          TALLY_ROLLED
+          for (int n = 0; n < 2 * columns; ++n) {
+            const int r = n / columns, c = n % columns;
+            add_to_one(r,
+                       static_cast<double>(own_pair(tiles.d_logits, r, c)) *
+                           static_cast<double>(own_pair(tiles.positions, r, c)),
+                       slope_upper, slope_lower);
+          }
         }
       }
-      add_to_biases(call, at, first, gradients, row_sum);
+      add_to_biases(call, at, first, gradients.pairs, tiles.d_logits);
+      if (call.by_row) {
+        each_seen(first, gradients.pairs, tiles.d_logits,
+                  [&](int r, std::int64_t, T x) { add_to_one(r, static_cast<double>(x), row_upper, row_lower); });
+      }
     }
 
     const auto bring = [&](const HeadProduct<T, D>& product) {
@@ -253,16 +262,16 @@ __global__ void __launch_bounds__(32 * most_warps) attention_backward_rows(const
     if constexpr (family == Family::gated) bring(products.gate);
     __syncwarp();
     if (takes_part) {
-      multiply_tile<precision>(d_q, ByRow<T>{tiles.d_scores + warp_tile, pair_ld},
-                               ByColumn<T>{products.score.key_tile, ld_of<D>}, tile);
+      multiply_tile<precision>(d_q, ByRow<T>{tiles.d_scores, pair_ld}, ByColumn<T>{products.score.key_tile, ld_of<D>},
+                               tile);
       if constexpr (family == Family::gated) {
-        multiply_tile<precision>(d_gate_q, ByRow<T>{tiles.d_gate_scores + warp_tile, pair_ld},
+        multiply_tile<precision>(d_gate_q, ByRow<T>{tiles.d_gate_scores, pair_ld},
                                  ByColumn<T>{products.gate.key_tile, ld_of<D>}, tile);
       }
     }
     if (owns && call.by_distance) {
       __syncthreads();  // d_logits are whole
-      add_by_distance(call, tiles.d_logits, row_block, first, count);
+      add_by_distance(call, tiles.d_logits - at.warp * warp_rows * pair_ld, row_block, first, count);
     }
   }
 
@@ -281,12 +290,13 @@ __global__ void __launch_bounds__(32 * most_warps) attention_backward_rows(const
   if (!owns) return;
   TALLY_UNROLL
   for (int r = 0; r < 2; ++r) {
-    const double row_total = sum_of_row(row_sum[r]), slope_total = sum_of_row(slope_sum[r]);
+    const double row_sum = sum_of_row(of_row(r, row_upper, row_lower));
+    const double slope_sum = sum_of_row(of_row(r, slope_upper, slope_lower));
     if (!at.valid(r) || !at.leads()) continue;
-    if (call.kind == Kind::slope) call.partial[at.index(call, r)] = slope_total;
+    if (call.kind == Kind::slope) call.partial[at.index(call, r)] = slope_sum;
     for (int n = 0; n < call.bias_count; ++n) {
       const Rows<double>& d_row = call.biases[n].d_row;
-      if (d_row.data != nullptr) d_row.head(at.batch, at.head).at(at.row(r)) = row_total;
+      if (d_row.data != nullptr) d_row.head(at.batch, at.head).at(at.row(r)) = row_sum;
     }
   }
 }

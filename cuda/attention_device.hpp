@@ -83,13 +83,20 @@ struct DeviceCall {
 
   // Backward.
   Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_remainder;
-  T* row_delta;                 // do.o of each row; of stick-breaking the gradient of what remains of the stick
-  T* d_carry;                   // sums of d_position (stick-breaking: of A dA) over the keys to the left of each tile
-  double* partial;              // of slope [B, H, T], of mlp [B, H, T, 2 N]
-  bool by_distance, by_column;  // whether a bias wants sums over diagonals or columns
+  T* row_delta;     // do.o of each row; of stick-breaking the gradient of what remains of the stick
+  T* d_carry;       // sums of d_position (stick-breaking: of A dA) over the keys to the left of each tile
+  double* partial;  // of slope [B, H, T], of mlp [B, H, T, 2 N]
+  bool by_distance, by_row, by_column;  // whether a bias wants sums over diagonals, rows, columns
+  bool keeps_logits, keeps_positions;   // whether the kernel by rows needs d_logits and positions of pairs
 
   __host__ __device__ std::int64_t tiles() const { return (keys + tile - 1) / tile; }
 };
+
+// What belongs to row r of a thread's two, r known or not: by value, as registers have no addresses.
+template <class T>
+__device__ T of_row(int r, T upper, T lower) {
+  return r == 0 ? upper : lower;
+}
 
 // The two rows (queries) of a thread: those of tile_row among the 16 of its warp. Four threads share them.
 struct ThreadRows {

@@ -238,7 +238,7 @@ struct Pairs {
     }
     if (call.bias_count > 0) {
       pairs_in_turn(scratch, [&](int r, int c) {
-        const bool seen = tile_column(c) <= (r == 0 ? last_seen[0] : last_seen[1]);
+        const bool seen = tile_column(c) <= of_row(r, last_seen[0], last_seen[1]);
         return seen ? bias_of(call, at, r, first_key + tile_column(c)) : T{0};
       });
       each_pair([&](int r, int c) { logits[r][c] += own_pair(scratch, r, c); });
@@ -272,7 +272,7 @@ struct Pairs {
         const T w = call.weight[n * call.weight_step], b = call.bias[n * call.bias_step];
         const T u_upper = upper[n * head.column_step], u_lower = lower[n * head.column_step];
         each_pair([&](int r, int c) {
-          const T u = r == 0 ? u_upper : u_lower, h = attention::hidden(w, b, positions[r][c]);
+          const T u = of_row(r, u_upper, u_lower), h = attention::hidden(w, b, positions[r][c]);
           logits[r][c] += u * h;
           slopes[r][c] += attention::hidden_slope(h) * (u * w);
         });
@@ -282,12 +282,12 @@ struct Pairs {
     const std::int64_t end = call.entries - 1;
     if (saturated) {
       const T of_upper = upper[end * head.column_step], of_lower = lower[end * head.column_step];
-      each_pair([&](int r, int c) { logits[r][c] += r == 0 ? of_upper : of_lower; });
+      each_pair([&](int r, int c) { logits[r][c] += of_row(r, of_upper, of_lower); });
       return;
     }
     each_pair([&](int r, int c) {
       const auto place = attention::place_in_table(positions[r][c], static_cast<T>(end));
-      const T* const z = (r == 0 ? upper : lower) + place.low * head.column_step;
+      const T* const z = of_row(r, upper, lower) + place.low * head.column_step;
       const T low = *z, rise = place.low < end ? z[head.column_step] - low : T{0};
       slopes[r][c] = rise;
       logits[r][c] += attention::interpolate(low, rise, place.w);
