@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(32 * most_warps, blocks_at_once<T, D, family>)
   SHARED_DYNAMIC(T, memory);
   const int rows = block_rows();
   // The last rows see most keys: their blocks begin first.
-  const std::int64_t first_row = std::int64_t{gridDim.x - 1 - blockIdx.x} * rows, slice = blockIdx.z;
+  const std::int64_t first_row = std::int64_t{gridDim.y - 1 - blockIdx.y} * rows, slice = blockIdx.z;
   const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
   const ThreadRows at(call, first_row);
   const std::int64_t seen_keys = at.before + first_row + row_count;
@@ -76,11 +76,12 @@ __global__ void __launch_bounds__(32 * most_warps, blocks_at_once<T, D, family>)
       copy_pairs(gate_scores, pairs.logits);
     }
     if (!takes_part) continue;
-    if (family != Family::plain && call.carry != nullptr) {
+    if constexpr (family != Family::plain) {
+      const bool keeps = call.carry != nullptr && at.leads() && slice == 0;
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
         const T carried = sums[r].settle();
-        if (at.valid(r) && at.leads() && slice == 0) call.carry[at.index(call, r) * call.tiles() + key_tile] = carried;
+        if (keeps && at.valid(r)) call.carry[at.index(call, r) * call.tiles() + key_tile] = carried;
       }
     }
     pairs.finish(call, at, first, gate_scores, sums, pair_tile);

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(32 * most_warps, 2)
     attention_backward_keys(const __grid_constant__ DeviceCall<T> call) {
   SHARED_DYNAMIC(T, memory);
   constexpr int rows = key_warps<D> * warp_rows;
-  const std::int64_t slice = blockIdx.z, first_key = std::int64_t{blockIdx.x} * tile;
+  const std::int64_t slice = blockIdx.z, first_key = std::int64_t{blockIdx.y} * tile;
   const int count = static_cast<int>(call.keys - first_key < tile ? call.keys - first_key : tile);
   const std::int64_t before = call.keys - call.queries;  // keys before the first query
   const std::int64_t first_tile = first_key > before ? (first_key - before) / rows : 0;
@@ -83,17 +83,19 @@ __global__ void __launch_bounds__(32 * most_warps, 2)
 
     const int warp_tile = at.warp * warp_rows * pair_ld;
     const bool takes_part = at.warp_sees(first_key);
-    PairGradients<T, family> gradients(call, at, std::int64_t{blockIdx.x});
-    gradients.multiply(products, at.warp, takes_part);
+    PairGradients<T, family> gradients(call, at, std::int64_t{blockIdx.y});
+    RowState<T> state(call, at);
+    gradients.multiply_scores(products, at.warp, takes_part);
+    if (takes_part) gradients.make_weights(call, at, std::int64_t{blockIdx.y}, state, d_scores + warp_tile);
+    gradients.multiply_values(products, at.warp, takes_part);
     if (takes_part) {
-      RowState<T> state(call, at);
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
         if (family != Family::plain && at.valid(r)) {
-          state.run[r] = call.d_carry[at.index(call, r) * call.tiles() + blockIdx.x];
+          state.run[r] = call.d_carry[at.index(call, r) * call.tiles() + blockIdx.y];
         }
       }
-      gradients.finish(call, at, std::int64_t{blockIdx.x}, state, d_scores + warp_tile);
+      gradients.finish(call, at, std::int64_t{blockIdx.y}, state, d_scores + warp_tile);
     }
     // Zeros where the warp sees nothing.
     store_pairs(weights + warp_tile, gradients.weights);

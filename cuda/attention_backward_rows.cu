@@ -166,7 +166,7 @@ __device__ void add_by_distance(const DeviceCall<T>& call, const T* d_logits, st
   const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
   for (int n = 0; n < call.bias_count; ++n) {
     if (call.biases[n].partial == nullptr) continue;
-    double* const sums = call.biases[n].partial + (std::int64_t{blockIdx.y} * gridDim.x + row_block) * call.keys;
+    double* const sums = call.biases[n].partial + (std::int64_t{blockIdx.x} * gridDim.y + row_block) * call.keys;
     for (int diagonal = static_cast<int>(threadIdx.x); diagonal < rows + tile - 1;
          diagonal += static_cast<int>(blockDim.x)) {
       const int shift = diagonal - (tile - 1);  // row of the block - key of the tile
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(32 * most_warps, 2)
   SHARED_DYNAMIC(T, memory);
   const int rows = block_rows();
   // The last rows see most keys: their blocks begin first.
-  const std::int64_t row_block = gridDim.x - 1 - blockIdx.x, first_row = row_block * rows, slice = blockIdx.z;
+  const std::int64_t row_block = gridDim.y - 1 - blockIdx.y, first_row = row_block * rows, slice = blockIdx.z;
   const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
   const ThreadRows at(call, first_row);
   const std::int64_t seen_keys = at.before + first_row + row_count;
@@ -213,7 +213,10 @@ __global__ void __launch_bounds__(32 * most_warps, 2)
 
     const bool takes_part = at.warp_sees(first);
     PairGradients<T, family> gradients(call, at, key_tile);
-    gradients.multiply(products, at.warp, takes_part);
+    gradients.multiply_scores(products, at.warp, takes_part);
+    if (takes_part) gradients.make_weights(call, at, key_tile, state, tiles.d_scores);
+    if (owns && call.keeps_positions) store_pairs(tiles.positions, gradients.pairs.positions);
+    gradients.multiply_values(products, at.warp, takes_part);
     if (takes_part) {
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
@@ -226,7 +229,6 @@ __global__ void __launch_bounds__(32 * most_warps, 2)
       if constexpr (family == Family::gated) store_pairs(tiles.d_gate_scores, gradients.d_gate_scores);
     }
     if (owns && call.keeps_logits) store_pairs(tiles.d_logits, gradients.d_logits);  // 0 where the warp sees nothing
-    if (owns && call.keeps_positions) store_pairs(tiles.positions, gradients.pairs.positions);
     __syncwarp();
     if (takes_part && owns && call.keeps_logits) {
       if constexpr (is_contextual(family)) {
@@ -303,7 +305,7 @@ __global__ void __launch_bounds__(32 * most_warps, 2)
 
 template <class T, Family family>
 __global__ void attention_row_delta(const __grid_constant__ DeviceCall<T> call) {
-  make_delta<T, family>(call, ThreadRows(call, std::int64_t{blockIdx.x} * block_rows()));
+  make_delta<T, family>(call, ThreadRows(call, std::int64_t{blockIdx.y} * block_rows()));
 }
 
 }  // namespace

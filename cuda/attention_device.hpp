@@ -106,8 +106,8 @@ struct ThreadRows {
 
   template <class Call>
   __device__ ThreadRows(const Call& call, std::int64_t first_of_block)
-      : batch(static_cast<int>(blockIdx.y) / call.heads),
-        head(static_cast<int>(blockIdx.y) % call.heads),
+      : batch(static_cast<int>(blockIdx.x) / call.heads),
+        head(static_cast<int>(blockIdx.x) % call.heads),
         warp(static_cast<int>(threadIdx.x) / 32),
         first(first_of_block + warp * warp_rows),
         before(call.keys - call.queries),

@@ -62,11 +62,13 @@ struct PairGradients {
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t key_tile)
       : pairs(call, at, key_tile * tile) {}
 
-  // All threads of the block call it: products take turns with what is in shared memory.
+  // The steps of a tile. All threads of the block call both products, which take turns with what is in shared memory;
+  // warps that see something of the tile do what is between them and after. Weights come first, so that what only they
+  // need is not in registers any more when the second product is made. scratch: the warp's rows of a tile in shared
+  // memory.
   template <ProductPrecision precision, int D>
-  __device__ void multiply(const BackwardProducts<T, precision, D>& products, int warp, bool takes_part) {
+  __device__ void multiply_scores(const BackwardProducts<T, precision, D>& products, int warp, bool takes_part) {
     products.score.template multiply<precision>(pairs.logits, warp, takes_part);
-    products.value.template multiply<precision>(d_logits, warp, takes_part);  // d_weights so far
     if constexpr (family == Family::gated) {
       products.gate.template multiply<precision>(d_gate_scores, warp, takes_part);
     } else {
@@ -74,10 +76,8 @@ struct PairGradients {
     }
   }
 
-  // From the products to the gradients. state.run goes on to the right edge of the tile. scratch: the warp's rows of a
-  // tile in shared memory.
-  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t key_tile, RowState<T>& state,
-                         T* scratch) {
+  __device__ void make_weights(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t key_tile,
+                               const RowState<T>& state, T* scratch) {
     RunningSum<T> sums[2];
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
@@ -86,27 +86,35 @@ struct PairGradients {
       }
     }
     pairs.finish(call, at, key_tile * tile, d_gate_scores, sums, scratch);
-    each_pair([&](int r, int c) { weights[r][c] = 1; });
-    if (call.dropout != 0) {
-      pairs_in_turn(scratch,
-                    [&](int r, int c) { return kept(call, at.index(call, r), key_tile * tile + tile_column(c)); });
-      each_pair([&](int r, int c) {
-        weights[r][c] = own_pair(scratch, r, c);
-        d_logits[r][c] *= weights[r][c];
-      });
-    }
-    T moved[2][columns] = {};
     each_pair([&](int r, int c) {
-      T weight = 0, d_logit = 0;
+      T weight = 0;
       if (pairs.sees(r, c)) {
         weight = family == Family::sticks ? attention::stick_weight(pairs.logits[r][c], pairs.positions[r][c])
                                           : math::exp(pairs.logits[r][c] - state.m[r]) * state.inverse[r];
-        d_logit = weight * (d_logits[r][c] - state.delta[r]);
       }
-      weights[r][c] *= weight;
-      d_logits[r][c] = d_logit;
+      weights[r][c] = weight;
+    });
+  }
+
+  template <ProductPrecision precision, int D>
+  __device__ void multiply_values(const BackwardProducts<T, precision, D>& products, int warp, bool takes_part) {
+    products.value.template multiply<precision>(d_logits, warp, takes_part);  // d_weights so far
+  }
+
+  // state.run goes on to the right edge of the tile.
+  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t key_tile, RowState<T>& state,
+                         T* scratch) {
+    if (call.dropout != 0) {
+      pairs_in_turn(scratch,
+                    [&](int r, int c) { return kept(call, at.index(call, r), key_tile * tile + tile_column(c)); });
+      each_pair([&](int r, int c) { d_logits[r][c] *= own_pair(scratch, r, c); });
+    }
+    T moved[2][columns] = {};
+    each_pair([&](int r, int c) {
+      d_logits[r][c] = weights[r][c] * (d_logits[r][c] - state.delta[r]);
+      if (call.dropout != 0) weights[r][c] *= own_pair(scratch, r, c);
       d_gate_scores[r][c] = 0;
-      moved[r][c] = is_contextual(family) ? d_logit * pairs.slopes[r][c] : d_logit;
+      moved[r][c] = is_contextual(family) ? d_logits[r][c] * pairs.slopes[r][c] : d_logits[r][c];
     });
     if (family == Family::plain || pairs.saturated) return;
     sum_rightward(moved, state.run);

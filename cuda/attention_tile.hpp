@@ -321,9 +321,14 @@ __device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&val
   }
 }
 
-// Blocks of so many rows or keys, heads of all the batch, slices.
+// x: heads of all the batch; y: blocks of so many rows or keys; z: slices. A grid's blocks begin in the order of x,
+// then y, so that the longest of all heads come first.
 inline dim3 grid_of(std::int64_t count, int each, const AttentionCall& call, std::int64_t slices) {
-  return {static_cast<unsigned>((count + each - 1) / each), static_cast<unsigned>(call.batch() * call.heads()),
+  const std::int64_t blocks = (count + each - 1) / each;
+  constexpr std::int64_t most_blocks = 65535;
+  check(blocks <= most_blocks, "attention", "the CUDA kernels take texts of up to ", most_blocks * each,
+        " tokens, not ", count);
+  return {static_cast<unsigned>(call.batch() * call.heads()), static_cast<unsigned>(blocks),
           static_cast<unsigned>(slices)};
 }
 

@@ -44,15 +44,15 @@ __device__ void read(T (&values)[n], const T* from) {
   if constexpr (std::is_same_v<T, float> && n == 4) {
     const float4 four = *reinterpret_cast<const float4*>(from);
     values[0] = four.x, values[1] = four.y, values[2] = four.z, values[3] = four.w;
-    return;
   } else if constexpr (std::is_same_v<T, float> && n == 2) {
     const float2 two = *reinterpret_cast<const float2*>(from);
     values[0] = two.x, values[1] = two.y;
-    return;
-  }
+  } else
 #endif
-  TALLY_UNROLL
-  for (std::size_t i = 0; i < n; ++i) values[i] = from[i];
+  {
+    TALLY_UNROLL
+    for (std::size_t i = 0; i < n; ++i) values[i] = from[i];
+  }
 }
 
 template <std::size_t n, class T>
@@ -60,11 +60,12 @@ __device__ void write(T* to, const T (&values)[n]) {
 #if defined(__CUDACC__)
   if constexpr (std::is_same_v<T, float> && n == 4) {
     *reinterpret_cast<float4*>(to) = make_float4(values[0], values[1], values[2], values[3]);
-    return;
-  }
+  } else
 #endif
-  TALLY_UNROLL
-  for (std::size_t i = 0; i < n; ++i) to[i] = values[i];
+  {
+    TALLY_UNROLL
+    for (std::size_t i = 0; i < n; ++i) to[i] = values[i];
+  }
 }
 
 // Without tensor cores: four values of k at a time, whose elements are read together.

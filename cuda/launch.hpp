@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "cuda/check.hpp"
+#include "cuda/context.hpp"
 #include "cuda/runtime.hpp"
 
 // TALLY_UNROLL stands before a loop whose index must be a constant to the compiler, as that of an array in registers
@@ -66,8 +67,9 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::si
 #if defined(__CUDACC__)
   constexpr std::size_t without_asking = std::size_t{48} << 10;
   if (shared_bytes > without_asking) {
-    CUDA_CHECK(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+    // All that there is, whatever this launch takes: another may be waiting in a graph, or come from another thread.
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(context().properties.sharedMemPerBlockOptin)));
   }
   kernel<<<grid.size, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
 #else

@@ -145,8 +145,9 @@ TEST_F(Streams, ProductsCheckTheirArguments) {
   const float one = 1, zero = 0;
   const auto multiply = [&](cublasOperation_t op_a, int m, int k, int ld_a, int ld_b, int ld_c, long long stride_c,
                             int count) {
-    return cublasSgemmStridedBatched(blas, op_a, CUBLAS_OP_N, m, 2, k, &one, a.view().as<float>(), ld_a, 0,
-                                     b.view().as<float>(), ld_b, 0, &zero, c.view().as<float>(), ld_c, stride_c, count);
+    return cublasGemmStridedBatchedEx(blas, op_a, CUBLAS_OP_N, m, 2, k, &one, a.view().as<float>(), CUDA_R_32F, ld_a, 0,
+                                      b.view().as<float>(), CUDA_R_32F, ld_b, 0, &zero, c.view().as<float>(),
+                                      CUDA_R_32F, ld_c, stride_c, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   };
   EXPECT_EQ(multiply(CUBLAS_OP_N, 2, 3, 2, 3, 2, 4, 1), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(c.to_vector<float>(), std::vector<float>(4, 18.0f));

@@ -49,6 +49,7 @@ std::vector<Sizes> sizes_of_kernels() {
 
 void expect_rounded(ProductPrecision precision, double rounding) {
   const std::vector<Sizes> all_sizes = sizes_of_kernels();
+  const bool on_gpu = default_device().type == DeviceType::cuda;
   std::size_t turn = 0;
   for (const ShapeCase& one : shape_cases()) {
     for (const Sizes& sizes : {all_sizes.front(), all_sizes[++turn % all_sizes.size()]}) {
@@ -57,8 +58,10 @@ void expect_rounded(ProductPrecision precision, double rounding) {
       const Outcome tiled = with_products(precision, one, sizes, true),
                     composed = with_products(precision, one, sizes, false),
                     in_f32 = with_products(ProductPrecision::f32, one, sizes, true);
+      // On a GPU cuBLAS may multiply small matrices in f32 after all, and the composed form is no measure then.
+      const double own = (on_gpu ? 4 : 1) * rounding;
       const double error = largest_difference(tiled.output, exact.output);
-      EXPECT_LE(error, 2 * largest_difference(composed.output, exact.output) + rounding * largest(exact.output));
+      EXPECT_LE(error, 2 * largest_difference(composed.output, exact.output) + own * largest(exact.output));
       // It does round: f32 is closer by far.
       EXPECT_GE(error, 10 * largest_difference(in_f32.output, exact.output));
       if (one.kinks) continue;  // which side of an integer a position is on may hang on the rounding
@@ -69,9 +72,9 @@ void expect_rounded(ProductPrecision precision, double rounding) {
       for (const auto& [name, expected] : exact.gradients) {
         const bool by_distance = name == "slope" || name == "slopes" || name == "rise";  // rows times up to T
         const double reach = by_distance ? static_cast<double>(sizes.length) : 1;
-        EXPECT_LE(largest_difference(tiled.gradients.at(name), expected),
-                  3 * largest_difference(composed.gradients.at(name), expected) +
-                      rounding * (largest(expected) + of_row * reach))
+        EXPECT_LE(
+            largest_difference(tiled.gradients.at(name), expected),
+            3 * largest_difference(composed.gradients.at(name), expected) + own * (largest(expected) + of_row * reach))
             << name;
       }
     }
