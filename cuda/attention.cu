@@ -23,9 +23,9 @@ std::int64_t shared_elements(int rows, bool own_gates) {
 
 // How many blocks of a multiprocessor there should be registers for, without any that are spilled.
 template <class T, int D, Family family>
-inline constexpr int blocks_at_once = sizeof(T) > sizeof(float)         ? 1
-                                      : D > 64 || is_contextual(family) ? 2
-                                                                        : 3;
+[[maybe_unused]] inline constexpr int blocks_at_once = sizeof(T) > sizeof(float)         ? 1
+                                                       : D > 64 || is_contextual(family) ? 2
+                                                                                         : 3;
 
 template <class T, ProductPrecision precision, int D, Family family>
 __global__ void __launch_bounds__(32 * most_warps, blocks_at_once<T, D, family>)
