@@ -16,40 +16,36 @@ void report_divergence(std::int64_t n, std::string_view tensor, std::string_view
 }
 
 TrainStep::TrainStep(Transformer& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed)
-    : model_(model), optimizer_(optimizer), options_(options), seed_(seed), parameters_(model.parameters()) {
-  const Device device = model.device();
-  step_ = Tensor::zeros({1}, DType::i32, device);
-  weight_ = Tensor::zeros({1}, parameters_.front().second.dtype(), device);
-  loss_ = Tensor::zeros({1}, parameters_.front().second.dtype(), device);
-  squares_ = Tensor::zeros({static_cast<std::int64_t>(parameters_.size())}, DType::f64, device);
-}
+    : model_(model), optimizer_(optimizer), options_(options), seed_(seed), parameters_(model.parameters()) {}
 
 // A captured step reads the tensors that it was captured with.
 void TrainStep::take(const Batch& batch) {
-  if (batch_.tokens.defined() && batch_.tokens.shape() == batch.tokens.shape()) {
-    batch_.tokens.copy_from(batch.tokens);
-    batch_.targets.copy_from(batch.targets);
-    batch_.loss_mask.copy_from(batch.loss_mask);
-    return;
+  if (!in_.defined() || in_.on_device(tokens).shape() != batch.tokens.shape()) {
+    work_.forget();
+    const DType dtype = parameters_.front().second.dtype();
+    const Shape& shape = batch.tokens.shape();
+    const auto count = static_cast<std::int64_t>(parameters_.size());
+    in_ = Parcel({{shape, DType::i32}, {shape, DType::i32}, {shape, DType::boolean}, {{1}, DType::i32}, {{1}, dtype}},
+                 model_.device());
+    out_ = Parcel({{{1}, dtype}, {{count}, DType::f64}, {shape, DType::i64}}, model_.device());
   }
-  work_.forget();
-  const Batch moved = batch.to(model_.device());
-  batch_ = {moved.tokens.clone(), moved.targets.clone(), moved.loss_mask.clone(), {}};
-  best_ = Tensor::zeros(batch.tokens.shape(), DType::i64, model_.device());
+  in_.on_host(tokens).copy_from(batch.tokens);
+  in_.on_host(targets).copy_from(batch.targets);
+  in_.on_host(loss_mask).copy_from(batch.loss_mask);
 }
 
 void TrainStep::compute() {
   model_.clear_gradients();
   {
-    const Pass pass{.training = true, .seed = seed_, .step_at = step_.view().as<std::uint32_t>()};
-    const Tensor logits = model_.forward(batch_.tokens, pass);
-    const Tensor loss = cross_entropy(logits, batch_.targets, batch_.loss_mask, weight_);
-    loss_.copy_from(loss.detach());
-    best_.copy_from(argmax(logits.detach()));
-    backward(loss);
+    const Pass pass{.training = true, .seed = seed_, .step_at = in_.on_device(step).view().as<std::uint32_t>()};
+    const Tensor logits = model_.forward(in_.on_device(tokens), pass);
+    const Tensor mean = cross_entropy(logits, in_.on_device(targets), in_.on_device(loss_mask), in_.on_device(weight));
+    out_.on_device(loss).copy_from(mean.detach());
+    out_.on_device(best).copy_from(argmax(logits.detach()));
+    backward(mean);
   }
-  squared_gradients(squares_, parameters_);
-  optimizer_.clip(squares_, loss_, options_.clip);
+  squared_gradients(out_.on_device(squares), parameters_);
+  optimizer_.clip(out_.on_device(squares), out_.on_device(loss), options_.clip);
   optimizer_.update();
   model_.project_parameters();
   model_.clear_gradients();
@@ -62,8 +58,9 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   report.lr = learning_rate(options_, n, steps);
   take(batch);
   const std::int64_t counted = counted_targets(batch.targets, batch.loss_mask, model_.vocabulary());
-  weight_.copy_from(Tensor::full({1}, 1.0 / static_cast<double>(counted), weight_.dtype()));
-  step_.copy_from(Tensor::full({1}, static_cast<double>(n), DType::i32));
+  in_.on_host(weight).fill(1.0 / static_cast<double>(counted));
+  in_.on_host(step).fill(static_cast<double>(n));
+  in_.send();
   optimizer_.prepare(n, report.lr);
   at_step(n, [&] {
     // The first two look at every operation.
@@ -74,14 +71,15 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
       work_(model_.device(), [this] { compute(); });
     }
   });
-  report.loss = loss_.item();
+  out_.fetch();
+  report.loss = out_.on_host(loss).item();
   if (!std::isfinite(report.loss)) report_divergence(n, "loss", concat(": ", report.loss));
-  const std::vector<double> squares = squares_.to(Device{}).to_vector<double>();
+  const std::vector<double> norms = out_.on_host(squares).to_vector<double>();
   double sum = 0;
   std::string_view first;  // parameter whose gradient is not finite
-  for (std::size_t i = 0; i < squares.size(); ++i) {
-    sum += squares[i];
-    if (first.empty() && !std::isfinite(squares[i])) first = parameters_[i].first;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    sum += norms[i];
+    if (first.empty() && !std::isfinite(norms[i])) first = parameters_[i].first;
   }
   report.grad_norm = std::sqrt(sum);
   if (!std::isfinite(report.grad_norm)) {
@@ -89,7 +87,7 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
                       concat(" (loss ", report.loss, ")"));
   }
   Evaluation scores;
-  add_scores(scores, best_, batch);
+  add_scores(scores, out_.on_host(best), batch);
   report.token_error = scores.token_error();
   report.sequence_error = scores.sequence_error();
   return report;

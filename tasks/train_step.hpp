@@ -7,6 +7,7 @@
 #include "autograd/finite.hpp"
 #include "core/error.hpp"
 #include "core/graph.hpp"
+#include "core/parcel.hpp"
 #include "nn/optim/optimizer.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/batch.hpp"
@@ -58,12 +59,12 @@ class TrainStep {
   OptimizerOptions options_;
   std::uint64_t seed_;
   NamedTensors parameters_;
-  // On the model's device. What goes in: the batch, the step [1] that dropout draws for, 1 over the number of positions
-  // that the loss is the mean of [1].
-  Batch batch_;
-  Tensor step_, weight_;
+  // What goes in: the batch's tokens, targets and loss mask, the step [1] that dropout draws for, 1 over the number of
+  // positions that the loss is the mean of [1].
+  enum In : std::size_t { tokens, targets, loss_mask, step, weight };
   // What comes out: loss [1], the gradients' squared norms [parameters] f64, places of the largest logits [B, T] i64.
-  Tensor loss_, squares_, best_;
+  enum Out : std::size_t { loss, squares, best };
+  Parcel in_, out_;
   RepeatedWork work_;
 };
 

@@ -1,0 +1,36 @@
+// Several small tensors in one piece of memory on a device and its copy on the host, so that they move in one transfer:
+// each that waits for the device takes ten microseconds or more, and a training step has a handful of them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace tally {
+
+class Parcel {
+ public:
+  struct Part {
+    Shape shape;
+    DType dtype;
+  };
+  Parcel() = default;
+  // All 0.
+  Parcel(const std::vector<Part>& parts, Device device);
+
+  bool defined() const { return device_storage_ != nullptr; }
+  // On the device; these share memory and with it the version that in-place changes raise.
+  Tensor& on_device(std::size_t part) { return on_device_[part]; }
+  // On the host, to be written before send() and read after fetch(). On a CPU the same memory.
+  Tensor& on_host(std::size_t part) { return on_host_[part]; }
+
+  void send();   // from the host to the device
+  void fetch();  // from the device to the host, once it has done what was asked of it before
+
+ private:
+  std::shared_ptr<Storage> device_storage_, host_storage_;
+  std::vector<Tensor> on_device_, on_host_;
+};
+
+}  // namespace tally
