@@ -1,5 +1,5 @@
 // Several small tensors in one piece of memory on a device and its copy on the host, so that they move in one transfer:
-// each that waits for the device takes ten microseconds or more, and a training step has a handful of them.
+// each that waits for the device takes ten microseconds or more.
 #pragma once
 
 #include <memory>

@@ -2,14 +2,19 @@
 // operands of TF32 (10 bits after the point) or bfloat16 (7 bits), at many times the rate of f32.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
 
 #include "core/backend.hpp"
 #include "core/math.hpp"
 
 namespace tally {
+
+// Of each ProductPrecision, in its order.
+inline constexpr std::array<std::string_view, 3> product_precision_names{"f32", "tf32", "bf16"};
 
 // To the nearest number with 10 bits after the point, ties away from zero (PTX: cvt.rna.tf32.f32).
 TALLY_INLINE float round_to_tf32(float x) {

@@ -27,24 +27,6 @@ struct PairTiles {
   }
 };
 
-// do.o of a row, or with sticks do.remainder; each of its four lanes gets it.
-template <class T, Family family>
-__device__ void make_delta(const DeviceCall<T>& call, const ThreadRows& at) {
-  const Rows<T>& source = family == Family::sticks ? call.remainder : call.output;
-  const Rows<T> d_o = call.d_output.head(at.batch, at.head);
-  for (int r = 0; r < 2; ++r) {
-    T sum = 0;
-    if (at.valid(r) && source.data != nullptr) {
-      const Rows<T> other = source.head(at.batch, at.head);
-      for (std::int64_t c = lane_of_warp() % row_lanes; c < call.value_width; c += row_lanes) {
-        sum += d_o.at(at.row(r), c) * other.at(at.row(r), c);
-      }
-    }
-    sum = sum_of_row(sum);
-    if (at.valid(r) && at.leads()) call.row_delta[at.index(call, r)] = sum;
-  }
-}
-
 // Table: a lane takes one of the warp's rows and goes along its keys; neighbouring keys have neighbouring positions, so
 // that what two entries get stays in registers until the positions move on. saturated: all are beyond the table.
 template <class T>
@@ -303,9 +285,23 @@ __global__ void __launch_bounds__(32 * most_warps, 2)
   }
 }
 
+// do.o of each row, or with sticks do.remainder.
 template <class T, Family family>
 __global__ void attention_row_delta(const __grid_constant__ DeviceCall<T> call) {
-  make_delta<T, family>(call, ThreadRows(call, std::int64_t{blockIdx.y} * block_rows()));
+  const ThreadRows at(call, std::int64_t{blockIdx.y} * block_rows());
+  const Rows<T>& source = family == Family::sticks ? call.remainder : call.output;
+  const Rows<T> d_o = call.d_output.head(at.batch, at.head);
+  for (int r = 0; r < 2; ++r) {
+    T sum = 0;
+    if (at.valid(r) && source.data != nullptr) {
+      const Rows<T> other = source.head(at.batch, at.head);
+      for (std::int64_t c = lane_of_warp() % row_lanes; c < call.value_width; c += row_lanes) {
+        sum += d_o.at(at.row(r), c) * other.at(at.row(r), c);
+      }
+    }
+    sum = sum_of_row(sum);
+    if (at.valid(r) && at.leads()) call.row_delta[at.index(call, r)] = sum;
+  }
 }
 
 }  // namespace

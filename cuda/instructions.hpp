@@ -20,20 +20,17 @@ __device__ inline int tile_row(int r) { return lane_of_warp() / row_lanes + 8 * 
 __device__ inline int tile_column(int c) { return 8 * (c / 2) + 2 * (lane_of_warp() % row_lanes) + c % 2; }
 
 // A factor of a product in shared memory, ld elements from line to line. k: the index that is summed over.
-template <class T>
-struct ByRow {  // element (i, k) at [i][k]
+template <class T, bool lines_along_k>
+struct Factor {
   const T* data;
   int ld;
-  static constexpr bool along_k = true;
-  __device__ T at(int i, int k) const { return data[i * ld + k]; }
+  static constexpr bool along_k = lines_along_k;
+  __device__ T at(int i, int k) const { return along_k ? data[i * ld + k] : data[k * ld + i]; }
 };
 template <class T>
-struct ByColumn {  // element (i, k) at [k][i]
-  const T* data;
-  int ld;
-  static constexpr bool along_k = false;
-  __device__ T at(int i, int k) const { return data[k * ld + i]; }
-};
+using ByRow = Factor<T, true>;  // element (i, k) at [i][k]
+template <class T>
+using ByColumn = Factor<T, false>;  // at [k][i]
 
 namespace detail {
 
@@ -140,11 +137,11 @@ __device__ inline void mma_bf16(float& c0, float& c1, float& c2, float& c3, cons
 }
 
 // What a register of a fragment holds: element (i, k) in TF32, (i, k) and (i, k+1) in bf16.
-template <ProductPrecision precision, class Factor>
-__device__ std::uint32_t fragment(const Factor& x, int i, int k) {
+template <ProductPrecision precision, class X>
+__device__ std::uint32_t fragment(const X& x, int i, int k) {
   if constexpr (precision == ProductPrecision::tf32) {
     return as_tf32(x.at(i, k));
-  } else if constexpr (Factor::along_k) {
+  } else if constexpr (X::along_k) {
     float pair[2];
     read(pair, x.data + i * x.ld + k);
     return as_bf16_pair(pair[0], pair[1]);

@@ -7,6 +7,7 @@
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
+#include "core/precision.hpp"
 #include "core/tensor.hpp"
 #include "core/version.hpp"
 
@@ -31,13 +32,8 @@ std::string compiler_text() {
 
 namespace {
 
-const char* products_text() {
-  switch (product_precision()) {
-    case ProductPrecision::f32: break;
-    case ProductPrecision::tf32: return "tf32";
-    case ProductPrecision::bf16: return "bf16";
-  }
-  return "f32";
+std::string products_text() {
+  return std::string(product_precision_names[static_cast<std::size_t>(product_precision())]);
 }
 
 }  // namespace

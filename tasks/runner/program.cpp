@@ -9,6 +9,7 @@
 #include "core/cpu/parallel.hpp"
 #include "core/device.hpp"
 #include "core/kernels.hpp"
+#include "core/precision.hpp"
 #include "core/version.hpp"
 #include "nn/options.hpp"
 #include "tasks/printable.hpp"
@@ -65,7 +66,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
       ->group("Common");
   app.add_option("--products", common.products,
                  "on CUDA devices: what matrix products of f32 round their operands to; tf32 and bf16 are faster")
-      ->check(CLI::IsMember({"f32", "tf32", "bf16"}))
+      ->check(CLI::IsMember(std::vector<std::string>(product_precision_names.begin(), product_precision_names.end())))
       ->capture_default_str()
       ->group("Common");
   app.add_flag("--quiet", common.quiet, "print results only")->group("Common");
@@ -84,11 +85,10 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   kernels(device);  // an unbuilt backend is refused before anything is done
   if (common.products != "f32" && device.type == DeviceType::cpu) {
     throw UsageError(
-        concat("--products ", common.products, " is for --device cuda and cuda-host; products of the CPU ", "are f32"));
+        concat("--products ", common.products, " is for --device cuda and cuda-host; the CPU's products are f32"));
   }
-  set_product_precision(common.products == "tf32"   ? ProductPrecision::tf32
-                        : common.products == "bf16" ? ProductPrecision::bf16
-                                                    : ProductPrecision::f32);
+  const auto precision = std::ranges::find(product_precision_names, common.products);
+  set_product_precision(static_cast<ProductPrecision>(precision - product_precision_names.begin()));
   set_default_device(device);
   if (common.threads > 0) set_thread_count(common.threads);
   return run();
