@@ -6,8 +6,9 @@
 WEIGHTS is a checkpoint or an export, CONFIG the config.json of its run, DUMP made by `tally dump ... --gradients`.
 Needs Python 3 and numpy. Exit code 0: all within tolerance, 1: not, 77: numpy is missing (nothing was checked).
 
-Deviation of a tensor: the largest |dump - ours in float64|, divided by the largest |ours|. (A bias gradient may be zero
-but for rounding, as that of the keys is without an encoding: it is measured against the gradient of its weight too.)
+Deviation of a tensor: the largest |dump - ours in float64|, divided by the largest |ours|. (The gradient of a bias is a
+plain sum over tokens or pairs, which may be zero but for rounding, as that of the keys is without an encoding: it is
+divided by what the sizes of its terms add up to.)
 
 Tolerance: a float32 program may be wrong by as much as a plain float32 program is, so the same model is also computed
 here in float32: twice its deviation, three times for gradients. A lucky plain run must not fail the program, and where
@@ -37,14 +38,11 @@ FACTOR, GRADIENT_FACTOR = 2, 3
 PLAIN_RUNS = 16
 
 
-def deviations(values, exact):
-    """{name: deviation of values[name]}; infinite for another shape."""
+def deviations(values, exact, terms):
+    """{name: deviation of values[name]}; infinite for another shape. `exact`, `terms`: as model.run has them."""
     result = {}
     for name in sorted(exact.keys() & values.keys()):
-        scale = np.abs(exact[name]).max(initial=0.0)
-        weight = name.removesuffix(".bias") + ".weight"
-        if name.startswith("gradients.") and weight in exact:
-            scale = max(scale, np.abs(exact[weight]).max())
+        scale = terms[name] if name in terms else np.abs(exact[name]).max(initial=0.0)
         if values[name].shape != exact[name].shape:
             result[name] = np.inf
             continue
@@ -53,7 +51,7 @@ def deviations(values, exact):
     return result
 
 
-def tolerances(arrays, config, dump, exact):
+def tolerances(arrays, config, dump, exact, terms):
     """{name: tolerance}."""
     if dump["logits"].dtype == np.float64:
         return dict.fromkeys(exact, DOUBLE_TOLERANCE)
@@ -63,7 +61,7 @@ def tolerances(arrays, config, dump, exact):
         moved = arrays if run == 0 else {name: array * (1 + random.uniform(-half_unit, half_unit, array.shape))
                                          for name, array in arrays.items()}
         tape.derivative_by_output = run % 2 == 1
-        for name, deviation in deviations(model.run(config, moved, dump, np.float32)[0], exact).items():
+        for name, deviation in deviations(model.run(config, moved, dump, np.float32)[0], exact, terms).items():
             plain[name] = max(plain[name], deviation)
     tape.derivative_by_output = False
     return {name: (GRADIENT_FACTOR if name.startswith("gradients.") else FACTOR) * deviation
@@ -73,14 +71,14 @@ def tolerances(arrays, config, dump, exact):
 def check(tensors, config, dump, out=None):
     """Prints the table; returns the complaints, one line each."""
     arrays = {name: array for name, array in tensors.items() if name.startswith("model.")}
-    exact, used = model.run(config, arrays, dump, np.float64)
+    exact, used, terms = model.run(config, arrays, dump, np.float64)
     complaints = [f"parameter {name} is in the file, but the model of this configuration does not read it"
                   for name in sorted(arrays.keys() - used)]
     complaints += [f"the dump has no {name}" for name in sorted(exact.keys() - dump.keys())]
     complaints += [f"the dump has {name}, which is not known here"
                    for name in sorted(dump.keys() - exact.keys() - INPUTS)]
 
-    measured, allowed = deviations(dump, exact), tolerances(arrays, config, dump, exact)
+    measured, allowed = deviations(dump, exact, terms), tolerances(arrays, config, dump, exact, terms)
     width = max(map(len, measured), default=0)
     print(f"{'tensor':{width}}  {'largest':>9}  {'deviation':>9}  {'tolerance':>9}", file=out)
     for name, deviation in measured.items():

@@ -151,7 +151,8 @@ def run(config, arrays, batch, dtype, gradients=True):
     """Everything a dump holds, computed in `dtype`, one sequence at a time (the loss is a sum over sequences).
 
     `arrays` are the parameters, `batch` the dump's tensors (tokens, targets, loss_mask and, for gradients at kinks,
-    blocks.N.positions and blocks.N.weights). Returns ({tensor name: array}, names of the parameters that were read).
+    blocks.N.positions and blocks.N.weights). Returns ({tensor name: array}, names of the parameters that were read, and
+    for the gradients of biases {tensor name: what the sizes of the terms that it sums add up to}).
     """
     parameters = Parameters(arrays, dtype)
     parts, total = {}, 0.0
@@ -177,4 +178,5 @@ def run(config, arrays, batch, dtype, gradients=True):
     for name in parameters.used if gradients else ():
         leaf = parameters[name]
         result[f"gradients.{name}"] = np.zeros_like(leaf.value) if leaf.gradient is None else leaf.gradient
-    return result, parameters.used
+    terms = {f"gradients.{name}": np.max(parameters[name].terms) for name in parameters.used if name.endswith(".bias")}
+    return result, parameters.used, terms

@@ -23,6 +23,7 @@ class Node:
         self.parents = [(node, pull) for node, pull in parents if isinstance(node, Node)]
         self.order = next(counter)
         self.gradient = None
+        self.terms = 0.0  # of a leaf: the sum of |x| over all x that its gradient is the sum of
 
     @property
     def shape(self):
@@ -204,7 +205,7 @@ def unbroadcast(gradient, shape):
 
 
 def backward(root):
-    """Adds to `gradient` of every leaf below the scalar `root`; inner nodes give theirs back at once."""
+    """Adds to `gradient` (and `terms`) of every leaf below the scalar `root`; inner nodes give theirs back at once."""
     root.gradient = np.ones_like(root.value)
     found, waiting = {id(root): root}, [root]
     while waiting:
@@ -214,7 +215,10 @@ def backward(root):
                 waiting.append(node)
     for node in sorted(found.values(), key=lambda n: -n.order):
         for parent, pull in node.parents:
-            part = unbroadcast(pull(node.gradient), parent.shape)
+            pulled = pull(node.gradient)
+            part = unbroadcast(pulled, parent.shape)
+            if not parent.parents:
+                parent.terms = parent.terms + unbroadcast(np.abs(pulled), parent.shape)
             parent.gradient = part if parent.gradient is None else parent.gradient + part
         if node.parents:
             node.gradient = None
