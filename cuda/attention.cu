@@ -14,12 +14,14 @@ namespace {
 
 using namespace attention_kernels;
 
-// Elements of shared memory.
-template <int D>
-std::int64_t shared_elements(int rows, bool own_gates) {
-  const std::int64_t product = (rows + tile) * ld_of<D>;
-  return (own_gates ? 2 : 1) * product + tile * ld_of<D> + rows * pair_ld;
-}
+// Elements of shared memory: pairs, v, then q and k, then those of gates.
+template <class T, int D>
+inline constexpr int key_elements = tile* ld_of<D>;
+template <class T, int D>
+inline constexpr int product_elements = most_rows<T>* ld_of<D> + key_elements<T, D>;
+template <class T, int D, Family family>
+inline constexpr int shared_elements = most_rows<T>* pair_ld + key_elements<T, D> +
+                                       (family == Family::gated ? 2 : 1) * product_elements<T, D>;
 
 // How many blocks of a multiprocessor there should be registers for, without any that are spilled.
 template <class T, int D, Family family>
@@ -28,33 +30,34 @@ template <class T, int D, Family family>
                                                                                          : 3;
 
 template <class T, ProductPrecision precision, int D, Family family>
-__global__ void __launch_bounds__(32 * most_warps, blocks_at_once<T, D, family>)
+__global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, family>)
     attention_forward(const __grid_constant__ DeviceCall<T> call) {
   constexpr bool sticks = family == Family::sticks;
   constexpr int ld = ld_of<D>;
   SHARED_DYNAMIC(T, memory);
   const int rows = block_rows();
   // The last rows see most keys: their blocks begin first.
-  const std::int64_t first_row = std::int64_t{gridDim.y - 1 - blockIdx.y} * rows, slice = blockIdx.z;
+  const int first_row = static_cast<int>(gridDim.y - 1 - blockIdx.y) * rows, slice = slice_of_block();
   const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
   const ThreadRows at(call, first_row);
-  const std::int64_t seen_keys = at.before + first_row + row_count;
+  const int seen_keys = at.before + first_row + row_count;
 
   T* const pair_tile = memory + at.warp * warp_rows * pair_ld;  // of this warp
-  T* const v_tile = memory + rows * pair_ld;
-  T* const q_tile = v_tile + tile * ld;
-  T* const k_tile = q_tile + rows * ld;
-  HeadProduct<T, D> score{call.q, call.k, at.batch, at.head, call.width, call.scale, q_tile, k_tile};
-  HeadProduct<T, D> gate{call.gate_query, call.gate_key, at.batch,           at.head,
-                         call.gate_width, call.scale,    k_tile + tile * ld, k_tile + (tile + rows) * ld};
+  T* const v_tile = memory + most_rows<T> * pair_ld;
+  T* const q_tile = v_tile + key_elements<T, D>;
+  T* const gate_tile = q_tile + product_elements<T, D>;
+  HeadProduct<T, D> score{call.q,     call.k,     at.batch, at.head,
+                          call.width, call.scale, q_tile,   q_tile + most_rows<T> * ld};
+  HeadProduct<T, D> gate{call.gate_query, call.gate_key, at.batch,  at.head,
+                         call.gate_width, call.scale,    gate_tile, gate_tile + most_rows<T> * ld};
   score.set_rows(first_row, row_count);
   if constexpr (family == Family::gated) gate.set_rows(first_row, row_count);
 
   T o[2][width_columns<D>] = {}, m[2], n[2] = {0, 0};
   m[0] = m[1] = std::numeric_limits<T>::lowest();
   RunningSum<T> sums[2];
-  for (std::int64_t key_tile = (seen_keys + tile - 1) / tile - 1; key_tile >= 0; --key_tile) {
-    const std::int64_t first = key_tile * tile;
+  for (int key_tile = (seen_keys + tile - 1) / tile - 1; key_tile >= 0; --key_tile) {
+    const int first = key_tile * tile;
     const int count = static_cast<int>(seen_keys - first < tile ? seen_keys - first : tile);
     __syncthreads();  // the tile before has been read
     if (!score.whole()) score.load_rows(0);
@@ -139,7 +142,7 @@ __global__ void __launch_bounds__(32 * most_warps, blocks_at_once<T, D, family>)
       const Rows<T> remainder = call.remainder.head(at.batch, at.head);
       TALLY_UNROLL
       for (int c = 0; c < D / row_lanes; ++c) {
-        const std::int64_t column = slice * D + tile_column(c);
+        const int column = slice * D + tile_column(c);
         if (column < call.value_width) o[r][c] += rest * remainder.at(at.row(r), column);
       }
     } else {
@@ -163,11 +166,10 @@ void attention(const AttentionCall& call) {
     const DeviceCall<T> device = device_call<T>(call);
     visit_form(device, [&](auto precision, auto width, auto family) {
       constexpr int D = decltype(width)::value;
-      const int warps = warps_for(call.queries()), rows = warps * warp_rows;
+      const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
       launch(attention_forward<T, decltype(precision)::value, D, decltype(family)::value>,
              grid_of(call.queries(), rows, call, parts_of<D>(device.value_width)), static_cast<unsigned>(32 * warps),
-             sizeof(T) * static_cast<std::size_t>(shared_elements<D>(rows, device.own_gates)), context().stream,
-             device);
+             sizeof(T) * shared_elements<T, D, decltype(family)::value>, context().stream, device);
     });
   });
 }

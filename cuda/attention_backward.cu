@@ -53,7 +53,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
   device.d_remainder = Rows<T>::of(gradients.d_remainder);
   const Kind kind = call.scan.kind;
   const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
-  const int block_rows = warps_for(call.queries()) * warp_rows;
+  const int block_rows = warps_for<T>(call.queries()) * warp_rows;
   const std::int64_t row_blocks = (call.queries() + block_rows - 1) / block_rows;
 
   // What a row adds to begins at 0.
@@ -61,13 +61,14 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
     device.d_values = Rows<T>::of(gradients.d_values);
     fill(gradients.d_values, 0);
   }
+  bool by_row = false;
   for (int n = 0; n < call.bias_count; ++n) {
     const AttentionBiasGradient& d = gradients.biases[n];
     DeviceBias<T>& bias = device.biases[n];
     if (bias.kind == AttentionBias::Kind::row_column) {
       bias.d_row = Rows<double>::of(d.values);
       bias.d_column = Rows<double>::of(d.column);
-      device.by_row |= static_cast<bool>(d.values);
+      by_row |= static_cast<bool>(d.values);
       device.by_column |= static_cast<bool>(d.column);
     } else if (bias.kind != AttentionBias::Kind::toeplitz) {
       bias.d_values = Rows<T>::of(d.values);
@@ -80,9 +81,11 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
   device.row_delta = row_delta.data();
   const Scratch<T> d_carry(kind != Kind::none ? attention_carry(heads, call.queries(), call.keys()) : 0);
   device.d_carry = d_carry.data();
-  const std::int64_t shared_by_row = kind == Kind::slope ? 1 : kind == Kind::mlp ? 2 * device.entries : 0;
-  const auto partial = zeros<double>(rows * shared_by_row);
-  device.partial = partial->data();
+  device.balances = kind == Kind::slope || kind == Kind::mlp;
+  const auto row_sums = zeros<double>(device.balances || by_row ? row_sum_count * rows : 0);
+  device.row_sums = row_sums->data();
+  const auto unit_sums = zeros<double>(kind == Kind::mlp ? row_sum_count * device.entries * rows : 0);
+  device.unit_sums = unit_sums->data();
   std::vector<std::unique_ptr<Scratch<double>>> by_distance;
   for (int n = 0; n < call.bias_count; ++n) {
     if (device.biases[n].kind != AttentionBias::Kind::toeplitz || !gradients.biases[n].values) continue;
@@ -92,7 +95,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
   }
 
   device.keeps_positions = call.scan.contextual();
-  device.keeps_logits |= device.keeps_positions || device.by_distance || device.by_row;
+  device.keeps_logits |= device.keeps_positions || device.by_distance || by_row;
   backward_rows(call, device);
   backward_keys(call, device);
 
@@ -105,15 +108,16 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
   };
   const std::int64_t queries = call.queries(), batch_rows = call.heads() * queries;
   if (kind == Kind::slope && gradients.d_values) {
-    add(gradients.d_values.as<T>(), gradients.d_values.strides[0], std::int64_t{0}, partial->data(), call.heads(),
-        std::int64_t{1}, batch_rows, call.batch(), queries, std::int64_t{1}, queries);
+    constexpr std::int64_t step = row_sum_count;
+    add(gradients.d_values.as<T>(), gradients.d_values.strides[0], std::int64_t{0}, row_sums->data() + 1, call.heads(),
+        std::int64_t{1}, step * batch_rows, call.batch(), step * queries, step, queries);
   }
   if (kind == Kind::mlp) {
     const std::int64_t n = device.entries;
     const auto shared = [&](const View& d, std::int64_t begin) {
       if (!d) return;
-      add(d.as<T>(), std::int64_t{0}, d.strides[0], partial->data() + begin, std::int64_t{1}, n, std::int64_t{0},
-          std::int64_t{1}, std::int64_t{0}, 2 * n, rows);
+      add(d.as<T>(), std::int64_t{0}, d.strides[0], unit_sums->data() + begin, std::int64_t{1}, n, std::int64_t{0},
+          std::int64_t{1}, std::int64_t{0}, row_sum_count * n, rows);
     };
     shared(gradients.d_weight, 0);
     shared(gradients.d_bias, n);

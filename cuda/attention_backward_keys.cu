@@ -10,15 +10,14 @@ namespace {
 
 // Warps of a block, and parts of 16 keys and 32 columns that each has: all of 32 keys and D columns.
 template <int D>
-inline constexpr int key_warps = D / 16 < most_warps ? D / 16 : most_warps;
+inline constexpr int key_warps = D / 16 < most_warps<float> ? D / 16 : most_warps<float>;
 template <int D>
 inline constexpr int key_parts = D / 16 / key_warps<D>;
 
-// Elements of shared memory beside the products: weights, d_scores, and where they are wanted d_gate_scores, d_logits.
-template <class T>
-__host__ __device__ std::int64_t pair_elements(const DeviceCall<T>& call, int rows) {
-  return (2 + (call.own_gates ? 1 : 0) + (call.by_column ? 1 : 0)) * std::int64_t{rows} * pair_ld;
-}
+// Elements of a tile of pairs in shared memory, of which there are after the products: weights, d_scores, and where
+// they are wanted d_gate_scores and d_logits.
+template <int D>
+inline constexpr int pair_elements = key_warps<D>* warp_rows* pair_ld;
 
 // The results of a warp: part p of its lines and columns.
 template <class T, int D>
@@ -37,13 +36,12 @@ struct KeySums {
                                ByColumn<T>{row_tile + columns_of(warp, p), ld_of<D>}, key_warps<D> * warp_rows);
     }
   }
-  __device__ void store(const Rows<T>& head, int warp, std::int64_t first_key, int count, std::int64_t slice,
-                        std::int64_t width) const {
+  __device__ void store(const Rows<T>& head, int warp, int first_key, int count, int slice, int width) const {
     TALLY_UNROLL
     for (int p = 0; p < key_parts<D>; ++p) {
       each_pair([&](int r, int c) {
         const int key = keys_of(warp, p) + tile_row(r);
-        const std::int64_t column = slice * D + columns_of(warp, p) + tile_column(c);
+        const int column = slice * D + columns_of(warp, p) + tile_column(c);
         if (key < count && column < width) head.at(first_key + key, column) = values[p][r][c];
       });
     }
@@ -51,27 +49,28 @@ struct KeySums {
 };
 
 template <class T, ProductPrecision precision, int D, Family family>
-__global__ void __launch_bounds__(32 * most_warps, 2)
+__global__ void __launch_bounds__(32 * most_warps<float>, 2)
     attention_backward_keys(const __grid_constant__ DeviceCall<T> call) {
   SHARED_DYNAMIC(T, memory);
   constexpr int rows = key_warps<D> * warp_rows;
-  const std::int64_t slice = blockIdx.z, first_key = std::int64_t{blockIdx.y} * tile;
+  const int slice = slice_of_block(), key_tile = static_cast<int>(blockIdx.y), first_key = key_tile * tile;
   const int count = static_cast<int>(call.keys - first_key < tile ? call.keys - first_key : tile);
-  const std::int64_t before = call.keys - call.queries;  // keys before the first query
-  const std::int64_t first_tile = first_key > before ? (first_key - before) / rows : 0;
+  const int before = call.keys - call.queries;  // keys before the first query
+  const int first_tile = first_key > before ? (first_key - before) / rows : 0;
 
-  T* const weights = memory;
-  T* const d_scores = weights + rows * pair_ld;
-  T* const d_gate_scores = d_scores + (call.own_gates ? rows * pair_ld : 0);
-  T* const d_logits = d_gate_scores + rows * pair_ld;
   const ThreadRows block(call, 0);
-  BackwardProducts<T, precision, D> products(call, block.batch, block.head, memory + pair_elements(call, rows));
+  using Products = BackwardProducts<T, precision, D, rows>;
+  Products products(call, block.batch, block.head, memory);
+  T* const weights = memory + Products::elements(family);
+  T* const d_scores = weights + pair_elements<D>;
+  T* const d_gate_scores = d_scores + pair_elements<D>;
+  T* const d_logits = d_scores + (family == Family::gated ? 2 : 1) * pair_elements<D>;
   products.template each<family>([&](auto& product) { product.set_keys(first_key, count); });
 
   KeySums<T, D> d_k, d_v, d_gate_k;
   double column_sum = 0;  // of the key threadIdx.x
-  for (std::int64_t row_tile = first_tile; row_tile * rows < call.queries; ++row_tile) {
-    const std::int64_t first_row = row_tile * rows;
+  for (int row_tile = first_tile; row_tile * rows < call.queries; ++row_tile) {
+    const int first_row = row_tile * rows;
     const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
     const ThreadRows at(call, first_row);
     __syncthreads();  // the tiles before have been read
@@ -83,19 +82,19 @@ __global__ void __launch_bounds__(32 * most_warps, 2)
 
     const int warp_tile = at.warp * warp_rows * pair_ld;
     const bool takes_part = at.warp_sees(first_key);
-    PairGradients<T, family> gradients(call, at, std::int64_t{blockIdx.y});
+    PairGradients<T, family> gradients(call, at, key_tile);
     RowState<T> state(call, at);
     gradients.multiply_scores(products, at.warp, takes_part);
-    if (takes_part) gradients.make_weights(call, at, std::int64_t{blockIdx.y}, state, d_scores + warp_tile);
+    if (takes_part) gradients.make_weights(call, at, key_tile, state, d_scores + warp_tile);
     gradients.multiply_values(products, at.warp, takes_part);
     if (takes_part) {
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
         if (family != Family::plain && at.valid(r)) {
-          state.run[r] = call.d_carry[at.index(call, r) * call.tiles() + blockIdx.y];
+          state.run[r] = call.d_carry[at.index(call, r) * call.tiles() + key_tile];
         }
       }
-      gradients.finish(call, at, std::int64_t{blockIdx.y}, state, d_scores + warp_tile);
+      gradients.finish(call, at, key_tile, state, d_scores + warp_tile);
     }
     // Zeros where the warp sees nothing.
     store_pairs(weights + warp_tile, gradients.weights);
@@ -124,7 +123,7 @@ __global__ void __launch_bounds__(32 * most_warps, 2)
     }
   }
 
-  const auto store = [&](const Rows<T>& x, const KeySums<T, D>& sums, std::int64_t width) {
+  const auto store = [&](const Rows<T>& x, const KeySums<T, D>& sums, int width) {
     if (x.data != nullptr) sums.store(x.head(block.batch, block.head), block.warp, first_key, count, slice, width);
   };
   store(call.d_k, d_k, call.width);
@@ -132,7 +131,8 @@ __global__ void __launch_bounds__(32 * most_warps, 2)
   if constexpr (family == Family::gated) store(call.d_gate_key, d_gate_k, call.gate_width);
   for (int n = 0; n < call.bias_count && slice == 0 && static_cast<int>(threadIdx.x) < count; ++n) {
     const Rows<double>& d_column = call.biases[n].d_column;
-    if (d_column.data != nullptr) d_column.head(block.batch, block.head).at(first_key + threadIdx.x) = column_sum;
+    if (d_column.data != nullptr)
+      d_column.head(block.batch, block.head).at(first_key + static_cast<int>(threadIdx.x)) = column_sum;
   }
 }
 
@@ -143,11 +143,12 @@ void backward_keys(const AttentionCall& call, const DeviceCall<T>& device) {
   visit_form(device, [&](auto precision, auto width, auto family) {
     constexpr int D = decltype(width)::value;
     constexpr int rows = key_warps<D> * warp_rows;
-    const std::int64_t shared = BackwardProducts<T, decltype(precision)::value, D>::elements(rows, device.own_gates) +
-                                pair_elements(device, rows);
+    constexpr Family constant = decltype(family)::value;
+    const int shared = BackwardProducts<T, decltype(precision)::value, D, rows>::elements(constant) +
+                       (2 + (constant == Family::gated ? 1 : 0) + (device.by_column ? 1 : 0)) * pair_elements<D>;
     const std::int64_t slices =
         std::max({parts_of<D>(device.width), parts_of<D>(device.value_width), parts_of<D>(device.gate_width)});
-    launch(attention_backward_keys<T, decltype(precision)::value, D, decltype(family)::value>,
+    launch(attention_backward_keys<T, decltype(precision)::value, D, constant>,
            grid_of(call.keys(), tile, call, slices), static_cast<unsigned>(32 * key_warps<D>),
            sizeof(T) * static_cast<std::size_t>(shared), context().stream, device);
   });

@@ -24,6 +24,7 @@ constexpr bool is_contextual(Family family) { return family == Family::contextua
 
 inline constexpr int tile = 32;  // keys that are taken at once
 inline constexpr int most_biases = 8;
+inline constexpr int row_sum_count = 4;  // sums that a row of a slope or network has: cuda/attention_sums.hpp
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
 // [B, H, N, width] of any strides; axes that are absent have stride 0.
@@ -54,7 +55,7 @@ template <class T>
 struct DeviceBias {
   AttentionBias::Kind kind;
   bool cap;
-  std::int64_t width;            // entries of a row
+  int width;                     // entries of a row
   Rows<T> values;                // toeplitz [H, W]: head_step and row_step are those of its two axes
   Rows<double> row, column;      // row_column
   Rows<T> d_values;              // row_toeplitz, dense
@@ -66,15 +67,14 @@ struct DeviceBias {
 template <class T>
 struct DeviceCall {
   Kind kind;
-  int heads;
-  std::int64_t queries, keys;
-  std::int64_t width, value_width, gate_width;
+  int heads, queries, keys;
+  int width, value_width, gate_width;
   T scale;
   double dropout;
   RandomStream dropout_stream;
   Rows<T> q, k, v, output, gate_query, gate_key, values, remainder;
   bool own_gates, attend_current;
-  std::int64_t entries;  // P+1 of a table, N of a hidden layer
+  int entries;  // P+1 of a table, N of a hidden layer
   const T *weight, *bias;
   std::int64_t weight_step, bias_step, slope_step;
   T *row_stat, *carry;
@@ -83,13 +83,16 @@ struct DeviceCall {
 
   // Backward.
   Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_remainder;
-  T* row_delta;     // do.o of each row; of stick-breaking the gradient of what remains of the stick
-  T* d_carry;       // sums of d_position (stick-breaking: of A dA) over the keys to the left of each tile
-  double* partial;  // of slope [B, H, T], of mlp [B, H, T, 2 N]
-  bool by_distance, by_row, by_column;  // whether a bias wants sums over diagonals, rows, columns
-  bool keeps_logits, keeps_positions;   // whether the kernel by rows needs d_logits and positions of pairs
+  T* row_delta;                 // do.o of each row; of stick-breaking the gradient of what remains of the stick
+  T* d_carry;                   // sums of d_position (stick-breaking: of A dA) over the keys to the left of each tile
+  double* row_sums;             // [B, H, T, 4] where the scan is a slope or a network, or a bias wants sums of rows
+  double* unit_sums;            // [B, H, T, 4, N] of a network
+  bool by_distance, by_column;  // whether a bias wants sums over diagonals, columns
+  // Whether the kernel by rows needs d_logits and positions of pairs in shared memory, and their weights to balance
+  // sums.
+  bool keeps_logits, keeps_positions, balances;
 
-  __host__ __device__ std::int64_t tiles() const { return (keys + tile - 1) / tile; }
+  __host__ __device__ int tiles() const { return (keys + tile - 1) / tile; }
 };
 
 // What belongs to row r of a thread's two, r known or not: by value, as registers have no addresses.
@@ -101,11 +104,11 @@ __device__ T of_row(int r, T upper, T lower) {
 // The two rows (queries) of a thread: those of tile_row among the 16 of its warp. Four threads share them.
 struct ThreadRows {
   int batch, head, warp;
-  std::int64_t first;            // row of the warp's tile
-  std::int64_t before, queries;  // keys before the first query
+  int first;            // row of the warp's tile
+  int before, queries;  // keys before the first query
 
   template <class Call>
-  __device__ ThreadRows(const Call& call, std::int64_t first_of_block)
+  __device__ ThreadRows(const Call& call, int first_of_block)
       : batch(static_cast<int>(blockIdx.x) / call.heads),
         head(static_cast<int>(blockIdx.x) % call.heads),
         warp(static_cast<int>(threadIdx.x) / 32),
@@ -113,25 +116,29 @@ struct ThreadRows {
         before(call.keys - call.queries),
         queries(call.queries) {}
 
-  __device__ std::int64_t row(int r) const { return first + tile_row(r); }
-  __device__ std::int64_t place(int r) const { return before + row(r); }  // it sees the keys 0 .. place
+  __device__ int row(int r) const { return first + tile_row(r); }
+  __device__ int place(int r) const { return before + row(r); }  // it sees the keys 0 .. place
   __device__ bool valid(int r) const { return row(r) < queries; }
   __device__ bool leads() const { return lane_of_warp() % row_lanes == 0; }
   // Whether any row of the warp can see a key from this one on.
-  __device__ bool warp_sees(std::int64_t key) const {
-    const std::int64_t end = first + warp_rows < queries ? first + warp_rows : queries;
+  __device__ bool warp_sees(int key) const {
+    const int end = first + warp_rows < queries ? first + warp_rows : queries;
     return first < queries && key < before + end;
   }
   // Index of a row among those of all heads.
   template <class Call>
+  __device__ std::int64_t index_of(const Call& call, int own_row) const {
+    return (static_cast<std::int64_t>(batch) * call.heads + head) * queries + own_row;
+  }
+  template <class Call>
   __device__ std::int64_t index(const Call& call, int r) const {
-    return (static_cast<std::int64_t>(batch) * call.heads + head) * queries + row(r);
+    return index_of(call, row(r));
   }
 };
 
 // The factor of a weight under dropout.
 template <class T>
-__device__ T kept(const DeviceCall<T>& call, std::int64_t row_index, std::int64_t key) {
+__device__ T kept(const DeviceCall<T>& call, std::int64_t row_index, int key) {
   const auto threshold = static_cast<std::int32_t>(std::ceil(call.dropout * 0x1p24));
   const std::uint32_t bits = call.dropout_stream.now().bits(static_cast<std::uint64_t>(row_index * call.keys + key));
   return static_cast<std::int32_t>(bits >> 8) >= threshold ? static_cast<T>(1.0 / (1.0 - call.dropout)) : T{0};
@@ -139,9 +146,9 @@ __device__ T kept(const DeviceCall<T>& call, std::int64_t row_index, std::int64_
 
 // What the biases add to the logit of row r and key.
 template <class T>
-__device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, std::int64_t key) {
+__device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int key) {
   T sum = 0;
-  const std::int64_t distance = at.place(r) - key;
+  const int distance = at.place(r) - key;
   for (int n = 0; n < call.bias_count; ++n) {
     const DeviceBias<T>& bias = call.biases[n];
     switch (bias.kind) {
@@ -174,15 +181,21 @@ template <class T>
 DeviceCall<T> device_call(const AttentionCall& call) {
   check(call.bias_count <= most_biases, "attention", "the CUDA kernels take ", most_biases, " biases at a time, not ",
         call.bias_count);
+  // Kernels count in int, which takes half the registers: tensors with more rows than that have no place in memory.
+  const auto as_int = [](std::int64_t count) {
+    check(count <= std::numeric_limits<int>::max() / 2, "attention", "the CUDA kernels take sizes below 2^30, not ",
+          count);
+    return static_cast<int>(count);
+  };
   DeviceCall<T> device{};
   device.kind = call.scan.kind;
   device.heads = static_cast<int>(call.heads());
-  device.queries = call.queries();
-  device.keys = call.keys();
-  device.width = call.q.shape[3];
-  device.value_width = call.v.shape[3];
+  device.queries = as_int(call.queries());
+  device.keys = as_int(call.keys());
+  device.width = as_int(call.q.shape[3]);
+  device.value_width = as_int(call.v.shape[3]);
   device.own_gates = static_cast<bool>(call.scan.gate_key);
-  device.gate_width = device.own_gates ? call.scan.gate_key.shape[3] : 0;
+  device.gate_width = device.own_gates ? as_int(call.scan.gate_key.shape[3]) : 0;
   device.scale = static_cast<T>(call.scale);
   device.dropout = call.dropout;
   device.dropout_stream = call.dropout_stream;
@@ -199,7 +212,7 @@ DeviceCall<T> device_call(const AttentionCall& call) {
     device.slope_step = call.scan.values.strides[0];
   } else if (call.scan.values) {
     device.values = Rows<T>::of(call.scan.values);
-    device.entries = call.scan.values.shape[3];
+    device.entries = as_int(call.scan.values.shape[3]);
   }
   if (call.scan.weight) {
     device.weight = call.scan.weight.as<T>();
@@ -224,7 +237,7 @@ DeviceCall<T> device_call(const AttentionCall& call) {
       target.values.row_step = bias.values.strides[1];
     } else {
       target.values = Rows<T>::of(bias.values);
-      target.width = bias.values.shape[3];
+      target.width = as_int(bias.values.shape[3]);
     }
   }
   return device;
@@ -250,7 +263,7 @@ void visit_form(const DeviceCall<T>& call, F&& f) {
   if constexpr (std::is_same_v<T, double>) {
     with_family(std::integral_constant<Precision, Precision::f32>{}, std::integral_constant<int, 32>{});
   } else {
-    const std::int64_t widest = std::max({call.width, call.value_width, call.gate_width});
+    const int widest = std::max({call.width, call.value_width, call.gate_width});
     const auto with_width = [&](auto precision) {
       if (widest <= 32) return with_family(precision, std::integral_constant<int, 32>{});
       if (widest <= 64 || call.own_gates) return with_family(precision, std::integral_constant<int, 64>{});

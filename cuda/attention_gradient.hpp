@@ -24,12 +24,13 @@ struct RowState {
   }
 };
 
-// The three products that backward makes of rows and keys, in the shared memory from `memory` on.
-template <class T, ProductPrecision precision, int D>
+// The three products that backward makes of rows and keys, in the shared memory from `memory` on, for up to so many
+// rows.
+template <class T, ProductPrecision precision, int D, int rows>
 struct BackwardProducts {
   HeadProduct<T, D> score, value, gate;
 
-  static std::int64_t elements(int rows, bool own_gates) { return (own_gates ? 3 : 2) * (rows + tile) * ld_of<D>; }
+  static constexpr int elements(Family family) { return (family == Family::gated ? 3 : 2) * (rows + tile) * ld_of<D>; }
   __device__ BackwardProducts(const DeviceCall<T>& call, int batch, int head, T* memory)
       : score(make(call.q, call.k, batch, head, call.width, call.scale, memory)),
         value(make(call.d_output, call.v, batch, head, call.value_width, T{1}, memory)),
@@ -43,12 +44,12 @@ struct BackwardProducts {
   }
 
  private:
-  __device__ static HeadProduct<T, D> make(const Rows<T>& rows, const Rows<T>& keys, int batch, int head,
-                                           std::int64_t width, T factor, T*& memory) {
+  __device__ static HeadProduct<T, D> make(const Rows<T>& row, const Rows<T>& key, int batch, int head, int width,
+                                           T factor, T*& memory) {
     T* const row_tile = memory;
-    T* const key_tile = row_tile + block_rows() * ld_of<D>;
+    T* const key_tile = row_tile + rows * ld_of<D>;
     memory = key_tile + tile * ld_of<D>;
-    return {rows, keys, batch, head, width, factor, row_tile, key_tile};
+    return {row, key, batch, head, width, factor, row_tile, key_tile};
   }
 };
 
@@ -59,15 +60,15 @@ struct PairGradients {
   T weights[2][columns] = {};  // after dropout
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
 
-  __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t key_tile)
+  __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
       : pairs(call, at, key_tile * tile) {}
 
   // The steps of a tile. All threads of the block call both products, which take turns with what is in shared memory;
   // warps that see something of the tile do what is between them and after. Weights come first, so that what only they
   // need is not in registers any more when the second product is made. scratch: the warp's rows of a tile in shared
   // memory.
-  template <ProductPrecision precision, int D>
-  __device__ void multiply_scores(const BackwardProducts<T, precision, D>& products, int warp, bool takes_part) {
+  template <ProductPrecision precision, int D, int rows>
+  __device__ void multiply_scores(const BackwardProducts<T, precision, D, rows>& products, int warp, bool takes_part) {
     products.score.template multiply<precision>(pairs.logits, warp, takes_part);
     if constexpr (family == Family::gated) {
       products.gate.template multiply<precision>(d_gate_scores, warp, takes_part);
@@ -76,8 +77,8 @@ struct PairGradients {
     }
   }
 
-  __device__ void make_weights(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t key_tile,
-                               const RowState<T>& state, T* scratch) {
+  __device__ void make_weights(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, const RowState<T>& state,
+                               T* scratch) {
     RunningSum<T> sums[2];
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
@@ -96,13 +97,13 @@ struct PairGradients {
     });
   }
 
-  template <ProductPrecision precision, int D>
-  __device__ void multiply_values(const BackwardProducts<T, precision, D>& products, int warp, bool takes_part) {
+  template <ProductPrecision precision, int D, int rows>
+  __device__ void multiply_values(const BackwardProducts<T, precision, D, rows>& products, int warp, bool takes_part) {
     products.value.template multiply<precision>(d_logits, warp, takes_part);  // d_weights so far
   }
 
   // state.run goes on to the right edge of the tile.
-  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t key_tile, RowState<T>& state,
+  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state,
                          T* scratch) {
     if (call.dropout != 0) {
       pairs_in_turn(scratch,

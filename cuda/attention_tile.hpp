@@ -14,7 +14,12 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
 inline constexpr int columns = tile / row_lanes;  // of the pairs that a thread has of each row
 inline constexpr int pair_ld = tile + 4;          // of a tile of pairs in shared memory, [rows][keys]
-inline constexpr int most_warps = 4;              // of a block
+// Of a block; in double half as many have all their tiles in shared memory. Tiles lie there as for so many, however
+// many there are, so that their addresses are constants.
+template <class T>
+inline constexpr int most_warps = sizeof(T) > sizeof(float) ? 2 : 4;
+template <class T>
+inline constexpr int most_rows = most_warps<T>* warp_rows;
 
 // f(r, c) for each pair that a thread has of a tile, in an order and number that the compiler knows: arrays of pairs
 // stay in registers.
@@ -40,9 +45,11 @@ __device__ __forceinline__ void pairs_in_turn(T* target, const F& f) {
 }
 
 // A block's warps for so many rows.
-inline int warps_for(std::int64_t rows) {
-  return static_cast<int>(std::min<std::int64_t>(most_warps, (rows + warp_rows - 1) / warp_rows));
+template <class T>
+int warps_for(std::int64_t rows) {
+  return static_cast<int>(std::min<std::int64_t>(most_warps<T>, (rows + warp_rows - 1) / warp_rows));
 }
+__device__ inline int slice_of_block() { return static_cast<int>(blockIdx.z); }
 __device__ inline int block_rows() { return static_cast<int>(blockDim.x) / 32 * warp_rows; }
 
 template <int D>
@@ -50,17 +57,21 @@ inline constexpr int ld_of = D + 4;  // of a tile of rows in shared memory
 template <int D>
 inline constexpr std::size_t width_columns = D / row_lanes;  // of D columns, those that a thread has of each row
 
+// Keys of the tile that a row at this place sees.
+__device__ inline int seen_of_tile(int place, int first_key) {
+  return static_cast<int>(place - first_key + 1 < tile ? place - first_key + 1 : tile);
+}
+
 // How many parts of D a width has.
 template <int D>
-__host__ __device__ std::int64_t parts_of(std::int64_t width) {
+__host__ __device__ int parts_of(int width) {
   return width > D ? (width + D - 1) / D : 1;
 }
 
 // target[i][c] = factor x(first + i, part D + c) for i < lines, by all threads of the block; 0 beyond `count` rows and
 // the width.
 template <int D, class T>
-__device__ void load_tile(T* target, int lines, const Rows<T>& x, std::int64_t first, int count, std::int64_t part,
-                          std::int64_t width, T factor) {
+__device__ void load_tile(T* target, int lines, const Rows<T>& x, int first, int count, int part, int width, T factor) {
   constexpr int four = 4;
   // Four neighbours are one access where they lie so.
   const bool together = x.column_step == 1 && x.row_step % four == 0 && width % four == 0 &&
@@ -68,7 +79,7 @@ __device__ void load_tile(T* target, int lines, const Rows<T>& x, std::int64_t f
   TALLY_UNROLL_BY(2)
   for (int n = static_cast<int>(threadIdx.x); n < lines * (D / four); n += static_cast<int>(blockDim.x)) {
     const int i = n / (D / four), c = n % (D / four) * four;
-    const std::int64_t column = part * D + c;
+    const int column = part * D + c;
     T values[four] = {};
     if (together) {
       if (i < count && column < width) detail::read(values, &x.at(first + i, column));
@@ -89,25 +100,25 @@ template <class T, int D>
 struct HeadProduct {
   const Rows<T>&rows, &keys;  // of the call, whose address is a constant: their places are computed where they are used
   int batch, head;
-  std::int64_t width;
+  int width;
   T factor;
-  T *row_tile, *key_tile;  // [block_rows()][ld], [tile][ld]
-  std::int64_t first_row = 0, first_key = 0;
+  T *row_tile, *key_tile;  // [rows of a block][ld], [tile][ld]
+  int first_row = 0, first_key = 0;
   int row_count = 0, key_count = 0;
 
   __device__ bool whole() const { return width <= D; }
-  __device__ void load_rows(std::int64_t part) const {
+  __device__ void load_rows(int part) const {
     load_tile<D>(row_tile, block_rows(), rows.head(batch, head), first_row, row_count, part, width, factor);
   }
-  __device__ void load_keys(std::int64_t part) const {
+  __device__ void load_keys(int part) const {
     load_tile<D>(key_tile, tile, keys.head(batch, head), first_key, key_count, part, width, T{1});
   }
-  __device__ void set_rows(std::int64_t first, int count) {
+  __device__ void set_rows(int first, int count) {
     first_row = first;
     row_count = count;
     load_rows(0);
   }
-  __device__ void set_keys(std::int64_t first, int count) {
+  __device__ void set_keys(int first, int count) {
     first_key = first;
     key_count = count;
     load_keys(0);
@@ -116,10 +127,10 @@ struct HeadProduct {
   // memory; afterwards the last part is.
   template <ProductPrecision precision>
   __device__ void multiply(T (&pairs)[2][columns], int warp, bool takes_part) const {
-    const std::int64_t parts = parts_of<D>(width);
-    for (std::int64_t part = 0;;) {
+    const int parts = parts_of<D>(width);
+    for (int part = 0;;) {
       if (takes_part) {
-        const std::int64_t left = width - part * D;
+        const int left = width - part * D;
         const int depth = left >= D ? D : static_cast<int>(left + product_step - 1) / product_step * product_step;
         multiply_tile<precision>(pairs, ByRow<T>{row_tile + warp * warp_rows * ld_of<D>, ld_of<D>},
                                  ByRow<T>{key_tile, ld_of<D>}, depth);
@@ -200,6 +211,16 @@ __device__ T sum_of_row(T x) {
   return x + __shfl_xor_sync(whole_warp, x, 2);
 }
 
+template <class T>
+__device__ __forceinline__ void exchange_rows(T (&x)[2][columns]) {
+  TALLY_UNROLL
+  for (int c = 0; c < columns; ++c) {
+    const T upper = x[0][c];
+    x[0][c] = x[1][c];
+    x[1][c] = upper;
+  }
+}
+
 // The pairs that a thread has of one tile.
 template <class T, Family family>
 struct Pairs {
@@ -210,11 +231,11 @@ struct Pairs {
   bool saturated = false;        // every position of the warp is beyond the table
   int last_seen[2];              // the last column that a row sees; -1: none
 
-  __device__ Pairs(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t first_key) {
-    const std::int64_t itself = family == Family::sticks && !call.attend_current ? 1 : 0;
+  __device__ Pairs(const DeviceCall<T>& call, const ThreadRows& at, int first_key) {
+    const int itself = family == Family::sticks && !call.attend_current ? 1 : 0;
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
-      const std::int64_t last = at.place(r) - itself - first_key;
+      const int last = at.place(r) - itself - first_key;
       last_seen[r] = !at.valid(r) || last < 0 ? -1 : last < tile ? static_cast<int>(last) : tile - 1;
     }
   }
@@ -222,7 +243,7 @@ struct Pairs {
 
   // From scores to logits. `sums`: the running sums along the rows, at the right edge of the tile before, at its left
   // edge afterwards, but beyond a table, where they stay. scratch: the warp's rows of a tile in shared memory.
-  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, std::int64_t first_key,
+  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                          const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2], T* scratch) {
     if constexpr (is_contextual(family)) {
       const T last = static_cast<T>(call.entries - 1);
@@ -264,11 +285,11 @@ struct Pairs {
       return;
     }
     const Rows<T> head = call.values.head(at.batch, at.head);
-    const std::int64_t last_row = at.queries - 1;  // for lanes beyond it, whose pairs are not seen
+    const int last_row = at.queries - 1;  // for lanes beyond it, whose pairs are not seen
     const T* const upper = &head.at(at.valid(0) ? at.row(0) : last_row);
     const T* const lower = &head.at(at.valid(1) ? at.row(1) : last_row);
     if (call.kind == Kind::mlp) {
-      for (std::int64_t n = 0; n < call.entries; ++n) {
+      for (int n = 0; n < call.entries; ++n) {
         const T w = call.weight[n * call.weight_step], b = call.bias[n * call.bias_step];
         const T u_upper = upper[n * head.column_step], u_lower = lower[n * head.column_step];
         each_pair([&](int r, int c) {
@@ -279,19 +300,28 @@ struct Pairs {
       }
       return;
     }
-    const std::int64_t end = call.entries - 1;
+    const int end = call.entries - 1;
     if (saturated) {
       const T of_upper = upper[end * head.column_step], of_lower = lower[end * head.column_step];
       each_pair([&](int r, int c) { logits[r][c] += of_row(r, of_upper, of_lower); });
       return;
     }
-    each_pair([&](int r, int c) {
-      const auto place = attention::place_in_table(positions[r][c], static_cast<T>(end));
-      const T* const z = of_row(r, upper, lower) + place.low * head.column_step;
-      const T low = *z, rise = place.low < end ? z[head.column_step] - low : T{0};
-      slopes[r][c] = rise;
-      logits[r][c] += attention::interpolate(low, rise, place.w);
-    });
+    // One row after the other: the addresses of both would not find registers.
+    TALLY_ROLLED
+    for (int r = 0; r < 2; ++r) {
+      const T* const row = of_row(r, upper, lower);
+      TALLY_UNROLL
+      for (int c = 0; c < columns; ++c) {
+        const auto place = attention::place_in_table(positions[0][c], static_cast<T>(end));
+        const T* const z = row + place.low * head.column_step;
+        const T low = *z, rise = place.low < end ? z[head.column_step] - low : T{0};
+        slopes[0][c] = rise;
+        logits[0][c] += attention::interpolate(low, rise, place.w);
+      }
+      exchange_rows(positions);
+      exchange_rows(slopes);
+      exchange_rows(logits);
+    }
   }
 };
 
@@ -307,15 +337,15 @@ __device__ void store_pairs(T* target, const T (&from)[2][columns]) {
 
 // A thread's results of one slice, to x.
 template <int D, class T, std::size_t C>
-__device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&values)[2][C], std::int64_t slice,
-                           std::int64_t width, const T (&factor)[2]) {
+__device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&values)[2][C], int slice, int width,
+                           const T (&factor)[2]) {
   if (x.data == nullptr) return;
   const Rows<T> own = x.head(at.batch, at.head);
   TALLY_UNROLL
   for (int r = 0; r < 2; ++r) {
     TALLY_UNROLL
     for (int c = 0; c < static_cast<int>(C); ++c) {
-      const std::int64_t column = slice * D + tile_column(c);
+      const int column = slice * D + tile_column(c);
       if (at.valid(r) && column < width) own.at(at.row(r), column) = factor[r] * values[r][c];
     }
   }
