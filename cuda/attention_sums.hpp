@@ -1,8 +1,8 @@
 // Tiled attention backward: sums of a row's gradients times positions, for slopes and networks of positions, which
 // enlarge what rounding made of them.
 //
-// dl = a (da - do.o) adds up to 0 in every row but for what rounding made of do.o, which is proportional to the weights:
-// at its end a row is freed of it, as in core/cpu/attention_sums.hpp.
+// dl = a (da - do.o) adds up to 0 in every row but for what rounding made of do.o, which is proportional to the
+// weights: at its end a row is freed of it, as in core/cpu/attention_sums.hpp.
 #pragma once
 
 #include "cuda/attention_tile.hpp"
@@ -11,7 +11,8 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
 inline constexpr int few_keys = 16;  // as many terms are added without double
 
-// Over a row's keys: of d_logits and of weights, and of both times the position (a network's: where a unit is not zero).
+// Over a row's keys: of d_logits and of weights, and of both times the position (a network's: where a unit is not
+// zero).
 struct PositionSums {
   double d = 0, d_p = 0, a = 0, a_p = 0;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -46,26 +47,53 @@ double reach(const std::string& name, const Sizes& sizes) {
   return 1;
 }
 
+// As `values`, but moved by rounding's size.
+Values moved(const Values& values, int run) {
+  return [values, run](const std::string& name, const Shape& shape, double deviation) {
+    constexpr double quarter_unit = 3e-8;
+    return values(name, shape, deviation) * (normal_tensor(concat(name, " moved ", run), shape, quarter_unit) + 1.0);
+  };
+}
+
+// The composed form's errors in f32: of several runs the largest, since a single one may hit a gradient of few numbers
+// by chance.
+struct ComposedErrors {
+  double output = 0;
+  std::map<std::string, double> gradients;
+};
+ComposedErrors composed_errors(const ShapeCase& one, const Sizes& sizes, const Values& values, const Outcome& exact) {
+  constexpr int runs = 4;
+  ComposedErrors errors;
+  for (int run = 0; run < runs; ++run) {
+    const Outcome composed = compute(one, sizes, DType::f32, false, 0, run == 0 ? values : moved(values, run));
+    errors.output = std::max(errors.output, largest_difference(composed.output, exact.output));
+    for (const auto& [name, expected] : exact.gradients) {
+      double& largest = errors.gradients[name];
+      largest = std::max(largest, largest_difference(composed.gradients.at(name), expected));
+    }
+  }
+  return errors;
+}
+
 // The error of f32 against f64 is at most twice (gradients: three times) that of the composed form, and one rounding
-// (gradients: two) of the largest value: a gradient may be a single number, which the composed form hit by chance.
+// (gradients: two) of the largest value.
 // Beside that the rounding of do.o, as far as it reaches: 1.6 times at most as measured (the row bias of a GPU's
 // kernels, whose gradient is 0 but for rounding), on the CPU 0.9.
 enum class Compared { output, gradients, both };
 void expect_as_precise(const ShapeCase& one, const Sizes& sizes, const Values& values, Compared compared) {
   constexpr double rounding = 1.2e-7, roundings = 2;  // of do.o
   const Outcome exact = compute(one, sizes, DType::f64, false, 0, values),
-                tiled = compute(one, sizes, DType::f32, true, 0, values),
-                composed = compute(one, sizes, DType::f32, false, 0, values);
+                tiled = compute(one, sizes, DType::f32, true, 0, values);
+  const ComposedErrors composed = composed_errors(one, sizes, values, exact);
   if (compared != Compared::gradients) {
-    EXPECT_LE(largest_difference(tiled.output, exact.output),
-              2 * largest_difference(composed.output, exact.output) + rounding * largest(exact.output));
+    EXPECT_LE(largest_difference(tiled.output, exact.output), 2 * composed.output + rounding * largest(exact.output));
   }
   if (compared == Compared::output) return;
   const Tensor terms = abs(exact.output * normal_tensor("d_output", exact.output.shape()));
   const double of_row = rounding * largest(sum(terms, {3}));
   for (const auto& [name, expected] : exact.gradients) {
     const double found = largest_difference(tiled.gradients.at(name), expected);
-    const double of_composed = largest_difference(composed.gradients.at(name), expected);
+    const double of_composed = composed.gradients.at(name);
     EXPECT_LE(found, 3 * of_composed + 2 * rounding * largest(expected) + of_row * roundings * reach(name, sizes))
         << name;
   }
