@@ -37,8 +37,11 @@ struct Loop {
   TALLY_HOST_DEVICE std::array<std::int64_t, N> offsets(std::int64_t place, int axes) const {
     std::array<std::int64_t, N> offset{};
     for (auto axis = static_cast<std::size_t>(axes); axis-- > 0 && place > 0;) {
-      const std::int64_t index = axis == 0 ? place : place % size[axis];
-      place /= size[axis];
+      std::int64_t index = place;
+      if (axis > 0) {  // dividing is what takes longest here
+        place /= size[axis];
+        index -= place * size[axis];
+      }
       for (std::size_t n = 0; n < N; ++n) offset[n] += index * step[axis][n];
     }
     return offset;

@@ -1,7 +1,12 @@
 // Rows of a table by number, and the adjoint. A thread has one element of the result: of the adjoint one column of one
-// row of the table, which goes through all ids in order, so that no two threads add to one number.
+// row of the table for a part of the ids, which it goes through in order, so that no two threads add to one number; the
+// parts are added in order afterwards. That suits the small tables of symbols that are trained here: each thread reads
+// all ids of its part, whosever they are.
+#include <algorithm>
+
 #include "core/kernels.hpp"
 #include "cuda/rows.hpp"
+#include "cuda/scratch.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
@@ -21,16 +26,30 @@ struct TakeRow {
 
 template <class T>
 struct AddRows {
-  T* d_table;
+  double* partial;  // [parts][elements of the table]
   const T* d_y;
   const std::int32_t* ids;
-  std::int64_t count, width, d_y_step, column_step;
-  __device__ void operator()(std::int64_t element) const {
+  std::int64_t count, elements, width, d_y_step, column_step, part_ids;
+  __device__ void operator()(std::int64_t thread) const {
+    const std::int64_t part = thread / elements, element = thread % elements, first = part * part_ids;
     const std::int64_t v = element / width, j = element % width;
+    const std::int64_t end = first + part_ids < count ? first + part_ids : count;
     double sum = 0;
-    for (std::int64_t n = 0; n < count; ++n) {
+    for (std::int64_t n = first; n < end; ++n) {
       if (ids[n] == v) sum += static_cast<double>(d_y[n * d_y_step + j * column_step]);
     }
+    partial[thread] = sum;
+  }
+};
+
+template <class T>
+struct AddParts {
+  T* d_table;
+  const double* partial;
+  std::int64_t elements, parts;
+  __device__ void operator()(std::int64_t element) const {
+    double sum = 0;
+    for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * elements + element];
     d_table[element] = static_cast<T>(sum);
   }
 };
@@ -47,10 +66,18 @@ void embedding(View y, View table, View ids) {
 }
 
 void embedding_backward(View d_table, View d_y, View ids) {
+  // As many parts as give the device enough threads, of as many ids as are worth one.
+  constexpr std::int64_t enough = 1 << 18, least_ids = 64;
+  const std::int64_t elements = d_table.numel(), count = ids.numel();
+  if (elements == 0) return;
+  const std::int64_t parts = std::min((count + least_ids - 1) / least_ids, (enough + elements - 1) / elements);
+  const std::int64_t part_ids = parts == 0 ? 0 : (count + parts - 1) / parts;
+  const Scratch<double> partial(parts * elements);
   dispatch_floating(d_table.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_index(d_table.numel(), AddRows<T>{d_table.as<T>(), d_y.as<T>(), ids.as<std::int32_t>(), ids.numel(),
-                                               d_table.shape[1], d_y.strides[0], row_step(d_y)});
+    for_each_index(parts * elements, AddRows<T>{partial.data(), d_y.as<T>(), ids.as<std::int32_t>(), count, elements,
+                                                d_table.shape[1], d_y.strides[0], row_step(d_y), part_ids});
+    for_each_index(elements, AddParts<T>{d_table.as<T>(), partial.data(), elements, parts});
   });
 }
 

@@ -1,6 +1,7 @@
 // Sum and maximum over any set of axes of x with any strides, the place of the largest element, and the sum of squares.
-// Where many numbers of y lie next to each other a thread has one of them, so that neighbours read neighbours; else a
-// warp has one. Every number is formed in double in an order that the shape alone decides.
+// Neighbouring threads read neighbouring elements: where those stay in y a thread has one of them, or where y is small
+// one of them for a part of the places that go (the sums of columns, for the gradients of biases); else a warp has one.
+// Every number is formed in double in an order that the shape alone decides.
 #include "core/kernels.hpp"
 #include "cuda/rows.hpp"
 #include "cuda/scratch.hpp"
@@ -52,6 +53,36 @@ struct ReduceByThread {
   }
 };
 
+constexpr std::int64_t part_places = 64;  // that one thread goes through where y is small
+
+template <class Op, class T>
+struct ReducePart {
+  double* partial;  // [parts][outputs]
+  const T* x;
+  Axes axes;
+  __device__ void operator()(std::int64_t thread) const {
+    const std::int64_t part = thread / axes.outputs, first = part * part_places;
+    const std::int64_t end = first + part_places < axes.places ? first + part_places : axes.places;
+    const T* const own = x + axes.kept.element_offsets(thread % axes.outputs)[0];
+    double result = Op::identity;
+    for (std::int64_t n = first; n < end; ++n) {
+      result = Op::combine(result, static_cast<double>(own[axes.reduced.element_offsets(n)[0]]));
+    }
+    partial[thread] = result;
+  }
+};
+template <class Op, class T>
+struct CombineParts {
+  T* y;
+  const double* partial;
+  std::int64_t outputs, parts;
+  __device__ void operator()(std::int64_t output) const {
+    double result = Op::identity;
+    for (std::int64_t part = 0; part < parts; ++part) result = Op::combine(result, partial[part * outputs + output]);
+    y[output] = static_cast<T>(result);
+  }
+};
+
 template <class Op, class T>
 struct ReduceByWarp {
   T* y;
@@ -78,8 +109,14 @@ void reduce_with(const View& y, const View& x) {
   const Axes axes = split_axes(y, x);
   dispatch_floating(x.dtype, [&](auto type) {
     using T = decltype(type);
+    const bool side_by_side = axes.kept.inner_step()[0] == 1 && axes.outputs >= warp_lanes;
     if (axes.outputs >= enough) {
       for_each_index(axes.outputs, ReduceByThread<Op, T>{y.as<T>(), x.as<T>(), axes});
+    } else if (side_by_side && axes.places > part_places) {
+      const std::int64_t parts = (axes.places + part_places - 1) / part_places;
+      const Scratch<double> partial(parts * axes.outputs);
+      for_each_index(parts * axes.outputs, ReducePart<Op, T>{partial.data(), x.as<T>(), axes});
+      for_each_index(axes.outputs, CombineParts<Op, T>{y.as<T>(), partial.data(), axes.outputs, parts});
     } else {
       for_each_index(axes.outputs * warp_lanes, ReduceByWarp<Op, T>{y.as<T>(), x.as<T>(), axes});
     }
@@ -123,14 +160,13 @@ struct SquaresOfBlock {
   }
 };
 
-struct AddInOrder {
+struct AddBlocks {
   double* result;
   const double* partial;
   std::int64_t count;
-  __device__ void operator()(std::int64_t) const {
-    double total = 0;
-    for (std::int64_t n = 0; n < count; ++n) total += partial[n];
-    *result = total;
+  __device__ void operator()(std::int64_t lane) const {
+    const double sum = row_sum(count, static_cast<int>(lane), [&](std::int64_t n) { return partial[n]; });
+    if (lane == 0) *result = sum;
   }
 };
 
@@ -158,7 +194,7 @@ void squared_norm(View result, View x) {
     using T = decltype(type);
     for_each_index(blocks * warp_lanes, SquaresOfBlock<T>{partial.data(), x.as<T>(), count});
   });
-  for_each_index(1, AddInOrder{result.as<double>(), partial.data(), blocks});
+  for_each_index(warp_lanes, AddBlocks{result.as<double>(), partial.data(), blocks});
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE
