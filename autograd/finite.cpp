@@ -19,7 +19,9 @@ bool all_finite(const Tensor& x) {
   if (!x.defined() || !is_floating(x.dtype())) return true;
   // One NaN or infinity makes the sum of squares one; summed in double, squares of f32 stay far from overflow.
   const Tensor sum = Tensor::empty({1}, DType::f64, x.device());
-  kernels(x.device()).squared_norm(sum.view(), x.to_dense().view());
+  const Tensor dense = x.to_dense();
+  const View result = sum.view(), elements = dense.view();
+  kernels(x.device()).squared_norm({&result, 1}, {&elements, 1});
   return std::isfinite(sum.item());
 }
 

@@ -1,6 +1,8 @@
 // What a kernel sees of a tensor: address, type, shape and strides, nothing it could allocate or record with.
 #pragma once
 
+#include <span>
+
 #include "core/dtype.hpp"
 #include "core/shape.hpp"
 
@@ -20,5 +22,8 @@ struct View {
   std::int64_t numel() const { return shape.numel(); }
   explicit operator bool() const { return data != nullptr; }
 };
+
+// Of several tensors, for kernels that take them all at once.
+using Views = std::span<const View>;
 
 }  // namespace tally

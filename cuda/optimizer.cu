@@ -1,11 +1,12 @@
-// Parameter updates in one pass over parameter, gradient and state (formulas: core/cpu/optimizer.cpp,
-// core/update_factors.hpp). A thread has an element: 16 bytes are read and 12 written for each in Adam, so the time is
-// that of the memory.
+// Parameter updates in one pass over parameter, gradient and state of all parameters (formulas: core/cpu/optimizer.cpp,
+// core/update_factors.hpp). 16 bytes are read and 12 written for each element in Adam, so the time is that of the
+// memory.
 #include <cmath>
 
 #include "core/kernels.hpp"
 #include "core/update_factors.hpp"
 #include "cuda/rows.hpp"
+#include "cuda/tensor_list.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
@@ -13,30 +14,38 @@ namespace {
 
 template <class T>
 struct Sgd {
-  T *parameter, *m;  // m is null without momentum
-  const T* gradient;
-  const SgdFactors<T>* factors;
-  __device__ void operator()(std::int64_t i) const {
-    const SgdFactors<T> f = *factors;
+  // data: parameter, gradient, factors, m, which is null without momentum
+  __device__ void operator()(const TensorList<4>& list, int group, std::int64_t first, std::int64_t count) const {
+    void* const* const data = list.data[group];
+    const SgdFactors<T> f = *static_cast<const SgdFactors<T>*>(data[2]);
     if (f.scale != f.scale) return;
-    const T g = gradient[i] * f.scale + f.decay * parameter[i];
-    if (m != nullptr) m[i] = f.momentum * m[i] + g;
-    parameter[i] -= f.lr * (m != nullptr ? m[i] : g);
+    T* const parameter = static_cast<T*>(data[0]) + first;
+    const T* const gradient = static_cast<const T*>(data[1]) + first;
+    T* const m = data[3] != nullptr ? static_cast<T*>(data[3]) + first : nullptr;
+    for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+      const T g = gradient[i] * f.scale + f.decay * parameter[i];
+      if (m != nullptr) m[i] = f.momentum * m[i] + g;
+      parameter[i] -= f.lr * (m != nullptr ? m[i] : g);
+    }
   }
 };
 
 template <class T>
 struct Adam {
-  T *parameter, *m, *v;
-  const T* gradient;
-  const AdamFactors<T>* factors;
-  __device__ void operator()(std::int64_t i) const {
-    const AdamFactors<T> f = *factors;
+  // data: parameter, gradient, factors, m, v
+  __device__ void operator()(const TensorList<5>& list, int group, std::int64_t first, std::int64_t count) const {
+    void* const* const data = list.data[group];
+    const AdamFactors<T> f = *static_cast<const AdamFactors<T>*>(data[2]);
     if (f.scale != f.scale) return;
-    const T g = gradient[i] * f.scale + f.decay * parameter[i];
-    m[i] = f.beta1 * m[i] + f.beta1_rest * g;
-    v[i] = f.beta2 * v[i] + f.beta2_rest * g * g;
-    parameter[i] = f.shrink * parameter[i] - f.step_size * m[i] / (std::sqrt(v[i] * f.v_correction) + f.eps);
+    T* const parameter = static_cast<T*>(data[0]) + first;
+    const T* const gradient = static_cast<const T*>(data[1]) + first;
+    T *const m = static_cast<T*>(data[3]) + first, *const v = static_cast<T*>(data[4]) + first;
+    for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+      const T g = gradient[i] * f.scale + f.decay * parameter[i];
+      m[i] = f.beta1 * m[i] + f.beta1_rest * g;
+      v[i] = f.beta2 * v[i] + f.beta2_rest * g * g;
+      parameter[i] = f.shrink * parameter[i] - f.step_size * m[i] / (std::sqrt(v[i] * f.v_correction) + f.eps);
+    }
   }
 };
 
@@ -55,19 +64,17 @@ struct ClipScale {
 
 }  // namespace
 
-void sgd_step(View parameter, View momentum_buffer, View gradient, View factors) {
-  dispatch_floating(parameter.dtype, [&](auto type) {
-    using T = decltype(type);
-    for_each_index(parameter.numel(),
-                   Sgd<T>{parameter.as<T>(), momentum_buffer.as<T>(), gradient.as<T>(), factors.as<SgdFactors<T>>()});
+void sgd_step(Views parameters, Views momentum_buffers, Views gradients, Views factors) {
+  if (parameters.empty()) return;
+  dispatch_floating(parameters[0].dtype, [&](auto type) {
+    for_each_block_of<4>({parameters, gradients, factors, momentum_buffers}, Sgd<decltype(type)>{});
   });
 }
 
-void adam_step(View parameter, View m, View v, View gradient, View factors) {
-  dispatch_floating(parameter.dtype, [&](auto type) {
-    using T = decltype(type);
-    for_each_index(parameter.numel(),
-                   Adam<T>{parameter.as<T>(), m.as<T>(), v.as<T>(), gradient.as<T>(), factors.as<AdamFactors<T>>()});
+void adam_step(Views parameters, Views m, Views v, Views gradients, Views factors) {
+  if (parameters.empty()) return;
+  dispatch_floating(parameters[0].dtype, [&](auto type) {
+    for_each_block_of<5>({parameters, gradients, factors, m, v}, Adam<decltype(type)>{});
   });
 }
 

@@ -5,6 +5,7 @@
 #include "core/kernels.hpp"
 #include "cuda/rows.hpp"
 #include "cuda/scratch.hpp"
+#include "cuda/tensor_list.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
@@ -142,31 +143,32 @@ struct ArgmaxRow {
   }
 };
 
-constexpr std::int64_t norm_block = 4096;  // elements whose squares one warp adds up
-
+// Of several tensors. data: x, result
 template <class T>
-struct SquaresOfBlock {
-  double* partial;
-  const T* x;
-  std::int64_t count;
-  __device__ void operator()(std::int64_t thread) const {
-    const std::int64_t block = thread / warp_lanes, first = block * norm_block;
-    const std::int64_t n = count - first < norm_block ? count - first : norm_block;
-    const double sum = row_sum(n, static_cast<int>(thread % warp_lanes), [&](std::int64_t i) {
-      const auto element = static_cast<double>(x[first + i]);
-      return element * element;
-    });
-    if (thread % warp_lanes == 0) partial[block] = sum;
+struct SquaresOfWarp {
+  double* partial;  // [blocks of the list][warps]
+  __device__ void operator()(const TensorList<2>& list, int group, std::int64_t first, std::int64_t count) const {
+    const T* const x = static_cast<const T*>(list.data[group][0]) + first;
+    double sum = 0;
+    for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+      const auto element = static_cast<double>(x[i]);
+      sum += element * element;
+    }
+    sum = warp_sum(sum);
+    if (threadIdx.x % warp_lanes == 0) partial[(blockIdx.x * blockDim.x + threadIdx.x) / warp_lanes] = sum;
   }
 };
 
-struct AddBlocks {
-  double* result;
+constexpr std::int64_t list_warps = list_threads / warp_lanes;
+
+struct AddWarps {
+  TensorList<2> list;
   const double* partial;
-  std::int64_t count;
-  __device__ void operator()(std::int64_t lane) const {
-    const double sum = row_sum(count, static_cast<int>(lane), [&](std::int64_t n) { return partial[n]; });
-    if (lane == 0) *result = sum;
+  __device__ void operator()(std::int64_t thread) const {
+    const int group = static_cast<int>(thread / warp_lanes), lane = static_cast<int>(thread % warp_lanes);
+    const std::int64_t first = list.first_of(group) * list_warps, end = list.end[group] * list_warps;
+    const double sum = row_sum(end - first, lane, [&](std::int64_t n) { return partial[first + n]; });
+    if (lane == 0) *static_cast<double*>(list.data[group][1]) = sum;
   }
 };
 
@@ -187,14 +189,16 @@ void argmax(View index, View x) {
   });
 }
 
-void squared_norm(View result, View x) {
-  const std::int64_t count = x.numel(), blocks = (count + norm_block - 1) / norm_block;
-  const Scratch<double> partial(blocks);
-  dispatch_floating(x.dtype, [&](auto type) {
+void squared_norm(Views results, Views x) {
+  if (x.empty()) return;
+  dispatch_floating(x[0].dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_index(blocks * warp_lanes, SquaresOfBlock<T>{partial.data(), x.as<T>(), count});
+    each_list<2>({x, results}, [&](const TensorList<2>& list, std::int64_t blocks) {
+      const Scratch<double> partial(blocks * list_warps);
+      launch_list(list, blocks, SquaresOfWarp<T>{partial.data()});
+      for_each_index(list.count * warp_lanes, AddWarps{list, partial.data()});
+    });
   });
-  for_each_index(warp_lanes, AddBlocks{result.as<double>(), partial.data(), blocks});
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

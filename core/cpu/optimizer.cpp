@@ -42,9 +42,7 @@ TALLY_CLONES void sgd_tile(T* parameter, T* m, const T* gradient, const SgdFacto
   }
 }
 
-}  // namespace
-
-void sgd_step(View parameter, View momentum_buffer, View gradient, View factors) {
+void update_by_sgd(const View& parameter, const View& momentum_buffer, const View& gradient, const View& factors) {
   dispatch_floating(parameter.dtype, [&](auto type) {
     using T = decltype(type);
     const SgdFactors<T> f = *factors.as<SgdFactors<T>>();
@@ -56,7 +54,7 @@ void sgd_step(View parameter, View momentum_buffer, View gradient, View factors)
   });
 }
 
-void adam_step(View parameter, View m, View v, View gradient, View factors) {
+void update_by_adam(const View& parameter, const View& m, const View& v, const View& gradient, const View& factors) {
   dispatch_floating(parameter.dtype, [&](auto type) {
     using T = decltype(type);
     const AdamFactors<T> f = *factors.as<AdamFactors<T>>();
@@ -66,6 +64,20 @@ void adam_step(View parameter, View m, View v, View gradient, View factors) {
                 end - begin);
     });
   });
+}
+
+}  // namespace
+
+void sgd_step(Views parameters, Views momentum_buffers, Views gradients, Views factors) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    update_by_sgd(parameters[i], momentum_buffers[i], gradients[i], factors[i]);
+  }
+}
+
+void adam_step(Views parameters, Views m, Views v, Views gradients, Views factors) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    update_by_adam(parameters[i], m[i], v[i], gradients[i], factors[i]);
+  }
 }
 
 void clip_scale(View scale, View squares, View loss, double clip) {

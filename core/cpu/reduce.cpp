@@ -204,19 +204,21 @@ void argmax(View index, View x) {
   });
 }
 
-void squared_norm(View result, View x) {
+void squared_norm(Views results, Views x) {
   constexpr std::int64_t block = 4 * tile_elements;
-  const std::int64_t n = x.numel();
-  std::vector<double> partial(static_cast<std::size_t>((n + block - 1) / block));
-  dispatch_floating(x.dtype, [&](auto type) {
-    using T = decltype(type);
-    parallel_for_blocks(n, block, [&](std::int64_t begin, std::int64_t end) {
-      partial[static_cast<std::size_t>(begin / block)] = sum_of_squares(x.as<T>() + begin, end - begin);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::int64_t n = x[i].numel();
+    std::vector<double> partial(static_cast<std::size_t>((n + block - 1) / block));
+    dispatch_floating(x[i].dtype, [&](auto type) {
+      using T = decltype(type);
+      parallel_for_blocks(n, block, [&](std::int64_t begin, std::int64_t end) {
+        partial[static_cast<std::size_t>(begin / block)] = sum_of_squares(x[i].as<T>() + begin, end - begin);
+      });
     });
-  });
-  double total = 0.0;
-  for (const double part : partial) total += part;
-  *result.as<double>() = total;
+    double total = 0.0;
+    for (const double part : partial) total += part;
+    *results[i].as<double>() = total;
+  }
 }
 
 }  // namespace tally::cpu

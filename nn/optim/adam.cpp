@@ -27,14 +27,18 @@ std::vector<double> Adam::factors(std::size_t i, std::int64_t n, double lr, doub
 }
 
 void Adam::update() {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+  const DenseGradients gradients(parameters_);
+  if (gradients.places.empty()) return;
+  std::vector<View> parameters, m, v, factors;
+  for (const std::size_t i : gradients.places) {
     const Tensor& parameter = parameters_[i].second;
-    const Tensor d_parameter = gradient(parameter);
-    if (!d_parameter.defined()) continue;
-    kernels(parameter.device())
-        .adam_step(parameter.view(), m_[i].view(), v_[i].view(), d_parameter.to_dense().view(), factors_of(i));
+    parameters.push_back(parameter.view());
+    m.push_back(m_[i].view());
+    v.push_back(v_[i].view());
+    factors.push_back(factors_of(i));
     for (const Tensor& changed : {parameter, m_[i], v_[i]}) changed.storage()->bump_version();
   }
+  kernels(parameters_.front().second.device()).adam_step(parameters, m, v, gradients.views, factors);
 }
 
 NamedTensors Adam::state() const {

@@ -66,6 +66,16 @@ void Optimizer::clip(const Tensor& squares, const Tensor& loss, double clip) {
   kernels(factors_.device()).clip_scale(factors_.select_view(1, 0).view(), squares.view(), loss.view(), clip);
 }
 
+DenseGradients::DenseGradients(const NamedTensors& parameters) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor d_parameter = gradient(parameters[i].second);
+    if (!d_parameter.defined()) continue;
+    places.push_back(i);
+    tensors.push_back(d_parameter.to_dense());
+    views.push_back(tensors.back().view());
+  }
+}
+
 double parameter_decay(const OptimizerOptions& options, const Tensor& parameter) {
   return options.decay == "matrices" && parameter.rank() < 2 ? 0.0 : options.weight_decay;
 }
@@ -73,11 +83,12 @@ double parameter_decay(const OptimizerOptions& options, const Tensor& parameter)
 void squared_gradients(const Tensor& squares, const NamedTensors& parameters) {
   const Kernels& on = kernels(squares.device());
   on.fill(squares.view(), 0);
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Tensor d_parameter = gradient(parameters[i].second);
-    if (!d_parameter.defined()) continue;
-    on.squared_norm(squares.select_view(0, static_cast<std::int64_t>(i)).view(), d_parameter.to_dense().view());
+  const DenseGradients gradients(parameters);
+  std::vector<View> results;
+  for (const std::size_t i : gradients.places) {
+    results.push_back(squares.select_view(0, static_cast<std::int64_t>(i)).view());
   }
+  on.squared_norm(results, gradients.views);
 }
 
 double gradient_norm(const NamedTensors& parameters) {

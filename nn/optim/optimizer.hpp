@@ -65,6 +65,15 @@ class Optimizer {
   Tensor factors_;  // [parameters, row], on their device and of their type
 };
 
+// The gradients that there are, dense, as kernels take them.
+struct DenseGradients {
+  std::vector<std::size_t> places;  // of their parameters
+  std::vector<Tensor> tensors;
+  std::vector<View> views;
+
+  explicit DenseGradients(const NamedTensors& parameters);
+};
+
 // Weight decay of one parameter: 0 where decay = matrices leaves it out.
 double parameter_decay(const OptimizerOptions& options, const Tensor& parameter);
 

@@ -24,14 +24,17 @@ std::vector<double> Sgd::factors(std::size_t i, std::int64_t /*n*/, double lr, d
 }
 
 void Sgd::update() {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor& parameter = parameters_[i].second;
-    const Tensor d_parameter = gradient(parameter);
-    if (!d_parameter.defined()) continue;
-    kernels(parameter.device()).sgd_step(parameter.view(), m_[i].view(), d_parameter.to_dense().view(), factors_of(i));
-    parameter.storage()->bump_version();
+  const DenseGradients gradients(parameters_);
+  if (gradients.places.empty()) return;
+  std::vector<View> parameters, m, factors;
+  for (const std::size_t i : gradients.places) {
+    parameters.push_back(parameters_[i].second.view());
+    m.push_back(m_[i].view());
+    factors.push_back(factors_of(i));
+    parameters_[i].second.storage()->bump_version();
     if (m_[i].defined()) m_[i].storage()->bump_version();
   }
+  kernels(parameters_.front().second.device()).sgd_step(parameters, m, gradients.views, factors);
 }
 
 NamedTensors Sgd::state() const {

@@ -132,7 +132,7 @@ OpCase adam_case(const std::string& name, bool decoupled) {
         AdamStep settings = adam;
         settings.decoupled = decoupled;
         const Tensor factors = factors_for(x[0], row_of(adam_factors(settings)));
-        kernels(x[0].device()).adam_step(x[0].view(), x[1].view(), x[2].view(), x[3].view(), factors.view());
+        kernels(x[0].device()).adam_step(Only(x[0]), Only(x[1]), Only(x[2]), Only(x[3]), Only(factors));
       },
       [=](const auto& x) { adam_element(x, decoupled); });
 }
@@ -179,7 +179,7 @@ std::vector<OpCase> direct_cases() {
           "sgd_momentum", "sgd_step", 2,
           [](const auto& x) {
             const Tensor factors = factors_for(x[0], row_of(sgd));
-            kernels(x[0].device()).sgd_step(x[0].view(), x[1].view(), x[2].view(), factors.view());
+            kernels(x[0].device()).sgd_step(Only(x[0]), Only(x[1]), Only(x[2]), Only(factors));
           },
           [](const auto& x) {
             *x[1] = sgd.momentum * *x[1] + *x[2] * sgd.scale + sgd.decay * *x[0];
@@ -189,7 +189,7 @@ std::vector<OpCase> direct_cases() {
           "sgd_plain", "sgd_step", 1,
           [](const auto& x) {
             const Tensor factors = factors_for(x[0], row_of(sgd));
-            kernels(x[0].device()).sgd_step(x[0].view(), View{}, x[1].view(), factors.view());
+            kernels(x[0].device()).sgd_step(Only(x[0]), Only(Tensor()), Only(x[1]), Only(factors));
           },
           [](const auto& x) { *x[0] -= sgd.lr * (*x[1] * sgd.scale + sgd.decay * *x[0]); }),
       adam_case("adam", false),
@@ -206,7 +206,7 @@ std::vector<OpCase> direct_cases() {
        .run =
            [](const auto& x) {
              const Tensor result = Tensor::empty({1}, DType::f64, x[0].device());
-             kernels(x[0].device()).squared_norm(result.view(), x[0].to_dense().view());
+             kernels(x[0].device()).squared_norm(Only(result), Only(x[0].to_dense()));
              return result;
            },
        .reference =

@@ -15,4 +15,14 @@ inline Tensor factors_for(const Tensor& parameter, const std::vector<double>& ro
   return factors;
 }
 
+// A kernel's list of one tensor.
+class Only {
+ public:
+  explicit Only(const Tensor& tensor) : view_(tensor.view()) {}
+  operator Views() const { return {&view_, 1}; }
+
+ private:
+  View view_;
+};
+
 }  // namespace tally::testing

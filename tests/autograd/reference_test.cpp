@@ -58,7 +58,8 @@ Tensor run_sgd(const Case& c, DType dtype) {
     const Tensor factors = testing::factors_for(
         parameter, row_of(SgdFactors<double>{
                        .scale = 1, .decay = c.number("weight_decay"), .momentum = momentum, .lr = c.number("lr")}));
-    kernels(parameter.device()).sgd_step(parameter.view(), buffer.view(), gradient.view(), factors.view());
+    kernels(parameter.device())
+        .sgd_step(testing::Only(parameter), testing::Only(buffer), testing::Only(gradient), testing::Only(factors));
   });
 }
 
@@ -75,7 +76,9 @@ Tensor run_adam(const Case& c, DType dtype) {
                                                              .gradient_scale = 1,
                                                              .decoupled = decoupled,
                                                              .step = step})));
-    kernels(parameter.device()).adam_step(parameter.view(), m.view(), v.view(), gradient.view(), factors.view());
+    kernels(parameter.device())
+        .adam_step(testing::Only(parameter), testing::Only(m), testing::Only(v), testing::Only(gradient),
+                   testing::Only(factors));
   });
 }
 

@@ -181,8 +181,10 @@ void layers() {
   // gradient scale 1, rate 1e-3, decay 0.1
   Buffer factors({AdamFactors<float>::count});
   *factors.view.as<AdamFactors<float>>() = {1, 0, 0.9F, 0.1F, 0.99F, 0.01F, 1 - 1e-4F, 1e-2F, 100, 1e-8F};
-  measure("adam_step 3 M", 7 * megabytes, [&] { cpu::adam_step(p.view, m.view, v.view, g.view, factors.view); });
-  measure("squared_norm 3 M", megabytes, [&] { cpu::squared_norm(norm.view, g.view); });
+  measure("adam_step 3 M", 7 * megabytes, [&] {
+    cpu::adam_step({&p.view, 1}, {&m.view, 1}, {&v.view, 1}, {&g.view, 1}, {&factors.view, 1});
+  });
+  measure("squared_norm 3 M", megabytes, [&] { cpu::squared_norm({&norm.view, 1}, {&g.view, 1}); });
   measure("random_normal 3 M", megabytes, [&] { cpu::random_normal(p.view, {}, 0, 1); });
 }
 

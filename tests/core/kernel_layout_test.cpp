@@ -155,7 +155,7 @@ TEST(ReduceKernel, NanWinsTheMaximumWhereverItStands) {
 TEST(ReduceKernel, SquaredNormOfSeveralBlocks) {
   Array<float> x({200'003});
   Array<double> y({1});
-  cpu::squared_norm(y.view, x.view);
+  cpu::squared_norm({&y.view, 1}, {&x.view, 1});
   double expected = 0.0;
   for (const float value : x.values()) expected += static_cast<double>(value) * static_cast<double>(value);
   EXPECT_NEAR(y.at(0), expected, 1e-12 * expected);

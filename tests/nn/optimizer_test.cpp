@@ -15,6 +15,8 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "core/io/safetensors.hpp"
+#include "tests/devices.hpp"
+#include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
 namespace {
@@ -111,6 +113,61 @@ TEST(Optimizer, ClipsAsTheReferenceDoes) {
   }
   EXPECT_EQ(clip_scale(5, 0), 1);
 }
+
+// More parameters than a kernel takes in one launch, of none to many blocks' elements, one in five without a gradient.
+class ManyParameters : public testing::OnDevice {
+ protected:
+  static NamedTensors make() {
+    constexpr std::int64_t sizes[]{1, 0, 1023, 1024, 1025, 4096, 9001};
+    NamedTensors parameters;
+    for (std::int64_t n = 0; n < 120; ++n) {
+      const std::string name = concat("p", n);
+      const Shape shape{sizes[n % std::ssize(sizes)]};
+      parameters.emplace_back(name, leaf(testing::normal_tensor(name, shape).to(DType::f32)));
+      if (n % 5 != 0) {
+        set_gradient(parameters.back().second, testing::normal_tensor(name + " gradient", shape).to(DType::f32));
+      }
+    }
+    return parameters;
+  }
+};
+
+TEST_P(ManyParameters, AreUpdatedAsEachAlone) {
+  for (const std::string name : {"sgd", "adam", "adamw"}) {
+    SCOPED_TRACE(name);
+    OptimizerOptions options;
+    options.name = name;
+    options.momentum = 0.9;
+    const NamedTensors together = make(), alone = make(), untouched = make();
+    Optimizer::make(options, together)->step(1, 0.1, 0.5);
+    for (std::size_t n = 0; n < alone.size(); ++n) {
+      Optimizer::make(options, {alone[n]})->step(1, 0.1, 0.5);
+      const std::vector<float> found = together[n].second.to_vector<float>();
+      EXPECT_EQ(found, alone[n].second.to_vector<float>()) << n;
+      const bool changed = found != untouched[n].second.to_vector<float>();
+      EXPECT_EQ(changed, n % 5 != 0 && !found.empty()) << n;
+    }
+  }
+}
+
+TEST_P(ManyParameters, HaveTheNormsOfEachAlone) {
+  const NamedTensors parameters = make();
+  const Tensor squares = Tensor::empty({std::ssize(parameters)}, DType::f64, GetParam());
+  squared_gradients(squares, parameters);
+  const std::vector<double> found = squares.to_vector<double>();
+  for (std::size_t n = 0; n < parameters.size(); ++n) {
+    const Tensor own = Tensor::full({1}, -1, DType::f64, GetParam());
+    squared_gradients(own, {parameters[n]});
+    EXPECT_EQ(found[n], own.item()) << n;
+    double sum = 0;
+    const Tensor d_parameter = gradient(parameters[n].second);
+    if (d_parameter.defined()) {
+      for (const double x : d_parameter.to_vector<float>()) sum += x * x;
+    }
+    EXPECT_NEAR(found[n], sum, 1e-13 * sum) << n;
+  }
+}
+TALLY_ON_EVERY_DEVICE(ManyParameters);
 
 // The rate of the flip-flop paper: lr * min(n/50, (10001-n)/9951).
 TEST(Schedule, LinearIsThatOfThePaper) {
