@@ -86,8 +86,11 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1.0);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 // --- index ---
-// ids i32 of any shape, table [V, D] -> [..., D]. Throws naming the first id outside 0..V-1.
+// ids i32 of any shape, table [V, D] -> [..., D]. On the CPU throws naming the first id outside 0..V-1; elsewhere,
+// where looking at ids would mean waiting for them, the row of such an id is NaN.
 Tensor embedding(const Tensor& table, const Tensor& ids);
+// Throws Error naming the first of the ids, i32, that is outside 0..V-1 of a table [V, D]; waits for ids on a device.
+void check_ids(std::string_view name, const Tensor& ids, const Tensor& table);
 // y[..., i, j] = x[..., i, i-j], x [..., T or 1, W] -> [..., T, T], 0 above the diagonal. Distances >= W: row W-1 if
 // cap, else 0. `length` is T.
 Tensor read_distance(const Tensor& x, std::int64_t length, bool cap);

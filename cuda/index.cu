@@ -3,6 +3,7 @@
 // parts are added in order afterwards. That suits the small tables of symbols that are trained here: each thread reads
 // all ids of its part, whosever they are.
 #include <algorithm>
+#include <limits>
 
 #include "core/kernels.hpp"
 #include "cuda/rows.hpp"
@@ -17,10 +18,11 @@ struct TakeRow {
   T* y;
   const T* table;
   const std::int32_t* ids;
-  std::int64_t width, table_step, column_step;
+  std::int64_t width, entries, table_step, column_step;
   __device__ void operator()(std::int64_t n) const {
-    const std::int64_t row = n / width, j = n % width;
-    y[n] = table[ids[row] * table_step + j * column_step];
+    const std::int64_t row = n / width, j = n % width, id = ids[row];
+    const bool known = id >= 0 && id < entries;
+    y[n] = known ? table[id * table_step + j * column_step] : std::numeric_limits<T>::quiet_NaN();
   }
 };
 
@@ -60,8 +62,8 @@ void embedding(View y, View table, View ids) {
   if (y.numel() == 0) return;
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_index(y.numel(), TakeRow<T>{y.as<T>(), table.as<T>(), ids.as<std::int32_t>(), y.shape[1], table.strides[0],
-                                         row_step(table)});
+    for_each_index(y.numel(), TakeRow<T>{y.as<T>(), table.as<T>(), ids.as<std::int32_t>(), y.shape[1], table.shape[0],
+                                         table.strides[0], row_step(table)});
   });
 }
 

@@ -1,10 +1,14 @@
 // The instructions of the tensor cores, each a small function of one warp with a scalar twin for the host, and the
-// products of tiles in shared memory that are made of them.
+// products of tiles in shared memory that are made of them. The twin of mma.sync fetches every operand from the lane
+// that has it, which shows that each lane holds what it should (tests/cuda/instructions_test.cpp); as that takes a
+// thousand times as long, attention on the host multiplies without it, by the same rounded operands.
 //
 // A warp's tile of results has 16 rows and 4 C columns, in registers: thread l holds rows l/4 + 8 r and columns
 // 8 (c/2) + 2 (l%4) + c%2, r < 2, c < C. This is how mma.sync lays out its results (PTX ISA, "Matrix fragments for
 // mma.m16n8k8" and "mma.m16n8k16"); products of f32 and f64, which use no tensor cores, keep to it.
 #pragma once
+
+#include <bit>
 
 #include "core/precision.hpp"
 #include "cuda/launch.hpp"
@@ -109,31 +113,70 @@ __device__ void multiply_scalars(T (&result)[2][C], const A& a, const B& b, int 
   }
 }
 
-#if defined(__CUDACC__)
+// The bits of one operand in TF32, and of two in bf16, the lower in the lower half.
 __device__ inline std::uint32_t as_tf32(float x) {
+#if defined(__CUDACC__)
   std::uint32_t bits;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
   return bits;
+#else
+  return std::bit_cast<std::uint32_t>(rounded<ProductPrecision::tf32>(x));
+#endif
 }
 __device__ inline std::uint32_t as_bf16_pair(float low, float high) {
+#if defined(__CUDACC__)
   std::uint32_t bits;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
   return bits;
+#else
+  constexpr ProductPrecision bf16 = ProductPrecision::bf16;
+  return std::bit_cast<std::uint32_t>(rounded<bf16>(low)) >> 16 |
+         (std::bit_cast<std::uint32_t>(rounded<bf16>(high)) & 0xffff0000U);
+#endif
 }
+
+#if !defined(__CUDACC__)
+// What mma.sync does, from the registers of the lanes that have them: a register has `packed` neighbours in k, four
+// lanes follow each other in k, then comes the next register; a's registers alternate between its upper and lower rows.
+template <int packed>
+void mma_of_lanes(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  constexpr std::uint32_t whole = 0xffffffffU;
+  const int line = lane_of_warp() / row_lanes, turn = lane_of_warp() % row_lanes;
+  const auto part_of = [](std::uint32_t bits, int half) {
+    return std::bit_cast<float>(packed == 1 ? bits : half == 0 ? bits << 16 : bits & 0xffff0000U);
+  };
+  for (int k = 0; k < 2 * row_lanes * packed; ++k) {
+    const int later = k / (row_lanes * packed), lane = k / packed % row_lanes, half = k % packed;
+    for (int r = 0; r < 2; ++r) {
+      const float x = part_of(__shfl_sync(whole, a[r + 2 * later], row_lanes * line + lane), half);
+      for (int i = 0; i < 2; ++i) {
+        c[2 * r + i] += x * part_of(__shfl_sync(whole, b[later], row_lanes * (2 * turn + i) + lane), half);
+      }
+    }
+  }
+}
+#endif
+
 // c += a b, [16, 8] x [8, 8] in TF32 and [16, 16] x [16, 8] in bf16.
-__device__ inline void mma_tf32(float& c0, float& c1, float& c2, float& c3, const std::uint32_t (&a)[4],
-                                const std::uint32_t (&b)[2]) {
+__device__ inline void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+#if defined(__CUDACC__)
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  mma_of_lanes<1>(c, a, b);
+#endif
 }
-__device__ inline void mma_bf16(float& c0, float& c1, float& c2, float& c3, const std::uint32_t (&a)[4],
-                                const std::uint32_t (&b)[2]) {
+__device__ inline void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+#if defined(__CUDACC__)
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  mma_of_lanes<2>(c, a, b);
+#endif
 }
 
 // What a register of a fragment holds: element (i, k) in TF32, (i, k) and (i, k+1) in bf16.
@@ -164,15 +207,16 @@ __device__ void multiply_on_tensor_cores(float (&result)[2][C], const A& a, cons
     for (int c = 0; c < static_cast<int>(C); c += 2) {
       const std::uint32_t y[2] = {fragment<precision>(b, 4 * c + line, k + place),
                                   fragment<precision>(b, 4 * c + line, k + place + beyond)};
+      float block[4] = {result[0][c], result[0][c + 1], result[1][c], result[1][c + 1]};
       if constexpr (bf16) {
-        mma_bf16(result[0][c], result[0][c + 1], result[1][c], result[1][c + 1], x, y);
+        mma_bf16(block, x, y);
       } else {
-        mma_tf32(result[0][c], result[0][c + 1], result[1][c], result[1][c + 1], x, y);
+        mma_tf32(block, x, y);
       }
+      result[0][c] = block[0], result[0][c + 1] = block[1], result[1][c] = block[2], result[1][c + 1] = block[3];
     }
   }
 }
-#endif
 
 }  // namespace detail
 

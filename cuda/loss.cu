@@ -1,5 +1,6 @@
 // Cross entropy from logits, row by row (formulas: core/cpu/loss.cpp). A warp has a row.
 #include <cmath>
+#include <limits>
 
 #include "core/kernels.hpp"
 #include "core/math.hpp"
@@ -24,7 +25,10 @@ struct LossRow {
     if (lane != 0) return;
     const double total = static_cast<double>(m) + std::log(sum);
     log_sum[row] = static_cast<T>(total);
-    loss[row] = mask[row * mask_step] ? static_cast<T>(total - static_cast<double>(x[targets[row]])) : T{0};
+    const std::int64_t target = targets[row];
+    const bool known = target >= 0 && target < width;
+    const double own = known ? static_cast<double>(x[target]) : std::numeric_limits<double>::quiet_NaN();
+    loss[row] = mask[row * mask_step] ? static_cast<T>(total - own) : T{0};
   }
 };
 

@@ -65,14 +65,16 @@ __global__ void row_kernel(Loop<1> leading, std::int64_t rows, F f) {
   }
 }
 
+// Messages name what is launched below by the place where the caller stands.
+//
 // f(row, offset, lane) by the 32 lanes of a warp for every row of x [..., N]; offset is that of the row's first
 // element.
 template <class F>
-void for_each_row(const View& x, const F& f) {
+void for_each_row(const View& x, const F& f, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const View leading = leading_axes(x);
   const std::int64_t rows = leading.numel();
   if (rows == 0) return;
-  launch(row_kernel<F>, blocks_for(rows, row_threads / warp_lanes), row_threads, 0, context().stream,
+  launch(row_kernel<F>, Grid(blocks_for(rows, row_threads / warp_lanes), file, line), row_threads, 0, context().stream,
          make_loop(leading.shape, leading), rows, f);
 }
 
@@ -84,9 +86,10 @@ __global__ void index_kernel(std::int64_t count, F f) {
 
 // f(n) for n = 0 .. count - 1, a thread each.
 template <class F>
-void for_each_index(std::int64_t count, const F& f) {
+void for_each_index(std::int64_t count, const F& f, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   constexpr unsigned threads = 128;
-  if (count > 0) launch(index_kernel<F>, blocks_for(count, threads), threads, 0, context().stream, count, f);
+  if (count > 0)
+    launch(index_kernel<F>, Grid(blocks_for(count, threads), file, line), threads, 0, context().stream, count, f);
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -22,13 +22,14 @@ __global__ void element_kernel(Loop<N> loop, std::int64_t elements, F f) {
 }
 
 // f has a __device__ operator()(const std::array<std::int64_t, N>&), which gets the offset in each of the views, in the
-// order in which make_loop was given them.
+// order in which make_loop was given them. Messages name the launch by the place where the caller stands.
 template <std::size_t N, class F>
-void for_each_element(const Loop<N>& loop, const F& f) {
+void for_each_element(const Loop<N>& loop, const F& f, const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
   const std::int64_t elements = loop.rows() * loop.inner_size();
   if (elements == 0) return;
-  launch(element_kernel<N, F>, blocks_for(elements, element_threads), element_threads, 0, context().stream, loop,
-         elements, f);
+  launch(element_kernel<N, F>, Grid(blocks_for(elements, element_threads), file, line), element_threads, 0,
+         context().stream, loop, elements, f);
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

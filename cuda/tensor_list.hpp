@@ -1,5 +1,5 @@
-// Kernels that go through several tensors at once: a model's parameters are a hundred, most of them smaller than what one
-// block takes, and a launch for each would be as long as the work.
+// Kernels that go through several tensors at once: a model's parameters are a hundred, most of them smaller than what
+// one block takes, and a launch for each would be as long as the work.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
-inline constexpr int list_tensors = 48;            // of a launch: a kernel's parameters have 4 KiB
+inline constexpr int list_tensors = 48;              // of a launch: a kernel's parameters have 4 KiB
 inline constexpr std::int64_t list_elements = 1024;  // that a block takes, of one tensor
 inline constexpr unsigned list_threads = 128;
 
@@ -68,13 +68,16 @@ void each_list(const Views (&tensors)[N], const Run& run) {
 
 // f(list, group, first, count) by all threads of a block for `count` elements of a group from `first` on.
 template <std::size_t N, class F>
-void launch_list(const TensorList<N>& list, std::int64_t blocks, const F& f) {
+void launch_list(const TensorList<N>& list, std::int64_t blocks, const F& f, const char* file = __builtin_FILE(),
+                 int line = __builtin_LINE()) {
   if (blocks == 0) return;
-  launch(list_kernel<N, F>, static_cast<unsigned>(blocks), list_threads, 0, context().stream, list, f);
+  launch(list_kernel<N, F>, Grid(static_cast<unsigned>(blocks), file, line), list_threads, 0, context().stream, list,
+         f);
 }
 template <std::size_t N, class F>
-void for_each_block_of(const Views (&tensors)[N], const F& f) {
-  each_list(tensors, [&](const TensorList<N>& list, std::int64_t blocks) { launch_list(list, blocks, f); });
+void for_each_block_of(const Views (&tensors)[N], const F& f, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
+  each_list(tensors, [&](const TensorList<N>& list, std::int64_t blocks) { launch_list(list, blocks, f, file, line); });
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

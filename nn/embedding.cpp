@@ -7,6 +7,10 @@ namespace tally {
 Embedding::Embedding(const Initializer& start, std::int64_t vocabulary, std::int64_t width)
     : weight_(add_parameter("weight", start.make("weight", {vocabulary, width}, start.token_embedding(width)))) {}
 
-Tensor Embedding::forward(const Tensor& ids) const { return embedding(weight_, ids); }
+Tensor Embedding::forward(const Tensor& ids) const {
+  if (ids.device() == weight_.device()) return embedding(weight_, ids);
+  check_ids("embedding", ids, weight_);  // before they go where nobody looks at them
+  return embedding(weight_, ids.to(weight_.device()));
+}
 
 }  // namespace tally

@@ -10,7 +10,8 @@ namespace tally {
 class Embedding final : public Module {
  public:
   Embedding(const Initializer& start, std::int64_t vocabulary, std::int64_t width);
-  // ids i32 of any shape -> [..., D]. Throws Error naming the first id outside 0..V-1.
+  // ids i32 of any shape, on the CPU or the weight's device -> [..., D] there. Throws Error naming the first id outside
+  // 0..V-1; of ids that are on a GPU already such a row is NaN.
   Tensor forward(const Tensor& ids) const;
   // For an output projection that shares it.
   const Tensor& weight() const { return weight_; }

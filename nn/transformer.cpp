@@ -229,7 +229,7 @@ Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t
     for (const HeadGroup& group : block->encoding()) group.encoding->check_length(first + tokens.size(1));
   }
 
-  Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens.to(device())); });
+  Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens); });
   for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, first);
   x = parts_->embedding_dropout(x, pass);
   for (std::size_t n = 0; n < parts_->blocks.size(); ++n) {

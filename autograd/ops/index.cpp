@@ -38,6 +38,15 @@ void check_interpolate(std::string_view name, const Tensor& table, const Tensor&
 
 }  // namespace
 
+void check_ids(std::string_view name, const Tensor& ids, const Tensor& table) {
+  check(ids.dtype() == DType::i32, name, "ids must be i32, got ", ids.dtype(), " ", ids.shape());
+  const std::vector<std::int32_t> all = ids.to_vector<std::int32_t>();
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    check(all[n] >= 0 && all[n] < table.size(0), name, "id ", all[n], " (element ", n, " of ids ", ids.shape(),
+          ") is outside 0..", table.size(0) - 1, ", the rows of the table ", table.shape());
+  }
+}
+
 // y[n] = table[ids[n]];  d_table[v] = sum of d_y[n] over all n with ids[n] = v.
 Tensor embedding(const Tensor& table, const Tensor& ids) {
   const ProfileScope scope("embedding");
@@ -45,15 +54,8 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   check_same_device("embedding", table, ids);
   check(table.rank() == 2, "embedding", "the table must have shape [V, D], got ", table.shape());
   check(ids.dtype() == DType::i32, "embedding", "ids must be i32, got ", ids.dtype(), " ", ids.shape());
-  const std::int64_t vocabulary = table.size(0);
   const Tensor places = ids.to_dense().reshape_view({ids.numel()});
-  if (ids.device().type == DeviceType::cpu) {
-    for (std::int64_t n = 0; n < ids.numel(); ++n) {
-      const std::int32_t id = places.view().as<std::int32_t>()[n];
-      check(id >= 0 && id < vocabulary, "embedding", "id ", id, " (element ", n, " of ids ", ids.shape(),
-            ") is outside 0..", vocabulary - 1, ", the rows of the table ", table.shape());
-    }
-  }
+  if (ids.device().type == DeviceType::cpu) check_ids("embedding", ids, table);
   Tensor y = Tensor::empty(append_axes(ids.shape(), {table.size(1)}), table.dtype(), table.device());
   kernels(table.device()).embedding(as_rows(y).view(), table.view(), places.view());
   record("embedding", y, {table}, [kept_ids = Saved("embedding", places)](const Tensor& d_y, Gradients& d) {

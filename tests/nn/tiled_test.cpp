@@ -5,9 +5,12 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/cpu/parallel.hpp"
+#include "core/precision.hpp"
+#include "cuda/host/settings.hpp"
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
@@ -49,6 +52,13 @@ void expect_equal_forms(double dropout) {
 TEST_P(Tiled, EqualsTheComposedFormInDouble) { expect_equal_forms(0); }
 TEST_P(Tiled, DropsTheSameWeightsAsTheComposedForm) { expect_equal_forms(0.25); }
 
+void expect_same_bits(const Outcome& found, const Outcome& expected) {
+  EXPECT_EQ(found.output.to_vector<float>(), expected.output.to_vector<float>());
+  for (const auto& [name, value] : expected.gradients) {
+    EXPECT_EQ(found.gradients.at(name).to_vector<float>(), value.to_vector<float>()) << name;
+  }
+}
+
 TEST_P(Tiled, GivesTheSameBitsForAnyNumberOfThreads) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   const int before = thread_count();
@@ -59,13 +69,35 @@ TEST_P(Tiled, GivesTheSameBitsForAnyNumberOfThreads) {
       const Outcome alone = compute(one, sizes, DType::f32, true);
       set_thread_count(3);
       const Outcome shared = compute(one, sizes, DType::f32, true);
-      EXPECT_EQ(alone.output.to_vector<float>(), shared.output.to_vector<float>());
-      for (const auto& [name, value] : alone.gradients) {
-        EXPECT_EQ(value.to_vector<float>(), shared.gradients.at(name).to_vector<float>()) << name;
-      }
+      expect_same_bits(shared, alone);
     }
   }
   set_thread_count(before);
+}
+
+// Every form of the kernels: each width that a block has in shared memory, heads that take several turns, each
+// precision of products, with weights dropped. What another order of threads and blocks changes lacks a barrier.
+TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
+  if (GetParam() != testing::on_cuda_host) GTEST_SKIP() << "schedules are those of cuda-host";
+  if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
+  const std::vector<std::pair<Sizes, ProductPrecision>> forms{{{1, 1, 70, 64, 64}, ProductPrecision::f32},
+                                                              {{1, 1, 40, 128, 100}, ProductPrecision::tf32},
+                                                              {{1, 2, 70, 32, 20}, ProductPrecision::bf16},
+                                                              {{1, 1, 35, 200, 136}, ProductPrecision::f32}};
+  const cuda_host::Settings before = cuda_host::settings();
+  for (const ShapeCase& one : shape_cases()) {
+    for (const auto& [sizes, precision] : forms) {
+      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
+      set_product_precision(precision);
+      const Outcome expected = compute(one, sizes, DType::f32, true, 0.25);
+      for (const auto schedule : {cuda_host::Schedule::reverse, cuda_host::Schedule::random}) {
+        cuda_host::set_settings({.schedule = schedule, .seed = 3});
+        expect_same_bits(compute(one, sizes, DType::f32, true, 0.25), expected);
+      }
+      cuda_host::set_settings(before);
+    }
+  }
+  set_product_precision(ProductPrecision::f32);
 }
 
 // Rows at the end of a sequence are what the same rows are among all: a text is generated token by token.

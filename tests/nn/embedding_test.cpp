@@ -1,0 +1,68 @@
+// Ids and targets outside the vocabulary: refused where they can be looked at, NaN where that would mean waiting.
+#include "nn/embedding.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "tests/devices.hpp"
+
+namespace tally {
+namespace {
+
+class Ids : public testing::OnDevice {
+ protected:
+  static Tensor ids(const std::vector<std::int32_t>& values) {
+    return Tensor::from(values, {std::ssize(values)}, Device{});
+  }
+};
+TALLY_ON_EVERY_DEVICE(Ids);
+
+TEST_P(Ids, ThatAreOnTheCpuAreRefusedOutsideTheVocabulary) {
+  const Embedding table(Initializer(0, StartValues::gpt2, DType::f32, GetParam()), 5, 3);
+  EXPECT_EQ(table.forward(ids({0, 4})).device(), GetParam());
+  for (const std::int32_t id : {5, -1}) {
+    try {
+      table.forward(ids({0, 4, id}));
+      ADD_FAILURE() << id;
+    } catch (const Error& error) {
+      for (const std::string& part : {concat("id ", id), std::string("element 2"), std::string("0..4")}) {
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " not in: " << error.what();
+      }
+    }
+  }
+}
+
+TEST_P(Ids, ThatAreOnADeviceGiveRowsThatAreNoNumbers) {
+  if (GetParam() == Device{}) GTEST_SKIP() << "the CPU's are refused";
+  Tensor table = Tensor::full({5, 3}, 2, DType::f32, GetParam());
+  set_requires_grad(table);
+  const Tensor y = embedding(table, ids({4, 5, -1, 0}).to(GetParam()));
+  const std::vector<float> found = y.to_vector<float>();
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    const bool unknown = n / 3 == 1 || n / 3 == 2;
+    EXPECT_EQ(std::isnan(found[n]), unknown) << n;
+  }
+  backward(y, Tensor::full({4, 3}, 1, DType::f32, GetParam()));
+  EXPECT_EQ(gradient(table).to_vector<float>(),
+            (std::vector<float>{1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
+}
+
+TEST_P(Ids, OfTargetsOnADeviceGiveALossThatIsNoNumber) {
+  if (GetParam() == Device{}) GTEST_SKIP() << "the CPU's are refused";
+  const Tensor logits = Tensor::zeros({2, 4}, DType::f32, GetParam());
+  const Tensor mask = Tensor::full({2}, 1, DType::boolean, GetParam());
+  const Tensor weight = Tensor::scalar(0.5, DType::f32, GetParam());
+  EXPECT_NEAR(cross_entropy(logits, ids({3, 0}).to(GetParam()), mask, weight).item(), std::log(4.0), 1e-6);
+  for (const std::int32_t target : {4, -1}) {
+    EXPECT_TRUE(std::isnan(cross_entropy(logits, ids({3, target}).to(GetParam()), mask, weight).item())) << target;
+  }
+}
+
+}  // namespace
+}  // namespace tally
