@@ -202,7 +202,8 @@ class Nexus(Biased):
     def bias(self, q, x):
         position = torch.sigmoid(self.gate(x)).cumsum(1).clamp(max=self.p_max).transpose(1, 2)
         low, high = position.floor(), position.ceil()
-        entries = torch.lerp(self.table[low.long()], self.table[high.long()], (position - low)[..., None])
+        between = (position - low)[..., None].to(self.table.dtype)  # autocast leaves types to lerp's caller
+        entries = torch.lerp(self.table[low.long()], self.table[high.long()], between)
         return self.logits(self.query(q), entries)
 
 
@@ -242,7 +243,7 @@ class FoxPro(Fox):
     def shifted(self, x, gate):
         """From x [B, H, T, d] to that of the token before, as far as the gate [B, T, H] is open."""
         before = F.pad(x, (0, 0, 1, 0))[:, :, :-1]
-        return torch.lerp(x, before, torch.sigmoid(gate).transpose(1, 2)[..., None])
+        return torch.lerp(x, before, torch.sigmoid(gate).transpose(1, 2)[..., None].to(x.dtype))
 
 
 class StickBreaking(Plain):

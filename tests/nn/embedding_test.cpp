@@ -49,8 +49,7 @@ TEST_P(Ids, ThatAreOnADeviceGiveRowsThatAreNoNumbers) {
     EXPECT_EQ(std::isnan(found[n]), unknown) << n;
   }
   backward(y, Tensor::full({4, 3}, 1, DType::f32, GetParam()));
-  EXPECT_EQ(gradient(table).to_vector<float>(),
-            (std::vector<float>{1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
+  EXPECT_EQ(gradient(table).to_vector<float>(), (std::vector<float>{1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
 }
 
 TEST_P(Ids, OfTargetsOnADeviceGiveALossThatIsNoNumber) {
