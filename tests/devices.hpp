@@ -35,6 +35,19 @@ inline bool only_small_kernels(Device device) {
   return (void)device, false;
 }
 
+// Whether calling the same kernels again, to compare bits, shows this build nothing new: AddressSanitizer has seen
+// every address of the first call, and takes ten times as long.
+inline bool repeats_show_nothing() {
+#if defined(__SANITIZE_ADDRESS__)
+  return !asked_for("TALLY_TEST_EVERYTHING");
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  return !asked_for("TALLY_TEST_EVERYTHING");
+#endif
+#endif
+  return false;
+}
+
 // None where this build or this machine has no GPU. With TALLY_REQUIRE_GPU=1 in the environment that ends the program:
 // where a GPU is to be tested, tests that were left out must not look like tests that passed.
 inline std::vector<Device> cuda_devices() {
