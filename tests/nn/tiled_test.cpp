@@ -100,7 +100,7 @@ TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
       set_product_precision(precision);
       const Outcome expected = compute(one, sizes, DType::f32, true, 0.25);
       for (const auto schedule : {cuda_host::Schedule::reverse, cuda_host::Schedule::random}) {
-        if (testing::repeats_show_nothing()) continue;
+        if (few || testing::repeats_show_nothing()) continue;  // one call shows sanitizers all they look for
         cuda_host::set_settings({.schedule = schedule, .seed = 3});
         expect_same_bits(compute(one, sizes, DType::f32, true, 0.25), expected);
       }
