@@ -44,18 +44,6 @@ struct AddRows {
   }
 };
 
-template <class T>
-struct AddParts {
-  T* d_table;
-  const double* partial;
-  std::int64_t elements, parts;
-  __device__ void operator()(std::int64_t element) const {
-    double sum = 0;
-    for (std::int64_t part = 0; part < parts; ++part) sum += partial[part * elements + element];
-    d_table[element] = static_cast<T>(sum);
-  }
-};
-
 }  // namespace
 
 void embedding(View y, View table, View ids) {
@@ -79,7 +67,7 @@ void embedding_backward(View d_table, View d_y, View ids) {
     using T = decltype(type);
     for_each_index(parts * elements, AddRows<T>{partial.data(), d_y.as<T>(), ids.as<std::int32_t>(), count, elements,
                                                 d_table.shape[1], d_y.strides[0], row_step(d_y), part_ids});
-    for_each_index(elements, AddParts<T>{d_table.as<T>(), partial.data(), elements, parts});
+    for_each_index(elements, CombineParts<Sum, T>{d_table.as<T>(), partial.data(), elements, parts});
   });
 }
 

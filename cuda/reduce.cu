@@ -11,11 +11,6 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 
 namespace {
 
-struct Sum {
-  static constexpr double identity = 0.0;
-  __device__ static double combine(double a, double b) { return a + b; }
-};
-
 // NaN wins.
 struct Maximum {
   static constexpr double identity = -std::numeric_limits<double>::infinity();
@@ -70,17 +65,6 @@ struct ReducePart {
       result = Op::combine(result, static_cast<double>(own[axes.reduced.element_offsets(n)[0]]));
     }
     partial[thread] = result;
-  }
-};
-template <class Op, class T>
-struct CombineParts {
-  T* y;
-  const double* partial;
-  std::int64_t outputs, parts;
-  __device__ void operator()(std::int64_t output) const {
-    double result = Op::identity;
-    for (std::int64_t part = 0; part < parts; ++part) result = Op::combine(result, partial[part * outputs + output]);
-    y[output] = static_cast<T>(result);
   }
 };
 

@@ -78,6 +78,25 @@ void for_each_row(const View& x, const F& f, const char* file = __builtin_FILE()
          make_loop(leading.shape, leading), rows, f);
 }
 
+struct Sum {
+  static constexpr double identity = 0.0;
+  __device__ static double combine(double a, double b) { return a + b; }
+};
+
+// Where threads share the terms of a result, each writes what its part comes to; this puts the parts together, in
+// order.
+template <class Op, class T>
+struct CombineParts {
+  T* y;
+  const double* partial;  // [parts][outputs]
+  std::int64_t outputs, parts;
+  __device__ void operator()(std::int64_t output) const {
+    double result = Op::identity;
+    for (std::int64_t part = 0; part < parts; ++part) result = Op::combine(result, partial[part * outputs + output]);
+    y[output] = static_cast<T>(result);
+  }
+};
+
 template <class F>
 __global__ void index_kernel(std::int64_t count, F f) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
