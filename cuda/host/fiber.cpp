@@ -39,7 +39,10 @@ Fiber::Fiber(std::size_t bytes) {
 }
 
 Fiber::~Fiber() {
-  if (mapping_ != nullptr) munmap(mapping_, mapped_);
+  if (mapping_ != nullptr) {
+    unpoison();  // whoever is given this memory next
+    munmap(mapping_, mapped_);
+  }
 #if TALLY_UCONTEXT_FIBERS
   delete static_cast<ucontext_t*>(stack_pointer_);
 #endif
@@ -77,10 +80,15 @@ void Fiber::switch_to(Fiber& next, [[maybe_unused]] bool last) {
 #endif
 }
 
-void Fiber::forget_frames() {
+// What AddressSanitizer keeps of frames that never returned: those of a kernel that was stopped, and entry()'s own.
+void Fiber::unpoison() {
 #if TALLY_ADDRESS_SANITIZER
-  __asan_unpoison_memory_region(bottom_, size_);  // frames of a kernel that was stopped
+  __asan_unpoison_memory_region(bottom_, size_);
 #endif
+}
+
+void Fiber::forget_frames() {
+  unpoison();
   if constexpr (thread_sanitizer) {
     // What the thread before left in this memory is no race with the one that comes.
     const TsanIgnore ignore;

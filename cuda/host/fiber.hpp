@@ -28,6 +28,7 @@ class Fiber {
 
  private:
   void forget_frames();
+  void unpoison();
 
   void* stack_pointer_ = nullptr;  // of a fiber that waits
   std::byte* mapping_ = nullptr;   // the guard page, then the stack
