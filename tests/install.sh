@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libgtest-dev libopenblas0-pthread nlohmann-json3-dev libcli11-dev
-  python3 python3-numpy git)
+  python3 python3-numpy git ccache)
 if [ "${1:-}" = --with-clang ]; then
   packages+=(clang clang-tidy clang-format libomp-dev libclang-rt-14-dev)
 fi

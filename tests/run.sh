@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the tests.
 #
-#   tests/run.sh [--quick] [--preset NAME] [options of ctest]
+#   tests/run.sh [--quick] [--preset NAME] [--folders A,B,...] [options of ctest]
 #
-# --quick        only the tests whose executable or data changed since they last passed, without those labelled slow or long
-# --preset NAME  of CMakePresets.json: release (as without), debug, asan, clang, tsan
+# --quick          only the tests whose executable or data changed since they last passed, without those labelled slow or
+#                  long
+# --preset NAME    of CMakePresets.json: release (as without), debug, asan, clang, tsan
+# --folders A,B    builds and runs the tests of these folders alone: core, cuda, autograd, nn, tasks, runner, sanitize
 #
 # The last line is ctest's "100% tests passed, 0 tests failed out of N"; the exit status is 0 only then.
 set -euo pipefail
@@ -12,11 +14,13 @@ cd "$(dirname "$0")/.."
 
 quick=false
 preset=release
+only=()
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) quick=true; shift ;;
     --preset) preset=${2:?"--preset needs a name"}; shift 2 ;;
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --folders) IFS=, read -ra only <<<"${2:?"--folders needs names"}"; shift 2 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) break ;;
   esac
 done
@@ -28,7 +32,8 @@ esac
 
 build=build/$preset
 mkdir -p "$build"
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+# Paths below the root count relative to it: other copies of the tree find what is compiled here.
+if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD; fi
 # quiet LOG COMMAND...: its output only when it fails.
 quiet() {
   local log=$1
@@ -39,7 +44,11 @@ quiet() {
   fi
 }
 quiet "$build/configure.log" cmake --preset "$preset"
-cmake --build --preset "$preset"
+if [ ${#only[@]} -gt 0 ]; then
+  cmake --build --preset "$preset" --target "${only[@]/%/_test}"
+else
+  cmake --build --preset "$preset"
+fi
 
 # What the result of a folder's tests depends on, as one number: its executable, the runner for the runner's tests, and all
 # files of the folder, the reference data and the outside check that are not compiled into it.
@@ -53,10 +62,13 @@ fingerprint() {
   } | sha256sum
 }
 stamp() { echo "$build/tests/$1.passed"; }
-folders=(outside reference)
-for executable in "$build"/tests/*_test; do
-  if [ -x "$executable" ]; then folders+=("$(basename "$executable" _test)"); fi
-done
+folders=("${only[@]}")
+if [ ${#only[@]} -eq 0 ]; then
+  folders=(outside reference)
+  for executable in "$build"/tests/*_test; do
+    if [ -x "$executable" ]; then folders+=("$(basename "$executable" _test)"); fi
+  done
+fi
 
 selection=("$@")
 if $quick; then
@@ -65,6 +77,8 @@ if $quick; then
     if [ "$(fingerprint "$folder")" != "$(cat "$(stamp "$folder")" 2>/dev/null)" ]; then changed+="|$folder"; fi
   done
   selection+=(-R "^($changed)/" -LE "slow|long")
+elif [ ${#only[@]} -gt 0 ]; then
+  selection+=(-R "^($(IFS='|' && echo "${only[*]}"))/")
 fi
 
 log=$build/ctest.log

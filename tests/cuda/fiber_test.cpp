@@ -55,8 +55,8 @@ TEST(Fibers, LeaveMemoryThatCanBeUsed) {
   auto* const address = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(both.deepest) / page * page);
   both.fiber.reset();
 
-  void* const mapped = mmap(address, page, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  void* const mapped =
+      mmap(address, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   if (mapped != address) GTEST_SKIP() << "another thread was given the memory";
   auto* const bytes = static_cast<volatile std::byte*>(mapped);
   for (std::size_t i = 0; i < page; ++i) bytes[i] = std::byte{3};

@@ -36,9 +36,12 @@ function(step)
   endforeach()
 endfunction()
 
-set(build ${WORK}/build)
+# With ccache (tests/run.sh) what the two files do not touch is not compiled anew: from the tree's root, the commands are
+# those of the build that this test belongs to.
+set(build ${tree}/build/release)
+set(ENV{CCACHE_BASEDIR} ${tree})
 step(RUN ${CMAKE_COMMAND} -S ${tree} -B ${build} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
-         -D CMAKE_CXX_COMPILER=${COMPILER} -D TALLY_TESTS=OFF -D TALLY_CUDA=OFF)
+         -D CMAKE_CXX_COMPILER=${COMPILER} -D TALLY_TESTS=OFF -D TALLY_CUDA=OFF -D TALLY_WERROR=${WERROR})
 step(RUN ${CMAKE_COMMAND} --build ${build} --target tally)
 set(tally ${build}/tally)
 
