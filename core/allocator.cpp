@@ -1,9 +1,14 @@
 #include "core/allocator.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <fstream>
+#include <limits>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -106,6 +111,33 @@ void reset_peak_memory() {
   Cache& c = cache();
   const std::lock_guard lock(c.mutex);
   c.counters.peak_bytes = c.counters.live_bytes;
+}
+
+namespace {
+
+// The number in a file of the system, or nothing that limits.
+double limit_in(const char* path) {
+  std::ifstream file(path);
+  double value = 0;
+  return file >> value ? value : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+double available_memory() {
+  double bytes =
+      std::min(limit_in("/sys/fs/cgroup/memory.max"), limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+  rlimit own{};
+  if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY) {
+    bytes = std::min(bytes, static_cast<double>(own.rlim_cur));
+  }
+  std::ifstream file("/proc/meminfo");
+  for (std::string name, unit; file >> name;) {
+    double kibibytes = 0;
+    if (name == "MemAvailable:" && file >> kibibytes) return std::min(bytes, 1024 * kibibytes);
+    std::getline(file, unit);
+  }
+  return bytes;
 }
 
 }  // namespace tally

@@ -23,4 +23,8 @@ void free_bytes(void* block, std::size_t bytes);
 MemoryCounters memory_counters();
 void reset_peak_memory();
 
+// Bytes that this process can still get: free memory, the limits of its control group and its own. Infinite where
+// the system tells none of them.
+double available_memory();
+
 }  // namespace tally

@@ -31,6 +31,7 @@ const Backend& cpu_backend() {
                                .destroy = nullptr,
                                .counters = [] { return memory_counters(); },
                                .reset_peak = [] { reset_peak_memory(); },
+                               .available = [] { return available_memory(); },
                                .kernels = cpu_kernels};
   return backend;
 }
@@ -56,6 +57,7 @@ const Backend& backend(Device device) {
 
 MemoryCounters memory_counters(Device device) { return backend(device).counters(); }
 void reset_peak_memory(Device device) { backend(device).reset_peak(); }
+double available_memory(Device device) { return backend(device).available(); }
 void synchronize(Device device) { backend(device).synchronize(); }
 
 ProductPrecision product_precision() { return products; }

@@ -30,6 +30,8 @@ struct Backend {
   void (*destroy)(void* graph);
   MemoryCounters (*counters)();
   void (*reset_peak)();
+  // Bytes that allocate can still give: what the device has left, and what was released and is kept for reuse.
+  double (*available)();
   const Kernels& kernels;
 };
 
@@ -47,6 +49,7 @@ const Backend& backend(int index);
 
 MemoryCounters memory_counters(Device device);
 void reset_peak_memory(Device device);
+double available_memory(Device device);
 
 // How matrix products of f32 on CUDA devices, those of attention too, may read their operands (core/precision.hpp);
 // f32 unless set. Sums are f32 always.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 
@@ -60,6 +61,11 @@ struct RandomStream {
 // [0, 1) with 24 bits: exact in f32.
 TALLY_HOST_DEVICE constexpr float uniform_from_bits(std::uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
+}
+
+// [low, high), rounded once: no device and no instruction set has other bits.
+TALLY_HOST_DEVICE inline double uniform_from_bits(std::uint32_t bits, double low, double high) {
+  return std::fma(high - low, static_cast<double>(uniform_from_bits(bits)), low);
 }
 
 // Sequential draws from one stream, for code that takes one number after another (the tasks' generators).

@@ -22,7 +22,11 @@ Counts& counts() {
   return *instance;
 }
 
+thread_local CapturedMemory* account = nullptr;
+
 }  // namespace
+
+void account_to(CapturedMemory* captured) { account = captured; }
 
 void* allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
@@ -37,6 +41,7 @@ void* allocate(std::size_t bytes) {
     fail("memory", "the device has no ", bytes, " bytes left; ", mine.live_bytes, " bytes are in use by tensors");
   }
   check_call(error, "cudaMallocAsync(&block, bytes, stream)", __FILE__, __LINE__);
+  if (account != nullptr) account->own.insert(block);
   mine.live_bytes += bytes;
   mine.peak_bytes = std::max(mine.peak_bytes, mine.live_bytes);
   ++mine.live_blocks;
@@ -44,7 +49,8 @@ void* allocate(std::size_t bytes) {
   return block;
 }
 
-// A failure here is that of an earlier kernel, which the next check tells, or the driver is gone at the program's end.
+// A failure here is that of an earlier kernel, which stays and the next check tells, or the driver is gone at the
+// program's end.
 void release(void* block, std::size_t bytes, int index) {
   if (block == nullptr) return;
   Counts& all = counts();
@@ -52,7 +58,11 @@ void release(void* block, std::size_t bytes, int index) {
   MemoryCounters& mine = all.by_device[index];
   mine.live_bytes -= bytes;
   --mine.live_blocks;
-  cudaFreeAsync(block, context_of(index).stream);
+  if (account != nullptr && account->own.erase(block) == 0) {
+    account->foreign.push_back(block);
+  } else if (cudaFreeAsync(block, context_of(index).stream) != cudaSuccess) {
+    cudaGetLastError();
+  }
 }
 
 MemoryCounters counters() {
@@ -66,6 +76,19 @@ void reset_peak() {
   const std::lock_guard lock(all.mutex);
   MemoryCounters& mine = all.by_device[context().index];
   mine.peak_bytes = mine.live_bytes;
+}
+
+double available() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  cudaMemPool_t pool{};
+  CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, context().index));
+  std::uint64_t reserved = 0;
+  std::uint64_t used = 0;
+  CUDA_CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
+  CUDA_CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
+  return static_cast<double>(free) + static_cast<double>(reserved - used);
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <unordered_set>
+#include <vector>
 
 #include "core/allocator.hpp"
 #include "cuda/runtime.hpp"
@@ -14,8 +16,19 @@ void* allocate(std::size_t bytes);
 // index: the device it was taken from. Never throws.
 void release(void* block, std::size_t bytes, int index);
 
+// A graph may free what was allocated in it and nothing else. While this thread's work is captured, its blocks are told
+// apart here; those from before, `foreign`, are not freed.
+struct CapturedMemory {
+  std::unordered_set<void*> own;
+  std::vector<void*> foreign;
+};
+// Of this thread's work, from now on; null: it is not captured any more.
+void account_to(CapturedMemory* captured);
+
 // Of the current device.
 MemoryCounters counters();
 void reset_peak();
+// Bytes that allocate can still give: what the driver has left, and what the pool keeps.
+double available();
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

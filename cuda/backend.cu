@@ -19,6 +19,7 @@ namespace {
 struct CapturedWork {
   cudaGraphExec_t executable{};
   std::deque<std::vector<std::byte>> constants;
+  CapturedMemory memory;
 };
 
 thread_local std::unique_ptr<CapturedWork> capturing;
@@ -47,12 +48,20 @@ void synchronize() { CUDA_CHECK(cudaStreamSynchronize(context().stream)); }
 void begin_capture() {
   CUDA_CHECK(cudaStreamBeginCapture(context().stream, cudaStreamCaptureModeThreadLocal));
   capturing = std::make_unique<CapturedWork>();
+  account_to(&capturing->memory);
 }
 
 void* end_capture() {
   std::unique_ptr<CapturedWork> result = std::move(capturing);
+  account_to(nullptr);
   cudaGraph_t graph{};
-  CUDA_CHECK(cudaStreamEndCapture(context().stream, &graph));
+  const cudaError_t ended = cudaStreamEndCapture(context().stream, &graph);
+  for (void* const block : result->memory.foreign) CUDA_CHECK(cudaFreeAsync(block, context().stream));
+  check_call(ended, "cudaStreamEndCapture(stream, &graph)", __FILE__, __LINE__);
+  if (!result->memory.foreign.empty()) {
+    CUDA_CHECK(cudaGraphDestroy(graph));
+    fail("graph", "a tensor from before was freed in work that is being captured");
+  }
   const cudaError_t instantiated = cudaGraphInstantiate(&result->executable, graph, 0);
   CUDA_CHECK(cudaGraphDestroy(graph));
   check_call(instantiated, "cudaGraphInstantiate(&executable, graph, 0)", __FILE__, __LINE__);
@@ -99,6 +108,7 @@ const Backend& backend(int index) {
                                .destroy = destroy_graph,
                                .counters = counters,
                                .reset_peak = reset_peak,
+                               .available = available,
                                .kernels = kernels};
   use_device(index);
   return backend;

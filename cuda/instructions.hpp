@@ -41,16 +41,13 @@ namespace detail {
 // n neighbours, on 4 n bytes where they are float.
 template <std::size_t n, class T>
 __device__ void read(T (&values)[n], const T* from) {
-#if defined(__CUDACC__)
   if constexpr (std::is_same_v<T, float> && n == 4) {
     const float4 four = *reinterpret_cast<const float4*>(from);
     values[0] = four.x, values[1] = four.y, values[2] = four.z, values[3] = four.w;
   } else if constexpr (std::is_same_v<T, float> && n == 2) {
     const float2 two = *reinterpret_cast<const float2*>(from);
     values[0] = two.x, values[1] = two.y;
-  } else
-#endif
-  {
+  } else {
     TALLY_UNROLL
     for (std::size_t i = 0; i < n; ++i) values[i] = from[i];
   }
@@ -58,12 +55,9 @@ __device__ void read(T (&values)[n], const T* from) {
 
 template <std::size_t n, class T>
 __device__ void write(T* to, const T (&values)[n]) {
-#if defined(__CUDACC__)
   if constexpr (std::is_same_v<T, float> && n == 4) {
     *reinterpret_cast<float4*>(to) = make_float4(values[0], values[1], values[2], values[3]);
-  } else
-#endif
-  {
+  } else {
     TALLY_UNROLL
     for (std::size_t i = 0; i < n; ++i) to[i] = values[i];
   }

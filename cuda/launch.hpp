@@ -59,7 +59,7 @@ inline unsigned blocks_for(std::int64_t n, std::int64_t each, std::int64_t most 
 }
 
 // kernel(arguments...) on every thread of the grid, in the order of the stream. At least one block; at most 1024
-// threads a block and 163 KiB of dynamic shared memory. Throws Error when CUDA refuses it.
+// threads a block and 163 KiB of shared memory, at most 48 of it in arrays. Throws Error when CUDA refuses it.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             Arguments&&... arguments) {
@@ -68,8 +68,10 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::si
   constexpr std::size_t without_asking = std::size_t{48} << 10;
   if (shared_bytes > without_asking) {
     // All that there is, whatever this launch takes: another may be waiting in a graph, or come from another thread.
-    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(context().properties.sharedMemPerBlockOptin)));
+    cudaFuncAttributes own{};
+    CUDA_CHECK(cudaFuncGetAttributes(&own, kernel));
+    const std::size_t most = context().properties.sharedMemPerBlockOptin - own.sharedSizeBytes;
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most)));
   }
   kernel<<<grid.size, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
 #else

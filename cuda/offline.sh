@@ -95,6 +95,7 @@ build() {
   rm -f "$tests"/*_test
   cmake --preset cuda "${options[@]}" >/dev/null
   cmake --build --preset cuda
+  cmake --build --preset cuda --target bench
 }
 
 # Programs whose tests run on the GPU by themselves, and those of their tests that start every kernel in small shapes.
@@ -116,13 +117,19 @@ need_gpu() {
   done
 }
 
+lists_gpu_tests() {
+  local listing
+  listing=$(ctest --preset cuda -N)
+  grep -q '/Cuda/' <<<"$listing"
+}
+
 run_tests() {
   need_gpu
   # ctest knows the tests that there were when the programs were linked, perhaps on a machine without a GPU.
-  if ! ctest --preset cuda -N | grep -q '/Cuda/'; then
+  if ! lists_gpu_tests; then
     rm -f "$tests"/*_test
     cmake --build --preset cuda
-    ctest --preset cuda -N | grep -q '/Cuda/' || stop "ctest lists no tests that run on the GPU"
+    lists_gpu_tests || stop "ctest lists no tests that run on the GPU"
   fi
   ctest --preset cuda -j "$(nproc)" -LE slow "$@"
 }

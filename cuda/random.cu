@@ -1,12 +1,8 @@
 // Random numbers by element, and dropout: element n is a function of (stream, n) alone, so every thread draws its own.
-// What dropout keeps is decided in whole numbers, as everywhere. Uniform and normal numbers go by the device's own
-// arithmetic, so that the last bits are those of the CPU on cuda-host only; start values come from the CPU
-// (nn/init.cpp).
-#include <cmath>
-
-#include <numbers>
-
+// Same bits as on the CPU: what dropout keeps is decided in whole numbers, uniform numbers are rounded once, and normal
+// numbers come from operations that all devices round alike (core/random_normal.hpp).
 #include "core/kernels.hpp"
+#include "core/random_normal.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
@@ -19,13 +15,9 @@ struct DrawUniform {
   RandomStream stream;
   double low, high;
   __device__ void operator()(std::int64_t n) const {
-    const double uniform = static_cast<double>(uniform_from_bits(stream.now().bits(static_cast<std::uint64_t>(n))));
-    y[n] = static_cast<T>(low + (high - low) * uniform);
+    y[n] = static_cast<T>(uniform_from_bits(stream.now().bits(static_cast<std::uint64_t>(n)), low, high));
   }
 };
-
-// (0, 1] with 32 bits
-__device__ inline double positive_uniform(std::uint32_t bits) { return (static_cast<double>(bits) + 1.0) * 0x1p-32; }
 
 template <class T>
 struct DrawNormal {
@@ -35,9 +27,7 @@ struct DrawNormal {
   __device__ void operator()(std::int64_t n) const {
     const RandomStream drawn = stream.now();
     const auto first = 2 * static_cast<std::uint64_t>(n);
-    const double radius = std::sqrt(-2.0 * std::log(positive_uniform(drawn.bits(first))));
-    const double angle = 2.0 * std::numbers::pi * positive_uniform(drawn.bits(first + 1));
-    y[n] = static_cast<T>(mean + deviation * radius * std::cos(angle));
+    y[n] = static_cast<T>(normal_from_bits(drawn.bits(first), drawn.bits(first + 1), mean, deviation));
   }
 };
 

@@ -39,15 +39,15 @@ Tensor Initializer::make(std::string_view name, const Shape& shape, const Fill& 
   if (source_) return source_(path(name), shape, fill);
   if (fill.kind == Fill::Kind::list) return Tensor::from(fill.values, shape, device_).to(dtype_);
   if (fill.kind == Fill::Kind::constant) return Tensor::full(shape, fill.a, dtype_, device_);
-  // Drawn by the CPU for every device: a GPU's logarithm and cosine differ from its own in the last bits.
-  const Tensor tensor = Tensor::empty(shape, dtype_);
+  // Where the model is: every device draws the same bits.
+  Tensor tensor = Tensor::empty(shape, dtype_, device_);
   const RandomStream stream{seed_, stream_of(path(name)), 0};
   if (fill.kind == Fill::Kind::normal) {
-    kernels(Device{}).random_normal(tensor.view(), stream, fill.a, fill.b);
+    kernels(device_).random_normal(tensor.view(), stream, fill.a, fill.b);
   } else {
-    kernels(Device{}).random_uniform(tensor.view(), stream, fill.a, fill.b);
+    kernels(device_).random_uniform(tensor.view(), stream, fill.a, fill.b);
   }
-  return tensor.to(device_);
+  return tensor;
 }
 
 Fill Initializer::linear_weight(std::int64_t in, double gain) const {

@@ -3,7 +3,8 @@
 //   8 N D   its input, two norms, q, k, v, merged heads, the residual between attention and MLP
 //   2 N F   the MLP's hidden layer before and after its activation (4 N F for SwiGLU)
 //   S       where attention is written out: its weights; with a scan also gates and positions; with dropout the weights
-//           that were left. In tiles nothing of that size, and with a scan one number per row and 128 keys
+//           that were left. In tiles nothing of that size, and with a scan one number per row and tile of keys (128
+//           on the CPU, 32 on CUDA devices, which in backward hold as many once more and sums in f64 by row)
 // and the rows of tables that join the scores (H N rows), each group of heads by its own encoding. Beyond that one
 // block at a time holds intermediate results and gradients.
 #include "tasks/estimate.hpp"
@@ -16,6 +17,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/dtype.hpp"
+#include "core/kernels.hpp"
 #include "nn/attention.hpp"
 
 namespace tally {
@@ -39,6 +41,8 @@ struct GroupCosts {
   double table_rows = 0;                          // read by each query of each head, over all tables
   double row_tables = 0;                          // tables of which it reads a row for each distance
   double dense = 0, own_dense = 0;                // T x T tables for all sequences, and for each of them
+  double hidden_units = 0;                        // of a network that reads positions
+  double by_distance = 0;                         // biases by distance, of all heads
   double bias_squares = 0;                        // that joining a bias to scores in the open takes for a while
   std::shared_ptr<const Encoding> encoding = {};  // null for none
 };
@@ -55,13 +59,17 @@ GroupCosts costs_of(const Encoding& encoding, const AttentionInput& in) {
     const auto rows_of = [](const Tensor& table) { return static_cast<double>(table.size(-1)); };
     if (const auto* table = std::get_if<ContextualTable>(&*score.scan)) costs.table_rows += rows_of(table->z);
     costs.gates = !std::holds_alternative<StickBreaking>(*score.scan);
-    if (const auto* mlp = std::get_if<ContextualMlp>(&*score.scan)) costs.table_rows += rows_of(mlp->coefficients);
+    if (const auto* mlp = std::get_if<ContextualMlp>(&*score.scan)) {
+      costs.hidden_units = rows_of(mlp->coefficients);
+      costs.table_rows += costs.hidden_units;
+    }
   }
   for (const Bias& bias : score.biases) {
     // Sums by row and column are in f64 and cast as they join.
     costs.bias_squares = std::max(costs.bias_squares, std::holds_alternative<RowColumn>(bias) ? 3.0 : 1.0);
     // Cut to the sequence, which has one token here.
     if (std::holds_alternative<RowToeplitz>(bias)) costs.row_tables += 1;
+    if (std::holds_alternative<Toeplitz>(bias)) costs.by_distance += 1;
     if (const auto* product = std::get_if<Product>(&bias)) {
       // Both factors, beside q and k and joined to them.
       costs.table_rows += 2 * static_cast<double>(in.q.size(3) + 2 * product->query.size(3));
@@ -151,6 +159,13 @@ double table_numbers(const GroupCosts& group, const Sizes& n) {
   return n.tokens * group.heads * (group.table_rows + rows_by_distance(group, n)) + square_tables(group, n);
 }
 
+// Running sums that a scan keeps at the edges of its tiles.
+double sums_at_edges(double pairs) {
+  constexpr std::int64_t length = 4096;
+  const auto kept = static_cast<double>(kernels(default_device()).attention_carry(1, length, length));
+  return pairs * kept / static_cast<double>(length * length);
+}
+
 // Numbers of attention that a layer keeps for backward.
 double attention_kept(const ModelOptions& options, const LayerCosts& groups, const Sizes& n) {
   double numbers = 0;
@@ -160,10 +175,19 @@ double attention_kept(const ModelOptions& options, const LayerCosts& groups, con
     if (is_written_out(options, group)) {
       numbers += pairs * ((group.scans ? 3 : 1) + (group.own_weights ? 1 : 0) + (options.dropout > 0 ? 1 : 0));
     } else if (group.scans) {
-      numbers += pairs / 128;
+      numbers += sums_at_edges(pairs);
     }
   }
   return numbers;
+}
+
+// Numbers that tiled kernels on CUDA devices hold while they go backward. Sums in f64, four a row (of a network's
+// positions four for each unit) and one for each distance and 64 rows, count as two.
+double backward_scratch(const ModelOptions& options, const GroupCosts& group, const Sizes& n) {
+  if (default_device().type == DeviceType::cpu || is_written_out(options, group)) return 0;
+  const double rows = n.tokens * group.heads, pairs = n.pairs(group.heads);
+  return (group.scans ? sums_at_edges(pairs) + 8 * rows * (1 + group.hidden_units) : 0) +
+         2 * group.by_distance * pairs / 64;
 }
 
 double training_activations(const ModelOptions& options, const std::vector<LayerCosts>& costs, const Sizes& n) {
@@ -176,6 +200,7 @@ double training_activations(const ModelOptions& options, const std::vector<Layer
     for (const GroupCosts& group : layer) {
       // A table's gradient comes for each sequence by itself, then goes on to what the table was computed from.
       const double squares = square_tables(group, n);
+      gradients += backward_scratch(options, group, n);
       if (group.own_weights) gradients += 4 * n.pairs(group.heads);  // what they are found with
       if (squares > 0) gradients += n.pairs(group.heads) + squares;
     }

@@ -1,57 +1,55 @@
 // Memory that work needs against memory that there is.
 #include "tasks/memory.hpp"
 
-#include <sys/resource.h>
-
-#include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iterator>
-#include <limits>
+#include <span>
+#include <vector>
+
+#include "core/backend.hpp"
 
 namespace tally {
 namespace {
 
-// The number in a file of the system, or nothing that limits.
-double limit_in(const char* path) {
-  std::ifstream file(path);
-  double value = 0;
-  return file >> value ? value : std::numeric_limits<double>::infinity();
+struct Part {
+  std::string_view name;
+  double bytes;
+};
+
+// where: "", or " on the GPU".
+void check_fits_in(std::span<const Part> parts, double available, std::string_view where, std::string_view advice) {
+  double total = 0;
+  std::string text;
+  for (const Part& part : parts) {
+    total += part.bytes;
+    if (part.bytes > 0) text += concat(text.empty() ? "" : ", ", part.name, " ", bytes_text(part.bytes));
+  }
+  if (total <= available) return;
+  throw DoesNotFit(concat("[memory] this needs about ", bytes_text(total), where, " (", text, "), but there are ",
+                          bytes_text(available), where, "; ", advice));
 }
 
 }  // namespace
 
-double available_memory() {
-  double bytes =
-      std::min(limit_in("/sys/fs/cgroup/memory.max"), limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
-  rlimit own{};
-  if (getrlimit(RLIMIT_AS, &own) == 0 && own.rlim_cur != RLIM_INFINITY) {
-    bytes = std::min(bytes, static_cast<double>(own.rlim_cur));
+void check_fits(const MemoryEstimate& estimate, const MemoryAtHand& at_hand, std::string_view advice) {
+  const Part computed[] = {{"parameters", estimate.parameters},
+                           {"gradients", estimate.gradients},
+                           {"optimiser", estimate.optimiser},
+                           {"activations", estimate.activations}};
+  const Part read[] = {{"checkpoint", estimate.checkpoint}, {"data", estimate.data}};
+  std::vector<Part> on_host(std::begin(read), std::end(read));
+  if (at_hand.gpu) {
+    check_fits_in(computed, *at_hand.gpu, " on the GPU", advice);
+  } else {
+    on_host.insert(on_host.begin(), std::begin(computed), std::end(computed));
   }
-  std::ifstream file("/proc/meminfo");
-  for (std::string name, unit; file >> name;) {
-    double kibibytes = 0;
-    if (name == "MemAvailable:" && file >> kibibytes) return std::min(bytes, 1024 * kibibytes);
-    std::getline(file, unit);
-  }
-  return bytes;
+  check_fits_in(on_host, at_hand.host, "", advice);
 }
 
 void check_fits(const MemoryEstimate& estimate, std::string_view advice) {
-  const double available = available_memory();
-  if (estimate.total() <= available) return;
-  std::string parts;
-  const auto add = [&parts](std::string_view name, double bytes) {
-    if (bytes > 0) parts += concat(parts.empty() ? "" : ", ", name, " ", bytes_text(bytes));
-  };
-  add("parameters", estimate.parameters);
-  add("gradients", estimate.gradients);
-  add("optimiser", estimate.optimiser);
-  add("activations", estimate.activations);
-  add("checkpoint", estimate.checkpoint);
-  add("data", estimate.data);
-  throw DoesNotFit(concat("[memory] this needs about ", bytes_text(estimate.total()), " (", parts, "), but there are ",
-                          bytes_text(available), "; ", advice));
+  MemoryAtHand at_hand{available_memory(), {}};
+  if (default_device().type == DeviceType::cuda) at_hand.gpu = available_memory(default_device());
+  check_fits(estimate, at_hand, advice);
 }
 
 std::string bytes_text(double bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,9 +26,15 @@ struct MemoryEstimate {
   double total() const { return parameters + gradients + optimiser + activations + checkpoint + data; }
 };
 
-// Bytes that this process can still get: free memory, the limits of its control group and its own.
-double available_memory();
+// Bytes that work can take. Where a GPU computes, what it computes with must fit into its own memory, and what is read
+// into the host's.
+struct MemoryAtHand {
+  double host = 0;
+  std::optional<double> gpu;
+};
 // Throws DoesNotFit with the estimate, its parts and the advice when it is more than there is.
+void check_fits(const MemoryEstimate& estimate, const MemoryAtHand& at_hand, std::string_view advice);
+// The same with what the default device and this process can still get now.
 void check_fits(const MemoryEstimate& estimate,
                 std::string_view advice = "make the model, the batch or the sequences smaller");
 

@@ -1,9 +1,9 @@
 // Random numbers by element: what element n gets depends on (stream, n) alone, so any tile can be drawn by itself.
 #include <cmath>
-#include <numbers>
 
 #include "core/cpu/strided.hpp"
 #include "core/kernels.hpp"
+#include "core/random_normal.hpp"
 
 namespace tally::cpu {
 
@@ -50,8 +50,19 @@ TALLY_CLONES void keep_or_drop(T* y, const T* x, const std::uint32_t* bits, doub
     y[i] = static_cast<std::int32_t>(bits[i] >> 8) >= threshold ? x[i] * scale : T{0};
 }
 
-// (0, 1] with 32 bits
-double positive_uniform(std::uint32_t bits) { return (static_cast<double>(bits) + 1.0) * 0x1p-32; }
+template <class T>
+TALLY_CLONES void uniforms(T* y, const std::uint32_t* bits, double low, double high, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(uniform_from_bits(bits[i], low, high));
+}
+
+template <class T>
+TALLY_CLONES void normals(T* y, const std::uint32_t* bits, double mean, double deviation, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    y[i] = static_cast<T>(normal_from_bits(bits[2 * i], bits[2 * i + 1], mean, deviation));
+  }
+}
 
 }  // namespace
 
@@ -59,10 +70,7 @@ void random_uniform(View y, RandomStream stream, double low, double high) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
     for_each_drawn_piece<1>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
-      T* const piece_y = y.as<T>() + begin;
-      for (std::int64_t i = 0; i < n; ++i) {
-        piece_y[i] = static_cast<T>(low + (high - low) * static_cast<double>(uniform_from_bits(bits[i])));
-      }
+      uniforms(y.as<T>() + begin, bits, low, high, n);
     });
   });
 }
@@ -71,12 +79,7 @@ void random_normal(View y, RandomStream stream, double mean, double deviation) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
     for_each_drawn_piece<2>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
-      T* const piece_y = y.as<T>() + begin;
-      for (std::int64_t i = 0; i < n; ++i) {
-        const double radius = std::sqrt(-2.0 * std::log(positive_uniform(bits[2 * i])));
-        const double angle = 2.0 * std::numbers::pi * positive_uniform(bits[2 * i + 1]);
-        piece_y[i] = static_cast<T>(mean + deviation * radius * std::cos(angle));
-      }
+      normals(y.as<T>() + begin, bits, mean, deviation, n);
     });
   });
 }

@@ -21,7 +21,8 @@ namespace tally::cuda_host {
 
 inline constexpr int max_block_threads = 1024;
 inline constexpr std::size_t max_static_shared_bytes = std::size_t{48} << 10;
-inline constexpr std::size_t max_dynamic_shared_bytes = std::size_t{163} << 10;  // the least of sm_80 and sm_90
+inline constexpr std::size_t max_shared_bytes = std::size_t{163}
+                                                << 10;  // with the dynamic; the least of sm_80 and sm_90
 
 // One launch of a kernel: body(arguments) runs one thread.
 struct Launch {

@@ -88,7 +88,7 @@ cudaError_t check_configuration(dim3 grid, dim3 block, std::size_t shared_bytes)
   constexpr unsigned most_blocks_yz = 65535, most_blocks_x = 2147483647, most_threads_z = 64;
   const bool fits = grid.count() > 0 && block.count() > 0 && grid.x <= most_blocks_x && grid.y <= most_blocks_yz &&
                     grid.z <= most_blocks_yz && block.count() <= max_block_threads && block.z <= most_threads_z &&
-                    shared_bytes <= max_dynamic_shared_bytes;
+                    shared_bytes <= max_shared_bytes;
   return result(fits ? cudaSuccess : cudaErrorInvalidConfiguration);
 }
 

@@ -1,11 +1,14 @@
 #include "cuda/host/runtime_api.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <utility>
 
+#include "core/allocator.hpp"
 #include "core/random.hpp"
 #include "cuda/host/block.hpp"
 #include "cuda/host/memory.hpp"
@@ -135,7 +138,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   std::snprintf(properties->name, sizeof properties->name, "CPU");
   properties->major = 8;
   properties->multiProcessorCount = 2;
-  properties->sharedMemPerBlockOptin = max_dynamic_shared_bytes;
+  properties->sharedMemPerBlockOptin = max_shared_bytes;
   return cudaSuccess;
 }
 
@@ -273,12 +276,22 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStre
   return cudaSuccess;
 }
 
-// Memory is the host's to keep or give back.
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *total = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  *free = static_cast<std::size_t>(std::min(available_memory(), static_cast<double>(*total)));
+  return cudaSuccess;
+}
+
+// Memory is the host's to keep or give back: no pool holds any.
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int index) {
   *pool = nullptr;
   return result(index == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
+  *static_cast<std::uint64_t*>(value) = 0;
+  return cudaSuccess;
+}
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {

@@ -68,9 +68,15 @@ cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes,
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t stream);
 
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
+
 struct MemPool;
 using cudaMemPool_t = MemPool*;
-enum cudaMemPoolAttr : int { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReservedMemCurrent = 5 };
+enum cudaMemPoolAttr : int {
+  cudaMemPoolAttrReleaseThreshold = 4,
+  cudaMemPoolAttrReservedMemCurrent = 5,
+  cudaMemPoolAttrUsedMemCurrent = 7
+};
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int index);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/backend.hpp"
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/io/json.hpp"
@@ -39,6 +40,11 @@ int run_info(const CommonOptions& common) {
       {"memory", concat(bytes_text(available_memory()), " available")},
       {"kernels", kernels_text()},
       {"compiler", compiler_text()}};
+  if (default_device().type == DeviceType::cuda) {
+    const Backend& gpu = backend(default_device());
+    facts.emplace_back("gpu", gpu.name());
+    facts.emplace_back("gpu_memory", concat(bytes_text(gpu.available()), " available"));
+  }
   std::string problem;
   try {
     const BlasInfo blas = blas_info();

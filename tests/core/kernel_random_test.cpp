@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <numbers>
 
 #include "core/cpu/parallel.hpp"
 #include "core/kernels.hpp"
+#include "core/random_normal.hpp"
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
@@ -55,6 +58,24 @@ TEST(RandomKernel, NormalIsBoxMullerOfTwoElements) {
     const double u = (stream.bits(2 * element) + 1.0) / 4294967296.0;
     const double v = (stream.bits(2 * element + 1) + 1.0) / 4294967296.0;
     ASSERT_NEAR(y.at(n), 1.5 + 2.0 * std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::acos(-1.0) * v), 1e-12);
+  }
+}
+
+// Against long double, at the ends, where quadrants and octaves meet, and at random.
+TEST(RandomKernel, LogarithmAndCosineAreExactToTwoUnits) {
+  std::vector<std::uint32_t> words{0, 1, 2, 0xFFFFFFFFu, 0xFFFFFFFEu, 0xFFFFFF00u, 0xB504F333u, 0xB504F334u};
+  for (std::uint32_t eighth = 1; eighth < 8; ++eighth) {
+    for (const std::uint32_t beside : {0xFFFFFFFEu, 0xFFFFFFFFu, 0u, 1u}) words.push_back((eighth << 29) + beside);
+  }
+  for (std::uint64_t n = 0; n < 100'000; ++n) words.push_back(stream.bits(n));
+  constexpr double two_units = 2 * std::numeric_limits<double>::epsilon();
+  for (const std::uint32_t word : words) {
+    const double u = detail::positive_uniform(word);
+    const auto exact = static_cast<long double>(u);
+    const long double log = std::log(exact), cosine = std::cos(2 * std::numbers::pi_v<long double> * exact);
+    ASSERT_NEAR(detail::log_of_uniform(u), static_cast<double>(log), two_units * std::abs(static_cast<double>(log)))
+        << u;
+    ASSERT_NEAR(detail::cos_of_turn(u), static_cast<double>(cosine), two_units) << u;
   }
 }
 

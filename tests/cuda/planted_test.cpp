@@ -125,6 +125,14 @@ TEST_F(Planted, MaskWithLanesThatNeverCome) {
   }
 }
 
+constexpr int missing_line = __LINE__ + 1;
+__global__ void missing_lanes_kernel(float* y) { y[threadIdx.x] = __shfl_sync(0xffffffffu, y[threadIdx.x], 0); }
+
+TEST_F(Planted, MaskWithLanesThatTheBlockDoesNotHave) {
+  expect_mistake(mistake_in([&] { launch(missing_lanes_kernel, 1, 48, 0, stream(), y()); }),
+                 {"__shfl_sync with mask 0xffffffff", "the block has no lane 16 there", here(missing_line)});
+}
+
 constexpr int unequal_line = __LINE__ + 3;
 __global__ void unequal_masks_kernel(float* y) {
   const unsigned mask = threadIdx.x < 16 ? 0xffffffffu : 0xffff0000u;
@@ -178,6 +186,19 @@ __global__ void large_kernel(float* y) {
 TEST_F(Planted, TooMuchSharedMemory) {
   expect_mistake(mistake_in([&] { launch(large_kernel, 1, 32, 0, stream(), y()); }),
                  {"52000 bytes of shared memory", here(large_line)});
+}
+
+constexpr int both_line = __LINE__ + 2;
+__global__ void both_kinds_kernel(float* y) {
+  SHARED(float, tile, 1000);
+  SHARED_DYNAMIC(float, rows);
+  tile[threadIdx.x] = rows[threadIdx.x] = 1;
+  y[threadIdx.x] = tile[threadIdx.x];
+}
+
+TEST_F(Planted, TooMuchSharedMemoryOfBothKinds) {
+  expect_mistake(mistake_in([&] { launch(both_kinds_kernel, 1, 32, std::size_t{160} << 10, stream(), y()); }),
+                 {"4000 bytes of shared memory in arrays beside 163840 of the launch", here(both_line)});
 }
 
 // Every thread reads what its neighbour writes, and does not wait for it.
@@ -255,6 +276,17 @@ constexpr int global_overrun_line = __LINE__ + 3;
 __global__ void global_overrun_kernel(float* y) {
   float* const place = y + 1024 + threadIdx.x;
   *place = 1;
+}
+
+// A GPU stops at it; most processors only take longer.
+constexpr int misaligned_line = __LINE__ + 2;
+__global__ void misaligned_kernel(float* y) {
+  const float2 two = *reinterpret_cast<const float2*>(y + 1);
+  y[0] = two.x + two.y;
+}
+
+TEST_F(Planted, VectorReadOffItsBoundary) {
+  EXPECT_DEATH(launch(misaligned_kernel, 1, 1, 0, stream(), y()), concat(here(misaligned_line), ".*misaligned"));
 }
 
 TEST_F(Planted, OverrunOfSharedMemory) {

@@ -32,10 +32,10 @@ TALLY_ON_EVERY_DEVICE(Forms);
 
 // More keys than a tile has.
 constexpr std::int64_t longest = 150;
-// Others execute kernels of a GPU, which takes its time: fewer cases are for them.
-bool on_cpu() { return default_device() == Device{}; }
+// Not so where the CPU executes kernels of a GPU: fewer cases are for that.
+bool fast() { return default_device() != testing::on_cuda_host; }
 // More rows than a tile has, which is smaller on a GPU.
-std::int64_t several_tiles() { return on_cpu() ? 67 : 35; }
+std::int64_t several_tiles() { return fast() ? 67 : 35; }
 
 std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const std::string& attention) {
   return testing::make_small_model(choice, attention, longest);
@@ -100,7 +100,7 @@ void expect_same_forms(const EncodingCase& one, std::int64_t length, Device devi
 }
 
 // Two tiles of rows; on the CPU every third case has two tiles of keys too, which are smaller on a GPU.
-std::int64_t length_of_case(std::size_t n) { return on_cpu() && n % 3 == 0 ? longest : several_tiles(); }
+std::int64_t length_of_case(std::size_t n) { return fast() && n % 3 == 0 ? longest : several_tiles(); }
 
 void expect_same_forms(const std::vector<EncodingCase>& cases) {
   for (std::size_t n = 0; n < cases.size(); ++n) expect_same_forms(cases[n], length_of_case(n), default_device());
@@ -116,7 +116,7 @@ TEST_P(Forms, AreTheSameAtEveryLength) {
   }
 }
 
-TEST_P(Forms, AreTheSameForEncodingsTogether) { expect_same_forms(together_cases(on_cpu() ? 1 : 4)); }
+TEST_P(Forms, AreTheSameForEncodingsTogether) { expect_same_forms(together_cases(fast() ? 1 : 4)); }
 
 // Else the tests of them say little.
 TEST(Together, OnlyThoseAreLeftOutThatMustBe) {
@@ -139,14 +139,14 @@ TEST(Together, OnlyThoseAreLeftOutThatMustBe) {
   EXPECT_EQ(models_of(rotated), static_cast<std::ptrdiff_t>(rotated.size()));
 }
 
-std::vector<EncodingCase> some_together() { return testing::every(on_cpu() ? 1 : 5, together_cases()); }
+std::vector<EncodingCase> some_together() { return testing::every(fast() ? 1 : 5, together_cases()); }
 
 void expect_causal(const EncodingCase& one) {
   SCOPED_TRACE(one.label);
   const NoGrad only_values;
-  const std::int64_t length = on_cpu() ? longest : several_tiles();
+  const std::int64_t length = fast() ? longest : several_tiles();
   const std::vector<std::int64_t> edges_of_tiles =
-      on_cpu() ? std::vector<std::int64_t>{63, 64, 128} : std::vector<std::int64_t>{32};
+      fast() ? std::vector<std::int64_t>{63, 64, 128} : std::vector<std::int64_t>{32};
   const auto model = model_for(one, length);
   if (model == nullptr) return;
   testing::expect_causal_at(*model, some_tokens(length), edges_of_tiles);

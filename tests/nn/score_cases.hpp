@@ -258,7 +258,7 @@ inline double largest_difference(const Tensor& a, const Tensor& b) {
 }
 
 // Several tiles of keys; those of a GPU are smaller, and slower to execute here.
-inline std::int64_t several_tiles() { return default_device() == Device{} ? 300 : 100; }
+inline std::int64_t several_tiles() { return default_device() == testing::on_cuda_host ? 100 : 300; }
 
 inline void expect_equal(const Outcome& tiled, const Outcome& composed) {
   EXPECT_LE(largest_difference(tiled.output, composed.output), 1e-10 * largest(composed.output));

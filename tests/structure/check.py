@@ -48,7 +48,7 @@ KERNEL_RULES = [
 ]
 # Code that differs between nvcc and the host execution: what is checked on the CPU would not be what a GPU runs.
 COMPILER_SWITCH = re.compile(r"\b__CUDA(CC|_ARCH)__\b")
-MAY_SWITCH = {"core/random.hpp", "cuda/runtime.hpp", "cuda/launch.hpp", "cuda/instructions.hpp"}
+MAY_SWITCH = {"core/random.hpp", "cuda/runtime.hpp", "cuda/launch.hpp", "cuda/instructions.hpp", "cuda/cublas_loader.cu"}
 
 
 def project_files(root):

@@ -12,9 +12,10 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/allocator.hpp"
+#include "core/backend.hpp"
 #include "tasks/bench.hpp"
 #include "tasks/train.hpp"
+#include "tests/devices.hpp"
 
 namespace tally {
 namespace {
@@ -28,8 +29,9 @@ RunConfig quick(const std::string& encoding, const std::vector<std::pair<std::st
 // Highest use of memory in two training steps and a batch of evaluation.
 double measured_peak(const RunConfig& config) {
   const std::unique_ptr<Task> task = config.make_task();
-  reset_peak_memory();
-  const std::size_t before = memory_counters().live_bytes;
+  const Device device = default_device();
+  reset_peak_memory(device);
+  const std::size_t before = memory_counters(device).live_bytes;
   const std::unique_ptr<Transformer> model = config.make_model(*task);
   const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, model->parameters());
   const Batch batch = collate(examples_of(*task, "train", 0, config.run.batch));
@@ -38,7 +40,7 @@ double measured_peak(const RunConfig& config) {
     for (std::int64_t n = 1; n <= 2; ++n) step(batch, n, 10);
   }
   evaluate(*model, *task, "in-distribution", config.run.eval_batch, config.run.eval_batch);
-  return static_cast<double>(memory_counters().peak_bytes - before);
+  return static_cast<double>(memory_counters(device).peak_bytes - before);
 }
 
 TEST(Estimate, ParametersAreThoseOfTheModel) {
@@ -88,6 +90,21 @@ TEST(Estimate, MemoryOfEveryEncodingIsThatOfTheRun) {
       EXPECT_LT(told, measured * 1.6) << entry->name << ", " << settings.back().first;
     }
   }
+}
+
+// Kernels on CUDA devices hold sums of their own.
+TEST(Estimate, MemoryOnACudaDeviceIsThatOfTheRun) {
+  if (testing::only_small_kernels(testing::on_cuda_host)) GTEST_SKIP() << "under ThreadSanitizer";
+  set_default_device(testing::on_cuda_host);
+  for (const char* encoding : {"none", "cope", "cope-alibi", "cope-mlp", "stick-breaking", "t5"}) {
+    const RunConfig config =
+        quick(encoding, {{"eval-batch", "1"}, {"batch", "1"}, {"task.length", "400"}, {"model.width", "32"}});
+    const double told = estimate_training(config, *config.make_task()).total();
+    const double measured = measured_peak(config);
+    EXPECT_GT(told, measured / 1.1) << encoding;
+    EXPECT_LT(told, measured * 1.6) << encoding;
+  }
+  set_default_device({});
 }
 
 // A table by distance is as wide as it is long, and only as wide as the text where it is longer.
@@ -288,6 +305,32 @@ TEST(Estimate, WhatCannotFitIsRefusedWithItsParts) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
     }
   }
+}
+
+TEST(Estimate, AGpuHasMemoryOfItsOwn) {
+  constexpr double gib = 1024.0 * 1024 * 1024;
+  MemoryEstimate estimate;
+  estimate.parameters = 2 * gib;
+  estimate.activations = 4 * gib;
+  estimate.data = 3 * gib;
+  const auto complaint = [&](const MemoryAtHand& at_hand) -> std::string {
+    try {
+      check_fits(estimate, at_hand, "advice");
+    } catch (const DoesNotFit& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(complaint({9 * gib, {}}), "");
+  EXPECT_EQ(complaint({3 * gib, 6 * gib}), "");
+  EXPECT_EQ(complaint({5 * gib, {}}),
+            "[memory] this needs about 9 GiB (parameters 2 GiB, activations 4 GiB, data 3 GiB), but there are "
+            "5 GiB; advice");
+  EXPECT_EQ(complaint({90 * gib, 5 * gib}),
+            "[memory] this needs about 6 GiB on the GPU (parameters 2 GiB, activations 4 GiB), but there are "
+            "5 GiB on the GPU; advice");
+  EXPECT_EQ(complaint({2 * gib, 90 * gib}),
+            "[memory] this needs about 3 GiB (data 3 GiB), but there are 2 GiB; advice");
 }
 
 TEST(Estimate, BytesAsText) {
