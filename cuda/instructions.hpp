@@ -42,10 +42,10 @@ namespace detail {
 template <std::size_t n, class T>
 __device__ void read(T (&values)[n], const T* from) {
   if constexpr (std::is_same_v<T, float> && n == 4) {
-    const float4 four = *reinterpret_cast<const float4*>(from);
+    const float4 four = *vector_at<const float4>(from);
     values[0] = four.x, values[1] = four.y, values[2] = four.z, values[3] = four.w;
   } else if constexpr (std::is_same_v<T, float> && n == 2) {
-    const float2 two = *reinterpret_cast<const float2*>(from);
+    const float2 two = *vector_at<const float2>(from);
     values[0] = two.x, values[1] = two.y;
   } else {
     TALLY_UNROLL
@@ -56,7 +56,7 @@ __device__ void read(T (&values)[n], const T* from) {
 template <std::size_t n, class T>
 __device__ void write(T* to, const T (&values)[n]) {
   if constexpr (std::is_same_v<T, float> && n == 4) {
-    *reinterpret_cast<float4*>(to) = make_float4(values[0], values[1], values[2], values[3]);
+    *vector_at<float4>(to) = make_float4(values[0], values[1], values[2], values[3]);
   } else {
     TALLY_UNROLL
     for (std::size_t i = 0; i < n; ++i) to[i] = values[i];

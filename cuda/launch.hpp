@@ -41,6 +41,14 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
+#if defined(__CUDACC__)
+// As in host/language.hpp, where it is checked.
+template <class Vector, class T>
+__device__ Vector* vector_at(T* first) {
+  return reinterpret_cast<Vector*>(first);
+}
+#endif
+
 // The size of a grid, and the place in the source where it was written: messages name a launch by it.
 struct Grid {
   dim3 size;

@@ -363,6 +363,13 @@ void* Block::shared_array(const void* site, std::size_t bytes, std::size_t align
   return data;
 }
 
+void Block::off_boundary(std::size_t bytes, Place place) {
+  stop([&] {
+    return concat(name_of(*current_), " reads or writes ", bytes, " bytes at once that do not begin at a multiple of ",
+                  bytes, ": ", text_of(place));
+  });
+}
+
 void* Block::dynamic_shared_memory() {
   if (dynamic_ == nullptr) dynamic_ = take_shared(launch_->shared_bytes, 16);
   return dynamic_;
@@ -421,6 +428,7 @@ void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, P
   return Block::own().shared_array(site, bytes, alignment, place);
 }
 void* dynamic_shared_memory() { return Block::own().dynamic_shared_memory(); }
+void off_boundary(std::size_t bytes, Place place) { Block::own().off_boundary(bytes, place); }
 
 }  // namespace detail
 }  // namespace tally::cuda_host

@@ -46,6 +46,7 @@ class Block {
   std::uint64_t warp_meet(const detail::WarpRequest& request);
   void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, Place place);
   void* dynamic_shared_memory();
+  [[noreturn]] void off_boundary(std::size_t bytes, Place place);
   int lane() const { return current_->number % warpSize; }
 
   // For a fault at this address: which thread ran out of stack; empty if none did.

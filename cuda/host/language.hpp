@@ -170,6 +170,21 @@ T __ldg(const T* place) {
   return *place;
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// Neighbours read or written at once.
+
+namespace detail {
+[[noreturn]] void off_boundary(std::size_t bytes, Place place);
+}  // namespace detail
+
+// As a float2, float4 or double2, const or not. A GPU stops where one does not begin at a multiple of its size.
+template <class Vector, class T>
+Vector* vector_at(T* first, TALLY_HERE) {
+  if (reinterpret_cast<std::uintptr_t>(first) % alignof(Vector) != 0)
+    detail::off_boundary(sizeof(Vector), {file, line});
+  return reinterpret_cast<Vector*>(first);
+}
+
 #undef TALLY_HERE
 
 }  // namespace tally::cuda_host

@@ -42,6 +42,7 @@ KERNEL_RULES = [
     (re.compile(r"\bcuda(Malloc|Free|Memcpy|Memset)\s*\("), "a call that waits: take the one with Async", set()),
     (re.compile(r"\bcudaLaunchKernel\w*|\bcuLaunchKernel\w*"), "a kernel is started by launch() alone", set()),
     (re.compile(r"\bvolatile\b|\b__nanosleep\b"), "waiting by looking again", {"cuda/instructions.hpp"}),
+    (re.compile(r"reinterpret_cast<\s*(const\s+)?(float|double)[24]\b"), "neighbours are read at once by vector_at", set()),
     (re.compile(r"\b(nvcuda|wmma)\b"), "tensor cores but by cuda/instructions.hpp", {"cuda/instructions.hpp"}),
     (re.compile(r"\bCU(DA|BLAS)_CHECK\(\s*\w+\s*\)"), "CUDA_CHECK of a variable: its message names the call",
      {"cuda/check.hpp"}),

@@ -59,6 +59,7 @@ class CheckTest(unittest.TestCase):
                             ("atomicMax(y, 3);", "whole numbers"), ("atomicAdd(float(y), 1.0f);", "whole numbers"),
                             ("const unsigned lanes = __activemask();", "lock-step"), ("__threadfence();", "lock-step"),
                             ("v += __shfl_down(v, 1);", "lock-step"), ("cudaMallocManaged(&p, 4);", "managed"),
+                            ("y = *reinterpret_cast<const float4*>(p);", "vector_at"),
                             ("CUDA_CHECK(cudaMalloc(&p, 4));", "Async"), ("cudaMemcpy (a, b, 4, kind);", "Async"),
                             ("cudaLaunchKernelExC(&c, f, a);", "launch() alone"),
                             ("volatile int* flag;", "looking again"), ("__nanosleep(20);", "looking again"),
