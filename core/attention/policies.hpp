@@ -21,7 +21,8 @@ TALLY_INLINE T gate_slope(T g) {
 }
 
 // The entry of a table below position p, and how far p is beyond it: c = min(p, last), low = floor(c), w = c - low. At
-// an integer the interval to its right is meant, as the derivative there needs it. NaN counts as beyond the table.
+// an integer the interval to its right is meant, as the derivative there needs it. Below 0 the first interval goes on;
+// where p is NaN so is w, with a valid entry. In this order each choice is one instruction of vector code.
 template <class T>
 struct Place {
   std::int32_t low;
@@ -29,8 +30,8 @@ struct Place {
 };
 template <class T>
 TALLY_INLINE Place<T> place_in_table(T p, T last) {
-  const T c = p < last ? p : last;
-  const auto low = static_cast<std::int32_t>(c);
+  const T c = last < p ? last : p;
+  const auto low = static_cast<std::int32_t>(c > T{0} ? c : T{0});
   return {low, c - static_cast<T>(low)};
 }
 // (1-w) z[low] + w z[low+1]; the table's last entry stands twice, so that low + 1 exists and no position beyond it has
@@ -44,7 +45,7 @@ TALLY_INLINE T interpolate(T z_low, T rise, T w) {
 template <class T>
 TALLY_INLINE T hidden(T w, T b, T p) {
   const T h = w * p + b;
-  return h > T{0} ? h : T{0};
+  return T{0} > h ? T{0} : h;  // NaN stays
 }
 
 // The derivative of relu from its result, as a factor: a loop with two choices by one condition is not made vector

@@ -6,6 +6,7 @@
 // interpolate (CoPE, arXiv 2405.18719, eq. 5): c = min(p, P), f = floor(c), w = c - f,
 //   y = (1-w) table[f] + w table[min(f+1, P)];  d_table[f] += (1-w) d_y,  d_table[min(f+1, P)] += w d_y,
 //   d_p = d_y (table[min(f+1, P)] - table[f]), which is 0 for p >= P by itself.
+#include "core/attention/policies.hpp"
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
 #include "core/kernels.hpp"
@@ -100,10 +101,9 @@ TALLY_CLONES bool find_places(Places<T>& places, const T* position, std::int32_t
   std::int32_t within = 0;
 #pragma omp simd reduction(+ : within)
   for (std::int64_t j = 0; j < n; ++j) {
-    const T bounded = position[j] < limit ? position[j] : limit;
-    const auto low = static_cast<std::int32_t>(bounded > T{0} ? bounded : T{0});
-    places.low[j] = low;
-    places.weight[j] = position[j] >= limit ? T{0} : position[j] - static_cast<T>(low);
+    const auto place = attention::place_in_table(position[j], limit);
+    places.low[j] = place.low;
+    places.weight[j] = place.w;
     within += position[j] >= limit ? 0 : 1;
   }
   return within > 0;
