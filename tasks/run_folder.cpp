@@ -151,6 +151,8 @@ RunFolder RunFolder::open_to_train(const std::string& path) {
   run.refuse_what_is_no_run();
   run.lock();
   run.read_config();
+  run.last_checkpoint_damaged_ = run.finished() && !run.checkpoint_steps().empty() &&
+                                 run.newest_checkpoint([](const std::string&) {}).step < run.config_.run.steps;
   return run;
 }
 
@@ -177,7 +179,7 @@ std::string RunFolder::checkpoint_path(std::int64_t step) const {
 
 bool RunFolder::finished() const {
   std::error_code error;
-  return changes_.empty() && fs::exists(results_path(), error);
+  return changes_.empty() && !last_checkpoint_damaged_ && fs::exists(results_path(), error);
 }
 
 JsonValue RunFolder::read_results() const {
@@ -201,10 +203,12 @@ void RunFolder::change_config(const RunConfig& config) {
   config_ = config.clone();
 }
 
-void RunFolder::save_config() {
+void RunFolder::begin() {
   std::error_code error;
   fs::remove(results_path(), error);
   check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
+  last_checkpoint_damaged_ = false;
+  if (changes_.empty()) return;
   write_file_atomically(config_path(), write_json(config_.to_json(), 2) + "\n");
   changes_.clear();
 }

@@ -23,7 +23,8 @@ class RunFolder {
   static RunFolder create(const std::string& path, const RunConfig& config, bool force);
   // An existing run. Throws Error when there is none, or when config.json cannot be read.
   static RunFolder open(const std::string& path);
-  // The same, locked before anything is read.
+  // The same, locked before anything is read. Where checkpoints are kept, but the last one cannot be read, the run is
+  // not finished, whatever results.json says.
   static RunFolder open_to_train(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -42,9 +43,9 @@ class RunFolder {
   void change_config(const RunConfig& config);
   // In what it differs from that on disk.
   const std::vector<std::string>& changes() const { return changes_; }
-  // Writes it, atomically. A run that was finished is then not: its results.json goes first, so that a kill in between
-  // leaves a run that finishes again as it was.
-  void save_config();
+  // To be called before the run goes on: removes the results of one that was finished, then writes a changed
+  // configuration, atomically. A kill in between leaves a run that finishes again as it was.
+  void begin();
 
   // Keeps other processes from training in the folder as long as this object lives; gone with the process however it
   // ends. Throws Error when another one holds it. Nothing is done where it is held already.
@@ -88,6 +89,7 @@ class RunFolder {
   std::string path_;
   RunConfig config_;
   std::vector<std::string> changes_;
+  bool last_checkpoint_damaged_ = false;
   FileDescriptor lock_;
 
   void refuse_what_is_no_run() const;

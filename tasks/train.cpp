@@ -80,7 +80,7 @@ class Run {
         if (!saved_at(step)) save(step);
         return TrainOutcome::interrupted;
       }
-      if (saved_at(step)) prune();
+      if (saved_at(step)) prune(step);
     }
     finish();
     return TrainOutcome::done;
@@ -125,7 +125,7 @@ class Run {
     folder_.check_can_write_checkpoints(checkpoint.step + 1, config_.run.steps);
     // From here on the folder is written to.
     for (const std::string& change : changes) observer_.message(concat("changed: ", change));
-    if (!folder_.changes().empty()) folder_.save_config();
+    folder_.begin();
     // A resumed run may have other settings than the one that began.
     if (!history_.lines.empty() && history_.lines.front().contains("run")) history_.lines.front() = description();
     folder_.rewrite_metrics(history_.lines);
@@ -203,9 +203,10 @@ class Run {
         {step, history_.tokens, model_->parameters(), optimizer_->state(), model_record(config_, *task_)});
   }
 
-  void prune() const {
+  // Those beyond the step at work are damaged ones, which count for nothing until they are written again.
+  void prune(std::int64_t now) const {
     folder_.prune_checkpoints(history_.best_step,
-                              [this](std::int64_t step) { return step <= config_.run.steps && saved_at(step); });
+                              [&](std::int64_t step) { return step <= now && saved_at(step); });
   }
 
   // False when it was stopped in the middle; what was evaluated is then done again by the resumed run.
@@ -237,7 +238,7 @@ class Run {
   }
 
   void finish() {
-    prune();
+    prune(config_.run.steps);
     JsonValue evaluations = JsonValue::array();
     for (const JsonValue& line : folder_.read_metrics()) {
       if (is_evaluation(line, config_.run.steps)) evaluations.push(line);

@@ -46,6 +46,13 @@ inline std::vector<std::string> metrics_of(const std::string& run) {
   return lines;
 }
 
+// results.json without what is measured of time and memory.
+inline std::string results_of(const std::string& run) {
+  JsonValue results = parse_json(read_file(run + "/results.json"), {}, "results");
+  for (const char* measured : {"seconds", "peak_tensor_bytes"}) results.remove(measured);
+  return write_json(results, 2);
+}
+
 inline std::size_t lines_of(const std::string& path) {
   const std::string text = read_file(path);
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
