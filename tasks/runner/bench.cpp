@@ -11,10 +11,10 @@
 
 #include "tasks/bench.hpp"
 #include "tasks/estimate.hpp"
+#include "tasks/machine.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
 #include "tasks/runner/grid.hpp"
-#include "tasks/runner/machine.hpp"
 #include "tasks/runner/progress.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/table.hpp"
@@ -283,11 +283,12 @@ int run_variants(const BenchSettings& settings, const RunConfig& config, const C
   if (common.json) {
     JsonValue json = grid.empty() ? lines.elements().front()
                                   : JsonValue::object({{"work", settings.what}, {"variants", std::move(lines)}});
-    json.set("machine", machine_json());
+    json.set("machine", Machine::here().to_json());
     std::cout << write_json(json) << "\n";
     return exit_code::done;
   }
-  if (!common.quiet) std::cout << machine_text() << "\n" << title(settings.what, variants.front(), settings.dry_run);
+  if (!common.quiet)
+    std::cout << Machine::here().text() << "\n" << title(settings.what, variants.front(), settings.dry_run);
   std::cout << markdown_table(rows);
   return exit_code::done;
 }
@@ -315,11 +316,11 @@ int run_operations(const BenchSettings& settings, const RunConfig& config, const
     JsonValue json = sizes_json("ops", options);
     json.set("operations", std::move(lines));
     json.set("peak_rss_mib", peak_rss_mib());
-    json.set("machine", machine_json());
+    json.set("machine", Machine::here().to_json());
     std::cout << write_json(json) << "\n";
     return exit_code::done;
   }
-  if (!common.quiet) std::cout << machine_text() << "\n";
+  if (!common.quiet) std::cout << Machine::here().text() << "\n";
   std::size_t name_width = 0, shape_width = 0;
   for (const OperationTimes& one : all) {
     name_width = std::max(name_width, one.name.size());

@@ -11,8 +11,8 @@
 #include "core/io/json.hpp"
 #include "core/version.hpp"
 #include "tasks/estimate.hpp"
+#include "tasks/machine.hpp"
 #include "tasks/runner/commands.hpp"
-#include "tasks/runner/machine.hpp"
 
 namespace tally {
 namespace {

@@ -1,0 +1,20 @@
+# cmake -D SOURCE=<sources> -D OUT=<file.cpp> -P commit.cmake: writes tally::commit, and leaves the file alone when it is
+# the same, so that a build after a commit compiles one small file.
+set(commit "")
+if(EXISTS ${SOURCE}/.git)  # a copy of the sources below another repository has none
+  execute_process(COMMAND git --no-optional-locks -C ${SOURCE} describe --always --dirty --abbrev=12
+    OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(failed)
+    set(commit "")
+  endif()
+endif()
+file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[
+// Written by each build; do not edit.
+#include "tasks/machine.hpp"
+
+namespace tally {
+
+constinit const std::string_view commit = "@commit@";
+
+}  // namespace tally
+]])
