@@ -20,8 +20,8 @@ inline constexpr int key_elements = tile* ld_of<D>;
 template <class T, int D>
 inline constexpr int product_elements = most_rows<T>* ld_of<D> + key_elements<T, D>;
 template <class T, int D, Family family>
-inline constexpr int shared_elements = most_rows<T>* pair_ld + key_elements<T, D> +
-                                       (family == Family::gated ? 2 : 1) * product_elements<T, D>;
+inline constexpr std::size_t shared_elements = most_rows<T>* pair_ld + key_elements<T, D> +
+                                               (family == Family::gated ? 2 : 1) * product_elements<T, D>;
 
 // How many blocks of a multiprocessor there should be registers for, without any that are spilled.
 template <class T, int D, Family family>
@@ -164,12 +164,15 @@ void attention(const AttentionCall& call) {
   dispatch_floating(call.q.dtype, [&](auto zero) {
     using T = decltype(zero);
     const DeviceCall<T> device = device_call<T>(call);
-    visit_form(device, [&](auto precision, auto width, auto family) {
+    const auto bytes = [](auto width, auto family) {
+      return sizeof(T) * shared_elements<T, decltype(width)::value, decltype(family)::value>;
+    };
+    visit_form(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
       constexpr int D = decltype(width)::value;
       const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
       launch(attention_forward<T, decltype(precision)::value, D, decltype(family)::value>,
              grid_of(call.queries(), rows, call, parts_of<D>(device.value_width)), static_cast<unsigned>(32 * warps),
-             sizeof(T) * shared_elements<T, D, decltype(family)::value>, context().stream, device);
+             shared, context().stream, device);
     });
   });
 }

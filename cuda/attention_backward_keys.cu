@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
   const ThreadRows block(call, 0);
   using Products = BackwardProducts<T, precision, D, rows>;
   Products products(call, block.batch, block.head, memory);
-  T* const weights = memory + Products::elements(family);
+  T* const weights = memory + product_elements<D, rows>(family);
   T* const d_scores = weights + pair_elements<D>;
   T* const d_gate_scores = d_scores + pair_elements<D>;
   T* const d_logits = d_scores + (family == Family::gated ? 2 : 1) * pair_elements<D>;
@@ -140,17 +140,19 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
 
 template <class T>
 void backward_keys(const AttentionCall& call, const DeviceCall<T>& device) {
-  visit_form(device, [&](auto precision, auto width, auto family) {
+  const auto bytes = [&](auto width, Family family) {
     constexpr int D = decltype(width)::value;
-    constexpr int rows = key_warps<D> * warp_rows;
-    constexpr Family constant = decltype(family)::value;
-    const int shared = BackwardProducts<T, decltype(precision)::value, D, rows>::elements(constant) +
-                       (2 + (constant == Family::gated ? 1 : 0) + (device.by_column ? 1 : 0)) * pair_elements<D>;
+    const int tiles = 2 + (family == Family::gated ? 1 : 0) + (device.by_column ? 1 : 0);
+    return sizeof(T) *
+           static_cast<std::size_t>(product_elements<D, key_warps<D> * warp_rows>(family) + tiles * pair_elements<D>);
+  };
+  visit_form(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
+    constexpr int D = decltype(width)::value;
     const std::int64_t slices =
         std::max({parts_of<D>(device.width), parts_of<D>(device.value_width), parts_of<D>(device.gate_width)});
-    launch(attention_backward_keys<T, decltype(precision)::value, D, constant>,
-           grid_of(call.keys(), tile, call, slices), static_cast<unsigned>(32 * key_warps<D>),
-           sizeof(T) * static_cast<std::size_t>(shared), context().stream, device);
+    launch(attention_backward_keys<T, decltype(precision)::value, D, decltype(family)::value>,
+           grid_of(call.keys(), tile, call, slices), static_cast<unsigned>(32 * key_warps<D>), shared, context().stream,
+           device);
   });
 }
 

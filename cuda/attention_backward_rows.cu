@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
 
   using Products = BackwardProducts<T, precision, D, most_rows<T>>;
   Products products(call, at.batch, at.head, memory);
-  const PairTiles<T, family> tiles(memory + Products::elements(family), at.warp);
+  const PairTiles<T, family> tiles(memory + product_elements<D, most_rows<T>>(family), at.warp);
   products.template each<family>([&](auto& product) { product.set_rows(first_row, row_count); });
 
   RowState<T> state(call, at);
@@ -275,19 +275,21 @@ __global__ void attention_row_delta(const __grid_constant__ DeviceCall<T> call) 
 
 template <class T>
 void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
-  visit_form(device, [&](auto precision, auto width, auto family) {
+  const auto bytes = [&](auto width, auto family) {
+    constexpr Family constant = decltype(family)::value;
+    return sizeof(T) * static_cast<std::size_t>(product_elements<decltype(width)::value, most_rows<T>>(constant) +
+                                                PairTiles<T, constant>::elements(device));
+  };
+  visit_form(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
     constexpr int D = decltype(width)::value;
     constexpr Family constant = decltype(family)::value;
     const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
     const auto threads = static_cast<unsigned>(32 * warps);
     launch(attention_row_delta<T, constant>, grid_of(call.queries(), rows, call, 1), threads, 0, context().stream,
            device);
-    using Products = BackwardProducts<T, decltype(precision)::value, D, most_rows<T>>;
-    const int shared = Products::elements(constant) + PairTiles<T, constant>::elements(device);
     const std::int64_t slices = std::max(parts_of<D>(device.width), parts_of<D>(device.gate_width));
     launch(attention_backward_rows<T, decltype(precision)::value, D, constant>,
-           grid_of(call.queries(), rows, call, slices), threads, sizeof(T) * static_cast<std::size_t>(shared),
-           context().stream, device);
+           grid_of(call.queries(), rows, call, slices), threads, shared, context().stream, device);
   });
 }
 

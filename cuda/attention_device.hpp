@@ -3,14 +3,17 @@
 // tiles of pairs and how threads share them: cuda/attention_tile.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "core/attention/call.hpp"
 #include "core/attention/policies.hpp"
 #include "core/backend.hpp"
 #include "core/error.hpp"
+#include "cuda/context.hpp"
 #include "cuda/instructions.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
@@ -243,38 +246,54 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   return device;
 }
 
-// f(precision, width, family), each a constant: how products read f32, how much of a head's width a block keeps in
-// shared memory at a time, and the family of the scan. Gates of their own make a third product, for which 128 would not
-// fit; f64 is for checks and comes in one width.
-template <class T, class F>
-void visit_form(const DeviceCall<T>& call, F&& f) {
-  const auto with_family = [&](auto precision, auto width) {
-    const auto run = [&]<Family family>() { f(precision, width, std::integral_constant<Family, family>{}); };
+// f(precision, width, family, bytes): the first three constants, how products read f32, how much of a head's width a
+// block keeps in shared memory at a time, and the family of the scan; bytes(width, family) is the shared memory that
+// this takes. A wide head takes turns where all of it would be more than the device has: the results have the same
+// bits. f64 is for checks and comes in one width. Throws Error where not even the narrowest fits.
+template <class T, class Bytes, class F>
+void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
+  using Precision = ProductPrecision;
+  const int widest = std::max({call.width, call.value_width, call.gate_width});
+  const std::size_t limit = shared_memory_limit();
+  const auto with_family = [&](auto precision, auto family) {
+    const auto with_width = [&]<int D>() {
+      constexpr std::integral_constant<int, D> width{};
+      const std::size_t needed = bytes(width, family);
+      if (needed > limit || widest <= D / 2) return false;
+      f(precision, width, family, needed);
+      return true;
+    };
+    // Gates of their own make a third product, for which no device has 128 columns.
+    constexpr bool all = sizeof(T) == sizeof(float), wide = all && decltype(family)::value != Family::gated;
+    if constexpr (wide) {
+      if (with_width.template operator()<128>()) return;
+    }
+    if constexpr (all) {
+      if (with_width.template operator()<64>()) return;
+    }
+    constexpr std::integral_constant<int, 32> narrowest{};
+    const std::size_t needed = bytes(narrowest, family);
+    check(needed <= limit, "attention", "the CUDA kernels need ", needed >> 10,
+          " KiB of shared memory for this score, and the device has ", limit >> 10);
+    f(precision, narrowest, family, needed);
+  };
+  const auto with_precision = [&](auto precision) {
+    const auto run = [&]<Family family>() { with_family(precision, std::integral_constant<Family, family>{}); };
     switch (call.kind) {
       case Kind::none: return run.template operator()<Family::plain>();
       case Kind::stick_breaking: return run.template operator()<Family::sticks>();
       default: break;
     }
-    if (!call.own_gates) return run.template operator()<Family::contextual>();
-    constexpr bool fits = decltype(width)::value <= 64;
-    if constexpr (fits) run.template operator()<Family::gated>();
+    call.own_gates ? run.template operator()<Family::gated>() : run.template operator()<Family::contextual>();
   };
-  using Precision = ProductPrecision;
-  if constexpr (std::is_same_v<T, double>) {
-    with_family(std::integral_constant<Precision, Precision::f32>{}, std::integral_constant<int, 32>{});
-  } else {
-    const int widest = std::max({call.width, call.value_width, call.gate_width});
-    const auto with_width = [&](auto precision) {
-      if (widest <= 32) return with_family(precision, std::integral_constant<int, 32>{});
-      if (widest <= 64 || call.own_gates) return with_family(precision, std::integral_constant<int, 64>{});
-      with_family(precision, std::integral_constant<int, 128>{});
-    };
+  if constexpr (sizeof(T) == sizeof(float)) {
     switch (product_precision()) {
-      case Precision::f32: return with_width(std::integral_constant<Precision, Precision::f32>{});
-      case Precision::tf32: return with_width(std::integral_constant<Precision, Precision::tf32>{});
-      case Precision::bf16: return with_width(std::integral_constant<Precision, Precision::bf16>{});
+      case Precision::f32: break;
+      case Precision::tf32: return with_precision(std::integral_constant<Precision, Precision::tf32>{});
+      case Precision::bf16: return with_precision(std::integral_constant<Precision, Precision::bf16>{});
     }
   }
+  with_precision(std::integral_constant<Precision, Precision::f32>{});
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

@@ -24,13 +24,16 @@ struct RowState {
   }
 };
 
+template <int D, int rows>
+constexpr int product_elements(Family family) {
+  return (family == Family::gated ? 3 : 2) * (rows + tile) * ld_of<D>;
+}
 // The three products that backward makes of rows and keys, in the shared memory from `memory` on, for up to so many
 // rows.
 template <class T, ProductPrecision precision, int D, int rows>
 struct BackwardProducts {
   HeadProduct<T, D> score, value, gate;
 
-  static constexpr int elements(Family family) { return (family == Family::gated ? 3 : 2) * (rows + tile) * ld_of<D>; }
   __device__ BackwardProducts(const DeviceCall<T>& call, int batch, int head, T* memory)
       : score(make(call.q, call.k, batch, head, call.width, call.scale, memory)),
         value(make(call.d_output, call.v, batch, head, call.value_width, T{1}, memory)),

@@ -70,6 +70,12 @@ const Context& use_device(int index) {
 
 const Context& context() { return current != nullptr ? *current : use_device(0); }
 
+std::size_t shared_memory_limit() {
+  int bytes = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, context().index));
+  return static_cast<std::size_t>(bytes);
+}
+
 const Context& context_of(int index) {
   Contexts& c = contexts();
   const std::lock_guard lock(c.mutex);

@@ -1,6 +1,8 @@
 // What the backend keeps for each device: one stream that all its work goes through, and cuBLAS on it.
 #pragma once
 
+#include <cstddef>
+
 #include "cuda/runtime.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
@@ -17,6 +19,8 @@ const Context& use_device(int index);
 
 // That of the current device.
 const Context& context();
+// Bytes of shared memory that a block can have there: 64 KiB on the oldest, 99 on most cards, up to 227.
+std::size_t shared_memory_limit();
 // That of a device that has been used.
 const Context& context_of(int index);
 

@@ -13,6 +13,12 @@
 #include "core/precision.hpp"
 #include "cuda/launch.hpp"
 
+// Whether this pass of the compiler has the instructions: GPUs from compute capability 8.0 on do, and the host their
+// twins; the others multiply without.
+#if !defined(__CUDACC__) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800)
+#define TALLY_TENSOR_CORES 1
+#endif
+
 namespace tally::TALLY_CUDA_NAMESPACE {
 
 inline constexpr int warp_rows = 16;  // of a warp's tile
@@ -107,6 +113,7 @@ __device__ void multiply_scalars(T (&result)[2][C], const A& a, const B& b, int 
   }
 }
 
+#if defined(TALLY_TENSOR_CORES)
 // The bits of one operand in TF32, and of two in bf16, the lower in the lower half.
 __device__ inline std::uint32_t as_tf32(float x) {
 #if defined(__CUDACC__)
@@ -211,6 +218,7 @@ __device__ void multiply_on_tensor_cores(float (&result)[2][C], const A& a, cons
     }
   }
 }
+#endif
 
 }  // namespace detail
 
@@ -221,7 +229,7 @@ inline constexpr int product_step = 16;  // depths are multiples of it
 // to a and b is there (__syncwarp). Lines that are read along k begin on 16 bytes.
 template <ProductPrecision precision, class T, std::size_t C, class A, class B>
 __device__ void multiply_tile(T (&result)[2][C], const A& a, const B& b, int depth) {
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && defined(TALLY_TENSOR_CORES)
   if constexpr (precision != ProductPrecision::f32) {
     detail::multiply_on_tensor_cores<precision>(result, a, b, depth);
     return;

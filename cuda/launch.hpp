@@ -67,7 +67,8 @@ inline unsigned blocks_for(std::int64_t n, std::int64_t each, std::int64_t most 
 }
 
 // kernel(arguments...) on every thread of the grid, in the order of the stream. At least one block; at most 1024
-// threads a block and 163 KiB of shared memory, at most 48 of it in arrays. Throws Error when CUDA refuses it.
+// threads a block and shared_memory_limit() of shared memory, at most 48 KiB of it in arrays. Throws Error when CUDA
+// refuses it.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             Arguments&&... arguments) {
@@ -78,7 +79,7 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::si
     // All that there is, whatever this launch takes: another may be waiting in a graph, or come from another thread.
     cudaFuncAttributes own{};
     CUDA_CHECK(cudaFuncGetAttributes(&own, kernel));
-    const std::size_t most = context().properties.sharedMemPerBlockOptin - own.sharedSizeBytes;
+    const std::size_t most = shared_memory_limit() - own.sharedSizeBytes;
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most)));
   }
   kernel<<<grid.size, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);

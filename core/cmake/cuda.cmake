@@ -35,13 +35,17 @@ if(TALLY_WITH_CUDA)
   if(NOT CMAKE_CUDA_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   endif()
-  set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
+  set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG -lineinfo")  # profilers name lines; the code is the same
   set(CMAKE_CUDA_FLAGS_DEBUG "-O1 -g -lineinfo")
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc knows C++20
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   endif()
   set(CMAKE_CUDA_STANDARD 20)
+  # All that this nvcc compiles for, from 7.5 on.
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE nvcc_architectures)
+  string(REGEX MATCHALL "compute_(7[5-9]|[89][0-9]|1[0-9][0-9])" nvcc_architectures "${nvcc_architectures}")
+  list(TRANSFORM nvcc_architectures REPLACE "compute_(.*)" "\\1-real")
   find_package(CUDAToolkit REQUIRED)
   message(STATUS "CUDA backend: built by nvcc ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 endif()

@@ -352,10 +352,10 @@ void* Block::shared_array(const void* site, std::size_t bytes, std::size_t align
                     " arrays; a block has ", max_static_shared_bytes, ", more only by SHARED_DYNAMIC");
     });
   }
-  if (static_bytes_ + launch_->shared_bytes > max_shared_bytes) {
+  if (static_bytes_ + launch_->shared_bytes > max_shared_bytes(settings_)) {
     stop([&] {
       return concat(text_of(place), ": ", static_bytes_, " bytes of shared memory in arrays beside ",
-                    launch_->shared_bytes, " of the launch; a block has ", max_shared_bytes);
+                    launch_->shared_bytes, " of the launch; a block has ", max_shared_bytes(settings_));
     });
   }
   void* const data = take_shared(bytes, alignment);

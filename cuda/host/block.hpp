@@ -21,8 +21,10 @@ namespace tally::cuda_host {
 
 inline constexpr int max_block_threads = 1024;
 inline constexpr std::size_t max_static_shared_bytes = std::size_t{48} << 10;
-inline constexpr std::size_t max_shared_bytes = std::size_t{163}
-                                                << 10;  // with the dynamic; the least of sm_80 and sm_90
+// With the dynamic.
+inline std::size_t max_shared_bytes(const Settings& settings) {
+  return static_cast<std::size_t>(settings.shared_kib) << 10;
+}
 
 // One launch of a kernel: body(arguments) runs one thread.
 struct Launch {

@@ -1,13 +1,16 @@
 // Runs the blocks of a grid on the threads of core/cpu/parallel.hpp, and holds the settings.
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <numeric>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
@@ -45,6 +48,13 @@ Settings settings_of_environment() {
   }
   settings.delay_streams = variable("TALLY_CUDA_DELAY") == "1";
   settings.protect_memory = variable("TALLY_CUDA_PROTECT") == "1";
+  if (const std::string_view shared = variable("TALLY_CUDA_SHARED"); !shared.empty()) {
+    constexpr std::pair<std::string_view, int> known[]{{"64", 64}, {"99", 99}, {"163", 163}, {"227", 227}};
+    const auto* const found =
+        std::find_if(std::begin(known), std::end(known), [&](auto& one) { return one.first == shared; });
+    check(found != std::end(known), "cuda-host", "TALLY_CUDA_SHARED=", shared, " is none of 64, 99, 163 and 227");
+    settings.shared_kib = found->second;
+  }
   return settings;
 }
 
@@ -88,7 +98,7 @@ cudaError_t check_configuration(dim3 grid, dim3 block, std::size_t shared_bytes)
   constexpr unsigned most_blocks_yz = 65535, most_blocks_x = 2147483647, most_threads_z = 64;
   const bool fits = grid.count() > 0 && block.count() > 0 && grid.x <= most_blocks_x && grid.y <= most_blocks_yz &&
                     grid.z <= most_blocks_yz && block.count() <= max_block_threads && block.z <= most_threads_z &&
-                    shared_bytes <= max_shared_bytes;
+                    shared_bytes <= max_shared_bytes(settings());
   return result(fits ? cudaSuccess : cudaErrorInvalidConfiguration);
 }
 

@@ -138,8 +138,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   std::snprintf(properties->name, sizeof properties->name, "CPU");
   properties->major = 8;
   properties->multiProcessorCount = 2;
-  properties->sharedMemPerBlockOptin = max_shared_bytes;
   return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int index) {
+  *value = static_cast<int>(max_shared_bytes(settings()));
+  return result(index == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaDeviceSynchronize() {

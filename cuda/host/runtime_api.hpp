@@ -40,13 +40,14 @@ struct cudaDeviceProp {
   char name[256];
   int major, minor;
   int multiProcessorCount;
-  std::size_t sharedMemPerBlockOptin;
   std::size_t totalGlobalMem;
 };
 
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int index);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index);
+enum cudaDeviceAttr : int { cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int index);
 cudaError_t cudaDeviceSynchronize();
 
 inline constexpr unsigned cudaStreamNonBlocking = 1;

@@ -16,6 +16,9 @@ struct Settings {
   bool delay_streams = false;
   // TALLY_CUDA_PROTECT=1: device memory taken from now on cannot be read or written by code outside kernels and copies.
   bool protect_memory = false;
+  // TALLY_CUDA_SHARED=64, 99, 163 or 227: KiB of shared memory that a block can have, as on GPUs of compute capability
+  // 7.5, 8.6 (8.9 and 12 too), 8.0 and 9.0 (10 too).
+  int shared_kib = 227;
 };
 
 // At first what the environment says.

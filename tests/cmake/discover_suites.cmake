@@ -21,10 +21,15 @@ foreach(suite IN LISTS suites)
   elseif("${FOLDER}/${suite}" MATCHES "^(nn|tasks)/CudaHost/|^runner/(Devices$|GradcheckOfEverything$|.*/Outside$)")
     list(APPEND labels long)
   endif()
+  # There is one GPU, and its memory is measured: one at a time.
+  set(lock "")
+  if(suite MATCHES "^Cuda/")
+    set(lock " RESOURCE_LOCK gpu")
+  endif()
   string(APPEND content
     "add_test([==[${FOLDER}/${suite}]==] [==[${EXECUTABLE}]==] [==[--gtest_filter=${suite}.*]==] --gtest_brief=1)\n"
     "set_tests_properties([==[${FOLDER}/${suite}]==] PROPERTIES LABELS [==[${labels}]==] TIMEOUT 1200 "
-    "ENVIRONMENT [==[${ENVIRONMENT}]==])\n")
+    "ENVIRONMENT [==[${ENVIRONMENT}]==]${lock})\n")
 endforeach()
 if(content STREQUAL "")
   message(FATAL_ERROR "${EXECUTABLE} holds no test")

@@ -33,7 +33,7 @@ class Environment : public ::testing::Test {
     const Settings s = settings();
     const char* const names[] = {"forward", "reverse", "random"};
     std::cerr << names[static_cast<int>(s.schedule)] << " seed=" << s.seed << " delay=" << s.delay_streams
-              << " protect=" << s.protect_memory << std::endl;
+              << " protect=" << s.protect_memory << " shared=" << s.shared_kib << std::endl;
     std::_Exit(0);
   } catch (const Error& error) {
     std::cerr << error.what() << std::endl;
@@ -42,7 +42,7 @@ class Environment : public ::testing::Test {
 }
 
 TEST_F(Environment, SaysNothingAtFirst) {
-  EXPECT_EXIT(print_settings(), ::testing::ExitedWithCode(0), "^forward seed=0 delay=0 protect=0\n");
+  EXPECT_EXIT(print_settings(), ::testing::ExitedWithCode(0), "^forward seed=0 delay=0 protect=0 shared=227\n");
 }
 
 TEST_F(Environment, NamesTheSchedule) {
@@ -63,10 +63,19 @@ TEST_F(Environment, NamesTheSchedule) {
 TEST_F(Environment, DelaysAndProtects) {
   {
     const Variable set("TALLY_CUDA_DELAY", "1");
-    EXPECT_EXIT(print_settings(), ::testing::ExitedWithCode(0), " delay=1 protect=0\n");
+    EXPECT_EXIT(print_settings(), ::testing::ExitedWithCode(0), " delay=1 protect=0 ");
   }
   const Variable set("TALLY_CUDA_PROTECT", "1");
-  EXPECT_EXIT(print_settings(), ::testing::ExitedWithCode(0), " delay=0 protect=1\n");
+  EXPECT_EXIT(print_settings(), ::testing::ExitedWithCode(0), " delay=0 protect=1 ");
+}
+
+TEST_F(Environment, NamesTheSharedMemory) {
+  {
+    const Variable set("TALLY_CUDA_SHARED", "99");
+    EXPECT_EXIT(print_settings(), ::testing::ExitedWithCode(0), " shared=99\n");
+  }
+  const Variable set("TALLY_CUDA_SHARED", "100");
+  EXPECT_EXIT(print_settings(), ::testing::ExitedWithCode(1), "TALLY_CUDA_SHARED=100 is none of 64, 99, 163 and 227");
 }
 
 __global__ void half_barrier_kernel() {

@@ -197,6 +197,7 @@ __global__ void both_kinds_kernel(float* y) {
 }
 
 TEST_F(Planted, TooMuchSharedMemoryOfBothKinds) {
+  const WithSettings with({.shared_kib = 163});
   expect_mistake(mistake_in([&] { launch(both_kinds_kernel, 1, 32, std::size_t{160} << 10, stream(), y()); }),
                  {"4000 bytes of shared memory in arrays beside 163840 of the launch", here(both_line)});
 }

@@ -174,8 +174,12 @@ TEST(CudaHost, RefusesLaunchesThatCudaRefuses) {
   EXPECT_THROW(launch(nothing_kernel, 1, 1025, 0, stream()), Error);
   EXPECT_THROW(launch(nothing_kernel, 1, dim3(1, 1, 65), 0, stream()), Error);
   EXPECT_THROW(launch(nothing_kernel, dim3(1, 65536), 32, 0, stream()), Error);
-  EXPECT_THROW(launch(nothing_kernel, 1, 32, 164 << 10, stream()), Error);
-  EXPECT_NO_THROW(launch(nothing_kernel, 1, 1024, 163 << 10, stream()));
+  for (const int kib : {64, 99, 163, 227}) {
+    const WithSettings with({.shared_kib = kib});
+    const auto bytes = static_cast<std::size_t>(kib) << 10;
+    EXPECT_THROW(launch(nothing_kernel, 1, 32, bytes + 1, stream()), Error);
+    EXPECT_NO_THROW(launch(nothing_kernel, 1, 1024, bytes, stream()));
+  }
 }
 
 }  // namespace

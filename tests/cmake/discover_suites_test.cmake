@@ -1,0 +1,11 @@
+# Tests on a GPU, and no others, wait for each other. cmake -D WORK=<folder> -P discover_suites_test.cmake
+file(WRITE ${WORK}/suites "#!/bin/sh\necho Math.\necho CudaHost/Graph.\necho Cuda/Graph.\n")
+file(CHMOD ${WORK}/suites PERMISSIONS OWNER_READ OWNER_EXECUTE)
+set(EXECUTABLE ${WORK}/suites)
+set(FOLDER nn)
+set(SCRIPT ${WORK}/suites.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/discover_suites.cmake)
+file(STRINGS ${SCRIPT} locked REGEX "RESOURCE_LOCK gpu")
+if(NOT locked MATCHES "^set_tests_properties[^;]*nn/Cuda/Graph[^;]*$")
+  message(FATAL_ERROR "tests that have the GPU to themselves: '${locked}'")
+endif()

@@ -1,0 +1,19 @@
+// Compiled for every architecture that nvcc knows (cuda/CMakeLists.txt), not run: what cuda/instructions.hpp writes as
+// instructions has to be known to each, or left to plain code.
+#include "cuda/instructions.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+template <ProductPrecision precision>
+__global__ void product(float* y, const float* a, const float* b) {
+  constexpr int ld = 36, depth = 32;
+  float result[2][8] = {};
+  multiply_tile<precision>(result, ByRow<float>{a, ld}, ByColumn<float>{b, ld}, depth);
+  for (int c = 0; c < 8; ++c) y[tile_row(0) * ld + tile_column(c)] = result[0][c] + result[1][c];
+}
+
+template __global__ void product<ProductPrecision::f32>(float*, const float*, const float*);
+template __global__ void product<ProductPrecision::tf32>(float*, const float*, const float*);
+template __global__ void product<ProductPrecision::bf16>(float*, const float*, const float*);
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE
