@@ -385,6 +385,15 @@ TEST_F(SafetensorsChecksums, Hold) {
   EXPECT_EQ(file.metadata().count("checksum.y\n"), 1U);
 }
 
+// A file is read a MiB at a time.
+TEST_F(SafetensorsChecksums, HoldForATensorOfSeveralParts) {
+  const NamedTensors tensors{{"long", Tensor::full({300'000}, 0.1)}};
+  Metadata metadata;
+  add_checksums(metadata, tensors);
+  write_safetensors(folder_.file("c.safetensors"), tensors, metadata);
+  EXPECT_EQ(verify_checksums(SafetensorsFile::open(folder_.file("c.safetensors"))), Names{});
+}
+
 TEST_F(SafetensorsChecksums, NameWhatIsWrong) {
   const std::string bytes = write_checked();
   const SafetensorsFile file = SafetensorsFile::open(folder_.file("b.safetensors"));

@@ -1,0 +1,34 @@
+// Gradients are tensors too: who keeps one for backward is told when it changes.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+Tensor leaf(const std::vector<double>& values) {
+  Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+  set_requires_grad(x);
+  return x;
+}
+
+TEST(Versions, AGradientThatIsAddedToIsChangedInPlace) {
+  const Tensor x = leaf({2}), y = leaf({5});
+  backward(sum(x * x));
+  const Tensor before = gradient(x);
+  const Tensor kept = sum(y * before);  // its derivative needs the gradient of x as it is now
+  backward(sum(x * x));                 // adds to that
+  try {
+    backward(kept);
+    FAIL() << "the gradient of y is " << gradient(y).item() << ", made from a gradient of x that has changed";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("changed in place"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tally
