@@ -1,7 +1,6 @@
 // tally bench: how long a whole training step takes, a layer's attention alone, or the single operations of a step, and
 // how many parameters a model has;
 // tests/bench/README.md explains the figures.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -342,51 +341,45 @@ int run_operations(const BenchSettings& settings, const RunConfig& config, const
 
 }  // namespace
 
-std::function<int()> declare_bench(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments) {
-  auto settings = std::make_shared<BenchSettings>();
-  app.add_option("WHAT", settings->what,
-                 "step: a whole training step; attention: a layer's attention alone, forward and backward; ops: single "
-                 "operations at the model's shapes; size: number of parameters, with nothing run")
-      ->required();
-  app.add_option("--pe", settings->encoding, "position encoding, a sum, or what acts where (as in 'tally train')")
-      ->capture_default_str()
-      ->group("Sizes");
-  const auto size = [&](const char* name, std::int64_t& value, std::int64_t least, const char* help) {
-    app.add_option(name, value, help)->check(CLI::Range(least, largest_size))->capture_default_str()->group("Sizes");
+std::function<Result()> declare_bench(CommandLine& line) {
+  const auto settings = std::make_shared<BenchSettings>();
+  line.add("WHAT", &settings->what,
+           "step: a whole training step; attention: a layer's attention alone, forward and backward; ops: single "
+           "operations at the model's shapes; size: number of parameters, with nothing run",
+           {.required = true});
+  const auto add = [&](const char* name, Target target, const char* help, Rules rules = {}) {
+    rules.group = "Sizes";
+    line.add(name, std::move(target), help, std::move(rules));
   };
-  size("--length", settings->length, 1, "tokens T in a sequence");
-  size("--batch", settings->batch, 1, "sequences B");
-  size("--vocab", settings->vocabulary, 1, "symbols V");
-  size("--steps", settings->steps, 1, "runs that are measured");
-  size("--warmup", settings->warmup, 0, "runs before those");
-  app.add_option("--dtype", settings->dtype, "f32 or f64")
-      ->check(CLI::IsMember({"f32", "f64"}))
-      ->capture_default_str()
-      ->group("Sizes");
-  app.add_option("--set", settings->grid,
-                 "key=value,value: measure with each of these values of length, batch, a model.* or pe.* option; may "
-                 "be given several times")
-      ->expected(1)
-      ->take_all()
-      ->group("Sizes");
-  app.add_flag("--dry-run", settings->dry_run,
-               "run nothing: for step print what size prints, for attention the encoding's parameters and the memory");
+  const Rules positive{.least = 1, .most = largest_size};
+  add("--pe", &settings->encoding, "position encoding, a sum, or what acts where (as in 'tally train')");
+  add("--length", &settings->length, "tokens T in a sequence", positive);
+  add("--batch", &settings->batch, "sequences B", positive);
+  add("--vocab", &settings->vocabulary, "symbols V", positive);
+  add("--steps", &settings->steps, "runs that are measured", positive);
+  add("--warmup", &settings->warmup, "runs before those", {.least = 0, .most = largest_size});
+  add("--dtype", &settings->dtype, "f32 or f64", {.allowed = {"f32", "f64"}});
+  add("--set", &settings->grid,
+      "key=value,value: measure with each of these values of length, batch, a model.* or pe.* option; may be given "
+      "several times");
+  add("--dry-run", &settings->dry_run,
+      "run nothing: for step print what size prints, for attention the encoding's parameters and the memory");
 
   auto config = std::make_shared<RunConfig>(as_usage([&] {
-    const std::string encoding = look_ahead(arguments, "--pe");
+    const std::string encoding = line.look_ahead("--pe");
     return RunConfig::make("flip-flop", encoding.empty() ? settings->encoding : encoding);
   }));
   const auto options = ConfigOptions::declare_for(
-      app, *config, [](std::string_view name) { return name.starts_with("pe.") || name.starts_with("model."); });
-  return [settings, options, config, &common] {
+      line, *config, [](std::string_view name) { return name.starts_with("pe.") || name.starts_with("model."); });
+  return [settings, options, config, &common = line.common] {
     if (std::find(works.begin(), works.end(), settings->what) == works.end()) {
       throw UsageError(concat("[bench] there are step, attention, ops and size, not '", settings->what, "'",
                               did_you_mean(settings->what, works)));
     }
     options->apply(*config);
     if (settings->dry_run && settings->what == "step") settings->what = "size";
-    return settings->what == "ops" ? run_operations(*settings, *config, common)
-                                   : run_variants(*settings, *config, common);
+    return Result{settings->what == "ops" ? run_operations(*settings, *config, common)
+                                          : run_variants(*settings, *config, common)};
   };
 }
 

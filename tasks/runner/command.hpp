@@ -1,18 +1,19 @@
-// A command of the program `tally`: one file in tasks/runner/ each, listed in commands.cpp.
+// A command of the program `tally`: one file in tasks/runner/ each, and its line in commands.def. It declares what it
+// takes on a CommandLine and returns what it found out as a Result; printing is not its business.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/io/json.hpp"
 #include "tasks/memory.hpp"
-
-namespace CLI {
-class App;
-}
 
 namespace tally {
 
@@ -42,29 +43,105 @@ auto as_usage(F&& f) {
   }
 }
 
-// Options that every command understands.
+// What a word of the command line is read into; the variable holds the default, which the help shows. A function is
+// given the value as text ("" where `flag` lets it stand alone).
+using Target = std::variant<bool*, std::int64_t*, std::string*, std::vector<std::int64_t>*, std::vector<std::string>*,
+                            std::function<void(const std::string&)>>;
+
+// What is asked of an option's value, and how the help shows it.
+struct Rules {
+  std::string group = "What";  // title in the help; "" hides the option
+  std::int64_t least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::string> allowed = {};   // texts; any when empty
+  std::vector<std::string> excludes = {};  // options declared before that cannot be given beside it
+  bool required = false;
+  bool flag = false;       // of a function: the option may stand without a value
+  std::string usual = {};  // of a function: the default
+};
+
+struct Option {
+  std::string names;  // "--count", "--pe.cope.p-max,--pe.p-max"; "RUN" for an argument that is told by its place
+  Target target;
+  std::string help;
+  Rules rules;
+};
+
+class CommandLine;
+
+// Options that every command understands: those that say what is computed with, and those that say how it is told.
 struct CommonOptions {
-  int threads = 0;  // 0: as many as the machine has
+  std::int64_t threads = 0;  // 0: as many as the machine has
   std::string device = "cpu";
-  std::string products = "f32";
+  std::string precision = "f32";  // of matrix products
+  bool debug_nan = false;         // name the operation whose result is not finite
   bool quiet = false;
   bool json = false;  // one JSON object on stdout at the end instead of text
-  std::string json_help = "print one JSON object at the end";
+
+  // All of them, for the command line and for children(): there is no other list.
+  std::vector<Option> options();
+  // The words that give another process of tally the same options.
+  std::vector<std::string> words();
+  // Makes the library compute so. Throws UsageError for what does not fit together.
+  void apply() const;
 };
+
+// What a command takes, and the words that it was given.
+class CommandLine {
+ public:
+  // `words`: those behind the command's name. Options that depend on others (--pe cope brings --pe.p-max) look ahead in
+  // them.
+  explicit CommandLine(std::vector<std::string> words) : words_(std::move(words)) {}
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  void add(std::string names, Target target, std::string help, Rules rules = {}) {
+    options_.push_back({std::move(names), std::move(target), std::move(help), std::move(rules)});
+  }
+
+  const std::vector<std::string>& words() const { return words_; }
+  // The value of "--name V" or "--name=V" in the words, empty when it is not there.
+  std::string look_ahead(std::string_view name) const;
+
+  // Reads the words into the targets and into `common`. The text of the help when that was asked for, else empty.
+  // Throws UsageError naming the option, and the nearest one that there is.
+  std::string parse(std::string_view command, std::string_view summary);
+
+  CommonOptions common;
+  std::string json_help = "print one JSON object at the end";
+  std::string footer;  // of the help
+
+ private:
+  std::vector<std::string> words_;
+  std::vector<Option> options_;
+};
+
+// What a command has found out. With --json its value is printed in one line, else its text; a value without a text is
+// printed as it stands, a member a line.
+struct Result {
+  int code = exit_code::done;
+  JsonValue value = {};  // null: nothing is printed at the end
+  std::string text = {};
+  bool notice = false;  // tells what was done and holds no result: not printed with --quiet
+};
+
+// A line for people while a command is at work: nothing with --quiet; on stderr with --json.
+void say(const CommonOptions& common, std::string_view text);
+// A line of results: also with --quiet. Nothing with --json, whose object has it at the end.
+void tell(const CommonOptions& common, std::string_view text);
+// The one place through which errors of commands come: whatever they name is safe to print.
+void complain(std::string_view text);
+// Prints what a command has found out; its exit code.
+int print(const CommonOptions& common, const Result& result);
 
 struct Command {
   std::string_view name;
   std::string_view summary;
-  // Declares options and arguments on `app` and returns what to do once they are read. `arguments` are the words behind
-  // the command's name: options that depend on others (--pe cope brings --pe.p-max) look ahead in them.
-  std::function<int()> (*declare)(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments);
+  // Declares options and arguments, and returns what to do once they are read.
+  std::function<Result()> (*declare)(CommandLine& line);
 };
 
 // All commands in the order of the help.
 std::span<const Command> commands();
-
-// The value of "--name V" or "--name=V" in the words, empty when it is not there.
-std::string look_ahead(const std::vector<std::string>& arguments, std::string_view name);
 
 // The whole program; returns the exit code. Errors are printed on stderr as "tally: ...".
 int run_program(int argc, char** argv);

@@ -1,6 +1,5 @@
 #include "tasks/runner/config_options.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <set>
 
@@ -87,85 +86,68 @@ void replace_encoding(JsonValue& json, const std::string& encoding) {
 
 }  // namespace
 
-void ConfigOptions::declare_groups(CLI::App& app, const RunConfig& config,
+void ConfigOptions::declare_groups(CommandLine& line, const RunConfig& config,
                                    const std::function<bool(std::string_view name)>& wanted) {
   for (const RunConfig::Group& group : config.groups()) {
     for (const OptionInfo& option : group.options) {
       const std::string name = group.prefix + option.name;
       if (!wanted(name)) continue;
-      const bool is_flag = std::holds_alternative<bool>(option.value);
-      CLI::Option* declared = app.add_option_function<std::string>(
-          names_of(config, group, option),
-          [this, name, is_flag](const std::string& value) {
-            settings_.emplace_back(name, is_flag && value.empty() ? "true" : value);
-          },
-          describe(option));
-      declared->expected(is_flag ? 0 : 1, 1)->type_name("")->group(group.title);
-      // CLI11 would take a default as the value of a flag that stands alone.
-      if (!is_flag) declared->default_str(to_text(option.value));
+      const bool flag = std::holds_alternative<bool>(option.value);
+      const auto set = [this, name, flag](const std::string& value) {
+        settings_.emplace_back(name, flag && value.empty() ? "true" : value);
+      };
+      line.add(names_of(config, group, option), set, describe(option),
+               {.group = group.title, .flag = flag, .usual = to_text(option.value)});
     }
   }
   // What several encodings have takes the name of one of them: without it the answer says which there are.
   const auto choice = std::make_shared<EncodingChoice>(config.encoding.clone());
   for (const std::string& name : shared_option_names(config)) {
     if (!wanted("pe." + name)) continue;
-    app.add_option_function<std::string>(
-           "--pe." + name,
-           [choice, name](const std::string& value) {
-             as_usage([&] {
-               choice->set_option(name, value);
-               return 0;
-             });
-           },
-           "")
-        ->expected(0, 1)
-        ->group("");
+    const auto set = [choice, name](const std::string& value) { as_usage([&] { choice->set_option(name, value); }); };
+    line.add("--pe." + name, set, "", {.group = "", .flag = true});
   }
 }
 
-void ConfigOptions::declare_config(CLI::App& app, const std::vector<std::string>& arguments, bool several) {
-  app.add_option("--task", task_, "what to train on ('tally list tasks')")->group("What");
-  app.add_option("--pe", encoding_,
-                 several ? "position encodings with commas between them: cope,rope,cope+rope; with semicolons where "
-                           "one names layers or heads: 'cope;0:none,1-3:cope'"
-                         : "position encoding, a sum (cope+rope), or what acts where: by layer (0:none,1-3:cope), by "
-                           "heads (cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: a piece without layers "
-                           "goes on with those before it); 'tally list encodings' shows them")
-      ->group("What");
-  app.add_option(
-         "--preset", preset_,
-         concat("the task's settings: ", preset_names(look_ahead(arguments, "--task")), " ('tally list presets')"))
-      ->group("What");
-  app.add_option("--config", file_, "JSON file of settings; single options win over it")->group("What");
+void ConfigOptions::declare_config(CommandLine& line, bool several) {
+  line.add("--task", &task_, "what to train on ('tally list tasks')");
+  line.add("--pe", &encoding_,
+           several ? "position encodings with commas between them: cope,rope,cope+rope; with semicolons where one "
+                     "names layers or heads: 'cope;0:none,1-3:cope'"
+                   : "position encoding, a sum (cope+rope), or what acts where: by layer (0:none,1-3:cope), by heads "
+                     "(cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: a piece without layers goes on "
+                     "with those before it); 'tally list encodings' shows them");
+  line.add("--preset", &preset_,
+           concat("the task's settings: ", preset_names(line.look_ahead("--task")), " ('tally list presets')"));
+  line.add("--config", &file_, "JSON file of settings; single options win over it");
   as_usage([&] {
     ConfigOptions ahead;
-    ahead.task_ = look_ahead(arguments, "--task");
-    ahead.encoding_ = look_ahead(arguments, "--pe");
-    ahead.preset_ = look_ahead(arguments, "--preset");
-    ahead.file_ = look_ahead(arguments, "--config");
+    ahead.task_ = line.look_ahead("--task");
+    ahead.encoding_ = line.look_ahead("--pe");
+    ahead.preset_ = line.look_ahead("--preset");
+    ahead.file_ = line.look_ahead("--config");
     if (several && !ahead.encoding_.empty()) ahead.encoding_ = sum_of(split_encodings(ahead.encoding_));
     if (ahead.file_.empty()) {
       if (ahead.task_.empty()) ahead.task_ = "flip-flop", ahead.preset_.clear();
       if (ahead.encoding_.empty()) {
         ahead.encoding_ = "none";
-        app.footer("Options of an encoding, --pe.<name>, are listed here when it is named too: --help --pe cope.");
+        line.footer = "Options of an encoding, --pe.<name>, are listed here when it is named too: --help --pe cope.";
       }
     }
-    declare_groups(app, ahead.read(ahead.encoding_),
+    declare_groups(line, ahead.read(ahead.encoding_),
                    [several](std::string_view name) { return !several || name != "seed"; });
-    return 0;
   });
 }
 
-std::shared_ptr<ConfigOptions> ConfigOptions::declare(CLI::App& app, const std::vector<std::string>& arguments) {
+std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line) {
   auto options = std::make_shared<ConfigOptions>();
-  options->declare_config(app, arguments, false);
+  options->declare_config(line, false);
   return options;
 }
 
-std::shared_ptr<ConfigOptions> ConfigOptions::declare_list(CLI::App& app, const std::vector<std::string>& arguments) {
+std::shared_ptr<ConfigOptions> ConfigOptions::declare_list(CommandLine& line) {
   auto options = std::make_shared<ConfigOptions>();
-  options->declare_config(app, arguments, true);
+  options->declare_config(line, true);
   return options;
 }
 
@@ -174,10 +156,10 @@ std::vector<std::string> ConfigOptions::encodings() const {
   return split_encodings(encoding_);
 }
 
-std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CLI::App& app, const RunConfig& config,
+std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CommandLine& line, const RunConfig& config,
                                                           const std::function<bool(std::string_view name)>& wanted) {
   auto options = std::make_shared<ConfigOptions>();
-  options->declare_groups(app, config, wanted);
+  options->declare_groups(line, config, wanted);
   return options;
 }
 
@@ -222,7 +204,6 @@ RunConfig ConfigOptions::read(const std::string& encoding) const {
 void ConfigOptions::apply(RunConfig& config) const {
   as_usage([&] {
     for (const auto& [name, value] : settings_) config.set(name, value);
-    return 0;
   });
 }
 
@@ -248,6 +229,7 @@ std::string config_text(const RunConfig& config) {
     text += "\n";
   }
   for (const std::string& line : config.encoding.notes(config.model)) text += line + "\n";
+  text.pop_back();
   return text;
 }
 

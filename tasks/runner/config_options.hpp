@@ -17,15 +17,15 @@ namespace tally {
 
 class ConfigOptions {
  public:
-  // Declares the options on `app`. The words behind the command are looked through first, because task and encodings
+  // Declares the options on `line`. The words behind the command are looked through first, because task and encodings
   // bring options of their own; without a task the help shows those of flip-flop.
-  static std::shared_ptr<ConfigOptions> declare(CLI::App& app, const std::vector<std::string>& arguments);
+  static std::shared_ptr<ConfigOptions> declare(CommandLine& line);
   // The same with a list of encodings, "cope,rope,cope+rope": options are those of all of them, but for the seed, which
   // a sweep has a list of too.
-  static std::shared_ptr<ConfigOptions> declare_list(CLI::App& app, const std::vector<std::string>& arguments);
+  static std::shared_ptr<ConfigOptions> declare_list(CommandLine& line);
   // Declares the options of a given configuration alone, and of these only those whose full names are wanted.
   static std::shared_ptr<ConfigOptions> declare_for(
-      CLI::App& app, const RunConfig& config,
+      CommandLine& line, const RunConfig& config,
       const std::function<bool(std::string_view name)>& wanted = [](std::string_view) { return true; });
 
   // Preset, then the file of --config, then single options. Throws UsageError for what does not fit.
@@ -53,8 +53,9 @@ class ConfigOptions {
  private:
   // The configuration before it is known whether all of it fits together.
   RunConfig read(const std::string& encoding) const;
-  void declare_config(CLI::App& app, const std::vector<std::string>& arguments, bool several);
-  void declare_groups(CLI::App& app, const RunConfig& config, const std::function<bool(std::string_view name)>& wanted);
+  void declare_config(CommandLine& line, bool several);
+  void declare_groups(CommandLine& line, const RunConfig& config,
+                      const std::function<bool(std::string_view name)>& wanted);
 
   std::string task_, encoding_, preset_, file_;                // encoding_ as given, perhaps a list
   std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
@@ -63,7 +64,7 @@ class ConfigOptions {
 // Whether there is an option of this name, as RunConfig::set understands it.
 bool has_option(const RunConfig& config, std::string_view name);
 
-// The configuration as one text block: "  model.width 64".
+// The configuration as lines of text: "Model: model.width=64 ...".
 std::string config_text(const RunConfig& config);
 
 }  // namespace tally

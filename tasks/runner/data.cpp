@@ -1,20 +1,16 @@
 // tally data: sequences of a task, one a line as text or JSON, or their tokens as .npy.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
 
 #include "core/io/atomic_file.hpp"
-#include "core/io/json.hpp"
 #include "core/io/npy.hpp"
 #include "tasks/memory.hpp"
 #include "tasks/preset.hpp"
-#include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/signals.hpp"
-#include "tasks/statistics.hpp"
 
 namespace tally {
 namespace {
@@ -88,71 +84,53 @@ bool write_lines(const DataSettings& settings, const Task& task, bool as_json, c
   return true;
 }
 
-int run_data(const DataSettings& settings, const RunConfig& config, const CommonOptions& common) {
+Result run_data(const DataSettings& settings, const RunConfig& config, bool json) {
   const std::unique_ptr<Task> task = as_usage([&] {
     std::unique_ptr<Task> made = config.make_task();
     made->split_holding(settings.split, settings.start, settings.count);
     return made;
   });
   if (settings.out.empty()) {
-    make_lines(settings, *task, common.json, [](const std::string& line) {
-      std::cout << line;
-      return true;
-    });
-    return exit_code::done;
+    make_lines(settings, *task, json, [](const std::string& line) { return static_cast<bool>(std::cout << line); });
+    return {};
   }
   const std::string ending = known_ending(settings.out, {".npy", ".jsonl", ".txt", ""});
   const std::atomic<bool>& stop = watch_signals();  // so that no part of a file stays
   check_output(settings.out);
   const bool written =
       ending == ".npy" ? write_tokens(settings, *task, stop) : write_lines(settings, *task, ending == ".jsonl", stop);
-  if (!written) return signal_exit_code();
-  if (common.json) {
-    std::cout << write_json(JsonValue::object({{"out", settings.out},
-                                               {"task", config.task->name},
-                                               {"split", settings.split},
-                                               {"start", settings.start},
-                                               {"sequences", settings.count}}))
-              << "\n";
-  } else if (!common.quiet) {
-    std::cout << concat(printable(settings.out), ": ", with_commas(settings.count), " sequences of ", config.task->name,
-                        ", ", settings.split, "\n");
-  }
-  return exit_code::done;
+  if (!written) return {signal_exit_code()};
+  return {.value = JsonValue::object({{"out", settings.out},
+                                      {"task", config.task->name},
+                                      {"split", settings.split},
+                                      {"start", settings.start},
+                                      {"sequences", settings.count}}),
+          .notice = true};
 }
 
 }  // namespace
 
-std::function<int()> declare_data(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments) {
-  auto settings = std::make_shared<DataSettings>();
-  common.json_help = "print one JSON object a line, for each sequence; with --out one at the end";
-  app.add_option("--task", settings->task, "the task ('tally list tasks')")->required()->group("What");
-  app.add_option("--preset", settings->preset,
-                 concat("the task's settings: ", preset_names(look_ahead(arguments, "--task"))))
-      ->group("What");
-  app.add_option("--split", settings->split, "train, in-distribution, ...")->capture_default_str()->group("What");
-  app.add_option("--count", settings->count, "sequences")
-      ->check(CLI::Range(std::int64_t{1}, endless_count))
-      ->capture_default_str()
-      ->group("What");
-  app.add_option("--start", settings->start, "number of the first one")
-      ->check(CLI::Range(std::int64_t{0}, endless_count - 1))
-      ->capture_default_str()
-      ->group("What");
-  app.add_option("--out", settings->out,
-                 "file to write: .npy tokens i32 [sequences, tokens], .jsonl, or .txt for lines of text")
-      ->group("What");
-  auto config = std::make_shared<RunConfig>(as_usage([&] {
-    const std::string task = look_ahead(arguments, "--task");
-    return RunConfig::make(task.empty() ? "flip-flop" : task, "none",
-                           task.empty() ? "" : look_ahead(arguments, "--preset"));
+std::function<Result()> declare_data(CommandLine& line) {
+  const auto settings = std::make_shared<DataSettings>();
+  const std::string task = line.look_ahead("--task");
+  line.json_help = "print one JSON object a line, for each sequence; with --out one at the end";
+  line.add("--task", &settings->task, "the task ('tally list tasks')", {.required = true});
+  line.add("--preset", &settings->preset, concat("the task's settings: ", preset_names(task)));
+  line.add("--split", &settings->split, "train, in-distribution, ...");
+  line.add("--count", &settings->count, "sequences", {.least = 1, .most = endless_count});
+  line.add("--start", &settings->start, "number of the first one", {.least = 0, .most = endless_count - 1});
+  line.add("--out", &settings->out,
+           "file to write: .npy tokens i32 [sequences, tokens], .jsonl, or .txt for lines of text");
+  const auto config = std::make_shared<RunConfig>(as_usage([&] {
+    return task.empty() ? RunConfig::make("flip-flop", "none")
+                        : RunConfig::make(task, "none", line.look_ahead("--preset"));
   }));
-  const auto options = ConfigOptions::declare_for(app, *config, [](std::string_view name) {
+  const auto options = ConfigOptions::declare_for(line, *config, [](std::string_view name) {
     return name.starts_with("task.") || name == "seed" || name == "data-seed";
   });
-  return [settings, options, config, &common] {
+  return [settings, options, config, &common = line.common] {
     options->apply(*config);
-    return run_data(*settings, *config, common);
+    return run_data(*settings, *config, common.json);
   };
 }
 

@@ -1,14 +1,12 @@
 // tally describe: all there is to know of one task, encoding or preset.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <iostream>
 #include <memory>
 
-#include "core/io/json.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/grid.hpp"
 #include "tasks/statistics.hpp"
 
 namespace tally {
@@ -147,7 +145,7 @@ std::string text_of(const PresetEntry& entry) {
   return text;
 }
 
-int run_describe(const std::string& name, const CommonOptions& common) {
+Result run_describe(const std::string& name) {
   std::vector<std::string> known;
   std::string text;
   const auto consider = [&](const std::string& own, const auto& entry) {
@@ -168,26 +166,18 @@ int run_describe(const std::string& name, const CommonOptions& common) {
     throw UsageError(concat("[describe] there is no task, encoding or preset '", name, "'",
                             hint.empty() ? "; 'tally list' shows all" : hint));
   }
-  if (common.json) {
-    std::cout << write_json(JsonValue::object({{"name", name}, {"text", text}})) << "\n";
-  } else {
-    std::cout << text;
-  }
-  return exit_code::done;
+  return {.value = JsonValue::object({{"name", name}, {"text", text}}), .text = text};
 }
 
 }  // namespace
 
-std::function<int()> declare_describe(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
-  auto words = std::make_shared<std::vector<std::string>>();
-  app.add_option("NAME", *words,
-                 "a task, an encoding, a preset (of all tasks that have it, or of one: flip-flop paper), or encodings "
-                 "together (cope+rope; 0:none,1-3:cope)")
-      ->required()
-      ->expected(1, 2);
-  return [words, &common] {
-    return run_describe(words->size() == 1 ? words->front() : concat(words->front(), " ", words->back()), common);
-  };
+std::function<Result()> declare_describe(CommandLine& line) {
+  const auto words = std::make_shared<std::vector<std::string>>();
+  line.add("NAME", words.get(),
+           "a task, an encoding, a preset (of all tasks that have it, or of one: flip-flop paper), or encodings "
+           "together (cope+rope; 0:none,1-3:cope)",
+           {.required = true});
+  return [words] { return run_describe(joined(*words, " ")); };
 }
 
 }  // namespace tally

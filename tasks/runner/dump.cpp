@@ -5,20 +5,14 @@
 //   gradients.model.<parameter>, those of the loss
 // Logits, loss and gradients come from a pass as in training, but without dropout; weights, gates and positions from
 // one whose attention is written out. At a kink of the interpolation the positions decide which derivative is meant.
-#include <CLI/CLI.hpp>
-#include <cstdio>
-#include <iostream>
-#include <limits>
 #include <memory>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/io/json.hpp"
 #include "core/io/npy.hpp"
 #include "core/io/safetensors.hpp"
 #include "tasks/batch.hpp"
 #include "tasks/estimate.hpp"
-#include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/trained_model.hpp"
@@ -108,7 +102,7 @@ Dump compute_dump(Transformer& model, const Batch& batch, bool with_gradients) {
   return dump;
 }
 
-int run_dump(const DumpSettings& settings, const CommonOptions& common) {
+Result run_dump(const DumpSettings& settings) {
   check_output(settings.out);
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
@@ -133,44 +127,29 @@ int run_dump(const DumpSettings& settings, const CommonOptions& common) {
   }
   const Dump dump = compute_dump(*trained.model, batch, settings.gradients);
   write_safetensors(settings.out, dump.tensors, metadata);
-
-  if (common.json) {
-    std::cout << write_json(JsonValue::object({{"out", settings.out},
-                                               {"step", trained.step},
-                                               {"sequences", batch.tokens.size(0)},
-                                               {"length", batch.tokens.size(1)},
-                                               {"tensors", dump.tensors.size()},
-                                               {"loss", dump.loss}}))
-              << "\n";
-  } else if (!common.quiet) {
-    std::cout << concat(printable(settings.out), ": ", dump.tensors.size(), " tensors of ", batch.tokens.size(0),
-                        " sequences of ", batch.tokens.size(1), " tokens, step ", trained.step, ", loss ", dump.loss,
-                        "\n");
-  }
-  return exit_code::done;
+  return {.value = JsonValue::object({{"out", settings.out},
+                                      {"step", trained.step},
+                                      {"sequences", batch.tokens.size(0)},
+                                      {"length", batch.tokens.size(1)},
+                                      {"tensors", dump.tensors.size()},
+                                      {"loss", dump.loss}}),
+          .notice = true};
 }
 
 }  // namespace
 
-std::function<int()> declare_dump(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
-  auto settings = std::make_shared<DumpSettings>();
-  app.add_option("RUN", settings->run, "folder of the run")->required();
-  app.add_option("--out", settings->out, "safetensors file to write")->required()->group("What");
-  auto* split = app.add_option("--split", settings->split, "where sequences come from; the first evaluation split");
-  auto* count = app.add_option("--count", settings->count, "sequences")
-                    ->check(CLI::Range(std::int64_t{1}, endless_count))
-                    ->capture_default_str();
-  auto* start = app.add_option("--start", settings->start, "number of the first one")
-                    ->check(CLI::Range(std::int64_t{0}, endless_count - 1));
-  app.add_option("--tokens", settings->tokens, ".npy file of token ids [sequences, tokens] instead of a split")
-      ->excludes(split)
-      ->excludes(count)
-      ->excludes(start)
-      ->group("What");
-  for (CLI::Option* option : {split, count, start}) option->group("What");
-  app.add_flag("--gradients", settings->gradients, "also the gradient of the loss for every parameter")->group("What");
-  app.add_option("--checkpoint", settings->checkpoint, checkpoint_help)->capture_default_str()->group("What");
-  return [settings, &common] { return run_dump(*settings, common); };
+std::function<Result()> declare_dump(CommandLine& line) {
+  const auto settings = std::make_shared<DumpSettings>();
+  line.add("RUN", &settings->run, "folder of the run", {.required = true});
+  line.add("--out", &settings->out, "safetensors file to write", {.required = true});
+  line.add("--split", &settings->split, "where sequences come from; the first evaluation split");
+  line.add("--count", &settings->count, "sequences", {.least = 1, .most = endless_count});
+  line.add("--start", &settings->start, "number of the first one", {.least = 0, .most = endless_count - 1});
+  line.add("--tokens", &settings->tokens, ".npy file of token ids [sequences, tokens] instead of a split",
+           {.excludes = {"--split", "--count", "--start"}});
+  line.add("--gradients", &settings->gradients, "also the gradient of the loss for every parameter");
+  line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
+  return [settings] { return run_dump(*settings); };
 }
 
 }  // namespace tally

@@ -1,9 +1,6 @@
 // tally eval: errors of a trained model with counts, also on sequences longer than those it was trained on, and of
 // answers that it generates by itself.
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <iostream>
 #include <limits>
 #include <memory>
 
@@ -44,10 +41,8 @@ class Evaluator {
   Evaluator(const EvalSettings& settings, const CommonOptions& common)
       : settings_(settings), common_(common), trained_(load_trained(settings.run, settings.checkpoint)) {}
 
-  int run() {
-    if (!common_.json && !common_.quiet) {
-      std::cout << concat(printable(trained_.folder.path()), ", step ", trained_.step, "\n") << std::flush;
-    }
+  Result run() {
+    say(common_, concat(printable(trained_.folder.path()), ", step ", trained_.step));
     const RunConfig& config = trained_.folder.config();
     std::vector<std::unique_ptr<Task>> tasks;  // all are made first: a wrong length is wrong usage
     for (const std::int64_t length : settings_.lengths) tasks.push_back(task_of_length(config, length));
@@ -57,13 +52,10 @@ class Evaluator {
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       run_splits(*tasks[i], splits_of(*tasks[i]), concat("length ", settings_.lengths[i], "  "));
     }
-    if (common_.json) {
-      std::cout << write_json(JsonValue::object({{"run", trained_.folder.path()},
-                                                 {"step", trained_.step},
-                                                 {"evaluations", std::move(evaluations_)}}))
-                << "\n";
-    }
-    return failed_ ? exit_code::failed : exit_code::done;
+    if (!common_.json) return {code_};
+    return {code_,
+            JsonValue::object(
+                {{"run", trained_.folder.path()}, {"step", trained_.step}, {"evaluations", std::move(evaluations_)}})};
   }
 
  private:
@@ -85,8 +77,8 @@ class Evaluator {
       try {
         run_split(task, split, label);
       } catch (const Error& error) {  // an encoding that cannot go on at this length: the others still can
-        std::fprintf(stderr, "tally: %s%s: %s\n", label.c_str(), split.name.c_str(), printable(error.what()).c_str());
-        failed_ = true;
+        complain(concat(label, split.name, ": ", error.what()));
+        code_ = exit_code::failed;
       }
     }
   }
@@ -97,41 +89,30 @@ class Evaluator {
     const std::int64_t count = settings_.count == 0 ? split.count : settings_.count;
     const auto& evaluate_as = settings_.generate ? evaluate_generated : evaluate;
     const Evaluation result = evaluate_as(*trained_.model, task, split.name, count, config.run.eval_batch, nullptr);
-    if (common_.json) {
-      JsonValue line = evaluation_json(trained_.step, result);
-      line.set("length", split.length);
-      evaluations_.push(std::move(line));
-    } else {
-      std::cout << concat(label, split.name, ": ", evaluation_text(result), "\n") << std::flush;
-    }
+    evaluations_.push(evaluation_json(trained_.step, result).set("length", split.length));
+    tell(common_, concat(label, split.name, ": ", evaluation_text(result)));
   }
 
   const EvalSettings& settings_;
   const CommonOptions& common_;
   TrainedModel trained_;
   JsonValue evaluations_ = JsonValue::array();
-  bool failed_ = false;
+  int code_ = exit_code::done;
 };
 
 }  // namespace
 
-std::function<int()> declare_eval(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
-  auto settings = std::make_shared<EvalSettings>();
-  app.add_option("RUN", settings->run, "folder of the run")->required();
-  app.add_option("--split", settings->split, "one split; all but the training split without")->group("What");
-  app.add_option("--lengths", settings->lengths, "sequences of these lengths, where the task has one: 64,128")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{std::numeric_limits<std::int32_t>::max()}))
-      ->group("What");
-  app.add_option("--count", settings->count, "sequences of each split; 0: all")
-      ->check(CLI::Range(std::int64_t{0}, endless_count))
-      ->capture_default_str()
-      ->group("What");
-  app.add_flag("--generate", settings->generate,
-               "the model goes on from its own answers: each is fed back, where the task gives the right ones else")
-      ->group("What");
-  app.add_option("--checkpoint", settings->checkpoint, checkpoint_help)->capture_default_str()->group("What");
-  return [settings, &common] { return Evaluator(*settings, common).run(); };
+std::function<Result()> declare_eval(CommandLine& line) {
+  const auto settings = std::make_shared<EvalSettings>();
+  line.add("RUN", &settings->run, "folder of the run", {.required = true});
+  line.add("--split", &settings->split, "one split; all but the training split without");
+  line.add("--lengths", &settings->lengths, "sequences of these lengths, where the task has one: 64,128",
+           {.least = 1, .most = std::numeric_limits<std::int32_t>::max()});
+  line.add("--count", &settings->count, "sequences of each split; 0: all", {.least = 0, .most = endless_count});
+  line.add("--generate", &settings->generate,
+           "the model goes on from its own answers: each is fed back, where the task gives the right ones else");
+  line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
+  return [settings, &common = line.common] { return Evaluator(*settings, common).run(); };
 }
 
 }  // namespace tally

@@ -1,15 +1,12 @@
 // tally gradcheck: derivatives of a whole small transformer against central differences in f64, for every encoding and
 // every value of its choices and flags. T = 6 tokens, two layers; for each parameter three random directions.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <map>
 #include <memory>
 
 #include "autograd/gradcheck.hpp"
 #include "autograd/ops.hpp"
-#include "core/io/json.hpp"
 #include "core/kernels.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/runner/commands.hpp"
@@ -105,7 +102,7 @@ std::vector<Case> cases_of(const std::string& text) {
   return cases;
 }
 
-int run_gradcheck(const std::string& wanted, const CommonOptions& common) {
+Result run_gradcheck(const std::string& wanted, const CommonOptions& common) {
   std::vector<Case> cases;
   if (!wanted.empty()) cases = as_usage([&] { return cases_of(wanted); });
   for (const EncodingEntry* entry : encoding_registry()) {
@@ -120,46 +117,41 @@ int run_gradcheck(const std::string& wanted, const CommonOptions& common) {
     const std::vector<Tensor> parameters = loss.parameters();
     if (loss.exempt()) {
       ++exempt;
-      if (!common.json && !common.quiet) std::cout << concat(one.label, ": gradients by a rule of its own, exempt\n");
+      say(common, concat(one.label, ": gradients by a rule of its own, exempt"));
       continue;
     }
     const GradcheckResult result = gradcheck([&loss](const auto& inputs) { return loss(inputs); }, parameters);
     failures += !result.ok;
-    if (common.json) {
-      results.push(JsonValue::object({{"encoding", one.label},
-                                      {"ok", result.ok},
-                                      {"compared", result.compared},
-                                      {"worst", result.worst},
-                                      {"text", result.text}}));
-    } else if (!common.quiet || !result.ok) {
-      char line[160];
-      std::snprintf(line, sizeof line, "%-40s %-6s %4lld numbers, worst error %.2g of what is allowed\n",
-                    one.label.c_str(), result.ok ? "ok" : "WRONG", static_cast<long long>(result.compared),
-                    result.worst);
-      std::cout << line << (result.ok ? "" : concat("    ", result.text, "\n")) << std::flush;
+    results.push(JsonValue::object({{"encoding", one.label},
+                                    {"ok", result.ok},
+                                    {"compared", result.compared},
+                                    {"worst", result.worst},
+                                    {"text", result.text}}));
+    char line[160];
+    std::snprintf(line, sizeof line, "%-40s %-6s %4lld numbers, worst error %.2g of what is allowed", one.label.c_str(),
+                  result.ok ? "ok" : "WRONG", static_cast<long long>(result.compared), result.worst);
+    if (result.ok) {
+      say(common, line);
+    } else {
+      tell(common, concat(line, "\n    ", result.text));
     }
   }
-  if (common.json) {
-    std::cout << write_json(
-                     JsonValue::object({{"cases", std::move(results)}, {"exempt", exempt}, {"failures", failures}}))
-              << "\n";
-  }
-  check(failures == 0, "gradcheck", failures, " of ", cases.size(), " cases have wrong derivatives");
-  const std::int64_t compared = std::ssize(cases) - exempt;
-  if (!common.json && !common.quiet) {
-    std::cout << (compared > 0 ? concat("all ", compared, " cases agree\n") : "no case was compared\n");
-  }
-  return exit_code::done;
+  if (failures > 0) complain(concat("[gradcheck] ", failures, " of ", cases.size(), " cases have wrong derivatives"));
+  const std::int64_t agreeing = std::ssize(cases) - exempt - failures;
+  return {
+      .code = failures > 0 ? exit_code::failed : exit_code::done,
+      .value = JsonValue::object({{"cases", std::move(results)}, {"exempt", exempt}, {"failures", failures}}),
+      .text = agreeing == 0 ? "no case was compared\n" : concat(failures > 0 ? "" : "all ", agreeing, " cases agree\n"),
+      .notice = true};
 }
 
 }  // namespace
 
-std::function<int()> declare_gradcheck(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
-  auto encoding = std::make_shared<std::string>();
-  app.add_option("--pe", *encoding,
-                 "an encoding, a sum, or what acts where (as in 'tally train'); all encodings without")
-      ->group("What");
-  return [encoding, &common] { return run_gradcheck(*encoding, common); };
+std::function<Result()> declare_gradcheck(CommandLine& line) {
+  const auto encoding = std::make_shared<std::string>();
+  line.add("--pe", encoding.get(),
+           "an encoding, a sum, or what acts where (as in 'tally train'); all encodings without");
+  return [encoding, &common = line.common] { return run_gradcheck(*encoding, common); };
 }
 
 }  // namespace tally

@@ -6,6 +6,12 @@
 
 namespace tally {
 
+std::string joined(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string text;
+  for (const std::string& part : parts) text += concat(text.empty() ? "" : separator, part);
+  return text;
+}
+
 std::vector<std::string> split_text(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::size_t begin = 0;

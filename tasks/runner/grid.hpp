@@ -2,11 +2,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace tally {
 
+// "a b" of {"a", "b"}.
+std::string joined(const std::vector<std::string>& parts, std::string_view separator);
 // The parts of "a,b" between the separators.
 std::vector<std::string> split_text(const std::string& text, char separator);
 

@@ -1,14 +1,9 @@
 // tally info: what this build and this machine compute with.
-#include <CLI/CLI.hpp>
-#include <algorithm>
-#include <iostream>
 #include <thread>
-#include <utility>
 
 #include "core/backend.hpp"
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
-#include "core/io/json.hpp"
 #include "core/version.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/machine.hpp"
@@ -30,45 +25,37 @@ std::string kernels_text() {
   return "baseline";
 }
 
-int run_info(const CommonOptions& common) {
-  std::vector<std::pair<std::string, std::string>> facts{
-      {"version", std::string(version)},
-      {"device", common.device},
-      {"processor", processor_text()},
-      {"cores", to_text(static_cast<std::int64_t>(std::thread::hardware_concurrency()))},
-      {"threads", to_text(static_cast<std::int64_t>(thread_count()))},
-      {"memory", concat(bytes_text(available_memory()), " available")},
-      {"kernels", kernels_text()},
-      {"compiler", compiler_text()}};
+Result run_info(const CommonOptions& common) {
+  Result result{.value = JsonValue::object({{"version", std::string(version)},
+                                            {"device", common.device},
+                                            {"processor", processor_text()},
+                                            {"cores", std::thread::hardware_concurrency()},
+                                            {"threads", thread_count()},
+                                            {"memory", concat(bytes_text(available_memory()), " available")},
+                                            {"kernels", kernels_text()},
+                                            {"compiler", compiler_text()}})};
   if (default_device().type == DeviceType::cuda) {
     const Backend& gpu = backend(default_device());
-    facts.emplace_back("gpu", gpu.name());
-    facts.emplace_back("gpu_memory", concat(bytes_text(gpu.available()), " available"));
+    result.value.set("gpu", gpu.name());
+    result.value.set("gpu_memory", concat(bytes_text(gpu.available()), " available"));
   }
-  std::string problem;
   try {
     const BlasInfo blas = blas_info();
-    facts.emplace_back("blas", blas.path);
-    facts.emplace_back("blas_version", blas.config);
-    facts.emplace_back("blas_kernels", blas.core);
+    result.value.set("blas", blas.path);
+    result.value.set("blas_version", blas.config);
+    result.value.set("blas_kernels", blas.core);
   } catch (const Error& error) {
-    facts.emplace_back("blas", "none");
-    problem = error.what();
+    result.value.set("blas", "none");
+    complain(concat("[info] ", error.what()));
+    result.code = exit_code::failed;
   }
-  JsonValue json = JsonValue::object();
-  for (const auto& [name, value] : facts) {
-    json.set(name, value);
-    if (!common.json) std::cout << concat(name, std::string(14 - name.size(), ' '), value, "\n");
-  }
-  if (common.json) std::cout << write_json(json) << "\n";
-  check(problem.empty(), "info", problem);
-  return exit_code::done;
+  return result;
 }
 
 }  // namespace
 
-std::function<int()> declare_info(CLI::App&, CommonOptions& common, const std::vector<std::string>&) {
-  return [&common] { return run_info(common); };
+std::function<Result()> declare_info(CommandLine& line) {
+  return [&common = line.common] { return run_info(common); };
 }
 
 }  // namespace tally

@@ -1,13 +1,7 @@
 // tally list: one line for each task, encoding and preset.
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "core/io/json.hpp"
 #include "nn/encoding.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/runner/commands.hpp"
@@ -16,109 +10,92 @@
 namespace tally {
 namespace {
 
-// What is said of a task, an encoding or a preset. Options are named only.
-struct Line {
-  std::string name, summary, formula, paper;
-  std::vector<std::string> options;
-};
+const std::vector<std::string> kinds{"tasks", "encodings", "presets"};
 
-std::vector<std::string> names_of(const std::unique_ptr<Options>& options) {
-  std::vector<std::string> names;
-  for (const OptionInfo& option : list_options(*options)) names.push_back(option.name);
-  return names;
-}
-
-std::vector<Line> lines_of(std::string_view kind) {
-  std::vector<Line> lines;
+// What there is of a kind; options are named only.
+JsonValue entries_of(std::string_view kind) {
+  JsonValue entries = JsonValue::array();
+  const auto line_of = [](const std::string& name, const auto& entry) {
+    return JsonValue::object({{"name", name}, {"summary", entry.summary}});
+  };
+  const auto add = [&](JsonValue line, const auto& entry) {
+    JsonValue options = JsonValue::array();
+    for (const OptionInfo& option : list_options(*entry.make_options())) options.push(option.name);
+    line.set("paper", entry.paper);
+    if (!options.elements().empty()) line.set("options", std::move(options));
+    entries.push(std::move(line));
+  };
   if (kind == "tasks") {
-    for (const TaskEntry* entry : task_registry()) {
-      lines.push_back({entry->name, entry->summary, "", entry->paper, names_of(entry->make_options())});
-    }
+    for (const TaskEntry* entry : task_registry()) add(line_of(entry->name, *entry), *entry);
   } else if (kind == "encodings") {
     for (const EncodingEntry* entry : encoding_registry()) {
-      lines.push_back({entry->name, entry->summary, entry->formula, entry->paper, names_of(entry->make_options())});
+      add(line_of(entry->name, *entry).set("formula", entry->formula), *entry);
     }
   } else {
     for (const PresetEntry* entry : preset_registry()) {
-      lines.push_back({concat(entry->task, " ", entry->name), entry->summary, "", "", {}});
+      entries.push(line_of(concat(entry->task, " ", entry->name), *entry));
     }
   }
-  return lines;
+  return entries;
 }
 
-std::string listing(const std::vector<Line>& lines) {
+std::string listing(const JsonValue& entries) {
   std::size_t width = 0;
-  for (const Line& line : lines) width = std::max(width, line.name.size());
+  for (const JsonValue& entry : entries.elements()) width = std::max(width, entry.string("name").size());
   std::string text;
-  for (const Line& line : lines) {
-    text += concat("  ", line.name, std::string(width + 2 - line.name.size(), ' '), line.summary, "\n");
+  for (const JsonValue& entry : entries.elements()) {
+    const std::string& name = entry.string("name");
+    text += concat("  ", name, std::string(width + 2 - name.size(), ' '), entry.string("summary"), "\n");
   }
   return text;
 }
 
 // A table for a page; a bar would end its cell.
-std::string markdown(const std::vector<Line>& lines) {
-  const auto cell = [](const std::string& text) {
+std::string markdown(const JsonValue& entries) {
+  const auto cell = [](const JsonValue& entry, const char* key) {
     std::string result;
-    for (const char c : text) result += c == '|' ? "\\|" : std::string(1, c);
+    if (!entry.contains(key)) return result;
+    for (const char c : entry.string(key)) result += c == '|' ? "\\|" : std::string(1, c);
     return result;
   };
-  std::string text = concat("| name | what it does | options | source |\n|---|---|---|---|\n");
-  for (const Line& line : lines) {
+  std::string text = "| name | what it does | options | source |\n|---|---|---|---|\n";
+  for (const JsonValue& entry : entries.elements()) {
     std::string options;
-    for (const std::string& option : line.options) options += concat(options.empty() ? "" : " ", "`", option, "`");
-    text += concat("| `", line.name, "` | ", cell(line.summary), " | ", options, " | ", cell(line.paper), " |\n");
+    if (entry.contains("options")) {
+      for (const JsonValue& option : entry.elements("options"))
+        options += concat(options.empty() ? "" : " ", "`", option.string(), "`");
+    }
+    text += concat("| `", entry.string("name"), "` | ", cell(entry, "summary"), " | ", options, " | ",
+                   cell(entry, "paper"), " |\n");
   }
   return text;
 }
 
-JsonValue to_json(const Line& line) {
-  JsonValue entry = JsonValue::object({{"name", line.name}, {"summary", line.summary}});
-  if (!line.formula.empty()) entry.set("formula", line.formula);
-  if (!line.paper.empty()) entry.set("paper", line.paper);
-  JsonValue options = JsonValue::array();
-  for (const std::string& option : line.options) options.push(option);
-  if (!line.options.empty()) entry.set("options", std::move(options));
-  return entry;
-}
-
-int run_list(const std::string& wanted, bool as_markdown, const CommonOptions& common) {
-  const std::vector<std::string> kinds{"tasks", "encodings", "presets"};
+Result run_list(const std::string& wanted, bool as_markdown) {
   if (!wanted.empty() && std::find(kinds.begin(), kinds.end(), wanted) == kinds.end()) {
-    const std::string near = nearest_name(wanted, kinds);
-    throw UsageError(concat("[list] there are tasks, encodings and presets, not '", wanted, "'",
-                            near.empty() ? "" : concat("; did you mean '", near, "'?")));
+    throw UsageError(
+        concat("[list] there are tasks, encodings and presets, not '", wanted, "'", did_you_mean(wanted, kinds)));
   }
-  JsonValue all = JsonValue::object();
+  Result result{.value = JsonValue::object()};
   for (const std::string& kind : kinds) {
     if (!wanted.empty() && kind != wanted) continue;
-    const std::vector<Line> lines = lines_of(kind);
-    if (as_markdown) {
-      std::cout << markdown(lines);
-      continue;
-    }
-    if (!common.json) {
-      std::cout << kind << "\n" << listing(lines);
-      continue;
-    }
-    JsonValue entries = JsonValue::array();
-    for (const Line& line : lines) entries.push(to_json(line));
-    all.set(kind, std::move(entries));
+    JsonValue entries = entries_of(kind);
+    result.text += as_markdown ? markdown(entries) : concat(kind, "\n", listing(entries));
+    result.value.set(kind, std::move(entries));
   }
-  if (common.json) std::cout << write_json(all) << "\n";
-  return exit_code::done;
+  return result;
 }
 
 }  // namespace
 
-std::function<int()> declare_list(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
-  auto kind = std::make_shared<std::string>();
-  app.add_option("KIND", *kind, "tasks, encodings or presets; all without");
-  auto as_markdown = std::make_shared<bool>(false);
-  app.add_flag("--markdown", *as_markdown, "as a table for a page, with options and sources");
-  return [kind, as_markdown, &common] {
+std::function<Result()> declare_list(CommandLine& line) {
+  const auto kind = std::make_shared<std::string>();
+  const auto as_markdown = std::make_shared<bool>(false);
+  line.add("KIND", kind.get(), "tasks, encodings or presets; all without");
+  line.add("--markdown", as_markdown.get(), "as a table for a page, with options and sources");
+  return [kind, as_markdown, &common = line.common] {
     if (*as_markdown && common.json) throw UsageError("[list] --markdown and --json exclude each other");
-    return run_list(*kind, *as_markdown, common);
+    return run_list(*kind, *as_markdown);
   };
 }
 

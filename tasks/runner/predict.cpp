@@ -1,18 +1,16 @@
 // tally predict: what a trained model answers to a text, how sure it is, and which symbols its last one attends to.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <numeric>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/io/json.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/generate.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/grid.hpp"
 #include "tasks/runner/trained_model.hpp"
 #include "tasks/statistics.hpp"
 
@@ -145,9 +143,8 @@ std::string prediction_text(const Prediction& prediction) {
   return text;
 }
 
-int run_predict(const PredictSettings& settings, const CommonOptions& common) {
-  std::string text;
-  for (const std::string& word : settings.words) text += (text.empty() ? "" : " ") + word;
+Result run_predict(const PredictSettings& settings, bool quiet) {
+  const std::string text = joined(settings.words, " ");
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const std::vector<std::int32_t> tokens = as_usage([&] { return trained.task->encode(text); });
   if (tokens.empty()) throw UsageError("[predict] the text is empty");
@@ -156,36 +153,21 @@ int run_predict(const PredictSettings& settings, const CommonOptions& common) {
   check_fits(estimate_trace(config, *trained.task, 1, length, false));
   check_fits(estimate_evaluation(config, *trained.task, 1, length + settings.symbols - 1));
   const Prediction prediction = predict(trained, tokens, settings.symbols, settings.top);
-  if (common.json) {
-    JsonValue json = prediction_json(prediction);
-    json.set("text", text);
-    json.set("step", trained.step);
-    std::cout << write_json(json) << "\n";
-  } else if (common.quiet) {
-    std::cout << prediction.answer << "\n";
-  } else {
-    std::cout << prediction_text(prediction);
-  }
-  return exit_code::done;
+  return {.value = prediction_json(prediction).set("text", text).set("step", trained.step),
+          .text = quiet ? prediction.answer + "\n" : prediction_text(prediction)};
 }
 
 }  // namespace
 
-std::function<int()> declare_predict(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
-  auto settings = std::make_shared<PredictSettings>();
-  app.add_option("RUN", settings->run, "folder of the run")->required();
-  app.add_option("TEXT", settings->words, "a sequence as 'tally data' prints it, up to where the answer is wanted")
-      ->required();
-  app.add_option("--symbols", settings->symbols, "how many to answer; each is fed back")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str()
-      ->group("What");
-  app.add_option("--top", settings->top, "candidates, and keys of each head, that are shown")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str()
-      ->group("What");
-  app.add_option("--checkpoint", settings->checkpoint, checkpoint_help)->capture_default_str()->group("What");
-  return [settings, &common] { return run_predict(*settings, common); };
+std::function<Result()> declare_predict(CommandLine& line) {
+  const auto settings = std::make_shared<PredictSettings>();
+  line.add("RUN", &settings->run, "folder of the run", {.required = true});
+  line.add("TEXT", &settings->words, "a sequence as 'tally data' prints it, up to where the answer is wanted",
+           {.required = true});
+  line.add("--symbols", &settings->symbols, "how many to answer; each is fed back", {.least = 1, .most = 1 << 20});
+  line.add("--top", &settings->top, "candidates, and keys of each head, that are shown", {.least = 1, .most = 1000});
+  line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
+  return [settings, &common = line.common] { return run_predict(*settings, common.quiet); };
 }
 
 }  // namespace tally

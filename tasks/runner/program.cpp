@@ -1,26 +1,18 @@
-// Dispatch: from the command line to one command and its exit code.
-#include <CLI/CLI.hpp>
+// Dispatch: from the command line to one command, what it prints and its exit code.
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
 
-#include "core/backend.hpp"
-#include "core/cpu/parallel.hpp"
-#include "core/device.hpp"
-#include "core/kernels.hpp"
-#include "core/precision.hpp"
 #include "core/version.hpp"
 #include "nn/options.hpp"
 #include "tasks/printable.hpp"
-#include "tasks/runner/command.hpp"
+#include "tasks/runner/commands.hpp"
 #include "tasks/train.hpp"
 
 namespace tally {
 namespace {
-
-// The one place through which errors of commands come: whatever they name is safe to print.
-void print_error(const std::string& text) { std::fprintf(stderr, "tally: %s\n", printable(text).c_str()); }
 
 std::string overview() {
   std::string text =
@@ -33,83 +25,69 @@ std::string overview() {
          "130/143 interrupted.\n";
 }
 
-// CLI11 names what it does not know; the nearest known option is added.
-std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
-  std::string text = error.what();
-  std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+int run_command(const Command& command, std::vector<std::string> words) {
+  CommandLine line(std::move(words));
+  const std::function<Result()> run = command.declare(line);
+  if (const std::string help = line.parse(command.name, command.summary); !help.empty()) {
+    std::cout << help;
+    return exit_code::done;
   }
-  for (const std::string& argument : arguments) {
-    if (!argument.starts_with("--")) continue;
-    const std::string name = argument.substr(0, argument.find('='));
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::string near = nearest_name(name, known);
-    text = concat("unknown option '", name, "'", near.empty() ? "" : concat("; did you mean '", near, "'?"));
-    break;
+  line.common.apply();
+  return print(line.common, run());
+}
+
+// "  step          500" for a member of an object; what is inside another object is indented.
+std::string facts_text(const JsonValue& value, std::size_t indent = 0) {
+  std::size_t width = 0;
+  for (const JsonMember& member : value.members()) width = std::max(width, member.name.size());
+  std::string text;
+  for (const JsonMember& member : value.members()) {
+    text += concat(std::string(indent, ' '), member.name);
+    const std::string pad(width + 2 - member.name.size(), ' ');
+    if (member.value.is_object()) {
+      text += "\n" + facts_text(member.value, indent + 2);
+    } else {
+      text += concat(pad, member.value.is_string() ? printable(member.value.string()) : write_json(member.value), "\n");
+    }
   }
   return text;
 }
 
-int run_command(const Command& command, const std::vector<std::string>& arguments) {
-  CLI::App app(std::string(command.summary), concat("tally ", command.name));
-  app.get_formatter()->column_width(34);
-  CommonOptions common;
-  const std::function<int()> run = command.declare(app, common, arguments);
-  app.add_option("--threads", common.threads, "threads to compute with; 0: all cores. Results are the same bits")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str()
-      ->group("Common");
-  app.add_option("--device", common.device, "cpu, cuda, cuda:1, or cuda-host: the CUDA kernels executed on the CPU")
-      ->type_name("")
-      ->capture_default_str()
-      ->group("Common");
-  app.add_option("--products", common.products,
-                 "on CUDA devices: what matrix products of f32 round their operands to; tf32 and bf16 are faster")
-      ->check(CLI::IsMember(std::vector<std::string>(product_precision_names.begin(), product_precision_names.end())))
-      ->capture_default_str()
-      ->group("Common");
-  app.add_flag("--quiet", common.quiet, "print results only")->group("Common");
-  app.add_flag("--json", common.json, common.json_help)->group("Common");
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return exit_code::done;
-  } catch (const CLI::ParseError& error) {
-    print_error(concat(command.name, ": ", usage_text(app, error, arguments)));
-    return exit_code::usage;
-  }
-  const Device device = as_usage([&] { return device_from_text(common.device); });
-  kernels(device);  // an unbuilt backend is refused before anything is done
-  if (common.products != "f32" && device.type == DeviceType::cpu) {
-    throw UsageError(
-        concat("--products ", common.products, " is for --device cuda and cuda-host; the CPU's products are f32"));
-  }
-  const auto precision = std::ranges::find(product_precision_names, common.products);
-  set_product_precision(static_cast<ProductPrecision>(precision - product_precision_names.begin()));
-  set_default_device(device);
-  if (common.threads > 0) set_thread_count(common.threads);
-  return run();
-}
-
 }  // namespace
 
-std::string look_ahead(const std::vector<std::string>& arguments, std::string_view name) {
-  std::string value;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == name && i + 1 < arguments.size()) value = arguments[i + 1];
-    if (arguments[i].starts_with(concat(name, "="))) value = arguments[i].substr(name.size() + 1);
+std::span<const Command> commands() {
+  static const std::array all{
+#define TALLY_COMMAND(name, summary) Command{#name, summary, declare_##name},
+#include "tasks/runner/commands.def"
+#undef TALLY_COMMAND
+  };
+  return all;
+}
+
+void say(const CommonOptions& common, std::string_view text) {
+  if (!common.quiet) (common.json ? std::cerr : std::cout) << text << "\n" << std::flush;
+}
+
+void tell(const CommonOptions& common, std::string_view text) {
+  if (!common.json) std::cout << text << "\n" << std::flush;
+}
+
+void complain(std::string_view text) { std::fprintf(stderr, "tally: %s\n", printable(text).c_str()); }
+
+int print(const CommonOptions& common, const Result& result) {
+  if (common.json) {
+    if (!result.value.is_null()) std::cout << write_json(result.value) << "\n";
+  } else if (!(common.quiet && result.notice)) {
+    std::cout << (result.text.empty() && !result.value.is_null() ? facts_text(result.value) : result.text);
   }
-  return value;
+  return result.code;
 }
 
 namespace {
 
 int run_words(const std::vector<std::string>& words) {
   if (words.empty()) {
-    print_error("no command");
+    complain("no command");
     std::fprintf(stderr, "\n%s", overview().c_str());
     return exit_code::usage;
   }
@@ -128,22 +106,20 @@ int run_words(const std::vector<std::string>& words) {
     try {
       return run_command(command, {words.begin() + 1, words.end()});
     } catch (const UsageError& error) {
-      print_error(error.what());
+      complain(error.what());
       return exit_code::usage;
     } catch (const Diverged& error) {
-      print_error(error.what());
+      complain(error.what());
       return exit_code::diverged;
     } catch (const std::bad_alloc&) {
-      print_error("the system has no memory left");
+      complain("the system has no memory left");
       return exit_code::failed;
     } catch (const std::exception& error) {
-      print_error(error.what());
+      complain(error.what());
       return exit_code::failed;
     }
   }
-  const std::string near = nearest_name(words[0], names);
-  print_error(concat("unknown command '", words[0], "'", near.empty() ? "" : concat("; did you mean '", near, "'?"),
-                     " ('tally --help' lists them)"));
+  complain(concat("unknown command '", words[0], "'", did_you_mean(words[0], names), " ('tally --help' lists them)"));
   return exit_code::usage;
 }
 
@@ -156,7 +132,7 @@ int run_program(int argc, char** argv) {
   std::cout.flush();
   // Also what failed on the way, as when a training's reader has left.
   if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  print_error("cannot write to the standard output");
+  complain("cannot write to the standard output");
   return code == exit_code::done ? exit_code::failed : code;
 }
 

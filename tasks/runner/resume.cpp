@@ -1,8 +1,6 @@
 // tally resume: goes on with a run, perhaps with other settings, but never with another model.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <optional>
 
@@ -17,7 +15,7 @@ namespace tally {
 namespace {
 
 struct ResumeSettings {
-  std::string run;
+  std::string run, profile;
   std::string task, encoding;  // as given, to be refused when they are not the run's
 };
 
@@ -56,9 +54,8 @@ void refuse_fewer_steps(const RunFolder& folder, std::int64_t steps) {
   if (reached > steps) throw UsageError(concat("[resume] the run is at step ", reached, " already, beyond ", steps));
 }
 
-int run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common,
-               const WatchOptions& watch) {
-  if (!watch.profile.empty()) check_output(watch.profile, settings.run);
+Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
+  if (!settings.profile.empty()) check_output(settings.profile, settings.run);
   RunFolder folder = RunFolder::open_to_train(settings.run);
   const RunConfig before = folder.config().clone();
   in_file(folder.config_path(), [&] { before.make_task(); });
@@ -73,34 +70,32 @@ int run_resume(const ResumeSettings& settings, const ConfigOptions& options, con
   as_usage([&] {
     after.validate();
     refuse_other_model(before, after);
-    return 0;
   });
   if (folder.finished() && after.run.steps <= before.run.steps) {
-    std::ostream& out = common.json ? std::cerr : std::cout;
     const std::optional<RunConfig> trained = folder.trained_config(folder.read_metrics());
     for (const std::string& change : differences(trained ? *trained : before, after))
-      out << "not applied: " << printable(change) << "\n" << std::flush;
-    return run_training(std::move(folder), common, watch);
+      say(common, concat("not applied: ", printable(change)));
+    return run_training(std::move(folder), common, settings.profile);
   }
   refuse_fewer_steps(folder, after.run.steps);
   check_can_train(after);
   folder.change_config(after);
-  return run_training(std::move(folder), common, watch);
+  return run_training(std::move(folder), common, settings.profile);
 }
 
 }  // namespace
 
-std::function<int()> declare_resume(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments) {
-  auto settings = std::make_shared<ResumeSettings>();
-  app.add_option("RUN", settings->run, "folder of the run")->required();
-  app.add_option("--task", settings->task, "must be the run's own")->group("What");
-  app.add_option("--pe", settings->encoding, "must be the run's own")->group("What");
+std::function<Result()> declare_resume(CommandLine& line) {
+  const auto settings = std::make_shared<ResumeSettings>();
+  line.add("RUN", &settings->run, "folder of the run", {.required = true});
+  line.add("--task", &settings->task, "must be the run's own");
+  line.add("--pe", &settings->encoding, "must be the run's own");
   auto options = std::make_shared<ConfigOptions>();
-  if (const std::string run = find_run(arguments); !run.empty()) {
-    options = ConfigOptions::declare_for(app, RunFolder::open(run).config());
+  if (const std::string run = find_run(line.words()); !run.empty()) {
+    options = ConfigOptions::declare_for(line, RunFolder::open(run).config());
   }
-  const auto watch = declare_watch(app);
-  return [settings, options, watch, &common] { return run_resume(*settings, *options, common, *watch); };
+  line.add("--profile", &settings->profile, profile_help);
+  return [settings, options, &common = line.common] { return run_resume(*settings, *options, common); };
 }
 
 }  // namespace tally

@@ -1,11 +1,8 @@
 // tally show: what a .safetensors or .npy file holds. Its names and texts come from outside: they are printed escaped.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
-#include <iostream>
 #include <memory>
 
-#include "core/io/json.hpp"
 #include "core/io/npy.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/io/utf8.hpp"
@@ -41,19 +38,14 @@ JsonValue sizes_of(const Shape& shape) {
   return sizes;
 }
 
-int show_npy(const std::string& path, const CommonOptions& common) {
+Result show_npy(const std::string& path) {
   const NpyHeader header = read_npy_header(path);
-  if (common.json) {
-    std::cout << write_json(JsonValue::object({{"file", path},
-                                               {"type", name_of(header.dtype)},
-                                               {"shape", sizes_of(header.shape)},
-                                               {"fortran_order", header.fortran_order}}))
-              << "\n";
-  } else {
-    std::cout << concat(escape_for_print(path, 1000), ": ", header.dtype, " ", header.shape,
-                        header.fortran_order ? ", first axis fastest" : "", "\n");
-  }
-  return exit_code::done;
+  return {.value = JsonValue::object({{"file", path},
+                                      {"type", name_of(header.dtype)},
+                                      {"shape", sizes_of(header.shape)},
+                                      {"fortran_order", header.fortran_order}}),
+          .text = concat(escape_for_print(path, 1000), ": ", header.dtype, " ", header.shape,
+                         header.fortran_order ? ", first axis fastest" : "", "\n")};
 }
 
 // Empty where the file has no checksums or all of them hold.
@@ -62,27 +54,28 @@ std::vector<std::string> bad_checksums(const SafetensorsFile& file) {
   return verify_checksums(file);
 }
 
-void print_safetensors(const SafetensorsFile& file, const std::vector<std::string>& bad) {
+std::string text_of(const SafetensorsFile& file, const std::vector<std::string>& bad) {
+  std::string text;
   std::size_t width = 0;
   for (const auto& entry : file.entries()) width = std::max(width, escape_for_print(entry.name).size());
   std::uint64_t bytes = 0;
   std::int64_t elements = 0;
   for (const auto& entry : file.entries()) {
     const std::string name = escape_for_print(entry.name);
-    std::cout << concat(name, std::string(width + 2 - name.size(), ' '), entry.type,
-                        std::string(6 - std::min<std::size_t>(entry.type.size(), 5), ' '), entry.shape, "\n");
+    text += concat(name, std::string(width + 2 - name.size(), ' '), entry.type,
+                   std::string(6 - std::min<std::size_t>(entry.type.size(), 5), ' '), entry.shape, "\n");
     bytes += entry.end - entry.begin;
     elements += entry.shape.numel();
   }
-  std::cout << concat(file.entries().size(), " tensors, ", with_commas(elements), " elements, ",
-                      bytes_text(static_cast<double>(bytes)), "\n");
+  text += concat(file.entries().size(), " tensors, ", with_commas(elements), " elements, ",
+                 bytes_text(static_cast<double>(bytes)), "\n");
   for (const auto& [key, value] : file.metadata()) {
     if (key.starts_with(checksum_prefix)) continue;
-    std::cout << concat("  ", escape_for_print(key), ": ", escape_for_print(value, 2000), "\n");
+    text += concat("  ", escape_for_print(key), ": ", escape_for_print(value, 2000), "\n");
   }
-  if (!file.metadata().contains(std::string(checksum_prefix))) return;
-  if (bad.empty()) std::cout << "all checksums hold\n";
-  for (const std::string& name : bad) std::cout << concat("checksum does not hold: ", escape_for_print(name), "\n");
+  if (bad.empty() && file.metadata().contains(std::string(checksum_prefix))) text += "all checksums hold\n";
+  for (const std::string& name : bad) text += concat("checksum does not hold: ", escape_for_print(name), "\n");
+  return text;
 }
 
 JsonValue json_of(const SafetensorsFile& file, const std::vector<std::string>& bad) {
@@ -98,25 +91,20 @@ JsonValue json_of(const SafetensorsFile& file, const std::vector<std::string>& b
                             {"bad_checksums", std::move(wrong)}});
 }
 
-int run_show(const std::string& path, const CommonOptions& common) {
-  if (is_npy(path)) return show_npy(path, common);
+Result run_show(const std::string& path) {
+  if (is_npy(path)) return show_npy(path);
   check(may_be_safetensors(path), "show", escape_for_print(path, 1000), ": is neither a safetensors nor a .npy file");
   const SafetensorsFile file = SafetensorsFile::open(path);
   const std::vector<std::string> bad = bad_checksums(file);
-  if (common.json) {
-    std::cout << write_json(json_of(file, bad)) << "\n";
-  } else {
-    print_safetensors(file, bad);
-  }
-  return bad.empty() ? exit_code::done : exit_code::failed;
+  return {bad.empty() ? exit_code::done : exit_code::failed, json_of(file, bad), text_of(file, bad)};
 }
 
 }  // namespace
 
-std::function<int()> declare_show(CLI::App& app, CommonOptions& common, const std::vector<std::string>&) {
-  auto path = std::make_shared<std::string>();
-  app.add_option("FILE", *path, ".safetensors or .npy file")->required();
-  return [path, &common] { return run_show(*path, common); };
+std::function<Result()> declare_show(CommandLine& line) {
+  const auto path = std::make_shared<std::string>();
+  line.add("FILE", path.get(), ".safetensors or .npy file", {.required = true});
+  return [path] { return run_show(*path); };
 }
 
 }  // namespace tally

@@ -2,13 +2,11 @@
 // Each is a process of its own in DIR/<encoding>-[key=value-]seed<N>, with what it prints in DIR/<run>.log; sweep.json
 // keeps what the folders do not tell. Started again, finished runs are skipped and the others go on.
 #include <signal.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <set>
@@ -35,7 +33,7 @@ namespace {
 struct SweepSettings {
   std::string folder, seeds = "1..3";
   std::vector<std::string> grid;  // "model.layers=1,2"
-  int jobs = 0;                   // 0: as many as cores
+  std::int64_t jobs = 0;          // 0: as many as cores
   bool dry_run = false;
 };
 
@@ -106,7 +104,6 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
           name += concat("-", key, "=", value);
         }
         config.validate();
-        return 0;
       });
       variants.emplace_back(std::move(name), std::move(config));
     }
@@ -161,9 +158,9 @@ std::string last_line(const std::string& path) {
 class Sweep {
  public:
   Sweep(const SweepSettings& settings, std::vector<PlannedRun> plan, const CommonOptions& common)
-      : settings_(settings), plan_(std::move(plan)), common_(common), out_(common.json ? std::cerr : std::cout) {}
+      : settings_(settings), plan_(std::move(plan)), common_(common), child_(common) {}
 
-  int run() {
+  Result run() {
     const std::atomic<bool>& stop = watch_signals();
     std::error_code error;
     fs::create_directories(settings_.folder, error);
@@ -173,9 +170,11 @@ class Sweep {
     const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
     const std::int64_t jobs =
         std::clamp<std::int64_t>(settings_.jobs > 0 ? settings_.jobs : cores, 1, std::max<std::int64_t>(1, waiting));
-    threads_ = common_.threads > 0 ? common_.threads : std::max<std::int64_t>(1, cores / jobs);
+    if (child_.threads == 0) child_.threads = std::max<std::int64_t>(1, cores / jobs);
+    child_.quiet = true;
+    child_.json = false;  // its log is for people
     say(concat(plan_.size(), " runs, ", plan_.size() - static_cast<std::size_t>(waiting), " of them finished before; ",
-               jobs, " at a time with ", threads_, threads_ == 1 ? " thread" : " threads", " each"));
+               jobs, " at a time with ", child_.threads, child_.threads == 1 ? " thread" : " threads", " each"));
 
     std::size_t next = 0;
     bool told_to_stop = false;
@@ -204,11 +203,7 @@ class Sweep {
 
   static bool is_open(const PlannedRun& run) { return run.state != RunState::finished; }
 
-  void say(const std::string& text) {
-    if (!common_.quiet) out_ << printable(text) << "\n" << std::flush;
-  }
-
-  static void complain(const std::string& text) { std::cerr << printable(text) << "\n" << std::flush; }
+  void say(const std::string& text) { tally::say(common_, printable(text)); }
 
   // What is there already. Throws Error before anything is started when a folder holds another run.
   void take_stock() {
@@ -256,8 +251,9 @@ class Sweep {
     try {
       if (!begun) RunFolder::create(run.path, run.config, false);
       // A new run too is one that is resumed, from step 0: its folder alone says what it is.
-      const pid_t process =
-          start_tally({"resume", run.path, "--quiet", "--threads", std::to_string(threads_)}, log_of(run));
+      std::vector<std::string> words{"resume", run.path};
+      for (const std::string& word : child_.words()) words.push_back(word);
+      const pid_t process = start_tally(words, log_of(run));
       children_.emplace(process, Child{place, Clock::now()});
       run.state = RunState::unfinished;
       say(concat(run.name, ": ", begun ? "goes on" : "starts"));
@@ -292,65 +288,61 @@ class Sweep {
     return std::count_if(plan_.begin(), plan_.end(), [state](const PlannedRun& run) { return run.state == state; });
   }
 
-  int conclude() const {
-    const std::int64_t bad = count(RunState::failed) + count(RunState::diverged);
+  Result conclude() const {
     const Report report = make_report({settings_.folder});
-    if (common_.json) {
-      JsonValue states = JsonValue::object();
-      for (const RunState state : run_states) states.set(name_of(state), count(state));
-      std::cout << write_json(JsonValue::object(
-                       {{"folder", settings_.folder}, {"states", std::move(states)}, {"report", report_json(report)}}))
-                << "\n";
-    } else {
-      std::cout << "\n" << report_text(report) << "\n";
-      std::string text = concat(count(RunState::finished), " of ", plan_.size(), " runs finished");
-      for (const RunState state : run_states) {
-        if (state != RunState::finished && count(state) > 0) text += concat(", ", count(state), " ", name_of(state));
-      }
-      std::cout << text << "; all in " << printable(settings_.folder) << "\n";
+    JsonValue states = JsonValue::object();
+    std::string text =
+        concat("\n", report_text(report), "\n", count(RunState::finished), " of ", plan_.size(), " runs finished");
+    for (const RunState state : run_states) {
+      states.set(name_of(state), count(state));
+      if (state != RunState::finished && count(state) > 0) text += concat(", ", count(state), " ", name_of(state));
     }
-    if (const int signal = signal_exit_code(); signal != 0) return signal;
-    return bad > 0 ? exit_code::failed : exit_code::done;
+    text += concat("; all in ", printable(settings_.folder), "\n");
+    const bool bad = count(RunState::failed) + count(RunState::diverged) > 0;
+    const int signal = signal_exit_code();
+    return {signal != 0 ? signal
+            : bad       ? exit_code::failed
+                        : exit_code::done,
+            JsonValue::object(
+                {{"folder", settings_.folder}, {"states", std::move(states)}, {"report", report_json(report)}}),
+            std::move(text)};
   }
 
   const SweepSettings& settings_;
   std::vector<PlannedRun> plan_;
   std::vector<JsonValue> others_;  // of earlier sweeps into the folder, as sweep.json has them
   const CommonOptions& common_;
-  std::ostream& out_;
-  std::int64_t threads_ = 1;
+  CommonOptions child_;  // those of every run
   std::map<pid_t, Child> children_;
 };
 
-int run_sweep(const SweepSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
+Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   if (settings.folder.empty()) throw UsageError("[usage] the name of the folder for the runs is empty");
   std::vector<PlannedRun> plan = make_plan(settings, options);
   for (const PlannedRun& run : plan) options.blaming_file([&] { check_can_train(run.config); });
-  if (settings.dry_run) {
-    for (const PlannedRun& run : plan) std::cout << printable(run.path) << "\n";
-    return exit_code::done;
+  if (!settings.dry_run) return Sweep(settings, std::move(plan), common).run();
+  Result result;
+  JsonValue runs = JsonValue::array();
+  for (const PlannedRun& run : plan) {
+    runs.push(run.path);
+    result.text += printable(run.path) + "\n";
   }
-  return Sweep(settings, std::move(plan), common).run();
+  result.value = JsonValue::object({{"runs", std::move(runs)}});
+  return result;
 }
 
 }  // namespace
 
-std::function<int()> declare_sweep(CLI::App& app, CommonOptions& common, const std::vector<std::string>& arguments) {
-  auto settings = std::make_shared<SweepSettings>();
-  app.add_option("DIR", settings->folder, "folder for the runs")->required();
-  const auto options = ConfigOptions::declare_list(app, arguments);
-  app.add_option("--seeds", settings->seeds, "1..3, or 1,2,5")->capture_default_str()->group("What");
-  app.add_option("--set", settings->grid, "key=value,value: an option with several values; may be given again")
-      ->type_size(1)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group("What");
-  app.add_option("--jobs", settings->jobs, "runs at a time, sharing the cores; 0: one for each core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str()
-      ->group("What");
-  app.add_flag("--dry-run", settings->dry_run, "name the runs and stop")->group("What");
-  return [settings, options, &common] { return run_sweep(*settings, *options, common); };
+std::function<Result()> declare_sweep(CommandLine& line) {
+  const auto settings = std::make_shared<SweepSettings>();
+  line.add("DIR", &settings->folder, "folder for the runs", {.required = true});
+  const auto options = ConfigOptions::declare_list(line);
+  line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");
+  line.add("--set", &settings->grid, "key=value,value: an option with several values; may be given again");
+  line.add("--jobs", &settings->jobs, "runs at a time, sharing the cores; 0: one for each core",
+           {.least = 0, .most = 1024});
+  line.add("--dry-run", &settings->dry_run, "name the runs and stop");
+  return [settings, options, &common = line.common] { return run_sweep(*settings, *options, common); };
 }
 
 }  // namespace tally

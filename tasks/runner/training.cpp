@@ -1,12 +1,9 @@
 #include "tasks/runner/training.hpp"
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <optional>
 
-#include "autograd/finite.hpp"
 #include "core/io/atomic_file.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/report.hpp"
@@ -43,15 +40,6 @@ class ProfilingPrinter final : public ProgressPrinter {
 
 }  // namespace
 
-std::shared_ptr<WatchOptions> declare_watch(CLI::App& app) {
-  auto watch = std::make_shared<WatchOptions>();
-  app.add_option("--profile", watch->profile, "file for a Chrome trace; a table by operation is printed at the end")
-      ->group("Watch");
-  app.add_flag("--debug-nan", watch->debug_nan, "name the operation whose result is not finite; slower")
-      ->group("Watch");
-  return watch;
-}
-
 void check_can_train(const RunConfig& config) {
   check_fits(as_usage([&] {
     const std::unique_ptr<Task> task = config.make_task();
@@ -73,17 +61,17 @@ void write_curves(const RunFolder& folder, bool was_finished) {
 
 }  // namespace
 
-int run_training(RunFolder folder, const CommonOptions& common, const WatchOptions& watch) {
+Result run_training(RunFolder folder, const CommonOptions& common, const std::string& profile) {
   const std::atomic<bool>& stop = watch_signals();
-  set_finite_checks(watch.debug_nan);
-  ProfilingPrinter printer(common, watch.profile);
+  ProfilingPrinter printer(common, profile);
   const bool was_finished = folder.finished();
   const TrainOutcome outcome = train(folder, printer, stop);
   if (outcome == TrainOutcome::done) write_curves(folder, was_finished);
   if (!was_finished) printer.finished(folder, outcome);
   printer.write_profile();
-  if (common.json && folder.finished()) std::cout << write_json(folder.read_results()) << "\n";
-  return outcome == TrainOutcome::done ? exit_code::done : signal_exit_code();
+  const int code = outcome == TrainOutcome::done ? exit_code::done : signal_exit_code();
+  // People have read the evaluations as they came.
+  return common.json && folder.finished() ? Result{code, folder.read_results()} : Result{code};
 }
 
 }  // namespace tally

@@ -1,7 +1,6 @@
 // What `tally train` and `tally resume` share: the options that watch a run, the refusal of what cannot work, the run.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "tasks/run_folder.hpp"
@@ -9,18 +8,15 @@
 
 namespace tally {
 
-// Options that look at a run and do not change it.
-struct WatchOptions {
-  std::string profile;     // Chrome trace file; empty for none
-  bool debug_nan = false;  // name the operation whose result is not finite
-};
-std::shared_ptr<WatchOptions> declare_watch(CLI::App& app);
+// Help of the option that becomes the argument `profile`.
+inline constexpr const char* profile_help = "file for a Chrome trace; a table by operation is printed at the end";
 
 // Makes sure, before anything is written, that task and model can be made and that the model takes the sequences of all
 // splits (UsageError otherwise), and that they fit in memory (Error with the estimate).
 void check_can_train(const RunConfig& config);
 
-// Trains to the end and prints what is to be seen of it; the exit code.
-int run_training(RunFolder folder, const CommonOptions& common, const WatchOptions& watch);
+// Trains to the end and prints what is to be seen of it; the results of a run that ended. `profile`: file for a Chrome
+// trace; empty for none.
+Result run_training(RunFolder folder, const CommonOptions& common, const std::string& profile);
 
 }  // namespace tally

@@ -77,11 +77,11 @@ def main():
         return LONG if words[0].endswith("attention") else []
 
     def ours(words, precision):
-        products = ["--products", precision] if on_gpu else []
+        products = ["--precision", precision] if on_gpu else []
         return result_of([args.tally, "bench", *words, *sizes(words, "--model.width"), *device, *products, "--json"])
 
     def peer(words, precision):
-        products = ["--products", precision] if on_gpu else []
+        products = ["--precision", precision] if on_gpu else []
         return result_of([sys.executable, str(PEER), *words, *sizes(words, "--width"), *device, *products])
 
     machine, version = "", ""

@@ -15,7 +15,7 @@ kerple, fire, relative, transformer-xl, nexus, fox, fox-pro) to the fused attent
 
 Prints one JSON object: median, least and largest seconds of a step (forward, loss over all tokens, backward, AdamW) or
 of attention's two directions, and the largest resident memory of the process, at its start (PyTorch itself) and at its
-end. With --device cuda times are those until the GPU is done, and the largest memory of its tensors is told too; --products
+end. With --device cuda times are those until the GPU is done, and the largest memory of its tensors is told too; --precision
 lets products round their operands. README.md says how to compare.
 
 Needs PyTorch 2, which nothing else in this project needs; in an environment of its own:
@@ -104,7 +104,7 @@ def step_of(args):
 def precision_of(args):
     """Where the forward pass computes: for bf16 PyTorch's own mixture of precisions."""
     return torch.autocast(args.device if args.device == "cpu" else "cuda", torch.bfloat16,
-                          enabled=args.products == "bf16", cache_enabled=False)
+                          enabled=args.precision == "bf16", cache_enabled=False)
 
 
 def replayed(step, args):
@@ -141,7 +141,7 @@ def attention_of(args):
     run = torch.compile(encoding) if args.compile else encoding
     shape = (args.batch, args.heads, args.length, args.width // args.heads)
     # bf16 all through, so that no conversion of its operands is timed with the fused attention.
-    dtype = torch.bfloat16 if args.products == "bf16" else torch.float32
+    dtype = torch.bfloat16 if args.precision == "bf16" else torch.float32
     q, k, v = (torch.randn(shape, device=args.device, dtype=dtype, requires_grad=True) for _ in range(3))
     x = torch.randn(args.batch, args.length, args.width, device=args.device)
     d_y = torch.ones(shape, device=args.device)
@@ -166,7 +166,7 @@ def arguments():
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--graph", action="store_true", help="replay the step as a CUDA graph; with --device cuda")
-    parser.add_argument("--products", default="f32", choices=["f32", "tf32", "bf16"],
+    parser.add_argument("--precision", "--products", default="f32", choices=["f32", "tf32", "bf16"],
                         help="f32; tf32; bf16: autocast, which keeps results in bf16 too; both with --device cuda")
     parser.add_argument("--fused-bias", action="store_true", help=f"for {', '.join(WITH_BIAS)}")
     for name, value in {"layers": 4, "width": 256, "heads": 4, "length": 512, "batch": 16, "vocab": 16, "p-max": 64,
@@ -175,8 +175,8 @@ def arguments():
     args = parser.parse_args()
     if args.fused_bias and args.pe not in WITH_BIAS:
         parser.error(f"--fused-bias is for {', '.join(WITH_BIAS)}")
-    if (args.graph or args.products != "f32") and args.device != "cuda":
-        parser.error("--graph and --products are for --device cuda")
+    if (args.graph or args.precision != "f32") and args.device != "cuda":
+        parser.error("--graph and --precision are for --device cuda")
     if args.graph and args.attention:
         parser.error("--graph is for the whole step")
     if args.device == "cuda" and not torch.cuda.is_available():
@@ -195,7 +195,7 @@ def main():
     if args.threads:
         torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.products == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
     work = attention_of(args) if args.attention else step_of(args)
     laps = []
     for lap in range(args.warmup + args.steps):

@@ -312,7 +312,7 @@ TEST(ShowFile, NpyAndWhatIsNeither) {
 TEST(Info, NamesWhatComputes) {
   const TemporaryFolder folder;
   const JsonValue info = json_of(run_tally({"info", "--json", "--threads=2"}, folder));
-  EXPECT_EQ(info.string("threads"), "2");
+  EXPECT_EQ(info.integer("threads"), 2);
   for (const char* key : {"version", "device", "processor", "compiler", "blas", "blas_kernels"}) {
     EXPECT_FALSE(info.string(key).empty()) << key;
   }

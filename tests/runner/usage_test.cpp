@@ -151,11 +151,11 @@ TEST(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
 
 TEST(Usage, RoundedProductsAreForCudaDevices) {
   const TemporaryFolder folder;
-  const std::vector<std::string> words{"bench", "step",          "--length", "4",          "--batch",
-                                       "1",     "--model.width", "8",        "--products", "tf32"};
+  const std::vector<std::string> words{"bench", "step",          "--length", "4",           "--batch",
+                                       "1",     "--model.width", "8",        "--precision", "tf32"};
   const Finished refused = run_tally(words, folder);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(holds(refused.err, "--products tf32 is for --device cuda and cuda-host")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "--precision tf32 is for --device cuda and cuda-host")) << refused.err;
   std::vector<std::string> on_host = words;
   on_host.insert(on_host.end(), {"--device", "cuda-host"});
   EXPECT_EQ(run_tally(on_host, folder).code, 0);
