@@ -3,24 +3,39 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
+#include <sstream>
 
 #include "core/error.hpp"
 #include "nn/options.hpp"
 
 namespace tally {
 
-PresetEntry preset_on(const PresetEntry& base, std::string name, std::string summary,
-                      const std::vector<std::pair<std::string, std::string>>& changed) {
-  PresetEntry entry{base.task, std::move(name), std::move(summary), base.settings};
-  for (const auto& change : changed) {
-    const auto place = std::find_if(entry.settings.begin(), entry.settings.end(),
-                                    [&](const auto& setting) { return setting.first == change.first; });
-    check(place != entry.settings.end(), "preset", "'", entry.name, "' changes ", change.first, ", which '", base.name,
-          "' does not set");
-    place->second = change.second;
+PresetEntry::PresetEntry(std::string_view task_, std::string_view name_, std::string_view summary_,
+                         std::string_view text)
+    : task(task_), name(name_), summary(summary_) {
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;) {
+    const std::size_t equals = word.find('=');
+    check(equals != std::string::npos, "preset", "'", name, "' of ", task, ": '", word, "' is not option=value");
+    const std::string key = word.substr(0, equals);
+    const bool twice = std::ranges::count(settings, key, [](const auto& setting) { return setting.first; }) > 0;
+    check(!twice, "preset", "'", name, "' of ", task, " has ", key, " twice");
+    settings.emplace_back(key, word.substr(equals + 1));
   }
-  return entry;
+}
+
+PresetEntry::PresetEntry(const PresetEntry& base, std::string_view name_, std::string_view summary_,
+                         std::string_view text)
+    : PresetEntry(base.task, name_, summary_, text) {
+  auto changed = std::exchange(settings, base.settings);
+  for (auto& change : changed) {
+    const auto place = std::ranges::find(settings, change.first, [](const auto& setting) { return setting.first; });
+    if (place == settings.end()) {
+      settings.push_back(std::move(change));
+    } else {
+      *place = std::move(change);
+    }
+  }
 }
 
 std::string preset_names(std::string_view task) {

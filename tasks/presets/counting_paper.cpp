@@ -4,38 +4,8 @@
 #include "tasks/preset.hpp"
 
 TALLY_PRESET(counting_paper, "counting", "paper", "CoPE paper, section 5.3: 256 wide, 4 layers, 100 epochs",
-             {{"task.vars", "1"},
-              {"task.pass-weight", "50"},
-              {"task.min-operations", "3"},
-              {"task.max-operations", "512"},
-              {"task.max-tokens", "512"},
-              {"task.train-count", "10000"},
-              {"task.eval-count", "1000"},
-              {"model.layers", "4"},
-              {"model.width", "256"},
-              {"model.heads", "4"},
-              {"model.hidden", "1024"},
-              {"model.norm-place", "post"},
-              {"model.norm", "layer"},
-              {"model.activation", "relu"},
-              {"model.dropout", "0.1"},
-              {"model.tied", "true"},
-              {"model.final-norm", "false"},
-              {"model.init", "authors"},
-              {"optimiser.name", "adam"},
-              {"optimiser.lr", "7e-5"},
-              {"optimiser.beta1", "0.9"},
-              {"optimiser.beta2", "0.999"},
-              {"optimiser.eps", "1e-8"},
-              {"optimiser.weight-decay", "0"},
-              {"optimiser.clip", "0"},
-              {"optimiser.schedule", "constant"},
-              {"optimiser.warmup", "0"},
-              {"pe.cope.p-max", "512"},
-              {"pe.cope.position-scale", "sqrt-d"},
-              {"pe.relative.share", "model"},
-              {"steps", "15700"},
-              {"batch", "64"},
-              {"eval-every", "785"},
-              {"save-every", "157"},
-              {"eval-batch", "50"}});
+             "model.hidden=1024 model.norm-place=post model.activation=relu model.dropout=0.1 model.tied=true "
+             "model.final-norm=false model.init=authors "
+             "optimiser.name=adam optimiser.lr=7e-5 "
+             "pe.cope.p-max=512 pe.cope.position-scale=sqrt-d pe.relative.share=model "
+             "steps=15700 batch=64 eval-every=785 save-every=157 eval-batch=50");

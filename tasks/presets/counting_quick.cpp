@@ -3,38 +3,8 @@
 #include "tasks/preset.hpp"
 
 TALLY_PRESET(counting_quick, "counting", "quick", "3 to 48 operations, 64 wide, 2 layers, 1,500 steps",
-             {{"task.vars", "1"},
-              {"task.pass-weight", "50"},
-              {"task.min-operations", "3"},
-              {"task.max-operations", "48"},
-              {"task.max-tokens", "64"},
-              {"task.train-count", "96000"},
-              {"task.eval-count", "1000"},
-              {"model.layers", "2"},
-              {"model.width", "64"},
-              {"model.heads", "4"},
-              {"model.hidden", "0"},
-              {"model.norm-place", "pre"},
-              {"model.norm", "layer"},
-              {"model.activation", "gelu"},
-              {"model.dropout", "0"},
-              {"model.tied", "false"},
-              {"model.final-norm", "true"},
-              {"model.init", "fan-in"},
-              {"optimiser.name", "adamw"},
-              {"optimiser.lr", "3e-3"},
-              {"optimiser.beta1", "0.9"},
-              {"optimiser.beta2", "0.99"},
-              {"optimiser.eps", "1e-8"},
-              {"optimiser.weight-decay", "0.1"},
-              {"optimiser.decay", "matrices"},
-              {"optimiser.clip", "1"},
-              {"optimiser.schedule", "linear"},
-              {"optimiser.warmup", "50"},
-              {"pe.cope.p-max", "64"},
-              {"pe.cope.position-scale", "none"},
-              {"steps", "1500"},
-              {"batch", "64"},
-              {"eval-every", "300"},
-              {"save-every", "300"},
-              {"eval-batch", "100"}});
+             "task.max-operations=48 task.max-tokens=64 task.train-count=96000 "
+             "model.layers=2 model.width=64 model.init=fan-in "
+             "optimiser.lr=3e-3 optimiser.beta2=0.99 optimiser.weight-decay=0.1 optimiser.decay=matrices "
+             "optimiser.clip=1 optimiser.schedule=linear optimiser.warmup=50 "
+             "steps=1500 batch=64 eval-every=300 save-every=300 eval-batch=100");

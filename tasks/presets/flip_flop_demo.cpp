@@ -3,4 +3,4 @@
 #include "tasks/preset.hpp"
 
 TALLY_PRESET_ON(flip_flop_demo, flip_flop_quick, "demo", "the preset quick with fewer sequences at the end",
-                {{"task.eval-count", "1000"}, {"task.dense-count", "300"}, {"eval-count", "300"}});
+                "task.eval-count=1000 task.dense-count=300 eval-count=300");

@@ -3,36 +3,8 @@
 #include "tasks/preset.hpp"
 
 TALLY_PRESET(flip_flop_quick, "flip-flop", "quick", "length 128, 64 wide, 2 layers, 1,000 steps",
-             {{"task.length", "128"},
-              {"task.eval-count", "5000"},
-              {"task.sparse-count", "5000"},
-              {"task.dense-count", "5000"},
-              {"model.layers", "2"},
-              {"model.width", "64"},
-              {"model.heads", "4"},
-              {"model.hidden", "0"},
-              {"model.norm-place", "pre"},
-              {"model.norm", "layer"},
-              {"model.activation", "gelu"},
-              {"model.dropout", "0"},
-              {"model.tied", "false"},
-              {"model.final-norm", "true"},
-              {"model.init", "fan-in"},
-              {"optimiser.name", "adamw"},
-              {"optimiser.lr", "1e-3"},
-              {"optimiser.beta1", "0.9"},
-              {"optimiser.beta2", "0.99"},
-              {"optimiser.eps", "1e-8"},
-              {"optimiser.weight-decay", "0.1"},
-              {"optimiser.decay", "matrices"},
-              {"optimiser.clip", "1"},
-              {"optimiser.schedule", "linear"},
-              {"optimiser.warmup", "50"},
-              {"pe.cope.p-max", "64"},
-              {"pe.cope.position-scale", "none"},
-              {"steps", "1000"},
-              {"batch", "16"},
-              {"eval-every", "100"},
-              {"eval-count", "250"},
-              {"save-every", "100"},
-              {"eval-batch", "100"}});
+             "task.length=128 task.eval-count=5000 task.sparse-count=5000 task.dense-count=5000 "
+             "model.layers=2 model.width=64 model.init=fan-in "
+             "optimiser.beta2=0.99 optimiser.weight-decay=0.1 optimiser.decay=matrices optimiser.clip=1 "
+             "optimiser.schedule=linear optimiser.warmup=50 "
+             "eval-every=100 eval-count=250 save-every=100 eval-batch=100");

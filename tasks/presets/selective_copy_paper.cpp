@@ -5,36 +5,7 @@
 #include "tasks/preset.hpp"
 
 TALLY_PRESET(selective_copy_paper, "selective-copy", "paper", "CoPE paper, section 5.2: 256 symbols, 100,000 steps",
-             {{"task.non-blanks", "256"},
-              {"task.blanks", "256"},
-              {"task.dense-blanks", "128"},
-              {"task.sparse-blanks", "512"},
-              {"task.eval-count", "1000"},
-              {"model.layers", "2"},
-              {"model.width", "64"},
-              {"model.heads", "2"},
-              {"model.hidden", "0"},
-              {"model.norm-place", "pre"},
-              {"model.norm", "layer"},
-              {"model.activation", "gelu"},
-              {"model.dropout", "0"},
-              {"model.tied", "false"},
-              {"model.final-norm", "true"},
-              {"model.init", "fan-in"},
-              {"optimiser.name", "adamw"},
-              {"optimiser.lr", "1e-3"},
-              {"optimiser.beta1", "0.9"},
-              {"optimiser.beta2", "0.999"},
-              {"optimiser.eps", "1e-8"},
-              {"optimiser.weight-decay", "0.1"},
-              {"optimiser.decay", "all"},
-              {"optimiser.clip", "0"},
-              {"optimiser.schedule", "linear"},
-              {"optimiser.warmup", "50"},
-              {"pe.cope.p-max", "512"},
-              {"pe.cope.position-scale", "none"},
-              {"steps", "100000"},
-              {"batch", "64"},
-              {"eval-every", "5000"},
-              {"save-every", "1000"},
-              {"eval-batch", "50"}});
+             "model.layers=2 model.width=64 model.heads=2 model.init=fan-in "
+             "optimiser.weight-decay=0.1 optimiser.schedule=linear optimiser.warmup=50 "
+             "pe.cope.p-max=512 "
+             "steps=100000 batch=64 eval-every=5000 save-every=1000 eval-batch=50");

@@ -3,36 +3,8 @@
 #include "tasks/preset.hpp"
 
 TALLY_PRESET(selective_copy_quick, "selective-copy", "quick", "16 symbols, 64 wide, 2 layers, 1,500 steps",
-             {{"task.non-blanks", "16"},
-              {"task.blanks", "16"},
-              {"task.dense-blanks", "8"},
-              {"task.sparse-blanks", "32"},
-              {"task.eval-count", "1000"},
-              {"model.layers", "2"},
-              {"model.width", "64"},
-              {"model.heads", "2"},
-              {"model.hidden", "0"},
-              {"model.norm-place", "pre"},
-              {"model.norm", "layer"},
-              {"model.activation", "gelu"},
-              {"model.dropout", "0"},
-              {"model.tied", "false"},
-              {"model.final-norm", "true"},
-              {"model.init", "fan-in"},
-              {"optimiser.name", "adamw"},
-              {"optimiser.lr", "1e-3"},
-              {"optimiser.beta1", "0.9"},
-              {"optimiser.beta2", "0.99"},
-              {"optimiser.eps", "1e-8"},
-              {"optimiser.weight-decay", "0.1"},
-              {"optimiser.decay", "matrices"},
-              {"optimiser.clip", "1"},
-              {"optimiser.schedule", "linear"},
-              {"optimiser.warmup", "50"},
-              {"pe.cope.p-max", "64"},
-              {"pe.cope.position-scale", "none"},
-              {"steps", "1500"},
-              {"batch", "64"},
-              {"eval-every", "300"},
-              {"save-every", "300"},
-              {"eval-batch", "100"}});
+             "task.non-blanks=16 task.blanks=16 task.dense-blanks=8 task.sparse-blanks=32 "
+             "model.layers=2 model.width=64 model.heads=2 model.init=fan-in "
+             "optimiser.beta2=0.99 optimiser.weight-decay=0.1 optimiser.decay=matrices optimiser.clip=1 "
+             "optimiser.schedule=linear optimiser.warmup=50 "
+             "steps=1500 batch=64 eval-every=300 save-every=300 eval-batch=100");

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tasks/config.hpp"
 #include "tests/tasks/make_task.hpp"
@@ -50,57 +50,49 @@ TEST(Presets, OneOnAnotherChangesWhatItNames) {
   expected["task.dense-count"] = "300";
   expected["eval-count"] = "300";
   EXPECT_EQ(settings_of("flip-flop", "demo"), expected);
-  const PresetEntry& base = find_preset("flip-flop", "quick");
-  EXPECT_EQ(error_of([&] {
-              preset_on(base, "wrong", "", {{"model.widht", "8"}});
-            }),
-            "[preset] 'wrong' changes model.widht, which 'quick' does not set");
+  const PresetEntry base("t", "base", "", "a=1 b=2"), on(base, "on", "", "c=4 b=3");
+  EXPECT_EQ(on.settings, (decltype(on.settings){{"a", "1"}, {"b", "3"}, {"c", "4"}}));
+}
+
+TEST(Presets, WrongOnesAreNamed) {
+  EXPECT_EQ(error_of([] { PresetEntry("t", "p", "", "steps 5"); }), "[preset] 'p' of t: 'steps' is not option=value");
+  EXPECT_EQ(error_of([] { PresetEntry("t", "p", "", "steps=5 steps=5"); }), "[preset] 'p' of t has steps twice");
 }
 
 TEST(Presets, AreAcceptedByTheirTasks) {
   for (const PresetEntry* preset : preset_registry()) {
     SCOPED_TRACE(preset->task + " " + preset->name);
-    std::set<std::string> names;
-    for (const auto& [name, value] : preset->settings) EXPECT_TRUE(names.insert(name).second) << name << " twice";
     const auto task = task_of(*preset);
     for (const Split& split : task->splits()) EXPECT_FALSE(task->example(split.name, 0).tokens.empty());
   }
 }
 
-// The same choices stand in every preset, so that a comparison of two shows all that differs.
-TEST(Presets, StateModelOptimiserAndRunInFull) {
-  for (const PresetEntry* preset : preset_registry()) {
-    const auto settings = settings_of(preset->task, preset->name);
-    for (const char* name : {"model.layers",
-                             "model.width",
-                             "model.heads",
-                             "model.hidden",
-                             "model.norm-place",
-                             "model.norm",
-                             "model.activation",
-                             "model.dropout",
-                             "model.tied",
-                             "model.final-norm",
-                             "model.init",
-                             "optimiser.name",
-                             "optimiser.lr",
-                             "optimiser.beta1",
-                             "optimiser.beta2",
-                             "optimiser.eps",
-                             "optimiser.weight-decay",
-                             "optimiser.clip",
-                             "optimiser.schedule",
-                             "optimiser.warmup",
-                             "pe.cope.p-max",
-                             "pe.cope.position-scale",
-                             "steps",
-                             "batch",
-                             "eval-every",
-                             "save-every",
-                             "eval-batch"}) {
-      EXPECT_EQ(settings.count(name), 1u) << preset->task << " " << preset->name << " " << name;
-    }
+std::map<std::string, std::string> values_of(const RunConfig& config) {
+  std::map<std::string, std::string> values;
+  for (const RunConfig::Group& group : config.groups()) {
+    for (const OptionInfo& option : group.options) values[group.prefix + option.name] = to_text(option.value);
   }
+  return values;
+}
+
+// What the papers state is there, though the defaults have some of it.
+TEST(Presets, ThePapersSettings) {
+  auto flip_flop = values_of(RunConfig::make("flip-flop", "cope", "paper"));
+  auto copy = values_of(RunConfig::make("selective-copy", "cope", "paper"));
+  auto counting = values_of(RunConfig::make("counting", "cope", "paper"));
+  using Values = std::vector<std::string>;
+  const auto of = [](auto& values, const Values& names) {
+    Values found;
+    for (const std::string& name : names) found.push_back(values[name]);
+    return found;
+  };
+  const Values model{"model.layers", "model.width", "model.heads", "model.dropout", "pe.cope.p-max", "steps", "batch"};
+  EXPECT_EQ(of(flip_flop, model), (Values{"4", "256", "4", "0", "64", "10000", "16"}));
+  EXPECT_EQ(of(copy, model), (Values{"2", "64", "2", "0", "512", "100000", "64"}));
+  EXPECT_EQ(of(counting, model), (Values{"4", "256", "4", "0.1", "512", "15700", "64"}));
+  const Values optimiser{"optimiser.name", "optimiser.lr", "optimiser.weight-decay", "optimiser.schedule"};
+  EXPECT_EQ(of(flip_flop, optimiser), (Values{"adamw", "0.0003", "0.1", "linear"}));
+  EXPECT_EQ(of(counting, optimiser), (Values{"adam", "0.00007", "0", "constant"}));
 }
 
 // Every name and value is one that the run knows; options of encodings arrive at the encoding that is chosen.
@@ -110,11 +102,7 @@ TEST(Presets, AreAcceptedByTheRun) {
     for (const char* encoding : {"none", "cope", "relative", "cope+relative"}) {
       EXPECT_NO_THROW(RunConfig::make(preset->task, encoding, preset->name).validate()) << encoding;
     }
-    const RunConfig config = RunConfig::make(preset->task, "cope+relative", preset->name);
-    std::map<std::string, std::string> values;
-    for (const RunConfig::Group& group : config.groups()) {
-      for (const OptionInfo& option : group.options) values[group.prefix + option.name] = to_text(option.value);
-    }
+    auto values = values_of(RunConfig::make(preset->task, "cope+relative", preset->name));
     for (const auto& [name, value] : preset->settings) {
       const bool is_number = value.find_first_of("0123456789") == 0;
       if (is_number) {
@@ -149,7 +137,8 @@ TEST(Presets, LengthsAndCountsAreThePublishedOnes) {
 TEST(Presets, CountingPaperIsAHundredEpochs) {
   const auto settings = settings_of("counting", "paper");
   const int batch = std::stoi(settings.at("batch"));
-  const int steps_an_epoch = (std::stoi(settings.at("task.train-count")) + batch - 1) / batch;
+  const auto programs = static_cast<int>(task_of(find_preset("counting", "paper"))->split("train").count);
+  const int steps_an_epoch = (programs + batch - 1) / batch;
   EXPECT_EQ(std::stoi(settings.at("steps")), 100 * steps_an_epoch);
 }
 
