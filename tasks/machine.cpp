@@ -65,6 +65,7 @@ Machine Machine::here() {
 Machine Machine::from_json(const JsonValue& json) {
   Machine machine;
   visit_members(machine, [&](std::string_view name, auto& member) {
+    if (!json.contains(name)) return;
     if constexpr (std::is_same_v<decltype(member), std::string&>) {
       member = json.string(name);
     } else {

@@ -27,7 +27,7 @@ struct Machine {
 
   // That of this process, with its default device.
   static Machine here();
-  // Throws Error naming what is missing.
+  // Members that are missing stay as they are. Throws Error for one of another kind.
   static Machine from_json(const JsonValue& json);
   JsonValue to_json() const;  // members by their names
   std::string text() const;   // one line

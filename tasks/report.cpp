@@ -15,16 +15,20 @@ namespace {
 
 const JsonLimits sweep_limits{.max_depth = 24, .max_members = 1'000'000};
 
+template <class T>
+void add_once(std::vector<T>& list, const T& value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
 RunSummary summary_of(const std::string& path) {
   const RunFolder folder = RunFolder::open(path);
+  const std::vector<MetricsRecord> metrics = read_metrics(folder.metrics_path());
   RunSummary summary;
   summary.path = folder.path();
   summary.config = folder.config().clone();
-  for (const JsonValue& line : folder.read_metrics()) {
-    if (line.contains("diverged")) summary.state = RunState::diverged;
-    if (!line.contains("split") || line.string("split") == "train") continue;
-    summary.measurements.push_back({line.integer("step"), evaluation_from_json(line)});
-  }
+  summary.measurements = all_of<Measurement>(metrics);
+  for (const StartRecord& start : all_of<StartRecord>(metrics)) add_once(summary.machines, start.machine);
+  if (!all_of<DivergenceRecord>(metrics).empty()) summary.state = RunState::diverged;
   if (folder.finished()) {
     summary.state = RunState::finished;
     const JsonValue results = folder.read_results();
@@ -129,39 +133,42 @@ Settings settings_of(const RunConfig& config) {
   return settings;
 }
 
-// Groups of the task `task`, in the order in which their first runs come.
-void group_task(Report& report, const TaskEntry* task) {
+ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs) {
+  ReportTask report;
+  report.task = task;
   std::map<std::string, std::set<std::string>> values;  // that an option has among the runs
-  for (const RunSummary& run : report.runs) {
+  for (const RunSummary& run : runs) {
     if (run.config.task != task) continue;
+    report.scores_sequences = run.config.make_task()->scores_sequences();
     for (const auto& [name, value] : settings_of(run.config)) values[name].insert(value);
+    for (const Evaluation& e : run.results) add_once(report.splits, e.split);
+    for (const Measurement& m : run.measurements) add_once(report.splits, m.evaluation.split);
   }
-  std::map<std::pair<std::string, Settings>, std::size_t> places;
-  for (const RunSummary& run : report.runs) {
+  for (const auto& [name, different] : values) {
+    if (different.size() > 1) report.settings.push_back(name);
+  }
+  for (const RunSummary& run : runs) {
     if (run.config.task != task) continue;
-    Settings differing;
-    for (const auto& [name, value] : settings_of(run.config)) {
-      if (values[name].size() > 1) differing.emplace(name, value);
+    Settings settings = settings_of(run.config);
+    std::erase_if(settings, [&](const auto& setting) { return values[setting.first].size() < 2; });
+    const auto known = std::find_if(report.groups.begin(), report.groups.end(), [&](const ReportGroup& group) {
+      return group.encoding() == run.config.encoding.text() && group.settings == settings;
+    });
+    if (known == report.groups.end()) {
+      report.groups.push_back({std::move(settings), {&run}});
+    } else {
+      known->runs.push_back(&run);
     }
-    const auto [place, is_new] = places.try_emplace({run.config.encoding.text(), differing}, report.groups.size());
-    if (is_new) {
-      report.groups.push_back({{differing.begin(), differing.end()}, {}, run.config.make_task()->scores_sequences()});
-    }
-    report.groups[place->second].runs.push_back(&run);
   }
+  return report;
 }
 
 }  // namespace
 
 std::string_view name_of(RunState state) {
-  switch (state) {
-    case RunState::finished: return "finished";
-    case RunState::diverged: return "diverged";
-    case RunState::failed: return "failed";
-    case RunState::unfinished: return "unfinished";
-    case RunState::waiting: return "waiting";
-  }
-  return "?";
+  constexpr std::array<std::string_view, run_states.size()> names{"finished", "diverged", "failed", "unfinished",
+                                                                  "waiting"};
+  return names[static_cast<std::size_t>(state)];
 }
 
 RunState run_state_from_text(std::string_view text) {
@@ -207,10 +214,8 @@ Report make_report(const std::vector<std::string>& paths) {
     gatherer.add(path);
   }
   std::vector<const TaskEntry*> tasks;
-  for (const RunSummary& run : report.runs) {
-    if (std::find(tasks.begin(), tasks.end(), run.config.task) == tasks.end()) tasks.push_back(run.config.task);
-  }
-  for (const TaskEntry* task : tasks) group_task(report, task);
+  for (const RunSummary& run : report.runs) add_once(tasks, run.config.task);
+  for (const TaskEntry* task : tasks) report.tasks.push_back(report_of(task, report.runs));
   return report;
 }
 

@@ -5,14 +5,14 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/io/json.hpp"
 #include "tasks/config.hpp"
-#include "tasks/evaluate.hpp"
+#include "tasks/metrics.hpp"
 #include "tasks/svg.hpp"
 
 namespace tally {
@@ -26,25 +26,19 @@ std::string_view name_of(RunState state);  // "finished"
 RunState run_state_from_text(std::string_view text);
 
 struct RunSummary {
-  struct Measurement {
-    std::int64_t step = 0;
-    Evaluation evaluation;
-  };
-
   std::string path;
   RunConfig config;
   RunState state = RunState::unfinished;
   std::vector<Evaluation> results;        // at the end; of a finished run
   std::vector<Measurement> measurements;  // on the way, the end included
+  std::vector<Machine> machines;          // that it was started on, each once
 };
 
 // Runs that differ in nothing but the seed.
 struct ReportGroup {
-  std::vector<std::pair<std::string, std::string>> settings;  // only those in which groups of the task differ
-  std::vector<const RunSummary*> runs;                        // never empty
-  bool task_scores_sequences = false;                         // see Task::scores_sequences
+  std::map<std::string, std::string> settings;  // only those in which groups of the task differ
+  std::vector<const RunSummary*> runs;          // never empty
 
-  const TaskEntry& task() const { return *runs.front()->config.task; }
   std::string encoding() const { return runs.front()->config.encoding.text(); }
   std::string label() const;  // "cope model.layers=2"
   std::int64_t count(RunState state) const;
@@ -52,9 +46,17 @@ struct ReportGroup {
   std::vector<Evaluation> results(std::string_view split) const;
 };
 
+struct ReportTask {
+  const TaskEntry* task = nullptr;
+  bool scores_sequences = false;      // see Task::scores_sequences
+  std::vector<std::string> splits;    // that were evaluated, in the order of the first run that has them
+  std::vector<std::string> settings;  // all names in those of the groups
+  std::vector<ReportGroup> groups;
+};
+
 struct Report {
   std::vector<RunSummary> runs;
-  std::vector<ReportGroup> groups;    // point into `runs`
+  std::vector<ReportTask> tasks;      // point into `runs`; in the order in which their first runs come, groups too
   std::vector<std::string> problems;  // runs that could not be read, and why
 };
 
@@ -65,7 +67,8 @@ Report make_report(const std::vector<std::string>& paths);
 // Which error a table or a chart shows; by_task: of sequences where the task says so.
 enum class ErrorKind { by_task, token, sequence };
 
-// Tables in Markdown, one for each task: mean (deviation) over seeds; and pooled counts with 95% intervals.
+// Tables in Markdown, one for each task: mean (deviation) over seeds; and pooled counts with 95% intervals. Then what
+// the runs were trained with.
 std::string report_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
 JsonValue report_json(const Report& report);
 // Error against step: one panel for each split, one line for each group: the mean over its finished runs (over all if

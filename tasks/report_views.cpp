@@ -11,76 +11,34 @@
 namespace tally {
 namespace {
 
-// Sums over seeds.
-Evaluation pooled(const std::vector<Evaluation>& evaluations) {
-  Evaluation sum;
-  for (const Evaluation& e : evaluations) {
-    sum.wrong += e.wrong;
-    sum.scored += e.scored;
-    sum.wrong_sequences += e.wrong_sequences;
-    sum.sequences += e.sequences;
-  }
-  return sum;
-}
+// Wrong tokens or sequences of runs that differ in the seed.
+struct Errors {
+  std::int64_t wrong = 0, of = 0;  // together
+  std::vector<double> rates;       // of each
 
-MeanDeviation error_over_seeds(const std::vector<Evaluation>& evaluations, bool by_sequence) {
-  std::vector<double> errors;
-  for (const Evaluation& e : evaluations) errors.push_back(by_sequence ? e.sequence_error() : e.token_error());
-  return mean_deviation(errors);
-}
-
-// Whether sequences are what is counted for these groups of one task.
-bool by_sequence(const std::vector<const ReportGroup*>& groups, ErrorKind kind) {
-  return kind == ErrorKind::sequence || (kind == ErrorKind::by_task && groups.front()->task_scores_sequences);
-}
-
-std::vector<const TaskEntry*> tasks_of(const Report& report) {
-  std::vector<const TaskEntry*> tasks;
-  for (const ReportGroup& group : report.groups) {
-    if (std::find(tasks.begin(), tasks.end(), &group.task()) == tasks.end()) tasks.push_back(&group.task());
-  }
-  return tasks;
-}
-
-std::vector<const ReportGroup*> groups_of(const Report& report, const TaskEntry* task) {
-  std::vector<const ReportGroup*> groups;
-  for (const ReportGroup& group : report.groups) {
-    if (&group.task() == task) groups.push_back(&group);
-  }
-  return groups;
-}
-
-// Splits that were evaluated, in the order of the first run that has them.
-std::vector<std::string> splits_of(const std::vector<const ReportGroup*>& groups) {
-  std::vector<std::string> splits;
-  const auto add = [&](const std::string& split) {
-    if (std::find(splits.begin(), splits.end(), split) == splits.end()) splits.push_back(split);
-  };
-  for (const ReportGroup* group : groups) {
-    for (const RunSummary* run : group->runs) {
-      for (const Evaluation& e : run->results) add(e.split);
-      for (const RunSummary::Measurement& m : run->measurements) add(m.evaluation.split);
+  Errors(const std::vector<Evaluation>& evaluations, bool sequences) {
+    for (const Evaluation& e : evaluations) {
+      wrong += sequences ? e.wrong_sequences : e.wrong;
+      of += sequences ? e.sequences : e.scored;
+      rates.push_back(sequences ? e.sequence_error() : e.token_error());
     }
   }
-  return splits;
-}
+};
 
-std::vector<std::string> setting_names(const std::vector<const ReportGroup*>& groups) {
-  std::vector<std::string> names;
-  for (const ReportGroup* group : groups) {
-    for (const auto& [name, value] : group->settings) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    }
-  }
-  return names;
+bool counts_sequences(const ReportTask& task, ErrorKind kind) {
+  return kind == ErrorKind::sequence || (kind == ErrorKind::by_task && task.scores_sequences);
 }
 
 // "4.9% (4.4)": mean and deviation; the mean alone for one seed, "-" for none.
-std::string cell(const MeanDeviation& error) {
-  if (error.n == 0) return "-";
-  std::string deviation = percent_text(error.deviation);
-  deviation.pop_back();
-  return percent_text(error.mean) + (error.n > 1 ? concat(" (", deviation, ")") : "");
+std::string mean_cell(const Errors& errors) {
+  const MeanDeviation mean = mean_deviation(errors.rates);
+  if (mean.n == 0) return "-";
+  return percent_text(mean.mean) + (mean.n > 1 ? concat(" (", percent_number(mean.deviation), ")") : "");
+}
+
+std::string pooled_cell(const Errors& errors) {
+  return concat(with_commas(errors.wrong), " of ", with_commas(errors.of), " (", interval_text(errors.wrong, errors.of),
+                ")");
 }
 
 // "3", or "2 of 4, 1 diverged, 1 waiting".
@@ -96,151 +54,143 @@ std::string runs_cell(const ReportGroup& group) {
   return text;
 }
 
-std::string pooled_cell(std::int64_t hits, std::int64_t n) {
-  const Interval interval = wilson_interval(hits, n);
-  std::string low = percent_text(interval.low);
-  low.pop_back();
-  return concat(with_commas(hits), " of ", with_commas(n), " (", low, "-", percent_text(interval.high), ")");
-}
-
-void begin_row(std::vector<std::string>& row, const ReportGroup& group, const std::vector<std::string>& names) {
-  row.push_back(group.encoding());
-  for (const std::string& name : names) {
-    const auto setting = std::find_if(group.settings.begin(), group.settings.end(),
-                                      [&](const auto& candidate) { return candidate.first == name; });
-    row.push_back(setting == group.settings.end() ? "" : setting->second);
-  }
-}
-
-std::string task_text(const TaskEntry& task, const std::vector<const ReportGroup*>& groups, bool sequences) {
-  const std::vector<std::string> splits = splits_of(groups), names = setting_names(groups);
-  TableRows means(1), counts(1);
-  for (TableRows* rows : {&means, &counts}) {
-    rows->front().emplace_back("encoding");
-    rows->front().insert(rows->front().end(), names.begin(), names.end());
-  }
-  means.front().insert(means.front().end(), splits.begin(), splits.end());
+std::string task_text(const ReportTask& task, bool sequences) {
+  std::vector<std::string> head{"encoding"};
+  head.insert(head.end(), task.settings.begin(), task.settings.end());
+  TableRows means{head}, counts{head};
+  means.front().insert(means.front().end(), task.splits.begin(), task.splits.end());
   means.front().emplace_back("runs");
   counts.front().insert(counts.front().end(), {"split", "wrong tokens (95% interval)", "wrong sequences"});
-  for (const ReportGroup* group : groups) {
-    begin_row(means.emplace_back(), *group, names);
-    for (const std::string& split : splits) {
-      const std::vector<Evaluation> results = group->results(split);
-      means.back().push_back(cell(error_over_seeds(results, sequences)));
-      if (results.empty()) continue;
-      const Evaluation sum = pooled(results);
-      begin_row(counts.emplace_back(), *group, names);
-      counts.back().push_back(split);
-      counts.back().push_back(pooled_cell(sum.wrong, sum.scored));
-      counts.back().push_back(pooled_cell(sum.wrong_sequences, sum.sequences));
+  for (const ReportGroup& group : task.groups) {
+    std::vector<std::string> begin{group.encoding()};
+    for (const std::string& name : task.settings) {
+      const auto setting = group.settings.find(name);
+      begin.push_back(setting == group.settings.end() ? "" : setting->second);
     }
-    means.back().push_back(runs_cell(*group));
+    means.push_back(begin);
+    for (const std::string& split : task.splits) {
+      const std::vector<Evaluation> results = group.results(split);
+      means.back().push_back(mean_cell({results, sequences}));
+      if (results.empty()) continue;
+      counts.push_back(begin);
+      counts.back().insert(counts.back().end(), {split, pooled_cell({results, false}), pooled_cell({results, true})});
+    }
+    means.back().push_back(runs_cell(group));
   }
-  std::string text = concat(task.name, ", wrong ", sequences ? "sequences" : "tokens",
-                            " at the end: mean over seeds (standard deviation)\n\n", markdown_table(means));
+  std::string text = concat(task.task->name, ", wrong ", sequences ? "sequences" : "tokens",
+                            " at the end: mean over seeds (standard deviation)\n\n", markdown_table(means), "\n");
   if (counts.size() > 1) {
-    text +=
-        concat("\nCounts of all seeds together; the intervals (Wilson) know nothing of differences between seeds\n\n",
-               markdown_table(counts));
+    text += concat("Counts of all seeds together; the intervals (Wilson) know nothing of differences between seeds\n\n",
+                   markdown_table(counts), "\n");
   }
   return text;
 }
 
-JsonValue error_json(const std::vector<Evaluation>& results, bool sequences) {
-  const MeanDeviation error = error_over_seeds(results, sequences);
-  const Evaluation sum = pooled(results);
-  const std::int64_t hits = sequences ? sum.wrong_sequences : sum.wrong, n = sequences ? sum.sequences : sum.scored;
-  const Interval interval = wilson_interval(hits, n);
-  return JsonValue::object({{"mean", error.mean},
-                            {"deviation", error.deviation},
-                            {"n", error.n},
-                            {"wrong", hits},
-                            {"of", n},
+// "Trained on: <machine> (3 runs)", a line for each.
+std::string machines_text(const std::vector<RunSummary>& runs) {
+  std::map<std::string, std::int64_t> machines;
+  for (const RunSummary& run : runs) {
+    for (const Machine& machine : run.machines) ++machines[machine.text()];
+    if (run.machines.empty() && !run.measurements.empty()) ++machines["not recorded"];
+  }
+  std::string text;
+  for (const auto& [machine, count] : machines) {
+    text += concat("Trained on: ", printable(machine), count == 1 ? " (1 run)\n" : concat(" (", count, " runs)\n"));
+  }
+  return text;
+}
+
+JsonValue error_json(const Errors& errors) {
+  const MeanDeviation mean = mean_deviation(errors.rates);
+  const Interval interval = wilson_interval(errors.wrong, errors.of);
+  return JsonValue::object({{"mean", mean.mean},
+                            {"deviation", mean.deviation},
+                            {"n", mean.n},
+                            {"wrong", errors.wrong},
+                            {"of", errors.of},
                             {"low", interval.low},
                             {"high", interval.high}});
 }
 
-}  // namespace
-
-std::string report_text(const Report& report, ErrorKind kind) {
-  std::string text;
-  for (const TaskEntry* task : tasks_of(report)) {
-    if (!text.empty()) text += "\n";
-    const auto groups = groups_of(report, task);
-    text += task_text(*task, groups, by_sequence(groups, kind));
+JsonValue group_json(const ReportTask& task, const ReportGroup& group) {
+  JsonValue settings = JsonValue::object(), states = JsonValue::object(), splits = JsonValue::array();
+  JsonValue runs = JsonValue::array();
+  for (const auto& [name, value] : group.settings) settings.set(name, value);
+  for (const RunState state : run_states) states.set(name_of(state), group.count(state));
+  for (const std::string& split : task.splits) {
+    const std::vector<Evaluation> results = group.results(split);
+    if (results.empty()) continue;
+    splits.push(JsonValue::object({{"split", split},
+                                   {"token_error", error_json({results, false})},
+                                   {"sequence_error", error_json({results, true})}}));
   }
-  for (const std::string& problem : report.problems) text += concat("\nnot read: ", printable(problem), "\n");
-  return text;
-}
-
-JsonValue report_json(const Report& report) {
-  JsonValue groups = JsonValue::array();
-  for (const ReportGroup& group : report.groups) {
-    JsonValue settings = JsonValue::object(), states = JsonValue::object(), splits = JsonValue::array();
-    JsonValue runs = JsonValue::array();
-    for (const auto& [name, value] : group.settings) settings.set(name, value);
-    for (const RunState state : run_states) states.set(name_of(state), group.count(state));
-    for (const std::string& split : splits_of({&group})) {
-      const std::vector<Evaluation> results = group.results(split);
-      if (results.empty()) continue;
-      splits.push(JsonValue::object({{"split", split},
-                                     {"token_error", error_json(results, false)},
-                                     {"sequence_error", error_json(results, true)}}));
-    }
-    for (const RunSummary* run : group.runs) {
-      runs.push(
-          JsonValue::object({{"path", run->path}, {"seed", run->config.run.seed}, {"state", name_of(run->state)}}));
-    }
-    groups.push(JsonValue::object({{"task", group.task().name},
-                                   {"pe", group.encoding()},
-                                   {"settings", std::move(settings)},
-                                   {"states", std::move(states)},
-                                   {"splits", std::move(splits)},
-                                   {"runs", std::move(runs)}}));
+  for (const RunSummary* run : group.runs) {
+    JsonValue machines = JsonValue::array();
+    for (const Machine& machine : run->machines) machines.push(machine.to_json());
+    runs.push(JsonValue::object({{"path", run->path},
+                                 {"seed", run->config.run.seed},
+                                 {"state", name_of(run->state)},
+                                 {"machines", std::move(machines)}}));
   }
-  JsonValue problems = JsonValue::array();
-  for (const std::string& problem : report.problems) problems.push(problem);
-  return JsonValue::object({{"groups", std::move(groups)}, {"problems", std::move(problems)}});
+  return JsonValue::object({{"task", task.task->name},
+                            {"pe", group.encoding()},
+                            {"settings", std::move(settings)},
+                            {"states", std::move(states)},
+                            {"splits", std::move(splits)},
+                            {"runs", std::move(runs)}});
 }
-
-namespace {
 
 ChartSeries series_of(const ReportGroup& group, std::string_view split, bool sequences) {
   const bool any_finished = group.count(RunState::finished) > 0;
-  std::map<std::int64_t, std::vector<double>> errors;  // by step
+  std::map<std::int64_t, std::vector<Evaluation>> by_step;
   for (const RunSummary* run : group.runs) {
     if (any_finished && run->state != RunState::finished) continue;
-    for (const RunSummary::Measurement& m : run->measurements) {
-      if (m.evaluation.split != split) continue;
-      errors[m.step].push_back(sequences ? m.evaluation.sequence_error() : m.evaluation.token_error());
+    for (const Measurement& m : run->measurements) {
+      if (m.evaluation.split == split) by_step[m.step].push_back(m.evaluation);
     }
   }
   ChartSeries series{group.label(), {}};
-  for (const auto& [step, values] : errors) {
-    const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    series.points.push_back({static_cast<double>(step), mean_deviation(values).mean, *low, *high});
+  for (const auto& [step, evaluations] : by_step) {
+    const std::vector<double> rates = Errors(evaluations, sequences).rates;
+    const auto [low, high] = std::minmax_element(rates.begin(), rates.end());
+    series.points.push_back({static_cast<double>(step), mean_deviation(rates).mean, *low, *high});
   }
   return series;
 }
 
 }  // namespace
 
+std::string report_text(const Report& report, ErrorKind kind) {
+  std::string text;
+  for (const ReportTask& task : report.tasks) text += task_text(task, counts_sequences(task, kind));
+  text += machines_text(report.runs);
+  for (const std::string& problem : report.problems) text += concat("\nnot read: ", printable(problem), "\n");
+  return text;
+}
+
+JsonValue report_json(const Report& report) {
+  JsonValue groups = JsonValue::array(), problems = JsonValue::array();
+  for (const ReportTask& task : report.tasks) {
+    for (const ReportGroup& group : task.groups) groups.push(group_json(task, group));
+  }
+  for (const std::string& problem : report.problems) problems.push(problem);
+  return JsonValue::object({{"groups", std::move(groups)}, {"problems", std::move(problems)}});
+}
+
 Chart report_chart(const Report& report, ErrorKind kind) {
-  const std::vector<const TaskEntry*> tasks = tasks_of(report);
   Chart chart;
   bool any_tokens = false, any_sequences = false;
   std::size_t most_seeds = 0;
-  for (const TaskEntry* task : tasks) {
-    const auto groups = groups_of(report, task);
-    const bool sequences = by_sequence(groups, kind);
+  for (const ReportTask& task : report.tasks) {
+    const bool sequences = counts_sequences(task, kind);
     (sequences ? any_sequences : any_tokens) = true;
-    for (const ReportGroup* group : groups) most_seeds = std::max(most_seeds, group->runs.size());
-    for (const std::string& split : splits_of(groups)) {
-      ChartPanel panel{tasks.size() > 1 ? concat(task->name, " ", split) : split, {}};
-      for (const ReportGroup* group : groups) panel.series.push_back(series_of(*group, split, sequences));
+    for (const std::string& split : task.splits) {
+      ChartPanel panel{report.tasks.size() > 1 ? concat(task.task->name, " ", split) : split, {}};
+      for (const ReportGroup& group : task.groups) panel.series.push_back(series_of(group, split, sequences));
       chart.panels.push_back(std::move(panel));
     }
-    chart.title += concat(chart.title.empty() ? "" : ", ", task->name);
+    for (const ReportGroup& group : task.groups) most_seeds = std::max(most_seeds, group.runs.size());
+    chart.title += concat(chart.title.empty() ? "" : ", ", task.task->name);
   }
   chart.title += ": error while training";
   if (most_seeds > 1) chart.title += ", mean over seeds (band: lowest to highest)";

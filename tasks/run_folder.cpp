@@ -15,16 +15,13 @@
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/safetensors.hpp"
-#include "core/io/text.hpp"
 #include "core/io/utf8.hpp"
 #include "core/version.hpp"
-#include "tasks/evaluate.hpp"
 
 namespace tally {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uint64_t metrics_limit = std::uint64_t{1} << 32;
 const JsonLimits config_limits{.max_depth = 16, .max_members = 10'000};
 
 // A free name beside `path`.
@@ -63,41 +60,30 @@ void refuse_runs_at_work_below(const std::string& folder) {
   }
 }
 
-// The step in "step-00000500.safetensors", -1 for any other name.
+std::string checkpoint_name(std::int64_t step) {
+  char name[48];
+  std::snprintf(name, sizeof name, "step-%08lld.safetensors", static_cast<long long>(step));
+  return name;
+}
+
+// The step of a checkpoint's name, -1 for any other name.
 std::int64_t step_of(const std::string& name) {
-  constexpr std::string_view head = "step-", tail = ".safetensors";
-  if (name.size() <= head.size() + tail.size() || !name.starts_with(head) || !name.ends_with(tail)) return -1;
-  const std::string digits = name.substr(head.size(), name.size() - head.size() - tail.size());
-  if (digits.size() < 8 || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) return -1;
-  return std::stoll(digits);
+  std::int64_t step = -1;
+  constexpr std::string_view head = "step-";
+  if (name.starts_with(head)) std::from_chars(name.data() + head.size(), name.data() + name.size(), step);
+  return step >= 0 && name == checkpoint_name(step) ? step : -1;
 }
 
 // A number that a checkpoint carries in its metadata.
-std::int64_t metadata_number(const SafetensorsFile& file, std::string_view key) {
-  for (const auto& [name, text] : file.metadata()) {
-    if (name != key) continue;
-    std::int64_t value = 0;
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    check(read.ec == std::errc() && read.ptr == text.data() + text.size() && value >= 0, "checkpoint", file.path(),
-          ": '", key, "' is not a number");
-    return value;
-  }
-  fail("checkpoint", file.path(), ": the metadata has no '", key, "'");
-}
-
-// Throws Error for what is no line of metrics.jsonl: the description of a run, a step of training, an evaluation, or
-// why the run diverged.
-void check_metrics_line(const JsonValue& line) {
-  check(line.is_object(), "metrics", "must be an object, not ", line.kind());
-  if (!line.contains("step")) return;
-  line.integer("step");
-  if (line.contains("diverged")) {
-    line.string("diverged");
-  } else if (line.string("split") == "train") {
-    line.real("seconds");
-  } else {
-    evaluation_from_json(line);
-  }
+std::int64_t metadata_number(const SafetensorsFile& file, const std::string& key) {
+  const auto entry = file.metadata().find(key);
+  check(entry != file.metadata().end(), "checkpoint", file.path(), ": the metadata has no '", key, "'");
+  std::int64_t value = -1;
+  const char* const end = entry->second.data() + entry->second.size();
+  const auto read = std::from_chars(entry->second.data(), end, value);
+  check(read.ec == std::errc() && read.ptr == end && value >= 0, "checkpoint", file.path(), ": '", key,
+        "' is not a number");
+  return value;
 }
 
 }  // namespace
@@ -172,9 +158,7 @@ void RunFolder::read_config() {
 }
 
 std::string RunFolder::checkpoint_path(std::int64_t step) const {
-  char name[48];
-  std::snprintf(name, sizeof name, "/checkpoints/step-%08lld.safetensors", static_cast<long long>(step));
-  return path_ + name;
+  return concat(path_, "/checkpoints/", checkpoint_name(step));
 }
 
 bool RunFolder::finished() const {
@@ -303,53 +287,11 @@ void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(st
   }
 }
 
-std::vector<JsonValue> RunFolder::read_metrics() const {
-  std::vector<JsonValue> lines;
-  std::error_code error;
-  if (!fs::exists(metrics_path(), error) || fs::file_size(metrics_path(), error) == 0) return lines;
-  const std::string text = read_text(metrics_path(), metrics_limit);
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = text.find('\n', begin);
-    if (end == std::string::npos) break;  // cut by a kill
-    const std::string place = concat(metrics_path(), ", line ", lines.size() + 1);
-    lines.push_back(parse_json(std::string_view(text).substr(begin, end - begin), config_limits, place));
-    in_file(place, [&] { check_metrics_line(lines.back()); });
-    begin = end + 1;
-  }
-  return lines;
-}
-
-void RunFolder::rewrite_metrics(const std::vector<JsonValue>& lines) const {
-  std::string text;
-  for (const JsonValue& line : lines) text += write_json(line) + "\n";
-  write_file_atomically(metrics_path(), text);
-}
-
-std::optional<RunConfig> RunFolder::trained_config(const std::vector<JsonValue>& metrics) const {
-  if (metrics.empty() || !metrics.front().contains("config")) return std::nullopt;
+std::optional<RunConfig> RunFolder::trained_config(const std::vector<MetricsRecord>& metrics) const {
+  const std::vector<RunRecord> described = all_of<RunRecord>(metrics);
+  if (described.empty() || !described.front().json.contains("config")) return std::nullopt;
   return in_file(concat(metrics_path(), ", line 1"),
-                 [&] { return RunConfig::from_json(metrics.front().at("config")); });
+                 [&] { return RunConfig::from_json(described.front().json.at("config")); });
 }
-
-MetricsWriter::MetricsWriter(const std::string& path) : path_(path) {
-  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  check(file_ >= 0, "metrics", "cannot write ", path, ": ", std::strerror(errno));
-}
-
-MetricsWriter::~MetricsWriter() { ::close(file_); }
-
-void MetricsWriter::write(const JsonValue& line) {
-  const std::string text = write_json(line) + "\n";
-  std::size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t n = ::write(file_, text.data() + written, text.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    check(n > 0, "metrics", "cannot write ", path_, ": ", std::strerror(errno));
-    written += static_cast<std::size_t>(n);
-  }
-}
-
-void MetricsWriter::sync() { ::fdatasync(file_); }
 
 }  // namespace tally

@@ -11,6 +11,7 @@
 #include "core/io/json.hpp"
 #include "nn/module.hpp"
 #include "tasks/config.hpp"
+#include "tasks/metrics.hpp"
 #include "tasks/model_record.hpp"
 
 namespace tally {
@@ -75,14 +76,9 @@ class RunFolder {
   // so that in the end there are those that an uninterrupted run keeps.
   void prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t step)>& planned) const;
 
-  // All lines of metrics.jsonl, objects each; a cut last line is left out. Throws Error naming file and line for a
-  // broken one before it.
-  std::vector<JsonValue> read_metrics() const;
-  // Replaces metrics.jsonl.
-  void rewrite_metrics(const std::vector<JsonValue>& lines) const;
-  // The configuration with which the run was trained last, from the first of these lines; nothing where it does not say
-  // so. That of config.json may have been changed by hand since.
-  std::optional<RunConfig> trained_config(const std::vector<JsonValue>& metrics) const;
+  // The configuration with which the run was trained last, from its metrics; nothing where they do not say so. That of
+  // config.json may have been changed by hand since.
+  std::optional<RunConfig> trained_config(const std::vector<MetricsRecord>& metrics) const;
 
  private:
   RunFolder(std::string path, RunConfig config) : path_(std::move(path)), config_(std::move(config)) {}
@@ -94,22 +90,6 @@ class RunFolder {
 
   void refuse_what_is_no_run() const;
   void read_config();
-};
-
-// Appends lines to metrics.jsonl, each with one write, so that a killed run leaves at most its last line cut.
-class MetricsWriter {
- public:
-  explicit MetricsWriter(const std::string& path);
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
-  void write(const JsonValue& line);
-  // Waits until all lines are on disk.
-  void sync();
-
- private:
-  std::string path_;
-  int file_ = -1;
 };
 
 // Model weights as they lie in a checkpoint: {"model.embedding.weight", ...}.

@@ -41,10 +41,10 @@ std::string with_commas(std::int64_t value) {
   return digits;
 }
 
-std::string percent_text(double fraction) {
+std::string percent_number(double fraction) {
   char buffer[32];
   const double percent = 100 * fraction;
-  if (percent == 0) return "0%";
+  if (percent == 0) return "0";
   const int digits = percent >= 99.95 ? 0 : percent >= 0.095 ? (percent >= 9.95 ? 1 : 2) : 3;
   std::snprintf(buffer, sizeof buffer, "%.*f", digits, percent);
   std::string text = buffer;
@@ -52,15 +52,19 @@ std::string percent_text(double fraction) {
     text.erase(text.find_last_not_of('0') + 1);
     if (text.back() == '.') text.pop_back();
   }
-  return text + "%";
+  return text;
+}
+
+std::string percent_text(double fraction) { return percent_number(fraction) + "%"; }
+
+std::string interval_text(std::int64_t hits, std::int64_t n) {
+  const Interval interval = wilson_interval(hits, n);
+  return percent_number(interval.low) + "-" + percent_text(interval.high);
 }
 
 std::string rate_text(std::int64_t hits, std::int64_t n, std::string_view what) {
-  const Interval interval = wilson_interval(hits, n);
-  std::string low = percent_text(interval.low);
-  low.pop_back();
-  return with_commas(hits) + " of " + with_commas(n) + " " + std::string(what) + ", 95% interval " + low + "-" +
-         percent_text(interval.high);
+  return with_commas(hits) + " of " + with_commas(n) + " " + std::string(what) + ", 95% interval " +
+         interval_text(hits, n);
 }
 
 }  // namespace tally

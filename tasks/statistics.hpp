@@ -23,9 +23,13 @@ MeanDeviation mean_deviation(const std::vector<double>& values);
 
 // "26,400".
 std::string with_commas(std::int64_t value);
+// "12.3", "0.015": percent in three significant digits, as few as it takes.
+std::string percent_number(double fraction);
+// "12.3%".
+std::string percent_text(double fraction);
+// "0-0.015%": Wilson's.
+std::string interval_text(std::int64_t hits, std::int64_t n);
 // "0 of 26,400 reads, 95% interval 0-0.015%".
 std::string rate_text(std::int64_t hits, std::int64_t n, std::string_view what);
-// "12.3%", "0.015%": three significant digits, as few as it takes.
-std::string percent_text(double fraction);
 
 }  // namespace tally

@@ -3,35 +3,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
+#include <optional>
 
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/backend.hpp"
-#include "tasks/statistics.hpp"
+#include "tasks/metrics.hpp"
 
 namespace tally {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// What a run carries along beside the model, all of it rebuilt from metrics.jsonl after a kill.
-struct History {
-  std::vector<JsonValue> lines;
-  double seconds = 0;
-  std::int64_t tokens = 0;
-  std::int64_t best_step = -1;
-  double best_error = std::numeric_limits<double>::infinity();
-  double best_loss = std::numeric_limits<double>::infinity();
-
-  // Lower error on the first evaluation split is better, then lower loss; the earlier of equals stays.
-  void consider(std::int64_t step, double error, double loss) {
-    if (std::tie(error, loss) < std::tie(best_error, best_loss)) {
-      best_error = error, best_loss = loss, best_step = step;
-    }
-  }
-};
 
 // One run from its newest checkpoint on.
 class Run {
@@ -50,15 +33,14 @@ class Run {
   TrainOutcome go() {
     std::int64_t step = restore();
     observer_.started(config_, *model_, step);
-    MetricsWriter metrics(folder_.metrics_path());
-    metrics_ = &metrics;
-    if (history_.lines.empty()) metrics.write(description());
+    metrics_.emplace(folder_.metrics_path());
+    metrics_->write(StartRecord{step, Machine::here()});
     try {
       return train_from(step);
     } catch (const Diverged& why) {
       // The folder keeps it, until the run is resumed. A disk that is full too is not what is to be told.
       try {
-        metrics.write(JsonValue::object({{"step", step}, {"diverged", why.what()}}));
+        metrics_->write(DivergenceRecord{step, why.what()});
       } catch (const Error&) {
       }
       throw;
@@ -90,46 +72,42 @@ class Run {
     return step == config_.run.steps || step % config_.eval_interval() == 0;
   }
 
+  // Reads all before it writes anything. The step that the run goes on from.
   std::int64_t restore() {
     const auto checkpoint = folder_.newest_checkpoint(
         [this](const std::string& why) { observer_.message(concat("passed over a checkpoint: ", why)); });
-    history_.tokens = checkpoint.tokens;
-    if (checkpoint.step > 0) {
-      try {
+    const std::int64_t step = checkpoint.step;
+    tokens_ = checkpoint.tokens;
+    if (step > 0) {
+      in_file(folder_.checkpoint_path(step), [&] {
         check_same_model(checkpoint.record, config_, *task_);
         model_->load(checkpoint.model);
         load_state(checkpoint.optimiser);
-      } catch (const Error& error) {
-        fail("checkpoint", folder_.checkpoint_path(checkpoint.step), ": ", error.what());
-      }
+      });
     }
-    const std::vector<JsonValue> metrics = folder_.read_metrics();
-    const std::optional<RunConfig> trained = folder_.trained_config(metrics);
+    std::vector<MetricsRecord> records = read_metrics(folder_.metrics_path());
+    const std::optional<RunConfig> trained = folder_.trained_config(records);
     const std::vector<std::string> changes = trained ? differences(*trained, config_) : folder_.changes();
-    for (const JsonValue& line : metrics) {
-      if (line.contains("diverged") || (line.contains("step") && line.integer("step") > checkpoint.step)) continue;
-      history_.lines.push_back(line);
+    std::erase_if(records, [step](const MetricsRecord& record) {
+      return step_of(record) > step || std::holds_alternative<DivergenceRecord>(record);
+    });
+    measurements_ = all_of<Measurement>(records);
+    if (!evaluated(step)) {  // it was cut off in the middle, and is done again as a whole
+      std::erase_if(records, [step](const MetricsRecord& record) {
+        return step_of(record) == step && std::holds_alternative<Measurement>(record);
+      });
+      measurements_ = all_of<Measurement>(records);
     }
-    // An evaluation that was cut off in the middle is dropped whole.
-    if (!evaluated(checkpoint.step)) {
-      std::erase_if(history_.lines, [&](const JsonValue& line) { return is_evaluation(line, checkpoint.step); });
-    }
-    for (const JsonValue& line : history_.lines) {
-      if (!line.contains("step")) continue;
-      if (line.string("split") == "train") {
-        history_.seconds = line.real("seconds");
-      } else if (line.string("split") == first_evaluation_split() && saved_at(line.integer("step"))) {
-        history_.consider(line.integer("step"), line.real("token_error"), line.real("loss"));
-      }
-    }
-    folder_.check_can_write_checkpoints(checkpoint.step + 1, config_.run.steps);
-    // From here on the folder is written to.
+    if (const auto reports = all_of<StepReport>(records); !reports.empty()) seconds_ = reports.back().seconds;
+    // A resumed run may have other settings than the one that began.
+    std::erase_if(records, [](const MetricsRecord& record) { return std::holds_alternative<RunRecord>(record); });
+    records.insert(records.begin(), RunRecord{description()});
+    folder_.check_can_write_checkpoints(step + 1, config_.run.steps);
+
     for (const std::string& change : changes) observer_.message(concat("changed: ", change));
     folder_.begin();
-    // A resumed run may have other settings than the one that began.
-    if (!history_.lines.empty() && history_.lines.front().contains("run")) history_.lines.front() = description();
-    folder_.rewrite_metrics(history_.lines);
-    return checkpoint.step;
+    rewrite_metrics(folder_.metrics_path(), records);
+    return step;
   }
 
   void load_state(const NamedTensors& saved) {
@@ -144,17 +122,12 @@ class Run {
     for (std::size_t i = 0; i < state.size(); ++i) Tensor(state[i].second).copy_from(saved[i].second);
   }
 
-  static bool is_evaluation(const JsonValue& line, std::int64_t step) {
-    return line.contains("step") && line.integer("step") == step && line.string("split") != "train";
-  }
-
   bool evaluated(std::int64_t step) const {
-    const auto lines = std::count_if(history_.lines.begin(), history_.lines.end(),
-                                     [step](const JsonValue& line) { return is_evaluation(line, step); });
-    return lines == static_cast<std::int64_t>(task_->splits().size()) - 1;
+    const auto done = std::count_if(measurements_.begin(), measurements_.end(),
+                                    [step](const Measurement& measured) { return measured.step == step; });
+    return done == static_cast<std::int64_t>(task_->splits().size()) - 1;
   }
 
-  std::string first_evaluation_split() const { return task_->splits().at(1).name; }
   bool saved_at(std::int64_t step) const { return step == config_.run.steps || step % config_.save_interval() == 0; }
 
   void advance(std::int64_t step) {
@@ -165,21 +138,9 @@ class Run {
     }
     batch_ = collate(examples);
     StepReport report = train_step_(batch_, step, config_.run.steps);
-    history_.tokens += batch_.tokens.numel();
-    history_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
-    report.tokens = history_.tokens;
-    report.seconds = history_.seconds;
-    if (step % config_.run.log_every == 0 || step == config_.run.steps) {
-      metrics_->write(JsonValue::object({{"step", step},
-                                         {"split", "train"},
-                                         {"loss", report.loss},
-                                         {"token_error", report.token_error},
-                                         {"sequence_error", report.sequence_error},
-                                         {"lr", report.lr},
-                                         {"grad_norm", report.grad_norm},
-                                         {"tokens", report.tokens},
-                                         {"seconds", report.seconds}}));
-    }
+    report.tokens = tokens_ += batch_.tokens.numel();
+    report.seconds = seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+    if (step % config_.run.log_every == 0 || step == config_.run.steps) metrics_->write(report);
     observer_.stepped(report);
   }
 
@@ -199,14 +160,24 @@ class Run {
   void save(std::int64_t step) {
     refuse_bad_update(step);
     metrics_->sync();
-    folder_.write_checkpoint(
-        {step, history_.tokens, model_->parameters(), optimizer_->state(), model_record(config_, *task_)});
+    folder_.write_checkpoint({step, tokens_, model_->parameters(), optimizer_->state(), model_record(config_, *task_)});
+  }
+
+  // Of the steps with a checkpoint: lower error on the first evaluation split is better, then lower loss; the earlier
+  // of equals stays. -1 where none was evaluated.
+  std::int64_t best_step() const {
+    const auto rank = [](const Evaluation& e) { return std::pair(e.token_error(), e.loss); };
+    const Measurement* best = nullptr;
+    for (const Measurement& measured : measurements_) {
+      if (measured.evaluation.split != task_->splits().at(1).name || !saved_at(measured.step)) continue;
+      if (best == nullptr || rank(measured.evaluation) < rank(best->evaluation)) best = &measured;
+    }
+    return best == nullptr ? -1 : best->step;
   }
 
   // Those beyond the step at work are damaged ones, which count for nothing until they are written again.
   void prune(std::int64_t now) const {
-    folder_.prune_checkpoints(history_.best_step,
-                              [&](std::int64_t step) { return step <= now && saved_at(step); });
+    folder_.prune_checkpoints(best_step(), [&](std::int64_t step) { return step <= now && saved_at(step); });
   }
 
   // False when it was stopped in the middle; what was evaluated is then done again by the resumed run.
@@ -220,39 +191,40 @@ class Run {
       });
       if (stop_.load()) return false;
       if (!std::isfinite(e.loss)) report_divergence(step, concat("loss on ", split.name), concat(": ", e.loss));
-      metrics_->write(evaluation_json(step, e));
+      metrics_->write(Measurement{step, e});
+      measurements_.push_back({step, e});
       observer_.evaluated(step, e);
-      if (i == 1 && saved_at(step)) history_.consider(step, e.token_error(), e.loss);
     }
     return true;
   }
 
+  // What is trained, added to a record.
+  JsonValue described(JsonValue json) const {
+    json.set("task", config_.task->name);
+    json.set("pe", config_.encoding.text());
+    json.set("seed", config_.run.seed);
+    json.set("steps", config_.run.steps);
+    json.set("parameters", model_->parameter_count());
+    return json;
+  }
+
   JsonValue description() const {
-    return JsonValue::object({{"run", "tally"},
-                              {"task", config_.task->name},
-                              {"pe", config_.encoding.text()},
-                              {"seed", config_.run.seed},
-                              {"steps", config_.run.steps},
-                              {"parameters", model_->parameter_count()},
-                              {"config", config_.to_json()}});
+    return described(JsonValue::object({{"run", "tally"}})).set("config", config_.to_json());
   }
 
   void finish() {
     prune(config_.run.steps);
     JsonValue evaluations = JsonValue::array();
-    for (const JsonValue& line : folder_.read_metrics()) {
-      if (is_evaluation(line, config_.run.steps)) evaluations.push(line);
+    for (const Measurement& measured : measurements_) {
+      if (measured.step == config_.run.steps) evaluations.push(evaluation_json(measured.step, measured.evaluation));
     }
-    folder_.write_results(JsonValue::object({{"task", config_.task->name},
-                                             {"pe", config_.encoding.text()},
-                                             {"seed", config_.run.seed},
-                                             {"steps", config_.run.steps},
-                                             {"parameters", model_->parameter_count()},
-                                             {"best_step", history_.best_step},
-                                             {"evaluations", std::move(evaluations)},
-                                             {"tokens", history_.tokens},
-                                             {"seconds", history_.seconds},
-                                             {"peak_tensor_bytes", memory_counters(model_->device()).peak_bytes}}));
+    JsonValue results = described(JsonValue::object());
+    results.set("best_step", best_step());
+    results.set("evaluations", std::move(evaluations));
+    results.set("tokens", tokens_);
+    results.set("seconds", seconds_);
+    results.set("peak_tensor_bytes", memory_counters(model_->device()).peak_bytes);
+    folder_.write_results(results);
   }
 
   RunFolder& folder_;
@@ -264,8 +236,11 @@ class Run {
   std::unique_ptr<Optimizer> optimizer_;
   TrainStep train_step_;
   TrainingOrder order_;
-  History history_;
-  MetricsWriter* metrics_ = nullptr;
+  // Rebuilt from checkpoint and metrics after a kill.
+  std::int64_t tokens_ = 0;
+  double seconds_ = 0;
+  std::vector<Measurement> measurements_;
+  std::optional<MetricsWriter> metrics_;
   Batch batch_;  // of the latest step
 };
 

@@ -72,7 +72,7 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
     refuse_other_model(before, after);
   });
   if (folder.finished() && after.run.steps <= before.run.steps) {
-    const std::optional<RunConfig> trained = folder.trained_config(folder.read_metrics());
+    const std::optional<RunConfig> trained = folder.trained_config(read_metrics(folder.metrics_path()));
     for (const std::string& change : differences(trained ? *trained : before, after))
       say(common, concat("not applied: ", printable(change)));
     return run_training(std::move(folder), common, settings.profile);

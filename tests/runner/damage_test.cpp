@@ -1,4 +1,4 @@
-// Finished runs whose checkpoints are damaged afterwards; and which checkpoint is the best.
+// Finished runs whose checkpoints are damaged afterwards; which checkpoint is the best; what computed a run.
 #include <gtest/gtest.h>
 
 #include "tasks/train.hpp"
@@ -82,6 +82,32 @@ TEST(BestCheckpoint, IsTheEarlierOfEquals) {
   EXPECT_TRUE(holds(results_of(run), "\"best_step\": 2,")) << results_of(run);
   EXPECT_TRUE(checkpoints_of(run).contains("step-00000002.safetensors"));
   EXPECT_EQ(checkpoints_of(run).size(), 3U);
+}
+
+TEST(Starts, EachIsRecordedWithItsMachine) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  ASSERT_EQ(run_tally(tiny_training(run, "none"), folder).code, 0);
+  ASSERT_EQ(run_tally({"resume", run, "--steps=6", "--threads=3"}, folder).code, 0);
+  ASSERT_EQ(run_tally({"resume", run}, folder).code, 0);  // which has nothing to do
+  ASSERT_EQ(run_tally({"resume", run, "--steps=8", "--device=cuda-host", "--precision=tf32"}, folder).code, 0);
+  const std::vector<StartRecord> starts = all_of<StartRecord>(read_metrics(run + "/metrics.jsonl"));
+  ASSERT_EQ(starts.size(), 3U);
+  EXPECT_EQ(starts[0].step, 0);
+  EXPECT_EQ(starts[1].step, 4);
+  EXPECT_EQ(starts[2].step, 6);
+  EXPECT_EQ(starts[0].machine.threads, 1);
+  EXPECT_EQ(starts[1].machine.threads, 3);
+  EXPECT_EQ(starts[1].machine.device + " " + starts[1].machine.precision, "cpu f32");
+  EXPECT_EQ(starts[2].machine.device + " " + starts[2].machine.precision, "cuda-host tf32");
+  for (const StartRecord& start : starts) {
+    EXPECT_EQ(start.machine.processor, processor_text());
+    EXPECT_EQ(start.machine.version, TALLY_VERSION);
+    EXPECT_EQ(start.machine.commit, commit);
+    EXPECT_FALSE(start.machine.blas.empty() || start.machine.compiler.empty());
+  }
+  const Finished report = run_tally({"report", run}, folder);
+  for (const StartRecord& start : starts) EXPECT_TRUE(holds(report.out, start.machine.text())) << report.out;
 }
 
 }  // namespace

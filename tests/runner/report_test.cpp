@@ -23,32 +23,34 @@ class Reports : public ::testing::Test {
     return config;
   }
 
-  static JsonValue evaluation(std::int64_t step, const std::string& split, std::int64_t wrong, std::int64_t scored,
-                              std::int64_t wrong_sequences = 1) {
+  static Measurement evaluation(std::int64_t step, const std::string& split, std::int64_t wrong, std::int64_t scored,
+                                std::int64_t wrong_sequences = 1) {
     Evaluation e;
     e.split = split;
     e.wrong = wrong;
     e.scored = scored;
     e.wrong_sequences = wrong_sequences;
     e.sequences = 10;
-    return evaluation_json(step, e);
+    return {step, e};
   }
 
   // A run with these wrong tokens of 100 at steps 50 and 100, on two splits; finished unless told otherwise.
   void add(const std::string& name, const RunConfig& config, std::int64_t before, std::int64_t sparse,
            bool finished = true) {
     const RunFolder folder = RunFolder::create(folder_ / name, config, false);
-    std::vector<JsonValue> lines{JsonValue::object({{"run", "tally"}})};
-    lines.push_back(evaluation(50, "in-distribution", before, 100));
-    lines.push_back(evaluation(50, "ood-sparse", before, 100));
+    std::vector<MetricsRecord> records{RunRecord{JsonValue::object({{"run", "tally"}})}};
+    records.push_back(evaluation(50, "in-distribution", before, 100));
+    records.push_back(evaluation(50, "ood-sparse", before, 100));
     if (finished) {
       JsonValue results = JsonValue::array();
-      results.push(evaluation(100, "in-distribution", 0, 100, 0));
-      results.push(evaluation(100, "ood-sparse", sparse, 100, sparse > 0 ? 5 : 0));
-      for (const JsonValue& e : results.elements()) lines.push_back(e);
+      for (const Measurement& end : {evaluation(100, "in-distribution", 0, 100, 0),
+                                     evaluation(100, "ood-sparse", sparse, 100, sparse > 0 ? 5 : 0)}) {
+        records.push_back(end);
+        results.push(evaluation_json(end.step, end.evaluation));
+      }
       folder.write_results(JsonValue::object({{"best_step", 100}, {"evaluations", std::move(results)}}));
     }
-    folder.rewrite_metrics(lines);
+    rewrite_metrics(folder.metrics_path(), records);
   }
 
   static bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -62,7 +64,8 @@ TEST_F(Reports, MeanDeviationAndCounts) {
   add("cope-seed2", config_of("flip-flop", "cope", 2), 20, 6);
   add("deeper/rope-seed1", config_of("flip-flop", "rope", 1), 40, 30);
   const Report report = make_report({sweep_});
-  ASSERT_EQ(report.groups.size(), 2u);
+  ASSERT_EQ(report.tasks.size(), 1u);
+  ASSERT_EQ(report.tasks[0].groups.size(), 2u);
   const std::string text = report_text(report);
   // Mean 4%, deviation sqrt(8)% = 2.83; Wilson's interval of 8 in 200.
   EXPECT_TRUE(has(text, "| cope     | 0% (0)          | 4% (2.83)  | 2    |")) << text;
@@ -88,9 +91,10 @@ TEST_F(Reports, GroupsBySettingsThatDiffer) {
     }
   }
   const Report report = make_report({sweep_});
-  ASSERT_EQ(report.groups.size(), 2u);
-  EXPECT_EQ(report.groups[0].label(), "alibi model.layers=1");
-  EXPECT_EQ(report.groups[1].label(), "alibi model.layers=2");
+  ASSERT_EQ(report.tasks.size(), 1u);
+  ASSERT_EQ(report.tasks[0].groups.size(), 2u);
+  EXPECT_EQ(report.tasks[0].groups[0].label(), "alibi model.layers=1");
+  EXPECT_EQ(report.tasks[0].groups[1].label(), "alibi model.layers=2");
   EXPECT_TRUE(has(report_text(report), "| encoding | model.layers | in-distribution | ood-sparse | runs |"))
       << report_text(report);
 }
@@ -155,6 +159,33 @@ TEST_F(Reports, CurvesAreMeansInBands) {
   EXPECT_NEAR(points[0].low, 0.2, 1e-12);
   EXPECT_NEAR(points[0].high, 0.4, 1e-12);
   EXPECT_NEAR(points[1].y, 0.04, 1e-12);
+}
+
+// Two runs on one machine, one on two, and one of a version that did not say.
+TEST_F(Reports, MachinesAndVersionsAreNamed) {
+  const Machine gpu{"cuda:0", "H200", "tf32", "Some CPU", 16, 4, "SkylakeX", "g++ 12.2.0", "0.1.0", "0123456789ab"};
+  Machine other = gpu;
+  other.commit = "ba9876543210";
+  for (const int seed : {1, 2, 3, 4}) {
+    const std::string name = concat("cope-seed", seed);
+    add(name, config_of("flip-flop", "cope", seed), 40, 2);
+    if (seed == 4) continue;
+    MetricsWriter metrics(folder_ / (name + "/metrics.jsonl"));
+    metrics.write(StartRecord{0, gpu});
+    metrics.write(StartRecord{50, seed == 3 ? other : gpu});
+  }
+  const Report report = make_report({sweep_});
+  const std::string text = report_text(report);
+  EXPECT_TRUE(has(text,
+                  "Trained on: cuda:0 (H200), precision tf32; Some CPU, 16 cores, 4 threads, BLAS kernels "
+                  "SkylakeX, g++ 12.2.0, tally 0.1.0 (0123456789ab) (3 runs)\n"))
+      << text;
+  EXPECT_TRUE(has(text, "tally 0.1.0 (ba9876543210) (1 run)\n")) << text;
+  EXPECT_TRUE(has(text, "Trained on: not recorded (1 run)\n")) << text;
+  const JsonValue json = report_json(report);
+  const JsonValue& third = json.elements("groups")[0].elements("runs")[2];
+  ASSERT_EQ(third.elements("machines").size(), 2u);
+  EXPECT_TRUE(Machine::from_json(third.elements("machines")[1]) == other);
 }
 
 TEST_F(Reports, TheCommandPrintsAndWrites) {

@@ -35,13 +35,14 @@ inline std::vector<std::string> names_of_checkpoints(const std::string& run) {
   return names;
 }
 
+// All lines but those about the machines that trained it, without times.
 inline std::vector<std::string> metrics_of(const std::string& run) {
   std::vector<std::string> lines;
   std::istringstream text(read_file(run + "/metrics.jsonl"));
   for (std::string line; std::getline(text, line);) {
     JsonValue value = parse_json(line, {}, "metrics");
     value.remove("seconds");
-    lines.push_back(write_json(value));
+    if (!value.contains("start")) lines.push_back(write_json(value));
   }
   return lines;
 }
