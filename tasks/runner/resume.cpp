@@ -1,6 +1,7 @@
 // tally resume: goes on with a run, perhaps with other settings, but never with another model.
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <optional>
 
@@ -74,7 +75,7 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
   if (folder.finished() && after.run.steps <= before.run.steps) {
     const std::optional<RunConfig> trained = folder.trained_config(read_metrics(folder.metrics_path()));
     for (const std::string& change : differences(trained ? *trained : before, after))
-      say(common, concat("not applied: ", printable(change)));
+      (common.json ? std::cerr : std::cout) << concat("not applied: ", printable(change), "\n") << std::flush;
     return run_training(std::move(folder), common, settings.profile);
   }
   refuse_fewer_steps(folder, after.run.steps);
