@@ -1,4 +1,5 @@
-// Where the time goes: while a profile is taken, the forward and the backward of every operation are timed by name.
+// Where the time goes: while a profile is taken, the forward and the backward of every operation are timed by name, as
+// the default device comes by them.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,13 @@ struct ProfileEvent {
   std::string name;  // "softmax", "softmax backward"
   double start_us;   // since start_profile
   double duration_us;
-  std::uint64_t bytes;  // by which the memory in use grew: results and what is kept for backward
+  std::uint64_t bytes;  // by which the device's memory in use grew: results and what is saved for backward
 };
 
 // Starts a profile, dropping the events of an earlier one.
 void start_profile();
 bool profiling();
-// Ends it and returns its events in order of their start.
+// Ends it, waits for the device and returns its events in order of their start.
 std::vector<ProfileEvent> stop_profile();
 
 // A scope that is one event while a profile is taken, and costs one branch otherwise. Of nested scopes on one thread
@@ -33,7 +34,7 @@ class ProfileScope {
  private:
   bool active_;  // whether this scope is an event
   std::string name_;
-  double start_us_ = 0;
+  void* start_ = nullptr;
   std::uint64_t start_bytes_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "core/backend.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 
 #include "core/error.hpp"
@@ -9,6 +10,13 @@ namespace tally {
 namespace {
 
 void copy_bytes(void* target, const void* source, std::size_t bytes) { std::memcpy(target, source, bytes); }
+
+using Clock = std::chrono::steady_clock;
+
+double time_between(void* first, void* last) {
+  const auto at = [](void* mark) { return *static_cast<Clock::time_point*>(mark); };
+  return std::chrono::duration<double, std::micro>(at(last) - at(first)).count();
+}
 
 const Backend& cpu_backend() {
   static const Kernels cpu_kernels{
@@ -29,6 +37,9 @@ const Backend& cpu_backend() {
                                .end_capture = nullptr,
                                .launch = nullptr,
                                .destroy = nullptr,
+                               .set_mark = []() -> void* { return new Clock::time_point(Clock::now()); },
+                               .time_between = time_between,
+                               .drop_mark = [](void* mark) { delete static_cast<Clock::time_point*>(mark); },
                                .counters = [] { return memory_counters(); },
                                .reset_peak = [] { reset_peak_memory(); },
                                .available = [] { return available_memory(); },

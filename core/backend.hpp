@@ -28,6 +28,11 @@ struct Backend {
   void* (*end_capture)();
   void (*launch)(void* graph);
   void (*destroy)(void* graph);
+  // Marks between what was started before and after, and the microseconds from when the device came by one of them
+  // until it came by another, for which this waits.
+  void* (*set_mark)();
+  double (*time_between)(void* first, void* last);
+  void (*drop_mark)(void* mark);
   MemoryCounters (*counters)();
   void (*reset_peak)();
   // Bytes that allocate can still give: what the device has left, and what was released and is kept for reuse.

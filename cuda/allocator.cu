@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <unordered_set>
 
 #include "core/error.hpp"
 #include "cuda/check.hpp"
@@ -14,6 +15,7 @@ namespace {
 struct Counts {
   std::mutex mutex;
   std::map<int, MemoryCounters> by_device;
+  std::unordered_set<void*> abandoned;
 };
 
 // Never destroyed: tensors with static lifetime may be freed after it would be.
@@ -28,6 +30,12 @@ thread_local CapturedMemory* account = nullptr;
 
 void account_to(CapturedMemory* captured) { account = captured; }
 
+void abandon(const CapturedMemory& captured) {
+  Counts& all = counts();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& [block, bytes] : captured.own) all.abandoned.insert(block);
+}
+
 void* allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   const Context& c = context();
@@ -35,13 +43,20 @@ void* allocate(std::size_t bytes) {
   const std::lock_guard lock(all.mutex);
   MemoryCounters& mine = all.by_device[c.index];
   void* block = nullptr;
-  const cudaError_t error = cudaMallocAsync(&block, bytes, c.stream);
+  cudaError_t error = cudaMallocAsync(&block, bytes, c.stream);
+  if (error == cudaErrorMemoryAllocation && account == nullptr) {
+    // Graphs keep the memory of their own from one launch to the next, which takes it again.
+    cudaGetLastError();
+    CUDA_CHECK(cudaStreamSynchronize(c.stream));
+    CUDA_CHECK(cudaDeviceGraphMemTrim(c.index));
+    error = cudaMallocAsync(&block, bytes, c.stream);
+  }
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // told by the text below
     fail("memory", "the device has no ", bytes, " bytes left; ", mine.live_bytes, " bytes are in use by tensors");
   }
   check_call(error, "cudaMallocAsync(&block, bytes, stream)", __FILE__, __LINE__);
-  if (account != nullptr) account->own.insert(block);
+  if (account != nullptr) account->own.emplace(block, bytes);
   mine.live_bytes += bytes;
   mine.peak_bytes = std::max(mine.peak_bytes, mine.live_bytes);
   ++mine.live_blocks;
@@ -58,6 +73,7 @@ void release(void* block, std::size_t bytes, int index) {
   MemoryCounters& mine = all.by_device[index];
   mine.live_bytes -= bytes;
   --mine.live_blocks;
+  if (all.abandoned.erase(block) > 0) return;
   if (account != nullptr && account->own.erase(block) == 0) {
     account->foreign.push_back(block);
   } else if (cudaFreeAsync(block, context_of(index).stream) != cudaSuccess) {
@@ -82,13 +98,19 @@ double available() {
   std::size_t free = 0;
   std::size_t total = 0;
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const int index = context().index;
   cudaMemPool_t pool{};
-  CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, context().index));
+  CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, index));
   std::uint64_t reserved = 0;
   std::uint64_t used = 0;
   CUDA_CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
   CUDA_CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
-  return static_cast<double>(free) + static_cast<double>(reserved - used);
+  std::uint64_t graphs_reserved = 0;
+  std::uint64_t graphs_used = 0;
+  CUDA_CHECK(cudaDeviceGetGraphMemAttribute(index, cudaGraphMemAttrReservedMemCurrent, &graphs_reserved));
+  CUDA_CHECK(cudaDeviceGetGraphMemAttribute(index, cudaGraphMemAttrUsedMemCurrent, &graphs_used));
+  return static_cast<double>(free) + static_cast<double>(reserved - used) +
+         static_cast<double>(graphs_reserved - graphs_used);
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -2,7 +2,6 @@
 #include "core/backend.hpp"
 
 #include <cstddef>
-#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -18,21 +17,39 @@ namespace {
 // A captured graph, and what was copied to the device within it: as constant as the arguments of its kernels.
 struct CapturedWork {
   cudaGraphExec_t executable{};
-  std::deque<std::vector<std::byte>> constants;
+  std::vector<void*> constants;
   CapturedMemory memory;
+  ~CapturedWork() {
+    for (void* const constant : constants) cudaFreeAsync(constant, context().stream);
+  }
 };
 
 thread_local std::unique_ptr<CapturedWork> capturing;
+
+// A copy on the device, there before anything of the captured work is run: a graph would read the host's memory again
+// at each launch, when it is gone.
+const void* constant_of(const void* source, std::size_t bytes) {
+  const cudaStream_t stream = context().uploads;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+  void* constant = nullptr;
+  CUDA_CHECK(cudaMallocAsync(&constant, bytes, stream));
+  capturing->constants.push_back(constant);
+  CUDA_CHECK(cudaMemcpyAsync(constant, source, bytes, cudaMemcpyHostToDevice, stream));
+  CUDA_CHECK(cudaStreamSynchronize(stream));
+  CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+  return constant;
+}
 
 // Waits: the caller's memory may be changed as soon as it returns.
 void copy_from_host(void* target, const void* source, std::size_t bytes) {
   const cudaStream_t stream = context().stream;
   if (capturing != nullptr) {
-    const auto* const begin = static_cast<const std::byte*>(source);
-    source = capturing->constants.emplace_back(begin, begin + bytes).data();
+    CUDA_CHECK(cudaMemcpyAsync(target, constant_of(source, bytes), bytes, cudaMemcpyDeviceToDevice, stream));
+    return;
   }
   CUDA_CHECK(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, stream));
-  if (capturing == nullptr) CUDA_CHECK(cudaStreamSynchronize(stream));
+  CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 
 void copy_to_host(void* target, const void* source, std::size_t bytes) {
@@ -54,35 +71,63 @@ void begin_capture() {
 void* end_capture() {
   std::unique_ptr<CapturedWork> result = std::move(capturing);
   account_to(nullptr);
+  const CapturedMemory& memory = result->memory;
   cudaGraph_t graph{};
   const cudaError_t ended = cudaStreamEndCapture(context().stream, &graph);
-  for (void* const block : result->memory.foreign) CUDA_CHECK(cudaFreeAsync(block, context().stream));
+  for (void* const block : memory.foreign) CUDA_CHECK(cudaFreeAsync(block, context().stream));
+  if (ended != cudaSuccess) abandon(memory);
   check_call(ended, "cudaStreamEndCapture(stream, &graph)", __FILE__, __LINE__);
-  if (!result->memory.foreign.empty()) {
+  if (!memory.own.empty() || !memory.foreign.empty()) {
+    abandon(memory);
     CUDA_CHECK(cudaGraphDestroy(graph));
-    fail("graph", "a tensor from before was freed in work that is being captured");
+    check(memory.foreign.empty(), "graph", "a tensor from before was freed in work that is being captured");
+    fail("graph", memory.own.size(),
+         " of the tensors made in work that is being captured are still there at its end, of ",
+         memory.own.begin()->second, " bytes the first; what outlives the work has to be made before");
   }
   const cudaError_t instantiated = cudaGraphInstantiate(&result->executable, graph, 0);
   CUDA_CHECK(cudaGraphDestroy(graph));
   check_call(instantiated, "cudaGraphInstantiate(&executable, graph, 0)", __FILE__, __LINE__);
-  // The graph has memory of its own. What the same work used before it was captured goes back to the system.
-  cudaMemPool_t pool{};
-  CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, context().index));
-  CUDA_CHECK(cudaStreamSynchronize(context().stream));
-  CUDA_CHECK(cudaMemPoolTrimTo(pool, 0));
   return result.release();
 }
 
 void launch_graph(void* graph) {
-  CUDA_CHECK(cudaGraphLaunch(static_cast<CapturedWork*>(graph)->executable, context().stream));
+  const Context& c = context();
+  const cudaGraphExec_t executable = static_cast<CapturedWork*>(graph)->executable;
+  cudaError_t error = cudaGraphLaunch(executable, c.stream);
+  if (error == cudaErrorMemoryAllocation) {
+    // What was freed outside of graphs is kept for the next allocation outside of them.
+    cudaGetLastError();
+    cudaMemPool_t pool{};
+    CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, c.index));
+    CUDA_CHECK(cudaStreamSynchronize(c.stream));
+    CUDA_CHECK(cudaMemPoolTrimTo(pool, 0));
+    error = cudaGraphLaunch(executable, c.stream);
+  }
+  check_call(error, "cudaGraphLaunch(executable, stream)", __FILE__, __LINE__);
 }
 
 // A failure here is that of an earlier kernel, which the next check tells.
 void destroy_graph(void* graph) {
   const std::unique_ptr<CapturedWork> owned(static_cast<CapturedWork*>(graph));
-  cudaStreamSynchronize(context().stream);  // it may be running, and reads its constants then
+  cudaStreamSynchronize(context().stream);  // it may be running
   cudaGraphExecDestroy(owned->executable);
   cudaDeviceGraphMemTrim(context().index);  // graphs have a pool of their own, which would keep its memory
+}
+
+void* set_mark() {
+  cudaEvent_t event{};
+  CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDefault));
+  CUDA_CHECK(cudaEventRecord(event, context().stream));
+  return event;
+}
+
+double time_between(void* first, void* last) {
+  float milliseconds = 0;
+  CUDA_CHECK(cudaEventSynchronize(static_cast<cudaEvent_t>(last)));
+  CUDA_CHECK(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(first), static_cast<cudaEvent_t>(last)));
+  constexpr double microseconds = 1000;
+  return microseconds * static_cast<double>(milliseconds);
 }
 
 }  // namespace
@@ -106,6 +151,9 @@ const Backend& backend(int index) {
                                .end_capture = end_capture,
                                .launch = launch_graph,
                                .destroy = destroy_graph,
+                               .set_mark = set_mark,
+                               .time_between = time_between,
+                               .drop_mark = [](void* mark) { cudaEventDestroy(static_cast<cudaEvent_t>(mark)); },
                                .counters = counters,
                                .reset_peak = reset_peak,
                                .available = available,

@@ -35,6 +35,7 @@ std::unique_ptr<const Context> make_context(int index) {
   c.index = index;
   CUDA_CHECK(cudaGetDeviceProperties(&c.properties, index));
   CUDA_CHECK(cudaStreamCreateWithFlags(&c.stream, cudaStreamNonBlocking));
+  CUDA_CHECK(cudaStreamCreateWithFlags(&c.uploads, cudaStreamNonBlocking));
   // Freed memory stays with the process: to ask the system anew costs more than a small kernel.
   cudaMemPool_t pool{};
   CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, index));

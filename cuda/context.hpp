@@ -1,4 +1,4 @@
-// What the backend keeps for each device: one stream that all its work goes through, and cuBLAS on it.
+// What the backend keeps for each device: one stream that its work goes through, and cuBLAS on it.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 struct Context {
   int index;
   cudaStream_t stream;
+  cudaStream_t uploads;  // beside the first, for what must not wait until captured work is launched
   cublasHandle_t blas;
   cudaDeviceProp properties;
 };

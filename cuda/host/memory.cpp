@@ -100,6 +100,13 @@ bool free_device_memory(void* data) {
   return true;
 }
 
+std::size_t device_block_bytes(const void* block) {
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  const auto found = m.blocks.find(number_of(block));
+  return found == m.blocks.end() ? 0 : found->second.bytes;
+}
+
 void poison_device_memory(void* data) {
   const DeviceAccess access;
   Memory& m = memory();

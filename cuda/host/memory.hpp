@@ -10,6 +10,8 @@ namespace tally::cuda_host {
 void* take_device_memory(std::size_t bytes);
 // Whether the block was one; it is gone then.
 bool free_device_memory(void* block);
+// Of a block.
+std::size_t device_block_bytes(const void* block);
 // Filled with NaN, as if it had just been taken.
 void poison_device_memory(void* block);
 

@@ -56,12 +56,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
 
-inline constexpr unsigned cudaEventDisableTiming = 2;
+inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t first, cudaEvent_t last);
 
 cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void* block, cudaStream_t stream);
@@ -85,15 +86,21 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes_to_keep);
 
 // What is put into a capturing stream is kept instead of run; launching the graph runs it, with the addresses and
 // parameters of the capture. Memory taken during the capture belongs to the graph; what is not freed in it has to be
-// freed between two launches. Memory from before cannot be freed in it: the capture is then lost.
-enum cudaStreamCaptureMode : int { cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal = 1 };
+// freed between two launches. Memory from before cannot be freed in it, the host's memory not be copied, nothing be
+// waited for: the capture is then lost. What graphs hold and what is taken outside of them add up until the one or the
+// other is trimmed.
+enum cudaStreamCaptureMode : int { cudaStreamCaptureModeThreadLocal = 1, cudaStreamCaptureModeRelaxed = 2 };
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags = 0);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
+
+enum cudaGraphMemAttributeType : int { cudaGraphMemAttrUsedMemCurrent = 0, cudaGraphMemAttrReservedMemCurrent = 2 };
 cudaError_t cudaDeviceGraphMemTrim(int index);
+cudaError_t cudaDeviceGetGraphMemAttribute(int index, cudaGraphMemAttributeType attribute, void* value);
 
 namespace detail {
 

@@ -1,6 +1,7 @@
 // How kernels are executed on the CPU; for tests and for finding mistakes in kernels.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tally::cuda_host {
@@ -19,6 +20,7 @@ struct Settings {
   // TALLY_CUDA_SHARED=64, 99, 163 or 227: KiB of shared memory that a block can have, as on GPUs of compute capability
   // 7.5, 8.6 (8.9 and 12 too), 8.0 and 9.0 (10 too).
   int shared_kib = 227;
+  std::size_t memory_bytes = 0;  // of the device; 0: what the host has
 };
 
 // At first what the environment says.

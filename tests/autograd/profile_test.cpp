@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "cuda/host/settings.hpp"
+#include "tests/devices.hpp"
 
 namespace tally {
 namespace {
@@ -59,6 +63,27 @@ TEST(Profile, AnErrorEndsItsEvent) {
   EXPECT_ANY_THROW(matmul(x, x));
   exp(x);
   EXPECT_EQ(names_of(stop_profile()), Names({"matmul", "exp"}));
+}
+
+class ProfileOf : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(ProfileOf);
+
+// Kernels are started long before they are done: what counts is the device's time, and its memory.
+TEST_P(ProfileOf, TheDeviceTellsItsOwnTimeAndMemory) {
+  const cuda_host::Settings before = cuda_host::settings();
+  cuda_host::set_settings({.delay_streams = true});
+  const Tensor x = Tensor::full({300, 300}, 0.5, DType::f32, GetParam());
+  synchronize(GetParam());
+  const auto begin = std::chrono::steady_clock::now();
+  start_profile();
+  const Tensor y = softmax(x);
+  const std::vector<ProfileEvent> events = stop_profile();
+  const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
+  cuda_host::set_settings(before);
+  ASSERT_EQ(names_of(events), Names({"softmax"}));
+  EXPECT_EQ(events[0].bytes, 300u * 300u * 4u);
+  EXPECT_GT(events[0].duration_us, GetParam() == testing::on_cuda_host ? passed.count() / 2 : 0);
+  EXPECT_LE(events[0].start_us + events[0].duration_us, passed.count());
 }
 
 }  // namespace

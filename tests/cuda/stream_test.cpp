@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "core/backend.hpp"
+#include "core/graph.hpp"
 #include "tests/cuda/kernel_bench.hpp"
 
 namespace tally::cuda_host {
@@ -92,7 +95,6 @@ TEST_F(Streams, GraphsRunWhatWasCaptured) {
     auto* const x = static_cast<float*>(scratch);
     launch(set_kernel, 1, 1, 0, a_, x, 2.0f);
     launch(add_kernel, 1, 1, 0, a_, y(), x);
-    EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorStreamCaptureUnsupported);
     cudaGetLastError();
     CUDA_CHECK(cudaFreeAsync(scratch, a_));
     CUDA_CHECK(cudaStreamEndCapture(a_, &graph));
@@ -182,6 +184,62 @@ TEST_F(Streams, TensorsMoveBetweenDevices) {
     EXPECT_EQ(there.select_view(0, 1).select_view(0, 2).item(), 6);
     EXPECT_THROW(there.span<std::int32_t>(), Error);
   }
+}
+
+// What a GPU refuses while it captures is refused here, and loses the capture.
+TEST_F(Streams, CapturesAreLost) {
+  float host = 0;
+  const std::vector<std::function<cudaError_t()>> mistakes{
+      [&] { return cudaStreamSynchronize(a_); }, [] { return cudaDeviceSynchronize(); },
+      [&] { return cudaMemcpyAsync(y(), &host, sizeof host, cudaMemcpyHostToDevice, a_); },
+      [&] { return cudaMemcpyAsync(&host, y(), sizeof host, cudaMemcpyDeviceToHost, a_); }};
+  for (std::size_t n = 0; n < mistakes.size(); ++n) {
+    cudaGraph_t graph{};
+    ASSERT_EQ(cudaStreamBeginCapture(a_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    EXPECT_EQ(mistakes[n](), cudaErrorStreamCaptureUnsupported) << n;
+    EXPECT_EQ(cudaStreamEndCapture(a_, &graph), cudaErrorStreamCaptureInvalidated) << n;
+  }
+  cudaGetLastError();
+}
+
+// A device that has little: what graphs keep between launches and what is kept for other tensors make way for each
+// other.
+TEST_F(Streams, GraphsAndTensorsShareTheMemory) {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  const auto tensor = [](std::int64_t count) { return Tensor::empty({count * mebibyte}, DType::boolean, device); };
+  std::uint64_t used = 0;
+  CUDA_CHECK(cudaMemPoolGetAttribute(nullptr, cudaMemPoolAttrUsedMemCurrent, &used));
+  CUDA_CHECK(cudaMemPoolTrimTo(nullptr, 0));
+  const WithSettings with({.memory_bytes = used + 10 * mebibyte});
+  const DeviceGraph graph = DeviceGraph::capture(device, [&] { tensor(6); });
+  for (int n = 0; n < 2; ++n) {
+    graph.launch();
+    EXPECT_GE(available_memory(device), 10 * mebibyte);
+    tensor(8);
+    EXPECT_GE(available_memory(device), 10 * mebibyte);
+  }
+  const Tensor kept = tensor(8);
+  EXPECT_THROW(graph.launch(), Error);
+  EXPECT_THROW(tensor(4), Error);
+}
+
+// Times are of the work itself, however late it runs.
+TEST_F(Streams, EventsTellWhenTheyWereReached) {
+  const WithSettings with({.delay_streams = true});
+  cudaEvent_t events[2], untimed{};
+  for (cudaEvent_t& event : events) CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDefault));
+  CUDA_CHECK(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
+  CUDA_CHECK(cudaEventRecord(events[0], a_));
+  detail::enqueue(a_, [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  CUDA_CHECK(cudaEventRecord(events[1], a_));
+  CUDA_CHECK(cudaEventRecord(untimed, a_));
+  CUDA_CHECK(cudaStreamSynchronize(a_));
+  float milliseconds = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]), cudaSuccess);
+  EXPECT_GE(milliseconds, 20);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], untimed), cudaErrorInvalidResourceHandle);
+  cudaGetLastError();
+  for (const cudaEvent_t event : {events[0], events[1], untimed}) CUDA_CHECK(cudaEventDestroy(event));
 }
 
 TEST_F(Streams, MemoryIsCounted) {
