@@ -217,6 +217,20 @@ TEST(Backward, AfterAnErrorTheNextPassIsRight) {
   EXPECT_EQ(gradient_of(x), Values({6}));
 }
 
+// What the failed pass had added up is forgotten with its gradients: the next sums are fresh tensors again.
+TEST(Backward, AfterAnErrorSumsDoNotReachTheirNeighbours) {
+  const Tensor x = leaf({2}), other = leaf({3});
+  const Tensor waiting = x * 2.0, beside = other * 2.0;
+  const Tensor changed = exp(waiting);
+  const Tensor loss = sum((waiting + waiting) + changed);
+  changed.detach().fill(0);
+  expect_error(error_of([&] { backward(loss); }), {"[exp]", "changed in place"});
+  const Tensor tripled = waiting * 3.0;
+  backward(sum((waiting + beside) + tripled));
+  EXPECT_EQ(gradient_of(x), Values({8}));
+  EXPECT_EQ(gradient_of(other), Values({2}));
+}
+
 TEST(Recording, OperationsWithoutADerivativeRefuseGradients) {
   const Tensor x = leaf({2, 3});
   expect_error(error_of([&] { argmax(x); }), {"[argmax]", "no derivative"});

@@ -110,6 +110,18 @@ TEST(Kinks, CrossEntropyOfLargeLogits) {
   EXPECT_EQ(gradient_of(logits), Values({0.5, -0.5, 0, 0}));
 }
 
+// A row is taken a part at a time; its largest logit may stand in any of them.
+TEST(Kinks, CrossEntropyOfALargeLogitAtTheEndOfALongRow) {
+  std::vector<double> values(1200, 0.0);
+  values.back() = 1000;
+  const Tensor logits = leaf(values, {1, 1200});
+  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1199}, {1});
+  const Tensor loss = cross_entropy(logits, targets, Tensor::full({1}, 1, DType::boolean));
+  EXPECT_EQ(loss.item(), 0);
+  backward(loss);
+  EXPECT_EQ(gradient_of(logits), Values(1200, 0.0));
+}
+
 TEST(Kinks, DropoutOfNothingIsTheTensorItself) {
   const Tensor x = leaf({1, 2});
   EXPECT_EQ(dropout(x, 0, {}).storage(), x.storage());

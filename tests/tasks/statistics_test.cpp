@@ -1,0 +1,44 @@
+// Small statistics against values worked out elsewhere.
+#include "tasks/statistics.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tally {
+namespace {
+
+// Wilson's bounds are where |p - hits/n| = z sqrt(p (1-p) / n): both are checked by that, not by the closed form.
+TEST(Statistics, WilsonBoundsSolveTheirEquation) {
+  constexpr double z = 1.959963984540054;
+  for (const auto& [hits, n] : {std::pair{1, 10}, {5, 10}, {9, 10}, {1, 1000}, {26'000, 26'400}}) {
+    const Interval interval = wilson_interval(hits, n);
+    const double share = static_cast<double>(hits) / n;
+    EXPECT_LT(interval.low, share);
+    EXPECT_GT(interval.high, share);
+    for (const double p : {interval.low, interval.high}) {
+      EXPECT_NEAR(std::abs(p - share), z * std::sqrt(p * (1 - p) / n), 1e-14) << hits << " of " << n;
+    }
+  }
+}
+
+TEST(Statistics, WilsonAtTheEnds) {
+  constexpr double square = 1.959963984540054 * 1.959963984540054;
+  EXPECT_EQ(wilson_interval(0, 100).low, 0);
+  EXPECT_NEAR(wilson_interval(0, 100).high, square / (100 + square), 1e-15);
+  EXPECT_EQ(wilson_interval(100, 100).high, 1);
+  EXPECT_NEAR(wilson_interval(100, 100).low, 100 / (100 + square), 1e-15);
+  EXPECT_EQ(wilson_interval(0, 0).low, 0);
+  EXPECT_EQ(wilson_interval(0, 0).high, 1);
+}
+
+TEST(Statistics, DeviationIsThatOfASample) {
+  const MeanDeviation found = mean_deviation({2, 4, 4, 4, 5, 5, 7, 9});
+  EXPECT_EQ(found.mean, 5);
+  EXPECT_NEAR(found.deviation, std::sqrt(32.0 / 7), 1e-15);
+  EXPECT_EQ(found.n, 8);
+  EXPECT_EQ(mean_deviation({3}).deviation, 0);
+}
+
+}  // namespace
+}  // namespace tally
