@@ -42,16 +42,17 @@ ModelRecord model_record_from_text(const std::string& text, const std::string& s
 
 void check_same_model(const ModelRecord& record, const RunConfig& config, const Task& task) {
   const ModelRecord own = model_record(config, task);
+  const auto compare = [&](const std::string& name, const std::string& recorded) {
+    const auto now = own.find(name);
+    check(now != own.end(), "model", "it was made with ", name, " ", recorded, ", which the configuration has not");
+    check(now->second == recorded, "model", "it was made with ", name, " ", recorded, ", the configuration has ",
+          now->second);
+  };
   // With another task or encoding all their settings are others: these come first.
-  for (const std::string first : {"task", "pe", ""}) {
-    for (const auto& [name, recorded] : record) {
-      if (!first.empty() && name != first) continue;
-      const auto now = own.find(name);
-      check(now != own.end(), "model", "it was made with ", name, " ", recorded, ", which the configuration has not");
-      check(now->second == recorded, "model", "it was made with ", name, " ", recorded, ", the configuration has ",
-            now->second);
-    }
+  for (const char* first : {"task", "pe"}) {
+    if (const auto recorded = record.find(first); recorded != record.end()) compare(first, recorded->second);
   }
+  for (const auto& [name, recorded] : record) compare(name, recorded);
 }
 
 }  // namespace tally

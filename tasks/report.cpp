@@ -39,84 +39,68 @@ RunSummary summary_of(const std::string& path) {
 
 // x.old, x.old-2: what RunFolder::create moved aside.
 bool moved_aside(const std::string& name) {
-  const std::size_t place = name.rfind(".old");
-  return place != std::string::npos &&
-         (place + 4 == name.size() ||
-          (name[place + 4] == '-' && name.find_first_not_of("0123456789", place + 5) == std::string::npos));
+  const std::string_view tail = std::string_view(name).substr(std::min(name.rfind(".old"), name.size()));
+  return tail == ".old" || (tail.starts_with(".old-") && tail.find_first_not_of("0123456789", 5) == tail.npos);
 }
 
 class Gatherer {
  public:
   explicit Gatherer(Report& report) : report_(report) {}
 
-  void add(const std::string& path) {
+  // The runs in a folder and below; false when there is none.
+  bool visit(const std::string& folder) {
     std::error_code error;
-    check(fs::is_directory(path, error), "report", "there is no folder '", path, "'");
-    const std::size_t before = report_.runs.size() + report_.problems.size();
-    visit(path);
-    check(report_.runs.size() + report_.problems.size() > before || seen_before_, "report", "'", path,
-          "' holds no run: no config.json in it or below");
+    if (fs::exists(folder + "/config.json", error)) {
+      if (seen_.insert(fs::canonical(folder, error).string()).second) {
+        or_problem(folder, [&] { report_.runs.push_back(summary_of(folder)); });
+      }
+      return true;
+    }
+    std::set<std::string> below;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      if (entry.is_directory(error) && !moved_aside(entry.path().filename().string())) below.insert(entry.path());
+    }
+    bool found = false;
+    for (const std::string& path : below) found |= visit(path);
+    const std::string sweep = concat(folder, "/", sweep_file_name);
+    if (!fs::exists(sweep, error)) return found;
+    or_problem(sweep, [&] { add_sweep(folder, read_sweep_file(sweep)); });
+    return true;
   }
 
  private:
-  void visit(const std::string& folder) {
-    std::error_code error;
-    if (fs::exists(folder + "/config.json", error)) {
-      add_run(folder);
-      return;
-    }
-    std::vector<std::string> below;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      if (entry.is_directory(error) && !moved_aside(entry.path().filename().string())) below.push_back(entry.path());
-    }
-    std::sort(below.begin(), below.end());
-    for (const std::string& path : below) visit(path);
-    if (fs::exists(concat(folder, "/", sweep_file_name), error)) add_sweep(folder);
-  }
-
-  void add_run(const std::string& path) {
-    std::error_code error;
-    if (!seen_.insert(fs::canonical(path, error).string()).second) {
-      seen_before_ = true;
-      return;
-    }
+  template <class F>
+  void or_problem(const std::string& path, F&& f) {
     try {
-      report_.runs.push_back(summary_of(path));
+      f();
     } catch (const Error& why) {
       report_.problems.push_back(concat(path, ": ", why.what()));
     }
   }
 
   // What the runs' folders do not tell: which failed, and which have no folder yet.
-  void add_sweep(const std::string& folder) {
-    const std::string file = concat(folder, "/", sweep_file_name);
-    try {
-      const JsonValue sweep = read_sweep_file(file);
-      for (const JsonValue& run : sweep.elements("runs")) {
-        const std::string path = concat(folder, "/", run.string("name"));
-        const RunState state = run_state_from_text(run.string("state"));
-        const auto known = std::find_if(report_.runs.begin(), report_.runs.end(),
-                                        [&](const RunSummary& summary) { return summary.path == path; });
-        if (known == report_.runs.end()) {
-          std::error_code error;
-          if (fs::exists(path + "/config.json", error)) continue;  // it is among the problems
-          RunSummary summary;
-          summary.path = path;
-          summary.config = RunConfig::from_json(run.at("config"));
-          summary.state = state == RunState::failed ? state : RunState::waiting;
-          report_.runs.push_back(std::move(summary));
-        } else if (known->state == RunState::unfinished && (state == RunState::diverged || state == RunState::failed)) {
-          known->state = state;
-        }
+  void add_sweep(const std::string& folder, const JsonValue& sweep) {
+    for (const JsonValue& run : sweep.elements("runs")) {
+      const std::string path = concat(folder, "/", run.string("name"));
+      const RunState state = run_state_from_text(run.string("state"));
+      const bool ended_badly = state == RunState::diverged || state == RunState::failed;
+      const auto known = std::find_if(report_.runs.begin(), report_.runs.end(),
+                                      [&](const RunSummary& summary) { return summary.path == path; });
+      std::error_code error;
+      if (known != report_.runs.end()) {
+        if (known->state == RunState::unfinished && ended_badly) known->state = state;
+      } else if (!fs::exists(path + "/config.json", error)) {  // else it is among the problems
+        RunSummary summary;
+        summary.path = path;
+        summary.config = RunConfig::from_json(run.at("config"));
+        summary.state = state == RunState::failed ? state : RunState::waiting;
+        report_.runs.push_back(std::move(summary));
       }
-    } catch (const Error& why) {
-      report_.problems.push_back(concat(file, ": ", why.what()));
     }
   }
 
   Report& report_;
   std::set<std::string> seen_;  // a path may be given twice, or lie below another
-  bool seen_before_ = false;
 };
 
 using Settings = std::map<std::string, std::string>;
@@ -211,7 +195,9 @@ Report make_report(const std::vector<std::string>& paths) {
   Gatherer gatherer(report);
   for (std::string path : paths) {
     while (path.size() > 1 && path.back() == '/') path.pop_back();
-    gatherer.add(path);
+    std::error_code error;
+    check(fs::is_directory(path, error), "report", "there is no folder '", path, "'");
+    check(gatherer.visit(path), "report", "'", path, "' holds no run: no config.json in it or below");
   }
   std::vector<const TaskEntry*> tasks;
   for (const RunSummary& run : report.runs) add_once(tasks, run.config.task);

@@ -128,6 +128,7 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
 
 RunFolder RunFolder::open(const std::string& path) {
   RunFolder run(without_slashes(path), {});
+  run.refuse_what_is_no_run();
   run.read_config();
   return run;
 }
@@ -149,7 +150,6 @@ void RunFolder::refuse_what_is_no_run() const {
 }
 
 void RunFolder::read_config() {
-  refuse_what_is_no_run();
   const JsonValue json = read_json(config_path(), config_limits);
   in_file(config_path(), [&] {
     config_ = RunConfig::from_json(json);
@@ -264,8 +264,7 @@ RunFolder::Checkpoint RunFolder::read_checkpoint(std::int64_t step) const {
 }
 
 RunFolder::Checkpoint RunFolder::newest_checkpoint(const std::function<void(const std::string&)>& skipped) const {
-  std::vector<std::int64_t> steps = checkpoint_steps();
-  for (; !steps.empty(); steps.pop_back()) {
+  for (std::vector<std::int64_t> steps = checkpoint_steps(); !steps.empty(); steps.pop_back()) {
     try {
       return read_checkpoint(steps.back());
     } catch (const Error& error) {
@@ -276,9 +275,8 @@ RunFolder::Checkpoint RunFolder::newest_checkpoint(const std::function<void(cons
 }
 
 void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t)>& planned) const {
-  std::vector<std::int64_t> steps = checkpoint_steps();
   std::int64_t newer = 0;  // planned ones beyond the one looked at
-  for (; !steps.empty(); steps.pop_back()) {
+  for (std::vector<std::int64_t> steps = checkpoint_steps(); !steps.empty(); steps.pop_back()) {
     const std::int64_t step = steps.back();
     const bool keep = newer == 0 || step == best || (planned(step) && newer < 2);
     newer += planned(step);
@@ -288,10 +286,11 @@ void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(st
 }
 
 std::optional<RunConfig> RunFolder::trained_config(const std::vector<MetricsRecord>& metrics) const {
-  const std::vector<RunRecord> described = all_of<RunRecord>(metrics);
-  if (described.empty() || !described.front().json.contains("config")) return std::nullopt;
-  return in_file(concat(metrics_path(), ", line 1"),
-                 [&] { return RunConfig::from_json(described.front().json.at("config")); });
+  for (const RunRecord& run : all_of<RunRecord>(metrics)) {
+    const JsonValue* config = run.json.find("config");
+    if (config != nullptr) return in_file(metrics_path(), [&] { return RunConfig::from_json(*config); });
+  }
+  return std::nullopt;
 }
 
 }  // namespace tally
