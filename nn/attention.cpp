@@ -40,20 +40,18 @@ namespace {
 // given.
 Tensor attend_group(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
                     const Pass& pass, AttentionTrace* trace) {
-  Tensor output = encoding.mix(in);
-  if (!output.defined()) {
-    AttentionOperands operands{in.q, in.k, in.v, in.scale, dropout.rate(pass), dropout.stream(pass)};
-    encoding.rotate(operands.q, operands.k, operands.v, in);
-    AttentionInput turned = in;
-    turned.rotated_q = operands.q;
-    turned.rotated_v = operands.v;
-    operands.k = in.keep("keys of the product", operands.k, 2);
-    operands.v = in.keep("values of the sum", operands.v, 2);
-    const Score score = score_of(encoding, turned);
-    const bool written_out = form == AttentionForm::composed || trace != nullptr || encoding.replaces_softmax();
-    output = written_out ? composed_attention(operands, score, encoding, dropout, pass, trace)
-                         : tiled_attention(operands, score);
-  }
+  if (encoding.traits.mixes) return encoding.finish(encoding.mix(in), in);
+  AttentionOperands operands{in.q, in.k, in.v, in.scale, dropout.rate(pass), dropout.stream(pass)};
+  encoding.rotate(operands.q, operands.k, operands.v, in);
+  AttentionInput turned = in;
+  turned.rotated_q = operands.q;
+  turned.rotated_v = operands.v;
+  operands.k = in.keep("keys of the product", operands.k, 2);
+  operands.v = in.keep("values of the sum", operands.v, 2);
+  const Score score = score_of(encoding, turned);
+  const bool materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
+  const Tensor output = materialised ? composed_attention(operands, score, encoding, dropout, pass, trace)
+                                     : tiled_attention(operands, score);
   return encoding.finish(output, in);
 }
 
@@ -93,7 +91,7 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
       return group.count == heads_ ? all : slice(all, 1, group.first, group.first + group.count);
     };
     const Tensor own_q = heads_of(q), own_k = heads_of(k), own_v = heads_of(v);
-    AttentionInput in{x, own_q, own_k, own_v, scale, earlier.first, earlier.cache};
+    AttentionInput in{x, own_q, own_k, own_v, scale, earlier.first, earlier.cache, group.encoding->constants};
     if (encoding.size() > 1) in.owner = concat("group ", n, ", ");
     outputs.push_back(attend_group(in, *group.encoding, form_, dropout_[static_cast<std::size_t>(group.first)], pass,
                                    pass.trace != nullptr ? &traces[n] : nullptr));
@@ -106,10 +104,9 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
   return outputs.size() == 1 ? outputs.front() : concat(outputs, 1);
 }
 
-bool Attention::continues(const LayerEncoding& encoding, const Tensor& x) const {
-  return form_ == AttentionForm::tiled && std::none_of(encoding.begin(), encoding.end(), [&](const HeadGroup& group) {
-           const Tensor q = slice(split_heads(x, heads_), 1, 0, group.count);
-           return group.encoding->replaces_softmax() || group.encoding->mix({x, q, q, q, 1.0}).defined();
+bool Attention::continues(const LayerEncoding& encoding) const {
+  return form_ == AttentionForm::tiled && std::none_of(encoding.begin(), encoding.end(), [](const HeadGroup& group) {
+           return group.encoding->traits.replaces_softmax || group.encoding->traits.mixes;
          });
 }
 

@@ -12,15 +12,15 @@
 
 namespace tally {
 
-// How attention is computed: in tiles, never storing T x T numbers, or written out in ordinary operations. What the
-// tiles cannot do is written out in any case: a trace, weights of an encoding's own.
+// How attention is computed: in tiles, never storing T x T numbers, or materialised by ordinary operations. What the
+// tiles cannot do is materialised in any case: a trace, weights of an encoding's own.
 enum class AttentionForm { tiled, composed };
 
 // What came before, while a text is generated: x, q, k, v hold the new tokens, the first of which is at place `first`;
 // the layer keeps what later ones need of them.
 struct Earlier {
   std::int64_t first = 0;
-  LayerCache* cache = nullptr;
+  KvCache* cache = nullptr;
 };
 
 // Children: query, key, value, output, each [D, D], with bias or none; head h owns the rows h d .. h d + d-1 of the
@@ -36,9 +36,8 @@ class Attention final : public Module {
   Tensor attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v, const LayerEncoding& encoding,
                 const Pass& pass, const Earlier& earlier = {}) const;
   // Whether new tokens can be computed by themselves from what was kept of earlier ones (Earlier). Not where attention
-  // is written out: in composed form, with weights of an encoding's own, or a whole attention of its own. `x` is any
-  // input.
-  bool continues(const LayerEncoding& encoding, const Tensor& x) const;
+  // is materialised: in composed form, with weights of an encoding's own, or a whole attention of its own.
+  bool continues(const LayerEncoding& encoding) const;
 
  private:
   std::int64_t heads_;

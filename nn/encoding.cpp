@@ -2,28 +2,44 @@
 //
 // A sum acts through each part in turn. Biases add up; a rotation acts on the product of q and k alone, so the other
 // parts see q as projected; what must see keys before they are turned (a shift, a norm) comes before all rotations; at
-// most one part may bring a scan (Score::set_scan), another rule for the weights, or a
-// whole attention of its own.
+// most one part may bring a scan (Score::set_scan), and one another rule for the weights.
 #include "nn/encoding.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "core/error.hpp"
+#include "nn/transformer.hpp"
 
 namespace tally {
 namespace {
 
 class Sum final : public Encoding {
  public:
-  Sum(std::vector<SumPart> parts, std::string where) : parts_(std::move(parts)), where_(std::move(where)) {
+  Sum(std::vector<SumPart> parts, const std::string& where) : parts_(std::move(parts)) {
+    const SumPart* scanning = nullptr;  // the part with the scan
     for (const SumPart& part : parts_) {
-      if (!part.encoding->replaces_softmax()) continue;
-      check(rule_ == nullptr, "encoding", where_, rule_ == nullptr ? "" : rule_->name, " and ", part.name,
-            " each replace the softmax; keep one of them");
-      rule_ = &part;
+      const EncodingTraits& own = part.encoding->traits;
+      check(!own.mixes, "encoding", where, part.name, " computes the whole attention and cannot be part of a sum");
+      if (own.replaces_softmax) {
+        check(rule_ == nullptr, "encoding", where, rule_ == nullptr ? "" : rule_->name, " and ", part.name,
+              " each replace the softmax; keep one of them");
+        rule_ = &part;
+      }
+      if (own.scan != ScanOf::nothing) {
+        check(scanning == nullptr, "encoding", where, scanning == nullptr ? "" : scanning->name, " and ", part.name,
+              " each want a running sum along the keys, but a score has one: each such encoding defines what the sum "
+              "means; keep one of them (biases and rotations may join it)");
+        scanning = &part;
+        traits.scan = own.scan;
+      }
+      traits.embeds |= own.embeds;
+      traits.rotates |= own.rotates;
+      traits.replaces_softmax |= own.replaces_softmax;
+      traits.straight_through |= own.straight_through;
     }
+    check(rule_ == nullptr || traits.scan != ScanOf::weights, "encoding", where, rule_ == nullptr ? "" : rule_->name,
+          " and ", scanning == nullptr ? "" : scanning->name, " each take the place of the softmax; keep one of them");
   }
 
   void check_length(std::int64_t length) const override {
@@ -37,31 +53,14 @@ class Sum final : public Encoding {
   void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {
     for (const bool first : {true, false}) {
       for (std::size_t n = 0; n < parts_.size(); ++n) {
-        if (parts_[n].encoding->before_rotations() == first) parts_[n].encoding->rotate(q, k, v, of_part(in, n));
+        const Encoding& part = *parts_[n].encoding;
+        if (part.traits.before_rotations == first) part.rotate(q, k, v, of_part(in, n));
       }
     }
   }
   void score(const AttentionInput& in, Score& score) const override {
-    std::string_view scanning;  // the part that the scan is of
-    for (std::size_t n = 0; n < parts_.size(); ++n) {
-      const SumPart& part = parts_[n];
-      std::optional<Scan> before = std::exchange(score.scan, std::nullopt);
-      part.encoding->score(of_part(in, n), score);
-      if (!score.scan.has_value()) {
-        score.scan = std::move(before);
-        continue;
-      }
-      check(!before.has_value(), "encoding", where_, scanning, " and ", part.name,
-            " each want a running sum along the keys, but a score has one: each such encoding defines what the sum "
-            "means; keep one of them (biases and rotations may join it)");
-      check(rule_ == nullptr || !std::holds_alternative<StickBreaking>(*score.scan), "encoding", where_,
-            rule_ == nullptr ? "" : rule_->name, " and ", part.name,
-            " each take the place of the softmax; keep one of them");
-      scanning = part.name;
-    }
+    for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n].encoding->score(of_part(in, n), score);
   }
-  bool replaces_softmax() const override { return rule_ != nullptr; }
-  bool straight_through() const override { return rule_ != nullptr && rule_->encoding->straight_through(); }
   bool reads_back() const override {
     return std::any_of(parts_.begin(), parts_.end(), [](const SumPart& part) { return part.encoding->reads_back(); });
   }
@@ -72,13 +71,6 @@ class Sum final : public Encoding {
     Tensor result = output;
     for (std::size_t n = 0; n < parts_.size(); ++n) result = parts_[n].encoding->finish(result, of_part(in, n));
     return result;
-  }
-  Tensor mix(const AttentionInput& in) const override {
-    for (const SumPart& part : parts_) {
-      check(!part.encoding->mix(in).defined(), "encoding", where_, part.name,
-            " computes the whole attention and cannot be part of a sum");
-    }
-    return {};
   }
   KeptNumbers kept_numbers(std::int64_t length) const override {
     KeptNumbers all;
@@ -106,7 +98,6 @@ class Sum final : public Encoding {
   }
 
   const std::vector<SumPart> parts_;
-  const std::string where_;
   const SumPart* rule_ = nullptr;  // the part with weights of its own; null without
 };
 
@@ -119,20 +110,52 @@ Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis)
   return kept;
 }
 
+Tensor AttentionInput::distances() const {
+  return distances([](std::int64_t n) { return static_cast<double>(n); });
+}
+
+Tensor AttentionInput::distances(Constants::Number number, std::optional<DType> dtype) const {
+  return constants->of(number, 0, keys(), dtype.value_or(q.dtype()), q.device());
+}
+
+Tensor AttentionInput::distances(Constants::Element element, std::int64_t columns) const {
+  return constants->of(element, 0, keys(), columns, q.dtype(), q.device());
+}
+
+EncodingSetup EncodingSetup::of(const ModelOptions& model, std::int64_t max_length, const Initializer& start) {
+  EncodingSetup setup;
+  setup.width = model.width;
+  setup.heads = model.heads;
+  setup.head_width = model.width / model.heads;
+  setup.layers = model.layers;
+  setup.max_length = max_length;
+  setup.bias = model.bias;
+  setup.start = &start;
+  setup.dtype = start.dtype();
+  setup.device = start.device();
+  setup.parameter = [&start](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
+    return start.make(name, shape, fill);
+  };
+  setup.constants = std::make_shared<Constants>(max_length);
+  return setup;
+}
+
 Score score_of(const Encoding& encoding, const AttentionInput& in) {
   Score score;
   encoding.score(in, score);
-  const bool breaks_a_stick = score.scan.has_value() && std::holds_alternative<StickBreaking>(*score.scan);
-  check(!breaks_a_stick || !encoding.replaces_softmax(), "encoding",
-        "both stick-breaking and weights of an encoding's own take the place of the softmax; keep one of them");
+  if (!score.scan.has_value()) return score;  // in this layer: the option of an encoding may leave some without
+  const bool of_weights = std::holds_alternative<StickBreaking>(*score.scan);
+  const ScanOf scan = of_weights ? ScanOf::weights : ScanOf::positions;
+  check(encoding.traits.scan == scan, "encoding", "a scan of ", of_weights ? "weights" : "positions",
+        " that its file does not tell of: write .scan = ScanOf::", of_weights ? "weights" : "positions",
+        " at the end of its TALLY_ENCODING line");
   return score;
 }
 
 std::string other_name_hint(std::string_view published) {
   // Of letters alone others would be nearer: cope to nope.
-  constexpr std::pair<std::string_view, std::string_view> names[] = {{"nope", "none"}, {"sba", "stick-breaking"}};
-  for (const auto& [name, here] : names) {
-    if (name == published) return concat("; here it is '", here, "'");
+  for (const EncodingEntry* entry : encoding_registry()) {
+    if (!published.empty() && entry->traits.also_called == published) return concat("; here it is '", entry->name, "'");
   }
   return "";
 }
@@ -152,8 +175,8 @@ const EncodingEntry& find_encoding(std::string_view name) {
   fail("encoding", "there is no encoding '", name, "'; known are ", list);
 }
 
-std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, std::string where) {
-  return std::make_unique<Sum>(std::move(parts), std::move(where));
+std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, const std::string& where) {
+  return std::make_unique<Sum>(std::move(parts), where);
 }
 
 }  // namespace tally

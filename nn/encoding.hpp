@@ -15,6 +15,7 @@
 
 #include "autograd/ops.hpp"
 #include "autograd/score.hpp"
+#include "nn/constants.hpp"
 #include "nn/init.hpp"
 #include "nn/options.hpp"
 
@@ -27,8 +28,10 @@ struct ModelOptions;
 enum class Scope { layer, model };
 
 // What an encoding is built from, once for every layer.
-class EncodingSetup {
- public:
+struct EncodingSetup {
+  // Of layer 0 in a model that takes sequences up to max_length; parameters come from `start`, which must outlive it.
+  static EncodingSetup of(const ModelOptions& model, std::int64_t max_length, const Initializer& start);
+
   std::int64_t width = 0;       // D
   std::int64_t heads = 0;       // H of the heads it acts on: all of the layer, or a group of them
   std::int64_t head_width = 0;  // d; a projection of x for these heads is [H d, D]
@@ -43,10 +46,18 @@ class EncodingSetup {
 
   // A parameter with its start values. With Scope::model the first layer makes it and the others get the same tensor.
   std::function<Tensor(std::string_view name, const Shape& shape, const Fill& fill, Scope scope)> parameter;
+
+  std::shared_ptr<Constants> constants = std::make_shared<Constants>();  // one for all layers
 };
 
-// What one layer keeps of the tokens it has seen while a text is generated token by token, by name.
-using LayerCache = std::map<std::string, Tensor, std::less<>>;
+// What one layer keeps of the tokens it has seen while a text is generated token by token, by name: keys and values,
+// and what encodings need.
+using KvCache = std::map<std::string, Tensor, std::less<>>;
+
+// Numbers kept for each token of each sequence, and for each pair of tokens of all sequences together.
+struct KeptNumbers {
+  double token = 0, pair = 0;
+};
 
 // What an encoding sees of one layer. q, k, v as projected (not rotated), of the tokens first .. first + T - 1; unless
 // a text is generated token by token these are all of them, and first is 0.
@@ -55,10 +66,11 @@ struct AttentionInput {
   const Tensor& q;  // [B, H, T, d]
   const Tensor& k;
   const Tensor& v;
-  double scale;                 // 1/sqrt(d)
-  std::int64_t first = 0;       // place of the first of these tokens
-  LayerCache* cache = nullptr;  // while generating
-  Tensor rotated_q = {};        // q and v after all of `rotate`, for `score`; undefined before
+  double scale;              // 1/sqrt(d)
+  std::int64_t first = 0;    // place of the first of these tokens
+  KvCache* cache = nullptr;  // while generating
+  std::shared_ptr<Constants> constants = std::make_shared<Constants>();
+  Tensor rotated_q = {};  // q and v after all of `rotate`, for `score`; undefined before
   Tensor rotated_v = {};
   std::string owner = {};  // goes before the names in the cache, so that two encodings may use the same
 
@@ -71,16 +83,45 @@ struct AttentionInput {
   // `rows`, what these tokens give, behind what earlier ones gave under this name: all tokens along `axis`. What an
   // encoding needs of earlier tokens goes through here; without a cache it comes back as it is.
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
+  // For each distance n that a key can have, from 0, n or number(n), or a row of element(n, column, columns): [keys] or
+  // [keys, columns], computed once for all layers and steps (nn/constants.hpp); in the type of q if none is given.
+  Tensor distances() const;
+  Tensor distances(Constants::Number number, std::optional<DType> dtype = {}) const;
+  Tensor distances(Constants::Element element, std::int64_t columns) const;
 };
 
-// Numbers kept for each token of each sequence, and for each pair of tokens of all sequences together.
-struct KeptNumbers {
-  double token = 0, pair = 0;
+// What the running sum along the keys is for that `score` brings: for positions (CoPE and its kin), or for the weights,
+// which then are no softmax (stick-breaking).
+enum class ScanOf { nothing, positions, weights };
+
+// What is known of an encoding without computing anything.
+struct EncodingTraits {
+  // Said in the line that registers it, where it is not as here.
+  ScanOf scan = ScanOf::nothing;
+  // What `rotate` does must see q, k, v as projected (a norm of keys, a shift by a token): in a sum it comes before all
+  // that turn them by position.
+  bool before_rotations = false;
+  // Gradients that are not the derivative, but what its file says.
+  bool straight_through = false;
+  std::string_view also_called = {};  // a name under which it is published
+  // A sum that is computed as it is written, but is hardly what somebody means, and why.
+  struct Doubt {
+    std::string_view other, why;
+  } doubtful_beside = {};
+
+  // Found from the hooks that a class has.
+  bool embeds = false, rotates = false;
+  bool replaces_softmax = false;  // by weights of its own, materialised
+  bool mixes = false;             // the whole attention is its own, materialised
 };
 
 class Encoding {
  public:
   virtual ~Encoding() = default;
+  // Of its class, or of all parts of a sum; and what the setup had. EncodingChoice::make sets both.
+  EncodingTraits traits;
+  std::shared_ptr<Constants> constants = std::make_shared<Constants>();
+
   // Throws Error naming the limit when sequences of this length cannot be encoded.
   virtual void check_length(std::int64_t length) const { (void)length; }
   // Embeddings [B, T, D] of the tokens first .. first + T - 1, before the first layer.
@@ -89,33 +130,26 @@ class Encoding {
   virtual void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const {
     (void)q, (void)k, (void)v, (void)in;
   }
-  // Whether what `rotate` does must see q, k, v as projected (a norm of keys, a shift by a token): in a sum it comes
-  // before all that turn them by place.
-  virtual bool before_rotations() const { return false; }
   // Adds what joins the scores.
   virtual void score(const AttentionInput& in, Score& score) const { (void)in, (void)score; }
-  // Whether `weights` is this encoding's own: then attention is computed in composed form. One with `weights` must
-  // have this too, which TALLY_ENCODING sees to.
-  virtual bool replaces_softmax() const { return false; }
-  // Whether the gradients of `weights` are not its derivative, but what its file says.
-  virtual bool straight_through() const { return false; }
-  // Attention weights [B, H, T, T] from logits (where replaces_softmax).
+  // Attention weights [B, H, T, T] from logits, in place of the softmax.
   virtual Tensor weights(const Tensor& logits) const { return causal_softmax(logits); }
   // Attention output [B, H, T, d] before the output projection.
   virtual Tensor finish(const Tensor& output, const AttentionInput& in) const { return (void)in, output; }
-  // The whole attention [B, H, T, d] in composed operations, for ideas that fit nowhere else; undefined otherwise.
+  // The whole attention [B, H, T, d] in composed operations, for ideas that fit nowhere else.
   virtual Tensor mix(const AttentionInput& in) const { return (void)in, Tensor(); }
+  // Brings parameters back, in place, into the range that they are for; called after each update.
+  virtual void project() const {}
+
   // What it keeps until backward beside the shapes of `score`, for sequences of this length. The estimate of memory
   // asks for it, since it asks `score` about a single token only.
   virtual KeptNumbers kept_numbers(std::int64_t length) const { return (void)length, KeptNumbers{}; }
-  // Whether any of this reads numbers back from the device, to decide what to compute: training steps are then not
-  // captured as a graph.
-  virtual bool reads_back() const { return false; }
-  // Brings parameters back, in place, into the range that they are for; called after each update.
-  virtual void project() const {}
   // By how many distances its RowToeplitz tables, all together, end before a text of `length` tokens does. The estimate
   // of memory takes each for as wide as the text, since it asks `score` about a single token only.
   virtual std::int64_t distances_without_row(std::int64_t length) const { return (void)length, 0; }
+  // Whether any of this reads numbers back from the device, to decide what to compute: training steps are then not
+  // captured as a graph.
+  virtual bool reads_back() const { return false; }
 };
 
 // An encoding and those heads of a layer that it acts on: first .. first + count - 1.
@@ -131,14 +165,14 @@ struct EncodingEntry {
   std::string summary;  // one line
   std::string formula;
   std::string paper;
-  std::unique_ptr<Options> (*make_options)();
-  std::unique_ptr<Encoding> (*make)(const EncodingSetup& setup, const Options& options);
-  bool rotates = false;  // whether it has the hook `rotate`
+  std::unique_ptr<Options> (*make_options)() = nullptr;
+  std::unique_ptr<Encoding> (*make)(const EncodingSetup& setup, const Options& options) = nullptr;
+  EncodingTraits traits = {};
   // What there is to say of the model around it, one line, or nothing: Class::note(model), where the class has it.
   std::string (*note)(const ModelOptions& model) = nullptr;
 };
 
-// What joins the scores. Throws Error where a scan and `weights` both take the place of the softmax.
+// What joins the scores. Throws Error where there is a scan that the traits do not say.
 Score score_of(const Encoding& encoding, const AttentionInput& in);
 
 // All encodings, by name. Generated by the build.
@@ -154,53 +188,68 @@ struct SumPart {
   std::unique_ptr<Encoding> encoding;
 };
 // All of them, each in turn, but for `rotate`: those that come before rotations are first. Throws Error naming the
-// parts that cannot act together, some when it is first asked what joins the scores. `where` goes before what the
-// errors say:
-// "" or "in 1-3:cope+rope: ".
-std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, std::string where);
+// parts that cannot act together; `where` goes before what it says: "" or "in 1-3:cope+rope: ".
+std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, const std::string& where);
 
-// EncodingType::note, or null for one without.
+// What the author says, and what follows from the hooks that the class has.
 template <class EncodingType>
-constexpr auto note_of() -> std::string (*)(const ModelOptions&) {
-  if constexpr (requires(const ModelOptions& model) { EncodingType::note(model); }) {
-    return &EncodingType::note;
-  } else {
-    return nullptr;
-  }
+constexpr EncodingTraits with_hooks_of(EncodingTraits said) {
+  said.embeds = !std::is_same_v<decltype(&EncodingType::embed), decltype(&Encoding::embed)>;
+  said.rotates = !std::is_same_v<decltype(&EncodingType::rotate), decltype(&Encoding::rotate)>;
+  said.replaces_softmax = !std::is_same_v<decltype(&EncodingType::weights), decltype(&Encoding::weights)>;
+  said.mixes = !std::is_same_v<decltype(&EncodingType::mix), decltype(&Encoding::mix)>;
+  return said;
 }
 
-// Whether a class with weights of its own has replaces_softmax too, without which tiled attention would go on with the
-// softmax and say nothing.
+// Whether what the author says goes together with the hooks that the class has.
 template <class EncodingType>
-constexpr bool says_that_it_weighs() {
-  constexpr bool weighs = !std::is_same_v<decltype(&EncodingType::weights), decltype(&Encoding::weights)>;
-  constexpr bool says =
-      !std::is_same_v<decltype(&EncodingType::replaces_softmax), decltype(&Encoding::replaces_softmax)>;
-  return says || !weighs;
+constexpr bool fits_hooks(const EncodingTraits& said) {
+  const EncodingTraits has = with_hooks_of<EncodingType>(said);
+  constexpr bool scores = !std::is_same_v<decltype(&EncodingType::score), decltype(&Encoding::score)>;
+  const bool repeats = said.embeds || said.rotates || said.replaces_softmax || said.mixes;
+  return !repeats && (has.rotates || !has.before_rotations) && (scores || has.scan == ScanOf::nothing) &&
+         !(has.replaces_softmax && has.scan == ScanOf::weights) &&
+         !(has.mixes && (has.rotates || scores || has.replaces_softmax));
 }
 
-// Closing line of an encoding's file, outside any namespace:
-//   TALLY_ENCODING(rope, RopeOptions, Rope, "summary", "formula", "paper");
-// EncodingType needs a constructor (const EncodingSetup&, const OptionsType&).
-#define TALLY_ENCODING(stem, OptionsType, EncodingType, summary_, formula_, paper_)                \
-  namespace tally::registry {                                                                      \
-  const EncodingEntry& encoding_##stem() {                                                         \
-    static_assert(says_that_it_weighs<EncodingType>(),                                             \
-                  "an encoding with `weights` also needs `replaces_softmax`, which returns true"); \
-    static const EncodingEntry entry{                                                              \
-        name_from_stem(#stem),                                                                     \
-        summary_,                                                                                  \
-        formula_,                                                                                  \
-        paper_,                                                                                    \
-        []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); },              \
-        [](const EncodingSetup& setup, const Options& options) -> std::unique_ptr<Encoding> {      \
-          return std::make_unique<EncodingType>(setup, dynamic_cast<const OptionsType&>(options)); \
-        },                                                                                         \
-        !std::is_same_v<decltype(&EncodingType::rotate), decltype(&Encoding::rotate)>,             \
-        note_of<EncodingType>()};                                                                  \
-    return entry;                                                                                  \
-  }                                                                                                \
-  }                                                                                                \
+// An entry of the registry; tests make some of their own. EncodingType is made from (const EncodingSetup&, const
+// OptionsType&), (const EncodingSetup&) or (); with a static note(const ModelOptions&) it has something to say of the
+// model.
+template <class OptionsType, class EncodingType>
+EncodingEntry encoding_entry(std::string name, std::string summary, std::string formula, std::string paper,
+                             const EncodingTraits& said = {}) {
+  EncodingEntry entry{std::move(name), std::move(summary), std::move(formula), std::move(paper)};
+  entry.traits = with_hooks_of<EncodingType>(said);
+  entry.make_options = []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); };
+  entry.make = [](const EncodingSetup& setup, const Options& options) -> std::unique_ptr<Encoding> {
+    (void)setup, (void)options;
+    if constexpr (std::is_constructible_v<EncodingType, const EncodingSetup&, const OptionsType&>) {
+      return std::make_unique<EncodingType>(setup, dynamic_cast<const OptionsType&>(options));
+    } else if constexpr (std::is_constructible_v<EncodingType, const EncodingSetup&>) {
+      return std::make_unique<EncodingType>(setup);
+    } else {
+      return std::make_unique<EncodingType>();
+    }
+  };
+  if constexpr (requires(const ModelOptions& model) { EncodingType::note(model); }) entry.note = &EncodingType::note;
+  return entry;
+}
+
+// Closing line of an encoding's file, outside any namespace, with the traits that are not the usual ones at its end:
+//   TALLY_ENCODING(cope, CopeOptions, Cope, "summary", "formula", "paper", .scan = ScanOf::positions);
+#define TALLY_ENCODING(stem, OptionsType, EncodingType, summary, formula, paper, ...)                               \
+  namespace tally::registry {                                                                                       \
+  const EncodingEntry& encoding_##stem() {                                                                          \
+    static constexpr EncodingTraits said{__VA_ARGS__};                                                              \
+    static_assert(fits_hooks<EncodingType>(said),                                                                   \
+                  "traits and hooks contradict each other: before_rotations needs `rotate`, a scan needs `score`; " \
+                  "a scan of weights cannot stand beside `weights`, nor `mix` beside another hook of attention; "   \
+                  "what follows from the hooks is not said again");                                                 \
+    static const EncodingEntry entry =                                                                              \
+        encoding_entry<OptionsType, EncodingType>(name_from_stem(#stem), summary, formula, paper, said);            \
+    return entry;                                                                                                   \
+  }                                                                                                                 \
+  }                                                                                                                 \
   static_assert(true)
 
 }  // namespace tally

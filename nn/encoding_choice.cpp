@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "autograd/node.hpp"
 #include "core/error.hpp"
 
 namespace tally {
@@ -65,24 +64,6 @@ std::int64_t first_layer_of(const std::vector<Piece>& pieces, const EncodingEntr
   return first;
 }
 
-// Whether it changes the embeddings [1, 1, D] of a single token.
-bool acts_on_embeddings(const Encoding& encoding, const EncodingSetup& setup) {
-  const NoGrad only_asked;
-  const Tensor x = Tensor::zeros({1, 1, setup.width}, setup.dtype, setup.device);
-  return encoding.embed(x, 0).storage() != x.storage();
-}
-
-// What cannot act together is refused as the model is made, and not with its first step: the sum is asked about a
-// single token.
-void check_acts_together(const Encoding& sum, const EncodingSetup& setup) {
-  const NoGrad only_asked;
-  const Tensor x = Tensor::zeros({1, 1, setup.width}, setup.dtype, setup.device);
-  const Tensor q = Tensor::zeros({1, setup.heads, 1, setup.head_width}, setup.dtype, setup.device);
-  const AttentionInput in{x, q, q, q, 1.0};
-  sum.mix(in);
-  score_of(sum, in);
-}
-
 // Embeddings are changed once, before layer 0, and have no heads.
 void check_embeds(const EncodingEntry& entry, const Piece& piece, const std::vector<Piece>& all) {
   check(piece.heads.all(), "encoding", entry.name,
@@ -93,51 +74,33 @@ void check_embeds(const EncodingEntry& entry, const Piece& piece, const std::vec
         " acts on the embeddings, before layer 0: name it for layer 0 (0:", entry.name, ",...)");
 }
 
+// Whether some sum has both.
+bool act_together(const EncodingChoice& choice, const EncodingEntry* one, const EncodingEntry* other) {
+  const std::vector<Piece> all = choice.acting();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Piece& piece) { return contains(piece.sum, one) && contains(piece.sum, other); });
+}
+
 // "rope+xpos": the rotations that act together with this part somewhere.
 std::string rotations_beside(const EncodingChoice& choice, const EncodingEntry* entry) {
-  const std::vector<Piece> all = choice.acting();
   std::string rotations;
   for (const EncodingChoice::Part& other : choice.parts) {
-    const auto together = [&](const Piece& piece) {
-      return contains(piece.sum, entry) && contains(piece.sum, other.entry);
-    };
-    if (other.entry == entry || !other.entry->rotates || std::none_of(all.begin(), all.end(), together)) continue;
-    rotations += concat(rotations.empty() ? "" : "+", other.entry->name);
+    const bool beside = other.entry != entry && act_together(choice, entry, other.entry);
+    if (beside && other.entry->traits.rotates) rotations += concat(rotations.empty() ? "" : "+", other.entry->name);
   }
   return rotations;
 }
 
-// The option of whether a part sees q as rotated by others; none where it has no such option.
-std::optional<bool> rotated_query(Options& options) {
+// None where there is no such option.
+std::optional<OptionValue> value_of(Options& options, std::string_view name) {
   for (const OptionInfo& option : list_options(options)) {
-    if (option.name == "rotated-query") return std::get<bool>(option.value);
+    if (option.name == name) return option.value;
   }
   return std::nullopt;
 }
 
-// Sums that are computed as they are written, but are hardly what somebody means.
-struct DoubtfulSum {
-  std::string_view one, other, note;
-};
-constexpr DoubtfulSum doubtful_sums[] = {
-    {"rope", "xpos", "xpos turns q and k as rope does and lets products fade: in a sum they are turned twice"},
-    {"fox", "fox-pro", "fox-pro has the forget gates of fox: in a sum there are two sets of them"}};
-
-bool act_together(const EncodingChoice& choice, std::string_view one, std::string_view other) {
-  const std::vector<Piece> all = choice.acting();
-  return std::any_of(all.begin(), all.end(), [&](const Piece& piece) {
-    const auto has = [&](std::string_view name) {
-      return std::any_of(piece.sum.begin(), piece.sum.end(),
-                         [&](const EncodingEntry* entry) { return entry->name == name; });
-    };
-    return has(one) && has(other);
-  });
-}
-
-bool has_option(Options& options, std::string_view name) {
-  const std::vector<OptionInfo> infos = list_options(options);
-  return std::any_of(infos.begin(), infos.end(), [&](const OptionInfo& info) { return info.name == name; });
-}
+// Whether a part sees q as rotated by others.
+constexpr std::string_view rotated_query = "rotated-query";
 
 }  // namespace
 
@@ -230,7 +193,7 @@ void EncodingChoice::set_option(std::string_view name, std::string_view value) {
   std::string full_names;
   std::vector<std::string> candidates;
   for (const Part& part : parts) {
-    if (parts.size() > 1 && has_option(*part.options, name)) {
+    if (parts.size() > 1 && value_of(*part.options, name).has_value()) {
       full_names += concat(owner == nullptr ? "" : " or ", part.entry->name, ".", name);
       owner = owner == nullptr ? &part : owner;
     }
@@ -247,11 +210,11 @@ std::vector<std::string> EncodingChoice::open_choices() const {
   std::vector<std::string> lines;
   for (const Part& part : parts) {
     const std::string rotations = rotations_beside(*this, part.entry);
-    const std::optional<bool> rotated = rotated_query(*part.options);
-    if (rotations.empty() || !rotated) continue;
+    const std::optional<OptionValue> rotated = value_of(*part.options, rotated_query);
+    if (rotations.empty() || !rotated.has_value()) continue;
     lines.push_back(concat("open choice: beside ", rotations, " the position term of ", part.entry->name, " sees q as ",
-                           *rotated ? "rotated" : "projected", " (", part.entry->name,
-                           ".rotated-query=", to_text(OptionValue(*rotated)), "); publications do not say"));
+                           std::get<bool>(*rotated) ? "rotated" : "projected", " (", part.entry->name, ".",
+                           rotated_query, "=", to_text(*rotated), "); publications do not say"));
   }
   return lines;
 }
@@ -260,14 +223,17 @@ std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const 
   std::vector<std::string> lines = open_choices();
   for (const Part& part : parts) {
     const std::string& name = part.entry->name;
-    if (rotated_query(*part.options).value_or(false) && rotations_beside(*this, part.entry).empty()) {
-      lines.push_back(concat("note: ", name, ".rotated-query=true changes nothing: no rotation acts beside ", name));
+    if (value_of(*part.options, rotated_query) == OptionValue(true) && rotations_beside(*this, part.entry).empty()) {
+      lines.push_back(
+          concat("note: ", name, ".", rotated_query, "=true changes nothing: no rotation acts beside ", name));
     }
     const std::string text = part.entry->note != nullptr ? part.entry->note(model) : "";
     if (!text.empty()) lines.push_back("note: " + text);
-  }
-  for (const DoubtfulSum& sum : doubtful_sums) {
-    if (act_together(*this, sum.one, sum.other)) lines.push_back(concat("note: ", sum.note));
+    const EncodingTraits::Doubt& doubt = part.entry->traits.doubtful_beside;
+    for (const Part& other : parts) {
+      const bool doubtful = other.entry->name == doubt.other && act_together(*this, part.entry, other.entry);
+      if (doubtful) lines.push_back(concat("note: ", doubt.why));
+    }
   }
   return lines;
 }
@@ -316,8 +282,8 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
   const std::vector<Piece> own = pieces_of(acting(), setup.layer);
   LayerEncoding layer;
   for (const Piece& piece : own) {
-    HeadGroup group{
-        piece.heads.first, (piece.heads.all() ? setup.heads : piece.heads.last + 1) - piece.heads.first, {}};
+    const std::int64_t end = piece.heads.all() ? setup.heads : piece.heads.last + 1;
+    HeadGroup group{piece.heads.first, end - piece.heads.first, {}};
     std::vector<SumPart> made;
     for (const Part& part : parts) {
       if (!contains(piece.sum, part.entry)) continue;
@@ -331,16 +297,16 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
         return setup.parameter(concat(part.entry->name, heads, ".", name), shape, fill, scope);
       };
       made.push_back({part.entry->name, part.entry->make(of_group, *part.options)});
-      if (!pieces.empty() && acts_on_embeddings(*made.back().encoding, setup)) check_embeds(*part.entry, piece, pieces);
+      made.back().encoding->traits = part.entry->traits;
+      made.back().encoding->constants = setup.constants;
+      if (!pieces.empty() && part.entry->traits.embeds) check_embeds(*part.entry, piece, pieces);
     }
     if (made.size() == 1) {
       group.encoding = std::move(made.front().encoding);
     } else {
       group.encoding = sum_of_encodings(std::move(made), pieces.empty() ? "" : concat("in ", piece.text(), ": "));
-      EncodingSetup of_group = setup;
-      of_group.heads = group.count;
-      check_acts_together(*group.encoding, of_group);
     }
+    group.encoding->constants = setup.constants;
     layer.push_back(std::move(group));
   }
   return layer;

@@ -84,7 +84,7 @@ class Block final : public Module {
   Positions& positions() { return positions_; }
   void set_encoding(LayerEncoding encoding) { encoding_ = std::move(encoding); }
   const LayerEncoding& encoding() const { return encoding_; }
-  bool continues(const Tensor& x) const { return attention_.continues(encoding_, x); }
+  bool continues() const { return attention_.continues(encoding_); }
 
   // x [B, T, D] -> the same shape
   Tensor forward(const Tensor& x, const Pass& pass, const Earlier& earlier) const {
@@ -157,21 +157,12 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
   add_child("position", parts_->positions);
 
   std::map<std::string, Tensor, std::less<>> shared;
+  EncodingSetup setup = EncodingSetup::of(options, max_length, start);
   for (std::int64_t layer = 0; layer < options.layers; ++layer) {
     const std::string name = concat("blocks.", layer);
     const Initializer block_start = start.at(name);
     auto block = std::make_unique<Block>(block_start, options);
-    EncodingSetup setup;
-    setup.width = options.width;
-    setup.heads = options.heads;
-    setup.head_width = options.width / options.heads;
-    setup.layers = options.layers;
     setup.layer = layer;
-    setup.max_length = max_length;
-    setup.bias = options.bias;
-    setup.start = &start;
-    setup.dtype = start.dtype();
-    setup.device = start.device();
     setup.parameter = [&](std::string_view parameter, const Shape& shape, const Fill& fill, Scope scope) {
       if (scope == Scope::layer) {
         return block->positions().add(parameter, block_start.at("position").make(parameter, shape, fill));
@@ -203,12 +194,11 @@ Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
   const NoGrad no_grad;
   const auto& blocks = parts_->blocks;
   if (state.length == 0) {
-    const Tensor x = unsqueeze(slice(parts_->embedding.weight(), 0, 0, 1), 0);
-    const bool all = std::all_of(blocks.begin(), blocks.end(), [&](const auto& block) { return block->continues(x); });
+    const bool all = std::all_of(blocks.begin(), blocks.end(), [](const auto& block) { return block->continues(); });
     state.layers.assign(all ? blocks.size() : 0, {});
   }
   if (!state.layers.empty()) {
-    std::vector<LayerCache> layers = state.layers;  // the state is as it was if this fails
+    std::vector<KvCache> layers = state.layers;  // the state is as it was if this fails
     const Tensor logits = compute(tokens, {}, state.length, &layers);
     state.layers = std::move(layers);
     state.length += tokens.size(1);
@@ -221,8 +211,7 @@ Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
   return rows;
 }
 
-Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t first,
-                            std::vector<LayerCache>* caches) {
+Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches) {
   check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
         tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
   for (const auto& block : parts_->blocks) {
@@ -242,7 +231,7 @@ Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t
 bool Transformer::straight_through() const {
   return std::any_of(parts_->blocks.begin(), parts_->blocks.end(), [](const auto& block) {
     return std::any_of(block->encoding().begin(), block->encoding().end(),
-                       [](const HeadGroup& group) { return group.encoding->straight_through(); });
+                       [](const HeadGroup& group) { return group.encoding->traits.straight_through; });
   });
 }
 

@@ -36,9 +36,9 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
 
 // What a model has seen of a text, or of B texts at once, while it is generated. A copy goes its own way.
 struct GenerationState {
-  std::int64_t length = 0;         // tokens
-  std::vector<LayerCache> layers;  // keys, values and what encodings need of earlier tokens
-  Tensor tokens;                   // i32 [B, length] where all is computed anew with every step, else undefined
+  std::int64_t length = 0;      // tokens
+  std::vector<KvCache> layers;  // keys, values and what encodings need of earlier tokens
+  Tensor tokens;                // i32 [B, length] where all is computed anew with every step, else undefined
 };
 
 class Transformer : public Module {
@@ -63,7 +63,8 @@ class Transformer : public Module {
   // attention of its own) or the model's attention is in composed form, all is computed anew.
   Tensor step(const Tensor& tokens, GenerationState& state);
 
-  // Whether some gradients follow a rule of an encoding's own and are no derivatives (Encoding::straight_through).
+  // Whether some gradients follow a rule of an encoding's own and are no derivatives
+  // (EncodingTraits::straight_through).
   bool straight_through() const;
   // Whether an encoding reads numbers back from the device (Encoding::reads_back).
   bool reads_back() const;
@@ -75,7 +76,7 @@ class Transformer : public Module {
 
  private:
   // Of tokens that begin at place `first`.
-  Tensor compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<LayerCache>* caches);
+  Tensor compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches);
 
   struct Parts;
   std::unique_ptr<Parts> parts_;

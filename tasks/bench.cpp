@@ -124,15 +124,7 @@ AttentionTimes bench_attention(const BenchOptions& options) {
   const Attention attention(start, width, heads, options.model.dropout, 1.0,
                             options.model.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled);
   std::vector<Tensor> leaves;
-  EncodingSetup setup;
-  setup.width = width;
-  setup.heads = heads;
-  setup.head_width = width / heads;
-  setup.layers = options.model.layers;
-  setup.max_length = options.length;
-  setup.start = &start;
-  setup.dtype = options.dtype;
-  setup.device = default_device();
+  EncodingSetup setup = EncodingSetup::of(options.model, options.length, start);
   setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     leaves.push_back(start.make(name, shape, fill));
     set_requires_grad(leaves.back());

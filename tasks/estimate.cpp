@@ -51,8 +51,8 @@ using LayerCosts = std::vector<GroupCosts>;
 GroupCosts costs_of(const Encoding& encoding, const AttentionInput& in) {
   GroupCosts costs;
   costs.heads = static_cast<double>(in.q.size(1));
-  costs.own_weights = encoding.replaces_softmax();
-  costs.written_out = costs.own_weights || encoding.mix(in).defined();
+  costs.own_weights = encoding.traits.replaces_softmax;
+  costs.written_out = costs.own_weights || encoding.traits.mixes;
   const Score score = score_of(encoding, in);
   costs.scans = score.scan.has_value();
   if (costs.scans) {
@@ -85,18 +85,8 @@ GroupCosts costs_of(const Encoding& encoding, const AttentionInput& in) {
 std::vector<LayerCosts> costs_of(const ModelSetting& model) {
   const NoGrad only_asked;
   const Initializer start = without_memory(model.options, model.dtype);
-  EncodingSetup setup;
-  setup.width = model.options.width;
-  setup.heads = model.options.heads;
-  setup.head_width = setup.width / setup.heads;
-  setup.layers = model.options.layers;
-  setup.max_length = model.max_length;
-  setup.bias = model.options.bias;
-  setup.start = &start;
-  setup.dtype = model.dtype;
-  setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
-    return start.make(name, shape, fill);
-  };
+  EncodingSetup setup = EncodingSetup::of(model.options, model.max_length, start);
+  setup.constants = std::make_shared<Constants>();  // for a token, not for the longest sequence
   const Tensor x = Tensor::zeros({2, 1, setup.width}, setup.dtype);
   std::vector<LayerCosts> costs;
   for (std::int64_t layer = 0; layer < setup.layers; ++layer) {

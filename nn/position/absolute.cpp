@@ -9,7 +9,7 @@ namespace {
 
 class Absolute final : public Encoding {
  public:
-  Absolute(const EncodingSetup& setup, const NoOptions&)
+  explicit Absolute(const EncodingSetup& setup)
       : table_(setup.parameter("table", {setup.max_length, setup.width}, setup.start->learned_positions(setup.width),
                                Scope::model)) {}
 

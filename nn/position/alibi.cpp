@@ -26,11 +26,7 @@ class Alibi final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    const std::int64_t length = in.keys();
-    std::vector<double> minus_distance;
-    for (std::int64_t n = 0; n < length; ++n) minus_distance.push_back(-static_cast<double>(n));
-    const Tensor row = Tensor::from(minus_distance, {1, length}, in.q.device()).to(in.q.dtype());
-    score.biases.push_back(Toeplitz{unsqueeze(slopes_, 1) * row});
+    score.biases.push_back(Toeplitz{negate(unsqueeze(slopes_, 1) * in.distances())});
   }
 
  private:

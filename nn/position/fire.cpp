@@ -3,9 +3,6 @@
 //   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1
 // For texts of at most L + 1 tokens it depends on the distance alone and costs T numbers; for longer ones each layer
 // keeps about (36 + H) T² numbers until backward, most of them the hidden layer of f.
-#include <algorithm>
-#include <vector>
-
 #include "autograd/ops.hpp"
 #include "nn/encoding.hpp"
 
@@ -17,7 +14,7 @@ constexpr double start_length = 512, eps = 1e-6;
 
 class Fire final : public Encoding {
  public:
-  Fire(const EncodingSetup& setup, const NoOptions&) {
+  explicit Fire(const EncodingSetup& setup) {
     const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill) {
       return setup.parameter(name, shape, fill, Scope::layer);
     };
@@ -40,22 +37,12 @@ class Fire final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor length = abs(threshold_ * start_length);  // L [1]
     const bool by_distance = length.item() >= static_cast<double>(in.keys() - 1);
+    const Tensor distances = unsqueeze(in.distances(), 0), all = transpose(distances, 0, 1);
     // One row stands for all of them, or each query has its own.
-    const std::int64_t rows = by_distance ? 1 : in.q.size(2);
-    const std::int64_t first = by_distance ? in.keys() - 1 : in.first;
-    std::vector<double> distances, places;
-    for (std::int64_t i = first; i < first + rows; ++i) {
-      places.push_back(static_cast<double>(i));
-      for (std::int64_t j = 0; j < in.keys(); ++j)
-        distances.push_back(static_cast<double>(std::max<std::int64_t>(i - j, 0)));
-    }
-    if (by_distance) std::reverse(distances.begin(), distances.end());
-    const auto constant = [&](const std::vector<double>& values, const Shape& shape) {
-      return Tensor::from(values, shape, in.q.device()).to(in.q.dtype());
-    };
+    const Tensor rows = slice(all, 0, by_distance ? in.keys() - 1 : in.first, in.keys());  // i [rows, 1]
     const Tensor c = abs(stretch_);
-    const Tensor numerator = log(c * constant(distances, {rows, in.keys()}) + 1.0);
-    const Tensor denominator = log(c * maximum(length, constant(places, {rows, 1})) + 1.0) + eps;
+    const Tensor numerator = log(c * (by_distance ? distances : relu(rows - distances)) + 1.0);  // i-j [rows, keys]
+    const Tensor denominator = log(c * maximum(length, rows) + 1.0) + eps;
     const Tensor bias = mlp(numerator / denominator);  // [rows, keys, H]
     if (by_distance) {
       score.biases.push_back(Toeplitz{transpose(select(bias, 0, 0), 0, 1)});

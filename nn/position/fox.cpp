@@ -11,7 +11,7 @@ namespace {
 
 class Fox final : public Encoding {
  public:
-  Fox(const EncodingSetup& setup, const NoOptions&) : forget_(setup) {}
+  explicit Fox(const EncodingSetup& setup) : forget_(setup) {}
 
   void score(const AttentionInput& in, Score& score) const override { score.biases.emplace_back(forget_(in)); }
 

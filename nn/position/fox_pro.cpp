@@ -5,7 +5,7 @@
 //   norm of the output      RMSNorm per head
 //   output gate             times sigmoid(W_g x)
 // The block's feed-forward part, SwiGLU, is not the encoding's but the model's: --model.activation swiglu, with
-// --model.norm rms and a width of its own (README.md); a note says what the model has. In a sum, rotations come after
+// --model.norm rms and a width of its own (models.md); a note says what the model has. In a sum, rotations come after
 // shift and norm.
 #include <string>
 
@@ -20,7 +20,7 @@ namespace {
 
 class FoxPro final : public Encoding {
  public:
-  FoxPro(const EncodingSetup& setup, const NoOptions&)
+  explicit FoxPro(const EncodingSetup& setup)
       : forget_(setup),
         key_shift_(setup, "key-shift"),
         value_shift_(setup, "value-shift"),
@@ -38,7 +38,6 @@ class FoxPro final : public Encoding {
   }
   // Two for each norm, two for each shift, and the output before and after its gate.
   KeptNumbers kept_numbers(std::int64_t) const override { return {.token = 12 * own_width_}; }
-  bool before_rotations() const override { return true; }
   void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {
     q = query_norm_(q);
     k = key_norm_(key_shift_(k, in));
@@ -66,4 +65,5 @@ TALLY_ENCODING(
     "q, k <- norm(q), norm(k);  norm(y) = w_h y / sqrt(mean(y²) + eps) per head, eps = 1e-6;  l_ij as fox\n"
     "o <- norm(o) sigmoid(W_g x)\n"
     "the MLP stays the model's; the published block has SwiGLU: add --model.activation swiglu --model.hidden F",
-    "FoX (Pro): Lin et al. 2025, arXiv 2503.02130");
+    "FoX (Pro): Lin et al. 2025, arXiv 2503.02130", .before_rotations = true,
+    .doubtful_beside = {"fox", "fox-pro has the forget gates of fox: in a sum there are two sets of them"});

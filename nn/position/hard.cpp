@@ -28,10 +28,6 @@ Tensor one_hot(const Tensor& logits) {
 
 class Hard final : public Encoding {
  public:
-  Hard(const EncodingSetup&, const NoOptions&) {}
-
-  bool replaces_softmax() const override { return true; }
-  bool straight_through() const override { return true; }
   Tensor weights(const Tensor& logits) const override {
     const Tensor a = causal_softmax(logits);
     return one_hot(logits.detach()) + (a - a.detach());  // exactly h, with the gradient of a
@@ -44,5 +40,5 @@ class Hard final : public Encoding {
 TALLY_ENCODING(hard, NoOptions, Hard, "hard attention: each query reads the key of its largest logit",
                "h_ij = 1 for the largest l_ij of row i (the nearest of equal ones), else 0\n"
                "backward straight through the softmax a: dv = hᵀ do, dl = a (da - sum a da)\n"
-               "written out, not in tiles: costs about 2 B H T² numbers a layer and 4 B H T² more in backward",
-               "straight-through gradients: Bengio et al. 2013, arXiv 1308.3432");
+               "materialised, not in tiles: costs about 2 B H T² numbers a layer and 4 B H T² more in backward",
+               "straight-through gradients: Bengio et al. 2013, arXiv 1308.3432", .straight_through = true);

@@ -2,10 +2,8 @@
 //   log    l_ij = s_ij - r1 ln(1 + r2 (i-j))
 //   power  l_ij = s_ij - r1 (i-j)^r2,  r2 <= 2,  0^r2 = 0 with gradient 0
 // Both stay at least 0.01: after each update they are brought back (the released code's rule).
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -23,6 +21,10 @@ struct KerpleOptions final : OptionsOf<KerpleOptions> {
     visitor.choice("kernel", kernel, {"log", "power"}, "how the penalty grows with the distance");
   }
 };
+
+// ln n, and whether n is above 0.
+double logarithm(std::int64_t n) { return n > 0 ? std::log(static_cast<double>(n)) : 0; }
+double above_zero(std::int64_t n) { return n > 0 ? 1 : 0; }
 
 // Into [low, high], in place.
 void clamp(Tensor parameter, double low, double high) {
@@ -45,18 +47,9 @@ class Kerple final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    // Of each distance n: n itself, or ln n and whether it is above 0.
-    std::vector<double> distance, logarithm, above;
-    for (std::int64_t n = 0; n < in.keys(); ++n) {
-      distance.push_back(static_cast<double>(n));
-      logarithm.push_back(std::log(static_cast<double>(std::max<std::int64_t>(n, 1))));
-      above.push_back(n > 0 ? 1 : 0);
-    }
-    const auto row = [&](const std::vector<double>& values) {
-      return Tensor::from(values, {1, in.keys()}, in.q.device()).to(in.q.dtype());
-    };
     const Tensor r1 = unsqueeze(scale_, 1), r2 = unsqueeze(shape_, 1);
-    const Tensor kernel = power_ ? exp(r2 * row(logarithm)) * row(above) : log(r2 * row(distance) + 1.0);
+    const Tensor kernel =
+        power_ ? exp(r2 * in.distances(logarithm)) * in.distances(above_zero) : log(r2 * in.distances() + 1.0);
     score.biases.push_back(Toeplitz{negate(r1 * kernel)});
   }
 

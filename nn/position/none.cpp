@@ -5,13 +5,10 @@
 namespace tally {
 namespace {
 
-class None final : public Encoding {
- public:
-  None(const EncodingSetup&, const NoOptions&) {}
-};
+class None final : public Encoding {};
 
 }  // namespace
 }  // namespace tally
 
 TALLY_ENCODING(none, NoOptions, None, "no position encoding: the causal mask alone", "l_ij = s_ij",
-               "NoPE: Kazemnejad et al. 2023, arXiv 2305.19466");
+               "NoPE: Kazemnejad et al. 2023, arXiv 2305.19466", .also_called = "nope");

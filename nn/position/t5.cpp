@@ -3,7 +3,6 @@
 //   bucket(n) = n for n < 16, else min(31, 16 + floor(ln(n/16) / ln(128/16) * 16)): one bucket for all n >= 113
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "autograd/ops.hpp"
 #include "nn/encoding.hpp"
@@ -14,24 +13,20 @@ namespace {
 constexpr std::int64_t bucket_count = 32, exact_buckets = 16;
 constexpr double max_distance = 128;
 
-std::int32_t bucket_of(std::int64_t distance) {
-  if (distance < exact_buckets) return static_cast<std::int32_t>(distance);
-  const double exact = exact_buckets;
-  const double steps = std::log(static_cast<double>(distance) / exact) / std::log(max_distance / exact) * exact;
-  return static_cast<std::int32_t>(
-      std::min<std::int64_t>(bucket_count - 1, exact_buckets + std::llrint(std::floor(steps))));
+double bucket_of(std::int64_t distance) {
+  const double n = static_cast<double>(distance), exact = exact_buckets;
+  if (n < exact) return n;
+  return std::min(bucket_count - 1.0, exact + std::floor(std::log(n / exact) / std::log(max_distance / exact) * exact));
 }
 
 class T5 final : public Encoding {
  public:
-  T5(const EncodingSetup& setup, const NoOptions&)
+  explicit T5(const EncodingSetup& setup)
       : biases_(setup.parameter("biases", {setup.heads, bucket_count}, Fill::normal(0.02), Scope::layer)) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    std::vector<std::int32_t> buckets;
-    for (std::int64_t n = 0; n < in.keys(); ++n) buckets.push_back(bucket_of(n));
-    const Tensor places = Tensor::from(buckets, {in.keys()}, in.q.device());
-    score.biases.push_back(Toeplitz{transpose(embedding(transpose(biases_, 0, 1), places), 0, 1)});
+    const Tensor buckets = in.distances(bucket_of, DType::i32);
+    score.biases.push_back(Toeplitz{transpose(embedding(transpose(biases_, 0, 1), buckets), 0, 1)});
   }
 
  private:

@@ -3,7 +3,6 @@
 //   R[n] = [sin(n ω_m)], then [cos(n ω_m)], of width D together,  ω_m = 10000^(-2m/D), m from 0
 // u.k_j depends on the key alone, so it joins as a bias; k is as projected, also beside a rotation.
 #include <cmath>
-#include <vector>
 
 #include "autograd/ops.hpp"
 #include "nn/attention.hpp"
@@ -12,25 +11,17 @@
 namespace tally {
 namespace {
 
-// R [1, distances, D]; with D odd there is one sine more.
-Tensor sinusoids(std::int64_t distances, std::int64_t width, DType dtype, Device device) {
-  const std::int64_t sines = (width + 1) / 2;
-  std::vector<double> values;
-  values.reserve(static_cast<std::size_t>(distances * width));
-  for (std::int64_t n = 0; n < distances; ++n) {
-    for (std::int64_t column = 0; column < width; ++column) {
-      const std::int64_t m = column < sines ? column : column - sines;
-      const double angle =
-          static_cast<double>(n) * std::pow(10000.0, -2 * static_cast<double>(m) / static_cast<double>(width));
-      values.push_back(column < sines ? std::sin(angle) : std::cos(angle));
-    }
-  }
-  return Tensor::from(values, {1, distances, width}, device).to(dtype);
+// R[n]; with D odd there is one sine more.
+double sinusoid(std::int64_t n, std::int64_t column, std::int64_t width) {
+  const std::int64_t sines = (width + 1) / 2, m = column < sines ? column : column - sines;
+  const double angle =
+      static_cast<double>(n) * std::pow(10000.0, -2 * static_cast<double>(m) / static_cast<double>(width));
+  return column < sines ? std::sin(angle) : std::cos(angle);
 }
 
 class TransformerXl final : public Encoding {
  public:
-  TransformerXl(const EncodingSetup& setup, const NoOptions&) : heads_(setup.heads) {
+  explicit TransformerXl(const EncodingSetup& setup) : heads_(setup.heads) {
     const Fill start = Fill::normal(0.02);
     const Shape per_head{setup.heads, setup.head_width};
     content_ = setup.parameter("content", per_head, start, Scope::layer);
@@ -41,8 +32,8 @@ class TransformerXl final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor from_keys = select(matmul(unsqueeze(content_, 1), transpose(in.k, -1, -2), in.scale), 2, 0);
     score.biases.push_back(RowColumn{{}, in.keep("content bias", cast(from_keys, DType::f64), 2)});
-    const Tensor known = sinusoids(in.keys(), in.x.size(2), in.q.dtype(), in.q.device());
-    const Tensor by_distance = split_heads(linear(known, map_), heads_);  // W_r R [1, H, keys, d]
+    const Tensor known = unsqueeze(in.distances(sinusoid, in.x.size(2)), 0);  // R [1, keys, D]
+    const Tensor by_distance = split_heads(linear(known, map_), heads_);      // W_r R [1, H, keys, d]
     const Tensor from_query = matmul(in.q + unsqueeze(place_, 1), transpose(by_distance, -1, -2), in.scale);
     score.biases.push_back(RowToeplitz{from_query});
   }

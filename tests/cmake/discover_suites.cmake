@@ -1,7 +1,8 @@
 # Runs after a test executable is linked: asks it for its test suites and writes one ctest test for each, so that ctest
 # shares them out over the cores without starting thousands of processes. A suite whose name ends in "Slow" gets the
 # label slow: it is left out by --quick and under the sanitizers. Whole models on cuda-host, and runs that are compared
-# between devices or from outside, get the label long: they are left out by --quick alone.
+# between devices or from outside, get the label long: they are left out by --quick alone; and so does what is asked of
+# encodings that stay in this repository, and not of one's own (Repository).
 #
 # cmake -D EXECUTABLE=<path> -D FOLDER=core -D SCRIPT=<file to write> -D ENVIRONMENT=<A=1;B=2> -P discover_suites.cmake
 execute_process(COMMAND ${CMAKE_COMMAND} -E env ${ENVIRONMENT} ${EXECUTABLE} --gtest_list_tests
@@ -18,7 +19,7 @@ foreach(suite IN LISTS suites)
   set(labels ${FOLDER})
   if(suite MATCHES "Slow$")
     list(APPEND labels slow)
-  elseif("${FOLDER}/${suite}" MATCHES "^(nn|tasks)/CudaHost/|^runner/(Devices$|GradcheckOfEverything$|.*/Outside$)")
+  elseif("${FOLDER}/${suite}" MATCHES "^(nn|tasks)/CudaHost/|^runner/(Devices$|GradcheckOfEverything$|.*/Outside$)|/Repository$")
     list(APPEND labels long)
   endif()
   # There is one GPU, and its memory is measured: one at a time.

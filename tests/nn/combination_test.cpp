@@ -211,9 +211,7 @@ TEST(Combination, AGroupActsOnItsHeadsAlone) {
   const std::int64_t heads = 3, width = 12;
   const Shape shape{1, heads, 6, 4};
   const auto attend = [&](const std::string& text) {
-    EncodingSetup setup;
-    setup.width = width, setup.heads = heads, setup.head_width = 4, setup.layers = 1, setup.max_length = 6;
-    setup.start = &start, setup.dtype = DType::f64;
+    EncodingSetup setup = EncodingSetup::of(model_of(1, heads), 6, start);
     setup.parameter = [](std::string_view name, const Shape& of, const Fill&, Scope) {
       return normal_tensor(name, of);
     };
@@ -301,14 +299,7 @@ struct SharedByHeads final : Encoding {
 };
 
 TEST(Combination, RefusesToShareWhatHasAnotherShape) {
-  const EncodingEntry entry{"shared",
-                            "",
-                            "",
-                            "",
-                            []() -> std::unique_ptr<Options> { return std::make_unique<NoOptions>(); },
-                            [](const EncodingSetup& setup, const Options&) -> std::unique_ptr<Encoding> {
-                              return std::make_unique<SharedByHeads>(setup);
-                            }};
+  const EncodingEntry entry = encoding_entry<NoOptions, SharedByHeads>("shared", "", "", "");
   EncodingChoice choice = EncodingChoice::parse("0:none,1:none@0,rope@1-3");
   for (EncodingChoice::Part& part : choice.parts) {
     if (part.entry->name == "none") part.entry = &entry;

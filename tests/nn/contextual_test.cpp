@@ -170,12 +170,10 @@ TEST_P(CopeMlp, OfTheFirstLayerLeavesTheOthersWithoutEncoding) {
   choice.set_option("layers", "first");
   for (const std::int64_t layer : {0, 1, 2}) {
     int parameters = 0;
-    EncodingSetup setup;
-    setup.width = setup.head_width = 4;
-    setup.heads = 1;
-    setup.layers = 3;
+    ModelOptions model;
+    model.width = 4, model.heads = 1, model.layers = 3;
+    EncodingSetup setup = EncodingSetup::of(model, 4, start);
     setup.layer = layer;
-    setup.start = &start;
     setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
       ++parameters;
       return start.make(name, shape, fill);

@@ -24,6 +24,7 @@
 #include "nn/attention.hpp"
 #include "nn/composed.hpp"
 #include "nn/encoding_choice.hpp"
+#include "nn/transformer.hpp"
 
 namespace tally::testing {
 
@@ -49,17 +50,25 @@ inline bool fits(const EncodingChoice& choice) {
   }
 }
 
-// The case with every real option at twice its default, where it may have another value; none where there is no such.
+// The same with another value of one option; none where that is out of its range.
+inline std::optional<EncodingCase> with_option(const EncodingCase& one, std::string_view name, std::string_view value) {
+  EncodingCase changed{one.choice.clone(), concat(one.label, " ", name, "=", value)};
+  try {
+    changed.choice.set_option(name, value);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return changed;
+}
+
+// The case with every real option at twice its default, where it may have that value; none where there is no such.
 inline std::optional<EncodingCase> with_reals_doubled(const EncodingCase& one, Options& options) {
   EncodingCase doubled{one.choice.clone(), one.label};
   for (const OptionInfo& info : list_options(options)) {
     const double* value = std::get_if<double>(&info.value);
     if (value == nullptr) continue;
-    EncodingChoice changed = doubled.choice.clone();
-    changed.set_option(info.name, to_text(2 * *value));
-    if (!fits(changed)) continue;
-    doubled.choice = std::move(changed);
-    doubled.label += concat(" ", info.name, "=", to_text(2 * *value));
+    auto changed = with_option(doubled, info.name, to_text(2 * *value));
+    if (changed.has_value() && fits(changed->choice)) doubled = std::move(*changed);
   }
   if (doubled.label == one.label) return std::nullopt;
   return doubled;
@@ -79,13 +88,7 @@ inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
     std::vector<EncodingCase> extended;
     for (const EncodingCase& before : cases) {
       for (const std::string& value : values) {
-        EncodingCase one{before.choice.clone(), concat(before.label, " ", info.name, "=", value)};
-        try {
-          one.choice.set_option(info.name, value);
-        } catch (const Error&) {
-          continue;  // 2 is out of this integer's range
-        }
-        extended.push_back(std::move(one));
+        if (auto one = with_option(before, info.name, value)) extended.push_back(std::move(*one));
       }
     }
     cases = std::move(extended);
@@ -180,7 +183,7 @@ inline std::vector<EncodingCase> rotated_query_cases() {
     one.label += " rotated-query=true";
     for (const EncodingCase& rotation : plain_cases()) {
       const EncodingEntry* entry = rotation.choice.parts[0].entry;
-      if (entry->rotates && entry != one.choice.parts[0].entry) cases.push_back(sum_of(one, rotation));
+      if (entry->traits.rotates && entry != one.choice.parts[0].entry) cases.push_back(sum_of(one, rotation));
     }
   };
   for (const EncodingEntry* entry : encoding_registry()) {
@@ -191,9 +194,8 @@ inline std::vector<EncodingCase> rotated_query_cases() {
       if (std::holds_alternative<std::int64_t>(info.value)) values = {"2"};
       for (const std::string& value : values) {
         if (value == to_text(info.value)) continue;
-        EncodingCase one{EncodingChoice::parse(entry->name), concat(entry->name, " ", info.name, "=", value)};
-        one.choice.set_option(info.name, value);
-        add(std::move(one));
+        auto one = with_option({EncodingChoice::parse(entry->name), entry->name}, info.name, value);
+        if (one.has_value() && fits(one->choice)) add(std::move(*one));
       }
     }
   }
@@ -239,7 +241,7 @@ inline bool zero_by_symmetry(const EncodingCase& one, std::string_view path, std
   const bool of_a_position = path.find("position.") != std::string_view::npos;
   const bool of_scores = of_a_position || path.find("attention.query.") != std::string_view::npos ||
                          path.find("attention.key.") != std::string_view::npos;
-  const bool of_two_units = path.ends_with("cope-mlp.hidden.bias") && one.label.find("hidden=2") != std::string::npos;
+  const bool of_two_units = path.ends_with(".hidden.bias") && one.label.find("hidden=2") != std::string::npos;
   return path.ends_with(".key.bias") || (of_a_position && path.ends_with(".output.bias")) || of_two_units ||
          (length == 1 && of_scores);
 }
@@ -256,15 +258,11 @@ using ParameterMaker = std::function<Tensor(std::string_view name, const Shape& 
 inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, const AttentionSizes& sizes,
                                                const ParameterMaker& source) {
   const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
-  EncodingSetup setup;
-  setup.width = sizes.width();
-  setup.heads = sizes.heads;
-  setup.head_width = sizes.head_width;
-  setup.layers = 1;
-  setup.max_length = sizes.max_length;
-  setup.start = &start;
-  setup.dtype = DType::f64;
-  setup.device = default_device();
+  ModelOptions model;
+  model.width = sizes.width();
+  model.heads = sizes.heads;
+  model.layers = 1;
+  EncodingSetup setup = EncodingSetup::of(model, sizes.max_length, start);
   setup.parameter = [&source](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     return source(name, shape, fill);
   };

@@ -95,18 +95,15 @@ struct Whole final : Encoding {
   Tensor mix(const AttentionInput& in) const override { return multiply(in.v, 2.0); }
 };
 struct Even final : Encoding {  // every key counts the same
-  bool replaces_softmax() const override { return true; }
   Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.0)); }
 };
-struct EvenSticks final : Encoding {
-  bool replaces_softmax() const override { return true; }
+struct Sticks final : Encoding {
   void score(const AttentionInput&, Score& score) const override { score.set_scan(StickBreaking{}); }
 };
 struct Turning final : Encoding {
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput&) const override { q = q + 1.0; }
 };
 struct Norming final : Encoding {
-  bool before_rotations() const override { return true; }
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput&) const override { q = q * 3.0; }
 };
 struct Doubling final : Encoding {
@@ -124,14 +121,11 @@ struct DenseBias final : Encoding {
 };
 
 template <class Made>
-EncodingEntry entry_of(const std::string& name) {
-  return {name,
-          "",
-          "",
-          "",
-          []() -> std::unique_ptr<Options> { return std::make_unique<NoOptions>(); },
-          [](const EncodingSetup&, const Options&) -> std::unique_ptr<Encoding> { return std::make_unique<Made>(); }};
+EncodingEntry entry_of(const std::string& name, const EncodingTraits& said = {}) {
+  return encoding_entry<NoOptions, Made>(name, "", "", "", said);
 }
+constexpr EncodingTraits scans{.scan = ScanOf::positions}, scans_weights{.scan = ScanOf::weights},
+    before_rotations{.before_rotations = true};
 
 // Attention of a sum of such entries.
 Tensor output_of(std::initializer_list<const EncodingEntry*> entries) {
@@ -151,8 +145,8 @@ void expect_near(const Tensor& a, const Tensor& b) {
 }
 
 TEST(EncodingSum, RefusesTwoScansWithTheReason) {
-  const EncodingEntry first = entry_of<Scanning>("first"), doubling = entry_of<Doubling>("second"),
-                      third = entry_of<Scanning>("third");
+  const EncodingEntry first = entry_of<Scanning>("first", scans), doubling = entry_of<Doubling>("second"),
+                      third = entry_of<Scanning>("third", scans);
   EXPECT_EQ(
       error_of([&] {
         output_of({&first, &doubling, &third});
@@ -178,14 +172,20 @@ TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
 TEST(EncodingSum, RefusesStickBreakingBesideAnotherRuleForTheWeights) {
   EXPECT_EQ(error_of([] { make_encoding(EncodingChoice::parse("hard+stick-breaking"), AttentionSizes{}, nullptr); }),
             "[encoding] hard and stick-breaking each take the place of the softmax; keep one of them");
-  const EncodingEntry both = entry_of<EvenSticks>("both");
-  EXPECT_NE(error_of([&] { output_of({&both}); }).find("take the place of the softmax"), std::string::npos);
+}
+
+TEST(EncodingTraits, AScanMustBeTold) {
+  const EncodingEntry silent = entry_of<Scanning>("silent"), sticks = entry_of<Sticks>("sticks", scans);
+  EXPECT_EQ(error_of([&] { output_of({&silent}); }),
+            "[encoding] a scan of positions that its file does not tell of: write .scan = ScanOf::positions at the end "
+            "of its TALLY_ENCODING line");
+  EXPECT_NE(error_of([&] { output_of({&sticks}); }).find("write .scan = ScanOf::weights"), std::string::npos);
 }
 
 // Whatever their names: 3 q + 1, not 3 (q + 1).
 TEST(EncodingSum, TurnsWhatNormsAndShiftsLeave) {
-  const EncodingEntry turning = entry_of<Turning>("a"), norming = entry_of<Norming>("b"),
-                      norming_first = entry_of<Norming>("a"), turning_last = entry_of<Turning>("b");
+  const EncodingEntry turning = entry_of<Turning>("a"), norming = entry_of<Norming>("b", before_rotations),
+                      norming_first = entry_of<Norming>("a", before_rotations), turning_last = entry_of<Turning>("b");
   const Shape shape{1, 2, 5, 4};
   const Tensor q = normal_tensor("q", shape) * 3.0 + 1.0;
   const Tensor weights = causal_softmax(matmul(q, transpose(normal_tensor("k", shape), -1, -2), 0.5));
@@ -280,14 +280,24 @@ TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
   EXPECT_EQ(complaint("cope-alibi", {{"slopes", "alibi"}, {"sign", "minus"}}), "");
 }
 
-struct SilentlyEven final : Encoding {
-  Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.0)); }
+TEST(EncodingTraits, FollowFromTheHooks) {
+  EXPECT_TRUE(entry_of<Even>("").traits.replaces_softmax && entry_of<Whole>("").traits.mixes);
+  EXPECT_TRUE(entry_of<Turning>("").traits.rotates && find_encoding("absolute").traits.embeds);
+  const EncodingTraits none = entry_of<Doubling>("").traits;
+  EXPECT_FALSE(none.replaces_softmax || none.mixes || none.rotates || none.embeds);
+}
+
+struct MixedAndWeighed final : Encoding {
+  Tensor mix(const AttentionInput& in) const override { return in.v; }
+  Tensor weights(const Tensor& logits) const override { return logits; }
 };
 
 // TALLY_ENCODING takes none of which this is false.
-TEST(EncodingEntry, WeightsOfItsOwnAreToldByAnEncoding) {
-  EXPECT_TRUE(says_that_it_weighs<Even>() && says_that_it_weighs<Scanning>());
-  EXPECT_FALSE(says_that_it_weighs<SilentlyEven>());
+TEST(EncodingTraits, MayNotContradictTheHooks) {
+  EXPECT_TRUE(fits_hooks<Scanning>(scans) && fits_hooks<Norming>(before_rotations) && fits_hooks<Even>({}));
+  EXPECT_FALSE(fits_hooks<Turning>(scans) || fits_hooks<Scanning>(before_rotations));
+  EXPECT_FALSE(fits_hooks<Even>(scans_weights) || fits_hooks<MixedAndWeighed>({}));
+  EXPECT_FALSE(fits_hooks<Even>({.replaces_softmax = true})) << "said a second time";
 }
 
 TEST(EncodingSum, ActsThroughEveryHook) {

@@ -137,7 +137,7 @@ TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
       continue;
     }
     EXPECT_NO_THROW(encoding->check_length(sizes.length));
-    if (encoding->straight_through()) continue;
+    if (encoding->traits.straight_through) continue;
     encoding->project();
     const auto scored = testing::encoded_attention(*encoding, {inputs[0], inputs[1], inputs[2], inputs[3], 0.5});
     EXPECT_GT(testing::distance_to_kinks(scored.operands, scored.score), 1e-4) << "too near to move by 1e-6";

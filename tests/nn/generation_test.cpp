@@ -89,10 +89,7 @@ TEST_P(Generation, GivesTheLogitsOfTheWholeSequenceForEveryEncoding) {
   for (const EncodingCase& one : all_cases()) {
     if (testing::refused_for_length(one.choice, length, length)) continue;
     SCOPED_TRACE(one.label);
-    const auto encoding = make_encoding(
-        one.choice, {.max_length = length},
-        [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); });
-    expect_the_same_in_steps(one.choice, !encoding->replaces_softmax());
+    expect_the_same_in_steps(one.choice, !one.choice.parts.front().entry->traits.replaces_softmax);
   }
 }
 
@@ -135,18 +132,12 @@ struct Whole final : Encoding {
   static Tensor cumsum_of_rows(const Tensor& v) { return transpose(cumsum(contiguous(transpose(v, 2, 3))), 2, 3); }
 };
 struct Even final : Encoding {
-  bool replaces_softmax() const override { return true; }
   Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.5)); }
 };
 
 template <class Made>
 EncodingEntry entry_of(const std::string& name) {
-  return {name,
-          "",
-          "",
-          "",
-          []() -> std::unique_ptr<Options> { return std::make_unique<NoOptions>(); },
-          [](const EncodingSetup&, const Options&) -> std::unique_ptr<Encoding> { return std::make_unique<Made>(); }};
+  return encoding_entry<NoOptions, Made>(name, "", "", "");
 }
 
 EncodingChoice choice_of(std::initializer_list<const EncodingEntry*> entries) {

@@ -54,7 +54,7 @@ TEST_P(Hard, PassesGradientsStraightThroughTheSoftmax) {
   const Shape shape{1, 2, 6, 4};
   const Tensor logits = leaf("logits", {1, 2, 6, 6}), v = leaf("v", shape), d_output = normal_tensor("d", shape);
   const auto hard = make("hard");
-  ASSERT_TRUE(hard->replaces_softmax() && hard->straight_through());
+  ASSERT_TRUE(hard->traits.replaces_softmax && hard->traits.straight_through);
   const Tensor h = hard->weights(logits);
   backward(matmul(h, v), d_output);
 
@@ -79,9 +79,9 @@ TEST_P(Hard, TakesTheNearestOfEqualKeys) {
 }
 
 TEST_P(Hard, JoinsAnyEncodingButAnotherRule) {
-  EXPECT_TRUE(make("absolute+hard")->straight_through());
-  EXPECT_TRUE(make("cope+hard+rope")->replaces_softmax());
-  EXPECT_FALSE(make("cope+rope")->straight_through());
+  EXPECT_TRUE(make("absolute+hard")->traits.straight_through);
+  EXPECT_TRUE(make("cope+hard+rope")->traits.replaces_softmax);
+  EXPECT_FALSE(make("cope+rope")->traits.straight_through);
 }
 
 // Parameters that updates push out of their range come back into it, at once and in every layer; others stay.

@@ -1,66 +1,70 @@
-// Which choices of encodings must be refused, said a second time: a test that leaves out a case because of an error
-// would else not notice when all of them are refused. An encoding that refuses something must be named here.
+// Which choices of encodings must be refused: by what each of them tells of itself (EncodingTraits), and by what it
+// refuses when it is alone. That not all are refused, Together.OnlyThoseAreLeftOutThatMustBe sees to.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
-#include <string>
-#include <string_view>
+#include <memory>
 
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally::testing {
 
-inline bool sum_has(const EncodingChoice::Piece& piece, const std::set<std::string_view>& names) {
-  return std::any_of(piece.sum.begin(), piece.sum.end(),
-                     [&](const EncodingEntry* entry) { return names.contains(entry->name); });
-}
-inline std::int64_t count_in_sum(const EncodingChoice::Piece& piece, const std::set<std::string_view>& names) {
-  return std::count_if(piece.sum.begin(), piece.sum.end(),
-                       [&](const EncodingEntry* entry) { return names.contains(entry->name); });
-}
-
-inline std::string option_of(const EncodingChoice::Part& part, std::string_view name) {
-  for (const OptionInfo& info : list_options(*part.options)) {
-    if (info.name == name) return to_text(info.value);
+// A part by itself, on all heads; null where it refuses to act from its first layer on.
+inline std::unique_ptr<Encoding> alone(const EncodingChoice& choice, const EncodingChoice::Part& part,
+                                       std::int64_t max_length) {
+  ModelOptions model;
+  model.width = 8, model.heads = 2;
+  const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
+  EncodingSetup setup = EncodingSetup::of(model, max_length, start);
+  setup.first_layer = EncodingChoice::Range::end;
+  for (const EncodingChoice::Piece& piece : choice.acting()) {
+    const bool holds = std::find(piece.sum.begin(), piece.sum.end(), part.entry) != piece.sum.end();
+    if (holds) setup.first_layer = std::min(setup.first_layer, piece.layers.first);
   }
-  return "";
+  setup.layer = setup.first_layer;
+  try {
+    return part.entry->make(setup, *part.options);
+  } catch (const Error&) {
+    return nullptr;
+  }
 }
 
 // Whether the encodings cannot act together, whatever the length.
-inline bool refused_together(const EncodingChoice& choice) {
+inline bool refused_together(const EncodingChoice& choice, std::int64_t max_length) {
   for (const EncodingChoice::Piece& piece : choice.acting()) {
+    const auto count = [&](auto&& holds) {
+      return std::count_if(piece.sum.begin(), piece.sum.end(), [&](const auto* entry) { return holds(entry->traits); });
+    };
     // One running sum along the keys, one rule that makes weights of logits.
-    if (count_in_sum(piece, {"cope", "cope-alibi", "cope-mlp", "stick-breaking"}) > 1) return true;
-    if (count_in_sum(piece, {"hard", "stick-breaking"}) > 1) return true;
+    if (count([](const auto& of) { return of.scan != ScanOf::nothing; }) > 1) return true;
+    if (count([](const auto& of) { return of.scan == ScanOf::weights || of.replaces_softmax; }) > 1) return true;
+    if (count([](const auto& of) { return of.mixes; }) > 0 && piece.sum.size() > 1) return true;
     // Embeddings have no heads, and no layers after the first.
     const bool everywhere = piece.heads.all() && piece.layers.first == 0;
-    if (sum_has(piece, {"absolute", "sinusoidal"}) && !everywhere) return true;
+    if (count([](const auto& of) { return of.embeds; }) > 0 && !everywhere) return true;
   }
-  for (const EncodingChoice::Part& part : choice.parts) {
-    if (part.entry->name != "cope-mlp" || option_of(part, "layers") != "first") continue;
-    for (const EncodingChoice::Piece& piece : choice.acting()) {
-      if (sum_has(piece, {"cope-mlp"}) && piece.layers.first > 0) return true;
-    }
-  }
-  return false;
+  return std::any_of(choice.parts.begin(), choice.parts.end(),
+                     [&](const auto& part) { return alone(choice, part, max_length) == nullptr; });
 }
 
-// Whether a table ends before this length, in a model that was made for sequences of max_length.
+// Whether a part takes no sequences of this length, in a model that was made for those up to max_length.
 inline bool refused_for_length(const EncodingChoice& choice, std::int64_t length, std::int64_t max_length) {
   return std::any_of(choice.parts.begin(), choice.parts.end(), [&](const EncodingChoice::Part& part) {
-    if (part.entry->name == "absolute") return length > max_length;
-    if (part.entry->name != "relative" || option_of(part, "far") != "refuse") return false;
-    const std::int64_t distances = std::stoll(option_of(part, "distances"));
-    return length > (distances == 0 ? max_length : distances);
+    const auto encoding = alone(choice, part, max_length);
+    try {
+      if (encoding != nullptr) encoding->check_length(length);
+    } catch (const Error&) {
+      return true;
+    }
+    return false;
   });
 }
 
 inline bool refused(const EncodingChoice& choice, std::int64_t length, std::int64_t max_length) {
-  return refused_together(choice) || refused_for_length(choice, length, max_length);
+  return refused_together(choice, max_length) || refused_for_length(choice, length, max_length);
 }
 
 // What `make` makes of a case, or null where the case must be refused, and is: with an error that says which encoding

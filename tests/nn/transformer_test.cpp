@@ -322,20 +322,13 @@ TEST(Transformer, RefusesSizesThatDoNotFit) {
 }
 
 struct Broken final : Encoding {
-  explicit Broken(bool broken) : broken_(broken) {}
+  explicit Broken(const EncodingSetup& setup) : broken_(setup.layer == 1) {}
   void score(const AttentionInput&, Score&) const override { check(!broken_, "broken", "as it should be"); }
   bool broken_;
 };
 
 TEST(Transformer, ErrorsNameThePlaceTheyCameFrom) {
-  const EncodingEntry entry{"broken",
-                            "",
-                            "",
-                            "",
-                            []() -> std::unique_ptr<Options> { return std::make_unique<NoOptions>(); },
-                            [](const EncodingSetup& setup, const Options&) -> std::unique_ptr<Encoding> {
-                              return std::make_unique<Broken>(setup.layer == 1);
-                            }};
+  const EncodingEntry entry = encoding_entry<NoOptions, Broken>("broken", "", "", "");
   EncodingChoice choice;
   choice.parts.push_back({&entry, entry.make_options()});
   Transformer model(small_model(), choice, vocabulary, 6, 1);

@@ -9,7 +9,7 @@ namespace {
 
 class CountedDecay final : public Encoding {
  public:
-  CountedDecay(const EncodingSetup& setup, const NoOptions&)
+  explicit CountedDecay(const EncodingSetup& setup)
       : heads_(setup.heads),
         rate_(setup.parameter("rate", {setup.heads}, Fill::constant(0.1), Scope::layer)),
         gate_(setup.parameter("gate.weight", {setup.heads * setup.head_width, setup.width},
@@ -31,4 +31,5 @@ class CountedDecay final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(counted_decay, NoOptions, CountedDecay, "a learned penalty on the number of keys that count",
-               "g_ij = sigmoid(q_i.G_j / sqrt(d));  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij", "none yet");
+               "g_ij = sigmoid(q_i.G_j / sqrt(d));  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij", "none yet",
+               .scan = ScanOf::positions);

@@ -1,6 +1,4 @@
 // A penalty on the distance, one learned strength per head:  l_ij = s_ij - r_h (i-j)
-#include <vector>
-
 #include "autograd/ops.hpp"
 #include "nn/encoding.hpp"
 
@@ -18,10 +16,7 @@ class Decay final : public Encoding {
       : rate_(setup.parameter("rate", {setup.heads}, Fill::constant(options.start), Scope::layer)) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    std::vector<double> minus_distance;
-    for (std::int64_t n = 0; n < in.keys(); ++n) minus_distance.push_back(-static_cast<double>(n));
-    const Tensor row = Tensor::from(minus_distance, {1, in.keys()}, in.q.device()).to(in.q.dtype());
-    score.biases.push_back(Toeplitz{unsqueeze(rate_, 1) * row});
+    score.biases.push_back(Toeplitz{negate(unsqueeze(rate_, 1) * in.distances())});
   }
 
  private:

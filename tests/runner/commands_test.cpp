@@ -25,7 +25,7 @@ JsonValue json_of(const Finished& result) {
 }
 
 // What README.md says of the encodings is what the program says of them.
-TEST(List, ReadmeHasTheEncodingsAsListed) {
+TEST(Repository, ReadmeHasTheEncodingsAsListed) {
   const TemporaryFolder folder;
   const Finished listed = run_tally({"list", "encodings", "--markdown"}, folder);
   ASSERT_EQ(listed.code, 0) << listed.err;

@@ -51,6 +51,12 @@ KERNEL_RULES = [
 COMPILER_SWITCH = re.compile(r"\b__CUDA(CC|_ARCH)__\b")
 MAY_SWITCH = {"core/random.hpp", "cuda/runtime.hpp", "cuda/launch.hpp", "cuda/instructions.hpp", "cuda/cublas_loader.cu"}
 
+# What says something of one encoding stands in that encoding's file. Names that are words of the language as well count
+# as a whole string alone, and examples of --pe ("cope+rope", "--pe cope") not at all.
+STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+WORDS_TOO = {"none", "relative", "absolute", "hard", "fire"}
+PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
+
 
 def project_files(root):
     """Paths relative to root: what git tracks or would add, or everything outside build/ where there is no git."""
@@ -84,7 +90,16 @@ def check_kernel_rules(file, line):
             yield f"not in kernels: {what}"
 
 
-def check_code(file, lines):
+def check_encoding_names(file, line, encodings):
+    in_generic_code = file.parts[0] in FLOORS and file.parts[:2] not in {("nn", "position"), ("tasks", "presets")}
+    code = PE_EXAMPLE.sub('"', line.split("//")[0]) if in_generic_code else ""
+    for text in STRING.findall(code):
+        for name in {text} - {"none"} | set(re.findall(r"[a-z][a-z0-9-]*", text)) - WORDS_TOO:
+            if name in encodings:
+                yield f"encoding {name}: what is said of it stands in its file in nn/position"
+
+
+def check_code(file, lines, encodings):
     if len(lines) > MAX_LINES:
         yield len(lines), f"{len(lines)} lines, {MAX_LINES} at most"
     for number, line in enumerate(lines, 1):
@@ -95,6 +110,8 @@ def check_code(file, lines):
         if file.parts[0] == "cuda" and file.parts[1] != "host":
             for what in check_kernel_rules(file, line):
                 yield number, what
+        for what in check_encoding_names(file, line, encodings):
+            yield number, what
         if COMPILER_SWITCH.search(line.split("//")[0]) and str(file) not in MAY_SWITCH:
             yield number, f"only {', '.join(sorted(MAY_SWITCH))} may look which compiler it is"
         if UNFINISHED.search(line):
@@ -104,7 +121,9 @@ def check_code(file, lines):
 
 
 def offences(root):
-    for file in project_files(root):
+    files = project_files(root)
+    encodings = {file.stem.replace("_", "-") for file in files if file.match("nn/position/*.cpp")}
+    for file in files:
         top = file.parts[0]
         if top not in TOP_LEVEL and not top.startswith("."):
             yield f"{file}: not one of the entries of the top level"
@@ -118,7 +137,7 @@ def offences(root):
             if MACHINE_PATH.search(line):
                 yield f"{file}:{number}: a path of one machine: {line.strip()}"
         if file.suffix in CODE:
-            for number, what in check_code(file, lines):
+            for number, what in check_code(file, lines, encodings):
                 yield f"{file}:{number}: {what}"
 
 

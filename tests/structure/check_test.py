@@ -46,6 +46,21 @@ class CheckTest(unittest.TestCase):
         self.assert_offence("tests/core/device_test.cpp", "#include <cuda/std/array>\n", "outside cuda/")
         self.assertEqual(self.found("tests/cuda/stream_test.cpp", '#include "cuda/launch.hpp"\n'), [])
 
+    def test_encoding_named_in_generic_code(self):
+        def found(line, name="nn/transformer.cpp"):
+            with tempfile.TemporaryDirectory() as folder:
+                for file, text in {"nn/position/rope.cpp": "", "nn/position/hard.cpp": "", name: line}.items():
+                    pathlib.Path(folder, file).parent.mkdir(parents=True, exist_ok=True)
+                    pathlib.Path(folder, file).write_text(text + "\n", encoding="utf-8")
+                return list(check.offences(pathlib.Path(folder)))
+
+        for line in ['if (name == "rope") {', 'note = "xpos turns q as rope does";', 'if (name == "hard") {']:
+            self.assertEqual(len(found(line)), 1, line)
+            self.assertEqual(found(line, "nn/position/xpos.cpp"), [])
+            self.assertEqual(found(line, "tests/nn/rope_test.cpp"), [])
+        for line in ['help = "a sum (cope+rope), --pe rope";', 'note = "hard to say";', 'x = 1;  // as "rope" does']:
+            self.assertEqual(found(line), [], line)
+
     def test_compiler_switch(self):
         for name in ["cuda/softmax.cu", "cuda/host/block.cpp", "core/tensor.cpp", "tests/cuda/stream_test.cpp"]:
             self.assert_offence(name, "#if defined(__CUDACC__)\n", "which compiler")

@@ -206,7 +206,7 @@ struct PublishedModel {
 };
 
 std::string page_on_encodings() {
-  std::ifstream file(TALLY_SOURCE_DIR "/nn/position/README.md");
+  std::ifstream file(TALLY_SOURCE_DIR "/nn/position/models.md");
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
@@ -237,7 +237,7 @@ void expect_published(const ModelOptions& options, std::int64_t vocabulary, std:
   for (const auto& [row, numbers] : rows) {
     std::string line = concat("| ", row, " | ", fixed(numbers.first, 1), " | ");
     for (const std::string& count : numbers.second) line += concat(&count == &numbers.second[0] ? "" : ", ", count);
-    EXPECT_NE(page.find(line + " |\n"), std::string::npos) << line << " does not stand in nn/position/README.md";
+    EXPECT_NE(page.find(line + " |\n"), std::string::npos) << line << " does not stand in nn/position/models.md";
   }
 }
 

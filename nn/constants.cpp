@@ -1,0 +1,36 @@
+#include "nn/constants.hpp"
+
+#include <algorithm>
+
+namespace tally {
+
+Tensor Constants::of(Number number, std::int64_t first, std::int64_t end, DType dtype, Device device) {
+  const auto value = [&](std::int64_t t, std::int64_t) { return number(t); };
+  return table(reinterpret_cast<Key>(number), end, 1, dtype, device, value).select_view(1, 0).slice_view(0, first, end);
+}
+
+Tensor Constants::of(Element element, std::int64_t first, std::int64_t end, std::int64_t columns, DType dtype,
+                     Device device) {
+  const auto value = [&](std::int64_t t, std::int64_t column) { return element(t, column, columns); };
+  return table(reinterpret_cast<Key>(element), end, columns, dtype, device, value).slice_view(0, first, end);
+}
+
+Tensor Constants::table(Key key, std::int64_t end, std::int64_t columns, DType dtype, Device device,
+                        const std::function<double(std::int64_t, std::int64_t)>& value) {
+  std::int64_t rows = std::max(length_, end);
+  for (const Table& made : tables_) {
+    if (made.key != key || made.columns != columns || made.values.dtype() != dtype || made.values.device() != device) {
+      continue;
+    }
+    if (made.values.size(0) >= end) return made.values;
+    rows = std::max(rows, 2 * made.values.size(0));  // a text that grows token by token asks for a row more each time
+  }
+  std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(rows * columns));
+  for (std::int64_t t = 0; t < rows; ++t) {
+    for (std::int64_t column = 0; column < columns; ++column) values.push_back(value(t, column));
+  }
+  return tables_.emplace_back(Table{key, columns, Tensor::from(values, {rows, columns}, device).to(dtype)}).values;
+}
+
+}  // namespace tally

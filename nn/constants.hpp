@@ -1,0 +1,42 @@
+// Numbers of positions and distances that encodings compute on the host: made once, for all layers and steps, and not
+// in each of them. A captured step (core/graph.hpp) finds them on the device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace tally {
+
+class Constants {
+ public:
+  // Of position or distance t, from 0. Functions, and not closures: a function names its table.
+  using Number = double (*)(std::int64_t t);
+  // Of t, in one of `columns` columns.
+  using Element = double (*)(std::int64_t t, std::int64_t column, std::int64_t columns);
+
+  // Tables are made for `length` rows at once, which is the longest sequence as a rule, and anew where that is too few.
+  explicit Constants(std::int64_t length = 0) : length_(length) {}
+
+  // number(t) of first .. end - 1: [end - first]
+  Tensor of(Number number, std::int64_t first, std::int64_t end, DType dtype, Device device);
+  // Rows first .. end - 1: [end - first, columns]
+  Tensor of(Element element, std::int64_t first, std::int64_t end, std::int64_t columns, DType dtype, Device device);
+
+ private:
+  using Key = void (*)();
+  Tensor table(Key key, std::int64_t end, std::int64_t columns, DType dtype, Device device,
+               const std::function<double(std::int64_t t, std::int64_t column)>& value);
+
+  struct Table {
+    Key key;
+    std::int64_t columns;
+    Tensor values;  // [rows, columns]
+  };
+  std::int64_t length_;
+  std::vector<Table> tables_;  // those that became too short stay: captured steps go on reading them
+};
+
+}  // namespace tally
