@@ -1,6 +1,7 @@
 #include "tasks/config.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "core/error.hpp"
 #include "core/io/json.hpp"
@@ -144,12 +145,45 @@ void RunConfig::set(std::string_view name, std::string_view value) {
     set_option(optimiser, "optimiser", rest, value);
   } else if (starts_any(name, "pe.", rest)) {
     encoding.set_option(rest, value);
-  } else if (name == "length" && has_option(*task_options, "length")) {
-    set_option(*task_options, concat("task ", task->name), name, value);
-  } else {
-    check(has_option(run, name), "config", "unknown option '", name, "'", did_you_mean_option(*this, name));
+  } else if (has_option(run, name)) {
     set_option(run, "run", name, value);
+  } else {
+    const std::vector<Field> all = fields();
+    const auto field = std::ranges::find(all, name, &Field::alias);
+    check(field != all.end() && !name.empty(), "config", "unknown option '", name, "'",
+          did_you_mean_option(*this, name));
+    set(field->name, value);
   }
+}
+
+std::vector<RunConfig::Field> RunConfig::fields() const {
+  // Short names; "pe.p-max" is one where one encoding alone has it.
+  static const std::map<std::string, std::string> short_names{{"task.length", "length"},
+                                                              {"model.layers", "layers"},
+                                                              {"model.width", "width"},
+                                                              {"model.heads", "heads"},
+                                                              {"optimiser.lr", "lr"}};
+  std::vector<Field> result;
+  std::map<std::string, int> holders;
+  for (const Group& group : groups()) {
+    for (const OptionInfo& option : group.options) {
+      Field field{group.prefix + option.name, "", group.title, option};
+      if (const auto known = short_names.find(field.name); known != short_names.end()) field.alias = known->second;
+      if (group.prefix.starts_with("pe.")) ++holders[field.alias = "pe." + option.name];
+      result.push_back(std::move(field));
+    }
+  }
+  for (Field& field : result) {
+    if (holders[field.alias] > 1) field.alias.clear();
+  }
+  return result;
+}
+
+bool RunConfig::has(std::string_view name) const {
+  return std::ranges::any_of(fields(), [&](const Field& field) {
+    return name == field.name || (name == field.alias && !name.empty()) ||
+           (field.name.starts_with("pe.") && name == "pe." + field.option.name);
+  });
 }
 
 std::string did_you_mean_option(const RunConfig& config, std::string_view name) {

@@ -48,7 +48,7 @@ struct RunConfig {
   RunConfig clone() const;
 
   // One option from text by its full name: "task.length", "model.width", "optimiser.lr", "pe.cope.p-max", "pe.p-max",
-  // "steps"; "length" stands for "task.length" where the task has one. Throws Error naming option and nearest name.
+  // "steps", or by the short name of a field. Throws Error naming option and nearest name.
   void set(std::string_view name, std::string_view value);
 
   // Throws Error when parts do not fit together.
@@ -61,6 +61,17 @@ struct RunConfig {
     std::vector<OptionInfo> options;
   };
   std::vector<Group> groups() const;
+
+  // One option with the names that it goes by.
+  struct Field {
+    std::string name;   // "model.width", "pe.cope.p-max", "steps"
+    std::string alias;  // "width", "pe.p-max"; empty for none
+    std::string title;  // of its group
+    OptionInfo option;
+  };
+  std::vector<Field> fields() const;
+  // Whether `set` knows the name, or would but for the encoding that it has to say.
+  bool has(std::string_view name) const;
 
   // {"format": 1, "preset": "quick", "task": {"name": "flip-flop", ...}, "pe": "cope", "pe-options": {"cope": {...}},
   //  "model": {...}, "optimiser": {...}, "run": {...}}

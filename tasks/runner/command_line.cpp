@@ -19,7 +19,8 @@ CLI::Option* declare(CLI::App& app, const Option& option, T* value) {
   if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) declared->delimiter(',');
   if (std::is_same_v<T, std::vector<std::string>> && option.names.starts_with('-')) declared->expected(1)->take_all();
   if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, std::int64_t>) declared->capture_default_str();
-  if constexpr (std::is_same_v<T, std::string>) declared->type_name(value->empty() ? "TEXT" : "");
+  if constexpr (std::is_same_v<T, std::string>)
+    declared->type_name(value->empty() || !option.rules.allowed.empty() ? "TEXT" : "");
   return declared;
 }
 

@@ -13,41 +13,9 @@ const JsonLimits config_limits{.max_depth = 16, .max_members = 10'000};
 
 std::string describe(const OptionInfo& option) {
   std::string text = option.help;
-  if (!option.allowed.empty()) {
-    text += " (";
-    for (std::size_t i = 0; i < option.allowed.size(); ++i) text += concat(i > 0 ? "|" : "", option.allowed[i]);
-    text += ")";
-  }
+  if (!option.allowed.empty()) text += concat(" (", joined(option.allowed, "|"), ")");
   if (std::holds_alternative<bool>(option.value)) text += concat(" [", to_text(option.value), "]");
   return text;
-}
-
-// How many encodings have an option of this name.
-std::int64_t holders_of(const RunConfig& config, const std::string& name) {
-  std::int64_t holders = 0;
-  for (const auto& part : config.encoding.parts) {
-    for (const OptionInfo& option : list_options(*part.options)) holders += option.name == name;
-  }
-  return holders;
-}
-
-// Options that more than one encoding has.
-std::set<std::string> shared_option_names(const RunConfig& config) {
-  std::set<std::string> names;
-  for (const auto& part : config.encoding.parts) {
-    for (const OptionInfo& option : list_options(*part.options)) {
-      if (holders_of(config, option.name) > 1) names.insert(option.name);
-    }
-  }
-  return names;
-}
-
-// "pe.cope.p-max" is also "pe.p-max" where one encoding alone has it; "task.length" is also "length".
-std::string names_of(const RunConfig& config, const RunConfig::Group& group, const OptionInfo& option) {
-  std::string names = concat("--", group.prefix, option.name);
-  if (group.prefix.starts_with("pe.") && holders_of(config, option.name) == 1) names += concat(",--pe.", option.name);
-  if (group.prefix == "task." && option.name == "length") names += ",--length";
-  return names;
 }
 
 // The elements of "cope,rope". An encoding by layer or head has commas of its own: then there is one element, or
@@ -64,12 +32,10 @@ std::string sum_of(const std::vector<std::string>& encodings) {
   std::vector<std::string> names;
   for (const std::string& encoding : encodings) {
     for (const auto& part : EncodingChoice::parse(encoding).parts) {
-      if (std::find(names.begin(), names.end(), part.entry->name) == names.end()) names.push_back(part.entry->name);
+      if (std::ranges::count(names, part.entry->name) == 0) names.push_back(part.entry->name);
     }
   }
-  std::string sum;
-  for (const std::string& name : names) sum += concat(sum.empty() ? "" : "+", name);
-  return sum;
+  return joined(names, "+");
 }
 
 // Another encoding than the file's: options of parts that it does not have are left out.
@@ -86,40 +52,38 @@ void replace_encoding(JsonValue& json, const std::string& encoding) {
 
 }  // namespace
 
-void ConfigOptions::declare_groups(CommandLine& line, const RunConfig& config,
-                                   const std::function<bool(std::string_view name)>& wanted) {
-  for (const RunConfig::Group& group : config.groups()) {
-    for (const OptionInfo& option : group.options) {
-      const std::string name = group.prefix + option.name;
-      if (!wanted(name)) continue;
-      const bool flag = std::holds_alternative<bool>(option.value);
-      const auto set = [this, name, flag](const std::string& value) {
-        settings_.emplace_back(name, flag && value.empty() ? "true" : value);
-      };
-      line.add(names_of(config, group, option), set, describe(option),
-               {.group = group.title, .flag = flag, .usual = to_text(option.value)});
-    }
+void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& config, const Wanted& wanted) {
+  std::set<std::string> ambiguous;
+  for (const RunConfig::Field& field : config.fields()) {
+    if (!wanted(field.name)) continue;
+    const bool flag = std::holds_alternative<bool>(field.option.value);
+    const auto set = [this, name = field.name, flag](const std::string& value) {
+      settings_.emplace_back(name, flag && value.empty() ? "true" : value);
+    };
+    line.add(concat("--", field.name, field.alias.empty() ? "" : ",--", field.alias), set, describe(field.option),
+             {.group = field.title, .flag = flag, .usual = to_text(field.option.value)});
+    if (field.name.starts_with("pe.") && field.alias.empty()) ambiguous.insert(field.option.name);
   }
   // What several encodings have takes the name of one of them: without it the answer says which there are.
   const auto choice = std::make_shared<EncodingChoice>(config.encoding.clone());
-  for (const std::string& name : shared_option_names(config)) {
-    if (!wanted("pe." + name)) continue;
+  for (const std::string& name : ambiguous) {
     const auto set = [choice, name](const std::string& value) { as_usage([&] { choice->set_option(name, value); }); };
     line.add("--pe." + name, set, "", {.group = "", .flag = true});
   }
 }
 
-void ConfigOptions::declare_config(CommandLine& line, bool several) {
-  line.add("--task", &task_, "what to train on ('tally list tasks')");
-  line.add("--pe", &encoding_,
+std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool several) {
+  auto options = std::make_shared<ConfigOptions>();
+  line.add("--task", &options->task_, "what to train on ('tally list tasks')");
+  line.add("--pe", &options->encoding_,
            several ? "position encodings with commas between them: cope,rope,cope+rope; with semicolons where one "
                      "names layers or heads: 'cope;0:none,1-3:cope'"
                    : "position encoding, a sum (cope+rope), or what acts where: by layer (0:none,1-3:cope), by heads "
                      "(cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: a piece without layers goes on "
                      "with those before it); 'tally list encodings' shows them");
-  line.add("--preset", &preset_,
+  line.add("--preset", &options->preset_,
            concat("the task's settings: ", preset_names(line.look_ahead("--task")), " ('tally list presets')"));
-  line.add("--config", &file_, "JSON file of settings; single options win over it");
+  line.add("--config", &options->file_, "JSON file of settings; single options win over it");
   as_usage([&] {
     ConfigOptions ahead;
     ahead.task_ = line.look_ahead("--task");
@@ -134,33 +98,22 @@ void ConfigOptions::declare_config(CommandLine& line, bool several) {
         line.footer = "Options of an encoding, --pe.<name>, are listed here when it is named too: --help --pe cope.";
       }
     }
-    declare_groups(line, ahead.read(ahead.encoding_),
-                   [several](std::string_view name) { return !several || name != "seed"; });
+    options->declare_fields(line, ahead.read(ahead.encoding_),
+                            [several](std::string_view name) { return !several || name != "seed"; });
   });
-}
-
-std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line) {
-  auto options = std::make_shared<ConfigOptions>();
-  options->declare_config(line, false);
   return options;
 }
 
-std::shared_ptr<ConfigOptions> ConfigOptions::declare_list(CommandLine& line) {
+std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CommandLine& line, const RunConfig& config,
+                                                          const Wanted& wanted) {
   auto options = std::make_shared<ConfigOptions>();
-  options->declare_config(line, true);
+  options->declare_fields(line, config, wanted);
   return options;
 }
 
 std::vector<std::string> ConfigOptions::encodings() const {
   if (encoding_.empty()) throw UsageError("[usage] --pe is missing; 'tally list encodings' shows what there is");
   return split_encodings(encoding_);
-}
-
-std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CommandLine& line, const RunConfig& config,
-                                                          const std::function<bool(std::string_view name)>& wanted) {
-  auto options = std::make_shared<ConfigOptions>();
-  options->declare_groups(line, config, wanted);
-  return options;
 }
 
 RunConfig ConfigOptions::resolve(const std::string& encoding) const {
@@ -194,7 +147,7 @@ RunConfig ConfigOptions::read(const std::string& encoding) const {
       config = RunConfig::make(task_, encoding, preset_);
     }
     for (const auto& [name, value] : settings_) {
-      const bool of_another = encoding != encoding_ && name.starts_with("pe.") && !has_option(config, name);
+      const bool of_another = encoding != encoding_ && name.starts_with("pe.") && !config.has(name);
       if (!of_another) config.set(name, value);
     }
     return config;
@@ -205,17 +158,6 @@ void ConfigOptions::apply(RunConfig& config) const {
   as_usage([&] {
     for (const auto& [name, value] : settings_) config.set(name, value);
   });
-}
-
-bool has_option(const RunConfig& config, std::string_view name) {
-  for (const RunConfig::Group& group : config.groups()) {
-    for (const OptionInfo& option : group.options) {
-      if (name == group.prefix + option.name) return true;
-      if (group.prefix.starts_with("pe.") && name == "pe." + option.name) return true;
-      if (group.prefix == "task." && option.name == "length" && name == "length") return true;
-    }
-  }
-  return false;
 }
 
 std::string config_text(const RunConfig& config) {

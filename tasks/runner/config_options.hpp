@@ -19,14 +19,13 @@ class ConfigOptions {
  public:
   // Declares the options on `line`. The words behind the command are looked through first, because task and encodings
   // bring options of their own; without a task the help shows those of flip-flop.
-  static std::shared_ptr<ConfigOptions> declare(CommandLine& line);
-  // The same with a list of encodings, "cope,rope,cope+rope": options are those of all of them, but for the seed, which
+  // several: with a list of encodings, "cope,rope,cope+rope", options are those of all of them, but for the seed, which
   // a sweep has a list of too.
-  static std::shared_ptr<ConfigOptions> declare_list(CommandLine& line);
+  static std::shared_ptr<ConfigOptions> declare(CommandLine& line, bool several = false);
   // Declares the options of a given configuration alone, and of these only those whose full names are wanted.
+  using Wanted = std::function<bool(std::string_view name)>;
   static std::shared_ptr<ConfigOptions> declare_for(
-      CommandLine& line, const RunConfig& config,
-      const std::function<bool(std::string_view name)>& wanted = [](std::string_view) { return true; });
+      CommandLine& line, const RunConfig& config, const Wanted& wanted = [](std::string_view) { return true; });
 
   // Preset, then the file of --config, then single options. Throws UsageError for what does not fit.
   RunConfig resolve() const { return resolve(encoding_); }
@@ -36,7 +35,6 @@ class ConfigOptions {
   std::vector<std::string> encodings() const;
   // Applies the single options to another configuration.
   void apply(RunConfig& config) const;
-  bool any() const { return !settings_.empty(); }
   // Calls f; the file of --config, if there is one, is named in an Error that it throws.
   template <class F>
   auto blaming_file(F&& f) const {
@@ -53,16 +51,11 @@ class ConfigOptions {
  private:
   // The configuration before it is known whether all of it fits together.
   RunConfig read(const std::string& encoding) const;
-  void declare_config(CommandLine& line, bool several);
-  void declare_groups(CommandLine& line, const RunConfig& config,
-                      const std::function<bool(std::string_view name)>& wanted);
+  void declare_fields(CommandLine& line, const RunConfig& config, const Wanted& wanted);
 
   std::string task_, encoding_, preset_, file_;                // encoding_ as given, perhaps a list
   std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
 };
-
-// Whether there is an option of this name, as RunConfig::set understands it.
-bool has_option(const RunConfig& config, std::string_view name);
 
 // The configuration as lines of text: "Model: model.width=64 ...".
 std::string config_text(const RunConfig& config);

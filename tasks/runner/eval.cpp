@@ -36,69 +36,59 @@ std::unique_ptr<Task> task_of_length(const RunConfig& config, std::int64_t lengt
   });
 }
 
-class Evaluator {
- public:
-  Evaluator(const EvalSettings& settings, const CommonOptions& common)
-      : settings_(settings), common_(common), trained_(load_trained(settings.run, settings.checkpoint)) {}
-
-  Result run() {
-    say(common_, concat(printable(trained_.folder.path()), ", step ", trained_.step));
-    const RunConfig& config = trained_.folder.config();
-    std::vector<std::unique_ptr<Task>> tasks;  // all are made first: a wrong length is wrong usage
-    for (const std::int64_t length : settings_.lengths) tasks.push_back(task_of_length(config, length));
-    const std::vector<Split> splits = splits_of(*trained_.task);
-    for (const auto& task : tasks) splits_of(*task);
-    if (tasks.empty()) run_splits(*trained_.task, splits, "");
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      run_splits(*tasks[i], splits_of(*tasks[i]), concat("length ", settings_.lengths[i], "  "));
+// Those that are asked for. Throws UsageError for one that is not there or has not as many sequences.
+std::vector<Split> splits_of(const Task& task, const EvalSettings& settings) {
+  std::vector<Split> splits(task.splits().begin() + 1, task.splits().end());
+  if (!settings.split.empty()) splits = {as_usage([&] { return task.split(settings.split); })};
+  for (const Split& split : splits) {
+    if (split.count == 0 && settings.count == 0) {
+      throw UsageError(concat("[eval] the split '", split.name, "' is endless; say how many sequences with --count"));
     }
-    if (!common_.json) return {code_};
-    return {code_,
-            JsonValue::object(
-                {{"run", trained_.folder.path()}, {"step", trained_.step}, {"evaluations", std::move(evaluations_)}})};
+    as_usage([&] { return task.split_holding(split.name, 0, settings.count); });
   }
+  return splits;
+}
 
- private:
-  // Those that are asked for. Throws UsageError for one that is not there or has not as many sequences.
-  std::vector<Split> splits_of(const Task& task) const {
-    std::vector<Split> splits(task.splits().begin() + 1, task.splits().end());
-    if (!settings_.split.empty()) splits = {as_usage([&] { return task.split(settings_.split); })};
-    for (const Split& split : splits) {
-      if (split.count == 0 && settings_.count == 0) {
-        throw UsageError(concat("[eval] the split '", split.name, "' is endless; say how many sequences with --count"));
-      }
-      as_usage([&] { return task.split_holding(split.name, 0, settings_.count); });
-    }
-    return splits;
-  }
-
-  void run_splits(const Task& task, const std::vector<Split>& splits, const std::string& label) {
-    for (const Split& split : splits) {
-      try {
-        run_split(task, split, label);
-      } catch (const Error& error) {  // an encoding that cannot go on at this length: the others still can
-        complain(concat(label, split.name, ": ", error.what()));
-        code_ = exit_code::failed;
-      }
+Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
+  const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
+  const RunConfig& config = trained.folder.config();
+  say(common, concat(printable(trained.folder.path()), ", step ", trained.step));
+  struct Work {
+    const Task& task;
+    Split split;
+    std::string label;
+  };
+  std::vector<std::unique_ptr<Task>> tasks;
+  std::vector<Work> works;  // all is looked through first: a wrong length is wrong usage
+  for (const std::int64_t length : settings.lengths) {
+    tasks.push_back(task_of_length(config, length));
+    for (const Split& split : splits_of(*tasks.back(), settings)) {
+      works.push_back({*tasks.back(), split, concat("length ", length, "  ", split.name)});
     }
   }
-
-  void run_split(const Task& task, const Split& split, const std::string& label) {
-    const RunConfig& config = trained_.folder.config();
-    check_fits(estimate_evaluation(config, task, config.run.eval_batch, split.length));
-    const std::int64_t count = settings_.count == 0 ? split.count : settings_.count;
-    const auto& evaluate_as = settings_.generate ? evaluate_generated : evaluate;
-    const Evaluation result = evaluate_as(*trained_.model, task, split.name, count, config.run.eval_batch, nullptr);
-    evaluations_.push(evaluation_json(trained_.step, result).set("length", split.length));
-    tell(common_, concat(label, split.name, ": ", evaluation_text(result)));
+  for (const Split& split : splits_of(*trained.task, settings)) {
+    if (settings.lengths.empty()) works.push_back({*trained.task, split, split.name});
   }
-
-  const EvalSettings& settings_;
-  const CommonOptions& common_;
-  TrainedModel trained_;
-  JsonValue evaluations_ = JsonValue::array();
-  int code_ = exit_code::done;
-};
+  JsonValue evaluations = JsonValue::array();
+  int code = exit_code::done;
+  for (const auto& [task, split, label] : works) {
+    try {
+      check_fits(estimate_evaluation(config, task, config.run.eval_batch, split.length));
+      const auto& evaluate_as = settings.generate ? evaluate_generated : evaluate;
+      const Evaluation result =
+          evaluate_as(*trained.model, task, split.name, settings.count == 0 ? split.count : settings.count,
+                      config.run.eval_batch, nullptr);
+      evaluations.push(evaluation_json(trained.step, result).set("length", split.length));
+      tell(common, concat(label, ": ", evaluation_text(result)));
+    } catch (const Error& error) {  // an encoding that cannot go on at this length: the others still can
+      complain(concat(label, ": ", error.what()));
+      code = exit_code::failed;
+    }
+  }
+  if (!common.json) return {code};
+  return {code, JsonValue::object(
+                    {{"run", trained.folder.path()}, {"step", trained.step}, {"evaluations", std::move(evaluations)}})};
+}
 
 }  // namespace
 
@@ -112,7 +102,7 @@ std::function<Result()> declare_eval(CommandLine& line) {
   line.add("--generate", &settings->generate,
            "the model goes on from its own answers: each is fed back, where the task gives the right ones else");
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
-  return [settings, &common = line.common] { return Evaluator(*settings, common).run(); };
+  return [settings, &common = line.common] { return run_eval(*settings, common); };
 }
 
 }  // namespace tally

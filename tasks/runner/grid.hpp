@@ -1,6 +1,8 @@
 // --set key=value,value: every combination of settings.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +12,8 @@ namespace tally {
 
 // "a b" of {"a", "b"}.
 std::string joined(const std::vector<std::string>& parts, std::string_view separator);
+// The whole number that the text is; nothing for another text.
+std::optional<std::int64_t> whole_number(std::string_view text);
 // The parts of "a,b" between the separators.
 std::vector<std::string> split_text(const std::string& text, char separator);
 

@@ -23,32 +23,6 @@ struct PredictSettings {
   std::int64_t top = 4, symbols = 1;
 };
 
-struct Candidate {
-  std::string symbol;
-  double probability;
-};
-
-// One key that the last query attends to.
-struct Key {
-  std::int64_t place;  // from 0
-  std::string symbol;
-  double weight;
-  double position;  // as the gates count; 0 without gates
-};
-
-struct HeadAttention {
-  std::size_t layer;
-  std::int64_t head;
-  std::vector<Key> keys;  // by falling weight
-};
-
-struct Prediction {
-  std::string answer;                 // as the task writes its symbols
-  double probability;                 // of all of it
-  std::vector<Candidate> candidates;  // by falling probability
-  std::vector<HeadAttention> attention;
-};
-
 // The last row of one head's square.
 std::vector<double> last_row(const Tensor& squares, std::int64_t head) {
   const Tensor square = squares.select_view(0, 0).select_view(0, head);
@@ -64,11 +38,12 @@ std::vector<std::size_t> largest(const std::vector<double>& values, std::int64_t
   return places;
 }
 
-Prediction predict(const TrainedModel& trained, const std::vector<std::int32_t>& tokens, std::int64_t symbols,
-                   std::int64_t top) {
+// Answer, candidates by falling probability, and for each head the keys that the last query attends to, by falling
+// weight.
+JsonValue predict(const TrainedModel& trained, const std::vector<std::int32_t>& tokens, std::int64_t symbols,
+                  std::int64_t top) {
   const std::vector<std::string>& vocabulary = trained.task->vocabulary();
   const auto length = static_cast<std::int64_t>(tokens.size());
-  const auto symbol_at = [&](std::size_t place) { return vocabulary[static_cast<std::size_t>(tokens[place])]; };
   const NoGrad no_grad;
   std::vector<AttentionTrace> trace;
   const Tensor logits = trained.model->forward(Tensor::from(tokens, {1, length}), {.trace = &trace});
@@ -76,67 +51,56 @@ Prediction predict(const TrainedModel& trained, const std::vector<std::int32_t>&
       softmax(logits.select_view(0, 0).select_view(0, length - 1).to(DType::f64)).to_vector<double>();
 
   const std::vector<std::size_t> best = largest(probabilities, top);
-  Prediction prediction{{}, probabilities[best.front()], {}, {}};
-  for (const std::size_t id : best) prediction.candidates.push_back({vocabulary[id], probabilities[id]});
+  JsonValue candidates = JsonValue::array(), attention = JsonValue::array();
+  for (const std::size_t id : best) {
+    candidates.push(JsonValue::object({{"symbol", vocabulary[id]}, {"probability", probabilities[id]}}));
+  }
   std::vector<std::int32_t> answer{static_cast<std::int32_t>(best.front())};
+  double probability = probabilities[best.front()];  // of the whole answer
   if (symbols > 1) {
     std::vector<std::int32_t> prompt = tokens;
     prompt.push_back(answer.front());
     const Generated more = generate(*trained.model, Tensor::from(prompt, {1, length + 1}), symbols - 1);
     for (const std::int32_t symbol : more.symbols.to_vector<std::int32_t>()) answer.push_back(symbol);
-    for (const double probability : more.probabilities.to_vector<double>()) prediction.probability *= probability;
+    for (const double one : more.probabilities.to_vector<double>()) probability *= one;
   }
-  prediction.answer = trained.task->text(next_token_example(std::move(answer)));
   for (std::size_t layer = 0; layer < trace.size(); ++layer) {
     if (!trace[layer].weights.defined()) continue;
     for (std::int64_t head = 0; head < trace[layer].weights.size(1); ++head) {
       const std::vector<double> weights = last_row(trace[layer].weights, head);
-      std::vector<double> positions;
+      std::vector<double> positions(weights.size());  // as the gates count; 0 without gates
       if (trace[layer].positions.defined()) positions = last_row(trace[layer].positions, head);
-      HeadAttention attention{layer, head, {}};
+      JsonValue keys = JsonValue::array();
       for (const std::size_t place : largest(weights, top)) {
-        attention.keys.push_back({static_cast<std::int64_t>(place), symbol_at(place), weights[place],
-                                  positions.empty() ? 0.0 : positions[place]});
+        const std::string& symbol = vocabulary[static_cast<std::size_t>(tokens[place])];
+        JsonValue key = JsonValue::object({{"place", place}, {"symbol", symbol}, {"weight", weights[place]}});
+        if (positions[place] > 0) key.set("position", positions[place]);
+        keys.push(std::move(key));
       }
-      prediction.attention.push_back(std::move(attention));
+      attention.push(JsonValue::object({{"layer", layer}, {"head", head}, {"keys", std::move(keys)}}));
     }
   }
-  return prediction;
-}
-
-JsonValue prediction_json(const Prediction& prediction) {
-  JsonValue candidates = JsonValue::array(), attention = JsonValue::array();
-  for (const Candidate& one : prediction.candidates) {
-    candidates.push(JsonValue::object({{"symbol", one.symbol}, {"probability", one.probability}}));
-  }
-  for (const HeadAttention& head : prediction.attention) {
-    JsonValue keys = JsonValue::array();
-    for (const Key& key : head.keys) {
-      JsonValue entry = JsonValue::object({{"place", key.place}, {"symbol", key.symbol}, {"weight", key.weight}});
-      if (key.position > 0) entry.set("position", key.position);
-      keys.push(std::move(entry));
-    }
-    attention.push(JsonValue::object({{"layer", head.layer}, {"head", head.head}, {"keys", std::move(keys)}}));
-  }
-  return JsonValue::object({{"answer", prediction.answer},
-                            {"probability", prediction.probability},
+  return JsonValue::object({{"answer", trained.task->text(next_token_example(std::move(answer)))},
+                            {"probability", probability},
                             {"candidates", std::move(candidates)},
                             {"attention", std::move(attention)}});
 }
 
-std::string prediction_text(const Prediction& prediction) {
-  std::string text = concat(prediction.answer, "  ", percent_text(prediction.probability), "\n");
-  for (std::size_t i = 1; i < prediction.candidates.size(); ++i) {
-    const Candidate& other = prediction.candidates[i];
-    text += concat(i == 1 ? "then " : ", ", other.symbol, " ", percent_text(other.probability));
+std::string prediction_text(const JsonValue& prediction) {
+  std::string text = concat(prediction.string("answer"), "  ", percent_text(prediction.real("probability")), "\n");
+  const std::vector<JsonValue>& candidates = prediction.elements("candidates");
+  for (std::size_t i = 1; i < candidates.size(); ++i) {
+    text += concat(i == 1 ? "then " : ", ", candidates[i].string("symbol"), " ",
+                   percent_text(candidates[i].real("probability")));
   }
   text += "\n\nthe last symbol attends to (place from 0, symbol, weight; p: position by the gates)\n";
-  for (const HeadAttention& head : prediction.attention) {
-    text += concat("layer ", head.layer, " head ", head.head, ":");
-    for (const Key& key : head.keys) {
+  for (const JsonValue& head : prediction.elements("attention")) {
+    text += concat("layer ", head.integer("layer"), " head ", head.integer("head"), ":");
+    for (const JsonValue& key : head.elements("keys")) {
       char position[32] = "";
-      if (key.position > 0) std::snprintf(position, sizeof position, " p %.1f", key.position);
-      text += concat("  ", key.place, " ", key.symbol, " ", percent_text(key.weight), position);
+      if (key.contains("position")) std::snprintf(position, sizeof position, " p %.1f", key.real("position"));
+      text += concat("  ", key.integer("place"), " ", key.string("symbol"), " ", percent_text(key.real("weight")),
+                     position);
     }
     text += "\n";
   }
@@ -152,9 +116,10 @@ Result run_predict(const PredictSettings& settings, bool quiet) {
   const auto length = static_cast<std::int64_t>(tokens.size());
   check_fits(estimate_trace(config, *trained.task, 1, length, false));
   check_fits(estimate_evaluation(config, *trained.task, 1, length + settings.symbols - 1));
-  const Prediction prediction = predict(trained, tokens, settings.symbols, settings.top);
-  return {.value = prediction_json(prediction).set("text", text).set("step", trained.step),
-          .text = quiet ? prediction.answer + "\n" : prediction_text(prediction)};
+  JsonValue prediction = predict(trained, tokens, settings.symbols, settings.top);
+  prediction.set("text", text).set("step", trained.step);
+  std::string answer = quiet ? prediction.string("answer") + "\n" : prediction_text(prediction);
+  return {.value = std::move(prediction), .text = std::move(answer)};
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -38,12 +37,9 @@ struct SweepSettings {
 };
 
 std::int64_t parse_seed(const std::string& text) {
-  std::int64_t seed = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || seed < 0) {
-    throw UsageError(concat("[sweep] '", text, "' is not a seed; --seeds takes 1..3 or 1,2,5"));
-  }
-  return seed;
+  const std::optional<std::int64_t> seed = whole_number(text);
+  if (!seed || *seed < 0) throw UsageError(concat("[sweep] '", text, "' is not a seed; --seeds takes 1..3 or 1,2,5"));
+  return *seed;
 }
 
 // "1..3,7" -> 1, 2, 3, 7.
@@ -91,7 +87,7 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
     std::vector<GridDimension> own;
     for (const GridDimension& dimension : dimensions) {
       if (dimension.key == "seed") throw UsageError("[sweep] seeds are given with --seeds");
-      if (dimension.key.starts_with("pe.") && !has_option(base, dimension.key)) continue;
+      if (dimension.key.starts_with("pe.") && !base.has(dimension.key)) continue;
       own.push_back(dimension);
       used.insert(dimension.key);
     }
@@ -336,7 +332,7 @@ Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, co
 std::function<Result()> declare_sweep(CommandLine& line) {
   const auto settings = std::make_shared<SweepSettings>();
   line.add("DIR", &settings->folder, "folder for the runs", {.required = true});
-  const auto options = ConfigOptions::declare_list(line);
+  const auto options = ConfigOptions::declare(line, true);
   line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");
   line.add("--set", &settings->grid, "key=value,value: an option with several values; may be given again");
   line.add("--jobs", &settings->jobs, "runs at a time, sharing the cores; 0: one for each core",

@@ -1,13 +1,11 @@
 #include "tasks/runner/trained_model.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <iostream>
 
 #include "core/error.hpp"
 #include "tasks/estimate.hpp"
-#include "tasks/printable.hpp"
 #include "tasks/runner/command.hpp"
+#include "tasks/runner/grid.hpp"
 
 namespace tally {
 namespace {
@@ -15,8 +13,8 @@ namespace {
 RunFolder::Checkpoint choose_checkpoint(const RunFolder& folder, const std::string& which) {
   const std::vector<std::int64_t> steps = folder.checkpoint_steps();
   if (which == "newest") {
-    RunFolder::Checkpoint newest = folder.newest_checkpoint(
-        [](const std::string& why) { std::cerr << "tally: passed over a checkpoint: " << printable(why) << "\n"; });
+    RunFolder::Checkpoint newest =
+        folder.newest_checkpoint([](const std::string& why) { complain(concat("passed over a checkpoint: ", why)); });
     check(!newest.model.empty(), "checkpoint", "'", folder.path(), "' has no checkpoint that can be read");
     return newest;
   }
@@ -24,10 +22,9 @@ RunFolder::Checkpoint choose_checkpoint(const RunFolder& folder, const std::stri
   if (which == "best") {
     step = folder.read_results().integer("best_step");
   } else {
-    const auto read = std::from_chars(which.data(), which.data() + which.size(), step);
-    if (read.ec != std::errc() || read.ptr != which.data() + which.size()) {
-      throw UsageError(concat("[checkpoint] '", which, "' is neither newest, best nor a step"));
-    }
+    const std::optional<std::int64_t> number = whole_number(which);
+    if (!number) throw UsageError(concat("[checkpoint] '", which, "' is neither newest, best nor a step"));
+    step = *number;
   }
   std::string kept;
   for (const std::int64_t other : steps) kept += concat(kept.empty() ? "" : ", ", other);

@@ -52,8 +52,8 @@ TEST(Usage, HelpAndVersion) {
   EXPECT_EQ(run_tally({"--version"}, folder).out, "tally " TALLY_VERSION "\n");
   const Finished train = run_tally({"train", "--help"}, folder);
   EXPECT_EQ(train.code, 0);
-  for (const char* part : {"Run:", "Task flip-flop:", "Model:", "Optimiser:", "--optimiser.lr=0.001",
-                           "--model.width=256", "--device=cpu"}) {
+  for (const char* part : {"Run:", "Task flip-flop:", "Model:", "Optimiser:", "--optimiser.lr,--lr=0.001",
+                           "--model.width,--width=256", "--device=cpu"}) {
     EXPECT_TRUE(holds(train.out, part)) << part << "\n" << train.out;
   }
   const Finished cope = run_tally({"train", "--help", "--pe", "cope", "--task", "counting"}, folder);
@@ -79,6 +79,22 @@ TEST(Usage, HelpKnowsPresetsAndEncodings) {
   }
   EXPECT_TRUE(holds(help({"data", "--help"}), "print one JSON object a line")) << "data";
   EXPECT_TRUE(holds(help({"eval", "--help"}), "print one JSON object at the end")) << "eval";
+}
+
+TEST(Usage, ShortNamesOfOptions) {
+  const TemporaryFolder folder;
+  const Finished result = run_tally(
+      train_with(folder, {"--length=32", "--lr=0.5", "--width=16", "--layers=1", "--heads=2", "--dry-run", "--json"}),
+      folder);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const JsonValue json = parse_json(result.out, {.max_depth = 16, .max_members = 1000}, "");
+  const JsonValue& config = json.at("config");
+  EXPECT_EQ(config.at("task").integer("length"), 32);
+  EXPECT_EQ(config.at("optimiser").real("lr"), 0.5);
+  EXPECT_EQ(config.at("model").integer("width"), 16);
+  EXPECT_EQ(config.at("model").integer("layers"), 1);
+  EXPECT_EQ(config.at("model").integer("heads"), 2);
+  EXPECT_EQ(run_tally(train_with(folder, {"--lr=0.5", "--optimiser.lr=0.4"}), folder).code, 2) << "one option, twice";
 }
 
 TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
