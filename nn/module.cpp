@@ -39,8 +39,9 @@ std::int64_t Module::parameter_count() const {
   return count;
 }
 
-void Module::load(const NamedTensors& values) {
-  NamedTensors targets = parameters();
+void Module::load(const NamedTensors& values) { load_tensors(parameters(), values); }
+
+void load_tensors(NamedTensors targets, const NamedTensors& values) {
   std::map<std::string_view, const Tensor*> given;
   std::string faults;
   constexpr std::int64_t most = 10;

@@ -41,4 +41,8 @@ class Module {
   std::vector<std::pair<std::string, Module*>> children_;
 };
 
+// Copies each value into the tensor of its name. Throws Error naming what is missing, unexpected, given twice or of
+// another type or shape, before anything is changed.
+void load_tensors(NamedTensors targets, const NamedTensors& values);
+
 }  // namespace tally

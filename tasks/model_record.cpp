@@ -1,26 +1,31 @@
 #include "tasks/model_record.hpp"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "core/error.hpp"
 
 namespace tally {
 
-ModelRecord model_record(const RunConfig& config, const Task& task) {
-  constexpr std::array<std::string_view, 3> of_no_effect{"model.dropout", "model.init", "model.attention"};
-  ModelRecord record{{"task", config.task->name}, {"pe", config.encoding.text()}, {"dtype", config.run.dtype}};
-  std::string& vocabulary = record["vocabulary"];
-  for (const std::string& symbol : task.vocabulary()) vocabulary += concat(vocabulary.empty() ? "" : " ", symbol);
+std::map<std::string, std::string> settings_of(const RunConfig& config) {
+  std::map<std::string, std::string> settings;
   for (const RunConfig::Group& group : config.groups()) {
-    if (group.prefix != "model." && !group.prefix.starts_with("pe.")) continue;
-    for (const OptionInfo& option : group.options) {
-      const std::string name = group.prefix + option.name;
-      if (std::find(of_no_effect.begin(), of_no_effect.end(), name) != of_no_effect.end()) continue;
-      record[name] = to_text(option.value);
-    }
+    for (const OptionInfo& option : group.options) settings[group.prefix + option.name] = to_text(option.value);
   }
+  settings.erase("seed");
+  return settings;
+}
+
+ModelRecord model_record(const RunConfig& config, const Task& task) {
+  ModelRecord record = settings_of(config);
+  std::erase_if(record, [](const auto& setting) {
+    const std::string& name = setting.first;
+    const bool of_no_effect = name == "model.dropout" || name == "model.init" || name == "model.attention";
+    return of_no_effect || !(name.starts_with("model.") || name.starts_with("pe."));
+  });
+  std::string vocabulary;
+  for (const std::string& symbol : task.vocabulary()) vocabulary += concat(vocabulary.empty() ? "" : " ", symbol);
+  record.insert({{"task", config.task->name},
+                 {"pe", config.encoding.text()},
+                 {"dtype", config.run.dtype},
+                 {"vocabulary", vocabulary}});
   return record;
 }
 

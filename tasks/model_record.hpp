@@ -14,6 +14,9 @@ namespace tally {
 // the parameters stand for; not what training alone uses, nor which of two ways to the same numbers is taken.
 using ModelRecord = std::map<std::string, std::string>;
 
+// All options of a configuration, but the seed, by full name: {"optimiser.lr", "0.001"}.
+std::map<std::string, std::string> settings_of(const RunConfig& config);
+
 ModelRecord model_record(const RunConfig& config, const Task& task);
 
 // An object of texts, on one line. Reading throws Error, naming `source`, when it is none.

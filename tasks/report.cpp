@@ -103,20 +103,6 @@ class Gatherer {
   std::set<std::string> seen_;  // a path may be given twice, or lie below another
 };
 
-using Settings = std::map<std::string, std::string>;
-
-// All options by full name but the seed.
-Settings settings_of(const RunConfig& config) {
-  Settings settings;
-  for (const RunConfig::Group& group : config.groups()) {
-    for (const OptionInfo& option : group.options) {
-      if (group.prefix.empty() && option.name == "seed") continue;
-      settings[group.prefix + option.name] = to_text(option.value);
-    }
-  }
-  return settings;
-}
-
 ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs) {
   ReportTask report;
   report.task = task;
@@ -133,7 +119,7 @@ ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs)
   }
   for (const RunSummary& run : runs) {
     if (run.config.task != task) continue;
-    Settings settings = settings_of(run.config);
+    auto settings = settings_of(run.config);
     std::erase_if(settings, [&](const auto& setting) { return values[setting.first].size() < 2; });
     const auto known = std::find_if(report.groups.begin(), report.groups.end(), [&](const ReportGroup& group) {
       return group.encoding() == run.config.encoding.text() && group.settings == settings;

@@ -138,8 +138,10 @@ RunFolder RunFolder::open_to_train(const std::string& path) {
   run.refuse_what_is_no_run();
   run.lock();
   run.read_config();
-  run.last_checkpoint_damaged_ = run.finished() && !run.checkpoint_steps().empty() &&
-                                 run.newest_checkpoint([](const std::string&) {}).step < run.config_.run.steps;
+  if (const auto steps = run.checkpoint_steps(); run.finished() && !steps.empty()) {
+    const std::int64_t good = run.newest_checkpoint([](const std::string&) {}).step;
+    run.last_checkpoint_damaged_ = good < std::min(steps.back(), run.config_.run.steps);
+  }
   return run;
 }
 

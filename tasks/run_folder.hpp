@@ -24,8 +24,8 @@ class RunFolder {
   static RunFolder create(const std::string& path, const RunConfig& config, bool force);
   // An existing run. Throws Error when there is none, or when config.json cannot be read.
   static RunFolder open(const std::string& path);
-  // The same, locked before anything is read. Where checkpoints are kept, but the last one cannot be read, the run is
-  // not finished, whatever results.json says.
+  // The same, locked before anything is read. Where the last checkpoint is there but cannot be read, the run is not
+  // finished, whatever results.json says.
   static RunFolder open_to_train(const std::string& path);
 
   const std::string& path() const { return path_; }

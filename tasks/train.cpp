@@ -82,7 +82,7 @@ class Run {
       in_file(folder_.checkpoint_path(step), [&] {
         check_same_model(checkpoint.record, config_, *task_);
         model_->load(checkpoint.model);
-        load_state(checkpoint.optimiser);
+        load_tensors(optimizer_->state(), checkpoint.optimiser);
       });
     }
     std::vector<MetricsRecord> records = read_metrics(folder_.metrics_path());
@@ -108,18 +108,6 @@ class Run {
     folder_.begin();
     rewrite_metrics(folder_.metrics_path(), records);
     return step;
-  }
-
-  void load_state(const NamedTensors& saved) {
-    const NamedTensors state = optimizer_->state();
-    check(saved.size() == state.size(), "checkpoint", "holds ", saved.size(), " tensors of optimiser state, not ",
-          state.size());
-    for (std::size_t i = 0; i < state.size(); ++i) {
-      check(saved[i].first == state[i].first && saved[i].second.shape() == state[i].second.shape() &&
-                saved[i].second.dtype() == state[i].second.dtype(),
-            "checkpoint", "optimiser state '", saved[i].first, "' does not fit '", state[i].first, "'");
-    }
-    for (std::size_t i = 0; i < state.size(); ++i) Tensor(state[i].second).copy_from(saved[i].second);
   }
 
   bool evaluated(std::int64_t step) const {

@@ -27,6 +27,7 @@ std::string kernels_text() {
 
 Result run_info(const CommonOptions& common) {
   Result result{.value = JsonValue::object({{"version", std::string(version)},
+                                            {"commit", commit},
                                             {"device", common.device},
                                             {"processor", processor_text()},
                                             {"cores", std::thread::hardware_concurrency()},

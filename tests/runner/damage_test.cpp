@@ -49,6 +49,19 @@ TEST_F(Damage, AFinishedRunGoesOnFromItsNewestGoodCheckpoint) {
   EXPECT_TRUE(holds(resume().out, "nothing to do"));
 }
 
+TEST_F(Damage, AFinishedRunStaysAsItIsWhereItsLastCheckpointIsSound) {
+  const std::string stray = "step-00000099.safetensors", nothing = "the run is finished; nothing to do\n";
+  damage({});
+  write_file(run_ + "/checkpoints/" + stray, "damaged");
+  EXPECT_EQ(resume().out, nothing);
+  std::filesystem::remove(run_ + "/checkpoints/" + stray);
+  std::string config = read_file(run_ + "/config.json");  // changed by hand
+  config.replace(config.find("\"steps\": 24"), 11, "\"steps\": 30");
+  write_file(run_ + "/config.json", config);
+  EXPECT_EQ(resume().out, "not applied: steps 24 -> 30\n" + nothing);
+  EXPECT_TRUE(checkpoints_of(run_) == checkpoints_of(reference_));
+}
+
 // Damaged ones that lie ahead do not count among the last two, which are kept.
 TEST_F(Damage, WhatIsTrainedAgainIsKept) {
   class KilledAfter final : public TrainObserver {
