@@ -5,7 +5,7 @@
 
 #include "autograd/node.hpp"
 #include "core/error.hpp"
-#include "core/io/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace tally {
 

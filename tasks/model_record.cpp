@@ -36,7 +36,7 @@ std::string model_record_text(const ModelRecord& record) {
 }
 
 ModelRecord model_record_from_text(const std::string& text, const std::string& source) {
-  const JsonValue json = parse_json(text, {.max_depth = 2, .max_members = 10'000}, source);
+  const JsonValue json = parse_json(text, {.max_depth = 2, .max_values = 10'000}, source);
   return in_file(source, [&] {
     check(json.is_object(), "model", "must be an object, not ", json.kind());
     ModelRecord record;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/io/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace tally {
 

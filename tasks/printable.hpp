@@ -7,7 +7,7 @@
 namespace tally {
 
 // One line in which nothing steers a terminal: control characters and bytes that are not UTF-8 are escaped as by
-// escape_for_print (core/io/utf8.hpp), line ends too. Backslashes stay: what is escaped already is not escaped again.
+// escape_for_print (core/utf8.hpp), line ends too. Backslashes stay: what is escaped already is not escaped again.
 std::string printable(std::string_view text);
 
 }  // namespace tally

@@ -13,7 +13,7 @@ namespace tally {
 namespace fs = std::filesystem;
 namespace {
 
-const JsonLimits sweep_limits{.max_depth = 24, .max_members = 1'000'000};
+const JsonLimits sweep_limits{.max_depth = 24, .max_values = 1'000'000};
 
 template <class T>
 void add_once(std::vector<T>& list, const T& value) {

@@ -15,14 +15,14 @@
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/safetensors.hpp"
-#include "core/io/utf8.hpp"
+#include "core/utf8.hpp"
 #include "core/version.hpp"
 
 namespace tally {
 namespace fs = std::filesystem;
 namespace {
 
-const JsonLimits config_limits{.max_depth = 16, .max_members = 10'000};
+const JsonLimits config_limits{.max_depth = 16, .max_values = 10'000};
 
 // A free name beside `path`.
 std::string aside_path(const std::string& path) {

@@ -12,7 +12,7 @@
 
 #include "core/error.hpp"
 #include "core/io/file_descriptor.hpp"
-#include "core/io/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace tally {
 namespace {

@@ -3,86 +3,63 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/io/reader.hpp"
-#include "core/io/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace tally {
 namespace {
 
-template <class T>
-const T& get(const std::variant<std::monostate, bool, std::int64_t, double, std::string, JsonValue::Array,
-                                JsonValue::Object>& value,
-             std::string_view wanted, std::string_view kind) {
-  const T* held = std::get_if<T>(&value);
-  check(held != nullptr, "json", "expected ", wanted, ", found ", kind);
-  return *held;
-}
-
-void check_kind(bool ok, std::string_view key, std::string_view wanted, const JsonValue& value) {
-  check(ok, "json", "'", escape_for_print(key), "' must be ", wanted, ", but is ", value.kind());
-}
-
-// The value whose first token is `token`.
-JsonValue build(JsonScanner& scanner, const JsonToken& token) {
-  switch (token.kind) {
-    case JsonTokenKind::null: return {};
-    case JsonTokenKind::boolean: return token.integer != 0;
-    case JsonTokenKind::integer: return token.integer;
-    case JsonTokenKind::real: return token.real;
-    case JsonTokenKind::begin_array: {
-      JsonValue::Array elements;
-      for (JsonToken next = scanner.next(); next.kind != JsonTokenKind::end_array; next = scanner.next()) {
-        elements.push_back(build(scanner, next));
-      }
-      return elements;
-    }
-    case JsonTokenKind::begin_object: {
-      JsonValue::Object members;
-      for (JsonToken next = scanner.next(); next.kind != JsonTokenKind::end_object; next = scanner.next()) {
-        members.push_back({std::string(next.text), build(scanner, scanner.next())});
-      }
-      return members;
-    }
-    default: return token.text;
-  }
-}
-
+// Values in the order written; `member` is the last name, for errors.
 class Writer {
  public:
-  explicit Writer(int indent) : indent_(indent) {}
+  explicit Writer(int indent) : indent_(static_cast<std::size_t>(indent)) {}
 
-  void write(const JsonValue& value, int depth) {
-    if (value.is_array()) {
-      write_array(value.elements(), depth);
-    } else if (value.is_object()) {
-      write_object(value.members(), depth);
+  void write(const JsonValue& value, std::size_t depth = 0) {
+    if (value.is_object()) {
+      const auto& members = value.members();
+      list('{', '}', members, !members.empty(), depth, [&](const JsonMember& member) {
+        member_ = member.name;
+        write_string(member.name);
+        text_ += indent_ > 0 ? ": " : ":";
+        write(member.value, depth + 1);
+      });
+    } else if (value.is_array()) {
+      const auto& elements = value.elements();
+      const bool lines = std::any_of(elements.begin(), elements.end(), [](const JsonValue& element) {
+        return element.is_array() || element.is_object();
+      });
+      list('[', ']', elements, lines, depth, [&](const JsonValue& element) { write(element, depth + 1); });
+    } else if (value.is_string()) {
+      write_string(value.string());
+    } else if (value.is_real()) {
+      const double real = value.real();
+      check(std::isfinite(real), "json", "'", escape_for_print(member_), "' is ", real, ", which JSON cannot hold");
+      const std::string digits = to_text(real);
+      text_ += digits;
+      if (digits.find_first_of(".e") == std::string::npos) text_ += ".0";
     } else {
-      write_scalar(value);
+      text_ += value.is_null()      ? "null"
+               : value.is_integer() ? to_text(value.integer())
+               : value.boolean()    ? "true"
+                                    : "false";
     }
   }
 
   std::string take() { return std::move(text_); }
 
  private:
-  void write_scalar(const JsonValue& value) {
-    if (value.is_null()) {
-      text_ += "null";
-    } else if (value.is_bool()) {
-      text_ += value.boolean() ? "true" : "false";
-    } else if (value.is_integer()) {
-      text_ += to_text(value.integer());
-    } else if (value.is_real()) {
-      write_real(value.real());
-    } else {
-      write_string(value.string());
+  template <class List, class WriteOne>
+  void list(char open, char close, const List& items, bool lines, std::size_t depth, const WriteOne& write_one) {
+    const auto new_line = [&](std::size_t level) {
+      if (lines && indent_ > 0) text_.append(1, '\n').append(level * indent_, ' ');
+    };
+    text_ += open;
+    for (const auto& item : items) {
+      if (&item != &items.front()) text_ += lines || indent_ == 0 ? "," : ", ";
+      new_line(depth + 1);
+      write_one(item);
     }
-  }
-
-  void write_real(double value) {
-    check(std::isfinite(value), "json", "'", escape_for_print(member_), "' is ", value, ", which JSON cannot hold");
-    std::string text = to_text(value);
-    if (text.find_first_of(".e") == std::string::npos) text += ".0";
-    text_ += text;
+    new_line(depth);
+    text_ += close;
   }
 
   void write_string(std::string_view text) {
@@ -90,61 +67,19 @@ class Writer {
           escape_for_print(member_), "' is not UTF-8");
     text_ += '"';
     for (const char c : text) {
-      if (c == '"' || c == '\\') {
-        text_ += '\\';
-        text_ += c;
-      } else if (static_cast<unsigned char>(c) < 0x20) {
-        text_ += "\\u00";
-        text_ += c < 0x10 ? '0' : '1';
-        text_ += "0123456789abcdef"[c & 15];
+      if (static_cast<unsigned char>(c) < 0x20) {
+        text_.append("\\u00").append(1, c < 0x10 ? '0' : '1').append(1, "0123456789abcdef"[c & 15]);
       } else {
+        if (c == '"' || c == '\\') text_ += '\\';
         text_ += c;
       }
     }
     text_ += '"';
   }
 
-  void write_array(const JsonValue::Array& elements, int depth) {
-    const bool one_line = std::none_of(elements.begin(), elements.end(), [](const JsonValue& element) {
-      return element.is_array() || element.is_object();
-    });
-    text_ += '[';
-    bool first = true;
-    for (const JsonValue& element : elements) {
-      if (!first) text_ += one_line && indent_ > 0 ? ", " : ",";
-      if (!one_line) new_line(depth + 1);
-      first = false;
-      write(element, depth + 1);
-    }
-    if (!one_line) new_line(depth);
-    text_ += ']';
-  }
-
-  void write_object(const JsonValue::Object& members, int depth) {
-    text_ += '{';
-    bool first = true;
-    for (const JsonMember& member : members) {
-      if (!first) text_ += ',';
-      new_line(depth + 1);
-      first = false;
-      member_ = member.name;
-      write_string(member.name);
-      text_ += indent_ > 0 ? ": " : ":";
-      write(member.value, depth + 1);
-    }
-    if (!members.empty()) new_line(depth);
-    text_ += '}';
-  }
-
-  void new_line(int depth) {
-    if (indent_ == 0) return;
-    text_ += '\n';
-    text_.append(static_cast<std::size_t>(depth) * static_cast<std::size_t>(indent_), ' ');
-  }
-
-  int indent_;
+  std::size_t indent_;
   std::string text_;
-  std::string_view member_;  // the last name written, for errors
+  std::string_view member_;
 };
 
 }  // namespace
@@ -171,71 +106,59 @@ std::string_view JsonValue::kind() const {
   return kinds[value_.index()];
 }
 
-bool JsonValue::boolean() const { return get<bool>(value_, "a boolean", kind()); }
-std::int64_t JsonValue::integer() const { return get<std::int64_t>(value_, "an integer", kind()); }
-double JsonValue::real() const {
-  return is_integer() ? static_cast<double>(integer()) : get<double>(value_, "a number", kind());
+template <class T>
+const T& JsonValue::get(std::string_view wanted, std::string_view key) const {
+  if (const T* held = std::get_if<T>(&value_)) return *held;
+  if (key.empty()) fail("json", "expected ", wanted, ", found ", kind());
+  fail("json", "'", escape_for_print(key), "' must be ", wanted, ", but is ", kind());
 }
-const std::string& JsonValue::string() const { return get<std::string>(value_, "a string", kind()); }
-const JsonValue::Array& JsonValue::elements() const { return get<Array>(value_, "an array", kind()); }
-const JsonValue::Object& JsonValue::members() const { return get<Object>(value_, "an object", kind()); }
+
+bool JsonValue::boolean() const { return get<bool>("a boolean"); }
+std::int64_t JsonValue::integer() const { return get<std::int64_t>("an integer"); }
+double JsonValue::real() const { return is_integer() ? static_cast<double>(integer()) : get<double>("a number"); }
+const std::string& JsonValue::string() const { return get<std::string>("a string"); }
+const JsonValue::Array& JsonValue::elements() const { return get<Array>("an array"); }
+const JsonValue::Object& JsonValue::members() const { return get<Object>("an object"); }
+std::string& JsonValue::string() { return const_cast<std::string&>(get<std::string>("a string")); }
+JsonValue::Object& JsonValue::members() { return const_cast<Object&>(get<Object>("an object")); }
+
+std::vector<std::int64_t> JsonValue::integers() const {
+  std::vector<std::int64_t> numbers;
+  numbers.reserve(elements().size());
+  for (const JsonValue& element : elements()) numbers.push_back(element.integer());
+  return numbers;
+}
 
 const JsonValue* JsonValue::find(std::string_view key) const {
-  const Object& list = members();
-  const auto found = std::find_if(list.begin(), list.end(), [&](const JsonMember& m) { return m.name == key; });
-  return found == list.end() ? nullptr : &found->value;
+  for (const JsonMember& member : members()) {
+    if (member.name == key) return &member.value;
+  }
+  return nullptr;
 }
 
 const JsonValue& JsonValue::at(std::string_view key) const {
-  const JsonValue* found = find(key);
-  check(found != nullptr, "json", "'", escape_for_print(key), "' is missing");
-  return *found;
+  if (const JsonValue* found = find(key)) return *found;
+  fail("json", "'", escape_for_print(key), "' is missing");
 }
 
-bool JsonValue::boolean(std::string_view key) const {
-  const JsonValue& value = at(key);
-  check_kind(value.is_bool(), key, "a boolean", value);
-  return value.boolean();
-}
-
-std::int64_t JsonValue::integer(std::string_view key) const {
-  const JsonValue& value = at(key);
-  check_kind(value.is_integer(), key, "an integer", value);
-  return value.integer();
-}
-
+bool JsonValue::boolean(std::string_view key) const { return at(key).get<bool>("a boolean", key); }
+std::int64_t JsonValue::integer(std::string_view key) const { return at(key).get<std::int64_t>("an integer", key); }
 double JsonValue::real(std::string_view key) const {
   const JsonValue& value = at(key);
-  check_kind(value.is_number(), key, "a number", value);
-  return value.real();
+  return value.is_integer() ? value.real() : value.get<double>("a number", key);
 }
-
-const std::string& JsonValue::string(std::string_view key) const {
-  const JsonValue& value = at(key);
-  check_kind(value.is_string(), key, "a string", value);
-  return value.string();
-}
-
-const JsonValue::Array& JsonValue::elements(std::string_view key) const {
-  const JsonValue& value = at(key);
-  check_kind(value.is_array(), key, "an array", value);
-  return value.elements();
-}
-
+const std::string& JsonValue::string(std::string_view key) const { return at(key).get<std::string>("a string", key); }
+const JsonValue::Array& JsonValue::elements(std::string_view key) const { return at(key).get<Array>("an array", key); }
 const JsonValue::Object& JsonValue::members(std::string_view key) const {
-  const JsonValue& value = at(key);
-  check_kind(value.is_object(), key, "an object", value);
-  return value.members();
+  return at(key).get<Object>("an object", key);
 }
 
 JsonValue& JsonValue::set(std::string_view key, JsonValue value) {
   check(is_object(), "json", "cannot set '", escape_for_print(key), "' in ", kind());
-  Object& list = std::get<Object>(value_);
-  const auto found = std::find_if(list.begin(), list.end(), [&](const JsonMember& m) { return m.name == key; });
-  if (found == list.end()) {
-    list.push_back({std::string(key), std::move(value)});
+  if (const JsonValue* found = find(key)) {
+    *const_cast<JsonValue*>(found) = std::move(value);  // ours
   } else {
-    found->value = std::move(value);
+    std::get<Object>(value_).push_back({std::string(key), std::move(value)});
   }
   return *this;
 }
@@ -253,20 +176,9 @@ JsonValue& JsonValue::push(JsonValue value) {
 
 bool operator==(const JsonValue& a, const JsonValue& b) { return a.value_ == b.value_; }
 
-JsonValue parse_json(std::string_view text, const JsonLimits& limits, std::string_view source) {
-  JsonScanner scanner(text, limits, source);
-  JsonValue value = build(scanner, scanner.next());
-  scanner.next();
-  return value;
-}
-
-JsonValue read_json(const std::string& path, const JsonLimits& limits, std::uint64_t max_bytes) {
-  return parse_json(read_whole_file(path, max_bytes), limits, path);
-}
-
 std::string write_json(const JsonValue& value, int indent) {
   Writer writer(indent);
-  writer.write(value, 0);
+  writer.write(value);
   return writer.take();
 }
 

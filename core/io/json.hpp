@@ -1,9 +1,10 @@
 // JSON values: what config.json, metrics.jsonl and results.json are made of. Objects keep the order of their members,
-// so that a value has one text. Parsing is strict (core/io/json_scanner.hpp).
+// so that a value has one text. nlohmann-json reads the text (core/io/json_reader.cpp alone includes it).
 #pragma once
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -11,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/io/json_scanner.hpp"
+#include "core/error.hpp"
 
 namespace tally {
 
@@ -22,7 +23,8 @@ class JsonValue {
   using Array = std::vector<JsonValue>;
   using Object = std::vector<JsonMember>;
 
-  // Defined in json.cpp: inlined everywhere, the variant makes g++ warn of what is not so.
+  // Defined in json.cpp or below: inlined everywhere, the variant makes g++ warn of what is not so; and clang wants the
+  // members' type complete.
   JsonValue();  // null
   JsonValue(const JsonValue& other);
   JsonValue(JsonValue&& other) noexcept;
@@ -64,6 +66,9 @@ class JsonValue {
   const std::string& string() const;
   const Array& elements() const;
   const Object& members() const;
+  std::string& string();
+  Object& members();
+  std::vector<std::int64_t> integers() const;  // the elements of an array of integers
 
   // Members of an object. The typed ones throw Error naming the key when it is missing or of another kind:
   //   config.at("model").integer("width")
@@ -88,6 +93,9 @@ class JsonValue {
   friend bool operator==(const JsonValue& a, const JsonValue& b);
 
  private:
+  template <class T>
+  const T& get(std::string_view wanted, std::string_view key = "") const;
+
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
@@ -105,11 +113,24 @@ requires(!std::same_as<Integer, bool>) JsonValue::JsonValue(Integer value) : val
   check(std::in_range<std::int64_t>(value), "json", value, " does not fit a signed integer of 64 bits");
 }
 
-// Throws Error naming `source` and the byte that is wrong. Building and destroying the value recurses as deep as
-// `limits.max_depth`.
+struct JsonLimits {
+  std::size_t max_depth = 64;              // arrays and objects within each other; [] has depth 1
+  std::size_t max_values = 10'000'000;     // in the text, or in one member where members are read one by one
+  std::size_t max_token_bytes = 16 << 20;  // of one number or string with escapes; others may be longer
+  bool integers_only = false;              // 1.0 and 1e3 are refused
+};
+
+// Strict JSON (RFC 8259). Refused beyond what the grammar refuses: bytes that are not UTF-8, a byte order mark, lone
+// surrogates, a name twice in one object, what is over the limits, integers that do not fit 64 bits, reals that do not
+// fit a double. Throws Error naming `source` and the byte: "[json] source: byte 17: ...".
 JsonValue parse_json(std::string_view text, const JsonLimits& limits, std::string_view source);
 // The same from a file of at most `max_bytes`.
 JsonValue read_json(const std::string& path, const JsonLimits& limits = {}, std::uint64_t max_bytes = 16 << 20);
+// Hands the members of the object that the text must be to `take` one after the other, to move from as it likes; none
+// is kept, and that no name stands twice is looked after by who takes them. Offsets count from `first_offset`, for text
+// that is part of a file; an Error of `take` is thrown on with source, byte and name before it.
+void parse_json_members(std::string_view text, const JsonLimits& limits, std::string_view source,
+                        std::uint64_t first_offset, const std::function<void(JsonMember& member)>& take);
 
 // indent 0: one line without blanks. Otherwise one line for each member and for each element, indented; arrays of plain
 // values stay on one line. Doubles are written in the shortest form that reads back to the same bits, always with a

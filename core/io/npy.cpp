@@ -1,16 +1,13 @@
 #include "core/io/npy.hpp"
 
-#include <charconv>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/io/element_bytes.hpp"
+#include "core/io/json.hpp"
 #include "core/io/reader.hpp"
-#include "core/io/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace tally {
 namespace {
@@ -23,130 +20,66 @@ constexpr std::pair<std::string_view, DType> descriptions[] = {
     {"<f4", DType::f32}, {"<f8", DType::f64}, {"<i4", DType::i32}, {"<i8", DType::i64}, {"|b1", DType::boolean},
 };
 
-// The dictionary: the three keys in any order, each once.
-class HeaderParser {
- public:
-  HeaderParser(std::string_view text, std::string_view file, std::uint64_t first_offset)
-      : text_(text), file_(file), first_offset_(first_offset) {}
-
-  NpyHeader parse() {
-    std::optional<DType> dtype;
-    std::optional<bool> fortran_order;
-    std::optional<std::vector<std::int64_t>> sizes;
-    expect('{');
-    while (!take('}')) {
-      const std::size_t begin = position_;
-      const std::string_view key = parse_string();
-      expect(':');
-      if (key == "descr" && !dtype) {
-        dtype = parse_type();
-      } else if (key == "fortran_order" && !fortran_order) {
-        fortran_order = parse_bool();
-      } else if (key == "shape" && !sizes) {
-        sizes = parse_sizes();
-      } else {
-        fail_at(begin, "unknown or repeated key '", escape_for_print(key), "'");
-      }
-      if (!take(',')) {
-        expect('}');
-        break;
-      }
+// The same bytes as JSON: quotes, tuples and words as JSON has them, no comma before a bracket that closes.
+std::string json_of(std::string text, const std::string& file, std::uint64_t first_offset) {
+  char quote = 0;
+  std::size_t last = 0;  // that is no blank
+  for (std::size_t index = 0; index < text.size(); ++index) {
+    char& c = text[index];
+    const auto refuse_if = [&](bool wrong, std::string_view what) {
+      check(!wrong, "npy", file, ": byte ", first_offset + index, ": ", what);
+    };
+    refuse_if(c == '\0', "a zero byte in the header");
+    if (quote != 0 || c == '\'' || c == '"') {
+      if (quote != 0 && c != quote) continue;
+      quote = quote != 0 ? '\0' : c;
+      c = '"';
+    } else if (c == '(') {
+      c = '[';
+    } else if (c == 'T' || c == 'F') {
+      c = static_cast<char>(c + 'a' - 'A');
+    } else if (c == ')' || c == '}') {
+      if (c == ')') c = ']';
+      if (text[last] == ',') text[last] = ' ';
+    } else {
+      refuse_if(c == '[', "a list is not read here, nor are arrays of structures");
     }
-    skip_space();
-    if (position_ < text_.size()) fail_at(position_, "expected nothing behind the dictionary");
-    if (!dtype || !fortran_order || !sizes) {
-      fail_at(0, !dtype ? "descr" : !fortran_order ? "fortran_order" : "shape", " is missing");
+    if (c != ' ' && c != '\n') last = index;
+  }
+  return text;
+}
+
+DType parse_type(const std::string& written) {
+  check(written != "|O", "header", "arrays of Python objects are not read");
+  for (const auto& [description, dtype] : descriptions) {
+    if (written == description) return dtype;
+  }
+  fail("header", "elements of type '", escape_for_print(written), "' are not read; only <f4, <f8, <i4, <i8 and |b1");
+}
+
+NpyHeader parse_header(const std::string& text, const std::string& file, std::uint64_t first_offset) {
+  std::optional<DType> dtype;
+  std::optional<bool> fortran_order;
+  std::optional<Shape> shape;
+  const JsonLimits limits{.max_depth = 2, .max_values = 100, .integers_only = true};
+  parse_json_members(json_of(text, file, first_offset), limits, file, first_offset, [&](const JsonMember& member) {
+    if (member.name == "descr" && !dtype) {
+      dtype = parse_type(member.value.string());
+    } else if (member.name == "fortran_order" && !fortran_order) {
+      fortran_order = member.value.boolean();
+    } else if (member.name == "shape" && !shape) {
+      shape = shape_from_file(member.value.integers(), sizeof(double));
+    } else {
+      fail("header", "unknown or repeated key");
     }
-    NpyHeader header;
-    header.dtype = *dtype;
-    header.fortran_order = *fortran_order;
-    const std::string problem = shape_problem(*sizes, size_of(*dtype));
-    if (!problem.empty()) fail_at(0, problem);
-    header.shape = shape_of(*sizes);
-    header.data_begin = first_offset_ + text_.size();
-    return header;
+  });
+  for (const auto& [name, known] : {std::pair{"descr", dtype.has_value()},
+                                    {"fortran_order", fortran_order.has_value()},
+                                    {"shape", shape.has_value()}}) {
+    check(known, "npy", file, ": byte ", first_offset, ": ", name, " is missing");
   }
-
- private:
-  template <class... Parts>
-  [[noreturn]] void fail_at(std::size_t position, const Parts&... parts) const {
-    fail("npy", file_, ": byte ", first_offset_ + position, ": ", parts...);
-  }
-
-  void skip_space() {
-    while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\n')) ++position_;
-  }
-
-  bool take(char wanted) {
-    skip_space();
-    if (position_ == text_.size() || text_[position_] != wanted) return false;
-    ++position_;
-    return true;
-  }
-
-  void expect(char wanted) {
-    if (!take(wanted)) fail_at(position_, "expected '", wanted, "'");
-  }
-
-  std::string_view parse_string() {
-    const char quote = take('"') ? '"' : '\'';
-    if (quote == '\'') expect('\'');
-    const std::size_t end = text_.find(quote, position_);
-    if (end == std::string_view::npos) fail_at(position_, "a string without an end");
-    const std::string_view result = text_.substr(position_, end - position_);
-    position_ = end + 1;
-    return result;
-  }
-
-  DType parse_type() {
-    skip_space();
-    const std::size_t begin = position_;
-    if (text_.substr(position_, 1) == "[") fail_at(begin, "arrays of structures are not read");
-    const std::string_view written = parse_string();
-    for (const auto& [description, dtype] : descriptions) {
-      if (written == description) return dtype;
-    }
-    if (written == "|O") fail_at(begin, "arrays of Python objects are not read");
-    fail_at(begin, "elements of type '", escape_for_print(written), "' are not read; only <f4, <f8, <i4, <i8 and |b1");
-  }
-
-  bool parse_bool() {
-    skip_space();
-    for (const auto& [word, value] : {std::pair<std::string_view, bool>{"True", true}, {"False", false}}) {
-      if (text_.substr(position_, word.size()) != word) continue;
-      position_ += word.size();
-      return value;
-    }
-    fail_at(position_, "expected True or False");
-  }
-
-  // "()", "(3,)", "(2, 3)", "(2, 3,)"
-  std::vector<std::int64_t> parse_sizes() {
-    std::vector<std::int64_t> sizes;
-    expect('(');
-    while (!take(')')) {
-      skip_space();
-      if (sizes.size() == max_rank) fail_at(position_, "rank over ", max_rank);
-      std::int64_t size = 0;
-      const auto [end, error] = std::from_chars(text_.data() + position_, text_.data() + text_.size(), size);
-      if (error != std::errc{}) fail_at(position_, "expected a size that fits 64 bits");
-      position_ = static_cast<std::size_t>(end - text_.data());
-      sizes.push_back(size);
-      const bool comma = take(',');
-      if (!comma && sizes.size() == 1) fail_at(position_, "expected ',': (3) is a number, (3,) a shape");
-      if (!comma) {
-        expect(')');
-        break;
-      }
-    }
-    return sizes;
-  }
-
-  std::string_view text_;
-  std::string_view file_;
-  std::uint64_t first_offset_;
-  std::size_t position_ = 0;
-};
+  return {*dtype, *fortran_order, *shape, first_offset + text.size()};
+}
 
 NpyHeader read_header(const FileReader& reader) {
   const std::string begin = reader.read_string(0, std::min<std::uint64_t>(reader.size(), 12));
@@ -160,10 +93,7 @@ NpyHeader read_header(const FileReader& reader) {
   for (std::uint64_t index = header_begin; index-- > 8;) header_bytes = header_bytes << 8 | byte(index);
   check(header_bytes <= max_header_bytes && header_bytes <= reader.size() - header_begin, "npy", reader.name(),
         ": byte 8: header length ", header_bytes, " is over ", max_header_bytes, " or past the end of the file");
-  const std::string text = reader.read_string(header_begin, header_bytes);
-  check(text.find('\0') == std::string::npos, "npy", reader.name(), ": byte ", header_begin + text.find('\0'),
-        ": a zero byte in the header");
-  const NpyHeader header = HeaderParser(text, reader.name(), header_begin).parse();
+  const NpyHeader header = parse_header(reader.read_string(header_begin, header_bytes), reader.name(), header_begin);
   const std::uint64_t data_bytes = static_cast<std::uint64_t>(header.shape.numel()) * size_of(header.dtype);
   check(reader.size() - header.data_begin == data_bytes, "npy", reader.name(), ": byte ", header.data_begin, ": ",
         header.dtype, " ", header.shape, " takes ", data_bytes, " bytes, but ", reader.size() - header.data_begin,

@@ -4,12 +4,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include "core/error.hpp"
-#include "core/io/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace tally {
 namespace {
@@ -36,9 +36,8 @@ FileReader::FileReader(const std::string& path) : name_(escape_for_print(path, 1
 }
 
 void FileReader::check_range(std::uint64_t offset, std::uint64_t bytes) const {
-  const auto end = checked_add(offset, bytes);
-  check(end && *end <= size_, "file", name_, ": ", bytes, " bytes at byte ", offset, " lie past the end; the file has ",
-        size_, " bytes");
+  check(offset <= size_ && bytes <= size_ - offset, "file", name_, ": ", bytes, " bytes at byte ", offset,
+        " lie past the end; the file has ", size_, " bytes");
 }
 
 void FileReader::read(std::uint64_t offset, std::span<std::byte> target) const {
@@ -70,36 +69,50 @@ std::string read_whole_file(const std::string& path, std::uint64_t max_bytes) {
   return reader.read_string(0, reader.size());
 }
 
-std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t sum = 0;
-  if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
-  return sum;
+std::string read_text(const std::string& path, std::uint64_t max_bytes) {
+  std::string text = read_whole_file(path, max_bytes);
+  check(!text.empty(), "text", escape_for_print(path, 1000), ": is empty");
+  const std::size_t invalid = find_invalid_utf8(text);
+  check(invalid == std::string::npos, "text", escape_for_print(path, 1000), ": byte ", invalid, " is not UTF-8");
+  return text;
 }
 
-std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
-  return product;
-}
-
-std::string shape_problem(std::span<const std::int64_t> sizes, std::size_t element_bytes) {
+Shape shape_from_file(std::span<const std::int64_t> sizes, std::size_t element_bytes) {
   constexpr std::int64_t largest = std::int64_t{1} << 31;
-  constexpr auto limit = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (sizes.size() > max_rank) return concat("rank ", sizes.size(), " is over ", max_rank);
-  std::uint64_t bytes = element_bytes;
+  check(sizes.size() <= max_rank, "shape", "rank ", sizes.size(), " is over ", max_rank);
+  Shape shape;
+  auto bytes = static_cast<std::int64_t>(element_bytes);
   for (const std::int64_t size : sizes) {
-    if (size < 0 || size > largest) return concat("size ", size, " is not in 0 to 2^31");
-    const auto product = checked_multiply(bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)));
-    if (!product || *product > limit) return "the product of the sizes does not fit 63 bits";
-    bytes = *product;
+    check(0 <= size && size <= largest, "shape", "size ", size, " is not in 0 to 2^31");
+    const bool wraps = __builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes);
+    check(!wraps, "shape", "the product of the sizes does not fit 63 bits");
+    shape.append(size);
   }
-  return "";
+  return shape;
 }
 
-Shape shape_of(std::span<const std::int64_t> sizes) {
-  Shape shape;
-  for (const std::int64_t size : sizes) shape.append(size);
-  return shape;
+Tensor read_tensor(const FileReader& reader, std::uint64_t offset, const Shape& shape, DType dtype,
+                   std::string_view name) {
+  Tensor tensor = Tensor::empty(shape, dtype);
+  const std::span<const std::byte> bytes = bytes_of(tensor);
+  reader.read(offset, {const_cast<std::byte*>(bytes.data()), bytes.size()});
+  if (dtype == DType::boolean) {
+    const auto wrong = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
+    check(wrong == bytes.end(), "file", reader.name(), ": tensor '", escape_for_print(name), "': byte ",
+          offset + static_cast<std::uint64_t>(wrong - bytes.begin()), " of a bool is neither 0 nor 1");
+  }
+  return tensor;
+}
+
+Tensor to_file_order(std::string_view where, std::string_view name, const Tensor& tensor) {
+  check(tensor.defined(), where, "tensor '", escape_for_print(name), "' is undefined");
+  return tensor.to_dense().to(Device{});
+}
+
+std::span<const std::byte> bytes_of(const Tensor& tensor) {
+  static_assert(std::endian::native == std::endian::little && sizeof(bool) == 1);
+  return {static_cast<const std::byte*>(tensor.view().data),
+          static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())};
 }
 
 }  // namespace tally

@@ -5,13 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "core/io/file_descriptor.hpp"
-#include "core/shape.hpp"
+#include "core/tensor.hpp"
 
 namespace tally {
 
@@ -42,16 +41,25 @@ class FileReader {
 // The whole file. Throws when it holds more than `max_bytes`.
 std::string read_whole_file(const std::string& path, std::uint64_t max_bytes);
 
-// Nothing when the result does not fit 64 bits.
-std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b);
-std::optional<std::uint64_t> checked_multiply(std::uint64_t a, std::uint64_t b);
+// The whole file as text. Throws when it is empty, longer than `max_bytes` or not UTF-8 (with the offset of the first
+// wrong byte). A byte order mark at the beginning is kept as it is: it is a character like any other.
+std::string read_text(const std::string& path, std::uint64_t max_bytes);
 
-// Why sizes read from a file cannot be the shape of a tensor; empty when they can. Refused are a rank over 8, a size
-// that is negative or over 2^31, and bytes that would not fit 63 bits even with every zero read as one (strides are
-// made so).
-std::string shape_problem(std::span<const std::int64_t> sizes, std::size_t element_bytes);
+// The shape that sizes read from a file make. Throws Error for a rank over 8, a size that is negative or over 2^31, and
+// bytes that would not fit 63 bits even with every zero read as one (strides are made so).
+Shape shape_from_file(std::span<const std::int64_t> sizes, std::size_t element_bytes);
 
-// The shape of sizes that have no such problem.
-Shape shape_of(std::span<const std::int64_t> sizes);
+// Elements lie in files as in memory: row-major, little-endian, a bool one byte of 0 or 1.
+
+// A tensor whose elements are the bytes from `offset` on. Throws Error naming file, tensor and byte when a bool is
+// neither 0 nor 1, or when the memory cannot be had.
+Tensor read_tensor(const FileReader& reader, std::uint64_t offset, const Shape& shape, DType dtype,
+                   std::string_view name);
+
+// The tensor itself if dense and on the CPU, else such a copy. Throws Error("[where] name ...") when it is undefined.
+Tensor to_file_order(std::string_view where, std::string_view name, const Tensor& tensor);
+
+// The bytes of a dense CPU tensor; they live as long as its storage.
+std::span<const std::byte> bytes_of(const Tensor& tensor);
 
 }  // namespace tally

@@ -1,16 +1,12 @@
 #include "core/io/safetensors.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <numeric>
-#include <set>
 
 #include "core/io/atomic_file.hpp"
 #include "core/io/checksum.hpp"
-#include "core/io/element_bytes.hpp"
 #include "core/io/json.hpp"
-#include "core/io/utf8.hpp"
+#include "core/utf8.hpp"
 
 namespace tally {
 namespace {
@@ -41,172 +37,103 @@ std::string_view type_name(DType dtype) {
       ->name;
 }
 
-// The header, token by token, so that a hostile one is left as soon as it goes wrong.
-class HeaderParser {
- public:
-  HeaderParser(std::string_view text, std::string_view source, std::uint64_t data_bytes)
-      : scanner_(text, {.max_depth = 4, .max_members = max_entries + 1, .integers_only = true}, source, length_bytes),
-        data_begin_(length_bytes + text.size()),
-        data_bytes_(data_bytes) {}
-
-  void parse(Metadata& metadata, std::vector<SafetensorsEntry>& entries) {
-    const JsonToken open = scanner_.next();
-    if (open.kind != JsonTokenKind::begin_object) fail_at(open.offset, "expected an object");
-    for (JsonToken name = scanner_.next(); name.kind != JsonTokenKind::end_object; name = scanner_.next()) {
-      name_ = name.text;
-      if (name_ == metadata_key) {
-        parse_metadata(metadata);
-      } else {
-        if (entries.size() == max_entries) fail_at(name.offset, "more than ", max_entries, " tensors");
-        entries.push_back(parse_entry(name.offset));
-      }
-    }
-    scanner_.next();  // nothing but blanks may follow
+// The entry but for its name. Throws Error that names neither file nor tensor.
+SafetensorsEntry parse_entry(const JsonValue& value, std::uint64_t data_begin, std::uint64_t data_bytes) {
+  for (const JsonMember& part : value.members()) {
+    const bool known = part.name == "dtype" || part.name == "shape" || part.name == "data_offsets";
+    if (!known) fail("header", "unknown key '", escape_for_print(part.name), "'");
   }
+  const std::string& written = value.string("dtype");
+  const auto* type = std::find_if(std::begin(file_types), std::end(file_types),
+                                  [&](const FileType& known) { return known.name == written; });
+  if (type == std::end(file_types)) fail("header", "unknown type '", escape_for_print(written), "'");
+  const std::vector<std::int64_t> offsets = value.at("data_offsets").integers();
+  const bool ordered = offsets.size() == 2 && 0 <= offsets[0] && offsets[0] <= offsets[1] &&
+                       static_cast<std::uint64_t>(offsets[1]) <= data_bytes;
+  check(ordered, "header", "data_offsets must be two numbers, rising, within the ", data_bytes, " bytes of data");
+  SafetensorsEntry entry{"", type->name, type->dtype, shape_from_file(value.at("shape").integers(), type->bytes)};
+  entry.begin = data_begin + static_cast<std::uint64_t>(offsets[0]);
+  entry.end = data_begin + static_cast<std::uint64_t>(offsets[1]);
+  const auto needed = static_cast<std::uint64_t>(entry.shape.numel()) * type->bytes;
+  check(entry.end - entry.begin == needed, "header", type->name, " ", entry.shape, " takes ", needed,
+        " bytes, but data_offsets hold ", entry.end - entry.begin);
+  return entry;
+}
 
- private:
-  // What an entry says, before it is put together.
-  struct Parts {
-    const FileType* type = nullptr;
-    std::optional<std::vector<std::int64_t>> sizes;
-    std::optional<std::vector<std::int64_t>> offsets;
-  };
-
-  template <class... Pieces>
-  [[noreturn]] void fail_at(std::uint64_t offset, const Pieces&... pieces) const {
-    fail("safetensors", scanner_.source(), ": byte ", offset, ": ", pieces...);
-  }
-
-  template <class... Pieces>
-  [[noreturn]] void fail_in_entry(std::uint64_t offset, const Pieces&... pieces) const {
-    fail_at(offset, name_ == metadata_key ? "" : "tensor ", "'", escape_for_print(name_), "': ", pieces...);
-  }
-
-  JsonToken expect(JsonTokenKind kind, std::string_view what) {
-    const JsonToken token = scanner_.next();
-    if (token.kind != kind) fail_in_entry(token.offset, "expected ", what);
-    return token;
-  }
-
-  void parse_metadata(Metadata& metadata) {
-    expect(JsonTokenKind::begin_object, "an object");
-    for (JsonToken key = scanner_.next(); key.kind != JsonTokenKind::end_object; key = scanner_.next()) {
-      metadata.emplace_hint(metadata.end(), key.text, expect(JsonTokenKind::string, "a string").text);
-    }
-  }
-
-  const FileType* parse_type() {
-    const JsonToken token = expect(JsonTokenKind::string, "the name of a type");
-    const auto* known = std::find_if(std::begin(file_types), std::end(file_types),
-                                     [&](const FileType& t) { return t.name == token.text; });
-    if (known == std::end(file_types)) fail_in_entry(token.offset, "unknown type '", escape_for_print(token.text), "'");
-    return known;
-  }
-
-  std::vector<std::int64_t> parse_integers(std::size_t max_count, std::string_view what) {
-    const JsonToken open = expect(JsonTokenKind::begin_array, what);
-    std::vector<std::int64_t> values;
-    for (JsonToken token = scanner_.next(); token.kind != JsonTokenKind::end_array; token = scanner_.next()) {
-      if (token.kind != JsonTokenKind::integer) fail_in_entry(token.offset, "expected ", what);
-      if (values.size() == max_count) fail_in_entry(open.offset, "expected ", what);
-      values.push_back(token.integer);
-    }
-    return values;
-  }
-
-  SafetensorsEntry parse_entry(std::uint64_t offset) {
-    Parts parts;
-    expect(JsonTokenKind::begin_object, "an object");
-    for (JsonToken key = scanner_.next(); key.kind != JsonTokenKind::end_object; key = scanner_.next()) {
-      if (key.text == "dtype") {
-        parts.type = parse_type();
-      } else if (key.text == "shape") {
-        parts.sizes = parse_integers(max_rank, "a shape of at most 8 integers");
-      } else if (key.text == "data_offsets") {
-        parts.offsets = parse_integers(2, "two offsets");
-      } else {
-        fail_in_entry(key.offset, "unknown key '", escape_for_print(key.text), "'");
-      }
-    }
-    if (parts.type == nullptr) fail_in_entry(offset, "dtype is missing");
-    if (!parts.sizes) fail_in_entry(offset, "shape is missing");
-    if (!parts.offsets) fail_in_entry(offset, "data_offsets is missing");
-    return make_entry(offset, *parts.type, *parts.sizes, *parts.offsets);
-  }
-
-  SafetensorsEntry make_entry(std::uint64_t offset, const FileType& type, const std::vector<std::int64_t>& sizes,
-                              const std::vector<std::int64_t>& offsets) const {
-    const bool ordered = offsets.size() == 2 && 0 <= offsets[0] && offsets[0] <= offsets[1] &&
-                         static_cast<std::uint64_t>(offsets[1]) <= data_bytes_;
-    if (!ordered) {
-      fail_in_entry(offset, "data_offsets must be two numbers, rising, within the ", data_bytes_, " bytes of data");
-    }
-    const std::string problem = shape_problem(sizes, type.bytes);
-    if (!problem.empty()) fail_in_entry(offset, problem);
-    SafetensorsEntry entry{std::string(name_), type.name, type.dtype, shape_of(sizes)};
-    const auto bytes = static_cast<std::uint64_t>(offsets[1] - offsets[0]);
-    const auto needed = static_cast<std::uint64_t>(entry.shape.numel()) * type.bytes;
-    if (bytes != needed) {
-      fail_in_entry(offset, type.name, " ", entry.shape, " takes ", needed, " bytes, but data_offsets hold ", bytes);
-    }
-    entry.begin = data_begin_ + static_cast<std::uint64_t>(offsets[0]);
-    entry.end = entry.begin + bytes;
-    return entry;
-  }
-
-  JsonScanner scanner_;
-  std::uint64_t data_begin_;
-  std::uint64_t data_bytes_;
-  std::string_view name_;  // of the entry being read
-};
-
-std::vector<std::size_t> order_by(const std::vector<SafetensorsEntry>& entries, auto before) {
+std::vector<std::size_t> order_by(const std::vector<SafetensorsEntry>& entries, auto key) {
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return before(entries[a], entries[b]); });
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return key(entries[a]) < key(entries[b]); });
   return order;
 }
 
 // Every byte of the data belongs to exactly one tensor.
 void check_tiling(const std::string& file, const std::vector<SafetensorsEntry>& entries, std::uint64_t begin,
                   std::uint64_t end) {
-  const auto order = order_by(entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
   std::uint64_t position = begin;
-  for (const std::size_t place : order) {
-    const SafetensorsEntry& entry = entries[place];
-    check(entry.begin == position, "safetensors", file, ": tensor '", escape_for_print(entry.name),
-          entry.begin < position ? "' overlaps the one before it: it" : "' leaves a hole before it: it",
-          " begins at byte ", entry.begin, ", not ", position);
+  for (const std::size_t index :
+       order_by(entries, [](const auto& entry) { return std::pair(entry.begin, entry.end); })) {
+    const SafetensorsEntry& entry = entries[index];
+    if (entry.begin != position) {
+      fail("safetensors", file, ": tensor '", escape_for_print(entry.name),
+           entry.begin < position ? "' overlaps the one before it: it" : "' leaves a hole before it: it",
+           " begins at byte ", entry.begin, ", not ", position);
+    }
     position = entry.end;
   }
   check(position == end, "safetensors", file, ": bytes ", position, " to ", end, " belong to no tensor");
 }
 
-// Over the metadata but for the header's own checksum, then names, types and shapes in the order of the file.
-class HeaderChecksum {
- public:
-  explicit HeaderChecksum(const Metadata& metadata) {
-    for (const auto& [key, text] : metadata) {
-      if (key != checksum_key) add(key, text);
+// Entry by entry, so that a hostile header is left as soon as it goes wrong.
+SafetensorsHeader parse_header(std::string_view text, const std::string& file, std::uint64_t data_bytes) {
+  const std::uint64_t data_begin = length_bytes + text.size();
+  const JsonLimits limits{
+      .max_depth = 4, .max_values = max_entries + 1, .max_token_bytes = 1 << 20, .integers_only = true};
+  SafetensorsHeader header;
+  bool metadata_seen = false;
+  parse_json_members(text, limits, file, length_bytes, [&](JsonMember& member) {
+    if (member.name == metadata_key) {
+      check(!std::exchange(metadata_seen, true), "header", "the name stands here again");
+      for (JsonMember& part : member.value.members()) {
+        header.metadata.emplace(std::move(part.name), std::move(part.value.string()));
+      }
+    } else {
+      check(header.entries.size() < max_entries, "header", "more than ", max_entries, " tensors");
+      header.entries.push_back(parse_entry(member.value, data_begin, data_bytes));
+      header.entries.back().name = std::move(member.name);
     }
+  });
+  header.by_name = order_by(header.entries, [](const auto& entry) { return std::string_view(entry.name); });
+  const auto twin = std::adjacent_find(header.by_name.begin(), header.by_name.end(), [&](auto a, auto b) {
+    return header.entries[a].name == header.entries[b].name;
+  });
+  if (twin != header.by_name.end()) {
+    fail("safetensors", file, ": the name '", escape_for_print(header.entries[*twin].name), "' stands there twice");
   }
-  void add(std::string_view name, std::string_view text) {
+  check_tiling(file, header.entries, data_begin, data_begin + data_bytes);
+  return header;
+}
+
+// Names, types and shapes, each as written to the file.
+using Description = std::vector<std::pair<std::string, std::string>>;
+
+std::string described(std::string_view type, const Shape& shape) { return concat(type, " ", shape); }
+std::string tensor_key(std::string_view name) { return concat(checksum_key, ".", name); }
+
+// Over the metadata but for the header's own checksum, then the tensors in the order of the file.
+std::string header_checksum(const Metadata& metadata, const Description& tensors) {
+  std::uint32_t value = 0;
+  const auto add = [&](std::string_view name, std::string_view text) {
     // Lengths keep ("ab", "c") and ("a", "bc") apart.
     const std::string line = concat(name.size(), " ", name, " ", text.size(), " ", text, "\n");
-    value_ = crc32c(std::as_bytes(std::span(line)), value_);
+    value = crc32c(std::as_bytes(std::span(line)), value);
+  };
+  for (const auto& [key, text] : metadata) {
+    if (key != checksum_key) add(key, text);
   }
-  void add_tensor(std::string_view name, std::string_view type, const Shape& shape) {
-    add(name, concat(type, " ", shape));
-  }
-  std::string text() const { return checksum_text(value_); }
-
- private:
-  std::uint32_t value_ = 0;
-};
-
-std::string tensor_key(std::string_view name) { return concat(checksum_key, ".", name); }
+  for (const auto& [name, description] : tensors) add(name, description);
+  return checksum_text(value);
+}
 
 }  // namespace
 
@@ -221,18 +148,16 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
         " is over ", max_header_bytes);
   check(header_bytes >= 2 && header_bytes <= reader.size() - length_bytes, "safetensors", reader.name(),
         ": byte 0: header length ", header_bytes, " does not fit a file of ", reader.size(), " bytes");
-  const std::string header = reader.read_string(length_bytes, header_bytes);
-  const std::uint64_t data_begin = length_bytes + header_bytes;
-  HeaderParser(header, reader.name(), reader.size() - data_begin).parse(file.metadata_, file.entries_);
-  check_tiling(reader.name(), file.entries_, data_begin, reader.size());
-  file.by_name_ = order_by(file.entries_, [](const auto& a, const auto& b) { return a.name < b.name; });
+  file.header_ = parse_header(reader.read_string(length_bytes, header_bytes), reader.name(),
+                              reader.size() - length_bytes - header_bytes);
   return file;
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto place = std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                                      [&](std::size_t index, std::string_view n) { return entries_[index].name < n; });
-  return place == by_name_.end() || entries_[*place].name != name ? nullptr : &entries_[*place];
+  const auto& entries = header_.entries;
+  const auto found = std::lower_bound(header_.by_name.begin(), header_.by_name.end(), name,
+                                      [&](std::size_t index, std::string_view n) { return entries[index].name < n; });
+  return found == header_.by_name.end() || entries[*found].name != name ? nullptr : &entries[*found];
 }
 
 Tensor SafetensorsFile::read(std::string_view name) const {
@@ -244,32 +169,28 @@ Tensor SafetensorsFile::read(std::string_view name) const {
 }
 
 std::uint32_t SafetensorsFile::checksum(const SafetensorsEntry& entry) const {
-  std::vector<std::byte> piece(std::min<std::uint64_t>(entry.end - entry.begin, std::uint64_t{1} << 20));
+  std::vector<std::byte> chunk(std::min<std::uint64_t>(entry.end - entry.begin, std::uint64_t{1} << 20));
   std::uint32_t value = 0;
-  for (std::uint64_t position = entry.begin; position < entry.end; position += piece.size()) {
-    const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), entry.end - position));
-    reader_.read(position, part);
-    value = crc32c(part, value);
+  for (std::uint64_t position = entry.begin; position < entry.end; position += chunk.size()) {
+    const auto bytes = std::span(chunk).first(std::min<std::uint64_t>(chunk.size(), entry.end - position));
+    reader_.read(position, bytes);
+    value = crc32c(bytes, value);
   }
   return value;
 }
 
 void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {
   const std::string file = escape_for_print(path, 1000);
-  check(tensors.size() <= max_entries, "safetensors", file, ": more than ", max_entries, " tensors");
   JsonValue::Object header;
   if (!metadata.empty()) {
     JsonValue::Object texts;
     for (const auto& [key, text] : metadata) texts.push_back({key, text});
     header.push_back({std::string(metadata_key), std::move(texts)});
   }
-  std::set<std::string_view> names{metadata_key};
   std::vector<Tensor> dense;  // keeps the bytes of copies alive
   std::vector<std::span<const std::byte>> chunks(1);
   std::uint64_t position = 0;
   for (const auto& [name, tensor] : tensors) {
-    check(names.insert(name).second, "safetensors", file, ": two tensors, or one and the metadata, are called '",
-          escape_for_print(name), "'");
     dense.push_back(to_file_order("safetensors", name, tensor));
     chunks.push_back(bytes_of(dense.back()));
     JsonValue::Array sizes;
@@ -284,6 +205,7 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
   text.resize((text.size() + 7) / 8 * 8, ' ');
   check(text.size() <= max_header_bytes, "safetensors", file, ": the header would have ", text.size(),
         " bytes; at most ", max_header_bytes, " can be read again");
+  parse_header(text, file, position);  // refuses what could not be read
   const std::uint64_t header_bytes = text.size();
   text.insert(0, reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
   chunks.front() = std::as_bytes(std::span(text));
@@ -295,9 +217,10 @@ void add_checksums(Metadata& metadata, const NamedTensors& tensors) {
     const Tensor dense = to_file_order("safetensors", name, tensor);
     metadata[tensor_key(name)] = checksum_text(crc32c(bytes_of(dense)));
   }
-  HeaderChecksum header(metadata);
-  for (const auto& [name, tensor] : tensors) header.add_tensor(name, type_name(tensor.dtype()), tensor.shape());
-  metadata[std::string(checksum_key)] = header.text();
+  Description description;
+  for (const auto& [name, tensor] : tensors)
+    description.push_back({name, described(type_name(tensor.dtype()), tensor.shape())});
+  metadata[std::string(checksum_key)] = header_checksum(metadata, description);
 }
 
 std::vector<std::string> verify_checksums(const SafetensorsFile& file) {
@@ -306,12 +229,12 @@ std::vector<std::string> verify_checksums(const SafetensorsFile& file) {
     return found != file.metadata().end() && found->second == checksum;
   };
   std::vector<std::string> bad;
-  HeaderChecksum header(file.metadata());
+  Description description;
   for (const SafetensorsEntry& entry : file.entries()) {
-    header.add_tensor(entry.name, entry.type, entry.shape);
+    description.push_back({entry.name, described(entry.type, entry.shape)});
     if (!holds(tensor_key(entry.name), checksum_text(file.checksum(entry)))) bad.push_back(entry.name);
   }
-  if (!holds(std::string(checksum_key), header.text())) bad.emplace_back(metadata_key);
+  if (!holds(std::string(checksum_key), header_checksum(file.metadata(), description))) bad.emplace_back(metadata_key);
   return bad;
 }
 

@@ -4,8 +4,9 @@
 // and the data, row-major and little-endian; offsets count from the end of the header.
 //
 // Reading trusts nothing. The header has at most 16 MiB and 100,000 tensors, is strict JSON of depth at most 4 with
-// integers only; types are known, ranks at most 8, sizes at most 2^31; shape x type is the size; the tensors tile the
-// data without a hole, an overlap or a trailing byte. Errors name file, tensor and byte of the file.
+// integers only and at most 1 MiB for a name with escapes; types are known, ranks at most 8, sizes at most 2^31; shape
+// x type is the size; the tensors tile the data without a hole, an overlap or a trailing byte. Errors name file, tensor
+// and byte of the file.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,11 @@ struct SafetensorsEntry {
   std::uint64_t begin = 0;  // bytes [begin, end) of the file
   std::uint64_t end = 0;
 };
+struct SafetensorsHeader {
+  Metadata metadata;
+  std::vector<SafetensorsEntry> entries;  // as in the file
+  std::vector<std::size_t> by_name;       // indices into entries
+};
 
 class SafetensorsFile {
  public:
@@ -37,23 +43,21 @@ class SafetensorsFile {
   static SafetensorsFile open(const std::string& path);
 
   const std::string& path() const { return reader_.name(); }
-  const Metadata& metadata() const { return metadata_; }
+  const Metadata& metadata() const { return header_.metadata; }
   // In the order of the header.
-  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
   const SafetensorsEntry* find(std::string_view name) const;  // null when missing
 
   // Throws Error when there is no such tensor, tally has no such type, or a byte of a bool is neither 0 nor 1.
   Tensor read(std::string_view name) const;
-  // CRC-32C of the tensor's bytes, read piece by piece.
+  // CRC-32C of the tensor's bytes, read in chunks.
   std::uint32_t checksum(const SafetensorsEntry& entry) const;
 
  private:
   explicit SafetensorsFile(const std::string& path) : reader_(path) {}
 
   FileReader reader_;
-  Metadata metadata_;
-  std::vector<SafetensorsEntry> entries_;
-  std::vector<std::size_t> by_name_;  // places in entries_, sorted by name
+  SafetensorsHeader header_;
 };
 
 // Writes the tensors (CPU, any strides) in the order given, atomically (core/io/atomic_file.hpp). The same arguments

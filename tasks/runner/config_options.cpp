@@ -9,7 +9,7 @@
 namespace tally {
 namespace {
 
-const JsonLimits config_limits{.max_depth = 16, .max_members = 10'000};
+const JsonLimits config_limits{.max_depth = 16, .max_values = 10'000};
 
 std::string describe(const OptionInfo& option) {
   std::string text = option.help;

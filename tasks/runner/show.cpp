@@ -5,7 +5,7 @@
 
 #include "core/io/npy.hpp"
 #include "core/io/safetensors.hpp"
-#include "core/io/utf8.hpp"
+#include "core/utf8.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/statistics.hpp"

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "core/io/atomic_file.hpp"
-#include "core/io/text.hpp"
+#include "core/io/reader.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/report.hpp"
 #include "tasks/run_folder.hpp"

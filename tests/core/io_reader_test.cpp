@@ -6,8 +6,7 @@
 #include <limits>
 
 #include "core/io/checksum.hpp"
-#include "core/io/text.hpp"
-#include "core/io/utf8.hpp"
+#include "core/utf8.hpp"
 #include "tests/core/io_files.hpp"
 
 namespace tally {
@@ -67,31 +66,25 @@ TEST(FileReader, WholeFileUpToALimit) {
   EXPECT_EQ(read_whole_file(folder.file("empty", ""), 9), "");
 }
 
-TEST(CheckedArithmetic, NeverWraps) {
-  EXPECT_EQ(checked_add(largest - 1, 1), largest);
-  EXPECT_EQ(checked_add(largest, 1), std::nullopt);
-  EXPECT_EQ(checked_add(largest, largest), std::nullopt);
-  EXPECT_EQ(checked_multiply(std::uint64_t{1} << 32, (std::uint64_t{1} << 32) - 1), largest - (largest >> 32));
-  EXPECT_EQ(checked_multiply(std::uint64_t{1} << 32, std::uint64_t{1} << 32), std::nullopt);
-  EXPECT_EQ(checked_multiply(0, largest), 0U);
+std::string problem_of(const std::vector<std::int64_t>& sizes) {
+  return error_of([&] { shape_from_file(sizes, 4); });
 }
-
-std::string problem_of(const std::vector<std::int64_t>& sizes) { return shape_problem(sizes, 4); }
 
 TEST(ShapeFromFile, KeepsWhatFits) {
   const std::vector<std::int64_t> shapes[] = {{}, {2, 0, 3}, {1, 2, 3, 4, 5, 6, 7, 8}, {std::int64_t{1} << 31, 0}};
   for (const auto& sizes : shapes) EXPECT_EQ(problem_of(sizes), "");
-  EXPECT_EQ(shape_of(shapes[1]), Shape({2, 0, 3}));
+  EXPECT_EQ(shape_from_file(shapes[1], 4), Shape({2, 0, 3}));
 }
 
 TEST(ShapeFromFile, RefusesTheRest) {
   constexpr std::int64_t half = std::int64_t{1} << 31;
-  EXPECT_EQ(problem_of({1, 1, 1, 1, 1, 1, 1, 1, 1}), "rank 9 is over 8");
-  EXPECT_EQ(problem_of({3, -1}), "size -1 is not in 0 to 2^31");
-  EXPECT_EQ(problem_of({half + 1}), "size 2147483649 is not in 0 to 2^31");
-  EXPECT_EQ(problem_of({0, half + 1}), "size 2147483649 is not in 0 to 2^31");
-  EXPECT_EQ(problem_of({std::numeric_limits<std::int64_t>::max()}), "size 9223372036854775807 is not in 0 to 2^31");
-  constexpr auto too_many = "the product of the sizes does not fit 63 bits";
+  EXPECT_EQ(problem_of({1, 1, 1, 1, 1, 1, 1, 1, 1}), "[shape] rank 9 is over 8");
+  EXPECT_EQ(problem_of({3, -1}), "[shape] size -1 is not in 0 to 2^31");
+  EXPECT_EQ(problem_of({half + 1}), "[shape] size 2147483649 is not in 0 to 2^31");
+  EXPECT_EQ(problem_of({0, half + 1}), "[shape] size 2147483649 is not in 0 to 2^31");
+  EXPECT_EQ(problem_of({std::numeric_limits<std::int64_t>::max()}),
+            "[shape] size 9223372036854775807 is not in 0 to 2^31");
+  constexpr auto too_many = "[shape] the product of the sizes does not fit 63 bits";
   EXPECT_EQ(problem_of({half, half}), too_many);           // 2^62 elements of 4 bytes
   EXPECT_EQ(problem_of({half, half, 4}), too_many);        // wraps to 0
   EXPECT_EQ(problem_of({0, half, half, half}), too_many);  // a zero beside huge ones

@@ -38,7 +38,7 @@ class Sweeps : public ::testing::Test {
   }
   // The state of each run in sweep.json.
   std::string state(const std::string& run) const {
-    const JsonValue json = parse_json(read_file(sweep_ + "/sweep.json"), {.max_depth = 16, .max_members = 100'000}, "");
+    const JsonValue json = parse_json(read_file(sweep_ + "/sweep.json"), {.max_depth = 16, .max_values = 100'000}, "");
     for (const JsonValue& entry : json.elements("runs")) {
       if (entry.string("name") == run) return entry.string("state");
     }
@@ -65,7 +65,7 @@ TEST_F(Sweeps, AGridOfEncodingsSettingsAndSeeds) {
   }
   EXPECT_EQ(runs(), expected);
   const JsonValue config = parse_json(read_file(sweep_ + "/cope-pe.cope.p-max=8-optimiser.lr=1e-2-seed2/config.json"),
-                                      {.max_depth = 16, .max_members = 1000}, "");
+                                      {.max_depth = 16, .max_values = 1000}, "");
   EXPECT_EQ(config.at("pe-options").at("cope").integer("p-max"), 8);
   EXPECT_EQ(config.at("optimiser").real("lr"), 0.01);
   EXPECT_EQ(config.at("run").integer("seed"), 2);
@@ -155,7 +155,7 @@ TEST_F(Sweeps, SignalsArePassedOnAndTheSweepGoesOnLater) {
 TEST_F(Sweeps, AnswersAsJson) {
   const Finished finished = sweep("none", {"--seeds=1,2", "--json"});
   ASSERT_EQ(finished.code, 0) << finished.err;
-  const JsonValue json = parse_json(finished.out, {.max_depth = 16, .max_members = 100'000}, "sweep");
+  const JsonValue json = parse_json(finished.out, {.max_depth = 16, .max_values = 100'000}, "sweep");
   EXPECT_EQ(json.at("states").integer("finished"), 2);
   EXPECT_EQ(json.at("report").elements("groups").size(), 1u);
 }

@@ -234,7 +234,7 @@ TEST(Train, ProfileIsATableAndATrace) {
   for (const char* part : {"operation", "calls", "bytes", "linear backward", "attention"}) {
     EXPECT_TRUE(holds(result.out, part)) << part << "\n" << result.out;
   }
-  const JsonValue trace = parse_json(read_file(folder / "trace.json"), {.max_members = 1'000'000}, "trace");
+  const JsonValue trace = parse_json(read_file(folder / "trace.json"), {.max_values = 1'000'000}, "trace");
   ASSERT_GT(trace.elements("traceEvents").size(), 100U);
   double last = 0;
   for (const JsonValue& event : trace.elements("traceEvents")) {

@@ -87,7 +87,7 @@ TEST(Usage, ShortNamesOfOptions) {
       train_with(folder, {"--length=32", "--lr=0.5", "--width=16", "--layers=1", "--heads=2", "--dry-run", "--json"}),
       folder);
   ASSERT_EQ(result.code, 0) << result.err;
-  const JsonValue json = parse_json(result.out, {.max_depth = 16, .max_members = 1000}, "");
+  const JsonValue json = parse_json(result.out, {.max_depth = 16, .max_values = 1000}, "");
   const JsonValue& config = json.at("config");
   EXPECT_EQ(config.at("task").integer("length"), 32);
   EXPECT_EQ(config.at("optimiser").real("lr"), 0.5);

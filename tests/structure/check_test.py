@@ -88,8 +88,16 @@ class CheckTest(unittest.TestCase):
                            ("cuda/a.cu", "atomicAdd(count, 1); v += __shfl_down_sync(all, v, 1);  // no <<< here")]:
             self.assertEqual(self.found(name, code + "\n"), [])
 
-    def test_runner_library(self):
-        self.assert_offence("core/io/npy.cpp", "#include <nlohmann/json.hpp>\n", "belongs to tasks/runner")
+    def test_files_are_a_floor(self):
+        for name in ["core/tensor.cpp", "autograd/node.cpp", "nn/module.cpp", "cuda/context.cu"]:
+            self.assert_offence(name, '#include "core/io/json.hpp"\n', "core/io, which reads and writes files")
+        for name in ["core/io/npy.cpp", "tasks/config.cpp", "tasks/runner/show.cpp", "tests/nn/a_test.cpp"]:
+            self.assertEqual(self.found(name, '#include "core/io/json.hpp"\n#include "core/tensor.hpp"\n'), [])
+
+    def test_libraries(self):
+        self.assert_offence("core/io/npy.cpp", "#include <nlohmann/json.hpp>\n", "belongs to core/io/json_reader.cpp")
+        self.assert_offence("tasks/runner/list.cpp", "#include <nlohmann/json.hpp>\n", "belongs to core/io/json_reader.cpp")
+        self.assertEqual(self.found("core/io/json_reader.cpp", "#include <nlohmann/json.hpp>\n"), [])
         self.assert_offence("tasks/task.hpp", PRAGMA + "#include <CLI/CLI.hpp>\n", "belongs to tasks/runner")
 
     def test_top_level(self):
