@@ -53,6 +53,8 @@ class ContextualTile {
 // Weights below e^-this of their row's sum are not computed where a whole tile of them can be told beforehand.
 template <class T>
 inline constexpr T negligible_exponent = sizeof(T) == sizeof(float) ? T{20} : T{40};
+// False with TALLY_SKIP_TILES=0 in the environment: benches then show what computing all of them takes.
+bool skips_tiles();
 
 // Weights by the stick-breaking rule instead of the softmax.
 template <class T>

@@ -66,7 +66,8 @@ void StickTile<T>::open_rows() {
 
 template <class T>
 bool StickTile<T>::used_up(const RowTile& rows) const {
-  return std::all_of(carry_, carry_ + rows.rows, [](T taken) { return taken > negligible_exponent<T>; });
+  return skips_tiles() &&
+         std::all_of(carry_, carry_ + rows.rows, [](T taken) { return taken > negligible_exponent<T>; });
 }
 
 template <class T>

@@ -16,7 +16,7 @@ kerple, fire, relative, transformer-xl, nexus, fox, fox-pro) to the fused attent
 Prints one JSON object: median, least and largest seconds of a step (forward, loss over all tokens, backward, AdamW) or
 of attention's two directions, and the largest resident memory of the process, at its start (PyTorch itself) and at its
 end. With --device cuda times are those until the GPU is done, and the largest memory of its tensors is told too; --precision
-lets products round their operands. README.md says how to compare.
+lets products round their operands. figures.md says how to compare.
 
 Needs PyTorch 2, which nothing else in this project needs; in an environment of its own:
 

@@ -29,9 +29,9 @@ TEST(Repository, ReadmeHasTheEncodingsAsListed) {
   const TemporaryFolder folder;
   const Finished listed = run_tally({"list", "encodings", "--markdown"}, folder);
   ASSERT_EQ(listed.code, 0) << listed.err;
-  const std::string readme = read_file(TALLY_SOURCE_DIR "/README.md");
-  EXPECT_NE(readme.find("\n\n" + listed.out + "\n"), std::string::npos)
-      << "the table in README.md is not what 'tally list encodings --markdown' prints:\n"
+  const std::string page = read_file(TALLY_SOURCE_DIR "/nn/position/encodings.md");
+  EXPECT_NE(page.find("\n\n" + listed.out + "\n"), std::string::npos)
+      << "the table in nn/position/encodings.md is not what 'tally list encodings --markdown' prints:\n"
       << listed.out;
   EXPECT_EQ(run_tally({"list", "--markdown", "--json"}, folder).code, 2);
 }

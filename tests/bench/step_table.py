@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""A training step of several encodings beside PyTorch's on the same machine, in one run: a table in Markdown.
+
+    python3 tests/bench/step_table.py [--tally build/release/tally] [--rounds 3] [--pe none,rope] > table.md
+    python3 tests/bench/step_table.py --write      # puts the table into measurements.md and its short form into README.md
+
+Every program runs by itself; a round runs all programs of all rows once, one after the other, and a figure is the median
+over the rounds. Ratios are taken within a round, then their median. Rows whose attention leaves out tiles of negligible
+weights are measured with and without (TALLY_SKIP_TILES=0). Needs PyTorch 2 (torch_step.py says how to get it); without
+it, or with --alone, only tally's columns are filled.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+PEER = HERE / "torch_step.py"
+ROWS = ["none", "rope", "alibi", "fox", "relative", "stick-breaking", "cope"]
+SKIPPING = {"alibi", "fox", "stick-breaking"}
+FUSED_BIAS = {"alibi", "fox", "relative"}
+BEGIN, END = "<!-- step_table.py -->", "<!-- step_table.py ends -->"
+HEADS = ["step with", "tally", "no tile left out", "PyTorch eager", "bias fused", "compiled", "times as fast",
+         "no tile left out", "memory: tally", "eager", "compiled"]
+
+
+def result_of(command, environment):
+    print(" ".join(command), *(f"[{name}={value}]" for name, value in environment.items()), file=sys.stderr)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def programs(pe, args):
+    """Column -> (command, environment)."""
+    sizes = ["--length", "64", "--batch", "2", "--steps", "2"] if args.small else []
+    ours = [args.tally, "bench", "step", "--pe", pe, "--json", *sizes]
+    peer = [sys.executable, str(PEER), "--pe", pe, *sizes]
+    yield "tally", ours, {}
+    if pe in SKIPPING:
+        yield "whole", ours, {"TALLY_SKIP_TILES": "0"}
+    if not args.alone:
+        yield "eager", peer, {}
+        if pe in FUSED_BIAS:
+            yield "fused", [*peer, "--fused-bias"], {}
+        yield "compiled", [*peer, "--compile"], {}
+
+
+def measure(args):
+    """Row -> column -> results of the rounds."""
+    rows = {pe: {} for pe in args.pe.split(",")}
+    for _ in range(args.rounds):
+        for pe, columns in rows.items():
+            for column, command, environment in programs(pe, args):
+                columns.setdefault(column, []).append(result_of(command, environment))
+    return rows
+
+
+def seconds(columns, name):
+    return f"{statistics.median(r['step_s'] for r in columns[name]):.2f} s" if name in columns else ""
+
+
+def memory(columns, name):
+    return f"{statistics.median(r['peak_rss_mib'] for r in columns[name]):,.0f} MiB" if name in columns else ""
+
+
+def ratio(columns, name):
+    """How many times as fast as the best form of the peer."""
+    peers = [columns[form] for form in ("eager", "fused", "compiled") if form in columns]
+    if name not in columns or not peers:
+        return ""
+    best = [min(results[n]["step_s"] for results in peers) for n in range(len(columns[name]))]
+    return f"{statistics.median(b / ours['step_s'] for b, ours in zip(best, columns[name])):.1f}x"
+
+
+def best_of_peer(columns):
+    forms = [form for form in ("eager", "fused", "compiled") if form in columns]
+    if not forms:
+        return ""
+    return seconds(columns, min(forms, key=lambda form: statistics.median(r["step_s"] for r in columns[form])))
+
+
+def long_table(rows, args):
+    machine, peer = {}, "no PyTorch"
+    for columns in rows.values():
+        machine = columns["tally"][0]["machine"]
+        peer = columns["eager"][0]["peer"] if "eager" in columns else peer
+    at = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    lines = [f"{machine['processor']}, {machine['threads']} threads, {machine['blas']} kernels of OpenBLAS, "
+             f"{machine['compiler']}, tally {machine['version']} at commit {machine.get('commit') or 'unknown'}; {peer}; "
+             f"{at}; medians of {args.rounds} rounds by `python3 tests/bench/step_table.py`.", "",
+             "| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS)]
+    for pe, columns in rows.items():
+        cells = [pe, *(seconds(columns, name) for name in ("tally", "whole", "eager", "fused", "compiled")),
+                 ratio(columns, "tally"), ratio(columns, "whole"),
+                 *(memory(columns, name) for name in ("tally", "eager", "compiled"))]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def short_table(rows, old):
+    """README's table: its last four columns are this machine's, the others stay as they are."""
+    lines = []
+    for line in old.strip().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        columns = rows.get(cells[0])
+        if columns:
+            cells[-4:] = [seconds(columns, "tally"), best_of_peer(columns), ratio(columns, "tally"),
+                          ratio(columns, "whole")]
+            line = "| " + " | ".join(cells) + " |"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def put(path, make):
+    text = path.read_text(encoding="utf-8")
+    pattern = re.compile(re.escape(BEGIN) + "\n(.*?)" + re.escape(END), re.S)
+    if len(pattern.findall(text)) != 1:
+        sys.exit(f"{path}: not one place between {BEGIN} and {END}")
+    path.write_text(pattern.sub(lambda found: f"{BEGIN}\n{make(found[1])}\n{END}", text), encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tally", default="build/release/tally")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pe", default=",".join(ROWS))
+    parser.add_argument("--alone", action="store_true", help="without PyTorch")
+    parser.add_argument("--small", action="store_true", help="sizes that take seconds, to try the script")
+    parser.add_argument("--write", action="store_true", help="into the pages too")
+    args = parser.parse_args()
+    rows = measure(args)
+    print(long_table(rows, args))
+    if args.write:
+        put(HERE / "measurements.md", lambda _: "\n" + long_table(rows, args) + "\n")
+        put(HERE.parents[1] / "README.md", lambda old: short_table(rows, old) + "\n" if old.startswith("\n") else
+            short_table(rows, old))
+
+
+if __name__ == "__main__":
+    main()
