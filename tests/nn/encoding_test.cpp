@@ -119,6 +119,20 @@ TEST(EncodingRegistry, HasAllThatIsPrinted) {
   }
 }
 
+struct Share final : OptionsOf<Share> {
+  double share = 0.75;
+  void visit(OptionVisitor& visitor) override { visitor.real("share", share, "no more than 1", 0, 1); }
+};
+struct Plain final : Encoding {};
+
+// An option may end below twice its default.
+TEST(EncodingCases, LeaveOutValuesOutOfRange) {
+  const EncodingEntry entry = encoding_entry<Share, Plain>("plain", "", "", "");
+  EncodingCase one;
+  one.choice.parts.push_back({&entry, entry.make_options()});
+  EXPECT_FALSE(testing::with_reals_doubled(one, *entry.make_options()).has_value());
+}
+
 // Every entry of the Jacobian of the attention output (and of the embedding) by x, q, k, v and the parameters; on other
 // devices than the CPU, whose launches take their time, along random directions.
 TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
