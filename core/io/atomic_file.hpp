@@ -11,7 +11,7 @@
 
 namespace tally {
 
-// A file that is written in pieces and there once it is finished. On any failure (disk full, no permission), and
+// A file that is written chunk by chunk and there once it is finished. On any failure (disk full, no permission), and
 // without finish(), the old file stays, the temporary is removed and an Error names the file and the reason. The
 // temporary is called <path>.tmp; one that a killed process left behind is written over. Only a regular file is ever
 // replaced; through a link, the file that it names.
