@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "tasks/printable.hpp"
 
 namespace tally {
 namespace {
@@ -17,24 +18,8 @@ template <class Items, class NameOf>
     names.push_back(name_of(item));
     known += concat(known.empty() ? "" : ", ", names.back());
   }
-  const std::string nearest = nearest_name(name, names);
-  fail(kind, "unknown ", kind, " '", name, "'", nearest.empty() ? "" : concat("; did you mean '", nearest, "'?"),
-       nearest.empty() ? "; known are " : " Known are ", known);
-}
-
-// A symbol from outside, fit for a message.
-std::string quoted(std::string_view symbol) {
-  constexpr std::string_view hex = "0123456789abcdef";
-  std::string text = "'";
-  for (const char c : symbol) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7f) {
-      text += c;
-    } else {
-      text += concat("\\x", hex[byte / 16], hex[byte % 16]);
-    }
-  }
-  return text + "'";
+  const std::string hint = did_you_mean(name, names);
+  fail(kind, "unknown ", kind, " '", name, "'", hint, hint.empty() ? "; known are " : " Known are ", known);
 }
 
 }  // namespace
@@ -95,7 +80,7 @@ std::int32_t find_symbol(const std::vector<std::string>& vocabulary, std::string
   if (found == vocabulary.end()) {
     std::string known;
     for (const std::string& word : vocabulary) known += concat(" ", word);
-    fail("encode", "symbol ", place, " is ", quoted(symbol), ", which is none of", known);
+    fail("encode", "symbol ", place, " is '", printable(symbol), "', which is none of", known);
   }
   return static_cast<std::int32_t>(found - vocabulary.begin());
 }

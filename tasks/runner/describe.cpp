@@ -12,21 +12,13 @@
 namespace tally {
 namespace {
 
-std::string indented(const std::string& text) {
-  std::string result = "  ";
-  for (const char c : text) {
-    result += c;
-    if (c == '\n') result += "  ";
-  }
-  return result + "\n";
-}
+std::string indented(const std::string& text) { return concat("  ", joined(split_text(text, '\n'), "\n  "), "\n"); }
 
 std::string options_text(const std::string& prefix, const std::vector<OptionInfo>& options) {
   if (options.empty()) return "";
   std::string text = "\nOptions\n";
   for (const OptionInfo& option : options) {
-    std::string allowed = option.range;
-    for (const std::string& value : option.allowed) allowed += concat(allowed.empty() ? "" : "|", value);
+    std::string allowed = option.allowed.empty() ? option.range : joined(option.allowed, "|");
     if (std::holds_alternative<bool>(option.value)) allowed = "true|false";
     text += concat("  --", prefix, option.name, " (default ", to_text(option.value),
                    allowed.empty() ? "" : concat("; ", allowed), ")\n      ", option.help, "\n");

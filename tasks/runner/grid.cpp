@@ -9,7 +9,7 @@ namespace tally {
 
 std::string joined(const std::vector<std::string>& parts, std::string_view separator) {
   std::string text;
-  for (const std::string& part : parts) text += concat(text.empty() ? "" : separator, part);
+  for (std::size_t i = 0; i < parts.size(); ++i) text += concat(i > 0 ? separator : "", parts[i]);
   return text;
 }
 

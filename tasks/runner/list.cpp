@@ -5,6 +5,7 @@
 #include "nn/encoding.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/grid.hpp"
 #include "tasks/task.hpp"
 
 namespace tally {
@@ -13,28 +14,20 @@ namespace {
 const std::vector<std::string> kinds{"tasks", "encodings", "presets"};
 
 // What there is of a kind; options are named only.
-JsonValue entries_of(std::string_view kind) {
+template <class Registry>
+JsonValue entries_of(const Registry& registry) {
   JsonValue entries = JsonValue::array();
-  const auto line_of = [](const std::string& name, const auto& entry) {
-    return JsonValue::object({{"name", name}, {"summary", entry.summary}});
-  };
-  const auto add = [&](JsonValue line, const auto& entry) {
-    JsonValue options = JsonValue::array();
-    for (const OptionInfo& option : list_options(*entry.make_options())) options.push(option.name);
-    line.set("paper", entry.paper);
-    if (!options.elements().empty()) line.set("options", std::move(options));
+  for (const auto* entry : registry) {
+    JsonValue line = JsonValue::object({{"name", entry->name}, {"summary", entry->summary}});
+    if constexpr (requires { entry->settings; }) line.set("name", concat(entry->task, " ", entry->name));
+    if constexpr (requires { entry->formula; }) line.set("formula", entry->formula);
+    if constexpr (requires { entry->paper; }) {
+      line.set("paper", entry->paper);
+      JsonValue options = JsonValue::array();
+      for (const OptionInfo& option : list_options(*entry->make_options())) options.push(option.name);
+      if (!options.elements().empty()) line.set("options", std::move(options));
+    }
     entries.push(std::move(line));
-  };
-  if (kind == "tasks") {
-    for (const TaskEntry* entry : task_registry()) add(line_of(entry->name, *entry), *entry);
-  } else if (kind == "encodings") {
-    for (const EncodingEntry* entry : encoding_registry()) {
-      add(line_of(entry->name, *entry).set("formula", entry->formula), *entry);
-    }
-  } else {
-    for (const PresetEntry* entry : preset_registry()) {
-      entries.push(line_of(concat(entry->task, " ", entry->name), *entry));
-    }
   }
   return entries;
 }
@@ -53,10 +46,7 @@ std::string listing(const JsonValue& entries) {
 // A table for a page; a bar would end its cell.
 std::string markdown(const JsonValue& entries) {
   const auto cell = [](const JsonValue& entry, const char* key) {
-    std::string result;
-    if (!entry.contains(key)) return result;
-    for (const char c : entry.string(key)) result += c == '|' ? "\\|" : std::string(1, c);
-    return result;
+    return entry.contains(key) ? joined(split_text(entry.string(key), '|'), "\\|") : "";
   };
   std::string text = "| name | what it does | options | source |\n|---|---|---|---|\n";
   for (const JsonValue& entry : entries.elements()) {
@@ -79,7 +69,9 @@ Result run_list(const std::string& wanted, bool as_markdown) {
   Result result{.value = JsonValue::object()};
   for (const std::string& kind : kinds) {
     if (!wanted.empty() && kind != wanted) continue;
-    JsonValue entries = entries_of(kind);
+    JsonValue entries = kind == "tasks"       ? entries_of(task_registry())
+                        : kind == "encodings" ? entries_of(encoding_registry())
+                                              : entries_of(preset_registry());
     result.text += as_markdown ? markdown(entries) : concat(kind, "\n", listing(entries));
     result.value.set(kind, std::move(entries));
   }

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "core/io/atomic_file.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/report.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/output_file.hpp"
@@ -18,7 +19,7 @@ ErrorKind error_kind(const std::string& text) {
   return text == "token" ? ErrorKind::token : text == "sequence" ? ErrorKind::sequence : ErrorKind::by_task;
 }
 
-Result run_report(const ReportSettings& settings) {
+Result run_report(const ReportSettings& settings, const CommonOptions& common) {
   if (!settings.out.empty()) {
     known_ending(settings.out, {".svg"});
     check_output(settings.out);
@@ -29,6 +30,7 @@ Result run_report(const ReportSettings& settings) {
   if (!settings.out.empty()) {
     write_file_atomically(settings.out, svg_text(report_chart(report, kind)));
     json.set("curves", settings.out);
+    say(common, concat("curves: ", printable(settings.out)));
   }
   return {report.problems.empty() ? exit_code::done : exit_code::failed, std::move(json), report_text(report, kind)};
 }
@@ -42,7 +44,7 @@ std::function<Result()> declare_report(CommandLine& line) {
   line.add("--error", &settings->error,
            "what is wrong: token, sequence, or the one by which the task is usually judged (task)",
            {.allowed = {"task", "token", "sequence"}});
-  return [settings] { return run_report(*settings); };
+  return [settings, &common = line.common] { return run_report(*settings, common); };
 }
 
 }  // namespace tally

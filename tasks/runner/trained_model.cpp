@@ -26,10 +26,10 @@ RunFolder::Checkpoint choose_checkpoint(const RunFolder& folder, const std::stri
     if (!number) throw UsageError(concat("[checkpoint] '", which, "' is neither newest, best nor a step"));
     step = *number;
   }
-  std::string kept;
-  for (const std::int64_t other : steps) kept += concat(kept.empty() ? "" : ", ", other);
+  std::vector<std::string> kept;
+  for (const std::int64_t other : steps) kept.push_back(std::to_string(other));
   check(std::find(steps.begin(), steps.end(), step) != steps.end(), "checkpoint", "'", folder.path(),
-        "' keeps no checkpoint of step ", step, "; it has ", kept);
+        "' keeps no checkpoint of step ", step, "; it has ", joined(kept, ", "));
   return folder.read_checkpoint(step);
 }
 
