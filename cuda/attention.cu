@@ -119,10 +119,9 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
       }
     }
     store_pairs(pair_tile, pairs.logits);
-    if (call.dropout != 0) {
-      pairs_in_turn(pair_tile, [&](int r, int c) {
-        return own_pair(pair_tile, r, c) * kept(call, at.index(call, r), first + tile_column(c));
-      });
+    if (call.drop_below > 0) {
+      __syncwarp();
+      each_dropped(call, at, first, pair_tile, [](T& weight, T factor) { weight *= factor; });
     }
     __syncwarp();
     multiply_tile<precision>(o, ByRow<T>{pair_tile, pair_ld}, ByColumn<T>{v_tile, ld}, tile);

@@ -2,12 +2,14 @@
 // keys (cuda/attention_backward_keys.cu), which makes weights and gradients of scores anew from the running sums that
 // the first has left at the tiles' edges. What all rows share (slopes, toeplitz biases, hidden layers) is written by
 // row or block and added here, in fixed order.
+#include <array>
 #include <memory>
 #include <vector>
 
 #include "core/kernels.hpp"
 #include "cuda/attention_gradient.hpp"
 #include "cuda/context.hpp"
+#include "cuda/reduce.hpp"
 #include "cuda/scratch.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
@@ -15,23 +17,6 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 namespace {
 
 using namespace attention_kernels;
-
-// y[m * step] = sum over outer, then inner, of x[(o * outer_step + m * middle_step + i) * ...]: see the calls. One
-// thread an element, always in the same order.
-template <class Y>
-__global__ void add_parts(Y* y, std::int64_t y_outer_step, std::int64_t y_step, const double* x, std::int64_t outer,
-                          std::int64_t inner, std::int64_t x_batch, std::int64_t batches, std::int64_t x_outer,
-                          std::int64_t x_part, std::int64_t parts) {
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t n = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; n < outer * inner; n += step) {
-    const std::int64_t o = n / inner, i = n % inner;
-    double sum = 0;
-    for (std::int64_t b = 0; b < batches; ++b) {
-      for (std::int64_t part = 0; part < parts; ++part) sum += x[b * x_batch + o * x_outer + part * x_part + i];
-    }
-    y[o * y_outer_step + i * y_step] = static_cast<Y>(sum);
-  }
-}
 
 // Device memory filled with zeros: what rows add to.
 template <class T>
@@ -99,35 +84,32 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
   backward_rows(call, device);
   backward_keys(call, device);
 
-  constexpr unsigned block = 128;
-  const auto add = [&]<class Y>(Y* y, std::int64_t y_outer_step, std::int64_t y_step, const double* x,
-                                std::int64_t outer, std::int64_t inner, std::int64_t x_batch, std::int64_t batches,
-                                std::int64_t x_outer, std::int64_t x_part, std::int64_t parts) {
-    launch(add_parts<Y>, blocks_for(outer * inner, block), block, 0, context().stream, y, y_outer_step, y_step, x,
-           outer, inner, x_batch, batches, x_outer, x_part, parts);
+  // d = the sum of x [shape] over the axes along which `kept` has 1.
+  using Steps = std::array<std::int64_t, max_rank>;
+  const auto add = [](const View& d, const Shape& kept, const Steps& d_steps, double* x, const Shape& shape,
+                      const Steps& steps) {
+    if (d) sum_doubles({d.data, d.dtype, kept, {d_steps}}, {x, DType::f64, shape, {steps}});
   };
-  const std::int64_t queries = call.queries(), batch_rows = call.heads() * queries;
-  if (kind == Kind::slope && gradients.d_values) {
+  const std::int64_t batches = call.batch(), queries = call.queries(), per_batch = call.heads() * queries;
+  if (kind == Kind::slope) {
     constexpr std::int64_t step = row_sum_count;
-    add(gradients.d_values.as<T>(), gradients.d_values.strides[0], std::int64_t{0}, row_sums->data() + 1, call.heads(),
-        std::int64_t{1}, step * batch_rows, call.batch(), step * queries, step, queries);
+    add(gradients.d_values, {1, call.heads(), 1}, {0, gradients.d_values.strides[0], 0}, row_sums->data() + 1,
+        {batches, call.heads(), queries}, {step * per_batch, step * queries, step});
   }
   if (kind == Kind::mlp) {
     const std::int64_t n = device.entries;
-    const auto shared = [&](const View& d, std::int64_t begin) {
-      if (!d) return;
-      add(d.as<T>(), std::int64_t{0}, d.strides[0], unit_sums->data() + begin, std::int64_t{1}, n, std::int64_t{0},
-          std::int64_t{1}, std::int64_t{0}, row_sum_count * n, rows);
-    };
-    shared(gradients.d_weight, 0);
-    shared(gradients.d_bias, n);
+    add(gradients.d_weight, {1, n}, {0, gradients.d_weight.strides[0]}, unit_sums->data(), {rows, n},
+        {row_sum_count * n, 1});
+    add(gradients.d_bias, {1, n}, {0, gradients.d_bias.strides[0]}, unit_sums->data() + n, {rows, n},
+        {row_sum_count * n, 1});
   }
   for (int n = 0; n < call.bias_count; ++n) {
-    const double* const x = device.biases[n].partial;
-    const View& d = gradients.biases[n].values;
+    double* const x = device.biases[n].partial;
     if (x == nullptr) continue;
-    add(d.as<T>(), d.strides[0], d.strides[1], x, call.heads(), call.keys(), call.heads() * row_blocks * call.keys(),
-        call.batch(), row_blocks * call.keys(), call.keys(), row_blocks);
+    const std::int64_t head = row_blocks * call.keys();
+    const View& d = gradients.biases[n].values;
+    add(d, {1, call.heads(), 1, call.keys()}, {0, d.strides[0], 0, d.strides[1]}, x,
+        {batches, call.heads(), row_blocks, call.keys()}, {call.heads() * head, head, call.keys(), 1});
   }
 }
 

@@ -73,7 +73,9 @@ struct DeviceCall {
   int heads, queries, keys;
   int width, value_width, gate_width;
   T scale;
-  double dropout;
+  // Of weights: 0 where the upper 24 bits of their random number are below, else multiplied by the scale.
+  std::int32_t drop_below;
+  T kept_scale;
   RandomStream dropout_stream;
   Rows<T> q, k, v, output, gate_query, gate_key, values, remainder;
   bool own_gates, attend_current;
@@ -139,14 +141,6 @@ struct ThreadRows {
   }
 };
 
-// The factor of a weight under dropout.
-template <class T>
-__device__ T kept(const DeviceCall<T>& call, std::int64_t row_index, int key) {
-  const auto threshold = static_cast<std::int32_t>(std::ceil(call.dropout * 0x1p24));
-  const std::uint32_t bits = call.dropout_stream.now().bits(static_cast<std::uint64_t>(row_index * call.keys + key));
-  return static_cast<std::int32_t>(bits >> 8) >= threshold ? static_cast<T>(1.0 / (1.0 - call.dropout)) : T{0};
-}
-
 // What the biases add to the logit of row r and key.
 template <class T>
 __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int key) {
@@ -200,7 +194,8 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.own_gates = static_cast<bool>(call.scan.gate_key);
   device.gate_width = device.own_gates ? as_int(call.scan.gate_key.shape[3]) : 0;
   device.scale = static_cast<T>(call.scale);
-  device.dropout = call.dropout;
+  device.drop_below = static_cast<std::int32_t>(std::ceil(call.dropout * 0x1p24));
+  device.kept_scale = static_cast<T>(1.0 / (1.0 - call.dropout));
   device.dropout_stream = call.dropout_stream;
   device.q = Rows<T>::of(call.q);
   device.k = Rows<T>::of(call.k);

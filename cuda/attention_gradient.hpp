@@ -108,15 +108,16 @@ struct PairGradients {
   // state.run goes on to the right edge of the tile.
   __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state,
                          T* scratch) {
-    if (call.dropout != 0) {
-      pairs_in_turn(scratch,
-                    [&](int r, int c) { return kept(call, at.index(call, r), key_tile * tile + tile_column(c)); });
+    if (call.drop_below > 0) {
+      __syncwarp();
+      each_dropped(call, at, key_tile * tile, scratch, [](T& target, T factor) { target = factor; });
+      __syncwarp();
       each_pair([&](int r, int c) { d_logits[r][c] *= own_pair(scratch, r, c); });
     }
     T moved[2][columns] = {};
     each_pair([&](int r, int c) {
       d_logits[r][c] = weights[r][c] * (d_logits[r][c] - state.delta[r]);
-      if (call.dropout != 0) weights[r][c] *= own_pair(scratch, r, c);
+      if (call.drop_below > 0) weights[r][c] *= own_pair(scratch, r, c);
       d_gate_scores[r][c] = 0;
       moved[r][c] = is_contextual(family) ? d_logits[r][c] * pairs.slopes[r][c] : d_logits[r][c];
     });

@@ -44,6 +44,29 @@ __device__ __forceinline__ void pairs_in_turn(T* target, const F& f) {
   for (int n = 0; n < 2 * columns; ++n) own_pair(target, n / columns, n % columns) = f(n / columns, n % columns);
 }
 
+// f(weight, factor) for each weight of a warp's rows of a tile in shared memory, with its factor under dropout. A lane
+// takes four neighbours at a time, which share a block of random numbers, whosever pairs they are: __syncwarp before
+// and after.
+template <class T, class F>
+__device__ void each_dropped(const DeviceCall<T>& call, const ThreadRows& at, int first_key, T* weights, const F& f) {
+  constexpr int blocks = tile / 4 + 1;  // of a row; the first may begin before the tile
+  const RandomStream stream = call.dropout_stream.now();
+  TALLY_ROLLED
+  for (int n = lane_of_warp(); n < warp_rows * blocks; n += 32) {
+    const int line = n / blocks;
+    const std::int64_t first = at.index_of(call, at.first + line) * call.keys + first_key;  // element of the stream
+    const std::int64_t block = first / 4 + n % blocks;
+    const int begin = static_cast<int>(4 * block - first);
+    const PhiloxBlock bits = stream.block(static_cast<std::uint64_t>(block));
+    TALLY_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (begin + i < 0 || begin + i >= tile) continue;
+      const bool kept = static_cast<std::int32_t>(bits[static_cast<std::size_t>(i)] >> 8) >= call.drop_below;
+      f(weights[line * pair_ld + begin + i], kept ? call.kept_scale : T{0});
+    }
+  }
+}
+
 // A block's warps for so many rows.
 template <class T>
 int warps_for(std::int64_t rows) {

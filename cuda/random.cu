@@ -1,46 +1,72 @@
-// Random numbers by element, and dropout: element n is a function of (stream, n) alone, so every thread draws its own.
-// Same bits as on the CPU: what dropout keeps is decided in whole numbers, uniform numbers are rounded once, and normal
-// numbers come from operations that all devices round alike (core/random_normal.hpp).
+// Random numbers by element, and dropout: element n is a function of (stream, n) alone, so every thread draws those of
+// its own. Same bits as on the CPU: what dropout keeps is decided in whole numbers, uniform numbers are rounded once,
+// and normal numbers come from operations that all devices round alike (core/random_normal.hpp).
 #include "core/kernels.hpp"
 #include "core/random_normal.hpp"
+#include "cuda/instructions.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
 namespace {
 
-template <class T>
-struct DrawUniform {
+// Element n of y is function(n, words), of the `words_each` of the stream's that are its own. A thread takes a block of
+// four words, and has the elements that they make.
+template <class T, int words_each, class F>
+struct Draw {
   T* y;
+  std::int64_t count;
   RandomStream stream;
-  double low, high;
+  F function;
   __device__ void operator()(std::int64_t n) const {
-    y[n] = static_cast<T>(uniform_from_bits(stream.now().bits(static_cast<std::uint64_t>(n)), low, high));
+    constexpr int each = 4 / words_each;
+    const PhiloxBlock words = stream.now().block(static_cast<std::uint64_t>(n));
+    T values[static_cast<std::size_t>(each)];
+    TALLY_UNROLL
+    for (int i = 0; i < each; ++i) {
+      const std::int64_t element = n * each + i;
+      values[i] = element < count ? function(element, words.data() + i * words_each) : T{0};
+    }
+    // Whole blocks are written at once where they begin on a boundary.
+    if ((n + 1) * each <= count && reinterpret_cast<std::uintptr_t>(y) % sizeof(values) == 0) {
+      detail::write(y + n * each, values);
+      return;
+    }
+    for (int i = 0; i < each && n * each + i < count; ++i) y[n * each + i] = values[i];
+  }
+};
+
+template <class T, int words_each, class F>
+void draw(const View& y, RandomStream stream, const F& function, const char* file = __builtin_FILE(),
+          int line = __builtin_LINE()) {
+  constexpr std::int64_t each = 4 / words_each;
+  const std::int64_t count = y.numel();
+  for_each_index((count + each - 1) / each, Draw<T, words_each, F>{y.as<T>(), count, stream, function}, file, line);
+}
+
+template <class T>
+struct Uniform {
+  double low, high;
+  __device__ T operator()(std::int64_t, const std::uint32_t* words) const {
+    return static_cast<T>(uniform_from_bits(words[0], low, high));
   }
 };
 
 template <class T>
-struct DrawNormal {
-  T* y;
-  RandomStream stream;
+struct Normal {
   double mean, deviation;
-  __device__ void operator()(std::int64_t n) const {
-    const RandomStream drawn = stream.now();
-    const auto first = 2 * static_cast<std::uint64_t>(n);
-    y[n] = static_cast<T>(normal_from_bits(drawn.bits(first), drawn.bits(first + 1), mean, deviation));
+  __device__ T operator()(std::int64_t, const std::uint32_t* words) const {
+    return static_cast<T>(normal_from_bits(words[0], words[1], mean, deviation));
   }
 };
 
 template <class T>
 struct Drop {
-  T* y;
   const T* x;
-  RandomStream stream;
   T scale;
   std::int32_t threshold;  // of the upper 24 bits
-  __device__ void operator()(std::int64_t n) const {
-    const std::uint32_t bits = stream.now().bits(static_cast<std::uint64_t>(n));
-    y[n] = static_cast<std::int32_t>(bits >> 8) >= threshold ? x[n] * scale : T{0};
+  __device__ T operator()(std::int64_t n, const std::uint32_t* words) const {
+    return static_cast<std::int32_t>(words[0] >> 8) >= threshold ? x[n] * scale : T{0};
   }
 };
 
@@ -49,22 +75,23 @@ struct Drop {
 void random_uniform(View y, RandomStream stream, double low, double high) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_index(y.numel(), DrawUniform<T>{y.as<T>(), stream, low, high});
+    draw<T, 1>(y, stream, Uniform<T>{low, high});
   });
 }
 
 void random_normal(View y, RandomStream stream, double mean, double deviation) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_index(y.numel(), DrawNormal<T>{y.as<T>(), stream, mean, deviation});
+    draw<T, 2>(y, stream, Normal<T>{mean, deviation});
   });
 }
 
 void dropout(View y, View x, double rate, RandomStream stream) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_index(y.numel(), Drop<T>{y.as<T>(), x.as<T>(), stream, static_cast<T>(1.0 / (1.0 - rate)),
-                                      static_cast<std::int32_t>(std::ceil(rate * 0x1p24))});
+    draw<T, 1>(
+        y, stream,
+        Drop<T>{x.as<T>(), static_cast<T>(1.0 / (1.0 - rate)), static_cast<std::int32_t>(std::ceil(rate * 0x1p24))});
   });
 }
 

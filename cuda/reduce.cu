@@ -1,8 +1,9 @@
 // Sum and maximum over any set of axes of x with any strides, the place of the largest element, and the sum of squares.
-// Neighbouring threads read neighbouring elements: where those stay in y a thread has one of them, or where y is small
-// one of them for a part of the places that go (the sums of columns, for the gradients of biases); else a warp has one.
-// Every number is formed in double in an order that the shape alone decides.
+// Neighbouring threads read neighbouring elements: where those stay in y a thread has one of them for a part of the
+// places that go (the sums of columns, for the gradients of biases), or for all where y alone makes threads enough;
+// else a warp has one. Every number is formed in double in an order that the shape alone decides.
 #include "core/kernels.hpp"
+#include "cuda/reduce.hpp"
 #include "cuda/rows.hpp"
 #include "cuda/scratch.hpp"
 #include "cuda/tensor_list.hpp"
@@ -17,39 +18,43 @@ struct Maximum {
   __device__ static double combine(double a, double b) { return (a > b || a != a) ? a : b; }
 };
 
-// x as loops over the axes that stay, in the order of y, and over those that go.
+// Loops over the axes that stay, of x and y, and over those of x that go.
 struct Axes {
-  Loop<1> kept, reduced;
+  Loop<2> kept;
+  Loop<1> reduced;
   std::int64_t outputs, places;
 };
 
 Axes split_axes(const View& y, const View& x) {
-  View kept = x, reduced = x;
-  kept.shape.rank = reduced.shape.rank = 0;
+  View kept, kept_y, reduced;
+  const auto append = [](View& group, const View& from, int axis) {
+    group.strides[group.shape.rank] = from.strides[axis];
+    group.shape.append(from.shape[axis]);
+  };
   for (int axis = 0; axis < x.shape.rank; ++axis) {
-    View& group = y.shape[axis] == x.shape[axis] ? kept : reduced;
-    group.strides[group.shape.rank] = x.strides[axis];
-    group.shape.append(x.shape[axis]);
+    const bool stays = y.shape[axis] == x.shape[axis];
+    append(stays ? kept : reduced, x, axis);
+    if (stays) append(kept_y, y, axis);
   }
-  return {make_loop(kept.shape, kept), make_loop(reduced.shape, reduced), y.numel(), reduced.shape.numel()};
+  return {make_loop(kept.shape, kept, kept_y), make_loop(reduced.shape, reduced), y.numel(), reduced.shape.numel()};
 }
 
-template <class Op, class T>
+template <class Op, class To, class From>
 struct ReduceByThread {
-  T* y;
-  const T* x;
+  To* y;
+  const From* x;
   Axes axes;
   __device__ void operator()(std::int64_t output) const {
-    const std::int64_t first = axes.kept.element_offsets(output)[0];
+    const auto [first, place] = axes.kept.element_offsets(output);
     double result = Op::identity;
     for (std::int64_t n = 0; n < axes.places; ++n) {
       result = Op::combine(result, static_cast<double>(x[first + axes.reduced.element_offsets(n)[0]]));
     }
-    y[output] = static_cast<T>(result);
+    y[place] = static_cast<To>(result);
   }
 };
 
-constexpr std::int64_t part_places = 64;  // that one thread goes through where y is small
+constexpr std::int64_t part_places = 64;  // that one thread goes through where there are many
 
 template <class Op, class T>
 struct ReducePart {
@@ -68,14 +73,14 @@ struct ReducePart {
   }
 };
 
-template <class Op, class T>
+template <class Op, class To, class From>
 struct ReduceByWarp {
-  T* y;
-  const T* x;
+  To* y;
+  const From* x;
   Axes axes;
   __device__ void operator()(std::int64_t thread) const {
     const std::int64_t output = thread / warp_lanes;
-    const std::int64_t first = axes.kept.element_offsets(output)[0];
+    const auto [first, place] = axes.kept.element_offsets(output);
     double result = Op::identity;
     for (std::int64_t n = thread % warp_lanes; n < axes.places; n += warp_lanes) {
       result = Op::combine(result, static_cast<double>(x[first + axes.reduced.element_offsets(n)[0]]));
@@ -84,27 +89,37 @@ struct ReduceByWarp {
       const double other = __shfl_xor_sync(0xffffffffu, result, bit);
       result = thread & bit ? Op::combine(other, result) : Op::combine(result, other);
     }
-    if (thread % warp_lanes == 0) y[output] = static_cast<T>(result);
+    if (thread % warp_lanes == 0) y[place] = static_cast<To>(result);
   }
 };
 
+constexpr std::int64_t enough_threads = 1 << 18;  // to keep the memory of any GPU busy
+
+// Whether neighbouring threads, each with an element of y, read neighbouring elements.
+bool side_by_side(const Axes& axes) { return axes.kept.inner_step()[0] == 1 && axes.outputs >= warp_lanes; }
+
+// Without memory for parts.
+template <class Op, class To, class From>
+void reduce_whole(const View& y, const View& x, const Axes& axes) {
+  if (axes.places < warp_lanes || (side_by_side(axes) && axes.outputs >= enough_threads / warp_lanes)) {
+    for_each_index(axes.outputs, ReduceByThread<Op, To, From>{y.as<To>(), x.as<From>(), axes});
+  } else {
+    for_each_index(axes.outputs * warp_lanes, ReduceByWarp<Op, To, From>{y.as<To>(), x.as<From>(), axes});
+  }
+}
+
 template <class Op>
 void reduce_with(const View& y, const View& x) {
-  constexpr std::int64_t enough = 4096;  // threads that keep a GPU's memory busy
   const Axes axes = split_axes(y, x);
   dispatch_floating(x.dtype, [&](auto type) {
     using T = decltype(type);
-    const bool side_by_side = axes.kept.inner_step()[0] == 1 && axes.outputs >= warp_lanes;
-    if (axes.outputs >= enough) {
-      for_each_index(axes.outputs, ReduceByThread<Op, T>{y.as<T>(), x.as<T>(), axes});
-    } else if (side_by_side && axes.places > part_places) {
-      const std::int64_t parts = (axes.places + part_places - 1) / part_places;
-      const Scratch<double> partial(parts * axes.outputs);
-      for_each_index(parts * axes.outputs, ReducePart<Op, T>{partial.data(), x.as<T>(), axes});
-      for_each_index(axes.outputs, CombineParts<Op, T>{y.as<T>(), partial.data(), axes.outputs, parts});
-    } else {
-      for_each_index(axes.outputs * warp_lanes, ReduceByWarp<Op, T>{y.as<T>(), x.as<T>(), axes});
+    if (!side_by_side(axes) || axes.places <= part_places || axes.outputs >= enough_threads) {
+      return reduce_whole<Op, T, T>(y, x, axes);
     }
+    const std::int64_t parts = (axes.places + part_places - 1) / part_places;
+    const Scratch<double> partial(parts * axes.outputs);
+    for_each_index(parts * axes.outputs, ReducePart<Op, T>{partial.data(), x.as<T>(), axes});
+    for_each_index(axes.outputs, CombineParts<Op, T>{y.as<T>(), partial.data(), axes.outputs, parts});
   });
 }
 
@@ -163,6 +178,11 @@ void reduce(ReduceOp op, View y, View x) {
     case ReduceOp::sum: return reduce_with<Sum>(y, x);
     case ReduceOp::maximum: return reduce_with<Maximum>(y, x);
   }
+}
+
+void sum_doubles(const View& y, const View& x) {
+  const Axes axes = split_axes(y, x);
+  dispatch_floating(y.dtype, [&](auto type) { reduce_whole<Sum, decltype(type), double>(y, x, axes); });
 }
 
 void argmax(View index, View x) {

@@ -13,8 +13,18 @@ namespace tally {
 namespace {
 
 // alpha a b without recording. One matrix b for many a: the leading axes of a dense a join its rows, which makes one
-// large product of many small ones.
+// large product of many small ones. Heads are views of [B, T, H, d], where sequence and row lie next to each other:
+// what multiplies all sequences alike gives a result that lies in the same way.
 Tensor product(const Tensor& a, const Tensor& b, double alpha) {
+  if (a.rank() == 4 && b.rank() <= 3 && !a.dense()) {
+    const Tensor by_row = a.transpose_view(1, 2);
+    if (by_row.dense()) {
+      if (b.rank() == 2) return product(by_row, b, alpha).transpose_view(1, 2);
+      const Shape& s = by_row.shape();  // [B, T, H, d]
+      const Tensor by_head = by_row.reshape_view({s[0] * s[1], s[2], s[3]}).transpose_view(0, 1);
+      return product(by_head, b, alpha).reshape_view({s[2], s[0], s[1], b.size(-1)}).transpose_view(0, 1);
+    }
+  }
   if (b.rank() == 2 && a.rank() > 2 && a.dense()) {
     return product(as_rows(a), b, alpha).reshape_view(append_axes(leading_axes(a.shape()), {b.size(1)}));
   }

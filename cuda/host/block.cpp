@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "cuda/host/block_messages.hpp"
 
 namespace tally::cuda_host {
 
@@ -17,29 +18,7 @@ constinit thread_local dim3 gridDim;
 
 namespace {
 
-// Instrumented code and code without optimisation take several times the stack.
-#if TALLY_ADDRESS_SANITIZER || TALLY_THREAD_SANITIZER || !defined(__OPTIMIZE__)
-constexpr std::size_t stack_bytes = std::size_t{512} << 10;
-#else
-constexpr std::size_t stack_bytes = std::size_t{128} << 10;
-#endif
-
-std::string text_of(const uint3& index) { return concat("(", index.x, ", ", index.y, ", ", index.z, ")"); }
-std::string text_of(const Place& place) { return concat(place.file, ":", place.line); }
-bool same(const Place& a, const Place& b) { return a.line == b.line && std::strcmp(a.file, b.file) == 0; }
-
-uint3 index_of(std::uint64_t number, const dim3& size) {
-  return {static_cast<unsigned>(number % size.x), static_cast<unsigned>(number / size.x % size.y),
-          static_cast<unsigned>(number / size.x / size.y)};
-}
-
 bool holds(std::uint32_t mask, int lane) { return (mask >> lane & 1u) != 0; }
-
-std::string hexadecimal(std::uint32_t mask) {
-  std::string text = "0x";
-  for (int digit = 7; digit >= 0; --digit) text += "0123456789abcdef"[mask >> (4 * digit) & 15u];
-  return text;
-}
 
 void* take_shared(std::size_t bytes, std::size_t alignment) {
   const TsanIgnore ignore;
@@ -373,50 +352,6 @@ void Block::off_boundary(std::size_t bytes, Place place) {
 void* Block::dynamic_shared_memory() {
   if (dynamic_ == nullptr) dynamic_ = take_shared(launch_->shared_bytes, 16);
   return dynamic_;
-}
-
-// ---------------------------------------------------------------------------------------------------------------------
-// Messages
-
-std::string Block::name_of(const Thread& thread) const { return concat("thread ", text_of(thread.index)); }
-
-std::string Block::call_of(const Thread& thread) const {
-  return concat(name_of(thread), " calls ", thread.request.name, " with mask ", hexadecimal(thread.request.mask),
-                " at ", text_of(thread.request.place));
-}
-
-// One line for each place, with how many wait there and the first of them.
-std::string Block::who_waits_where() const {
-  std::string text;
-  std::vector<bool> told(static_cast<std::size_t>(count_));
-  for (int n = 0; n < count_; ++n) {
-    const Thread& first = threads_[static_cast<std::size_t>(n)];
-    if (told[static_cast<std::size_t>(n)] || first.state == State::gone) continue;
-    int alike = 0;
-    for (int m = n; m < count_; ++m) {
-      const Thread& other = threads_[static_cast<std::size_t>(m)];
-      if (other.state != first.state || !same(other.place, first.place)) continue;
-      told[static_cast<std::size_t>(m)] = true;
-      ++alike;
-    }
-    const char* const what = first.state == State::in_warp ? first.request.name : "__syncthreads";
-    text += concat("\n  ", name_of(first), alike > 1 ? concat(" and ", alike - 1, " more") : "", ": ", what, " at ",
-                   text_of(first.place));
-    if (first.state == State::in_warp) text += concat(", mask ", hexadecimal(first.request.mask));
-  }
-  if (gone_ > 0) text += concat("\n  ", gone_, " threads have left the kernel");
-  return text;
-}
-
-std::string Block::stack_overflow_at(const void* address) const {
-  for (const auto& fiber : fibers_) {
-    if (current_ != nullptr && fiber->guards(address)) {
-      return concat("kernel launched at ", text_of(launch_->place), ", block ",
-                    text_of(index_of(block_number_, launch_->grid)), ", ", name_of(*current_), ": more than the ",
-                    stack_bytes, " bytes of a thread's stack are needed");
-    }
-  }
-  return {};
 }
 
 namespace detail {

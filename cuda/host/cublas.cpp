@@ -61,6 +61,7 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   if (m == 0 || n == 0 || count == 0) return CUBLAS_STATUS_SUCCESS;
+  ++handle->products;
   cpu::load_blas();
   const auto extent = [count](bool turned, int rows, int columns, int ld, long long stride) {
     if (turned) std::swap(rows, columns);

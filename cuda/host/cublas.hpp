@@ -26,6 +26,7 @@ enum cublasGemmAlgo_t : int { CUBLAS_GEMM_DEFAULT = -1 };
 
 struct Cublas {
   cudaStream_t stream = nullptr;
+  std::uint64_t products = 0;  // asked for so far
 };
 using cublasHandle_t = Cublas*;
 

@@ -1,0 +1,31 @@
+// How the messages of a block of threads name what is in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "cuda/host/language.hpp"
+#include "cuda/host/sanitizer.hpp"
+
+namespace tally::cuda_host {
+
+// Instrumented code and code without optimisation take several times the stack.
+#if TALLY_ADDRESS_SANITIZER || TALLY_THREAD_SANITIZER || !defined(__OPTIMIZE__)
+inline constexpr std::size_t stack_bytes = std::size_t{512} << 10;
+#else
+inline constexpr std::size_t stack_bytes = std::size_t{128} << 10;
+#endif
+
+inline bool same(const Place& a, const Place& b) { return a.line == b.line && std::strcmp(a.file, b.file) == 0; }
+inline uint3 index_of(std::uint64_t number, const dim3& size) {
+  return {static_cast<unsigned>(number % size.x), static_cast<unsigned>(number / size.x % size.y),
+          static_cast<unsigned>(number / size.x / size.y)};
+}
+
+std::string text_of(const uint3& index);
+std::string text_of(const Place& place);
+std::string hexadecimal(std::uint32_t mask);
+
+}  // namespace tally::cuda_host
