@@ -24,9 +24,9 @@ Rotary::Tables Rotary::make_tables(std::int64_t length, DType dtype, Device devi
   std::vector<double> cosine, sine;
   for (std::int64_t t = 0; t < length; ++t) {
     for (const RotaryPlane& plane : planes_) {
-      const double place = static_cast<double>(t), size = factor_ * std::exp(place * plane.growth);
-      cosine.push_back(size * std::cos(place * plane.angle));
-      sine.push_back(size * std::sin(place * plane.angle));
+      const double position = static_cast<double>(t), size = factor_ * std::exp(position * plane.growth);
+      cosine.push_back(size * std::cos(position * plane.angle));
+      sine.push_back(size * std::sin(position * plane.angle));
     }
   }
   const Shape shape{length, static_cast<std::int64_t>(planes_.size())};

@@ -1,4 +1,5 @@
-// Rotation by place, shared by RoPE and its kin: pair i of x at place t, from 0, as a complex number (a, b) becomes
+// Rotation by position, shared by RoPE and its kin: pair i of x at position t, from 0, as a complex number (a, b)
+// becomes
 //   (a, b) * factor * exp((growth_i + angle_i sqrt(-1)) t)
 // that is, it is turned by t angle_i and grows by growth_i a token. Pairs are the dims (i, i + r/2) in layout half and
 // (2i, 2i+1) in layout interleaved, i = 0 .. r/2-1; dims from r on are left alone.
@@ -18,7 +19,7 @@ struct RotaryPlane {
 
 class Rotary {
  public:
-  // Tables are kept for places below `length`; for a longer sequence they are made anew on each call.
+  // Tables are kept for positions below `length`; for a longer sequence they are made anew on each call.
   Rotary(std::vector<RotaryPlane> planes, double factor, bool interleaved, std::int64_t length, DType dtype,
          Device device);
   // x [B, H, T, d] of the tokens first .. first + T - 1 -> the same shape; d is at least r = 2 planes

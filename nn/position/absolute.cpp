@@ -28,5 +28,5 @@ class Absolute final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(absolute, NoOptions, Absolute, "a learned vector for each place, added to the token embedding",
+TALLY_ENCODING(absolute, NoOptions, Absolute, "a learned vector for each position, added to the token embedding",
                "x_t += e[t];  e [T_max, D]", "Vaswani et al. 2017, arXiv 1706.03762 (learned variant)");

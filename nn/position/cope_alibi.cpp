@@ -5,7 +5,6 @@
 // sign is an option. p is not clamped by default; with p-max P the term is m_h min(p_ij, P): beyond P it is plain
 // attention with one number a row.
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "autograd/ops.hpp"
@@ -63,23 +62,22 @@ class CopeAlibi final : public Encoding {
                   ? setup.parameter("slopes", shape, Fill::constant(0), Scope::layer)
                   : Tensor::from(fixed_slopes(options, setup.heads), shape, setup.device).to(setup.dtype);
     if (options.p_max == 0) return;
-    std::vector<double> places(static_cast<std::size_t>(options.p_max) + 1);
-    std::iota(places.begin(), places.end(), 0.0);
-    places_ = Tensor::from(places, {options.p_max + 1}, setup.device).to(setup.dtype);
+    const auto number = [](std::int64_t p) { return static_cast<double>(p); };
+    positions_ = setup.constants->of(number, 0, options.p_max + 1, setup.dtype, setup.device);
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    if (!places_.defined()) return score.set_scan(ContextualSlope{slopes_, gates_(in)});
+    if (!positions_.defined()) return score.set_scan(ContextualSlope{slopes_, gates_(in)});
     // A straight line as a table: its end is where positions end.
-    const Shape shape{in.q.size(0), in.q.size(1), in.q.size(2), places_.size(0)};
-    const Tensor line = unsqueeze(unsqueeze(slopes_, 1), 2) * places_;  // [H, 1, P+1]
+    const Shape shape{in.q.size(0), in.q.size(1), in.q.size(2), positions_.size(0)};
+    const Tensor line = unsqueeze(unsqueeze(slopes_, 1), 2) * positions_;  // [H, 1, P+1]
     score.set_scan(ContextualTable{broadcast_to(line, shape), gates_(in)});
   }
 
  private:
   ContextualGates gates_;
-  Tensor slopes_;  // [H]
-  Tensor places_;  // 0..P; undefined where p has no limit
+  Tensor slopes_;     // [H]
+  Tensor positions_;  // 0..P; undefined where p has no limit
 };
 
 }  // namespace

@@ -65,7 +65,7 @@ class Fire final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(fire, NoOptions, Fire, "a learned function of the distance, relative to the place",
+TALLY_ENCODING(fire, NoOptions, Fire, "a learned function of the distance, relative to the position",
                "l_ij = s_ij + f_h(ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6));  L = |512 m|\n"
                "f(x) = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1\n"
                "costs T numbers a layer where T <= L + 1, else about (36 + H) T² and B H T² more in backward",

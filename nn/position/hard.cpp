@@ -19,8 +19,8 @@ Tensor one_hot(const Tensor& logits) {
   const Tensor zero = Tensor::zeros({1}, dtype, logits.device());
   // Not infinite, which the search for the first number that is not finite would take for a mistake.
   const Tensor lowest = Tensor::full({1}, std::numeric_limits<float>::lowest(), dtype, logits.device());
-  const Tensor place = cumsum(Tensor::full({logits.size(-1)}, 1.0, dtype, logits.device()));
-  const Tensor seen = where(less_equal(unsqueeze(place, 0), unsqueeze(place, 1)), logits, lowest);
+  const Tensor position = cumsum(Tensor::full({logits.size(-1)}, 1.0, dtype, logits.device()));
+  const Tensor seen = where(less_equal(unsqueeze(position, 0), unsqueeze(position, 1)), logits, lowest);
   const Tensor largest = where(equal(seen, max(seen, -1, true)), one, zero);
   // The nearest of them has none to its right.
   return largest * where(equal(cumsum(largest, true), one), one, zero);

@@ -1,5 +1,5 @@
-// Rotary positions (RoPE, arXiv 2104.09864, equations 15 and 34): q and k at place t, from 0, are turned in each of r/2
-// planes by t θ_i, so that their product depends on the distance alone:
+// Rotary positions (RoPE, arXiv 2104.09864, equations 15 and 34): q and k at position t, from 0, are turned in each of
+// r/2 planes by t θ_i, so that their product depends on the distance alone:
 //   (a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i)),  θ_i = base^(-2i/r),  i = 0 .. r/2-1
 // Planes and layouts: nn/rotary.hpp. Stretched by a factor s beyond the trained length L0:
 //   pi    t/s for t (arXiv 2306.15595)
@@ -100,7 +100,7 @@ class Rope final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the place",
+TALLY_ENCODING(rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the position",
                "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/r)\n"
                "i = 0 .. r/2-1, r = rotary-dims or d.  Stretched by s = factor:  pi  t/s for t\n"
                "ntk  base s^(r/(r-2)) for base;  yarn  θ_i (ρ_i/s + 1 - ρ_i) for θ_i, cos and sin times 0.1 ln s + 1\n"

@@ -1,5 +1,5 @@
 // Rotary positions whose far products fade (xPos, arXiv 2212.10554): RoPE with base 10000, then in plane i at
-// place t, from 0,
+// position t, from 0,
 //   q *= ζ_i^(t/512),  k *= ζ_i^(-t/512),  ζ_i = (2i + 0.4 d) / (1.4 d)
 // so that plane i of the product is multiplied by ζ_i^((i-j)/512). Layouts: nn/rotary.hpp.
 #include <cmath>
@@ -25,7 +25,7 @@ struct XposOptions final : OptionsOf<XposOptions> {
   }
 };
 
-// ln(ζ_i) / 512, negative: q shrinks and k grows with the place.
+// ln(ζ_i) / 512, negative: q shrinks and k grows with the position.
 double growth(std::int64_t plane, std::int64_t dims) {
   const double d = static_cast<double>(dims);
   return std::log((2 * static_cast<double>(plane) + 0.4 * d) / (1.4 * d)) / scale_base;
@@ -51,7 +51,7 @@ class Xpos final : public Encoding {
   }
 
   void check_length(std::int64_t length) const override {
-    check(length <= limit_, "xpos", "scales of places above ", limit_,
+    check(length <= limit_, "xpos", "scales of positions above ", limit_,
           " leave the range of the numbers, the sequence has ", length, " tokens");
   }
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
