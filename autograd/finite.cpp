@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/kernels.hpp"
+#include "core/workspace.hpp"
 
 namespace tally {
 namespace {
@@ -21,7 +22,9 @@ bool all_finite(const Tensor& x) {
   const Tensor sum = Tensor::empty({1}, DType::f64, x.device());
   const Tensor dense = x.to_dense();
   const View result = sum.view(), elements = dense.view();
-  kernels(x.device()).squared_norm({&result, 1}, {&elements, 1});
+  const Kernels& on = kernels(x.device());
+  const Workspace workspace(on.squared_norm_workspace({&elements, 1}), x.device());
+  on.squared_norm({&result, 1}, {&elements, 1}, workspace.data());
   return std::isfinite(sum.item());
 }
 

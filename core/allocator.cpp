@@ -31,12 +31,6 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
-// Few sizes above 1 MiB, so that a block that is a little too large is found again: at most 1/8 is wasted.
-std::size_t rounded(std::size_t bytes) {
-  const std::size_t grain = bytes <= mebibyte ? alignment : std::bit_floor(bytes) / 8;
-  return (bytes + grain - 1) / grain * grain;
-}
-
 struct Cache {
   std::mutex mutex;
   std::unordered_map<std::size_t, std::vector<void*>> blocks;
@@ -59,10 +53,16 @@ void release(Cache& c) {
 
 }  // namespace
 
+// Few sizes above 1 MiB, so that a block that is a little too large is found again: at most 1/8 is wasted.
+std::size_t block_bytes(std::size_t bytes) {
+  const std::size_t grain = bytes <= mebibyte ? alignment : std::bit_floor(bytes) / 8;
+  return (bytes + grain - 1) / grain * grain;
+}
+
 void* allocate_bytes(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   check(bytes <= SIZE_MAX / 2, "memory", "a tensor of ", bytes, " bytes cannot exist");
-  const std::size_t size = rounded(bytes);
+  const std::size_t size = block_bytes(bytes);
   Cache& c = cache();
   const std::lock_guard lock(c.mutex);
   void* block = nullptr;
@@ -88,7 +88,7 @@ void* allocate_bytes(std::size_t bytes) {
 
 void free_bytes(void* block, std::size_t bytes) {
   if (block == nullptr) return;
-  const std::size_t size = rounded(bytes);
+  const std::size_t size = block_bytes(bytes);
   Cache& c = cache();
   const std::lock_guard lock(c.mutex);
   c.counters.live_bytes -= size;

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/error.hpp"
+
 namespace tally {
 
 struct MemoryCounters {
@@ -15,6 +17,15 @@ struct MemoryCounters {
   std::uint64_t live_blocks = 0;         // blocks in use now; zero when every tensor is gone
   std::uint64_t system_allocations = 0;  // times memory was taken from the system; steady in a steady training step
 };
+
+// A tensor that no machine has memory for.
+class TooLarge : public Error {
+ public:
+  using Error::Error;
+};
+
+// What a block of so many bytes counts as.
+std::size_t block_bytes(std::size_t bytes);
 
 // A block of at least `bytes` bytes aligned to 64; null for 0 bytes. Throws Error when the system has none left.
 void* allocate_bytes(std::size_t bytes);

@@ -55,6 +55,7 @@ const Backend& backend(Device device) {
   switch (device.type) {
     case DeviceType::cpu: break;
     case DeviceType::cuda_host: return cuda_host::backend(device.index);
+    case DeviceType::meta: return meta::backend(static_cast<DeviceType>(device.index));
     case DeviceType::cuda:
 #if TALLY_WITH_CUDA
       return cuda::backend(device.index);

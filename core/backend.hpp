@@ -52,6 +52,10 @@ namespace cuda_host {
 const Backend& backend(int index);
 }
 
+namespace meta {
+const Backend& backend(DeviceType stands_for);
+}  // namespace meta
+
 MemoryCounters memory_counters(Device device);
 void reset_peak_memory(Device device);
 double available_memory(Device device);

@@ -10,6 +10,9 @@ namespace {
 Device chosen;
 }
 
+Device meta_of(Device device) { return {DeviceType::meta, static_cast<int>(device.type)}; }
+Device host_of(Device device) { return device.type == DeviceType::meta ? meta_of(Device{}) : Device{}; }
+
 Device default_device() { return chosen; }
 void set_default_device(Device device) { chosen = device; }
 
@@ -17,6 +20,7 @@ std::string to_text(Device device) {
   switch (device.type) {
     case DeviceType::cpu: return "cpu";
     case DeviceType::cuda_host: return "cuda-host";
+    case DeviceType::meta: return "meta";
     case DeviceType::cuda: break;
   }
   return device.index == 0 ? "cuda" : concat("cuda:", device.index);

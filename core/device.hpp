@@ -7,8 +7,9 @@
 
 namespace tally {
 
-// cuda_host: the CUDA kernels executed on the CPU (see cuda/README.md).
-enum class DeviceType : std::uint8_t { cpu, cuda, cuda_host };
+// cuda_host: the CUDA kernels executed on the CPU (see cuda/README.md). meta: computes nothing and counts memory (see
+// core/meta.cpp); its index is the type of the device that it stands for.
+enum class DeviceType : std::uint8_t { cpu, cuda, cuda_host, meta };
 
 struct Device {
   DeviceType type = DeviceType::cpu;
@@ -18,6 +19,11 @@ struct Device {
 
 // "cpu", "cuda", "cuda:1", "cuda-host".
 std::string to_text(Device device);
+
+// The device that counts what this one would need.
+Device meta_of(Device device);
+// Where tensors are put together that go to the device, and where they come back to: the CPU, or what stands for it.
+Device host_of(Device device);
 
 // Where programs make their models: the CPU until set. Operations work where their arguments lie.
 Device default_device();

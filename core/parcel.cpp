@@ -1,7 +1,5 @@
 #include "core/parcel.hpp"
 
-#include <cstring>
-
 #include "core/backend.hpp"
 #include "core/shape.hpp"
 
@@ -17,15 +15,17 @@ Parcel::Parcel(const std::vector<Part>& parts, Device device) {
     bytes += static_cast<std::size_t>(part.shape.numel()) * size_of(part.dtype);
     bytes = (bytes + alignment - 1) / alignment * alignment;
   }
-  host_storage_ = Storage::allocate(bytes, {});
-  if (bytes > 0) std::memset(host_storage_->data(), 0, bytes);
-  device_storage_ = device.type == DeviceType::cpu ? host_storage_ : Storage::allocate(bytes, device);
+  const Device host = host_of(device);
+  host_storage_ = Storage::allocate(bytes, host);
+  device_storage_ = device == host ? host_storage_ : Storage::allocate(bytes, device);
   for (std::size_t n = 0; n < parts.size(); ++n) {
     const auto offset = static_cast<std::int64_t>(begins[n] / size_of(parts[n].dtype));
     const Strides strides = dense_strides(parts[n].shape);
     on_device_.emplace_back(device_storage_, parts[n].shape, strides, offset, parts[n].dtype);
     on_host_.emplace_back(host_storage_, parts[n].shape, strides, offset, parts[n].dtype);
   }
+  const auto count = static_cast<std::int64_t>(bytes);
+  Tensor(host_storage_, {count}, dense_strides({count}), 0, DType::boolean).fill(0);
   send();
 }
 

@@ -11,13 +11,12 @@ namespace {
 
 // Bytes of a dense tensor; throws when the product does not fit.
 std::size_t bytes_of(const Shape& shape, DType dtype) {
-  std::int64_t numel = 1;
+  auto bytes = static_cast<std::int64_t>(size_of(dtype));
   for (int axis = 0; axis < shape.rank; ++axis) {
-    check(!__builtin_mul_overflow(numel, shape[axis], &numel), "tensor", "shape ", shape, " has too many elements");
+    if (__builtin_mul_overflow(bytes, shape[axis], &bytes)) {
+      throw TooLarge(concat("[tensor] shape ", shape, " has too many elements"));
+    }
   }
-  std::int64_t bytes = 0;
-  check(!__builtin_mul_overflow(numel, static_cast<std::int64_t>(size_of(dtype)), &bytes), "tensor", "shape ", shape,
-        " has too many elements");
   return static_cast<std::size_t>(bytes);
 }
 
@@ -138,8 +137,8 @@ Tensor Tensor::to(DType dtype) const {
 
 Tensor Tensor::to(Device target) const {
   if (target == device()) return detach();
-  const bool from_host = device().type == DeviceType::cpu;
-  const bool to_host = target.type == DeviceType::cpu;
+  const bool from_host = device().type == DeviceType::cpu || device() == host_of(target);
+  const bool to_host = target.type == DeviceType::cpu || target == host_of(device());
   if (!from_host && !to_host) return to(Device{}).to(target);
   const Tensor source = to_dense();
   const Tensor result = empty(shape_, dtype_, target);

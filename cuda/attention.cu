@@ -23,12 +23,11 @@ template <class T, int D, Family family>
 inline constexpr std::size_t shared_elements = most_rows<T>* pair_ld + key_elements<T, D> +
                                                (family == Family::gated ? 2 : 1) * product_elements<T, D>;
 
-// How many blocks of a multiprocessor there should be registers for; the shared memory of the largest has three, too.
+// How many blocks of a multiprocessor there should be registers for, without any that are spilled.
 template <class T, int D, Family family>
-[[maybe_unused]] inline constexpr int blocks_at_once = sizeof(T) > sizeof(float) ? 1
-                                                       : is_contextual(family) || (D > 64 && family == Family::sticks)
-                                                           ? 2
-                                                           : 3;
+[[maybe_unused]] inline constexpr int blocks_at_once = sizeof(T) > sizeof(float)         ? 1
+                                                       : D > 64 || is_contextual(family) ? 2
+                                                                                         : 3;
 
 template <class T, ProductPrecision precision, int D, Family family>
 __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, family>)
@@ -159,7 +158,9 @@ std::int64_t attention_carry(std::int64_t heads, std::int64_t queries, std::int6
   return heads * queries * ((keys + tile - 1) / tile);
 }
 
-void attention(const AttentionCall& call) {
+std::int64_t attention_workspace(const AttentionCall&) { return 0; }
+
+void attention(const AttentionCall& call, void*) {
   if (call.output.numel() == 0) return;
   dispatch_floating(call.q.dtype, [&](auto zero) {
     using T = decltype(zero);

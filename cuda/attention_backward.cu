@@ -3,14 +3,12 @@
 // the first has left at the tiles' edges. What all rows share (slopes, toeplitz biases, hidden layers) is written by
 // row or block and added here, in fixed order.
 #include <array>
-#include <memory>
-#include <vector>
 
 #include "core/kernels.hpp"
+#include "core/workspace.hpp"
 #include "cuda/attention_gradient.hpp"
 #include "cuda/context.hpp"
 #include "cuda/reduce.hpp"
-#include "cuda/scratch.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
@@ -18,16 +16,48 @@ namespace {
 
 using namespace attention_kernels;
 
-// Device memory filled with zeros: what rows add to.
 template <class T>
-std::unique_ptr<Scratch<T>> zeros(std::int64_t count) {
-  auto scratch = std::make_unique<Scratch<T>>(count);
-  scratch->set_zero();
-  return scratch;
+std::int64_t row_blocks_of(const AttentionCall& call) {
+  const int block_rows = warps_for<T>(call.queries()) * warp_rows;
+  return (call.queries() + block_rows - 1) / block_rows;
+}
+
+// What the kernels write between them, of a workspace.
+template <class T>
+struct Between {
+  T *row_delta, *d_carry;
+  double *row_sums, *unit_sums;        // what rows add to begins at 0,
+  double* by_distance[most_biases]{};  // also for each toeplitz bias
+  std::int64_t row_sum_elements = 0, unit_sum_elements = 0, distance_elements = 0;
+
+  Between(const AttentionCall& call, const AttentionGradients& gradients, Arena& arena) {
+    const Kind kind = call.scan.kind;
+    const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
+    bool by_row = kind == Kind::slope || kind == Kind::mlp;
+    for (int n = 0; n < call.bias_count; ++n) {
+      by_row |= call.biases[n].kind == AttentionBias::Kind::row_column && gradients.biases[n].values;
+    }
+    if (by_row) row_sum_elements = row_sum_count * rows;
+    if (kind == Kind::mlp) unit_sum_elements = row_sum_count * call.scan.values.shape[3] * rows;
+    distance_elements = heads * row_blocks_of<T>(call) * call.keys();
+    row_delta = arena.take<T>(rows);
+    d_carry = arena.take<T>(kind != Kind::none ? attention_carry(heads, call.queries(), call.keys()) : 0);
+    row_sums = arena.take<double>(row_sum_elements);
+    unit_sums = arena.take<double>(unit_sum_elements);
+    for (int n = 0; n < call.bias_count; ++n) {
+      if (call.biases[n].kind != AttentionBias::Kind::toeplitz || !gradients.biases[n].values) continue;
+      by_distance[n] = arena.take<double>(distance_elements);
+    }
+  }
+};
+
+void set_zero(double* x, std::int64_t count) {
+  if (x == nullptr) return;
+  CUDA_CHECK(cudaMemsetAsync(x, 0, static_cast<std::size_t>(count) * sizeof(double), context().stream));
 }
 
 template <class T>
-void backward(const AttentionCall& call, const AttentionGradients& gradients) {
+void backward(const AttentionCall& call, const AttentionGradients& gradients, void* workspace) {
   DeviceCall<T> device = device_call<T>(call);
   device.d_output = Rows<T>::of(gradients.d_output);
   device.d_q = Rows<T>::of(gradients.d_q);
@@ -38,8 +68,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
   device.d_remainder = Rows<T>::of(gradients.d_remainder);
   const Kind kind = call.scan.kind;
   const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
-  const int block_rows = warps_for<T>(call.queries()) * warp_rows;
-  const std::int64_t row_blocks = (call.queries() + block_rows - 1) / block_rows;
+  const std::int64_t row_blocks = row_blocks_of<T>(call);
 
   // What a row adds to begins at 0.
   if (kind != Kind::slope && gradients.d_values) {
@@ -62,20 +91,19 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
     }
   }
 
-  const Scratch<T> row_delta(rows);
-  device.row_delta = row_delta.data();
-  const Scratch<T> d_carry(kind != Kind::none ? attention_carry(heads, call.queries(), call.keys()) : 0);
-  device.d_carry = d_carry.data();
+  Arena arena(workspace);
+  const Between<T> between(call, gradients, arena);
+  device.row_delta = between.row_delta;
+  device.d_carry = between.d_carry;
   device.balances = kind == Kind::slope || kind == Kind::mlp;
-  const auto row_sums = zeros<double>(device.balances || by_row ? row_sum_count * rows : 0);
-  device.row_sums = row_sums->data();
-  const auto unit_sums = zeros<double>(kind == Kind::mlp ? row_sum_count * device.entries * rows : 0);
-  device.unit_sums = unit_sums->data();
-  std::vector<std::unique_ptr<Scratch<double>>> by_distance;
+  device.row_sums = between.row_sums;
+  set_zero(between.row_sums, between.row_sum_elements);
+  device.unit_sums = between.unit_sums;
+  set_zero(between.unit_sums, between.unit_sum_elements);
   for (int n = 0; n < call.bias_count; ++n) {
-    if (device.biases[n].kind != AttentionBias::Kind::toeplitz || !gradients.biases[n].values) continue;
-    by_distance.push_back(zeros<double>(heads * row_blocks * call.keys()));
-    device.biases[n].partial = by_distance.back()->data();
+    if (between.by_distance[n] == nullptr) continue;
+    device.biases[n].partial = between.by_distance[n];
+    set_zero(between.by_distance[n], between.distance_elements);
     device.by_distance = true;
   }
 
@@ -93,14 +121,14 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
   const std::int64_t batches = call.batch(), queries = call.queries(), per_batch = call.heads() * queries;
   if (kind == Kind::slope) {
     constexpr std::int64_t step = row_sum_count;
-    add(gradients.d_values, {1, call.heads(), 1}, {0, gradients.d_values.strides[0], 0}, row_sums->data() + 1,
+    add(gradients.d_values, {1, call.heads(), 1}, {0, gradients.d_values.strides[0], 0}, between.row_sums + 1,
         {batches, call.heads(), queries}, {step * per_batch, step * queries, step});
   }
   if (kind == Kind::mlp) {
     const std::int64_t n = device.entries;
-    add(gradients.d_weight, {1, n}, {0, gradients.d_weight.strides[0]}, unit_sums->data(), {rows, n},
+    add(gradients.d_weight, {1, n}, {0, gradients.d_weight.strides[0]}, between.unit_sums, {rows, n},
         {row_sum_count * n, 1});
-    add(gradients.d_bias, {1, n}, {0, gradients.d_bias.strides[0]}, unit_sums->data() + n, {rows, n},
+    add(gradients.d_bias, {1, n}, {0, gradients.d_bias.strides[0]}, between.unit_sums + n, {rows, n},
         {row_sum_count * n, 1});
   }
   for (int n = 0; n < call.bias_count; ++n) {
@@ -115,9 +143,16 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients) {
 
 }  // namespace
 
-void attention_backward(const AttentionCall& call, const AttentionGradients& gradients) {
+std::int64_t attention_backward_workspace(const AttentionCall& call, const AttentionGradients& gradients) {
+  if (call.output.numel() == 0) return 0;
+  Arena arena(nullptr);
+  dispatch_floating(call.q.dtype, [&](auto zero) { Between<decltype(zero)>(call, gradients, arena); });
+  return arena.bytes();
+}
+
+void attention_backward(const AttentionCall& call, const AttentionGradients& gradients, void* workspace) {
   if (call.output.numel() == 0) return;
-  dispatch_floating(call.q.dtype, [&](auto zero) { backward<decltype(zero)>(call, gradients); });
+  dispatch_floating(call.q.dtype, [&](auto zero) { backward<decltype(zero)>(call, gradients, workspace); });
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -7,7 +7,6 @@
 
 #include "core/kernels.hpp"
 #include "cuda/rows.hpp"
-#include "cuda/scratch.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
@@ -55,19 +54,28 @@ void embedding(View y, View table, View ids) {
   });
 }
 
-void embedding_backward(View d_table, View d_y, View ids) {
-  // As many parts as give the device enough threads, of as many ids as are worth one.
+// As many parts as give the device enough threads, of as many ids as are worth one.
+static std::int64_t parts_of_ids(std::int64_t elements, std::int64_t count) {
   constexpr std::int64_t enough = 1 << 18, least_ids = 64;
+  return elements == 0 ? 0 : std::min((count + least_ids - 1) / least_ids, (enough + elements - 1) / elements);
+}
+
+std::int64_t embedding_backward_workspace(View d_table, View ids) {
+  const std::int64_t elements = d_table.numel();
+  return parts_of_ids(elements, ids.numel()) * elements * static_cast<std::int64_t>(sizeof(double));
+}
+
+void embedding_backward(View d_table, View d_y, View ids, void* workspace) {
   const std::int64_t elements = d_table.numel(), count = ids.numel();
   if (elements == 0) return;
-  const std::int64_t parts = std::min((count + least_ids - 1) / least_ids, (enough + elements - 1) / elements);
+  const std::int64_t parts = parts_of_ids(elements, count);
   const std::int64_t part_ids = parts == 0 ? 0 : (count + parts - 1) / parts;
-  const Scratch<double> partial(parts * elements);
+  auto* const partial = static_cast<double*>(workspace);
   dispatch_floating(d_table.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_index(parts * elements, AddRows<T>{partial.data(), d_y.as<T>(), ids.as<std::int32_t>(), count, elements,
+    for_each_index(parts * elements, AddRows<T>{partial, d_y.as<T>(), ids.as<std::int32_t>(), count, elements,
                                                 d_table.shape[1], d_y.strides[0], row_step(d_y), part_ids});
-    for_each_index(elements, CombineParts<Sum, T>{d_table.as<T>(), partial.data(), elements, parts});
+    for_each_index(elements, CombineParts<Sum, T>{d_table.as<T>(), partial, elements, parts});
   });
 }
 

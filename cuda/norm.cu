@@ -108,37 +108,40 @@ void norm(const View& y, const View& mean, const View& rstd, const View& x, cons
 }
 
 template <bool centered>
-void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& scratch, const View& d_y,
-                   const View& x, const View& weight, const View& mean, const View& rstd) {
+void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& d_y, const View& x,
+                   const View& weight, const View& mean, const View& rstd, void* workspace) {
   const std::int64_t rows = x.shape[0], n = x.shape[1], blocks = block_count(rows);
   dispatch_floating(d_x.dtype, [&](auto type) {
     using T = decltype(type);
+    T* const parts = static_cast<T*>(workspace);
     for_each_row(d_y, NormBackwardRow<T, centered>{d_x.as<T>(), d_y.as<T>(), x.as<T>(), weight.as<T>(), mean.as<T>(),
                                                    rstd.as<T>(), n, row_step(d_y), weight.strides[0]});
-    for_each_index(blocks * n, NormColumns<T, centered>{scratch.as<T>(), d_y.as<T>(), x.as<T>(), mean.as<T>(),
-                                                        rstd.as<T>(), rows, n, d_y.strides[0], row_step(d_y)});
-    for_each_index(n, AddBlocks<T>{d_weight.as<T>(), scratch.as<T>(), blocks, 0, 2 * n});
-    if (centered) for_each_index(n, AddBlocks<T>{d_bias.as<T>(), scratch.as<T>(), blocks, n, 2 * n});
+    for_each_index(blocks * n, NormColumns<T, centered>{parts, d_y.as<T>(), x.as<T>(), mean.as<T>(), rstd.as<T>(), rows,
+                                                        n, d_y.strides[0], row_step(d_y)});
+    for_each_index(n, AddBlocks<T>{d_weight.as<T>(), parts, blocks, 0, 2 * n});
+    if (centered) for_each_index(n, AddBlocks<T>{d_bias.as<T>(), parts, blocks, n, 2 * n});
   });
 }
 
 }  // namespace
 
-std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t width) { return block_count(rows) * 2 * width; }
+std::int64_t norm_backward_workspace(View x) {
+  return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(x.dtype));
+}
 
 void layer_norm(View y, View mean, View rstd, View x, View weight, View bias, double eps) {
   norm<true>(y, mean, rstd, x, weight, bias, eps);
 }
 
-void layer_norm_backward(View d_x, View d_weight, View d_bias, View scratch, View d_y, View x, View weight, View mean,
-                         View rstd) {
-  norm_backward<true>(d_x, d_weight, d_bias, scratch, d_y, x, weight, mean, rstd);
+void layer_norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd,
+                         void* workspace) {
+  norm_backward<true>(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, workspace);
 }
 
 void rms_norm(View y, View rstd, View x, View weight, double eps) { norm<false>(y, {}, rstd, x, weight, {}, eps); }
 
-void rms_norm_backward(View d_x, View d_weight, View scratch, View d_y, View x, View weight, View rstd) {
-  norm_backward<false>(d_x, d_weight, {}, scratch, d_y, x, weight, {}, rstd);
+void rms_norm_backward(View d_x, View d_weight, View d_y, View x, View weight, View rstd, void* workspace) {
+  norm_backward<false>(d_x, d_weight, {}, d_y, x, weight, {}, rstd, workspace);
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

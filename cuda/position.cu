@@ -143,7 +143,9 @@ void interpolate(View y, View table, View position, bool causal) {
   });
 }
 
-void interpolate_backward(View d_table, View d_position, View d_y, View table, View position, bool causal) {
+std::int64_t interpolate_backward_workspace(View) { return 0; }
+
+void interpolate_backward(View d_table, View d_position, View d_y, View table, View position, bool causal, void*) {
   const std::int64_t entries = table.shape.back(), width = position.shape.back();
   if (width == 0) return fill(d_table, 0.0);
   const View leading = leading_axes(d_y);

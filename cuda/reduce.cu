@@ -5,7 +5,6 @@
 #include "core/kernels.hpp"
 #include "cuda/reduce.hpp"
 #include "cuda/rows.hpp"
-#include "cuda/scratch.hpp"
 #include "cuda/tensor_list.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
@@ -108,18 +107,21 @@ void reduce_whole(const View& y, const View& x, const Axes& axes) {
   }
 }
 
+// In how many parts each element of y is formed; 0: whole.
+std::int64_t parts_of(const Axes& axes) {
+  if (!side_by_side(axes) || axes.places <= part_places || axes.outputs >= enough_threads) return 0;
+  return (axes.places + part_places - 1) / part_places;
+}
+
 template <class Op>
-void reduce_with(const View& y, const View& x) {
+void reduce_with(const View& y, const View& x, double* partial) {
   const Axes axes = split_axes(y, x);
   dispatch_floating(x.dtype, [&](auto type) {
     using T = decltype(type);
-    if (!side_by_side(axes) || axes.places <= part_places || axes.outputs >= enough_threads) {
-      return reduce_whole<Op, T, T>(y, x, axes);
-    }
-    const std::int64_t parts = (axes.places + part_places - 1) / part_places;
-    const Scratch<double> partial(parts * axes.outputs);
-    for_each_index(parts * axes.outputs, ReducePart<Op, T>{partial.data(), x.as<T>(), axes});
-    for_each_index(axes.outputs, CombineParts<Op, T>{y.as<T>(), partial.data(), axes.outputs, parts});
+    const std::int64_t parts = parts_of(axes);
+    if (parts == 0) return reduce_whole<Op, T, T>(y, x, axes);
+    for_each_index(parts * axes.outputs, ReducePart<Op, T>{partial, x.as<T>(), axes});
+    for_each_index(axes.outputs, CombineParts<Op, T>{y.as<T>(), partial, axes.outputs, parts});
   });
 }
 
@@ -173,10 +175,16 @@ struct AddWarps {
 
 }  // namespace
 
-void reduce(ReduceOp op, View y, View x) {
+std::int64_t reduce_workspace(View y, View x) {
+  const Axes axes = split_axes(y, x);
+  return parts_of(axes) * axes.outputs * static_cast<std::int64_t>(sizeof(double));
+}
+
+void reduce(ReduceOp op, View y, View x, void* workspace) {
+  auto* const partial = static_cast<double*>(workspace);
   switch (op) {
-    case ReduceOp::sum: return reduce_with<Sum>(y, x);
-    case ReduceOp::maximum: return reduce_with<Maximum>(y, x);
+    case ReduceOp::sum: return reduce_with<Sum>(y, x, partial);
+    case ReduceOp::maximum: return reduce_with<Maximum>(y, x, partial);
   }
 }
 
@@ -193,14 +201,21 @@ void argmax(View index, View x) {
   });
 }
 
-void squared_norm(Views results, Views x) {
+// One list after the other uses it.
+std::int64_t squared_norm_workspace(Views x) {
+  std::int64_t most = 0;
+  each_list<1>({x}, [&](const TensorList<1>&, std::int64_t blocks) { most = std::max(most, blocks); });
+  return most * list_warps * static_cast<std::int64_t>(sizeof(double));
+}
+
+void squared_norm(Views results, Views x, void* workspace) {
   if (x.empty()) return;
+  auto* const partial = static_cast<double*>(workspace);
   dispatch_floating(x[0].dtype, [&](auto type) {
     using T = decltype(type);
     each_list<2>({x, results}, [&](const TensorList<2>& list, std::int64_t blocks) {
-      const Scratch<double> partial(blocks * list_warps);
-      launch_list(list, blocks, SquaresOfWarp<T>{partial.data()});
-      for_each_index(list.count * warp_lanes, AddWarps{list, partial.data()});
+      launch_list(list, blocks, SquaresOfWarp<T>{partial});
+      for_each_index(list.count * warp_lanes, AddWarps{list, partial});
     });
   });
 }

@@ -72,22 +72,8 @@ class Sum final : public Encoding {
     for (std::size_t n = 0; n < parts_.size(); ++n) result = parts_[n].encoding->finish(result, of_part(in, n));
     return result;
   }
-  KeptNumbers kept_numbers(std::int64_t length) const override {
-    KeptNumbers all;
-    for (const SumPart& part : parts_) {
-      const KeptNumbers own = part.encoding->kept_numbers(length);
-      all.token += own.token;
-      all.pair += own.pair;
-    }
-    return all;
-  }
   void project() const override {
     for (const SumPart& part : parts_) part.encoding->project();
-  }
-  std::int64_t distances_without_row(std::int64_t length) const override {
-    std::int64_t all = 0;
-    for (const SumPart& part : parts_) all += part.encoding->distances_without_row(length);
-    return all;
   }
 
  private:

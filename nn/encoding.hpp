@@ -54,11 +54,6 @@ struct EncodingSetup {
 // and what encodings need.
 using KvCache = std::map<std::string, Tensor, std::less<>>;
 
-// Numbers kept for each token of each sequence, and for each pair of tokens of all sequences together.
-struct KeptNumbers {
-  double token = 0, pair = 0;
-};
-
 // What an encoding sees of one layer. q, k, v as projected (not rotated), of the tokens first .. first + T - 1; unless
 // a text is generated token by token these are all of them, and first is 0.
 struct AttentionInput {
@@ -141,12 +136,6 @@ class Encoding {
   // Brings parameters back, in place, into the range that they are for; called after each update.
   virtual void project() const {}
 
-  // What it keeps until backward beside the shapes of `score`, for sequences of this length. The estimate of memory
-  // asks for it, since it asks `score` about a single token only.
-  virtual KeptNumbers kept_numbers(std::int64_t length) const { return (void)length, KeptNumbers{}; }
-  // By how many distances its RowToeplitz tables, all together, end before a text of `length` tokens does. The estimate
-  // of memory takes each for as wide as the text, since it asks `score` about a single token only.
-  virtual std::int64_t distances_without_row(std::int64_t length) const { return (void)length, 0; }
   // Whether any of this reads numbers back from the device, to decide what to compute: training steps are then not
   // captured as a graph.
   virtual bool reads_back() const { return false; }

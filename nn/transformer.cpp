@@ -7,6 +7,7 @@
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/allocator.hpp"
 #include "core/error.hpp"
 #include "nn/attention.hpp"
 #include "nn/embedding.hpp"
@@ -50,6 +51,8 @@ auto at_place(const std::string& place, F&& compute) {
     return compute();
   } catch (const NotFinite& error) {
     throw NotFinite(concat("in ", place, ": ", error.what()));
+  } catch (const TooLarge&) {
+    throw;
   } catch (const Error& error) {
     throw Error(concat("in ", place, ": ", error.what()));
   }
@@ -226,6 +229,10 @@ Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t
   }
   if (parts_->norm != nullptr) x = parts_->norm->forward(x);
   return parts_->head != nullptr ? parts_->head->forward(x) : linear(x, parts_->embedding.weight());
+}
+
+const LayerEncoding& Transformer::encoding(std::int64_t layer) const {
+  return parts_->blocks[static_cast<std::size_t>(layer)]->encoding();
 }
 
 bool Transformer::straight_through() const {

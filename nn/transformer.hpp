@@ -63,6 +63,8 @@ class Transformer : public Module {
   // attention of its own) or the model's attention is in composed form, all is computed anew.
   Tensor step(const Tensor& tokens, GenerationState& state);
 
+  // What acts on a layer, from 0.
+  const LayerEncoding& encoding(std::int64_t layer) const;
   // Whether some gradients follow a rule of an encoding's own and are no derivatives
   // (EncodingTraits::straight_through).
   bool straight_through() const;

@@ -13,6 +13,11 @@ Batch Batch::to(Device device) const {
   return {tokens.to(device), targets.to(device), loss_mask.to(device), score_mask.to(device)};
 }
 
+Batch Batch::without_values(std::int64_t sequences, std::int64_t length, Device device) {
+  const auto make = [&](DType dtype) { return Tensor::empty({sequences, length}, dtype, device); };
+  return {make(DType::i32), make(DType::i32), make(DType::boolean), make(DType::boolean)};
+}
+
 Batch collate(const std::vector<Example>& examples) {
   check(!examples.empty(), "batch", "no examples");
   std::size_t length = 0;

@@ -18,6 +18,8 @@ struct Batch {
   Tensor score_mask;  // bool [B, T]
 
   Batch to(Device device) const;
+  // Of a device that counts memory; as collate makes them.
+  static Batch without_values(std::int64_t sequences, std::int64_t length, Device device);
 };
 
 Batch collate(const std::vector<Example>& examples);

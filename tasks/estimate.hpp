@@ -8,6 +8,7 @@
 
 #include "core/dtype.hpp"
 #include "core/shape.hpp"
+#include "tasks/bench.hpp"
 #include "tasks/config.hpp"
 #include "tasks/memory.hpp"
 
@@ -15,7 +16,8 @@ namespace tally {
 
 using NamedShapes = std::vector<std::pair<std::string, Shape>>;
 
-// A model's parameters by path, from one whose tensors take no memory. Throws what building the model throws.
+// A model's parameters by path. The second makes one whose tensors take no memory, and throws what that throws.
+NamedShapes shapes_of(const Transformer& model);
 NamedShapes parameter_shapes(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
                              std::int64_t max_length);
 NamedShapes parameter_shapes(const RunConfig& config, const Task& task);
@@ -40,8 +42,10 @@ std::string attention_form(const ModelSetting& model, std::int64_t layers);
 // Throws Error naming the limit when an encoding of the model does not take sequences of this length.
 void check_length(const ModelSetting& model, std::int64_t length);
 
-// Memory of work on a batch of `sequences` of `length` tokens, within a factor of about 1.5. All throw DoesNotFit when
-// the model cannot even be made to be asked; whether the rest fits is for check_fits.
+// Memory of work on a batch of `sequences` of `length` tokens: the work itself runs on a device that only counts, so
+// the total is what the default device's own counters will show at their highest, to the byte, for sequences of just
+// this length. All throw DoesNotFit when not even the model without an encoding fits; whether the rest does is for
+// check_fits.
 
 // Of a run: its steps and its evaluations.
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task);
@@ -57,7 +61,7 @@ MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::in
 // Of what tasks/bench.hpp times: a training step, a layer's attention, operations one by one.
 MemoryEstimate estimate_step(const ModelSetting& timed, const OptimizerOptions& optimiser, std::int64_t sequences,
                              std::int64_t length);
-MemoryEstimate estimate_attention(const ModelSetting& timed, std::int64_t sequences, std::int64_t length);
-MemoryEstimate estimate_operations(const ModelSetting& model, std::int64_t sequences, std::int64_t length);
+MemoryEstimate estimate_attention(const BenchOptions& timed);
+MemoryEstimate estimate_operations(const BenchOptions& timed);
 
 }  // namespace tally

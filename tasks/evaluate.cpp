@@ -9,6 +9,7 @@
 namespace tally {
 
 void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch) {
+  if (batch.targets.device().type == DeviceType::meta) return;  // nothing is there to be read
   const Tensor on_host = best.to(Device{});
   const auto places = on_host.span<std::int64_t>();
   const auto targets = batch.targets.span<std::int32_t>();
@@ -29,6 +30,49 @@ void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch) 
   }
 }
 
+namespace {
+
+// Positions of a batch that count in the loss: all where nothing is there to be read.
+std::int64_t counted(const Batch& batch) {
+  if (batch.loss_mask.device().type == DeviceType::meta) return batch.loss_mask.numel();
+  const auto mask = batch.loss_mask.span<bool>();
+  return std::count(mask.begin(), mask.end(), true);
+}
+
+Tensor loss_of(const Tensor& logits, const Batch& batch) {
+  return cross_entropy(logits, batch.targets.to(logits.device()), batch.loss_mask.to(logits.device()));
+}
+
+}  // namespace
+
+void evaluate_batch(Transformer& model, const Batch& batch, Evaluation& evaluation) {
+  const NoGrad no_grad;
+  const Tensor logits = model.forward(batch.tokens);
+  if (const std::int64_t count = counted(batch); count > 0) {
+    evaluation.loss_sum += loss_of(logits, batch).item() * static_cast<double>(count);
+    evaluation.loss_count += count;
+    evaluation.loss = evaluation.loss_sum / static_cast<double>(evaluation.loss_count);
+  }
+  add_scores(evaluation, argmax(logits.detach()), batch);
+}
+
+TracedPass trace_pass(Transformer& model, const Batch& batch, bool with_gradients) {
+  model.clear_gradients();
+  TracedPass pass;
+  const auto forward = [&] {
+    pass.logits = model.forward(batch.tokens);
+    pass.loss = loss_of(pass.logits, batch);
+  };
+  if (with_gradients) {
+    forward();
+    backward(pass.loss);
+  }
+  const NoGrad no_grad;
+  if (!with_gradients) forward();
+  model.forward(batch.tokens, {.trace = &pass.layers});
+  return pass;
+}
+
 std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t count) {
   const Split& info = task.split(split);
   if (count == 0) count = info.count;
@@ -41,25 +85,12 @@ std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t
 Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
                     std::int64_t batch, const std::atomic<bool>* stop) {
   count = sequences_of(task, split, count);
-  const NoGrad no_grad;
   Evaluation result;
   result.split = std::string(split);
-  double loss_sum = 0;
-  std::int64_t loss_count = 0;
   for (std::int64_t begin = 0; begin < count; begin += batch) {
     if (stop != nullptr && stop->load()) break;
-    const Batch part = collate(examples_of(task, split, begin, std::min(begin + batch, count)));
-    const Tensor logits = model.forward(part.tokens);
-    const auto mask = part.loss_mask.span<bool>();
-    const std::int64_t counted = std::count(mask.begin(), mask.end(), true);
-    if (counted > 0) {
-      loss_sum += cross_entropy(logits, part.targets.to(logits.device()), part.loss_mask.to(logits.device())).item() *
-                  static_cast<double>(counted);
-      loss_count += counted;
-    }
-    add_scores(result, argmax(logits.detach()), part);
+    evaluate_batch(model, collate(examples_of(task, split, begin, std::min(begin + batch, count))), result);
   }
-  if (loss_count > 0) result.loss = loss_sum / static_cast<double>(loss_count);
   return result;
 }
 

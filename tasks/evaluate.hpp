@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/io/json.hpp"
 #include "nn/transformer.hpp"
@@ -15,7 +16,9 @@ namespace tally {
 struct Evaluation {
   std::string split;
   bool generated = false;              // answers were fed back (tasks/generate.hpp); there is no loss then
-  double loss = 0;                     // mean over positions that count in the loss
+  double loss = 0;                     // mean over positions that count in the loss,
+  double loss_sum = 0;                 // their sum,
+  std::int64_t loss_count = 0;         // and their number; both in this process alone
   std::int64_t scored = 0, wrong = 0;  // tokens
   std::int64_t sequences = 0, wrong_sequences = 0;
 
@@ -28,6 +31,17 @@ struct Evaluation {
 // Adds the scores of one batch, best [B, T] i64: where the largest logit stands. A position that counts is wrong where
 // that is not the target. A sequence with nothing to score is not counted.
 void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch);
+
+// Adds loss and scores of one batch.
+void evaluate_batch(Transformer& model, const Batch& batch, Evaluation& evaluation);
+
+// What a pass leaves to be looked at: logits [B, T, V], mean loss, and the materialised attention of every layer from a
+// second pass. The model has gradients if they are wanted.
+struct TracedPass {
+  Tensor logits, loss;
+  std::vector<AttentionTrace> layers;
+};
+TracedPass trace_pass(Transformer& model, const Batch& batch, bool with_gradients);
 
 // Number of sequences of a split that `count` asks for: all if 0. Throws Error when there are not so many, and for an
 // endless split without a count.

@@ -23,6 +23,7 @@ struct MemoryEstimate {
   double activations = 0;  // what passes through the model, and what is kept of it
   double checkpoint = 0;   // as it is read, beside the model
   double data = 0;         // sequences, or the order of a fixed training set
+  bool more = false;       // than can be counted: these are the least
   double total() const { return parameters + gradients + optimiser + activations + checkpoint + data; }
 };
 

@@ -8,6 +8,7 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
 #include "autograd/score.hpp"
+#include "core/workspace.hpp"
 
 namespace tally {
 namespace {
@@ -272,10 +273,14 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   if (layout.scan != AttentionScan::Kind::none && needs_grad(builder.inputs)) {
     carry = Tensor::empty({kernels(device).attention_carry(heads, in.q.size(2), in.k.size(2))}, in.q.dtype(), device);
   }
+  const Kernels& on = kernels(device);
   const Call forward(layout, output, row_stat, carry, [&](Slot slot) {
     return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view();
   });
-  kernels(device).attention(forward.call);
+  {
+    const Workspace workspace(on.attention_workspace(forward.call), device);
+    on.attention(forward.call, workspace.data());
+  }
 
   std::vector<Saved> kept;
   for (const Tensor& input : builder.inputs) kept.emplace_back(name, input);
@@ -297,7 +302,9 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
            wanted.d_bias = gradients.at(layout.bias);
            wanted.d_remainder = gradients.at(layout.remainder);
            wanted.biases = gradients.biases().data();
-           kernels(d_y.device()).attention_backward(call.call, wanted);
+           const Kernels& on_its_device = kernels(d_y.device());
+           const Workspace workspace(on_its_device.attention_backward_workspace(call.call, wanted), d_y.device());
+           on_its_device.attention_backward(call.call, wanted, workspace.data());
            gradients.give(d);
          });
   return output;

@@ -3,6 +3,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
+#include "core/workspace.hpp"
 
 namespace tally {
 namespace {
@@ -19,9 +20,10 @@ Tensor interpolate(std::string_view name, const Tensor& table, const Tensor& pos
          [causal, kept_table = Saved(name, z), kept_position = Saved(name, p)](const Tensor& d_y, Gradients& d) {
            const Tensor d_table = Tensor::empty(d.shape(0), d_y.dtype(), d_y.device());
            const Tensor d_position = Tensor::empty(d.shape(1), d_y.dtype(), d_y.device());
-           kernels(d_y.device())
-               .interpolate_backward(d_table.view(), d_position.view(), d_y.view(), kept_table.get().view(),
-                                     kept_position.get().view(), causal);
+           const Kernels& on = kernels(d_y.device());
+           const Workspace workspace(on.interpolate_backward_workspace(d_table.view()), d_y.device());
+           on.interpolate_backward(d_table.view(), d_position.view(), d_y.view(), kept_table.get().view(),
+                                   kept_position.get().view(), causal, workspace.data());
            d.set(0, d_table);
            d.set(1, d_position);
          });
@@ -60,7 +62,10 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   kernels(table.device()).embedding(as_rows(y).view(), table.view(), places.view());
   record("embedding", y, {table}, [kept_ids = Saved("embedding", places)](const Tensor& d_y, Gradients& d) {
     const Tensor d_table = Tensor::empty(d.shape(0), d_y.dtype(), d_y.device());
-    kernels(d_y.device()).embedding_backward(d_table.view(), as_rows(d_y).view(), kept_ids.get().view());
+    const Kernels& on = kernels(d_y.device());
+    const View ids_view = kept_ids.get().view();
+    const Workspace workspace(on.embedding_backward_workspace(d_table.view(), ids_view), d_y.device());
+    on.embedding_backward(d_table.view(), as_rows(d_y).view(), ids_view, workspace.data());
     d.set(0, d_table);
   });
   return y;

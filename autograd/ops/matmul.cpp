@@ -3,14 +3,42 @@
 //   y = x w^T + bias  [..., in] [out, in] -> [..., out]          d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's
 //   rows
 // Leading axes broadcast; the gradient of a broadcast operand is summed over them. Transposed matrices are views that
-// the kernel reads in place.
+// the kernel reads in place; what is neither row-major nor transposed is copied first.
+#include <algorithm>
+#include <limits>
+
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
+#include "core/matrix_layout.hpp"
+#include "core/workspace.hpp"
 
 namespace tally {
 namespace {
+
+// x with matrices that kernels can read. One that is broadcast is copied once.
+Tensor readable(const Tensor& x) {
+  if (layout_of(x.view())) return x;
+  Shape own = x.shape();
+  for (int axis = 0; axis < own.rank - 2; ++axis) own[axis] = x.strides()[axis] == 0 ? 1 : own[axis];
+  return x.as_strided(own, x.strides(), x.offset()).clone().broadcast_view("matmul", x.shape());
+}
+
+// c = alpha a b (+ bias), all with the same leading axes.
+void multiply(const Tensor& c, const Tensor& given_a, const Tensor& given_b, const View& bias, double alpha) {
+  const Tensor a = readable(given_a), b = readable(given_b);
+  for (const Tensor& x : {a, b, c}) {
+    const std::int64_t matrices = leading_axes(x.shape(), 2).numel();
+    const std::int64_t largest = std::max({matrices, x.size(-1), x.size(-2), layout_of(x.view())->ld});
+    // Where memory is only counted, that there is too little of it is what is to be told.
+    check(largest <= std::numeric_limits<int>::max() || c.device().type == DeviceType::meta, "matmul",
+          "2^31 or more matrices, rows or elements of a row");
+  }
+  const Kernels& on = kernels(c.device());
+  const Workspace workspace(on.matmul_workspace(c.view(), a.view()), c.device());
+  on.matmul(c.view(), a.view(), b.view(), bias, alpha, false, workspace.data());
+}
 
 // alpha a b without recording. One matrix b for many a: the leading axes of a dense a join its rows, which makes one
 // large product of many small ones. Heads are views of [B, T, H, d], where sequence and row lie next to each other:
@@ -32,7 +60,7 @@ Tensor product(const Tensor& a, const Tensor& b, double alpha) {
   const Tensor c = Tensor::empty(append_axes(leading, {a.size(-2), b.size(-1)}), a.dtype(), a.device());
   const Tensor a_all = a.broadcast_view("matmul", append_axes(leading, {a.size(-2), a.size(-1)}));
   const Tensor b_all = b.broadcast_view("matmul", append_axes(leading, {b.size(-2), b.size(-1)}));
-  kernels(c.device()).matmul(c.view(), a_all.view(), b_all.view(), View{}, alpha, false);
+  multiply(c, a_all, b_all, {}, alpha);
   return c;
 }
 
@@ -78,7 +106,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   }
   const Tensor rows = as_rows(x);
   const Tensor y_rows = Tensor::empty({rows.size(0), outputs}, x.dtype(), x.device());
-  kernels(x.device()).matmul(y_rows.view(), rows.view(), transposed(weight).view(), bias.view(), 1.0, false);
+  multiply(y_rows, rows, transposed(weight), bias.view(), 1.0);
   Tensor y = y_rows.reshape_view(append_axes(leading_axes(x.shape()), {outputs}));
   record("linear", y, {x, weight, bias},
          [kept_rows = Saved("linear", requires_grad(weight) ? rows : Tensor()),

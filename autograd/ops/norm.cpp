@@ -9,6 +9,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
+#include "core/workspace.hpp"
 
 namespace tally {
 namespace {
@@ -21,34 +22,30 @@ void check_norm(std::string_view name, const Tensor& x, const Tensor& parameter,
         ", got ", parameter.shape());
 }
 
-Tensor backward_scratch(const Tensor& rows) {
-  const std::int64_t size = kernels(rows.device()).norm_backward_scratch(rows.size(0), rows.size(1));
-  return Tensor::empty({size}, rows.dtype(), rows.device());
-}
-
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   const ProfileScope scope("layer_norm");
   check_norm("layer_norm", x, weight, "weight");
   check_norm("layer_norm", x, bias, "bias");
-  const Tensor rows = as_rows(x);
+  const Tensor rows = as_rows(x), own_weight = weight.to_dense(), own_bias = bias.to_dense();
   const Tensor mean = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
   const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
   const Tensor y_rows = Tensor::empty(rows.shape(), x.dtype(), x.device());
-  kernels(x.device()).layer_norm(y_rows.view(), mean.view(), rstd.view(), rows.view(), weight.view(), bias.view(), eps);
+  kernels(x.device())
+      .layer_norm(y_rows.view(), mean.view(), rstd.view(), rows.view(), own_weight.view(), own_bias.view(), eps);
   Tensor y = y_rows.reshape_view(x.shape());
   record("layer_norm", y, {x, weight, bias},
-         [kept_rows = Saved("layer_norm", rows), kept_weight = Saved("layer_norm", weight), mean, rstd](
+         [kept_rows = Saved("layer_norm", rows), kept_weight = Saved("layer_norm", own_weight), mean, rstd](
              const Tensor& d_y, Gradients& d) {
            const Tensor& x_rows = kept_rows.get();
            const Tensor d_rows = Tensor::empty(x_rows.shape(), d_y.dtype(), d_y.device());
            const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
            const Tensor d_bias = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
-           const Tensor scratch = backward_scratch(x_rows);
-           kernels(d_y.device())
-               .layer_norm_backward(d_rows.view(), d_weight.view(), d_bias.view(), scratch.view(), as_rows(d_y).view(),
-                                    x_rows.view(), kept_weight.get().view(), mean.view(), rstd.view());
+           const Kernels& on = kernels(d_y.device());
+           const Workspace workspace(on.norm_backward_workspace(x_rows.view()), d_y.device());
+           on.layer_norm_backward(d_rows.view(), d_weight.view(), d_bias.view(), as_rows(d_y).view(), x_rows.view(),
+                                  kept_weight.get().view(), mean.view(), rstd.view(), workspace.data());
            d.set(0, d_rows.reshape_view(d.shape(0)));
            d.set(1, d_weight);
            d.set(2, d_bias);
@@ -59,21 +56,21 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   const ProfileScope scope("rms_norm");
   check_norm("rms_norm", x, weight, "weight");
-  const Tensor rows = as_rows(x);
+  const Tensor rows = as_rows(x), own_weight = weight.to_dense();
   const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
   const Tensor y_rows = Tensor::empty(rows.shape(), x.dtype(), x.device());
-  kernels(x.device()).rms_norm(y_rows.view(), rstd.view(), rows.view(), weight.view(), eps);
+  kernels(x.device()).rms_norm(y_rows.view(), rstd.view(), rows.view(), own_weight.view(), eps);
   Tensor y = y_rows.reshape_view(x.shape());
   record("rms_norm", y, {x, weight},
-         [kept_rows = Saved("rms_norm", rows), kept_weight = Saved("rms_norm", weight), rstd](const Tensor& d_y,
-                                                                                              Gradients& d) {
+         [kept_rows = Saved("rms_norm", rows), kept_weight = Saved("rms_norm", own_weight), rstd](const Tensor& d_y,
+                                                                                                  Gradients& d) {
            const Tensor& x_rows = kept_rows.get();
            const Tensor d_rows = Tensor::empty(x_rows.shape(), d_y.dtype(), d_y.device());
            const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
-           const Tensor scratch = backward_scratch(x_rows);
-           kernels(d_y.device())
-               .rms_norm_backward(d_rows.view(), d_weight.view(), scratch.view(), as_rows(d_y).view(), x_rows.view(),
-                                  kept_weight.get().view(), rstd.view());
+           const Kernels& on = kernels(d_y.device());
+           const Workspace workspace(on.norm_backward_workspace(x_rows.view()), d_y.device());
+           on.rms_norm_backward(d_rows.view(), d_weight.view(), as_rows(d_y).view(), x_rows.view(),
+                                kept_weight.get().view(), rstd.view(), workspace.data());
            d.set(0, d_rows.reshape_view(d.shape(0)));
            d.set(1, d_weight);
          });

@@ -5,6 +5,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
+#include "core/workspace.hpp"
 
 namespace tally {
 namespace {
@@ -23,6 +24,12 @@ Shape kept_shape(std::string_view name, const Shape& shape, const std::vector<in
     if (axes.empty() || reduced[static_cast<std::size_t>(axis)]) kept[axis] = 1;
   }
   return kept;
+}
+
+void reduce(ReduceOp op, const Tensor& y, const Tensor& x) {
+  const Kernels& on = kernels(x.device());
+  const Workspace workspace(on.reduce_workspace(y.view(), x.view()), x.device());
+  on.reduce(op, y.view(), x.view(), workspace.data());
 }
 
 // The shape without the reduced axes.
@@ -45,7 +52,7 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
   check_floating("sum", x);
   const Shape kept = kept_shape("sum", x.shape(), axes);
   const Tensor total = Tensor::empty(kept, x.dtype(), x.device());
-  kernels(x.device()).reduce(ReduceOp::sum, total.view(), x.view());
+  reduce(ReduceOp::sum, total, x);
   Tensor y = keep ? total : total.reshape_view(dropped_shape(x.shape(), axes));
   record("sum", y, {x}, [kept](const Tensor& d_y, Gradients& d) {
     d.set(0, d_y.to_dense().reshape_view(kept).broadcast_view("sum", d.shape(0)));
@@ -72,7 +79,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   while (padded.rank < x.rank() - shape.rank) padded.append(1);
   for (int axis = 0; axis < shape.rank; ++axis) padded.append(shape[axis]);
   const Tensor total = Tensor::empty(padded, x.dtype(), x.device());
-  kernels(x.device()).reduce(ReduceOp::sum, total.view(), x.view());
+  reduce(ReduceOp::sum, total, x);
   Tensor y = total.reshape_view(shape);
   record("sum_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.broadcast_view("sum_to", d.shape(0))); });
   return y;
@@ -87,7 +94,7 @@ Tensor max(const Tensor& x, int axis, bool keep) {
   check(length > 0, "max", "axis ", axis, " of shape ", x.shape(), " is empty");
   const Shape kept = kept_shape("max", x.shape(), {axis});
   const Tensor largest = Tensor::empty(kept, x.dtype(), x.device());
-  kernels(x.device()).reduce(ReduceOp::maximum, largest.view(), x.view());
+  reduce(ReduceOp::maximum, largest, x);
   Tensor y = keep ? largest : largest.reshape_view(dropped_shape(x.shape(), {axis}));
   if (!needs_grad({x})) return y;
 

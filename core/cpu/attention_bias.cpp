@@ -28,39 +28,39 @@ TALLY_CLONES void add_to_shifted(T* sum, const T* d, std::int64_t keys, std::int
 template <class T>
 class ToeplitzTile final : public BiasTile<T> {
  public:
-  ToeplitzTile(const AttentionCall& call, const AttentionBias& bias, const AttentionBiasGradient* gradient)
+  ToeplitzTile(const AttentionCall& call, const AttentionBias& bias, const AttentionBiasGradient* gradient,
+               Arena& arena)
       : values_(bias.values),
         d_values_(gradient != nullptr ? gradient->values : View{}),
         distances_(call.keys()),
-        bias_(distances_ + 2 * margin),
-        largest_(blocks()),
-        d_bias_(gradient != nullptr ? distances_ + 2 * margin : 0) {}
+        bias_(arena.take<T>(distances_ + 2 * margin)),
+        largest_(arena.take<double>(blocks())),
+        d_bias_(arena.take<T>(gradient != nullptr ? distances_ + 2 * margin : 0)) {}
 
-  std::int64_t shared_count() const override { return distances_; }
   void open_head(std::int64_t, std::int64_t head, double* shared) override {
     shared_ = shared;
-    std::fill_n(bias_.data(), distances_ + 2 * margin, T{0});
+    std::fill_n(bias_, distances_ + 2 * margin, T{0});
     const T* const row = values_.as<T>() + head * values_.strides[0];
     for (std::int64_t n = 0; n < distances_; ++n) bias_[margin + n] = row[n * values_.strides[1]];
     for (std::int64_t block = 0; block < blocks(); ++block) {
-      const T* const begin = bias_.data() + margin + block * tile_rows;
+      const T* const begin = bias_ + margin + block * tile_rows;
       largest_[block] =
           static_cast<double>(*std::max_element(begin, begin + std::min(tile_rows, distances_ - block * tile_rows)));
     }
   }
   void open_rows(const RowTile& rows) override {
-    if (shared_ != nullptr) std::fill_n(d_bias_.data(), rows.place + 2 * margin, T{0});
+    if (shared_ != nullptr) std::fill_n(d_bias_, rows.place + 2 * margin, T{0});
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
-    add_shifted(score, bias_.data() + margin + rows.place - keys.first, keys.keys, rows.lanes);
+    add_shifted(score, bias_ + margin + rows.place - keys.first, keys.keys, rows.lanes);
   }
   double upper_bound(const RowTile& rows, const KeyTile& keys) const override {
     const std::int64_t nearest = std::max<std::int64_t>(0, rows.place - (keys.first + keys.keys - 1));
     const std::int64_t farthest = rows.place + rows.rows - 1 - keys.first;
-    return *std::max_element(largest_.data() + nearest / tile_rows, largest_.data() + farthest / tile_rows + 1);
+    return *std::max_element(largest_ + nearest / tile_rows, largest_ + farthest / tile_rows + 1);
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
-    add_to_shifted(d_bias_.data() + margin + rows.place - keys.first, d, keys.keys, rows.lanes);
+    add_to_shifted(d_bias_ + margin + rows.place - keys.first, d, keys.keys, rows.lanes);
   }
   void close_rows(const RowTile& rows) override {
     // Few terms were added so far: long sums are formed in double.
@@ -87,9 +87,9 @@ class ToeplitzTile final : public BiasTile<T> {
 
   View values_, d_values_;
   std::int64_t distances_;
-  Buffer<T> bias_;          // distance n at margin + n
-  Buffer<double> largest_;  // of every tile_rows distances
-  Buffer<T> d_bias_;        // of the row tile at hand
+  T* bias_;          // distance n at margin + n
+  double* largest_;  // of every tile_rows distances
+  T* d_bias_;        // of the row tile at hand
   double* shared_ = nullptr;
 };
 
@@ -120,14 +120,14 @@ TALLY_CLONES void sum_lanes(T* sum, const T* d, std::int64_t keys, std::int64_t 
 template <class T>
 class RowColumnTile final : public BiasTile<T> {
  public:
-  RowColumnTile(const AttentionCall& call, const AttentionBias& bias, const AttentionBiasGradient* gradient)
+  RowColumnTile(const AttentionCall& call, const AttentionBias& bias, const AttentionBiasGradient* gradient,
+                Arena& arena)
       : bias_(bias),
         gradient_(gradient),
         keys_(call.keys()),
-        column_(keys_),
-        largest_((keys_ + tile_keys - 1) / tile_keys) {}
+        column_(arena.take<double>(keys_)),
+        largest_(arena.take<double>((keys_ + tile_keys - 1) / tile_keys)) {}
 
-  std::int64_t shared_count() const override { return keys_; }
   void open_head(std::int64_t batch, std::int64_t head, double* shared) override {
     d_column_ = shared;
     const View& column = bias_.column;
@@ -137,7 +137,7 @@ class RowColumnTile final : public BiasTile<T> {
                  : 0.0;
     }
     for (std::int64_t tile = 0; tile * tile_keys < keys_; ++tile) {
-      const double* const begin = column_.data() + tile * tile_keys;
+      const double* const begin = column_ + tile * tile_keys;
       largest_[tile] = *std::max_element(begin, begin + std::min(tile_keys, keys_ - tile * tile_keys));
     }
   }
@@ -194,7 +194,7 @@ class RowColumnTile final : public BiasTile<T> {
   AttentionBias bias_;
   const AttentionBiasGradient* gradient_;
   std::int64_t keys_;
-  Buffer<double> column_, largest_;
+  double *column_, *largest_;
   double* d_column_ = nullptr;
   double row_[tile_rows];
   alignas(64) T d_row_[tile_rows];
@@ -236,22 +236,22 @@ TALLY_CLONES void add_to_distance(T* d_z, std::int64_t ld, const T* d, std::int6
 template <class T>
 class RowToeplitzTile final : public BiasTile<T> {
  public:
-  RowToeplitzTile(const AttentionCall&, const AttentionBias& bias, const AttentionBiasGradient* gradient)
+  RowToeplitzTile(const AttentionCall&, const AttentionBias& bias, const AttentionBiasGradient* gradient, Arena& arena)
       : bias_(bias),
         gradient_(gradient),
         width_(bias.values.shape[3]),
-        d_z_(gradient != nullptr && gradient->values ? tile_rows * width_ : 0) {}
+        d_z_(arena.take<T>(gradient != nullptr && gradient->values ? tile_rows * width_ : 0)) {}
 
   void open_head(std::int64_t, std::int64_t, double*) override {}
   void open_rows(const RowTile& rows) override {
     z_ = Matrix<T>(bias_.values, rows.batch, rows.head);
-    if (gradient_ != nullptr && gradient_->values) std::fill_n(d_z_.data(), tile_rows * width_, T{0});
+    if (gradient_ != nullptr && gradient_->values) std::fill_n(d_z_, tile_rows * width_, T{0});
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
     add_by_distance(score, &z_.at(rows.first, 0), z_.column_step, z_.row_step, width_, bias_.cap, rows, keys);
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
-    if (gradient_->values) add_to_distance(d_z_.data(), width_, d, width_, bias_.cap, rows, keys);
+    if (gradient_->values) add_to_distance(d_z_, width_, d, width_, bias_.cap, rows, keys);
   }
   void close_rows(const RowTile& rows) override {
     if (!gradient_->values) return;
@@ -266,14 +266,14 @@ class RowToeplitzTile final : public BiasTile<T> {
   const AttentionBiasGradient* gradient_;
   std::int64_t width_;
   Matrix<T> z_;
-  Buffer<T> d_z_;
+  T* d_z_;
 };
 
 // b = values_ij
 template <class T>
 class DenseTile final : public BiasTile<T> {
  public:
-  DenseTile(const AttentionCall&, const AttentionBias& bias, const AttentionBiasGradient* gradient)
+  DenseTile(const AttentionCall&, const AttentionBias& bias, const AttentionBiasGradient* gradient, Arena&)
       : values_(bias.values), gradient_(gradient) {}
 
   void open_head(std::int64_t, std::int64_t, double*) override {}
@@ -299,20 +299,18 @@ class DenseTile final : public BiasTile<T> {
 }  // namespace
 
 template <class T>
-std::unique_ptr<BiasTile<T>> BiasTile<T>::make(const AttentionCall& call, const AttentionBias& bias,
-                                               const AttentionBiasGradient* gradient) {
+BiasTile<T>* BiasTile<T>::make(const AttentionCall& call, const AttentionBias& bias,
+                               const AttentionBiasGradient* gradient, Arena& arena) {
   switch (bias.kind) {
-    case AttentionBias::Kind::toeplitz: return std::make_unique<ToeplitzTile<T>>(call, bias, gradient);
-    case AttentionBias::Kind::row_column: return std::make_unique<RowColumnTile<T>>(call, bias, gradient);
-    case AttentionBias::Kind::row_toeplitz: return std::make_unique<RowToeplitzTile<T>>(call, bias, gradient);
-    case AttentionBias::Kind::dense: return std::make_unique<DenseTile<T>>(call, bias, gradient);
+    case AttentionBias::Kind::toeplitz: return arena.make<ToeplitzTile<T>>(call, bias, gradient);
+    case AttentionBias::Kind::row_column: return arena.make<RowColumnTile<T>>(call, bias, gradient);
+    case AttentionBias::Kind::row_toeplitz: return arena.make<RowToeplitzTile<T>>(call, bias, gradient);
+    case AttentionBias::Kind::dense: return arena.make<DenseTile<T>>(call, bias, gradient);
   }
   return nullptr;
 }
 
-template std::unique_ptr<BiasTile<float>> BiasTile<float>::make(const AttentionCall&, const AttentionBias&,
-                                                                const AttentionBiasGradient*);
-template std::unique_ptr<BiasTile<double>> BiasTile<double>::make(const AttentionCall&, const AttentionBias&,
-                                                                  const AttentionBiasGradient*);
+template class BiasTile<float>;
+template class BiasTile<double>;
 
 }  // namespace tally::cpu

@@ -14,29 +14,27 @@ namespace {
 template <class T, class Term>
 class Contextual final : public ContextualTile<T> {
  public:
-  Contextual(const AttentionCall& call, const AttentionGradients* gradients)
+  Contextual(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
         gradients_(gradients),
-        term_(call, gradients),
+        term_(call, gradients, arena),
         own_(call.scan.gate_key),
         width_(own_ ? call.scan.gate_key.shape[3] : 0),
-        ld_(round_up(width_, vector_lanes<T>)),
-        gate_keys_(own_ ? call.keys() * width_ : 0),
-        gate_rows_(tile_rows * ld_),
-        gate_lanes_(tile_rows * width_),
-        gate_score_(own_ ? tile_keys * tile_rows : 0),
-        d_gate_lanes_(tile_rows * width_),
-        kept_(gradients != nullptr ? tile_keys * tile_rows : 0) {}
+        ld_(gate_width<T>(call.scan)),
+        gate_keys_(arena.take<T>(own_ ? call.keys() * width_ : 0)),
+        gate_rows_(arena.take<T>(tile_rows * ld_)),
+        gate_lanes_(arena.take<T>(tile_rows * width_)),
+        gate_score_(arena.take<T>(own_ ? tile_keys * tile_rows : 0)),
+        d_gate_lanes_(arena.take<T>(tile_rows * width_)),
+        kept_(gradients != nullptr ? tile_keys * tile_rows : 0, arena) {}
 
-  std::int64_t shared_count() const override { return Term::shared_count(call_.scan); }
-  std::int64_t gate_width() const override { return ld_; }
   T* carry() override { return carry_; }
 
   void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) override {
     d_gate_key_ = d_gate_key;
     shared_ = shared;
     if (own_) {
-      pack_rows(gate_keys_.data(), width_, Matrix<T>(call_.scan.gate_key, batch, head), 0, call_.keys(), width_, T{1},
+      pack_rows(gate_keys_, width_, Matrix<T>(call_.scan.gate_key, batch, head), 0, call_.keys(), width_, T{1},
                 call_.keys());
     }
   }
@@ -46,38 +44,38 @@ class Contextual final : public ContextualTile<T> {
     std::fill_n(run_, tile_rows, T{0});
     term_.open_rows(rows, shared_);
     if (!own_) return;
-    pack_rows(gate_rows_.data(), ld_, Matrix<T>(call_.scan.gate_query, rows.batch, rows.head), rows.first, rows.rows,
-              width_, static_cast<T>(call_.scale), tile_rows);
-    transpose_to_lanes(gate_lanes_.data(), gate_rows_.data(), ld_, width_);
-    std::fill_n(d_gate_lanes_.data(), tile_rows * width_, T{0});
+    pack_rows(gate_rows_, ld_, Matrix<T>(call_.scan.gate_query, rows.batch, rows.head), rows.first, rows.rows, width_,
+              static_cast<T>(call_.scale), tile_rows);
+    transpose_to_lanes(gate_lanes_, gate_rows_, ld_, width_);
+    std::fill_n(d_gate_lanes_, tile_rows * width_, T{0});
   }
 
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
     saturated_ = term_.saturated(carry_, rows);
     if (saturated_) return term_.add_saturated(rows, keys, score);
     if (own_) {
-      lane_product(gate_score_.data(), tile_rows, gate_keys_.data() + keys.first * width_, width_, 1,
-                   gate_lanes_.data(), tile_rows, keys.keys, rows.lanes, width_, false);
+      lane_product(gate_score_, tile_rows, gate_keys_ + keys.first * width_, width_, 1, gate_lanes_, tile_rows,
+                   keys.keys, rows.lanes, width_, false);
     }
-    term_.add(rows, keys, score, own_ ? gate_score_.data() : score, carry_, kept_, for_gradient);
+    term_.add(rows, keys, score, own_ ? gate_score_ : score, carry_, kept_, for_gradient);
   }
 
   void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) override {
     if (saturated_) return term_.saturated_gradient(rows, keys, d);
-    T* const d_gate_score = own_ ? gate_score_.data() : d;
+    T* const d_gate_score = own_ ? gate_score_ : d;
     term_.gradient(rows, keys, weights, d, d_gate_score, run_, kept_);
     if (!own_) return;
-    lane_product(d_gate_lanes_.data(), tile_rows, gate_keys_.data() + keys.first * width_, 1, width_, d_gate_score,
-                 tile_rows, width_, rows.lanes, keys.keys, true);
-    lane_product(d_gate_key_ + keys.first * ld_, ld_, d_gate_score, tile_rows, 1, gate_rows_.data(), ld_, keys.keys,
-                 ld_, rows.rows, true);
+    lane_product(d_gate_lanes_, tile_rows, gate_keys_ + keys.first * width_, 1, width_, d_gate_score, tile_rows, width_,
+                 rows.lanes, keys.keys, true);
+    lane_product(d_gate_key_ + keys.first * ld_, ld_, d_gate_score, tile_rows, 1, gate_rows_, ld_, keys.keys, ld_,
+                 rows.rows, true);
   }
 
   void close_rows(const RowTile& rows) override {
     term_.close_rows(rows);
     if (own_ && gradients_->d_gate_query) {
       unpack_lanes(Matrix<T>(gradients_->d_gate_query, rows.batch, rows.head), rows.first, rows.rows, width_,
-                   d_gate_lanes_.data(), static_cast<T>(call_.scale));
+                   d_gate_lanes_, static_cast<T>(call_.scale));
     }
   }
   void write_shared(const SharedSums& sums) const override { term_.write_shared(sums); }
@@ -88,7 +86,7 @@ class Contextual final : public ContextualTile<T> {
   Term term_;
   bool own_;
   std::int64_t width_, ld_;  // of the gate operand
-  Buffer<T> gate_keys_, gate_rows_, gate_lanes_, gate_score_, d_gate_lanes_;
+  T *gate_keys_, *gate_rows_, *gate_lanes_, *gate_score_, *d_gate_lanes_;
   Kept<T> kept_;
   T* d_gate_key_ = nullptr;
   double* shared_ = nullptr;
@@ -100,19 +98,17 @@ class Contextual final : public ContextualTile<T> {
 }  // namespace
 
 template <class T>
-std::unique_ptr<ContextualTile<T>> ContextualTile<T>::make(const AttentionCall& call,
-                                                           const AttentionGradients* gradients) {
+ContextualTile<T>* ContextualTile<T>::make(const AttentionCall& call, const AttentionGradients* gradients,
+                                           Arena& arena) {
   switch (call.scan.kind) {
-    case AttentionScan::Kind::table: return std::make_unique<Contextual<T, TableTerm<T>>>(call, gradients);
-    case AttentionScan::Kind::slope: return std::make_unique<Contextual<T, SlopeTerm<T>>>(call, gradients);
-    case AttentionScan::Kind::mlp: return std::make_unique<Contextual<T, MlpTerm<T>>>(call, gradients);
+    case AttentionScan::Kind::table: return arena.make<Contextual<T, TableTerm<T>>>(call, gradients);
+    case AttentionScan::Kind::slope: return arena.make<Contextual<T, SlopeTerm<T>>>(call, gradients);
+    case AttentionScan::Kind::mlp: return arena.make<Contextual<T, MlpTerm<T>>>(call, gradients);
     default: return nullptr;
   }
 }
 
-template std::unique_ptr<ContextualTile<float>> ContextualTile<float>::make(const AttentionCall&,
-                                                                            const AttentionGradients*);
-template std::unique_ptr<ContextualTile<double>> ContextualTile<double>::make(const AttentionCall&,
-                                                                              const AttentionGradients*);
+template class ContextualTile<float>;
+template class ContextualTile<double>;
 
 }  // namespace tally::cpu

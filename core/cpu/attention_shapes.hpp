@@ -3,10 +3,9 @@
 //
 // Order of calls: open_head; for each row tile open_rows, then key tiles, then (backward) close_rows; write_shared once
 // everything is done.
-// Forward takes key tiles from the diagonal to the left, backward from the left to the diagonal.
+// Forward takes key tiles from the diagonal to the left, backward from the left to the diagonal. All memory comes from
+// the kernel's workspace; a constructor looks at shapes only.
 #pragma once
-
-#include <memory>
 
 #include "core/cpu/attention_tile.hpp"
 
@@ -28,14 +27,9 @@ struct SharedSums {
 template <class T>
 class ContextualTile {
  public:
-  virtual ~ContextualTile() = default;
-  // Null where the scan is not contextual.
-  static std::unique_ptr<ContextualTile> make(const AttentionCall& call, const AttentionGradients* gradients);
+  // Null where the scan is not contextual, and where the arena only counts.
+  static ContextualTile* make(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
 
-  // Doubles of shared sums that a piece of work needs: slope 1, mlp 2 N.
-  virtual std::int64_t shared_count() const = 0;
-  // Width of the gate operand, rounded up to whole vectors; 0 without.
-  virtual std::int64_t gate_width() const = 0;
   // Backward adds to d_gate_key [K, gate_width] and `shared`; forward gives null.
   virtual void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) = 0;
   virtual void open_rows(const RowTile& rows) = 0;
@@ -48,7 +42,26 @@ class ContextualTile {
   virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) = 0;
   virtual void close_rows(const RowTile& rows) = 0;
   virtual void write_shared(const SharedSums& sums) const = 0;
+
+ protected:
+  ~ContextualTile() = default;
 };
+
+// Doubles of shared sums that a piece of work needs for the scan: slope 1, mlp 2 N.
+inline std::int64_t shared_count(const AttentionScan& scan) {
+  if (scan.kind == AttentionScan::Kind::mlp) return 2 * scan.weight.shape[0];
+  return scan.kind == AttentionScan::Kind::slope ? 1 : 0;
+}
+// For a bias: toeplitz and row-column one a key.
+inline std::int64_t shared_count(const AttentionBias& bias, std::int64_t keys) {
+  using Kind = AttentionBias::Kind;
+  return bias.kind == Kind::toeplitz || bias.kind == Kind::row_column ? keys : 0;
+}
+// Width of the gate operand, rounded up to whole vectors; 0 without.
+template <class T>
+std::int64_t gate_width(const AttentionScan& scan) {
+  return scan.gate_key ? round_up(scan.gate_key.shape[3], vector_lanes<T>) : 0;
+}
 
 // Weights below e^-this of their row's sum are not computed where a whole tile of them can be told beforehand.
 template <class T>
@@ -60,7 +73,7 @@ bool skips_tiles();
 template <class T>
 class StickTile {
  public:
-  StickTile(const AttentionCall& call, bool for_gradient);
+  StickTile(const AttentionCall& call, bool for_gradient, Arena& arena);
   void open_rows();
   // Sum of softplus over the keys so far; as ContextualTile::carry.
   T* carry() { return carry_; }
@@ -73,7 +86,7 @@ class StickTile {
 
  private:
   bool attend_current_;
-  Buffer<T> share_;  // sigmoid of the logits, [tile_keys, tile_rows]
+  T* share_;  // sigmoid of the logits, [tile_keys, tile_rows]
   alignas(64) T carry_[tile_rows];
   alignas(64) T run_[tile_rows];  // sum of A (dA - drest) over the keys so far, from the left
 };
@@ -81,12 +94,10 @@ class StickTile {
 template <class T>
 class BiasTile {
  public:
-  virtual ~BiasTile() = default;
-  static std::unique_ptr<BiasTile> make(const AttentionCall& call, const AttentionBias& bias,
-                                        const AttentionBiasGradient* gradient);
+  // Null where the arena only counts.
+  static BiasTile* make(const AttentionCall& call, const AttentionBias& bias, const AttentionBiasGradient* gradient,
+                        Arena& arena);
 
-  // Doubles of shared sums that a piece of work needs: toeplitz and row-column one a key.
-  virtual std::int64_t shared_count() const { return 0; }
   virtual void open_head(std::int64_t batch, std::int64_t head, double* shared) = 0;
   virtual void open_rows(const RowTile& rows) { (void)rows; }
   virtual void add(const RowTile& rows, const KeyTile& keys, T* score) = 0;
@@ -97,6 +108,9 @@ class BiasTile {
   virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* d) = 0;
   virtual void close_rows(const RowTile& rows) { (void)rows; }
   virtual void write_shared(const SharedSums& sums) const { (void)sums; }
+
+ protected:
+  ~BiasTile() = default;
 };
 
 }  // namespace tally::cpu

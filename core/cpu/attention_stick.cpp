@@ -55,8 +55,8 @@ TALLY_CLONES void stick_gradient(T* d, T* run, const T* weight, const T* share, 
 }  // namespace
 
 template <class T>
-StickTile<T>::StickTile(const AttentionCall& call, bool for_gradient)
-    : attend_current_(call.scan.attend_current), share_(for_gradient ? tile_keys * tile_rows : 0) {}
+StickTile<T>::StickTile(const AttentionCall& call, bool for_gradient, Arena& arena)
+    : attend_current_(call.scan.attend_current), share_(arena.take<T>(for_gradient ? tile_keys * tile_rows : 0)) {}
 
 template <class T>
 void StickTile<T>::open_rows() {
@@ -73,7 +73,7 @@ bool StickTile<T>::used_up(const RowTile& rows) const {
 template <class T>
 void StickTile<T>::weights(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) {
   if (for_gradient) {
-    stick_weights<T, true>(score, carry_, share_.data(), rows, keys, attend_current_);
+    stick_weights<T, true>(score, carry_, share_, rows, keys, attend_current_);
   } else {
     stick_weights<T, false>(score, carry_, nullptr, rows, keys, attend_current_);
   }
@@ -81,7 +81,7 @@ void StickTile<T>::weights(const RowTile& rows, const KeyTile& keys, T* score, b
 
 template <class T>
 void StickTile<T>::gradient(const RowTile& rows, const KeyTile& keys, const T* weights, const T* d_rest, T* d) {
-  stick_gradient(d, run_, weights, share_.data(), d_rest, keys.keys, rows.lanes);
+  stick_gradient(d, run_, weights, share_, d_rest, keys.keys, rows.lanes);
 }
 
 template class StickTile<float>;

@@ -17,8 +17,9 @@ using attention::gate_slope;
 // What backward needs of a tile, each [tile_keys, tile_rows].
 template <class T>
 struct Kept {
-  Buffer<T> gate, position, slope;  // slope: d term / d p
-  explicit Kept(std::int64_t count) : gate(count), position(count), slope(count) {}
+  T *gate, *position, *slope;  // slope: d term / d p
+  Kept(std::int64_t count, Arena& arena)
+      : gate(arena.take<T>(count)), position(arena.take<T>(count)), slope(arena.take<T>(count)) {}
 };
 
 // p += g for the next key, with what rounding loses kept beside the sum: positions of hundreds of gates stay as exact
@@ -130,27 +131,26 @@ TALLY_CLONES void add_to_rows(T* score, const T* value, std::int64_t keys, std::
 template <class T>
 class TableTerm {
  public:
-  static std::int64_t shared_count(const AttentionScan&) { return 0; }
-  TableTerm(const AttentionCall& call, const AttentionGradients* gradients)
+  TableTerm(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
         gradients_(gradients),
         ld_(static_cast<std::int32_t>(call.scan.values.shape[3])),
-        table_(tile_rows * ld_),
-        d_table_(gradients != nullptr ? tile_rows * ld_ : 0) {}
+        table_(arena.take<Entry<T>>(tile_rows * ld_)),
+        d_table_(arena.take<Entry<T>>(gradients != nullptr ? tile_rows * ld_ : 0)) {}
 
   void open_rows(const RowTile& rows, double*) {
-    std::fill(table_.data() + rows.rows * ld_, table_.data() + tile_rows * ld_, Entry<T>{});
+    std::fill(table_ + rows.rows * ld_, table_ + tile_rows * ld_, Entry<T>{});
     const Matrix<T> z(call_.scan.values, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const T* const source = &z.at(rows.first + i, 0);
-      Entry<T>* const row = table_.data() + i * ld_;
+      Entry<T>* const row = table_ + i * ld_;
       for (std::int64_t n = 0; n < ld_; ++n) {
         const T low = source[n * z.column_step];
         row[n] = {low, n + 1 < ld_ ? source[(n + 1) * z.column_step] - low : T{0}};
       }
     }
     for (std::int64_t i = 0; i < tile_rows; ++i) last_[i] = table_[(i + 1) * ld_ - 1].low;
-    if (gradients_ != nullptr) std::fill_n(d_table_.data(), tile_rows * ld_, Entry<T>{});
+    if (gradients_ != nullptr) std::fill_n(d_table_, tile_rows * ld_, Entry<T>{});
   }
   // Whether no position to the left of here is below the table's last.
   bool saturated(const T* carry, const RowTile& rows) const {
@@ -168,22 +168,20 @@ class TableTerm {
   void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
            bool keep) const {
     if (keep) {
-      add_table_term<T, true>(score, gate_score, carry, table_.data(), ld_, rows, keys, kept.gate.data(),
-                              kept.position.data(), kept.slope.data());
+      add_table_term<T, true>(score, gate_score, carry, table_, ld_, rows, keys, kept.gate, kept.position, kept.slope);
     } else {
-      add_table_term<T, false>(score, gate_score, carry, table_.data(), ld_, rows, keys, nullptr, nullptr, nullptr);
+      add_table_term<T, false>(score, gate_score, carry, table_, ld_, rows, keys, nullptr, nullptr, nullptr);
     }
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T*, T* d, T* d_gate_score, T* run,
                 const Kept<T>& kept) const {
-    table_gradient(d, d_gate_score, run, d_table_.data(), ld_, rows, keys, kept.gate.data(), kept.position.data(),
-                   kept.slope.data());
+    table_gradient(d, d_gate_score, run, d_table_, ld_, rows, keys, kept.gate, kept.position, kept.slope);
   }
   void close_rows(const RowTile& rows) {
     if (!gradients_->d_values) return;
     const Matrix<T> d_z(gradients_->d_values, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
-      const Entry<T>* const row = d_table_.data() + i * ld_;
+      const Entry<T>* const row = d_table_ + i * ld_;
       T* const target = &d_z.at(rows.first + i, 0);
       T before = 0;
       for (std::int64_t n = 0; n < ld_; ++n) {
@@ -197,8 +195,8 @@ class TableTerm {
  private:
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
-  std::int32_t ld_;                   // P+1
-  Buffer<Entry<T>> table_, d_table_;  // [tile_rows, ld]
+  std::int32_t ld_;            // P+1
+  Entry<T>*table_, *d_table_;  // [tile_rows, ld]
   alignas(64) T last_[tile_rows];
 };
 
@@ -246,8 +244,8 @@ TALLY_CLONES void slope_gradient(T* d, T* d_gate_score, T* run, T slope, std::in
 template <class T>
 class SlopeTerm {
  public:
-  static std::int64_t shared_count(const AttentionScan&) { return 1; }
-  SlopeTerm(const AttentionCall& call, const AttentionGradients* gradients) : call_(call), gradients_(gradients) {}
+  SlopeTerm(const AttentionCall& call, const AttentionGradients* gradients, Arena&)
+      : call_(call), gradients_(gradients) {}
 
   void open_rows(const RowTile& rows, double* shared) {
     slope_ = call_.scan.values.as<T>()[rows.head * call_.scan.values.strides[0]];
@@ -260,15 +258,15 @@ class SlopeTerm {
   void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
            bool keep) const {
     if (keep) {
-      add_slope_term<T, true>(score, gate_score, carry, slope_, rows, keys, kept.gate.data(), kept.position.data());
+      add_slope_term<T, true>(score, gate_score, carry, slope_, rows, keys, kept.gate, kept.position);
     } else {
       add_slope_term<T, false>(score, gate_score, carry, slope_, rows, keys, nullptr, nullptr);
     }
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* weight, T* d, T* d_gate_score, T* run,
                 const Kept<T>& kept) {
-    add_to_row_sums(row_sums_.sums(), d, weight, kept.position.data(), keys.keys, rows.lanes);
-    slope_gradient(d, d_gate_score, run, slope_, keys.keys, rows.lanes, kept.gate.data());
+    add_to_row_sums(row_sums_.sums(), d, weight, kept.position, keys.keys, rows.lanes);
+    slope_gradient(d, d_gate_score, run, slope_, keys.keys, rows.lanes, kept.gate);
   }
   void close_rows(const RowTile& rows) {
     const PositionSums sums = row_sums_.sums();
@@ -376,30 +374,28 @@ TALLY_CLONES void slopes_to_gates(T* d, T* d_gate_score, T* run, const T* slope,
 template <class T>
 class MlpTerm {
  public:
-  static std::int64_t shared_count(const AttentionScan& scan) { return 2 * scan.weight.shape[0]; }
-  MlpTerm(const AttentionCall& call, const AttentionGradients* gradients)
+  MlpTerm(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
         gradients_(gradients),
         width_(call.scan.weight.shape[0]),
-        rows_(tile_rows * width_),
-        u_(tile_rows * width_),
-        d_u_(gradients != nullptr ? tile_rows * width_ : 0),
-        unit_sums_(gradients != nullptr ? 4 * tile_rows * width_ : 0),
-        weight_(width_),
-        bias_(width_) {
-    for (std::int64_t n = 0; n < width_; ++n) {
-      weight_[n] = call.scan.weight.as<T>()[n * call.scan.weight.strides[0]];
-      bias_[n] = call.scan.bias.as<T>()[n * call.scan.bias.strides[0]];
-    }
-  }
+        rows_(arena.take<T>(tile_rows * width_)),
+        u_(arena.take<T>(tile_rows * width_)),
+        d_u_(arena.take<T>(gradients != nullptr ? tile_rows * width_ : 0)),
+        unit_sums_(arena.take<double>(gradients != nullptr ? 4 * tile_rows * width_ : 0)),
+        weight_(arena.take<T>(width_)),
+        bias_(arena.take<T>(width_)) {}
 
   void open_rows(const RowTile& rows, double* shared) {
     shared_ = shared;
-    pack_rows(rows_.data(), width_, Matrix<T>(call_.scan.values, rows.batch, rows.head), rows.first, rows.rows, width_,
-              T{1}, tile_rows);
-    transpose_to_lanes(u_.data(), rows_.data(), width_, width_);
+    for (std::int64_t n = 0; n < width_; ++n) {
+      weight_[n] = call_.scan.weight.template as<T>()[n * call_.scan.weight.strides[0]];
+      bias_[n] = call_.scan.bias.template as<T>()[n * call_.scan.bias.strides[0]];
+    }
+    pack_rows(rows_, width_, Matrix<T>(call_.scan.values, rows.batch, rows.head), rows.first, rows.rows, width_, T{1},
+              tile_rows);
+    transpose_to_lanes(u_, rows_, width_, width_);
     if (gradients_ == nullptr) return;
-    std::fill_n(unit_sums_.data(), 4 * tile_rows * width_, 0.0);
+    std::fill_n(unit_sums_, 4 * tile_rows * width_, 0.0);
     row_sums_.open();
   }
   bool saturated(const T*, const RowTile&) const { return false; }
@@ -408,19 +404,17 @@ class MlpTerm {
   void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
            bool keep) const {
     if (keep) {
-      add_mlp_term<T, true>(score, gate_score, carry, u_.data(), weight_.data(), bias_.data(), width_, rows, keys,
-                            kept.gate.data(), kept.position.data());
+      add_mlp_term<T, true>(score, gate_score, carry, u_, weight_, bias_, width_, rows, keys, kept.gate, kept.position);
     } else {
-      add_mlp_term<T, false>(score, gate_score, carry, u_.data(), weight_.data(), bias_.data(), width_, rows, keys,
-                             nullptr, nullptr);
+      add_mlp_term<T, false>(score, gate_score, carry, u_, weight_, bias_, width_, rows, keys, nullptr, nullptr);
     }
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* weight, T* d, T* d_gate_score, T* run,
                 const Kept<T>& kept) {
-    add_to_row_sums(row_sums_.sums(), d, weight, kept.position.data(), keys.keys, rows.lanes);
-    add_to_unit_sums(unit_sums(), kept.slope.data(), d, weight, kept.position.data(), u_.data(), weight_.data(),
-                     bias_.data(), width_, keys.keys, rows.lanes);
-    slopes_to_gates(d, d_gate_score, run, kept.slope.data(), kept.gate.data(), keys.keys, rows.lanes);
+    add_to_row_sums(row_sums_.sums(), d, weight, kept.position, keys.keys, rows.lanes);
+    add_to_unit_sums(unit_sums(), kept.slope, d, weight, kept.position, u_, weight_, bias_, width_, keys.keys,
+                     rows.lanes);
+    slopes_to_gates(d, d_gate_score, run, kept.slope, kept.gate, keys.keys, rows.lanes);
   }
   // The hidden value is w p + b where it is not zero: d_u = w sum_j dl p + b sum_j dl, d_w = u sum_j dl p, ...
   void close_rows(const RowTile& rows) {
@@ -437,8 +431,7 @@ class MlpTerm {
       }
     }
     if (gradients_->d_values) {
-      unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, width_, d_u_.data(),
-                   T{1});
+      unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, width_, d_u_, T{1});
     }
   }
   void write_shared(const SharedSums& sums) const {
@@ -456,15 +449,15 @@ class MlpTerm {
   }
 
  private:
-  PositionSums unit_sums() const { return {unit_sums_.data(), tile_rows * width_}; }
+  PositionSums unit_sums() const { return {unit_sums_, tile_rows * width_}; }
 
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
   std::int64_t width_;
-  Buffer<T> rows_, u_, d_u_;  // u and d_u [N, tile_rows]
-  Buffer<double> unit_sums_;
+  T *rows_, *u_, *d_u_;  // u and d_u [N, tile_rows]
+  double* unit_sums_;
   RowSums row_sums_;
-  Buffer<T> weight_, bias_;
+  T *weight_, *bias_;
   double* shared_ = nullptr;
 };
 

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <memory>
 
 #include "core/attention/call.hpp"
 #include "core/cpu/parallel.hpp"
-#include "core/storage.hpp"
+#include "core/workspace.hpp"
 
 namespace tally::cpu {
 
@@ -41,21 +40,6 @@ struct KeyTile {
     return std::clamp<std::int64_t>(first + j - rows.place, 0, tile_rows);
   }
   bool on_diagonal(const RowTile& rows) const { return first + keys - 1 > rows.place; }
-};
-
-// Scratch memory, not initialised.
-template <class T>
-class Buffer {
- public:
-  explicit Buffer(std::int64_t count = 0)
-      : storage_(Storage::allocate(static_cast<std::size_t>(count) * sizeof(T), Device{})),
-        data_(reinterpret_cast<T*>(storage_->data())) {}
-  T* data() const { return data_; }
-  T& operator[](std::int64_t i) const { return data_[i]; }
-
- private:
-  std::shared_ptr<Storage> storage_;
-  T* data_;
 };
 
 // Matrix (batch, head) of a [B, H, N, width] view of any strides.

@@ -1,9 +1,9 @@
 // Rows of a table by number, and the adjoint: the gradient of a table's row is the sum over all places that took it.
 #include <span>
-#include <vector>
 
 #include "core/cpu/rows.hpp"
 #include "core/kernels.hpp"
+#include "core/workspace.hpp"
 
 namespace tally::cpu {
 
@@ -14,23 +14,27 @@ constexpr std::int64_t column_block = 128;
 // The places that hold each id, by a counting sort.
 class PlacesById {
  public:
-  PlacesById(const std::int32_t* ids, std::int64_t count, std::int64_t id_count)
-      : first_(static_cast<std::size_t>(id_count) + 1), order_(static_cast<std::size_t>(count)) {
-    for (std::int64_t n = 0; n < count; ++n) ++first_[static_cast<std::size_t>(ids[n]) + 1];
-    for (std::size_t v = 1; v < first_.size(); ++v) first_[v] += first_[v - 1];
-    std::vector<std::size_t> next = first_;
-    for (std::int64_t n = 0; n < count; ++n) order_[next[static_cast<std::size_t>(ids[n])]++] = n;
+  PlacesById(std::int64_t count, std::int64_t id_count, Arena arena) {
+    first_ = arena.take<std::int64_t>(id_count + 2);
+    order_ = arena.take<std::int64_t>(count);
+    bytes_ = arena.bytes();
   }
+  std::int64_t bytes() const { return bytes_; }
 
-  // The n with ids[n] = v, rising.
-  std::span<const std::int64_t> of(std::int64_t v) const {
-    const auto i = static_cast<std::size_t>(v);
-    return std::span(order_).subspan(first_[i], first_[i + 1] - first_[i]);
+  void sort(const std::int32_t* ids, std::int64_t count, std::int64_t id_count) {
+    // One place further on, so that counting up while they are filled in leaves the beginnings.
+    std::fill_n(first_, id_count + 2, std::int64_t{0});
+    for (std::int64_t n = 0; n < count; ++n) ++first_[ids[n] + 2];
+    for (std::int64_t v = 2; v < id_count + 2; ++v) first_[v] += first_[v - 1];
+    for (std::int64_t n = 0; n < count; ++n) order_[first_[ids[n] + 1]++] = n;
   }
+  // The n with ids[n] = v, rising.
+  std::span<const std::int64_t> of(std::int64_t v) const { return {order_ + first_[v], order_ + first_[v + 1]}; }
 
  private:
-  std::vector<std::size_t> first_;
-  std::vector<std::int64_t> order_;
+  std::int64_t* first_;  // [ids + 2]
+  std::int64_t* order_;
+  std::int64_t bytes_;
 };
 
 }  // namespace
@@ -54,11 +58,16 @@ void embedding(View y, View table, View ids) {
   });
 }
 
-void embedding_backward(View d_table, View d_y, View ids) {
+std::int64_t embedding_backward_workspace(View d_table, View ids) {
+  return PlacesById(ids.numel(), d_table.shape[0], Arena(nullptr)).bytes();
+}
+
+void embedding_backward(View d_table, View d_y, View ids, void* workspace) {
   const std::int64_t vocabulary = d_table.shape[0], width = d_table.shape[1], step = row_step(d_y);
   if (d_table.numel() == 0) return;
   const std::int64_t blocks = (width + column_block - 1) / column_block;
-  const PlacesById places(ids.as<std::int32_t>(), ids.numel(), vocabulary);
+  PlacesById places(ids.numel(), vocabulary, Arena(workspace));
+  places.sort(ids.as<std::int32_t>(), ids.numel(), vocabulary);
   // As many stretches of columns as have a tile's worth of additions on average.
   const std::int64_t tile_height = rows_per_tile((1 + ids.numel() / vocabulary) * column_block);
   dispatch_floating(d_table.dtype, [&](auto type) {

@@ -1,18 +1,14 @@
 // Matrix products, also of batches: c[..., M, N] = alpha a[..., M, K] b[..., K, N] (+ c) (+ bias [N] on each row).
 //
-// Every product is cut into tiles, each of them one single-threaded BLAS call. A row-major or transposed matrix is read
-// in place, any other is copied first. c is row-major or transposed; in the second case c^T = b^T a^T is computed.
+// Every product is cut into tiles, each of them one single-threaded BLAS call. Where c is transposed, c^T = b^T a^T is
+// computed.
 #include <algorithm>
-#include <limits>
-#include <memory>
 #include <utility>
 
 #include "core/cpu/blas.hpp"
 #include "core/cpu/strided.hpp"
-#include "core/error.hpp"
 #include "core/kernels.hpp"
 #include "core/matrix_layout.hpp"
-#include "core/storage.hpp"
 
 namespace tally::cpu {
 
@@ -63,46 +59,6 @@ Tiling choose_tiling(std::int64_t matrices, std::int64_t m, std::int64_t n, std:
   return {Cut(m, row_parts), Cut(n, column_parts), Cut(k, 1)};
 }
 
-// The matrices of a or b, in place or copied.
-class Operand {
- public:
-  explicit Operand(const View& x) : view_(x) {
-    const auto layout = layout_of(x);
-    layout_ = layout ? *layout : Layout{false, x.shape.back()};
-    if (!layout) make_copy();
-  }
-
-  View batch() const { return batch_of(view_); }
-  bool transposed() const { return layout_.transposed; }
-  std::int64_t ld() const { return layout_.ld; }
-  // Element (i, j) of the matrix at `offset`.
-  template <class T>
-  const T* at(std::int64_t offset, std::int64_t i, std::int64_t j) const {
-    return view_.as<T>() + offset + (layout_.transposed ? i + j * layout_.ld : i * layout_.ld + j);
-  }
-
- private:
-  void make_copy() {
-    View source = view_;
-    for (int axis = 0; axis < source.shape.rank - 2; ++axis) {
-      if (source.strides[axis] == 0) source.shape[axis] = 1;  // one copy of a matrix that is broadcast
-    }
-    copy_ = Storage::allocate(static_cast<std::size_t>(source.numel()) * size_of(source.dtype), Device{});
-    View target = source;
-    target.data = copy_->data();
-    target.strides = dense_strides(source.shape);
-    copy(target, source);
-    view_.data = target.data;
-    for (int axis = 0; axis < source.shape.rank; ++axis) {
-      view_.strides[axis] = source.shape[axis] == view_.shape[axis] ? target.strides[axis] : 0;
-    }
-  }
-
-  View view_;
-  Layout layout_{};
-  std::shared_ptr<Storage> copy_;
-};
-
 template <class T>
 class Product {
  public:
@@ -115,29 +71,25 @@ class Product {
         matrices_(batch_of(c).numel()),
         a_(a),
         b_(b),
+        layout_a_(*layout_of(a)),
+        layout_b_(*layout_of(b)),
         c_(c.as<T>()),
         ld_c_(ld_c),
         bias_(bias),
         alpha_(static_cast<T>(alpha)),
         accumulate_(accumulate),
-        batch_(make_loop(batch_of(c).shape, batch_of(c), a_.batch(), b_.batch())),
-        tiling_(choose_tiling(matrices_, m_, n_, k_)) {
-    check(std::max({m_, n_, k_, ld_c_, a_.ld(), b_.ld()}) <= std::numeric_limits<int>::max(), "matmul",
-          "a matrix with rows of 2^31 or more elements");
-  }
+        batch_(make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b))),
+        tiling_(choose_tiling(matrices_, m_, n_, k_)) {}
 
-  void compute() {
+  void compute(void* workspace) {
     load_blas();
-    const std::int64_t further_parts = tiling_.inner.parts() - 1;
-    const auto scratch =
-        Storage::allocate(static_cast<std::size_t>(matrices_ * further_parts * m_ * n_) * sizeof(T), Device{});
-    parts_ = reinterpret_cast<T*>(scratch->data());
+    parts_ = static_cast<T*>(workspace);
     const std::int64_t tile_work = std::max<std::int64_t>(1, m_ * n_ * k_ / tiling_.tiles());
     parallel_for_blocks(matrices_ * tiling_.tiles(), std::max<std::int64_t>(1, task_work / tile_work),
                         [&](std::int64_t begin, std::int64_t end) {
                           for (std::int64_t index = begin; index < end; ++index) compute_tile(index);
                         });
-    if (further_parts == 0) return;
+    if (tiling_.inner.parts() == 1) return;
     parallel_for_blocks(matrices_ * m_, rows_per_tile(n_), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) add_parts(row / m_, row % m_);
     });
@@ -145,6 +97,10 @@ class Product {
 
  private:
   T* result(std::int64_t matrix, std::int64_t i) const { return c_ + batch_.element_offsets(matrix)[0] + i * ld_c_; }
+  // Element (i, j) of the matrix at `offset`.
+  static const T* element(const View& x, const Layout& layout, std::int64_t offset, std::int64_t i, std::int64_t j) {
+    return x.as<T>() + offset + (layout.transposed ? i + j * layout.ld : i * layout.ld + j);
+  }
   // Row i of what part 1, 2, ... of the sums over K comes to; part 0 is written to c.
   T* partial(std::int64_t matrix, std::int64_t part, std::int64_t i) const {
     return parts_ + ((matrix * (tiling_.inner.parts() - 1) + part - 1) * m_ + i) * n_;
@@ -172,9 +128,10 @@ class Product {
     }
     if (inner == 0) return;
     const auto offset = batch_.element_offsets(matrix);
-    gemm_tile(a_.transposed(), b_.transposed(), static_cast<int>(rows), static_cast<int>(columns),
-              static_cast<int>(inner), alpha_, a_.at<T>(offset[1], i, l), static_cast<int>(a_.ld()),
-              b_.at<T>(offset[2], l, j), static_cast<int>(b_.ld()), add ? T{1} : T{0}, tile, static_cast<int>(ld));
+    gemm_tile(layout_a_.transposed, layout_b_.transposed, static_cast<int>(rows), static_cast<int>(columns),
+              static_cast<int>(inner), alpha_, element(a_, layout_a_, offset[1], i, l), static_cast<int>(layout_a_.ld),
+              element(b_, layout_b_, offset[2], l, j), static_cast<int>(layout_b_.ld), add ? T{1} : T{0}, tile,
+              static_cast<int>(ld));
   }
 
   // tile = (accumulate ? tile : 0) + (bias or 0)
@@ -199,7 +156,8 @@ class Product {
   }
 
   std::int64_t m_, n_, k_, matrices_;
-  Operand a_, b_;
+  View a_, b_;
+  Layout layout_a_, layout_b_;
   T* c_;
   std::int64_t ld_c_;
   View bias_;
@@ -212,7 +170,16 @@ class Product {
 
 }  // namespace
 
-void matmul(View c, View a, View b, View bias, double alpha, bool accumulate) {
+// What the further parts of long sums come to.
+std::int64_t matmul_workspace(View c, View a) {
+  std::int64_t m = c.shape.back(1), n = c.shape.back(0), k = a.shape.back(0);
+  if (c.numel() == 0) return 0;
+  if (layout_of(c)->transposed) std::swap(m, n);
+  const std::int64_t parts = choose_tiling(batch_of(c).numel(), m, n, k).inner.parts();
+  return (parts - 1) * c.numel() * static_cast<std::int64_t>(size_of(c.dtype));
+}
+
+void matmul(View c, View a, View b, View bias, double alpha, bool accumulate, void* workspace) {
   if (c.numel() == 0) return;
   if (bias) {
     bias.shape = {c.shape.back(1), c.shape.back(0)};
@@ -225,8 +192,9 @@ void matmul(View c, View a, View b, View bias, double alpha, bool accumulate) {
     a = transposed(std::exchange(b, transposed(a)));
     if (bias) bias = transposed(bias);
   }
-  dispatch_floating(c.dtype,
-                    [&](auto zero) { Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha, accumulate).compute(); });
+  dispatch_floating(c.dtype, [&](auto zero) {
+    Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha, accumulate).compute(workspace);
+  });
 }
 
 }  // namespace tally::cpu

@@ -3,8 +3,8 @@
 // With g = d_y weight and means over the row:
 //   d_x = rstd (g - mean(g) - x^ mean(g x^))  (RMS norm: without mean(g))
 //   d_weight = sum_rows d_y x^,  d_bias = sum_rows d_y
-// Rows are taken in blocks of fixed height. Each block adds its part of d_weight and d_bias into its own place in
-// scratch; the parts are then added in order.
+// Rows are taken in blocks of fixed height. Each block adds its part of d_weight and d_bias into its own place in the
+// workspace; the parts are then added in order.
 #include <cmath>
 
 #include "core/cpu/lanes.hpp"
@@ -90,21 +90,19 @@ void norm(const View& y, const View& mean, const View& rstd, const View& x, cons
           double eps) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    const PackedVector<T> packed_weight(weight);
-    const PackedVector<T> packed_bias(centered ? bias : weight);
     for_each_row<T>(y, x, false, [&](T* row_y, const T* row_x, const Row& row) {
       const std::int64_t n = row.length;
       const Moments<T> moments = moments_of<centered>(row_x, n, eps);
       if constexpr (centered) mean.as<T>()[row.index] = moments.mean;
       rstd.as<T>()[row.index] = moments.rstd;
-      normalise_row(row_y, row_x, moments, packed_weight.data(), centered ? packed_bias.data() : nullptr, n);
+      normalise_row(row_y, row_x, moments, weight.as<T>(), bias.as<T>(), n);
     });
   });
 }
 
 template <bool centered>
-void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& scratch, const View& d_y,
-                   const View& x, const View& weight, const View& mean, const View& rstd) {
+void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& d_y, const View& x,
+                   const View& weight, const View& mean, const View& rstd, void* workspace) {
   const std::int64_t rows = x.shape[0], n = x.shape[1], step = n * (centered ? 2 : 1);
   if (rows == 0) {
     fill(d_weight, 0.0);
@@ -113,9 +111,9 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
   }
   dispatch_floating(d_x.dtype, [&](auto type) {
     using T = decltype(type);
-    const PackedVector<T> packed_weight(weight);
+    T* const parts = static_cast<T*>(workspace);
     parallel_for_blocks(rows, block_rows, [&](std::int64_t begin, std::int64_t end) {
-      T* const part = scratch.as<T>() + begin / block_rows * step;
+      T* const part = parts + begin / block_rows * step;
       std::fill_n(part, step, T{0});
       for (std::int64_t row = begin; row < end; ++row) {
         T* const row_d_x = d_x.as<T>() + row * n;
@@ -125,31 +123,33 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
           row_d_y = row_d_x;
         }
         const Moments<T> moments{centered ? mean.as<T>()[row] : T{0}, rstd.as<T>()[row]};
-        backward_row<centered>(row_d_x, part, part + n, row_d_y, x.as<T>() + row * n, moments, packed_weight.data(), n);
+        backward_row<centered>(row_d_x, part, part + n, row_d_y, x.as<T>() + row * n, moments, weight.as<T>(), n);
       }
     });
-    add_parts(d_weight.as<T>(), scratch.as<T>(), block_count(rows), step, n);
-    if constexpr (centered) add_parts(d_bias.as<T>(), scratch.as<T>() + n, block_count(rows), step, n);
+    add_parts(d_weight.as<T>(), parts, block_count(rows), step, n);
+    if constexpr (centered) add_parts(d_bias.as<T>(), parts + n, block_count(rows), step, n);
   });
 }
 
 }  // namespace
 
-std::int64_t norm_backward_scratch(std::int64_t rows, std::int64_t width) { return block_count(rows) * 2 * width; }
+std::int64_t norm_backward_workspace(View x) {
+  return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(x.dtype));
+}
 
 void layer_norm(View y, View mean, View rstd, View x, View weight, View bias, double eps) {
   norm<true>(y, mean, rstd, x, weight, bias, eps);
 }
 
-void layer_norm_backward(View d_x, View d_weight, View d_bias, View scratch, View d_y, View x, View weight, View mean,
-                         View rstd) {
-  norm_backward<true>(d_x, d_weight, d_bias, scratch, d_y, x, weight, mean, rstd);
+void layer_norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd,
+                         void* workspace) {
+  norm_backward<true>(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, workspace);
 }
 
 void rms_norm(View y, View rstd, View x, View weight, double eps) { norm<false>(y, {}, rstd, x, weight, {}, eps); }
 
-void rms_norm_backward(View d_x, View d_weight, View scratch, View d_y, View x, View weight, View rstd) {
-  norm_backward<false>(d_x, d_weight, {}, scratch, d_y, x, weight, {}, rstd);
+void rms_norm_backward(View d_x, View d_weight, View d_y, View x, View weight, View rstd, void* workspace) {
+  norm_backward<false>(d_x, d_weight, {}, d_y, x, weight, {}, rstd, workspace);
 }
 
 }  // namespace tally::cpu

@@ -6,7 +6,9 @@
 // interpolate (CoPE, arXiv 2405.18719, eq. 5): c = min(p, P), f = floor(c), w = c - f,
 //   y = (1-w) table[f] + w table[min(f+1, P)];  d_table[f] += (1-w) d_y,  d_table[min(f+1, P)] += w d_y,
 //   d_p = d_y (table[min(f+1, P)] - table[f]), which is 0 for p >= P by itself.
+#include <omp.h>
 #include "core/attention/policies.hpp"
+
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
 #include "core/kernels.hpp"
@@ -135,13 +137,15 @@ void interpolate_row(T* y, const T* table, const T* position, std::int32_t last,
 
 // Neighbouring positions meet the same entries: four copies of the row of d_table, taken in turn, keep an addition from
 // waiting for the one before.
-constexpr std::size_t table_copies = 4;
+constexpr std::int64_t table_copies = 4;
+// Doubles of a thread: whole lines of a cache, and one between threads.
+std::int64_t sums_of_thread(std::int64_t entries) { return (table_copies * entries + 7) / 8 * 8 + 8; }
 
 template <class T>
 void add_stretch(double* sums, const T* d_y, const Places<T>& places, std::int32_t last, std::int64_t n) {
-  const auto entries = static_cast<std::size_t>(last) + 1;
+  const std::int64_t entries = std::int64_t{last} + 1;
   for (std::int64_t j = 0; j < n; ++j) {
-    double* const sum = sums + static_cast<std::size_t>(j) % table_copies * entries;
+    double* const sum = sums + j % table_copies * entries;
     const std::int32_t low = places.low[j], high = low < last ? low + 1 : last;
     const double high_part = static_cast<double>(places.weight[j]) * static_cast<double>(d_y[j]);
     sum[low] += static_cast<double>(d_y[j]) - high_part;
@@ -168,7 +172,7 @@ TALLY_CLONES double sum_stretch(const T* d_y, std::int64_t n) {
 template <class T>
 void interpolate_backward_row(T* d_table, T* d_position, const T* d_y, const T* table, const T* position,
                               std::int32_t last, std::int64_t n, double* sums) {
-  const auto entries = static_cast<std::size_t>(last) + 1;
+  const std::int64_t entries = std::int64_t{last} + 1;
   std::fill_n(sums, table_copies * entries, 0.0);
   Places<T> places;
   for (std::int64_t begin = 0; begin < n; begin += stretch) {
@@ -181,7 +185,7 @@ void interpolate_backward_row(T* d_table, T* d_position, const T* d_y, const T* 
       std::fill_n(d_position + begin, count, T{0});
     }
   }
-  for (std::size_t i = 0; i < entries; ++i) {
+  for (std::int64_t i = 0; i < entries; ++i) {
     d_table[i] = static_cast<T>((sums[i] + sums[entries + i]) + (sums[2 * entries + i] + sums[3 * entries + i]));
   }
 }
@@ -226,17 +230,21 @@ void interpolate(View y, View table, View position, bool causal) {
   });
 }
 
-void interpolate_backward(View d_table, View d_position, View d_y, View table, View position, bool causal) {
+std::int64_t interpolate_backward_workspace(View d_table) {
+  return thread_count() * sums_of_thread(d_table.shape.back()) * static_cast<std::int64_t>(sizeof(double));
+}
+
+void interpolate_backward(View d_table, View d_position, View d_y, View table, View position, bool causal,
+                          void* workspace) {
   const std::int64_t entries = table.shape.back(), width = position.shape.back();
   if (width == 0) return fill(d_table, 0.0);
   dispatch_floating(d_position.dtype, [&](auto type) {
     using T = decltype(type);
     for_each_row<T>(d_position, d_y, causal, [&](T* row_d_position, const T* row_d_y, const Row& row) {
-      thread_local std::vector<double> sums;
-      sums.resize(table_copies * static_cast<std::size_t>(entries));
+      double* const sums = static_cast<double*>(workspace) + omp_get_thread_num() * sums_of_thread(entries);
       interpolate_backward_row(d_table.as<T>() + row.index * entries, row_d_position, row_d_y,
                                table.as<T>() + row.index * entries, position.as<T>() + row.index * width,
-                               static_cast<std::int32_t>(entries - 1), row.length, sums.data());
+                               static_cast<std::int32_t>(entries - 1), row.length, sums);
     });
   });
 }

@@ -4,8 +4,6 @@
 // double, and their partial results are combined in order. Within a block x is read along its innermost axis: if that
 // one is reduced, row by row in vector lanes, else by adding whole rows to a strip of accumulators (the sums of
 // columns).
-#include <vector>
-
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/kernels.hpp"
@@ -107,30 +105,39 @@ void reduce_along_columns(const Loop<1>& reduced, const T* x, std::int64_t step,
   }
 }
 
+// How a reduction is cut: strips of neighbouring outputs, and of what goes blocks.
+struct Cut {
+  Axes axes;
+  std::int64_t outputs = 0, width = 0, places = 0;
+  std::int64_t strip = 0, strips_per_row = 0, strips = 0, block = 0, blocks = 0;
+};
+
+Cut cut(const View& y, const View& x) {
+  Cut c{.axes = split_axes(y, x), .outputs = y.numel()};
+  c.width = c.axes.kept.inner_size();
+  c.places = c.axes.reduced.rows() * c.axes.reduced.inner_size();
+  c.strip = std::min({c.width, strip_width, c.axes.rows_reduced ? rows_per_tile(c.places) : strip_width});
+  c.strips_per_row = (c.width + c.strip - 1) / c.strip;
+  c.strips = c.axes.kept.rows() * c.strips_per_row;
+  c.block = std::max<std::int64_t>(1, 4 * tile_elements / c.strip);
+  c.blocks = std::max<std::int64_t>(1, (c.places + c.block - 1) / c.block);
+  return c;
+}
+
+// partial [blocks][outputs]; of one block the result goes straight to y.
 template <class Op, class T>
-void reduce_with(const View& y, const View& x) {
-  const Axes axes = split_axes(y, x);
-  const std::int64_t outputs = y.numel();
-  const std::int64_t width = axes.kept.inner_size();
-  const std::int64_t places = axes.reduced.rows() * axes.reduced.inner_size();
-  if (outputs == 0) return;
-
-  const std::int64_t strip = std::min({width, strip_width, axes.rows_reduced ? rows_per_tile(places) : strip_width});
-  const std::int64_t strips_per_row = (width + strip - 1) / strip;
-  const std::int64_t strips = axes.kept.rows() * strips_per_row;
-  const std::int64_t block = std::max<std::int64_t>(1, 4 * tile_elements / strip);
-  const std::int64_t blocks = std::max<std::int64_t>(1, (places + block - 1) / block);
-
-  // partial[block][output]; without blocks the result goes straight to y.
-  std::vector<double> partial(static_cast<std::size_t>(blocks == 1 ? 0 : blocks * outputs));
+void reduce_with(const View& y, const View& x, double* partial) {
+  if (y.numel() == 0) return;
+  const Cut c = cut(y, x);
+  const Axes& axes = c.axes;
   const auto reduce_tile = [&](std::int64_t strip_index, std::int64_t block_index) {
-    const std::int64_t column = strip_index % strips_per_row * strip;
-    const std::int64_t row = strip_index / strips_per_row;
-    const std::int64_t n = std::min(strip, width - column);
+    const std::int64_t column = strip_index % c.strips_per_row * c.strip;
+    const std::int64_t row = strip_index / c.strips_per_row;
+    const std::int64_t n = std::min(c.strip, c.width - column);
     // Where nothing is reduced, x has no elements and may have no address to count from.
-    const std::int64_t step = places == 0 ? 0 : axes.kept.inner_step()[0];
-    const T* const first = x.as<T>() + (places == 0 ? 0 : axes.kept.row_offsets(row)[0] + column * step);
-    const std::int64_t begin = block_index * block, end = std::min(places, begin + block);
+    const std::int64_t step = c.places == 0 ? 0 : axes.kept.inner_step()[0];
+    const T* const first = x.as<T>() + (c.places == 0 ? 0 : axes.kept.row_offsets(row)[0] + column * step);
+    const std::int64_t begin = block_index * c.block, end = std::min(c.places, begin + c.block);
     double result[strip_width];
     if (axes.rows_reduced) {
       for (std::int64_t i = 0; i < n; ++i)
@@ -138,24 +145,22 @@ void reduce_with(const View& y, const View& x) {
     } else {
       reduce_along_columns<Op>(axes.reduced, first, step, begin, end, result, n);
     }
-    const std::int64_t output = row * width + column;
-    if (blocks == 1) {
+    const std::int64_t output = row * c.width + column;
+    if (c.blocks == 1) {
       for (std::int64_t i = 0; i < n; ++i) y.as<T>()[output + i] = static_cast<T>(result[i]);
     } else {
-      std::copy_n(result, n, partial.data() + block_index * outputs + output);
+      std::copy_n(result, n, partial + block_index * c.outputs + output);
     }
   };
-  const std::int64_t strips_per_tile = rows_per_tile(strip * std::min(places, block));
-  parallel_for_blocks(strips * blocks, strips_per_tile, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) reduce_tile(i / blocks, i % blocks);
+  const std::int64_t strips_per_tile = rows_per_tile(c.strip * std::min(c.places, c.block));
+  parallel_for_blocks(c.strips * c.blocks, strips_per_tile, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) reduce_tile(i / c.blocks, i % c.blocks);
   });
 
-  if (blocks == 1) return;
-  for (std::int64_t i = 0; i < outputs; ++i) {
+  if (c.blocks == 1) return;
+  for (std::int64_t i = 0; i < c.outputs; ++i) {
     double total = Op::identity;
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      total = Op::combine(total, partial[static_cast<std::size_t>(b * outputs + i)]);
-    }
+    for (std::int64_t b = 0; b < c.blocks; ++b) total = Op::combine(total, partial[b * c.outputs + i]);
     y.as<T>()[i] = static_cast<T>(total);
   }
 }
@@ -168,14 +173,25 @@ TALLY_CLONES double sum_of_squares(const T* x, std::int64_t n) {
   });
 }
 
+// Of squared_norm.
+constexpr std::int64_t square_block = 4 * tile_elements;
+std::int64_t square_blocks(const View& x) { return (x.numel() + square_block - 1) / square_block; }
+
 }  // namespace
 
-void reduce(ReduceOp op, View y, View x) {
+std::int64_t reduce_workspace(View y, View x) {
+  if (y.numel() == 0) return 0;
+  const Cut c = cut(y, x);
+  return c.blocks == 1 ? 0 : c.blocks * c.outputs * static_cast<std::int64_t>(sizeof(double));
+}
+
+void reduce(ReduceOp op, View y, View x, void* workspace) {
+  auto* const partial = static_cast<double*>(workspace);
   dispatch_floating(x.dtype, [&](auto type) {
     using T = decltype(type);
     switch (op) {
-      case ReduceOp::sum: return reduce_with<Sum, T>(y, x);
-      case ReduceOp::maximum: return reduce_with<Maximum, T>(y, x);
+      case ReduceOp::sum: return reduce_with<Sum, T>(y, x, partial);
+      case ReduceOp::maximum: return reduce_with<Maximum, T>(y, x, partial);
     }
   });
 }
@@ -204,19 +220,23 @@ void argmax(View index, View x) {
   });
 }
 
-void squared_norm(Views results, Views x) {
-  constexpr std::int64_t block = 4 * tile_elements;
+std::int64_t squared_norm_workspace(Views x) {
+  std::int64_t blocks = 0;
+  for (const View& one : x) blocks = std::max(blocks, square_blocks(one));
+  return blocks * static_cast<std::int64_t>(sizeof(double));
+}
+
+void squared_norm(Views results, Views x, void* workspace) {
+  auto* const partial = static_cast<double*>(workspace);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::int64_t n = x[i].numel();
-    std::vector<double> partial(static_cast<std::size_t>((n + block - 1) / block));
     dispatch_floating(x[i].dtype, [&](auto type) {
       using T = decltype(type);
-      parallel_for_blocks(n, block, [&](std::int64_t begin, std::int64_t end) {
-        partial[static_cast<std::size_t>(begin / block)] = sum_of_squares(x[i].as<T>() + begin, end - begin);
+      parallel_for_blocks(x[i].numel(), square_block, [&](std::int64_t begin, std::int64_t end) {
+        partial[begin / square_block] = sum_of_squares(x[i].as<T>() + begin, end - begin);
       });
     });
     double total = 0.0;
-    for (const double part : partial) total += part;
+    for (std::int64_t block = 0; block < square_blocks(x[i]); ++block) total += partial[block];
     *results[i].as<double>() = total;
   }
 }

@@ -2,8 +2,6 @@
 // columns 0..i take part, and the result is 0 in the others.
 #pragma once
 
-#include <vector>
-
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/strided.hpp"
 
@@ -55,24 +53,5 @@ void for_each_row(const View& y, const View& x, bool causal, F&& f) {
     }
   });
 }
-
-// The elements of a vector next to each other: in place, or copied if they are not.
-template <class T>
-class PackedVector {
- public:
-  explicit PackedVector(const View& x) : data_(x.as<T>()) {
-    if (const std::int64_t step = row_step(x); step != 1) {
-      for (std::int64_t i = 0; i < x.numel(); ++i) copy_.push_back(data_[i * step]);
-      data_ = copy_.data();
-    }
-  }
-  PackedVector(const PackedVector&) = delete;
-  PackedVector& operator=(const PackedVector&) = delete;
-  const T* data() const { return data_; }
-
- private:
-  const T* data_;
-  std::vector<T> copy_;
-};
 
 }  // namespace tally::cpu

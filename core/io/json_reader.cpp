@@ -94,6 +94,7 @@ struct Iterator {
     source->advance();
     return *this;
   }
+  Iterator operator++(int) { return ++*this; }
   bool operator==(const Iterator&) const { return source->at_end(); }  // the other is the end
 };
 

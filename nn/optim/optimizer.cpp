@@ -6,6 +6,7 @@
 #include "autograd/node.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
+#include "core/workspace.hpp"
 #include "nn/optim/adam.hpp"
 #include "nn/optim/sgd.hpp"
 
@@ -88,7 +89,8 @@ void squared_gradients(const Tensor& squares, const NamedTensors& parameters) {
   for (const std::size_t i : gradients.places) {
     results.push_back(squares.select_view(0, static_cast<std::int64_t>(i)).view());
   }
-  on.squared_norm(results, gradients.views);
+  const Workspace workspace(on.squared_norm_workspace(gradients.views), squares.device());
+  on.squared_norm(results, gradients.views, workspace.data());
 }
 
 double gradient_norm(const NamedTensors& parameters) {

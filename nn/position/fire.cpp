@@ -26,17 +26,11 @@ class Fire final : public Encoding {
     output_bias_ = make("output.bias", {setup.heads}, setup.start->linear_bias(hidden_width));
   }
 
-  KeptNumbers kept_numbers(std::int64_t length) const override {
-    // As at the start: L is learned.
-    if (static_cast<double>(length - 1) <= start_length) return {};
-    return {.pair = static_cast<double>(hidden_width + 4 + output_bias_.size(0))};  // 4: what the logarithms came from
-  }
-
   bool reads_back() const override { return true; }  // L decides the form
 
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor length = abs(threshold_ * start_length);  // L [1]
-    const bool by_distance = length.item() >= static_cast<double>(in.keys() - 1);
+    const bool by_distance = start_or(length) >= static_cast<double>(in.keys() - 1);
     const Tensor distances = unsqueeze(in.distances(), 0), all = transpose(distances, 0, 1);
     // One row stands for all of them, or each query has its own.
     const Tensor rows = slice(all, 0, by_distance ? in.keys() - 1 : in.first, in.keys());  // i [rows, 1]
@@ -52,6 +46,10 @@ class Fire final : public Encoding {
   }
 
  private:
+  // L, as at the start where memory is only counted.
+  static double start_or(const Tensor& length) {
+    return length.device().type == DeviceType::meta ? start_length : length.item();
+  }
   // f of every element: x [.., ..] -> [.., .., H]
   Tensor mlp(const Tensor& x) const {
     return linear(relu(linear(unsqueeze(x, 2), hidden_weight_, hidden_bias_)), output_weight_, output_bias_);

@@ -27,8 +27,7 @@ class FoxPro final : public Encoding {
         query_norm_(setup, "query-norm"),
         key_norm_(setup, "key-norm"),
         output_norm_(setup, "output-norm"),
-        output_gate_(setup, "output-gate"),
-        own_width_(static_cast<double>(setup.heads * setup.head_width)) {}
+        output_gate_(setup, "output-gate") {}
 
   static std::string note(const ModelOptions& model) {
     if (model.activation == "swiglu" && model.hidden > 0) return {};
@@ -36,8 +35,6 @@ class FoxPro final : public Encoding {
     return concat("fox-pro's published block has a SwiGLU MLP of a stated width; here the MLP is ", model.activation,
                   " of width ", hidden, " (model.activation, model.hidden)");
   }
-  // Two for each norm, two for each shift, and the output before and after its gate.
-  KeptNumbers kept_numbers(std::int64_t) const override { return {.token = 12 * own_width_}; }
   void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {
     q = query_norm_(q);
     k = key_norm_(key_shift_(k, in));
@@ -53,7 +50,6 @@ class FoxPro final : public Encoding {
   TokenShift key_shift_, value_shift_;
   HeadNorm query_norm_, key_norm_, output_norm_;
   OutputGate output_gate_;
-  double own_width_;  // H d
 };
 
 }  // namespace

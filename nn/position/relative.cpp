@@ -42,10 +42,6 @@ class Relative final : public Encoding {
           " distances, the sequence ", length, " tokens; far = cap or none goes on beyond the table");
   }
 
-  std::int64_t distances_without_row(std::int64_t length) const override {
-    return std::max<std::int64_t>(0, length - table_.size(0));
-  }
-
   void score(const AttentionInput& in, Score& score) const override {
     const std::int64_t rows = std::min(in.keys(), table_.size(0));
     const Tensor near = slice(table_, 0, 0, rows);

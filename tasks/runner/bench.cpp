@@ -172,7 +172,7 @@ Figures plan_attention(const BenchOptions& o) {
        as_usage([&] { return parameter_shapes(o.model, o.encoding, o.vocabulary, o.length); })) {
     if (name.starts_with("position.") || name.starts_with("blocks.0.position.")) parameters += shape.numel();
   }
-  const double bytes = estimate_attention(model_of(o), o.batch, o.length).total();
+  const double bytes = estimate_attention(o).total();
   Figures figures{sizes_json("attention", o), {with_commas(parameters), bytes_text(bytes)}};
   figures.json.set("encoding_parameters", parameters);
   figures.json.set("memory_bytes", bytes);
@@ -237,7 +237,7 @@ Measurement measurement_of(const std::string& what, bool dry_run) {
   }
   if (what == "attention") {
     return {dry_run ? attention_plan_head : attention_head, dry_run ? plan_attention : measure_attention,
-            [](const BenchOptions& o) { return estimate_attention(model_of(o), o.batch, o.length); }};
+            [](const BenchOptions& o) { return estimate_attention(o); }};
   }
   return {size_head, count_parameters, nullptr};
 }
@@ -296,7 +296,7 @@ int run_operations(const BenchSettings& settings, const RunConfig& config, const
   if (!settings.grid.empty()) throw UsageError("[bench] --set is for step and attention");
   if (settings.dry_run) throw UsageError("[bench] --dry-run is for step and attention");
   const BenchOptions options = make_options(settings, config.clone(), {});
-  check_fits(estimate_operations(model_of(options), options.batch, options.length));
+  check_fits(estimate_operations(options));
   const std::vector<OperationTimes> all = bench_operations(options);
   if (common.json) {
     JsonValue lines = JsonValue::array();

@@ -58,32 +58,15 @@ struct Dump {
 };
 
 Dump compute_dump(Transformer& model, const Batch& batch, bool with_gradients) {
-  model.clear_gradients();
-  Tensor logits, loss;
-  const auto forward = [&] {
-    logits = model.forward(batch.tokens);
-    loss = cross_entropy(logits, batch.targets.to(logits.device()), batch.loss_mask.to(logits.device()));
-  };
-  if (with_gradients) {
-    forward();
-    backward(loss);
-  } else {
-    const NoGrad no_grad;
-    forward();
-  }
-  std::vector<AttentionTrace> trace;
-  {
-    const NoGrad no_grad;
-    model.forward(batch.tokens, {.trace = &trace});
-  }
-
+  const TracedPass pass = trace_pass(model, batch, with_gradients);
+  const std::vector<AttentionTrace>& trace = pass.layers;
   Dump dump{{{"tokens", batch.tokens},
              {"targets", batch.targets},
              {"loss_mask", batch.loss_mask},
              {"score_mask", batch.score_mask},
-             {"logits", logits.detach()},
-             {"loss", loss.detach()}},
-            loss.item()};
+             {"logits", pass.logits.detach()},
+             {"loss", pass.loss.detach()}},
+            pass.loss.item()};
   for (std::size_t layer = 0; layer < trace.size(); ++layer) {
     const auto add = [&](const char* name, const Tensor& value) {
       if (value.defined()) dump.tensors.emplace_back(concat("blocks.", layer, ".", name), value);

@@ -6,6 +6,7 @@
 #include "autograd/ops.hpp"
 #include "core/kernels.hpp"
 #include "core/random.hpp"
+#include "core/workspace.hpp"
 #include "tests/autograd/factors.hpp"
 #include "tests/autograd/op_cases.hpp"
 
@@ -206,7 +207,10 @@ std::vector<OpCase> direct_cases() {
        .run =
            [](const auto& x) {
              const Tensor result = Tensor::empty({1}, DType::f64, x[0].device());
-             kernels(x[0].device()).squared_norm(Only(result), Only(x[0].to_dense()));
+             const Kernels& on = kernels(x[0].device());
+             const Tensor dense = x[0].to_dense();
+             const Workspace workspace(on.squared_norm_workspace(Only(dense)), x[0].device());
+             on.squared_norm(Only(result), Only(dense), workspace.data());
              return result;
            },
        .reference =

@@ -52,6 +52,7 @@ const Kernels& kernels(Device device) {
   switch (device.type) {
     case DeviceType::cuda: return counted_kernels<DeviceType::cuda>();
     case DeviceType::cuda_host: return counted_kernels<DeviceType::cuda_host>();
+    case DeviceType::meta: return backend(device).kernels;
     case DeviceType::cpu: break;
   }
   return counted_kernels<DeviceType::cpu>();

@@ -386,7 +386,10 @@ INSTANTIATE_TEST_SUITE_P(Cuda, Operation, all_cases_on(cuda_devices()), name_of_
 TEST(Coverage, EveryKernelHasACase) {
   std::set<std::string> covered;
   for (const OpCase& op : op_cases()) covered.insert(op.kernels.begin(), op.kernels.end());
-  for (const std::string& kernel : kernel_names()) EXPECT_TRUE(covered.contains(kernel)) << kernel;
+  for (const std::string& kernel : kernel_names()) {
+    EXPECT_TRUE(covered.contains(kernel) || kernel.ends_with("_workspace"))
+        << kernel;  // that is asked before each call
+  }
 }
 
 TEST(Coverage, NamesAreUnique) {

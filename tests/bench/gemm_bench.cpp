@@ -20,6 +20,7 @@
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/kernels.hpp"
+#include "core/workspace.hpp"
 
 namespace {
 
@@ -99,7 +100,8 @@ double our_rate(const Case& shape) {
   const View a = matrices(data.a, shape.batch, shape.m, shape.k, shape.transpose_a);
   const View b = matrices(data.b, shape.batch, shape.k, shape.n, shape.transpose_b);
   const View c = matrices(data.c, shape.batch, shape.m, shape.n, false);
-  return rate(shape, [&] { tally::cpu::matmul(c, a, b, View{}, 1.0, false); });
+  const tally::Workspace workspace(tally::cpu::matmul_workspace(c, a), {});
+  return rate(shape, [&] { tally::cpu::matmul(c, a, b, View{}, 1.0, false, workspace.data()); });
 }
 
 template <class T>

@@ -16,6 +16,7 @@
 #include "core/kernels.hpp"
 #include "core/tensor.hpp"
 #include "core/update_factors.hpp"
+#include "core/workspace.hpp"
 
 namespace tally {
 namespace {
@@ -74,6 +75,12 @@ View broadcast(View view, const Shape& shape) {
 
 constexpr double mega = 1e6;
 
+// Enough for any of them.
+void* workspace() {
+  static const Workspace memory(std::int64_t{1} << 27, device);
+  return memory.data();
+}
+
 void attention() {
   const Kernels& k = kernels(device);
   const Shape square{16, 4, 512, 512}, tables{16, 4, 512, 65};
@@ -100,13 +107,13 @@ void attention() {
   measure("cumsum", 2 * full, [&] { k.cumsum(y.view, gates.view, false, false); });
   measure("interpolate causal P 64", half + full, [&] { k.interpolate(y.view, table.view, position.view, true); });
   measure("interpolate backward causal P 64", 2 * half + full,
-          [&] { k.interpolate_backward(d_table.view, y.view, d.view, table.view, position.view, true); });
+          [&] { k.interpolate_backward(d_table.view, y.view, d.view, table.view, position.view, true, workspace()); });
   Buffer near(square);
   k.unary(UnaryOp::multiply_scalar, 0.1, near.view, position.view);
   measure("interpolate causal, none saturated", half + full,
           [&] { k.interpolate(y.view, table.view, near.view, true); });
   measure("interpolate backward causal, none saturated", 2 * half + full,
-          [&] { k.interpolate_backward(d_table.view, y.view, d.view, table.view, near.view, true); });
+          [&] { k.interpolate_backward(d_table.view, y.view, d.view, table.view, near.view, true, workspace()); });
   measure("softmax", 2 * full, [&] { k.softmax(y.view, x.view, false); });
   measure("softmax causal", half + full, [&] { k.softmax(y.view, x.view, true); });
   measure("softmax backward causal", 2 * half + full, [&] { k.softmax_backward(z.view, d.view, y.view, true); });
@@ -117,11 +124,11 @@ void attention() {
   measure("read_distance backward, shared [4,1,512]", half / 16,
           [&] { k.read_distance_backward(d_shared.view, head_bias.view, false); });
   Buffer sum({1, 1, 1, 1}), batch({1, 4, 512, 512}), rows({16, 4, 512, 1}), columns({1, 1, 1, 512});
-  measure("sum all", full, [&] { k.reduce(ReduceOp::sum, sum.view, x.view); });
-  measure("sum over B", full, [&] { k.reduce(ReduceOp::sum, batch.view, x.view); });
-  measure("sum over the last axis", full, [&] { k.reduce(ReduceOp::sum, rows.view, x.view); });
-  measure("sum over the leading axes", full, [&] { k.reduce(ReduceOp::sum, columns.view, x.view); });
-  measure("maximum over the last axis", full, [&] { k.reduce(ReduceOp::maximum, rows.view, x.view); });
+  measure("sum all", full, [&] { k.reduce(ReduceOp::sum, sum.view, x.view, workspace()); });
+  measure("sum over B", full, [&] { k.reduce(ReduceOp::sum, batch.view, x.view, workspace()); });
+  measure("sum over the last axis", full, [&] { k.reduce(ReduceOp::sum, rows.view, x.view, workspace()); });
+  measure("sum over the leading axes", full, [&] { k.reduce(ReduceOp::sum, columns.view, x.view, workspace()); });
+  measure("maximum over the last axis", full, [&] { k.reduce(ReduceOp::maximum, rows.view, x.view, workspace()); });
   measure("dropout", 2 * full, [&] { k.dropout(y.view, x.view, 0.1, {}); });
   measure("random_uniform", full, [&] { k.random_uniform(y.view, {}, -1, 1); });
 }
@@ -140,27 +147,30 @@ void layers() {
     measure("add bias [1024]", 2 * megabytes_wide,
             [&] { k.binary(BinaryOp::add, y.view, x.view, broadcast(bias.view, wide)); });
     Buffer sum({1, 1024});
-    measure("sum of columns [8192,1024]", megabytes_wide, [&] { k.reduce(ReduceOp::sum, sum.view, x.view); });
+    measure("sum of columns [8192,1024]", megabytes_wide,
+            [&] { k.reduce(ReduceOp::sum, sum.view, x.view, workspace()); });
   }
   Buffer x = Buffer::random(narrow, -3, 3), d = Buffer::random(narrow, -1, 1), y(narrow), d_x(narrow);
   Buffer weight = Buffer::random({256}, -1, 1), bias = Buffer::random({256}, -1, 1), d_weight({256}), d_bias({256});
-  Buffer mean({8192}), rstd({8192}), scratch({k.norm_backward_scratch(8192, 256)}), sum({1, 256});
-  measure("sum of columns [8192,256]", megabytes_narrow, [&] { k.reduce(ReduceOp::sum, sum.view, x.view); });
+  Buffer mean({8192}), rstd({8192}), sum({1, 256});
+  measure("sum of columns [8192,256]", megabytes_narrow,
+          [&] { k.reduce(ReduceOp::sum, sum.view, x.view, workspace()); });
   measure("layer_norm [8192,256]", 2 * megabytes_narrow,
           [&] { k.layer_norm(y.view, mean.view, rstd.view, x.view, weight.view, bias.view, 1e-5); });
   measure("layer_norm backward", 3 * megabytes_narrow, [&] {
-    k.layer_norm_backward(d_x.view, d_weight.view, d_bias.view, scratch.view, d.view, x.view, weight.view, mean.view,
-                          rstd.view);
+    k.layer_norm_backward(d_x.view, d_weight.view, d_bias.view, d.view, x.view, weight.view, mean.view, rstd.view,
+                          workspace());
   });
   measure("rms_norm", 2 * megabytes_narrow, [&] { k.rms_norm(y.view, rstd.view, x.view, weight.view, 1e-5); });
   measure("rms_norm backward", 3 * megabytes_narrow,
-          [&] { k.rms_norm_backward(d_x.view, d_weight.view, scratch.view, d.view, x.view, weight.view, rstd.view); });
+          [&] { k.rms_norm_backward(d_x.view, d_weight.view, d.view, x.view, weight.view, rstd.view, workspace()); });
 
   std::vector<std::int32_t> id_values(8192);
   for (std::size_t n = 0; n < id_values.size(); ++n) id_values[n] = static_cast<std::int32_t>(n * 7 % 32);
   Buffer ids(Tensor::from(id_values, {8192}, device)), table = Buffer::random({32, 256}, -1, 1), d_table({32, 256});
   measure("embedding [8192,256], V 32", megabytes_narrow, [&] { k.embedding(y.view, table.view, ids.view); });
-  measure("embedding backward", megabytes_narrow, [&] { k.embedding_backward(d_table.view, d.view, ids.view); });
+  measure("embedding backward", megabytes_narrow,
+          [&] { k.embedding_backward(d_table.view, d.view, ids.view, workspace()); });
 
   const Shape heads{16, 4, 512, 64};
   View head_view = x.view;  // [B, T, H, d] seen as [B, H, T, d]
@@ -192,7 +202,7 @@ void layers() {
   measure("adam_step 3 M", 7 * megabytes, [&] {
     k.adam_step({&p.view, 1}, {&m.view, 1}, {&v.view, 1}, {&g.view, 1}, {&factors.view, 1});
   });
-  measure("squared_norm 3 M", megabytes, [&] { k.squared_norm({&norm.view, 1}, {&g.view, 1}); });
+  measure("squared_norm 3 M", megabytes, [&] { k.squared_norm({&norm.view, 1}, {&g.view, 1}, workspace()); });
   measure("random_normal 3 M", megabytes, [&] { k.random_normal(p.view, {}, 0, 1); });
 }
 
@@ -206,8 +216,9 @@ void products() {
     std::swap(transposed.shape[0], transposed.shape[1]);
     std::swap(transposed.strides[0], transposed.strides[1]);
     const double megabytes = static_cast<double>(m * inner + n * inner + m * n) * 4 / mega;
-    measure(name, megabytes, [&] { k.matmul(y.view, x.view, transposed, View{}, 1, false); });
-    measure(name + ", bias", megabytes, [&] { k.matmul(y.view, x.view, transposed, bias.view, 1, false); });
+    measure(name, megabytes, [&] { k.matmul(y.view, x.view, transposed, View{}, 1, false, workspace()); });
+    measure(name + ", bias", megabytes,
+            [&] { k.matmul(y.view, x.view, transposed, bias.view, 1, false, workspace()); });
   };
   product("matmul 8192 x 256 x 256", 8192, 256, 256);
   product("matmul 8192 x 1024 x 256", 8192, 1024, 256);

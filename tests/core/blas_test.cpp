@@ -18,9 +18,24 @@
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
+#include "core/matrix_layout.hpp"
+#include "core/workspace.hpp"
 
 namespace tally {
 namespace {
+
+// With a copy of what is neither row-major nor transposed, which is the operation's to make (autograd/ops/matmul.cpp).
+void multiply(View c, View a, View b, View bias, double alpha, bool accumulate) {
+  std::vector<std::vector<double>> copies;  // large enough for any type
+  for (View* const x : {&a, &b}) {
+    if (layout_of(*x)) continue;
+    copies.emplace_back(static_cast<std::size_t>(x->numel()));
+    const View dense{copies.back().data(), x->dtype, x->shape, dense_strides(x->shape)};
+    cpu::copy(dense, *x);
+    *x = dense;
+  }
+  cpu::matmul(c, a, b, bias, alpha, accumulate, Workspace(cpu::matmul_workspace(c, a), {}).data());
+}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Tiles
@@ -252,7 +267,7 @@ void expect_right(const Product& p) {
     bias_view = {bias.view.data, dtype_of<T>, {p.n}, {}};
     bias_view.strides[0] = 1;
   }
-  cpu::matmul(c.view, a.view, b.view, bias_view, p.alpha, p.accumulate);
+  multiply(c.view, a.view, b.view, bias_view, p.alpha, p.accumulate);
 
   const double epsilon = std::numeric_limits<T>::epsilon();
   std::int64_t wrong = 0;
@@ -376,7 +391,7 @@ TYPED_TEST(MatmulKernel, SameBitsForAnyNumberOfThreads) {
     for (const int threads : {1, 2, 3, 2}) {
       set_thread_count(threads);
       auto c = matrices<TypeParam>(4, p.batch, p.m, p.n, p.order_c);
-      cpu::matmul(c.view, a.view, b.view, p.bias ? bias_view : View{}, p.alpha, p.accumulate);
+      multiply(c.view, a.view, b.view, p.bias ? bias_view : View{}, p.alpha, p.accumulate);
       results.push_back(std::move(c.data));
     }
     for (std::size_t i = 1; i < results.size(); ++i) {
@@ -396,8 +411,8 @@ TYPED_TEST(MatmulKernel, BroadcastAxes) {
   const View a_view{a.view.data, dtype_of<T>, {2, 3, 4, 5}, {{0, 20, 5, 1}}};
   const View b_view{b.view.data, dtype_of<T>, {2, 3, 5, 6}, {{30, 0, 6, 1}}};
   const View ones{&number, dtype_of<T>, {2, 3, 5, 6}, {}};
-  cpu::matmul(c_view, a_view, b_view, View{}, 1.0, false);
-  cpu::matmul(c_view, a_view, ones, View{}, 2.0, true);
+  multiply(c_view, a_view, b_view, View{}, 1.0, false);
+  multiply(c_view, a_view, ones, View{}, 2.0, true);
   for (std::int64_t x = 0; x < 2; ++x) {
     for (std::int64_t y = 0; y < 3; ++y) {
       for (std::int64_t i = 0; i < 4; ++i) {
@@ -422,8 +437,8 @@ TYPED_TEST(MatmulKernel, RowsThatOverlapAreReadAsTheyStand) {
   const auto b = matrices<T>(1, 1, 4, 3);
   std::vector<T> c(27);
   const View a_view{x.data(), dtype_of<T>, {9, 4}, {{1, 1}}};
-  cpu::matmul({c.data(), dtype_of<T>, {9, 3}, {{3, 1}}}, a_view, {b.view.data, dtype_of<T>, {4, 3}, {{3, 1}}}, View{},
-              1.0, false);
+  multiply({c.data(), dtype_of<T>, {9, 3}, {{3, 1}}}, a_view, {b.view.data, dtype_of<T>, {4, 3}, {{3, 1}}}, View{}, 1.0,
+           false);
   for (std::int64_t i = 0; i < 9; ++i) {
     for (std::int64_t j = 0; j < 3; ++j) {
       double sum = 0;
@@ -451,7 +466,7 @@ TYPED_TEST(MatmulKernel, OldNumbersDoNotReachANewResult) {
   std::vector<TypeParam> c(200 * 200, std::numeric_limits<TypeParam>::quiet_NaN());
   const auto a = matrices<TypeParam>(1, 1, 200, 200);
   const View c_view{c.data(), dtype_of<TypeParam>, {1, 200, 200}, dense_strides({1, 200, 200})};
-  cpu::matmul(c_view, a.view, a.view, View{}, 1.0, false);
+  multiply(c_view, a.view, a.view, View{}, 1.0, false);
   for (const TypeParam value : c) ASSERT_TRUE(std::isfinite(value));
 }
 

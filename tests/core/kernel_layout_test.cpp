@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/kernels.hpp"
+#include "core/workspace.hpp"
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
@@ -103,9 +104,9 @@ void expect_reductions(const View& x) {
       element<double>(largest.view, index) = std::max(element<double>(largest.view, index), value);
     });
     Array<T> y(shape, 2);
-    cpu::reduce(ReduceOp::maximum, y.view, x);
+    cpu::reduce(ReduceOp::maximum, y.view, x, Workspace(cpu::reduce_workspace(y.view, x), {}).data());
     for (std::int64_t i = 0; i < shape.numel(); ++i) ASSERT_EQ(static_cast<double>(y.at(i)), largest.at(i)) << axes;
-    cpu::reduce(ReduceOp::sum, y.view, x);
+    cpu::reduce(ReduceOp::sum, y.view, x, Workspace(cpu::reduce_workspace(y.view, x), {}).data());
     const auto count = static_cast<double>(x.numel()) / static_cast<double>(shape.numel());
     for (std::int64_t i = 0; i < shape.numel(); ++i) {
       // The sum in double is exact beside the last rounding: the elements are below 4.
@@ -133,9 +134,10 @@ TEST(ReduceKernel, SeveralTilesAlongEveryAxis) {
 
 TEST(ReduceKernel, NothingToReduceGivesTheNeutralElement) {
   Array<float> x({3, 0}), y({3, 1}), none({0, 1});
-  cpu::reduce(ReduceOp::sum, y.view, x.view);
+  cpu::reduce(ReduceOp::sum, y.view, x.view, Workspace(cpu::reduce_workspace(y.view, x.view), {}).data());
   EXPECT_EQ(y.values(), std::vector<float>(3, 0.0f));
-  cpu::reduce(ReduceOp::sum, none.view, Array<float>({0, 4}).view);
+  cpu::reduce(ReduceOp::sum, none.view, Array<float>({0, 4}).view,
+              Workspace(cpu::reduce_workspace(none.view, Array<float>({0, 4}).view), {}).data());
 }
 
 TEST(ReduceKernel, NanWinsTheMaximumWhereverItStands) {
@@ -145,7 +147,7 @@ TEST(ReduceKernel, NanWinsTheMaximumWhereverItStands) {
       x.at(place) = std::numeric_limits<float>::quiet_NaN();
       x.view.shape = shape;
       x.view.strides = dense_strides(shape);
-      cpu::reduce(ReduceOp::maximum, y.view, x.view);
+      cpu::reduce(ReduceOp::maximum, y.view, x.view, Workspace(cpu::reduce_workspace(y.view, x.view), {}).data());
       EXPECT_TRUE(std::isnan(y.at(0)));
     }
   }
@@ -154,7 +156,7 @@ TEST(ReduceKernel, NanWinsTheMaximumWhereverItStands) {
 TEST(ReduceKernel, SquaredNormOfSeveralBlocks) {
   Array<float> x({200'003});
   Array<double> y({1});
-  cpu::squared_norm({&y.view, 1}, {&x.view, 1});
+  cpu::squared_norm({&y.view, 1}, {&x.view, 1}, Workspace(cpu::squared_norm_workspace({&x.view, 1}), {}).data());
   double expected = 0.0;
   for (const float value : x.values()) expected += static_cast<double>(value) * static_cast<double>(value);
   EXPECT_NEAR(y.at(0), expected, 1e-12 * expected);
@@ -293,7 +295,8 @@ TEST_P(CausalKernel, InterpolationAndBackward) {
     const auto [low, high, w] = places(b, i, j);
     return (1 - w) * at(table, b, i, low) + w * at(table, b, i, high);
   });
-  cpu::interpolate_backward(d_table.view, y.view, d.view, table.view, position.view, true);
+  cpu::interpolate_backward(d_table.view, y.view, d.view, table.view, position.view, true,
+                            Workspace(cpu::interpolate_backward_workspace(d_table.view), {}).data());
   expect_lower([&](std::int64_t b, std::int64_t i, std::int64_t j) {
     const auto [low, high, w] = places(b, i, j);
     return at(d, b, i, j) * (at(table, b, i, high) - at(table, b, i, low));
@@ -341,14 +344,15 @@ INSTANTIATE_TEST_SUITE_P(Lengths, CausalKernel, testing::Values(1, 2, 7, 31, 32,
 
 TEST(EmptyKernel, TensorsWithoutElements) {
   Array<float> square({2, 0, 0}), other({2, 0, 0}), table({2, 0, 5}), d_table({2, 0, 5}), rows({0, 4}), vector({0});
-  Array<float> weight({4}), d_weight({4}), d_bias({4}), scratch({0}), embedding_table({3, 4}), d_embedding({3, 4});
+  Array<float> weight({4}), d_weight({4}), d_bias({4}), embedding_table({3, 4}), d_embedding({3, 4});
   Array<std::int32_t> ids({0});
   Array<bool> mask({0});
   cpu::softmax(square.view, other.view, true);
   cpu::softmax_backward(square.view, other.view, other.view, true);
   cpu::cumsum(square.view, other.view, true, true);
   cpu::interpolate(square.view, table.view, other.view, true);
-  cpu::interpolate_backward(d_table.view, square.view, other.view, table.view, other.view, true);
+  cpu::interpolate_backward(d_table.view, square.view, other.view, table.view, other.view, true,
+                            Workspace(cpu::interpolate_backward_workspace(d_table.view), {}).data());
   cpu::read_distance(square.view, table.view, true);
   cpu::read_distance_backward(d_table.view, square.view, true);
   cpu::unary(UnaryOp::exp, 0.0, square.view, other.view);
@@ -359,10 +363,11 @@ TEST(EmptyKernel, TensorsWithoutElements) {
   cpu::cross_entropy_backward(rows.view, vector.view, vector.view, rows.view, ids.view, mask.view);
   cpu::embedding(rows.view, embedding_table.view, ids.view);
   // Gradients of parameters are written: without rows they are 0.
-  cpu::embedding_backward(d_embedding.view, rows.view, ids.view);
+  cpu::embedding_backward(d_embedding.view, rows.view, ids.view,
+                          Workspace(cpu::embedding_backward_workspace(d_embedding.view, ids.view), {}).data());
   EXPECT_EQ(d_embedding.values(), std::vector<float>(12, 0.0f));
-  cpu::layer_norm_backward(rows.view, d_weight.view, d_bias.view, scratch.view, rows.view, rows.view, weight.view,
-                           vector.view, vector.view);
+  cpu::layer_norm_backward(rows.view, d_weight.view, d_bias.view, rows.view, rows.view, weight.view, vector.view,
+                           vector.view, nullptr);
   EXPECT_EQ(d_weight.values(), std::vector<float>(4, 0.0f));
   EXPECT_EQ(d_bias.values(), std::vector<float>(4, 0.0f));
 }

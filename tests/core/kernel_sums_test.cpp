@@ -1,9 +1,12 @@
 // Sums that kernels form block by block.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include <cmath>
 
 #include "core/kernels.hpp"
+#include "core/workspace.hpp"
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
@@ -14,10 +17,13 @@ TEST(KernelSums, NormsAddUpTheBlocksThatThereAre) {
   for (const std::int64_t rows : {63, 64, 65, 128}) {
     const Shape shape{rows, 3};
     Array<double> x(shape), d_y(shape, 2), weight({3}, 3), mean({rows}), rstd({rows}), y(shape), d_x(shape);
-    Array<double> scratch({cpu::norm_backward_scratch(rows, 3)}, 4), d_weight({3}), d_bias({3});
+    Array<double> d_weight({3}), d_bias({3});
+    const std::int64_t bytes = cpu::norm_backward_workspace(x.view);
+    const Workspace workspace(bytes, {});
+    std::memset(workspace.data(), 0x7f, static_cast<std::size_t>(bytes));
     cpu::layer_norm(y.view, mean.view, rstd.view, x.view, weight.view, weight.view, 1e-5);
-    cpu::layer_norm_backward(d_x.view, d_weight.view, d_bias.view, scratch.view, d_y.view, x.view, weight.view,
-                             mean.view, rstd.view);
+    cpu::layer_norm_backward(d_x.view, d_weight.view, d_bias.view, d_y.view, x.view, weight.view, mean.view, rstd.view,
+                             workspace.data());
     for (std::int64_t j = 0; j < 3; ++j) {
       double sum = 0;
       for (std::int64_t row = 0; row < rows; ++row) sum += d_y.at(row * 3 + j);

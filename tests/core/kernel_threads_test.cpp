@@ -6,6 +6,7 @@
 
 #include "core/cpu/parallel.hpp"
 #include "core/kernels.hpp"
+#include "core/workspace.hpp"
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
@@ -23,19 +24,20 @@ TEST(KernelThreads, SameBitsForAnyThreadCount) {
     set_thread_count(run == 0 ? 1 : 3);
     const auto keep = [&](const auto& array) { results[run].push_back(array.bytes); };
     Array<float> y(shape), d_x(shape), columns({1, 1, 300}), all({1, 1, 1}), mean({1200}), rstd({1200});
-    Array<float> scratch({cpu::norm_backward_scratch(1200, 300)}), d_weight({300}), d_bias({300}), shared({4, 1, 300});
+    const Workspace scratch(cpu::norm_backward_workspace(rows), {});
+    Array<float> d_weight({300}), d_bias({300}), shared({4, 1, 300});
     cpu::softmax(y.view, x.view, true);
     keep(y);
-    cpu::reduce(ReduceOp::sum, columns.view, x.view);
+    cpu::reduce(ReduceOp::sum, columns.view, x.view, Workspace(cpu::reduce_workspace(columns.view, x.view), {}).data());
     keep(columns);
-    cpu::reduce(ReduceOp::sum, all.view, x.view);
+    cpu::reduce(ReduceOp::sum, all.view, x.view, Workspace(cpu::reduce_workspace(all.view, x.view), {}).data());
     keep(all);
     View y_rows = rows, d_x_rows = rows;
     y_rows.data = y.view.data;
     d_x_rows.data = d_x.view.data;
     cpu::layer_norm(y_rows, mean.view, rstd.view, rows, weight.view, weight.view, 1e-5);
-    cpu::layer_norm_backward(d_x_rows, d_weight.view, d_bias.view, scratch.view, d_rows, rows, weight.view, mean.view,
-                             rstd.view);
+    cpu::layer_norm_backward(d_x_rows, d_weight.view, d_bias.view, d_rows, rows, weight.view, mean.view, rstd.view,
+                             scratch.data());
     keep(y);
     keep(d_x);
     keep(d_weight);
@@ -43,7 +45,7 @@ TEST(KernelThreads, SameBitsForAnyThreadCount) {
     cpu::read_distance_backward(shared.view, d.view, true);
     keep(shared);
     Array<double> norm({1});
-    cpu::squared_norm({&norm.view, 1}, {&x.view, 1});
+    cpu::squared_norm({&norm.view, 1}, {&x.view, 1}, Workspace(cpu::squared_norm_workspace({&x.view, 1}), {}).data());
     keep(norm);
   }
   set_thread_count(threads);

@@ -1,0 +1,388 @@
+// What one thread does in tiled attention: a chunk of a head's row tiles, forward or backward. The formulas stand in
+// core/cpu/attention.cpp. Only for that file.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <span>
+
+#include "core/cpu/attention_shapes.hpp"
+#include "core/cpu/attention_softmax.hpp"
+#include "core/math.hpp"
+
+namespace tally::cpu {
+
+// A share of the row tiles of one head: tiles share, share + shares, ...
+struct Chunk {
+  std::int64_t batch, head, share;
+};
+
+// Chunks are as long as heads are where these are many: then a head's keys are packed once.
+inline std::int64_t shares_of_head(const AttentionCall& call) {
+  constexpr std::int64_t pieces = 16, least_tiles = 4;
+  const std::int64_t tiles = (call.queries() + tile_rows - 1) / tile_rows;
+  const std::int64_t wanted = (pieces + call.batch() * call.heads() - 1) / (call.batch() * call.heads());
+  return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, tiles / least_tiles));
+}
+
+inline std::int64_t key_tiles_before(std::int64_t keys) { return (keys + tile_keys - 1) / tile_keys; }
+
+// Where the running sums of a row tile begin: those of the tiles before it come first.
+inline std::int64_t carry_offset(const AttentionCall& call, const RowTile& rows) {
+  const std::int64_t row_tiles = (call.queries() + tile_rows - 1) / tile_rows;
+  const std::int64_t head = rows.batch * call.heads() + rows.head;
+  return (head * row_tiles + rows.first / tile_rows) * key_tiles_before(call.keys()) * tile_rows;
+}
+
+template <class T>
+double largest_norm(const T* x, std::int64_t ld, std::int64_t rows, std::int64_t width) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    double square = 0;
+    for (std::int64_t c = 0; c < width; ++c)
+      square += static_cast<double>(x[i * ld + c]) * static_cast<double>(x[i * ld + c]);
+    largest = std::max(largest, square);
+  }
+  return std::sqrt(largest);
+}
+
+// The sums of one chunk over its rows, by key.
+template <class T>
+struct KeyGradients {
+  T *k, *v, *gate_key;  // [K, widths rounded up to whole vectors]
+};
+
+// What one thread works with.
+template <class T>
+class Worker {
+ public:
+  Worker(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
+      : call_(call),
+        gradients_(gradients),
+        width_(call.q.shape[3]),
+        value_width_(call.v.shape[3]),
+        ld_(round_up(width_, vector_lanes<T>)),
+        value_ld_(round_up(value_width_, vector_lanes<T>)),
+        contextual_(ContextualTile<T>::make(call, gradients, arena)),
+        biases_(arena.take<BiasTile<T>*>(call.bias_count)),
+        k_(arena.take<T>(call.keys() * width_)),
+        v_(arena.take<T>(call.keys() * value_width_)),
+        key_norm_(arena.take<double>(key_tiles_before(call.keys()))),
+        q_rows_(arena.take<T>(tile_rows * ld_)),
+        q_lanes_(arena.take<T>(tile_rows * width_)),
+        rest_rows_(arena.take<T>(call.scan.remainder ? tile_rows * value_ld_ : 0)),
+        score_(arena.take<T>(tile_keys * tile_rows)),
+        mask_(arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0)) {
+    if (call.scan.kind == AttentionScan::Kind::stick_breaking) stick_.emplace(call, gradients != nullptr, arena);
+    for (int n = 0; n < call.bias_count; ++n) {
+      BiasTile<T>* const tile =
+          BiasTile<T>::make(call, call.biases[n], gradients != nullptr ? gradients->biases + n : nullptr, arena);
+      if (tile != nullptr) biases_[n] = tile;
+    }
+    if (gradients == nullptr) {
+      output_lanes_ = arena.take<T>(tile_rows * value_width_);
+      return;
+    }
+    d_output_rows_ = arena.take<T>(tile_rows * value_ld_);
+    d_output_lanes_ = arena.take<T>(tile_rows * value_width_);
+    d_q_lanes_ = arena.take<T>(tile_rows * width_);
+    d_score_ = arena.take<T>(tile_keys * tile_rows);
+    kept_weight_ = arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0);
+  }
+
+  static std::int64_t key_gradient_count(const AttentionCall& call) {
+    constexpr std::int64_t lanes = vector_lanes<T>;
+    return call.keys() *
+           (round_up(call.q.shape[3], lanes) + round_up(call.v.shape[3], lanes) + gate_width<T>(call.scan));
+  }
+  KeyGradients<T> key_gradients(T* memory) const {
+    return {memory, memory + call_.keys() * ld_, memory + call_.keys() * (ld_ + value_ld_)};
+  }
+
+  void forward(const Chunk& chunk) {
+    open_head(chunk, nullptr, nullptr);
+    for_each_row_tile(chunk, [&](const RowTile& rows) { forward_rows(rows); });
+  }
+  void backward(const Chunk& chunk, T* key_gradients_memory, double* shared) {
+    std::fill_n(key_gradients_memory, key_gradient_count(call_), T{0});
+    const KeyGradients<T> sums = key_gradients(key_gradients_memory);
+    open_head(chunk, sums.gate_key, shared);
+    for_each_row_tile(chunk, [&](const RowTile& rows) { backward_rows(rows, sums); });
+  }
+  // The gradients of a head's keys, from those of its shares.
+  void write_key_gradients(std::int64_t batch, std::int64_t head, const T* shares, std::int64_t count) const {
+    constexpr std::int64_t most = 256;  // columns at a time
+    alignas(64) T sum[most];
+    const std::int64_t step = key_gradient_count(call_);
+    const auto write = [&](const View& d, std::int64_t begin, std::int64_t ld) {
+      if (!d) return;
+      const Matrix<T> target(d, batch, head);
+      const std::int64_t width = d.shape[3];
+      for (std::int64_t j = 0; j < call_.keys(); ++j) {
+        for (std::int64_t first = 0; first < width; first += most) {
+          const std::int64_t columns = std::min(most, width - first);
+          const T* const row = shares + begin + j * ld + first;
+          std::copy_n(row, columns, sum);
+          for (std::int64_t share = 1; share < count; ++share) {
+            for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[share * step + c];
+          }
+          T* const written = &target.at(j, first);
+          for (std::int64_t c = 0; c < columns; ++c) written[c * target.column_step] = sum[c];
+        }
+      }
+    };
+    write(gradients_->d_k, 0, ld_);
+    write(gradients_->d_v, call_.keys() * ld_, value_ld_);
+    write(gradients_->d_gate_key, call_.keys() * (ld_ + value_ld_), gate_width<T>(call_.scan));
+  }
+  void write_shared(SharedSums sums) const {
+    if (contextual_ != nullptr) {
+      contextual_->write_shared(sums);
+      sums.data += shared_count(call_.scan);
+    }
+    for (int n = 0; n < call_.bias_count; ++n) {
+      biases_[n]->write_shared(sums);
+      sums.data += shared_count(call_.biases[n], call_.keys());
+    }
+  }
+
+ private:
+  std::span<BiasTile<T>* const> biases() const { return {biases_, static_cast<std::size_t>(call_.bias_count)}; }
+  T* carry() { return contextual_ != nullptr ? contextual_->carry() : stick_ ? stick_->carry() : nullptr; }
+
+  template <class F>
+  void for_each_row_tile(const Chunk& chunk, F&& f) {
+    const std::int64_t step = shares_of_head(call_) * tile_rows;
+    for (std::int64_t first = chunk.share * tile_rows; first < call_.queries(); first += step) {
+      const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
+      f(RowTile{chunk.batch, chunk.head, first, call_.keys() - call_.queries() + first, rows,
+                round_up(rows, lane_step)});
+    }
+  }
+  std::int64_t visible_keys(const RowTile& rows) const { return rows.place + rows.rows; }
+  KeyTile key_tile(const RowTile& rows, std::int64_t tile) const {
+    return {tile * tile_keys, std::min(tile_keys, visible_keys(rows) - tile * tile_keys)};
+  }
+
+  void open_head(const Chunk& chunk, T* d_gate_key, double* shared) {
+    pack_rows(k_, width_, Matrix<T>(call_.k, chunk.batch, chunk.head), 0, call_.keys(), width_, T{1}, call_.keys());
+    pack_rows(v_, value_width_, Matrix<T>(call_.v, chunk.batch, chunk.head), 0, call_.keys(), value_width_, T{1},
+              call_.keys());
+    if (contextual_ != nullptr) {
+      contextual_->open_head(chunk.batch, chunk.head, d_gate_key, shared);
+      shared += shared != nullptr ? shared_count(call_.scan) : 0;
+    }
+    for (int n = 0; n < call_.bias_count; ++n) {
+      biases_[n]->open_head(chunk.batch, chunk.head, shared);
+      shared += shared != nullptr ? shared_count(call_.biases[n], call_.keys()) : 0;
+    }
+    if (!may_skip()) return;
+    for (std::int64_t tile = 0; tile < key_tiles_before(call_.keys()); ++tile) {
+      const std::int64_t first = tile * tile_keys;
+      key_norm_[tile] = largest_norm(k_ + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
+    }
+  }
+
+  void open_rows(const RowTile& rows) {
+    pack_rows(q_rows_, ld_, Matrix<T>(call_.q, rows.batch, rows.head), rows.first, rows.rows, width_,
+              static_cast<T>(call_.scale), tile_rows);
+    transpose_to_lanes(q_lanes_, q_rows_, ld_, width_);
+    if (contextual_ != nullptr) contextual_->open_rows(rows);
+    if (stick_) stick_->open_rows();
+    for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
+    if (may_skip()) row_norm_ = largest_norm(q_rows_, ld_, rows.rows, width_);
+    if (call_.scan.remainder) {
+      pack_rows(rest_rows_, value_ld_, Matrix<T>(call_.scan.remainder, rows.batch, rows.head), rows.first, rows.rows,
+                value_width_, T{1}, tile_rows);
+    }
+  }
+
+  bool may_skip() const {
+    return skips_tiles() && call_.scan.kind == AttentionScan::Kind::none && call_.bias_count > 0;
+  }
+  // Whether every weight of the tile is negligible beside those of logit m in its row.
+  bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) const {
+    if (!may_skip() || keys.on_diagonal(rows)) return false;
+    double bound = row_norm_ * key_norm_[tile];
+    for (BiasTile<T>* const bias : biases()) bound += bias->upper_bound(rows, keys);
+    const double least = static_cast<double>(*std::min_element(largest_, largest_ + rows.rows));
+    return bound < least - static_cast<double>(negligible_exponent<T>) - std::log(static_cast<double>(call_.keys()));
+  }
+
+  // score_ = the logits of the tile.
+  void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
+    lane_product(score_, tile_rows, k_ + keys.first * width_, width_, 1, q_lanes_, tile_rows, keys.keys, rows.lanes,
+                 width_, false);
+    if (contextual_ != nullptr) contextual_->add(rows, keys, score_, for_gradient);
+    for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
+    if (!stick_ && keys.on_diagonal(rows)) hide(score_, std::numeric_limits<T>::lowest(), rows, keys);
+  }
+
+  // y = the weights after dropout, with the mask in mask_. Returns false, and leaves y alone, where nothing is dropped.
+  bool drop(const RowTile& rows, const KeyTile& keys, T* y, const T* weights) {
+    if (call_.dropout == 0) return false;
+    const std::int64_t row = (rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first;
+    draw_dropout(mask_, call_.dropout_stream.now(), call_.dropout,
+                 static_cast<std::uint64_t>(row * call_.keys() + keys.first), static_cast<std::uint64_t>(call_.keys()),
+                 keys.keys, rows.lanes);
+    apply_dropout(y, weights, mask_, keys.keys, rows.lanes);
+    return true;
+  }
+
+  void forward_rows(const RowTile& rows) {
+    open_rows(rows);
+    std::fill_n(output_lanes_, tile_rows * value_width_, T{0});
+    std::fill_n(largest_, tile_rows, std::numeric_limits<T>::lowest());
+    std::fill_n(sum_, tile_rows, T{0});
+    T* const kept = call_.carry ? call_.carry.as<T>() + carry_offset(call_, rows) : nullptr;
+    for (std::int64_t tile = key_tiles_before(visible_keys(rows)) - 1; tile >= 0; --tile) {
+      const KeyTile keys = key_tile(rows, tile);
+      if (kept != nullptr) std::copy_n(carry(), tile_rows, kept + tile * tile_rows);
+      if (stick_ && stick_->used_up(rows)) continue;
+      if (negligible(rows, keys, tile)) continue;
+      compute_logits(rows, keys, false);
+      if (stick_) {
+        stick_->weights(rows, keys, score_, false);
+      } else if (advance_softmax(score_, largest_, sum_, rescale_, keys.keys, rows.lanes)) {
+        scale_lanes(output_lanes_, rescale_, value_width_, rows.lanes);
+      }
+      drop(rows, keys, score_, score_);
+      lane_product(output_lanes_, tile_rows, v_ + keys.first * value_width_, 1, value_width_, score_, tile_rows,
+                   value_width_, rows.lanes, keys.keys, true);
+    }
+    write_rows(rows);
+  }
+
+  void write_rows(const RowTile& rows) {
+    T* const stat = row_stat(rows);
+    if (!stick_) {
+      for (std::int64_t i = 0; i < rows.rows; ++i) {
+        inverse_sum_[i] = T{1} / sum_[i];
+        stat[2 * i] = largest_[i];
+        stat[2 * i + 1] = inverse_sum_[i];
+      }
+      scale_lanes(output_lanes_, inverse_sum_, value_width_, rows.lanes);
+    } else {
+      for (std::int64_t i = 0; i < rows.rows; ++i) {
+        stat[2 * i] = stick_->carry()[i];
+        stat[2 * i + 1] = math::exp(-stat[2 * i]);
+      }
+      if (call_.scan.remainder) {
+        for (std::int64_t i = 0; i < rows.rows; ++i) {
+          const T rest = stat[2 * i + 1];
+          for (std::int64_t c = 0; c < value_width_; ++c)
+            output_lanes_[c * tile_rows + i] += rest * rest_rows_[i * value_ld_ + c];
+        }
+      }
+    }
+    unpack_lanes(Matrix<T>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_, output_lanes_,
+                 T{1});
+  }
+
+  T* row_stat(const RowTile& rows) const {
+    return call_.row_stat.as<T>() + 2 * ((rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first);
+  }
+
+  void backward_rows(const RowTile& rows, const KeyGradients<T>& sums) {
+    open_rows(rows);
+    open_gradient(rows);
+    std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
+    const T* const kept = call_.carry ? call_.carry.as<T>() + carry_offset(call_, rows) : nullptr;
+    const std::int64_t tiles = key_tiles_before(visible_keys(rows));
+    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+      const KeyTile keys = key_tile(rows, tile);
+      if (kept != nullptr) std::copy_n(kept + tile * tile_rows, tile_rows, carry());
+      if (stick_ && stick_->used_up(rows)) continue;
+      if (negligible(rows, keys, tile)) continue;
+      compute_logits(rows, keys, true);
+      if (stick_) {
+        stick_->weights(rows, keys, score_, true);
+      } else {
+        softmax_weights(score_, largest_, inverse_sum_, keys.keys, rows.lanes);
+      }
+      const bool dropped = drop(rows, keys, kept_weight_, score_);
+      lane_product(sums.v + keys.first * value_ld_, value_ld_, dropped ? kept_weight_ : score_, tile_rows, 1,
+                   d_output_rows_, value_ld_, keys.keys, value_ld_, rows.rows, true);
+      lane_product(d_score_, tile_rows, v_ + keys.first * value_width_, value_width_, 1, d_output_lanes_, tile_rows,
+                   keys.keys, rows.lanes, value_width_, false);
+      if (dropped) apply_dropout(d_score_, d_score_, mask_, keys.keys, rows.lanes);
+      if (stick_) {
+        stick_->gradient(rows, keys, score_, delta_, d_score_);
+      } else {
+        softmax_gradient(d_score_, score_, delta_, keys.keys, rows.lanes);
+      }
+      for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
+      if (contextual_ != nullptr) contextual_->gradient(rows, keys, score_, d_score_);
+      lane_product(d_q_lanes_, tile_rows, k_ + keys.first * width_, 1, width_, d_score_, tile_rows, width_, rows.lanes,
+                   keys.keys, true);
+      lane_product(sums.k + keys.first * ld_, ld_, d_score_, tile_rows, 1, q_rows_, ld_, keys.keys, ld_, rows.rows,
+                   true);
+    }
+    if (gradients_->d_q) {
+      unpack_lanes(Matrix<T>(gradients_->d_q, rows.batch, rows.head), rows.first, rows.rows, width_, d_q_lanes_,
+                   static_cast<T>(call_.scale));
+    }
+    if (contextual_ != nullptr) contextual_->close_rows(rows);
+    for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
+  }
+
+  // d_output by rows and by lanes, the softmax's statistics, and delta.
+  void open_gradient(const RowTile& rows) {
+    const T* const stat = row_stat(rows);
+    // Lanes without a query have weight 0, whatever their logits are: e^l alone may overflow, and 0 inf is no number.
+    std::fill_n(largest_, tile_rows, std::numeric_limits<T>::max());
+    std::fill_n(inverse_sum_, tile_rows, T{0});
+    std::fill_n(delta_, tile_rows, T{0});
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      largest_[i] = stat[2 * i];
+      inverse_sum_[i] = stat[2 * i + 1];
+    }
+    pack_rows(d_output_rows_, value_ld_, Matrix<T>(gradients_->d_output, rows.batch, rows.head), rows.first, rows.rows,
+              value_width_, T{1}, tile_rows);
+    transpose_to_lanes(d_output_lanes_, d_output_rows_, value_ld_, value_width_);
+    const Matrix<T> output(call_.output, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows && (!stick_ || call_.scan.remainder); ++i) {
+      double product = 0;
+      for (std::int64_t c = 0; c < value_width_; ++c) {
+        const T other = stick_ ? rest_rows_[i * value_ld_ + c] : output.at(rows.first + i, c);
+        product += static_cast<double>(d_output_rows_[i * value_ld_ + c]) * static_cast<double>(other);
+      }
+      delta_[i] = static_cast<T>(product);
+    }
+    if (!gradients_->d_remainder) return;
+    const Matrix<T> d_remainder(gradients_->d_remainder, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const T rest = stat[2 * i + 1];
+      for (std::int64_t c = 0; c < value_width_; ++c)
+        d_remainder.at(rows.first + i, c) = rest * d_output_rows_[i * value_ld_ + c];
+    }
+  }
+
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  std::int64_t width_, value_width_;  // d, e
+  std::int64_t ld_, value_ld_;        // rounded up to whole vectors
+  ContextualTile<T>* contextual_;
+  std::optional<StickTile<T>> stick_;
+  BiasTile<T>** biases_;
+
+  // Of the head: [K, d], [K, e], the largest norm of k in each tile.
+  T *k_, *v_;
+  double* key_norm_;
+  // Of the row tile; _rows [tile_rows, ld], _lanes [width, tile_rows]. q is scaled.
+  T *q_rows_, *q_lanes_, *rest_rows_;
+  T* output_lanes_ = nullptr;                                                      // forward
+  T *d_output_rows_ = nullptr, *d_output_lanes_ = nullptr, *d_q_lanes_ = nullptr;  // backward
+  double row_norm_ = 0;
+  alignas(64) T largest_[tile_rows];      // logit
+  alignas(64) T inverse_sum_[tile_rows];  // 1 / sum of e^(l - largest)
+  alignas(64) T sum_[tile_rows];          // forward, so far
+  alignas(64) T rescale_[tile_rows];      // forward: what the output so far is multiplied by
+  alignas(64) T delta_[tile_rows];        // backward: do.o, or the gradient of what remains of the stick
+  // Of the tile [tile_keys, tile_rows].
+  T* score_;  // scores, logits, weights one after the other
+  T* mask_;   // with dropout
+  T *d_score_ = nullptr, *kept_weight_ = nullptr;
+};
+
+}  // namespace tally::cpu

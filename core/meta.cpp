@@ -1,0 +1,117 @@
+// A device that computes nothing: its kernels return at once, its memory is only counted. Work that runs on it tells
+// how much memory the same work takes on the device that it stands for.
+//
+// Tensors have an address, since a null one says that there is none, and nothing lies there: whoever reads it is
+// stopped by the system. Numbers that are read back are 0.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+
+#include "core/backend.hpp"
+
+namespace tally::meta {
+namespace {
+
+template <DeviceType stands_for>
+struct Counted {
+  static inline std::mutex mutex;
+  static inline MemoryCounters counters;
+};
+
+// More is not counted: it fits nowhere, and sums of it stay far from the end of 64 bits.
+constexpr std::size_t most_bytes = std::size_t{1} << 56;
+
+void* address() { return reinterpret_cast<void*>(std::uintptr_t{64}); }
+
+// As the device's own counters see it.
+template <DeviceType stands_for>
+std::size_t size_of_block(std::size_t bytes) {
+  return stands_for == DeviceType::cpu ? block_bytes(bytes) : bytes;
+}
+
+template <DeviceType stands_for>
+void* allocate(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  using Own = Counted<stands_for>;
+  const std::lock_guard lock(Own::mutex);
+  MemoryCounters& own = Own::counters;
+  if (bytes > most_bytes || own.live_bytes + size_of_block<stands_for>(bytes) > most_bytes) {
+    throw TooLarge(concat("[memory] a tensor of ", bytes, " bytes beside ", own.live_bytes, " others"));
+  }
+  own.live_bytes += size_of_block<stands_for>(bytes);
+  own.peak_bytes = std::max(own.peak_bytes, own.live_bytes);
+  ++own.live_blocks;
+  return address();
+}
+
+template <DeviceType stands_for>
+void release(void* block, std::size_t bytes, int) {
+  if (block == nullptr) return;
+  using Own = Counted<stands_for>;
+  const std::lock_guard lock(Own::mutex);
+  Own::counters.live_bytes -= size_of_block<stands_for>(bytes);
+  --Own::counters.live_blocks;
+}
+
+void copy_to_host(void* target, const void*, std::size_t bytes) {
+  if (target != address()) std::memset(target, 0, bytes);
+}
+
+// A kernel with these arguments.
+template <class... Arguments>
+constexpr auto nothing(void (*)(Arguments...)) {
+  return +[](Arguments...) {};
+}
+
+template <DeviceType stands_for>
+const Backend& backend_for() {
+  static const Kernels& real = kernels(Device{stands_for, 0});
+  static const Kernels kernels{
+#define KERNEL(name, arguments) nothing(&cpu::name),
+#define KERNEL_SIZE(name, arguments) real.name,
+#include "core/kernels.def"
+#undef KERNEL
+#undef KERNEL_SIZE
+  };
+  using Own = Counted<stands_for>;
+  static const Backend backend{.name = [] { return "meta"; },
+                               .allocate = allocate<stands_for>,
+                               .release = release<stands_for>,
+                               .copy_from_host = [](void*, const void*, std::size_t) {},
+                               .copy_to_host = copy_to_host,
+                               .synchronize = [] {},
+                               .can_capture = [] { return false; },
+                               .begin_capture = nullptr,
+                               .end_capture = nullptr,
+                               .launch = nullptr,
+                               .destroy = nullptr,
+                               .set_mark = []() -> void* { return nullptr; },
+                               .time_between = [](void*, void*) { return 0.0; },
+                               .drop_mark = [](void*) {},
+                               .counters =
+                                   [] {
+                                     const std::lock_guard lock(Own::mutex);
+                                     return Own::counters;
+                                   },
+                               .reset_peak =
+                                   [] {
+                                     const std::lock_guard lock(Own::mutex);
+                                     Own::counters.peak_bytes = Own::counters.live_bytes;
+                                   },
+                               .available = [] { return static_cast<double>(most_bytes); },
+                               .kernels = kernels};
+  return backend;
+}
+
+}  // namespace
+
+const Backend& backend(DeviceType stands_for) {
+  switch (stands_for) {
+    case DeviceType::cuda: return backend_for<DeviceType::cuda>();
+    case DeviceType::cuda_host: return backend_for<DeviceType::cuda_host>();
+    default: return backend_for<DeviceType::cpu>();
+  }
+}
+
+}  // namespace tally::meta

@@ -1,0 +1,90 @@
+"""What `tally train --dry-run` counts beside what a run of one step takes, for some configurations.
+
+python3 tests/bench/memory_table.py [--tally build/release/tally] [--edge] [--most-gib 8]
+
+--edge adds three configurations that need most of this machine's memory: a batch as large as fits, by the dry run's own
+word. Without it nothing above --most-gib is run. Bytes are those of tensors; the last column is the difference.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import tempfile
+
+FLIP_FLOP = ["--task", "flip-flop", "--preset", "paper", "--eval-count", "16"]
+COUNTING = ["--task", "counting", "--preset", "paper", "--eval-count", "16"]
+
+CONFIGURATIONS = [
+    ["--pe", "none", *FLIP_FLOP],
+    ["--pe", "cope", *FLIP_FLOP],
+    ["--pe", "cope", *FLIP_FLOP, "--model.attention", "composed", "--batch", "2", "--eval-batch", "2"],
+    ["--pe", "rope", *FLIP_FLOP, "--model.dropout", "0.1", "--optimiser.clip", "1"],
+    ["--pe", "cope+rope", *FLIP_FLOP, "--model.activation", "swiglu"],
+    ["--pe", "cope@0-1,alibi@2-3", *FLIP_FLOP, "--model.heads", "4"],
+    ["--pe", "fire", *FLIP_FLOP, "--optimiser.name", "sgd", "--optimiser.momentum", "0.9"],
+    ["--pe", "stick-breaking", *FLIP_FLOP, "--dtype", "f64", "--batch", "2", "--eval-batch", "4"],
+    ["--pe", "hard", *FLIP_FLOP, "--batch", "2", "--eval-batch", "2"],
+    ["--pe", "transformer-xl", *COUNTING],
+]
+EDGE = [["--pe", "none", *FLIP_FLOP], ["--pe", "cope", *FLIP_FLOP], ["--pe", "hard", *FLIP_FLOP]]
+
+
+def counted(tally, options):
+    command = [tally, "train", "unused", *options, "--dry-run", "--json", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return json.loads(done.stdout)["memory_bytes"] if done.returncode == 0 else None
+
+
+def measured(tally, options):
+    with tempfile.TemporaryDirectory() as folder:
+        run = pathlib.Path(folder) / "run"
+        subprocess.run([tally, "train", str(run), *options, "--steps", "1", "--quiet"], check=True, capture_output=True)
+        return json.loads((run / "results.json").read_text())["peak_tensor_bytes"]
+
+
+def available_bytes():
+    for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return 1024 * int(line.split()[1])
+    raise SystemExit("the system does not tell what memory is available")
+
+
+def with_largest_batch(tally, options):
+    """The batch that needs most of what there is: doubled, then halved in between, until it does not fit."""
+    def needs(batch):
+        return counted(tally, [*options, "--batch", str(batch), "--eval-batch", "2"]) or float("inf")
+
+    most = 0.9 * available_bytes()
+    low = 1
+    while needs(2 * low) < most:
+        low *= 2
+    high = 2 * low
+    while high - low > max(1, low // 16):
+        middle = (low + high) // 2
+        low, high = (middle, high) if needs(middle) < most else (low, middle)
+    return [*options, "--batch", str(low), "--eval-batch", "2"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tally", default="build/release/tally")
+    parser.add_argument("--edge", action="store_true")
+    parser.add_argument("--most-gib", type=float, default=8)
+    arguments = parser.parse_args()
+    rows = [(options, arguments.most_gib * 2**30) for options in CONFIGURATIONS]
+    if arguments.edge:
+        rows += [(with_largest_batch(arguments.tally, options), float("inf")) for options in EDGE]
+    print("| configuration | dry run | measured | difference |\n|---|---|---|---|")
+    for options, most in rows:
+        told = counted(arguments.tally, options)
+        name = " ".join(options)
+        if told is None or told > most:
+            print(f"| {name} | {told if told is None else f'{told:,.0f}'} | not run | |", flush=True)
+            continue
+        found = measured(arguments.tally, options)
+        print(f"| {name} | {told:,.0f} | {found:,} | {told - found:,.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
