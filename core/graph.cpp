@@ -1,26 +1,41 @@
 #include "core/graph.hpp"
 
+#include <exception>
 #include <utility>
 
 #include "core/backend.hpp"
 #include "core/error.hpp"
 
 namespace tally {
+namespace {
+
+thread_local bool read_back = false;  // in the capture of this thread
+
+}  // namespace
+
+void refuse_read_back() {
+  read_back = true;
+  fail("graph", "numbers were read back from the device in work that is being captured");
+}
 
 bool DeviceGraph::available(Device device) { return backend(device).can_capture(); }
 
 DeviceGraph DeviceGraph::capture(Device device, const std::function<void()>& work) {
   check(available(device), "graph", "work on ", device, " cannot be captured");
   const Backend& on = backend(device);
+  read_back = false;
   on.begin_capture();
   try {
     work();
-  } catch (...) {
+    // Whoever caught the refusal went on without the numbers.
+    if (read_back) refuse_read_back();
+  } catch (const std::exception& error) {
     try {
       on.destroy(on.end_capture());
     } catch (const Error&) {
       // What made work() throw has made the capture invalid, and is what the caller hears of.
     }
+    if (read_back) throw ReadsBack(error.what());
     throw;
   }
   return {device, on.end_capture()};
@@ -42,13 +57,20 @@ DeviceGraph::~DeviceGraph() {
 void DeviceGraph::launch() const { backend(device_).launch(graph_); }
 
 void RepeatedWork::operator()(Device device, const std::function<void()>& work) {
-  if (!called_ || !DeviceGraph::available(device)) {
+  const bool captures = called_ && refusal_.empty() && DeviceGraph::available(device);
+  if (captures && !graph_.has_value()) {
+    try {
+      graph_ = DeviceGraph::capture(device, work);
+    } catch (const ReadsBack& error) {
+      refusal_ = error.what();
+    }
+  }
+  if (graph_.has_value() && captures) {
+    graph_->launch();
+  } else {
     work();
     called_ = true;
-    return;
   }
-  if (!graph_.has_value()) graph_ = DeviceGraph::capture(device, work);
-  graph_->launch();
 }
 
 }  // namespace tally

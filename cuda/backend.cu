@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/graph.hpp"
 #include "cuda/allocator.hpp"
 #include "cuda/check.hpp"
 #include "cuda/context.hpp"
@@ -53,7 +54,7 @@ void copy_from_host(void* target, const void* source, std::size_t bytes) {
 }
 
 void copy_to_host(void* target, const void* source, std::size_t bytes) {
-  check(capturing == nullptr, "graph", "numbers were read back from the device in work that is being captured");
+  if (capturing != nullptr) refuse_read_back();
   const cudaStream_t stream = context().stream;
   CUDA_CHECK(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToHost, stream));
   CUDA_CHECK(cudaStreamSynchronize(stream));

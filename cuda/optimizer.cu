@@ -1,10 +1,10 @@
 // Parameter updates in one pass over parameter, gradient and state of all parameters (formulas: core/cpu/optimizer.cpp,
-// core/update_factors.hpp). 16 bytes are read and 12 written for each element in Adam, so the time is that of the
+// core/hyperparameters.hpp). 16 bytes are read and 12 written for each element in Adam, so the time is that of the
 // memory.
 #include <cmath>
 
+#include "core/hyperparameters.hpp"
 #include "core/kernels.hpp"
-#include "core/update_factors.hpp"
 #include "cuda/rows.hpp"
 #include "cuda/tensor_list.hpp"
 
@@ -14,10 +14,10 @@ namespace {
 
 template <class T>
 struct Sgd {
-  // data: parameter, gradient, factors, m, which is null without momentum
+  // data: parameter, gradient, hyperparameters, m, which is null without momentum
   __device__ void operator()(const TensorList<4>& list, int group, std::int64_t first, std::int64_t count) const {
     void* const* const data = list.data[group];
-    const SgdFactors<T> f = *static_cast<const SgdFactors<T>*>(data[2]);
+    const SgdHyperparameters<T> f = *static_cast<const SgdHyperparameters<T>*>(data[2]);
     if (f.scale != f.scale) return;
     T* const parameter = static_cast<T*>(data[0]) + first;
     const T* const gradient = static_cast<const T*>(data[1]) + first;
@@ -32,10 +32,10 @@ struct Sgd {
 
 template <class T>
 struct Adam {
-  // data: parameter, gradient, factors, m, v
+  // data: parameter, gradient, hyperparameters, m, v
   __device__ void operator()(const TensorList<5>& list, int group, std::int64_t first, std::int64_t count) const {
     void* const* const data = list.data[group];
-    const AdamFactors<T> f = *static_cast<const AdamFactors<T>*>(data[2]);
+    const AdamHyperparameters<T> f = *static_cast<const AdamHyperparameters<T>*>(data[2]);
     if (f.scale != f.scale) return;
     T* const parameter = static_cast<T*>(data[0]) + first;
     const T* const gradient = static_cast<const T*>(data[1]) + first;
@@ -64,17 +64,17 @@ struct ClipScale {
 
 }  // namespace
 
-void sgd_step(Views parameters, Views momentum_buffers, Views gradients, Views factors) {
+void sgd_step(Views parameters, Views momentum_buffers, Views gradients, Views hyperparameters) {
   if (parameters.empty()) return;
   dispatch_floating(parameters[0].dtype, [&](auto type) {
-    for_each_block_of<4>({parameters, gradients, factors, momentum_buffers}, Sgd<decltype(type)>{});
+    for_each_block_of<4>({parameters, gradients, hyperparameters, momentum_buffers}, Sgd<decltype(type)>{});
   });
 }
 
-void adam_step(Views parameters, Views m, Views v, Views gradients, Views factors) {
+void adam_step(Views parameters, Views m, Views v, Views gradients, Views hyperparameters) {
   if (parameters.empty()) return;
   dispatch_floating(parameters[0].dtype, [&](auto type) {
-    for_each_block_of<5>({parameters, gradients, factors, m, v}, Adam<decltype(type)>{});
+    for_each_block_of<5>({parameters, gradients, hyperparameters, m, v}, Adam<decltype(type)>{});
   });
 }
 

@@ -19,7 +19,7 @@ class Dropout {
   Tensor operator()(const Tensor& x, const Pass& pass) const;
   // For operations that drop by themselves: the rate of this pass, 0 unless training, and the stream of its mask.
   double rate(const Pass& pass) const { return pass.training ? rate_ : 0; }
-  RandomStream stream(const Pass& pass) const { return {pass.seed, stream_, pass.step, pass.step_at}; }
+  RandomStream stream(const Pass& pass) const { return pass.step.stream(stream_); }
 
  private:
   std::uint32_t stream_;

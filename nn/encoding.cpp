@@ -61,9 +61,6 @@ class Sum final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n].encoding->score(of_part(in, n), score);
   }
-  bool reads_back() const override {
-    return std::any_of(parts_.begin(), parts_.end(), [](const SumPart& part) { return part.encoding->reads_back(); });
-  }
   Tensor weights(const Tensor& logits) const override {
     return rule_ != nullptr ? rule_->encoding->weights(logits) : Encoding::weights(logits);
   }

@@ -135,10 +135,6 @@ class Encoding {
   virtual Tensor mix(const AttentionInput& in) const { return (void)in, Tensor(); }
   // Brings parameters back, in place, into the range that they are for; called after each update.
   virtual void project() const {}
-
-  // Whether any of this reads numbers back from the device, to decide what to compute: training steps are then not
-  // captured as a graph.
-  virtual bool reads_back() const { return false; }
 };
 
 // An encoding and those heads of a layer that it acts on: first .. first + count - 1.

@@ -45,7 +45,7 @@ class Lister final : public OptionVisitor {
   void real(std::string_view name, double& value, std::string_view help, double minimum, double maximum) override {
     add(name, value, help, {}, range_text(minimum, maximum));
   }
-  void choice(std::string_view name, std::string& value, std::initializer_list<std::string_view> allowed,
+  void choice(std::string_view name, std::string& value, const std::vector<std::string_view>& allowed,
               std::string_view help) override {
     add(name, value, help, {allowed.begin(), allowed.end()}, "");
   }
@@ -91,7 +91,7 @@ class Setter final : public OptionVisitor {
           text_, "'");
     value = number;
   }
-  void choice(std::string_view name, std::string& value, std::initializer_list<std::string_view> allowed,
+  void choice(std::string_view name, std::string& value, const std::vector<std::string_view>& allowed,
               std::string_view) override {
     if (!is_wanted(name)) return;
     check(std::find(allowed.begin(), allowed.end(), text_) != allowed.end(), where_, name_, " must be one of ",

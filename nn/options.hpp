@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
@@ -23,7 +22,7 @@ class OptionVisitor {
   virtual void real(std::string_view name, double& value, std::string_view help,
                     double minimum = std::numeric_limits<double>::lowest(),
                     double maximum = std::numeric_limits<double>::max()) = 0;
-  virtual void choice(std::string_view name, std::string& value, std::initializer_list<std::string_view> allowed,
+  virtual void choice(std::string_view name, std::string& value, const std::vector<std::string_view>& allowed,
                       std::string_view help) = 0;
   virtual void text(std::string_view name, std::string& value, std::string_view help) = 0;
 };

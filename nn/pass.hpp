@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/random.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -15,12 +16,24 @@ struct AttentionTrace {
   Tensor positions;  // [B, H, T, T], not clamped; 0 for heads without
 };
 
+// The step of a run: what its random numbers follow from. Where `scalar` is given, i32 [1] on the model's device, the
+// number stands there, and a step that is captured once (core/graph.hpp) draws other numbers at every launch; it must
+// outlive the backward pass.
+struct StepContext {
+  std::uint64_t seed = 0;  // of the run
+  std::uint32_t number = 0;
+  Tensor scalar = {};
+
+  // That of one site in the model.
+  RandomStream stream(std::uint32_t site) const {
+    return {seed, site, number, scalar.defined() ? scalar.view().as<std::uint32_t>() : nullptr};
+  }
+};
+
 // One forward pass.
 struct Pass {
-  bool training = false;   // dropout acts
-  std::uint64_t seed = 0;  // of the run; dropout masks follow from (seed, site, step)
-  std::uint32_t step = 0;
-  const std::uint32_t* step_at = nullptr;        // in the model's device memory: the step is read there (RandomStream)
+  bool training = false;  // dropout acts
+  StepContext step = {};
   std::vector<AttentionTrace>* trace = nullptr;  // one entry per layer is appended
 };
 

@@ -242,13 +242,6 @@ bool Transformer::straight_through() const {
   });
 }
 
-bool Transformer::reads_back() const {
-  return std::any_of(parts_->blocks.begin(), parts_->blocks.end(), [](const auto& block) {
-    return std::any_of(block->encoding().begin(), block->encoding().end(),
-                       [](const HeadGroup& group) { return group.encoding->reads_back(); });
-  });
-}
-
 void Transformer::project_parameters() const {
   for (const auto& block : parts_->blocks) {
     for (const HeadGroup& group : block->encoding()) group.encoding->project();

@@ -68,8 +68,6 @@ class Transformer : public Module {
   // Whether some gradients follow a rule of an encoding's own and are no derivatives
   // (EncodingTraits::straight_through).
   bool straight_through() const;
-  // Whether an encoding reads numbers back from the device (Encoding::reads_back).
-  bool reads_back() const;
   // After each update of the parameters: some encodings keep theirs within a range (Encoding::project).
   void project_parameters() const;
 

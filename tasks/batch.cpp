@@ -74,4 +74,12 @@ std::vector<std::int64_t> TrainingOrder::indices(std::int64_t step) {
   return result;
 }
 
+Batch batch_of(const Task& task, TrainingOrder& order, std::int64_t n) {
+  std::vector<Example> examples;
+  for (const std::int64_t index : order.indices(n)) {
+    examples.push_back(task.example(task.splits().front().name, index));
+  }
+  return collate(examples);
+}
+
 }  // namespace tally

@@ -42,4 +42,7 @@ class TrainingOrder {
   std::vector<std::int64_t> order_;
 };
 
+// The batch that training step n = 1, 2, ... sees.
+Batch batch_of(const Task& task, TrainingOrder& order, std::int64_t n);
+
 }  // namespace tally

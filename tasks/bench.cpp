@@ -1,6 +1,7 @@
 #include "tasks/bench.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -9,11 +10,11 @@
 #include "autograd/ops.hpp"
 #include "core/backend.hpp"
 #include "core/error.hpp"
-#include "core/graph.hpp"
 #include "core/kernels.hpp"
 #include "core/random.hpp"
 #include "nn/attention.hpp"
-#include "nn/optim/optimizer.hpp"
+#include "tasks/batch.hpp"
+#include "tasks/train_step.hpp"
 
 namespace tally {
 namespace {
@@ -33,6 +34,25 @@ Times times_of(std::vector<double> seconds) {
   return {seconds[seconds.size() / 2], seconds.front(), seconds.back()};
 }
 
+// Calls measure(n) -> seconds of each direction for n = 1, 2, ..; before_measured() once the warm-up is over.
+template <std::size_t Directions>
+std::array<Times, Directions> repeat(
+    const BenchOptions& options, const std::function<std::array<double, Directions>(std::int64_t n)>& measure,
+    const std::function<void()>& before_measured = [] {}) {
+  check(options.steps >= 1, "bench", "there must be at least one run to measure");
+  std::array<std::vector<double>, Directions> seconds;
+  for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
+    if (n == options.warmup + 1) before_measured();
+    const std::array<double, Directions> times = measure(n);
+    for (std::size_t d = 0; d < Directions && n > options.warmup; ++d) seconds[d].push_back(times[d]);
+  }
+  std::array<Times, Directions> result;
+  for (std::size_t d = 0; d < Directions; ++d) result[d] = times_of(std::move(seconds[d]));
+  return result;
+}
+
+double peak_bytes() { return static_cast<double>(memory_counters(default_device()).peak_bytes); }
+
 Tensor random_tokens(const Shape& shape, std::int64_t vocabulary, std::string_view name) {
   if (default_device().type == DeviceType::meta) return Tensor::empty(shape, DType::i32, default_device());
   Rng rng(RandomStream{1, stream_of(name), 0});
@@ -51,12 +71,10 @@ Tensor random_leaf(std::string_view name, const Shape& shape, DType dtype, doubl
   return x;
 }
 
-Tensor everywhere(const Shape& shape) { return Tensor::full(shape, 1, DType::boolean, default_device()); }
-
 // One layer's B D T^2: a product of queries and keys, or of weights and values, over keys j <= i alone.
 double pair_flops(const BenchOptions& options) {
   const auto length = static_cast<double>(options.length);
-  return static_cast<double>(options.batch * options.model.width) * length * length;
+  return static_cast<double>(options.config.run.batch * options.config.model.width) * length * length;
 }
 
 // Forward two products of that kind; backward makes the scores again and has four for the gradients.
@@ -64,101 +82,90 @@ constexpr double forward_products = 2, backward_products = 5;
 
 }  // namespace
 
-OptimizerOptions bench_optimiser() {
-  OptimizerOptions adam;
-  adam.lr = 3e-4;
-  return adam;
+BenchOptions::BenchOptions(RunConfig run) : config(std::move(run)) {
+  const auto task = config.make_task();
+  length = task->max_length();
+  vocabulary = static_cast<std::int64_t>(task->vocabulary().size());
 }
 
 StepTimes bench_step(const BenchOptions& options) {
-  check(options.steps >= 1, "bench", "there must be at least one step to measure");
-  const Device device = default_device();
-  Transformer model(options.model, options.encoding, options.vocabulary, options.length, 1, options.dtype, device);
-  const OptimizerOptions adam = bench_optimiser();
-  const auto optimizer = Optimizer::make(adam, model.parameters());
-  const Shape shape{options.batch, options.length};
-  const Tensor tokens = random_tokens(shape, options.vocabulary, "tokens");
-  const Tensor targets = random_tokens(shape, options.vocabulary, "targets");
-  const Tensor mask = everywhere(shape);
-  const Tensor weight = Tensor::full({1}, 1.0 / static_cast<double>(shape.numel()), options.dtype, device);
-  Tensor step = Tensor::zeros({1}, DType::i32, device);
-  RepeatedWork work;
+  const RunConfig& config = options.config;
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  const auto optimizer = Optimizer::make(config.optimiser, model->parameters());
+  const auto seed = static_cast<std::uint64_t>(config.run.seed);
+  TrainStep train_step(*model, *optimizer, config.optimiser, seed);
+  TrainingOrder order(task->splits().front(), config.run.batch, seed);
+  const std::int64_t all = options.warmup + options.steps;
 
   StepTimes result;
-  result.parameters = model.parameter_count();
-  result.flops =
-      6.0 * static_cast<double>(model.matrix_parameter_count() * shape.numel()) +
-      (forward_products + backward_products) * static_cast<double>(options.model.layers) * pair_flops(options);
-  std::vector<double> seconds;
   std::uint64_t allocations = 0;
-  for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
-    if (n == options.warmup + 1) allocations = memory_counters(device).system_allocations;
-    // A graph takes its memory for all of its launches when it is captured, in the second step.
-    if (n == std::min<std::int64_t>(options.warmup + 1, 2)) reset_peak_memory(device);
-    const double time = seconds_of([&] {
-      step.copy_from(Tensor::full({1}, static_cast<double>(n), DType::i32));
-      optimizer->prepare(n, adam.lr);
-      const auto compute = [&] {
-        model.clear_gradients();
-        const Pass pass{.training = true, .seed = 1, .step_at = step.view().as<std::uint32_t>()};
-        backward(cross_entropy(model.forward(tokens, pass), targets, mask, weight));
-        optimizer->update();
-        model.project_parameters();
-        model.clear_gradients();
-      };
-      model.reads_back() ? compute() : work(device, compute);
-    });
-    if (n > options.warmup) seconds.push_back(time);
-  }
-  allocations = memory_counters(device).system_allocations - allocations;
-  result.system_allocations = static_cast<double>(allocations) / static_cast<double>(options.steps);
-  result.tensor_bytes = static_cast<double>(memory_counters(default_device()).peak_bytes);
-  result.step = times_of(std::move(seconds));
+  const auto counted = [] { return memory_counters(default_device()).system_allocations; };
+  const auto measured = repeat<1>(
+      options,
+      [&](std::int64_t n) {
+        // A graph takes its memory for all of its launches when it is captured, in the second step.
+        if (n == std::min<std::int64_t>(options.warmup + 1, 2)) reset_peak_memory(default_device());
+        const Batch batch = batch_of(*task, order, n);
+        StepReport report;
+        const double seconds = seconds_of([&] { report = train_step(batch, n, std::max(config.run.steps, all)); });
+        result.tokens += n > options.warmup ? static_cast<double>(batch.tokens.numel()) : 0;
+        result.loss = report.loss;
+        result.grad_norm = report.grad_norm;
+        return std::array{seconds};
+      },
+      [&] { allocations = counted(); });
+  const auto steps = static_cast<double>(options.steps);
+  result.step = measured[0];
+  result.system_allocations = static_cast<double>(counted() - allocations) / steps;
+  result.tensor_bytes = peak_bytes();
+  result.parameters = model->parameter_count();
+  result.tokens /= steps;
+  result.flops =
+      6 * static_cast<double>(model->matrix_parameter_count()) * result.tokens +
+      (forward_products + backward_products) * static_cast<double>(config.model.layers) * pair_flops(options);
   return result;
 }
 
 AttentionTimes bench_attention(const BenchOptions& options) {
-  check(options.steps >= 1, "bench", "there must be at least one run to measure");
-  options.model.validate();
-  const std::int64_t heads = options.model.heads, width = options.model.width;
-  const Initializer start(1, start_values_from_text(options.model.init), options.dtype, default_device());
-  const Attention attention(start, width, heads, options.model.dropout, 1.0,
-                            options.model.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled);
+  const ModelOptions& model = options.config.model;
+  const DType dtype = options.config.dtype();
+  model.validate();
+  const std::int64_t heads = model.heads, width = model.width;
+  const Initializer start(1, start_values_from_text(model.init), dtype, default_device());
+  const Attention attention(start, width, heads, model.dropout, 1.0,
+                            model.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled);
   std::vector<Tensor> leaves;
-  EncodingSetup setup = EncodingSetup::of(options.model, options.length, start);
+  EncodingSetup setup = EncodingSetup::of(model, options.length, start);
   setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     leaves.push_back(start.make(name, shape, fill));
     set_requires_grad(leaves.back());
     return leaves.back();
   };
-  const LayerEncoding encoding = options.encoding.make(setup);
-  const Shape split{options.batch, heads, options.length, setup.head_width};
-  const Tensor x = random_leaf("x", {options.batch, options.length, width}, options.dtype).detach();
-  for (const char* name : {"q", "k", "v"}) leaves.push_back(random_leaf(name, split, options.dtype));
+  const LayerEncoding encoding = options.config.encoding.make(setup);
+  const Shape split{options.config.run.batch, heads, options.length, setup.head_width};
+  const Tensor x = random_leaf("x", {split[0], options.length, width}, dtype).detach();
+  for (const char* name : {"q", "k", "v"}) leaves.push_back(random_leaf(name, split, dtype));
   const Tensor q = leaves.end()[-3], k = leaves.end()[-2], v = leaves.end()[-1];
+  const Tensor d_y = Tensor::full(split, 1.0, dtype, default_device());
 
-  AttentionTimes result;
-  std::vector<double> forward, back, both;
-  const Tensor d_y = Tensor::full(split, 1.0, options.dtype, default_device());
-  for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
-    if (n == options.warmup + 1) reset_peak_memory(default_device());
-    const Pass pass{.training = true, .seed = 1, .step = static_cast<std::uint32_t>(n)};
-    Tensor y;
-    const double forward_time = seconds_of([&] { y = attention.attend(x, q, k, v, encoding, pass); });
-    const double backward_time = seconds_of([&] { backward(y, d_y); });
-    for (const Tensor& leaf : leaves) clear_gradient(leaf);
-    if (n <= options.warmup) continue;
-    forward.push_back(forward_time);
-    back.push_back(backward_time);
-    both.push_back(forward_time + backward_time);
-  }
-  result.tensor_bytes = static_cast<double>(memory_counters(default_device()).peak_bytes);
-  result.forward = times_of(std::move(forward));
-  result.backward = times_of(std::move(back));
-  result.both = times_of(std::move(both));
-  result.forward_flops = forward_products * pair_flops(options);
-  result.backward_flops = backward_products * pair_flops(options);
-  return result;
+  const auto times = repeat<3>(
+      options,
+      [&](std::int64_t n) {
+        const Pass pass{.training = true, .step = {.seed = 1, .number = static_cast<std::uint32_t>(n)}};
+        Tensor y;
+        const double forward = seconds_of([&] { y = attention.attend(x, q, k, v, encoding, pass); });
+        const double back = seconds_of([&] { backward(y, d_y); });
+        for (const Tensor& leaf : leaves) clear_gradient(leaf);
+        return std::array{forward, back, forward + back};
+      },
+      [] { reset_peak_memory(default_device()); });
+  return {.forward = times[0],
+          .backward = times[1],
+          .both = times[2],
+          .forward_flops = forward_products * pair_flops(options),
+          .backward_flops = backward_products * pair_flops(options),
+          .tensor_bytes = peak_bytes()};
 }
 
 double bench_gemm(DType dtype) {
@@ -182,68 +189,61 @@ struct Operation {
   double flops = 0;  // of a product, forward
 };
 
+double bytes_of(const Tensor& x) { return static_cast<double>(x.numel()) * static_cast<double>(size_of(x.dtype())); }
+
 OperationTimes measure(const Operation& operation, const BenchOptions& options) {
-  OperationTimes result;
-  result.name = operation.name;
-  result.shape = operation.shape;
-  std::vector<double> forward, back;
   double input_bytes = 0, floating_bytes = 0, output_bytes = 0;
   for (const Tensor& input : operation.inputs) {
-    const double bytes = static_cast<double>(input.numel()) * static_cast<double>(size_of(input.dtype()));
-    input_bytes += bytes;
-    if (is_floating(input.dtype())) floating_bytes += bytes;
+    input_bytes += bytes_of(input);
+    if (is_floating(input.dtype())) floating_bytes += bytes_of(input);
   }
-  for (std::int64_t n = 0; n < options.warmup + options.steps; ++n) {
+  const auto times = repeat<2>(options, [&](std::int64_t) {
     Tensor y;
-    const double forward_time = seconds_of([&] { y = operation.compute(operation.inputs); });
+    const double forward = seconds_of([&] { y = operation.compute(operation.inputs); });
     const Tensor d_y = Tensor::full(y.shape(), 1.0, y.dtype(), y.device());
-    output_bytes = static_cast<double>(y.numel()) * static_cast<double>(size_of(y.dtype()));
-    const double backward_time = seconds_of([&] { backward(y, d_y); });
+    output_bytes = bytes_of(y);
+    const double back = seconds_of([&] { backward(y, d_y); });
     for (const Tensor& input : operation.inputs) {
       if (requires_grad(input)) clear_gradient(input);
     }
-    if (n < options.warmup) continue;
-    forward.push_back(forward_time);
-    back.push_back(backward_time);
-  }
-  result.forward = times_of(std::move(forward));
-  result.backward = times_of(std::move(back));
-  result.product = operation.flops > 0;
-  result.forward_work = result.product ? operation.flops : input_bytes + output_bytes;
-  result.backward_work = result.product ? 2 * operation.flops : input_bytes + output_bytes + floating_bytes;
-  return result;
+    return std::array{forward, back};
+  });
+  const bool product = operation.flops > 0;
+  return {.name = operation.name,
+          .shape = operation.shape,
+          .forward = times[0],
+          .backward = times[1],
+          .product = product,
+          .forward_work = product ? operation.flops : input_bytes + output_bytes,
+          .backward_work = product ? 2 * operation.flops : input_bytes + output_bytes + floating_bytes};
 }
 
-OperationTimes measure_adam(const BenchOptions& options, std::int64_t rows, std::int64_t columns) {
-  NamedTensors parameters{{"weight", Tensor::full({rows, columns}, 0.5, options.dtype, default_device())}};
-  set_requires_grad(parameters[0].second);
-  set_gradient(parameters[0].second, Tensor::full({rows, columns}, 0.1, options.dtype, default_device()));
-  const auto optimizer = Optimizer::make(OptimizerOptions{}, parameters);
-  std::vector<double> seconds;
-  for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
-    const double time = seconds_of([&] { optimizer->step(n, 1e-3, 1.0); });
-    if (n > options.warmup) seconds.push_back(time);
-  }
-  OperationTimes result;
-  result.name = "adamw";
-  result.shape = to_text(Shape{rows, columns});
-  result.forward = times_of(std::move(seconds));
+OperationTimes measure_adamw(const BenchOptions& options, const Shape& shape) {
+  const DType dtype = options.config.dtype();
+  const NamedTensors parameters{{"weight", random_leaf("weight", shape, dtype)}};
+  set_gradient(parameters[0].second, Tensor::full(shape, 0.1, dtype, default_device()));
+  const auto optimizer = Optimizer::make({}, parameters);
+  const auto times = repeat<1>(
+      options, [&](std::int64_t n) { return std::array{seconds_of([&] { optimizer->step(n, 1e-3, 1.0); })}; });
   // Reads parameter, gradient and two moments, writes all but the gradient.
-  result.forward_work = 7.0 * static_cast<double>(rows * columns) * static_cast<double>(size_of(options.dtype));
-  return result;
+  return {.name = "adamw",
+          .shape = to_text(shape),
+          .forward = times[0],
+          .backward = {},
+          .forward_work = 7 * bytes_of(parameters[0].second)};
 }
 
 }  // namespace
 
 std::vector<OperationTimes> bench_operations(const BenchOptions& options) {
-  check(options.steps >= 1, "bench", "there must be at least one run to measure");
-  options.model.validate();
-  const std::int64_t B = options.batch, T = options.length, D = options.model.width, H = options.model.heads;
-  const std::int64_t d = D / H, V = options.vocabulary,
-                     hidden = options.model.hidden > 0 ? options.model.hidden : 4 * D;
+  const ModelOptions& model = options.config.model;
+  const DType dtype = options.config.dtype();
+  model.validate();
+  const std::int64_t B = options.config.run.batch, T = options.length, D = model.width, H = model.heads;
+  const std::int64_t d = D / H, V = options.vocabulary, hidden = model.hidden > 0 ? model.hidden : 4 * D;
   constexpr std::int64_t positions = 65;
   const auto normal = [&](const Shape& shape, double mean = 0) {
-    return random_leaf(to_text(shape), shape, options.dtype, mean);
+    return random_leaf(to_text(shape), shape, dtype, mean);
   };
 
   // Inputs are made when their turn comes: together the squares would not fit in memory.
@@ -289,7 +289,7 @@ std::vector<OperationTimes> bench_operations(const BenchOptions& options) {
          return rms_norm(in[0], in[1]);
        }});
   add({"rotate pairs", to_text(Shape{B, H, T, d}), {normal({B, H, T, d / 2 * 2})}, [&](const auto& in) {
-         const Tensor angle = Tensor::full({T, d / 2}, 0.6, options.dtype, in[0].device());
+         const Tensor angle = Tensor::full({T, d / 2}, 0.6, dtype, in[0].device());
          return rotate_pairs(in[0], angle, angle, false);
        }});
   add({"dropout", to_text(stream), {normal(stream)}, [](const auto& in) {
@@ -301,9 +301,10 @@ std::vector<OperationTimes> bench_operations(const BenchOptions& options) {
        [](const auto& in) { return embedding(in[0], in[1]); }});
   add({"cross entropy",
        to_text(Shape{B, T, V}),
-       {normal({B, T, V}), random_tokens({B, T}, V, "targets"), everywhere({B, T})},
+       {normal({B, T, V}), random_tokens({B, T}, V, "targets"),
+        Tensor::full({B, T}, 1, DType::boolean, default_device())},
        [](const auto& in) { return cross_entropy(in[0], in[1], in[2]); }});
-  results.push_back(measure_adam(options, hidden, D));
+  results.push_back(measure_adamw(options, {hidden, D}));
   return results;
 }
 

@@ -5,18 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "nn/encoding_choice.hpp"
-#include "nn/optim/optimizer.hpp"
-#include "nn/transformer.hpp"
+#include "tasks/config.hpp"
 
 namespace tally {
 
 struct BenchOptions {
-  ModelOptions model;
-  EncodingChoice encoding;
-  std::int64_t length = 512, batch = 16, vocabulary = 16;
-  std::int64_t steps = 5, warmup = 2;  // measured, and before that
-  DType dtype = DType::f32;
+  RunConfig config;
+  std::int64_t length = 0, vocabulary = 0;  // of the longest sequences; symbols
+  std::int64_t steps = 5, warmup = 2;       // measured, and before that
+
+  // Length and symbols are the task's.
+  explicit BenchOptions(RunConfig run);
 };
 
 // Median, shortest and longest of several runs, in seconds.
@@ -27,15 +26,14 @@ struct Times {
 struct StepTimes {
   Times step;
   std::int64_t parameters = 0;
-  double flops = 0;               // of all products: those of the weight matrices, and attention's over keys j <= i
-  double system_allocations = 0;  // times a step took memory from the system, on average; 0 once blocks are reused
-  double tensor_bytes = 0;        // of all tensors, when they were most
+  double tokens = 0;               // of a batch, on average
+  double flops = 0;                // of all products: those of the weight matrices, and attention's over keys j <= i
+  double system_allocations = 0;   // times a step took memory from the system, on average; 0 once blocks are reused
+  double tensor_bytes = 0;         // of all tensors, when they were most
+  double loss = 0, grad_norm = 0;  // of the last step
 };
 
-// The update of a step that is timed: AdamW.
-OptimizerOptions bench_optimiser();
-
-// A whole training step on random tokens: forward, cross entropy over every position, backward, the update.
+// The training step of a run of this configuration (tasks/train_step.hpp) on its batches from the first on.
 StepTimes bench_step(const BenchOptions& options);
 
 struct AttentionTimes {
@@ -61,8 +59,8 @@ struct OperationTimes {
   double forward_work = 0, backward_work = 0;
 };
 
-// The operations of a training step of this model, one by one, at its shapes; and one AdamW update of a matrix of the
-// MLP (as `forward`; there is no backward).
+// The operations of a training step of this model, one by one, at its shapes; and one update of a matrix of the MLP by
+// AdamW (as `forward`; there is no backward).
 std::vector<OperationTimes> bench_operations(const BenchOptions& options);
 
 }  // namespace tally

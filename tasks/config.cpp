@@ -55,23 +55,65 @@ struct TextOfKind {
   fail("config", "unknown key '", name, "'", did_you_mean(name, known));
 }
 
+const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::string_view name) {
+  const auto place = std::ranges::find(options, name, &OptionInfo::name);
+  return place != options.end() ? &*place : nullptr;
+}
+
 // Sets the options of the group with this prefix ("model.") by the members of an object of the file.
 void set_members(RunConfig& config, const std::string& key, const std::string& prefix, const JsonValue& object) {
   check(object.is_object(), "config", "'", key, "' must be an object, not ", object.kind());
-  const std::vector<RunConfig::Group> groups = config.groups();
-  const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& one) { return one.prefix == prefix; });
-  check(group != groups.end(), "config", "'", key, "' is for an encoding that is not part of ", config.encoding.text());
-  for (const JsonMember& member : object.members()) {
-    const auto option = std::find_if(group->options.begin(), group->options.end(),
-                                     [&](const OptionInfo& one) { return one.name == member.name; });
-    if (option == group->options.end()) {
+  const auto find_group = [&] {
+    std::vector<RunConfig::Group> groups = config.groups();
+    const auto group = std::ranges::find(groups, prefix, &RunConfig::Group::prefix);
+    check(group != groups.end(), "config", "'", key, "' is for an encoding that is not part of ",
+          config.encoding.text());
+    return std::move(*group);
+  };
+  const RunConfig::Group before = find_group();
+  RunConfig::Group group = before;
+  const auto set = [&](const JsonMember& member) {
+    const OptionInfo* option = find_option(group.options, member.name);
+    const bool of_another = option == nullptr;
+    if (of_another) option = find_option(group.others, member.name);
+    if (option == nullptr) {
       std::vector<std::string> known;
-      for (const OptionInfo& one : group->options) known.push_back(concat(key, ".", one.name));
+      for (const OptionInfo& one : group.options) known.push_back(concat(key, ".", one.name));
       fail_unknown_key(concat(key, ".", member.name), known);
     }
-    config.set(prefix + member.name,
-               std::visit(TextOfKind{member.value, concat(key, ".", member.name)}, option->value));
+    const std::string text = std::visit(TextOfKind{member.value, concat(key, ".", member.name)}, option->value);
+    // Files once had the options of all update rules, as the preset had set them.
+    const OptionInfo* const usual = find_option(before.options, member.name);
+    if (of_another && usual != nullptr && to_text(usual->value) == text) return;
+    config.set(prefix + member.name, text);
+  };
+  // Which options the others are depends on the name.
+  if (key == "optimiser" && object.contains("name")) {
+    set({"name", object.at("name")});
+    group = find_group();
   }
+  for (const JsonMember& member : object.members()) set(member);
+}
+
+// Throws Error for an option that has no effect, unless it has its default or what the preset chose: then no one has
+// asked for it.
+void refuse_idle(const RunConfig& config, std::string_view where, const std::string& name, bool idle,
+                 std::string_view why) {
+  if (!idle) return;
+  const auto value_in = [&](const RunConfig& of) {
+    for (const RunConfig::Group& group : of.groups()) {
+      if (!name.starts_with(group.prefix)) continue;
+      const OptionInfo* const option = find_option(group.options, name.substr(group.prefix.size()));
+      if (option != nullptr) return to_text(option->value);
+    }
+    return std::string();
+  };
+  const auto made_with = [&](std::string_view preset) {
+    return value_in(RunConfig::make(config.task->name, config.encoding.text(), preset));
+  };
+  const std::string value = value_in(config);
+  if (value == made_with({}) || value == made_with(config.preset)) return;
+  fail(where, name.substr(name.find('.') + 1), " = ", value, " has no effect ", why);
 }
 
 bool starts_any(std::string_view name, std::string_view prefix, std::string_view& rest) {
@@ -142,7 +184,7 @@ void RunConfig::set(std::string_view name, std::string_view value) {
   } else if (starts_any(name, "model.", rest)) {
     set_option(model, "model", rest, value);
   } else if (starts_any(name, "optimiser.", rest)) {
-    set_option(optimiser, "optimiser", rest, value);
+    optimiser.set(rest, value);
   } else if (starts_any(name, "pe.", rest)) {
     encoding.set_option(rest, value);
   } else if (has_option(run, name)) {
@@ -172,6 +214,7 @@ std::vector<RunConfig::Field> RunConfig::fields() const {
       if (group.prefix.starts_with("pe.")) ++holders[field.alias = "pe." + option.name];
       result.push_back(std::move(field));
     }
+    for (const OptionInfo& option : group.others) result.push_back({group.prefix + option.name, "", "", option});
   }
   for (Field& field : result) {
     if (holders[field.alias] > 1) field.alias.clear();
@@ -206,6 +249,8 @@ void RunConfig::validate() const {
   encoding.check_covers(model.layers, model.heads);
   check(optimiser.warmup <= run.steps, "optimiser", "warmup ", optimiser.warmup, " is longer than the run of ",
         run.steps, " steps; a shorter one is set with --optimiser.warmup");
+  refuse_idle(*this, "optimiser", "optimiser.decay", optimiser.weight_decay == 0, "with weight-decay = 0");
+  refuse_idle(*this, "run", "eval-count", run.eval_every == 0, "with eval-every = 0: the last evaluation counts all");
 }
 
 std::vector<RunConfig::Group> RunConfig::groups() const {
@@ -217,7 +262,7 @@ std::vector<RunConfig::Group> RunConfig::groups() const {
         {concat("Encoding ", part.entry->name), concat("pe.", part.entry->name, "."), options_of(*part.options)});
   }
   result.push_back({"Model", "model.", options_of(model)});
-  result.push_back({"Optimiser", "optimiser.", options_of(optimiser)});
+  result.push_back({"Optimiser", "optimiser.", options_of(optimiser), optimiser.others()});
   return result;
 }
 
@@ -285,10 +330,10 @@ std::vector<std::string> differences(const RunConfig& before, const RunConfig& a
   for (const auto& group : new_groups) {
     for (const auto& old_group : old_groups) {
       if (old_group.prefix != group.prefix || old_group.title != group.title) continue;
-      for (std::size_t i = 0; i < group.options.size(); ++i) {
-        const std::string from = to_text(old_group.options[i].value);
-        const std::string to = to_text(group.options[i].value);
-        if (from != to) result.push_back(concat(group.prefix, group.options[i].name, " ", from, " -> ", to));
+      for (const OptionInfo& option : group.options) {
+        const OptionInfo* const old = find_option(old_group.options, option.name);
+        const std::string from = old != nullptr ? to_text(old->value) : "none", to = to_text(option.value);
+        if (from != to) result.push_back(concat(group.prefix, option.name, " ", from, " -> ", to));
       }
     }
   }

@@ -10,7 +10,7 @@
 
 #include "core/error.hpp"
 #include "nn/encoding_choice.hpp"
-#include "nn/optim/optimizer.hpp"
+#include "nn/optimizer.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/task.hpp"
 
@@ -59,6 +59,7 @@ struct RunConfig {
     std::string title;
     std::string prefix;
     std::vector<OptionInfo> options;
+    std::vector<OptionInfo> others = {};  // of update rules that were not chosen
   };
   std::vector<Group> groups() const;
 
@@ -66,7 +67,7 @@ struct RunConfig {
   struct Field {
     std::string name;   // "model.width", "pe.cope.p-max", "steps"
     std::string alias;  // "width", "pe.p-max"; empty for none
-    std::string title;  // of its group
+    std::string title;  // of its group; empty for an option that could only be refused
     OptionInfo option;
   };
   std::vector<Field> fields() const;

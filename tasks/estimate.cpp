@@ -218,13 +218,16 @@ namespace {
 MemoryEstimate count_timed(const BenchOptions& options, void (*run)(const BenchOptions&)) {
   const auto with = [&](EncodingChoice encoding) {
     return count([&](MemoryEstimate&, const OnlyCounting&) {
-      BenchOptions once{options.model, std::move(encoding), options.length, options.batch, options.vocabulary};
-      once.steps = 1, once.warmup = 0, once.dtype = options.dtype;
+      RunConfig config = options.config.clone();
+      config.encoding = std::move(encoding);
+      BenchOptions once(std::move(config));
+      once.vocabulary = options.vocabulary;
+      once.steps = 1, once.warmup = 0;
       run(once);
     });
   };
   check_fits(with(EncodingChoice::parse("none")));
-  return with(options.encoding.clone());
+  return with(options.config.encoding.clone());
 }
 
 }  // namespace

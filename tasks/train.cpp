@@ -120,15 +120,12 @@ class Run {
 
   void advance(std::int64_t step) {
     const auto begin = Clock::now();
-    std::vector<Example> examples;
-    for (const std::int64_t index : order_.indices(step)) {
-      examples.push_back(task_->example(task_->splits().front().name, index));
-    }
-    batch_ = collate(examples);
+    batch_ = batch_of(*task_, order_, step);
     StepReport report = train_step_(batch_, step, config_.run.steps);
     report.tokens = tokens_ += batch_.tokens.numel();
     report.seconds = seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
     if (step % config_.run.log_every == 0 || step == config_.run.steps) metrics_->write(report);
+    if (!report.note.empty()) observer_.message(report.note);
     observer_.stepped(report);
   }
 

@@ -1,7 +1,10 @@
 #include "tasks/train_step.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autograd/node.hpp"
@@ -19,25 +22,31 @@ TrainStep::TrainStep(Transformer& model, Optimizer& optimizer, const OptimizerOp
     : model_(model), optimizer_(optimizer), options_(options), seed_(seed), parameters_(model.parameters()) {}
 
 // A captured step reads the tensors that it was captured with.
-void TrainStep::take(const Batch& batch) {
+void TrainStep::take(const Batch& batch, const Tensor& hyperparameters) {
   if (!in_.defined() || in_.on_device(tokens).shape() != batch.tokens.shape()) {
     work_.forget();
     const DType dtype = parameters_.front().second.dtype();
     const Shape& shape = batch.tokens.shape();
     const auto count = static_cast<std::int64_t>(parameters_.size());
-    in_ = Parcel({{shape, DType::i32}, {shape, DType::i32}, {shape, DType::boolean}, {{1}, DType::i32}, {{1}, dtype}},
-                 model_.device());
-    out_ = Parcel({{{1}, dtype}, {{count}, DType::f64}, {shape, DType::i64}}, model_.device());
+    in_ = StagingBuffer({{shape, DType::i32},
+                         {shape, DType::i32},
+                         {shape, DType::boolean},
+                         {{1}, DType::i32},
+                         {{1}, dtype},
+                         {hyperparameters.shape(), dtype}},
+                        model_.device());
+    out_ = StagingBuffer({{{1}, dtype}, {{count}, DType::f64}, {shape, DType::i64}}, model_.device());
   }
   in_.on_host(tokens).copy_from(batch.tokens);
   in_.on_host(targets).copy_from(batch.targets);
   in_.on_host(loss_mask).copy_from(batch.loss_mask);
+  in_.on_host(rows).copy_from(hyperparameters);
 }
 
 void TrainStep::compute() {
   model_.clear_gradients();
   {
-    const Pass pass{.training = true, .seed = seed_, .step_at = in_.on_device(step).view().as<std::uint32_t>()};
+    const Pass pass{.training = true, .step = {.seed = seed_, .scalar = in_.on_device(step)}};
     const Tensor logits = model_.forward(in_.on_device(tokens), pass);
     const Tensor mean = cross_entropy(logits, in_.on_device(targets), in_.on_device(loss_mask), in_.on_device(weight));
     out_.on_device(loss).copy_from(mean.detach());
@@ -45,8 +54,8 @@ void TrainStep::compute() {
     backward(mean);
   }
   squared_gradients(out_.on_device(squares), parameters_);
-  optimizer_.clip(out_.on_device(squares), out_.on_device(loss), options_.clip);
-  optimizer_.update();
+  Optimizer::clip(in_.on_device(rows), out_.on_device(squares), out_.on_device(loss), options_.clip);
+  optimizer_.update(in_.on_device(rows));
   model_.project_parameters();
   model_.clear_gradients();
 }
@@ -56,41 +65,43 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   report.step = n;
   report.steps = steps;
   report.lr = learning_rate(options_, n, steps);
-  take(batch);
+  take(batch, optimizer_.hyperparameters(n, report.lr));
   const std::int64_t counted = counted_targets(batch.targets, batch.loss_mask, model_.vocabulary());
   in_.on_host(weight).fill(1.0 / static_cast<double>(counted));
   in_.on_host(step).fill(static_cast<double>(n));
   in_.send();
-  optimizer_.prepare(n, report.lr);
   at_step(n, [&] {
-    // The first two look at every operation.
-    if (finite_checks() || profiling() || model_.reads_back()) {
+    // Both look at every operation.
+    if (finite_checks() || profiling()) {
       work_.forget();
       compute();
     } else {
       work_(model_.device(), [this] { compute(); });
     }
   });
+  if (!work_.refusal().empty() && !std::exchange(noted_, true)) {
+    report.note = concat("steps are computed call by call, and not replayed: ", work_.refusal());
+  }
   out_.fetch();
   report.loss = out_.on_host(loss).item();
-  if (!std::isfinite(report.loss)) report_divergence(n, "loss", concat(": ", report.loss));
   const std::vector<double> norms = out_.on_host(squares).to_vector<double>();
-  double sum = 0;
-  std::string_view first;  // parameter whose gradient is not finite
-  for (std::size_t i = 0; i < norms.size(); ++i) {
-    sum += norms[i];
-    if (first.empty() && !std::isfinite(norms[i])) first = parameters_[i].first;
-  }
-  report.grad_norm = std::sqrt(sum);
-  if (!std::isfinite(report.grad_norm)) {
-    report_divergence(n, concat("gradient of ", first.empty() ? "all parameters together" : first),
-                      concat(" (loss ", report.loss, ")"));
-  }
+  report.grad_norm = std::sqrt(std::accumulate(norms.begin(), norms.end(), 0.0));
+  check_finite(report, norms);
   Evaluation scores;
   add_scores(scores, out_.on_host(best), batch);
   report.token_error = scores.token_error();
   report.sequence_error = scores.sequence_error();
   return report;
+}
+
+void TrainStep::check_finite(const StepReport& report, const std::vector<double>& norms) const {
+  if (!std::isfinite(report.loss)) report_divergence(report.step, "loss", concat(": ", report.loss));
+  if (std::isfinite(report.grad_norm)) return;
+  const auto first = std::ranges::find_if(norms, [](double square) { return !std::isfinite(square); });
+  const std::string_view whose =
+      first == norms.end() ? "all parameters together"
+                           : std::string_view(parameters_[static_cast<std::size_t>(first - norms.begin())].first);
+  report_divergence(report.step, concat("gradient of ", whose), concat(" (loss ", report.loss, ")"));
 }
 
 }  // namespace tally

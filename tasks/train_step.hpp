@@ -2,13 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "autograd/finite.hpp"
 #include "core/error.hpp"
 #include "core/graph.hpp"
-#include "core/parcel.hpp"
-#include "nn/optim/optimizer.hpp"
+#include "core/staging_buffer.hpp"
+#include "nn/optimizer.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/batch.hpp"
 
@@ -26,6 +28,7 @@ struct StepReport {
   double lr = 0, grad_norm = 0;  // norm before clipping
   std::int64_t tokens = 0;       // in all steps so far
   double seconds = 0;            // of training so far, earlier parts of a resumed run included
+  std::string note = {};         // what a user should know about how steps are computed, told once
 };
 
 // Throws Diverged("[train] step N: the <tensor> is not finite<why>").
@@ -51,8 +54,9 @@ class TrainStep {
   StepReport operator()(const Batch& batch, std::int64_t n, std::int64_t steps);
 
  private:
-  void take(const Batch& batch);
+  void take(const Batch& batch, const Tensor& hyperparameters);
   void compute();
+  void check_finite(const StepReport& report, const std::vector<double>& norms) const;
 
   Transformer& model_;
   Optimizer& optimizer_;
@@ -60,12 +64,13 @@ class TrainStep {
   std::uint64_t seed_;
   NamedTensors parameters_;
   // What goes in: the batch's tokens, targets and loss mask, the step [1] that dropout draws for, 1 over the number of
-  // positions that the loss is the mean of [1].
-  enum In : std::size_t { tokens, targets, loss_mask, step, weight };
-  // What comes out: loss [1], the gradients' squared norms [parameters] f64, places of the largest logits [B, T] i64.
+  // positions that the loss is the mean of [1], the optimiser's hyperparameters [parameters, row].
+  enum In : std::size_t { tokens, targets, loss_mask, step, weight, rows };
+  // What comes out: loss [1], the gradients' squared norms [parameters] f64, ids of the largest logits [B, T] i64.
   enum Out : std::size_t { loss, squares, best };
-  Parcel in_, out_;
+  StagingBuffer in_, out_;
   RepeatedWork work_;
+  bool noted_ = false;
 };
 
 }  // namespace tally

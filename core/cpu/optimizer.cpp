@@ -6,17 +6,17 @@
 #include <cmath>
 
 #include "core/cpu/strided.hpp"
+#include "core/hyperparameters.hpp"
 #include "core/kernels.hpp"
-#include "core/update_factors.hpp"
 
 namespace tally::cpu {
 
 namespace {
 
 template <class T>
-TALLY_CLONES void adam_tile(T* parameter, T* m, T* v, const T* gradient, const AdamFactors<T>& factors,
+TALLY_CLONES void adam_tile(T* parameter, T* m, T* v, const T* gradient, const AdamHyperparameters<T>& hyperparameters,
                             std::int64_t n) {
-  const AdamFactors<T> f = factors;
+  const AdamHyperparameters<T> f = hyperparameters;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     const T g = gradient[i] * f.scale + f.decay * parameter[i];
@@ -28,8 +28,9 @@ TALLY_CLONES void adam_tile(T* parameter, T* m, T* v, const T* gradient, const A
 
 // m is null without momentum.
 template <class T>
-TALLY_CLONES void sgd_tile(T* parameter, T* m, const T* gradient, const SgdFactors<T>& factors, std::int64_t n) {
-  const SgdFactors<T> f = factors;
+TALLY_CLONES void sgd_tile(T* parameter, T* m, const T* gradient, const SgdHyperparameters<T>& hyperparameters,
+                           std::int64_t n) {
+  const SgdHyperparameters<T> f = hyperparameters;
   if (m) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
@@ -42,10 +43,11 @@ TALLY_CLONES void sgd_tile(T* parameter, T* m, const T* gradient, const SgdFacto
   }
 }
 
-void update_by_sgd(const View& parameter, const View& momentum_buffer, const View& gradient, const View& factors) {
+void update_by_sgd(const View& parameter, const View& momentum_buffer, const View& gradient,
+                   const View& hyperparameters) {
   dispatch_floating(parameter.dtype, [&](auto type) {
     using T = decltype(type);
-    const SgdFactors<T> f = *factors.as<SgdFactors<T>>();
+    const SgdHyperparameters<T> f = *hyperparameters.as<SgdHyperparameters<T>>();
     if (std::isnan(f.scale)) return;
     parallel_for_blocks(parameter.numel(), tile_elements, [&](std::int64_t begin, std::int64_t end) {
       sgd_tile(parameter.as<T>() + begin, momentum_buffer ? momentum_buffer.as<T>() + begin : nullptr,
@@ -54,10 +56,11 @@ void update_by_sgd(const View& parameter, const View& momentum_buffer, const Vie
   });
 }
 
-void update_by_adam(const View& parameter, const View& m, const View& v, const View& gradient, const View& factors) {
+void update_by_adam(const View& parameter, const View& m, const View& v, const View& gradient,
+                    const View& hyperparameters) {
   dispatch_floating(parameter.dtype, [&](auto type) {
     using T = decltype(type);
-    const AdamFactors<T> f = *factors.as<AdamFactors<T>>();
+    const AdamHyperparameters<T> f = *hyperparameters.as<AdamHyperparameters<T>>();
     if (std::isnan(f.scale)) return;
     parallel_for_blocks(parameter.numel(), tile_elements, [&](std::int64_t begin, std::int64_t end) {
       adam_tile(parameter.as<T>() + begin, m.as<T>() + begin, v.as<T>() + begin, gradient.as<T>() + begin, f,
@@ -68,15 +71,15 @@ void update_by_adam(const View& parameter, const View& m, const View& v, const V
 
 }  // namespace
 
-void sgd_step(Views parameters, Views momentum_buffers, Views gradients, Views factors) {
+void sgd_step(Views parameters, Views momentum_buffers, Views gradients, Views hyperparameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    update_by_sgd(parameters[i], momentum_buffers[i], gradients[i], factors[i]);
+    update_by_sgd(parameters[i], momentum_buffers[i], gradients[i], hyperparameters[i]);
   }
 }
 
-void adam_step(Views parameters, Views m, Views v, Views gradients, Views factors) {
+void adam_step(Views parameters, Views m, Views v, Views gradients, Views hyperparameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    update_by_adam(parameters[i], m[i], v[i], gradients[i], factors[i]);
+    update_by_adam(parameters[i], m[i], v[i], gradients[i], hyperparameters[i]);
   }
 }
 

@@ -5,20 +5,35 @@
 
 #include <vector>
 
-#include "nn/optim/optimizer.hpp"
+#include "nn/optimizer.hpp"
 
 namespace tally {
 
-class Adam final : public Optimizer {
+struct AdamOptions final : OptionsOf<AdamOptions> {
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.real("beta1", beta1, "decay of the mean of gradients", 0, 1);
+    visitor.real("beta2", beta2, "decay of the mean of squared gradients", 0, 1);
+    visitor.real("eps", eps, "added to the root", 0);
+  }
+};
+
+class Adam : public Optimizer {
  public:
-  Adam(const OptimizerOptions& options, NamedTensors parameters);
-  void update() override;
-  NamedTensors state() const override;  // <path>.m, <path>.v
+  enum class Decay { in_gradient, decoupled };
+  Adam(const OptimizerOptions& options, const AdamOptions& own, NamedTensors parameters,
+       Decay decay = Decay::in_gradient)
+      : Optimizer(options, std::move(parameters), {"m", "v"}), own_(own), decay_(decay) {}
+
+ protected:
+  std::vector<double> row(const Numbers& numbers) const override;
+  void apply(const std::vector<Update>& updates) const override;
 
  private:
-  std::vector<double> factors(std::size_t i, std::int64_t n, double lr, double gradient_scale) const override;
-
-  std::vector<Tensor> m_, v_;
+  AdamOptions own_;
+  Decay decay_;
 };
 
 }  // namespace tally

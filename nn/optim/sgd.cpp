@@ -1,48 +1,48 @@
-#include "nn/optim/sgd.hpp"
-
-#include "autograd/node.hpp"
-#include "core/error.hpp"
+// Stochastic gradient descent with momentum: g += decay p;  m = momentum m + g;  p -= lr m.
+#include "core/hyperparameters.hpp"
 #include "core/kernels.hpp"
-#include "core/update_factors.hpp"
+#include "nn/optimizer.hpp"
 
 namespace tally {
+namespace {
 
-Sgd::Sgd(const OptimizerOptions& options, NamedTensors parameters)
-    : Optimizer(options, std::move(parameters), SgdFactors<double>::count), m_(parameters_.size()) {
-  if (options_.momentum == 0) return;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor& parameter = parameters_[i].second;
-    m_[i] = Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device());
+struct SgdOptions final : OptionsOf<SgdOptions> {
+  double momentum = 0;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.real("momentum", momentum, "share of the last step that is kept", 0, 1);
   }
-}
+};
 
-std::vector<double> Sgd::factors(std::size_t i, std::int64_t /*n*/, double lr, double gradient_scale) const {
-  return row_of(SgdFactors<double>{.scale = gradient_scale,
-                                   .decay = parameter_decay(options_, parameters_[i].second),
-                                   .momentum = options_.momentum,
-                                   .lr = lr});
-}
+class Sgd final : public Optimizer {
+ public:
+  // m is kept where there is momentum.
+  Sgd(const OptimizerOptions& options, const SgdOptions& own, NamedTensors parameters)
+      : Optimizer(options, std::move(parameters),
+                  own.momentum > 0 ? std::vector<std::string>{"m"} : std::vector<std::string>{}),
+        momentum_(own.momentum) {}
 
-void Sgd::update() {
-  const DenseGradients gradients(parameters_);
-  if (gradients.places.empty()) return;
-  std::vector<View> parameters, m, factors;
-  for (const std::size_t i : gradients.places) {
-    parameters.push_back(parameters_[i].second.view());
-    m.push_back(m_[i].view());
-    factors.push_back(factors_of(i));
-    parameters_[i].second.storage()->bump_version();
-    if (m_[i].defined()) m_[i].storage()->bump_version();
+ private:
+  std::vector<double> row(const Numbers& numbers) const override {
+    return row_of(SgdHyperparameters<double>{
+        .scale = numbers.gradient_scale, .decay = numbers.weight_decay, .momentum = momentum_, .lr = numbers.lr});
   }
-  kernels(parameters_.front().second.device()).sgd_step(parameters, m, gradients.views, factors);
-}
 
-NamedTensors Sgd::state() const {
-  NamedTensors all;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (m_[i].defined()) all.emplace_back(parameters_[i].first + ".m", m_[i]);
+  void apply(const std::vector<Update>& updates) const override {
+    std::vector<View> parameters, m, gradients, rows;
+    for (const Update& update : updates) {
+      parameters.push_back(update.parameter.view());
+      m.push_back(momentum_ > 0 ? update.state[0].view() : View());
+      gradients.push_back(update.gradient.view());
+      rows.push_back(update.row.view());
+    }
+    kernels(updates.front().parameter.device()).sgd_step(parameters, m, gradients, rows);
   }
-  return all;
-}
 
+  double momentum_;
+};
+
+}  // namespace
 }  // namespace tally
+
+TALLY_OPTIMIZER(sgd, SgdOptions, Sgd, "descent with momentum");

@@ -26,7 +26,6 @@ class Fire final : public Encoding {
     output_bias_ = make("output.bias", {setup.heads}, setup.start->linear_bias(hidden_width));
   }
 
-  bool reads_back() const override { return true; }  // L decides the form
 
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor length = abs(threshold_ * start_length);  // L [1]

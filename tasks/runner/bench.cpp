@@ -1,11 +1,8 @@
 // tally bench: how long a whole training step takes, a layer's attention alone, or the single operations of a step, and
-// how many parameters a model has;
-// tests/bench/README.md explains the figures.
+// how many parameters a model has; tests/bench/README.md explains the figures.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 
 #include "tasks/bench.hpp"
@@ -21,365 +18,348 @@
 namespace tally {
 namespace {
 
-constexpr std::int64_t largest_size = 1 << 24;
-const std::vector<std::string> works{"step", "attention", "ops", "size"};
-
 struct BenchSettings {
-  std::string what = "step", encoding = "cope", dtype = "f32";
+  std::string what, task = "flip-flop", preset = "paper", encoding = "cope";
   std::vector<std::string> grid;  // "pe.cope.p-max=16,64"
-  std::int64_t length = 512, batch = 16, vocabulary = 16, steps = 5, warmup = 2;
+  std::int64_t vocabulary = 0, steps = 5, warmup = 2;
   bool dry_run = false;
 };
 
-std::string milliseconds(double seconds) {
+std::string fixed(double value, int digits) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.3f ms", 1e3 * seconds);
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
   return text;
 }
-
-std::string one_decimal(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
-}
-
-// Billions a second.
-double rate(double work, const Times& times) { return work > 0 && times.median > 0 ? work / times.median / 1e9 : 0; }
 
 std::int64_t mebibytes(double bytes) { return std::llround(bytes / (1 << 20)); }
 
-ModelSetting model_of(const BenchOptions& o) { return {o.model, o.encoding, o.vocabulary, o.length, o.dtype}; }
+ModelSetting model_of(const BenchOptions& o) {
+  return {o.config.model, o.config.encoding, o.vocabulary, o.length, o.config.dtype()};
+}
 
 // As it is computed: an encoding may have attention written out though tiles were asked for.
 std::string form_of(const std::string& what, const BenchOptions& o) {
-  if (what != "step" && what != "attention") return o.model.attention;
-  return attention_form(model_of(o), what == "step" ? o.model.layers : 1);
+  if (what != "step" && what != "attention") return o.config.model.attention;
+  return attention_form(model_of(o), what == "step" ? o.config.model.layers : 1);
 }
 
 // What all figures begin with.
 JsonValue sizes_json(const std::string& what, const BenchOptions& o) {
   return JsonValue::object({{"work", what},
-                            {"pe", o.encoding.text()},
-                            {"width", o.model.width},
-                            {"heads", o.model.heads},
+                            {"pe", o.config.encoding.text()},
+                            {"width", o.config.model.width},
+                            {"heads", o.config.model.heads},
                             {"attention", form_of(what, o)},
                             {"length", o.length},
-                            {"batch", o.batch},
-                            {"dtype", to_text(o.dtype)},
+                            {"batch", o.config.run.batch},
+                            {"dtype", to_text(o.config.dtype())},
                             {"steps", o.steps},
                             {"warmup", o.warmup}});
 }
 
-void set_times(JsonValue& json, const std::string& name, const Times& times) {
+// Seconds, and billions of `unit` a second.
+void set_times(JsonValue& json, const std::string& name, const Times& times, double work, const char* unit) {
   json.set(name + "_s", times.median);
   json.set(name + "_min_s", times.min);
   json.set(name + "_max_s", times.max);
+  json.set(concat(name, "_", unit), times.median > 0 ? work / times.median / 1e9 : 0.0);
 }
 
-std::string times_text(const Times& times) {
-  char text[96];
-  std::snprintf(text, sizeof text, "%.3f ms (%.3f-%.3f)", 1e3 * times.median, 1e3 * times.min, 1e3 * times.max);
-  return text;
+void set_memory(JsonValue& json, double tensor_bytes) {
+  json.set("tensor_peak_mib", mebibytes(tensor_bytes));
+  json.set("peak_rss_mib", peak_rss_mib());
 }
 
-// One combination of settings: its figures as JSON, and as cells of a table.
-struct Figures {
-  JsonValue json;
-  std::vector<std::string> cells;
+// Cells of the tables, from the figures.
+struct Column {
+  std::string title;
+  std::function<std::string(const JsonValue& figures)> cell;
 };
 
-const std::vector<std::string> step_head{"step", "tokens/s", "tensors", "process", "of gemm's rate"};
+Column count_of(std::string title, const std::string& name, const char* unit = "") {
+  return {std::move(title), [=](const JsonValue& json) { return with_commas(json.integer(name)) + unit; }};
+}
+Column bytes_of(std::string title, const std::string& name) {
+  return {std::move(title), [=](const JsonValue& json) { return bytes_text(json.real(name)); }};
+}
+Column text_of(std::string title) {
+  return {title, [=](const JsonValue& json) { return json.string(title); }};
+}
+// "1.234 ms (1.200-1.300)"; empty where it was not measured.
+Column times_of(std::string title, const std::string& median, const std::string& least, const std::string& most) {
+  return {std::move(title), [=](const JsonValue& json) {
+            if (!json.contains(median)) return std::string();
+            const auto ms = [&](const std::string& name) { return fixed(1e3 * json.real(name), 3); };
+            return concat(ms(median), " ms (", ms(least), "-", ms(most), ")");
+          }};
+}
+Column times_of(const std::string& name) { return times_of(name, name + "_s", name + "_min_s", name + "_max_s"); }
+Column rate_of(const std::string& name) {
+  return {"rate", [=](const JsonValue& json) {
+            for (const auto& [key, unit] : {std::pair{"_gflop_per_s", " GFLOP/s"}, {"_gb_per_s", " GB/s"}}) {
+              if (json.contains(name + key)) return fixed(json.real(name + key), 1) + unit;
+            }
+            return std::string();
+          }};
+}
+const Column tensors = count_of("tensors", "tensor_peak_mib", " MiB");
+const Column process = count_of("process", "peak_rss_mib", " MiB");
+
+using Figures = std::vector<JsonValue>;
 
 Figures measure_step(const BenchOptions& o) {
   const StepTimes times = bench_step(o);
-  const auto tokens_per_s = std::llround(static_cast<double>(o.batch * o.length) / times.step.median);
-  Figures figures{sizes_json("step", o), {}};
-  JsonValue& json = figures.json;
+  JsonValue json = sizes_json("step", o);
   json.set("vocab", o.vocabulary);
-  json.set("layers", o.model.layers);
+  json.set("layers", o.config.model.layers);
   json.set("parameters", times.parameters);
   json.set("step_s", times.step.median);
   json.set("min_s", times.step.min);
   json.set("max_s", times.step.max);
-  json.set("tokens_per_s", tokens_per_s);
+  json.set("tokens_per_s", std::llround(times.tokens / times.step.median));
   json.set("gflop", times.flops / 1e9);
-  json.set("tensor_peak_mib", mebibytes(times.tensor_bytes));
-  json.set("peak_rss_mib", peak_rss_mib());
+  json.set("loss", times.loss);
+  json.set("grad_norm", times.grad_norm);
+  set_memory(json, times.tensor_bytes);
   json.set("system_allocations_per_step", times.system_allocations);
-  figures.cells = {times_text(times.step), with_commas(tokens_per_s),
-                   concat(with_commas(mebibytes(times.tensor_bytes)), " MiB"),
-                   concat(with_commas(peak_rss_mib()), " MiB")};
-  return figures;
+  return {json};
 }
 
 // Measured last: its matrices would count in the memory of the process.
-void add_shares(std::vector<Figures>& figures, DType dtype) {
+void add_shares(Figures& figures, DType dtype) {
   const double gemm = bench_gemm(dtype) / 1e9;
-  for (Figures& one : figures) {
-    const double share = one.json.real("gflop") / one.json.real("step_s") / gemm;
-    one.json.set("gemm_gflop_per_s", gemm);
-    one.json.set("share_of_gemm", share);
-    one.cells.push_back(percent_text(share));
+  for (JsonValue& json : figures) {
+    json.set("gemm_gflop_per_s", gemm);
+    json.set("share_of_gemm", json.real("gflop") / json.real("step_s") / gemm);
   }
 }
 
-const std::vector<std::string> attention_head{"forward", "GFLOP/s", "backward", "GFLOP/s",
-                                              "both",    "tensors", "process"};
-
 Figures measure_attention(const BenchOptions& o) {
   const AttentionTimes times = bench_attention(o);
-  Figures figures{sizes_json("attention", o), {}};
-  JsonValue& json = figures.json;
-  set_times(json, "forward", times.forward);
-  set_times(json, "backward", times.backward);
-  set_times(json, "both", times.both);
-  json.set("forward_gflop_per_s", rate(times.forward_flops, times.forward));
-  json.set("backward_gflop_per_s", rate(times.backward_flops, times.backward));
-  json.set("tokens_per_s", std::llround(static_cast<double>(o.batch * o.length) / times.both.median));
-  json.set("tensor_peak_mib", mebibytes(times.tensor_bytes));
-  json.set("peak_rss_mib", peak_rss_mib());
-  figures.cells = {times_text(times.forward),
-                   one_decimal(rate(times.forward_flops, times.forward)),
-                   times_text(times.backward),
-                   one_decimal(rate(times.backward_flops, times.backward)),
-                   times_text(times.both),
-                   concat(with_commas(mebibytes(times.tensor_bytes)), " MiB"),
-                   concat(with_commas(peak_rss_mib()), " MiB")};
+  JsonValue json = sizes_json("attention", o);
+  set_times(json, "forward", times.forward, times.forward_flops, "gflop_per_s");
+  set_times(json, "backward", times.backward, times.backward_flops, "gflop_per_s");
+  set_times(json, "both", times.both, times.forward_flops + times.backward_flops, "gflop_per_s");
+  json.set("tokens_per_s", std::llround(static_cast<double>(o.config.run.batch * o.length) / times.both.median));
+  set_memory(json, times.tensor_bytes);
+  return {json};
+}
+
+Figures measure_operations(const BenchOptions& o) {
+  Figures figures;
+  for (const OperationTimes& one : bench_operations(o)) {
+    const char* const unit = one.product ? "gflop_per_s" : "gb_per_s";
+    JsonValue line = JsonValue::object({{"operation", one.name}, {"shape", one.shape}});
+    set_times(line, "forward", one.forward, one.forward_work, unit);
+    if (one.backward_work > 0) set_times(line, "backward", one.backward, one.backward_work, unit);
+    figures.push_back(std::move(line));
+  }
   return figures;
 }
 
-const std::vector<std::string> size_head{"parameters", "of the encoding", "parameters in memory"};
+NamedShapes shapes_of(const BenchOptions& o) {
+  return as_usage([&] { return parameter_shapes(o.config.model, o.config.encoding, o.vocabulary, o.length); });
+}
 
 // From shapes alone: nothing of the model is there.
 Figures count_parameters(const BenchOptions& o) {
-  const NamedShapes shapes = as_usage([&] { return parameter_shapes(o.model, o.encoding, o.vocabulary, o.length); });
-  const std::int64_t all = parameter_count(shapes), own = encoding_parameter_count(shapes);
-  const double bytes = static_cast<double>(all) * static_cast<double>(size_of(o.dtype));
-  Figures figures{sizes_json("size", o), {with_commas(all), with_commas(own), bytes_text(bytes)}};
-  figures.json.set("vocab", o.vocabulary);
-  figures.json.set("layers", o.model.layers);
-  figures.json.set("parameters", all);
-  figures.json.set("encoding_parameters", own);
-  return figures;
+  const NamedShapes shapes = shapes_of(o);
+  JsonValue json = sizes_json("size", o);
+  json.set("vocab", o.vocabulary);
+  json.set("layers", o.config.model.layers);
+  json.set("parameters", parameter_count(shapes));
+  json.set("encoding_parameters", encoding_parameter_count(shapes));
+  json.set("parameter_bytes",
+           static_cast<double>(parameter_count(shapes)) * static_cast<double>(size_of(o.config.dtype())));
+  return {json};
 }
-
-const std::vector<std::string> attention_plan_head{"parameters of the encoding", "memory"};
 
 // Of a layer's attention between its projections: the encoding has all its parameters.
 Figures plan_attention(const BenchOptions& o) {
   std::int64_t parameters = 0;
-  for (const auto& [name, shape] :
-       as_usage([&] { return parameter_shapes(o.model, o.encoding, o.vocabulary, o.length); })) {
+  for (const auto& [name, shape] : shapes_of(o)) {
     if (name.starts_with("position.") || name.starts_with("blocks.0.position.")) parameters += shape.numel();
   }
-  const double bytes = estimate_attention(o).total();
-  Figures figures{sizes_json("attention", o), {with_commas(parameters), bytes_text(bytes)}};
-  figures.json.set("encoding_parameters", parameters);
-  figures.json.set("memory_bytes", bytes);
-  return figures;
+  JsonValue json = sizes_json("attention", o);
+  json.set("encoding_parameters", parameters);
+  json.set("memory_bytes", estimate_attention(o).total());
+  return {json};
 }
 
-void set_size(std::int64_t& size, const std::string& name, const std::string& value) {
-  const auto read = std::from_chars(value.data(), value.data() + value.size(), size);
-  if (read.ec != std::errc() || read.ptr != value.data() + value.size() || size < 1 || size > largest_size) {
-    throw UsageError(concat("[bench] ", name, " must be 1 to ", largest_size, ", got '", value, "'"));
-  }
-}
-
-// One combination of --set. Model and encoding are options of a configuration, sizes are not.
-BenchOptions make_options(BenchSettings settings, RunConfig config, const Settings& combination) {
-  return as_usage([&] {
-    for (const auto& [name, value] : combination) {
-      if (name == "length") {
-        set_size(settings.length, name, value);
-      } else if (name == "batch") {
-        set_size(settings.batch, name, value);
-      } else {
-        check(name.starts_with("model.") || name.starts_with("pe."), "bench",
-              "--set knows length, batch, model.* and pe.*, not '", name, "'");
-        config.set(name, value);
-      }
-    }
-    config.validate();
-    BenchOptions options;
-    options.model = config.model;
-    options.encoding = std::move(config.encoding);
-    options.length = settings.length;
-    options.batch = settings.batch;
-    options.vocabulary = settings.vocabulary;
-    options.steps = settings.steps;
-    options.warmup = settings.warmup;
-    options.dtype = settings.dtype == "f64" ? DType::f64 : DType::f32;
-    return options;
-  });
-}
-
-std::string title(const std::string& what, const BenchOptions& o, bool dry_run) {
-  const std::string model =
-      concat(what, " with ", o.encoding.text(), ": ", what == "attention" ? "" : concat(o.model.layers, " layers, "),
-             "width ", o.model.width, ", ", o.model.heads, " heads, ");
-  if (what == "size") return concat(model, o.vocabulary, " symbols, sequences of up to ", o.length, " tokens\n\n");
-  const std::string measured = concat("; medians of ", o.steps, " runs (shortest to longest)");
-  return concat(model, o.batch, " x ", o.length, " tokens, ", o.dtype, ", attention ", form_of(what, o),
-                dry_run ? "" : measured, "\n\n");
-}
-
-struct Measurement {
-  const std::vector<std::string>& head;
+struct Work {
+  std::string name, help;
+  std::vector<Column> columns;
   Figures (*measure)(const BenchOptions& options);
   MemoryEstimate (*estimate)(const BenchOptions& options);  // null where nothing is run
 };
 
-Measurement measurement_of(const std::string& what, bool dry_run) {
-  if (what == "step") {
-    return {step_head, measure_step,
-            [](const BenchOptions& o) { return estimate_step(model_of(o), bench_optimiser(), o.batch, o.length); }};
-  }
-  if (what == "attention") {
-    return {dry_run ? attention_plan_head : attention_head, dry_run ? plan_attention : measure_attention,
-            [](const BenchOptions& o) { return estimate_attention(o); }};
-  }
-  return {size_head, count_parameters, nullptr};
+const std::vector<Work>& works() {
+  static const std::vector<Work> all{
+      {"step",
+       "the training step of 'tally train'",
+       {times_of("step", "step_s", "min_s", "max_s"),
+        count_of("tokens/s", "tokens_per_s"),
+        tensors,
+        process,
+        {"of gemm's rate", [](const JsonValue& json) { return percent_text(json.real("share_of_gemm")); }}},
+       measure_step,
+       [](const BenchOptions& o) {
+         return estimate_step(model_of(o), o.config.optimiser, o.config.run.batch, o.length);
+       }},
+      {"attention",
+       "a layer's attention alone, forward and backward",
+       {times_of("forward"), rate_of("forward"), times_of("backward"), rate_of("backward"), times_of("both"), tensors,
+        process},
+       measure_attention,
+       [](const BenchOptions& o) { return estimate_attention(o); }},
+      {"ops",
+       "single operations at the model's shapes",
+       {text_of("operation"), text_of("shape"), times_of("forward"), rate_of("forward"), times_of("backward"),
+        rate_of("backward")},
+       measure_operations,
+       [](const BenchOptions& o) { return estimate_operations(o); }},
+      {"size",
+       "number of parameters, with nothing run",
+       {count_of("parameters", "parameters"), count_of("of the encoding", "encoding_parameters"),
+        bytes_of("parameters in memory", "parameter_bytes")},
+       count_parameters,
+       nullptr}};
+  return all;
 }
 
-// Steps, attention or sizes, for every combination of --set: one line each, or one JSON object.
-int run_variants(const BenchSettings& settings, const RunConfig& config, const CommonOptions& common) {
-  const Measurement measurement = measurement_of(settings.what, settings.dry_run);
+Work find_work(const BenchSettings& settings) {
+  std::vector<std::string> names;
+  for (const Work& work : works()) {
+    names.push_back(work.name);
+    if (work.name != settings.what) continue;
+    if (!settings.dry_run) return work;
+    if (work.name == "step") return works().back();
+    if (work.name == "attention") {
+      return {work.name,
+              work.help,
+              {count_of("parameters of the encoding", "encoding_parameters"), bytes_of("memory", "memory_bytes")},
+              plan_attention,
+              work.estimate};
+    }
+  }
+  if (settings.what == "ops") throw UsageError("[bench] --dry-run is for step and attention");
+  throw UsageError(concat("[bench] there are step, attention, ops and size, not '", settings.what, "'",
+                          did_you_mean(settings.what, names)));
+}
+
+// One combination of --set.
+BenchOptions make_options(const BenchSettings& settings, RunConfig config, const Settings& combination) {
+  return as_usage([&] {
+    for (const auto& [name, value] : combination) config.set(name, value);
+    config.validate();
+    BenchOptions options(std::move(config));
+    if (settings.vocabulary > 0) options.vocabulary = settings.vocabulary;
+    options.steps = settings.steps;
+    options.warmup = settings.warmup;
+    return options;
+  });
+}
+
+std::string title(const Work& work, const BenchOptions& o, bool dry_run) {
+  const ModelOptions& m = o.config.model;
+  const std::string model = concat(work.name, " with ", o.config.encoding.text(), ": ",
+                                   work.name == "attention" ? "" : concat(m.layers, " layers, "), "width ", m.width,
+                                   ", ", m.heads, " heads, ");
+  if (work.estimate == nullptr) {
+    return concat(model, o.vocabulary, " symbols, sequences of up to ", o.length, " tokens\n\n");
+  }
+  const std::string measured = concat("; medians of ", o.steps, " runs (shortest to longest)");
+  return concat(model, o.config.run.batch, " x ", o.length, " tokens, ", o.config.dtype(), ", attention ",
+                form_of(work.name, o), dry_run ? "" : measured, "\n\n");
+}
+
+// For every combination of --set: a line each, or one JSON object.
+Result run_bench(const BenchSettings& settings, const RunConfig& config, const CommonOptions& common) {
+  const Work work = find_work(settings);
+  const bool operations = work.name == "ops";
   const std::vector<GridDimension> grid = parse_grid(settings.grid);
+  if (operations && !grid.empty()) throw UsageError("[bench] --set is for step, attention and size");
+  if (settings.vocabulary > 0 && !operations && settings.what != "size") {
+    throw UsageError(concat("[bench] --vocab has no effect on ", settings.what, "; it is for ops and size"));
+  }
   const std::vector<Settings> all = combinations(grid);
   std::vector<BenchOptions> variants;  // made before anything is measured: a wrong value is wrong usage
   for (const Settings& combination : all) variants.push_back(make_options(settings, config.clone(), combination));
-
   for (const BenchOptions& options : variants) {
-    if (measurement.estimate == nullptr) continue;
+    if (work.estimate == nullptr) continue;
     check_fits(as_usage([&] {
-      MemoryEstimate estimate = measurement.estimate(options);
+      MemoryEstimate estimate = work.estimate(options);
       check_length(model_of(options), options.length);
       return estimate;
     }));
   }
 
-  std::vector<Figures> figures;
-  for (const BenchOptions& options : variants) {
-    figures.push_back(measurement.measure(options));
+  Figures figures;
+  for (std::size_t n = 0; n < variants.size(); ++n) {
+    for (JsonValue& line : work.measure(variants[n])) {
+      for (const auto& [name, value] : all[n]) line.set(name, value);
+      figures.push_back(std::move(line));
+    }
   }
-  if (settings.what == "step") add_shares(figures, variants.front().dtype);
+  if (work.name == "step") add_shares(figures, variants.front().config.dtype());
 
   TableRows rows(1);
   for (const GridDimension& dimension : grid) rows[0].push_back(dimension.key);
-  rows[0].insert(rows[0].end(), measurement.head.begin(), measurement.head.end());
-  JsonValue lines = JsonValue::array();
-  for (std::size_t n = 0; n < variants.size(); ++n) {
-    std::vector<std::string> row;
-    for (const auto& [name, value] : all[n]) {
-      row.push_back(value);
-      figures[n].json.set(name, value);
-    }
-    row.insert(row.end(), figures[n].cells.begin(), figures[n].cells.end());
-    rows.push_back(std::move(row));
-    lines.push(std::move(figures[n].json));
+  for (const Column& column : work.columns) rows[0].push_back(column.title);
+  for (const JsonValue& line : figures) {
+    std::vector<std::string>& row = rows.emplace_back();
+    for (const GridDimension& dimension : grid) row.push_back(line.string(dimension.key));
+    for (const Column& column : work.columns) row.push_back(column.cell(line));
   }
-  if (common.json) {
-    JsonValue json = grid.empty() ? lines.elements().front()
-                                  : JsonValue::object({{"work", settings.what}, {"variants", std::move(lines)}});
-    json.set("machine", Machine::here().to_json());
-    std::cout << write_json(json) << "\n";
-    return exit_code::done;
+  std::string text =
+      common.quiet ? "" : concat(Machine::here().text(), "\n", title(work, variants.front(), settings.dry_run));
+  text += markdown_table(rows);
+  JsonValue json = operations ? sizes_json(work.name, variants.front()) : JsonValue::object({{"work", work.name}});
+  if (!operations && grid.empty()) {
+    json = figures.front();
+  } else {
+    json.set(operations ? "operations" : "variants", JsonValue(std::move(figures)));
   }
-  if (!common.quiet)
-    std::cout << Machine::here().text() << "\n" << title(settings.what, variants.front(), settings.dry_run);
-  std::cout << markdown_table(rows);
-  return exit_code::done;
+  if (operations) json.set("peak_rss_mib", peak_rss_mib());
+  json.set("machine", Machine::here().to_json());
+  return {.value = std::move(json), .text = std::move(text)};
 }
 
-int run_operations(const BenchSettings& settings, const RunConfig& config, const CommonOptions& common) {
-  if (!settings.grid.empty()) throw UsageError("[bench] --set is for step and attention");
-  if (settings.dry_run) throw UsageError("[bench] --dry-run is for step and attention");
-  const BenchOptions options = make_options(settings, config.clone(), {});
-  check_fits(estimate_operations(options));
-  const std::vector<OperationTimes> all = bench_operations(options);
-  if (common.json) {
-    JsonValue lines = JsonValue::array();
-    for (const OperationTimes& one : all) {
-      const std::string unit = one.product ? "gflop_per_s" : "gb_per_s";
-      JsonValue line = JsonValue::object({{"operation", one.name}, {"shape", one.shape}});
-      const auto add = [&](const std::string& direction, const Times& times, double work) {
-        if (work == 0) return;
-        set_times(line, direction, times);
-        line.set(concat(direction, "_", unit), rate(work, times));
-      };
-      add("forward", one.forward, one.forward_work);
-      add("backward", one.backward, one.backward_work);
-      lines.push(std::move(line));
-    }
-    JsonValue json = sizes_json("ops", options);
-    json.set("operations", std::move(lines));
-    json.set("peak_rss_mib", peak_rss_mib());
-    json.set("machine", Machine::here().to_json());
-    std::cout << write_json(json) << "\n";
-    return exit_code::done;
-  }
-  if (!common.quiet) std::cout << Machine::here().text() << "\n";
-  std::size_t name_width = 0, shape_width = 0;
-  for (const OperationTimes& one : all) {
-    name_width = std::max(name_width, one.name.size());
-    shape_width = std::max(shape_width, one.shape.size());
-  }
-  for (const OperationTimes& one : all) {
-    const char* unit = one.product ? "GFLOP/s" : "GB/s";
-    std::printf("%-*s  %-*s  forward %12s %7.1f %-7s", static_cast<int>(name_width), one.name.c_str(),
-                static_cast<int>(shape_width), one.shape.c_str(), milliseconds(one.forward.median).c_str(),
-                rate(one.forward_work, one.forward), unit);
-    if (one.backward_work > 0) {
-      std::printf("  backward %12s %7.1f %s", milliseconds(one.backward.median).c_str(),
-                  rate(one.backward_work, one.backward), unit);
-    }
-    std::printf("\n");
-  }
-  return exit_code::done;
+// Of a run's own options those that a step depends on.
+bool is_wanted(std::string_view name) {
+  return name.find('.') != std::string_view::npos || name == "batch" || name == "seed" || name == "data-seed" ||
+         name == "dtype";
 }
 
 }  // namespace
 
 std::function<Result()> declare_bench(CommandLine& line) {
   const auto settings = std::make_shared<BenchSettings>();
-  line.add("WHAT", &settings->what,
-           "step: a whole training step; attention: a layer's attention alone, forward and backward; ops: single "
-           "operations at the model's shapes; size: number of parameters, with nothing run",
-           {.required = true});
-  const auto add = [&](const char* name, Target target, const char* help, Rules rules = {}) {
-    rules.group = "Sizes";
-    line.add(name, std::move(target), help, std::move(rules));
-  };
-  const Rules positive{.least = 1, .most = largest_size};
-  add("--pe", &settings->encoding, "position encoding, a sum, or what acts where (as in 'tally train')");
-  add("--length", &settings->length, "tokens T in a sequence", positive);
-  add("--batch", &settings->batch, "sequences B", positive);
-  add("--vocab", &settings->vocabulary, "symbols V", positive);
-  add("--steps", &settings->steps, "runs that are measured", positive);
-  add("--warmup", &settings->warmup, "runs before those", {.least = 0, .most = largest_size});
-  add("--dtype", &settings->dtype, "f32 or f64", {.allowed = {"f32", "f64"}});
-  add("--set", &settings->grid,
-      "key=value,value: measure with each of these values of length, batch, a model.* or pe.* option; may be given "
-      "several times");
-  add("--dry-run", &settings->dry_run,
-      "run nothing: for step print what size prints, for attention the encoding's parameters and the memory");
-
-  auto config = std::make_shared<RunConfig>(as_usage([&] {
-    const std::string encoding = line.look_ahead("--pe");
-    return RunConfig::make("flip-flop", encoding.empty() ? settings->encoding : encoding);
+  std::string help;
+  for (const Work& work : works()) help += concat(help.empty() ? "" : "; ", work.name, ": ", work.help);
+  line.add("WHAT", &settings->what, help, {.required = true});
+  line.add("--task", &settings->task, "whose batches a step trains on");
+  line.add("--preset", &settings->preset, "the task's settings");
+  line.add("--pe", &settings->encoding, "position encoding, a sum, or what acts where (as in 'tally train')");
+  line.add("--vocab", &settings->vocabulary, "symbols V of ops and size; 0: the task's", {.least = 0, .most = 1 << 24});
+  line.add("--steps", &settings->steps, "runs that are measured", {.least = 1, .most = 1 << 24});
+  line.add("--warmup", &settings->warmup, "runs before those", {.least = 0, .most = 1 << 24});
+  line.add("--set", &settings->grid,
+           "key=value,value: measure with each of these values of an option; may be given several times");
+  line.add("--dry-run", &settings->dry_run,
+           "run nothing: for step print what size prints, for attention the encoding's parameters and the memory");
+  const auto config = std::make_shared<RunConfig>(as_usage([&] {
+    const auto given = [&](const char* name, const std::string& usual) {
+      const std::string value = line.look_ahead(name);
+      return value.empty() ? usual : value;
+    };
+    return RunConfig::make(given("--task", settings->task), given("--pe", settings->encoding),
+                           given("--preset", settings->preset));
   }));
-  const auto options = ConfigOptions::declare_for(
-      line, *config, [](std::string_view name) { return name.starts_with("pe.") || name.starts_with("model."); });
+  const auto options = ConfigOptions::declare_for(line, *config, is_wanted);
   return [settings, options, config, &common = line.common] {
-    if (std::find(works.begin(), works.end(), settings->what) == works.end()) {
-      throw UsageError(concat("[bench] there are step, attention, ops and size, not '", settings->what, "'",
-                              did_you_mean(settings->what, works)));
-    }
     options->apply(*config);
-    if (settings->dry_run && settings->what == "step") settings->what = "size";
-    return Result{settings->what == "ops" ? run_operations(*settings, *config, common)
-                                          : run_variants(*settings, *config, common)};
+    return run_bench(*settings, *config, common);
   };
 }
 

@@ -52,13 +52,18 @@ void replace_encoding(JsonValue& json, const std::string& encoding) {
 
 }  // namespace
 
-void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& config, const Wanted& wanted) {
+void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted) {
+  RunConfig config = given.clone();
+  const std::string rule = line.look_ahead("--optimiser.name");
+  if (!rule.empty()) as_usage([&] { config.set("optimiser.name", rule); });
   std::set<std::string> ambiguous;
   for (const RunConfig::Field& field : config.fields()) {
     if (!wanted(field.name)) continue;
     const bool flag = std::holds_alternative<bool>(field.option.value);
     const auto set = [this, name = field.name, flag](const std::string& value) {
-      settings_.emplace_back(name, flag && value.empty() ? "true" : value);
+      // Which options the others are depends on the rule.
+      const auto place = name == "optimiser.name" ? settings_.begin() : settings_.end();
+      settings_.emplace(place, name, flag && value.empty() ? "true" : value);
     };
     line.add(concat("--", field.name, field.alias.empty() ? "" : ",--", field.alias), set, describe(field.option),
              {.group = field.title, .flag = flag, .usual = to_text(field.option.value)});

@@ -51,7 +51,7 @@ class ConfigOptions {
  private:
   // The configuration before it is known whether all of it fits together.
   RunConfig read(const std::string& encoding) const;
-  void declare_fields(CommandLine& line, const RunConfig& config, const Wanted& wanted);
+  void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted);
 
   std::string task_, encoding_, preset_, file_;                // encoding_ as given, perhaps a list
   std::vector<std::pair<std::string, std::string>> settings_;  // in the order given

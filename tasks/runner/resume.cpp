@@ -38,7 +38,7 @@ void refuse_other_model(const RunConfig& before, const RunConfig& after) {
                               difference.starts_with("optimiser.name ");
     if (architecture) throw UsageError(concat("[resume] the model of a run cannot change: ", difference));
   }
-  if ((before.optimiser.momentum > 0) != (after.optimiser.momentum > 0)) {
+  if (Optimizer::make(before.optimiser, {})->state_names() != Optimizer::make(after.optimiser, {})->state_names()) {
     throw UsageError("[resume] momentum cannot be switched on or off in a run: it has state of its own");
   }
   if (parameter_shapes(before, *before.make_task()) != parameter_shapes(after, *after.make_task())) {

@@ -7,7 +7,7 @@
 #include "core/kernels.hpp"
 #include "core/random.hpp"
 #include "core/workspace.hpp"
-#include "tests/autograd/factors.hpp"
+#include "tests/autograd/hyperparameters.hpp"
 #include "tests/autograd/op_cases.hpp"
 
 namespace tally::testing {
@@ -16,7 +16,7 @@ namespace {
 using Kind = Operand::Kind;
 
 constexpr RandomStream stream{5, 9, 2};
-constexpr SgdFactors<double> sgd{.scale = 0.5, .decay = 0.2, .momentum = 0.9, .lr = 0.1};
+constexpr SgdHyperparameters<double> sgd{.scale = 0.5, .decay = 0.2, .momentum = 0.9, .lr = 0.1};
 constexpr AdamStep adam{.lr = 0.1,
                         .beta1 = 0.8,
                         .beta2 = 0.95,
@@ -132,8 +132,8 @@ OpCase adam_case(const std::string& name, bool decoupled) {
       [=](const auto& x) {
         AdamStep settings = adam;
         settings.decoupled = decoupled;
-        const Tensor factors = factors_for(x[0], row_of(adam_factors(settings)));
-        kernels(x[0].device()).adam_step(Only(x[0]), Only(x[1]), Only(x[2]), Only(x[3]), Only(factors));
+        const Tensor row = hyperparameters_for(x[0], row_of(adam_hyperparameters(settings)));
+        kernels(x[0].device()).adam_step(Only(x[0]), Only(x[1]), Only(x[2]), Only(x[3]), Only(row));
       },
       [=](const auto& x) { adam_element(x, decoupled); });
 }
@@ -179,8 +179,8 @@ std::vector<OpCase> direct_cases() {
       step_case(
           "sgd_momentum", "sgd_step", 2,
           [](const auto& x) {
-            const Tensor factors = factors_for(x[0], row_of(sgd));
-            kernels(x[0].device()).sgd_step(Only(x[0]), Only(x[1]), Only(x[2]), Only(factors));
+            const Tensor row = hyperparameters_for(x[0], row_of(sgd));
+            kernels(x[0].device()).sgd_step(Only(x[0]), Only(x[1]), Only(x[2]), Only(row));
           },
           [](const auto& x) {
             *x[1] = sgd.momentum * *x[1] + *x[2] * sgd.scale + sgd.decay * *x[0];
@@ -189,8 +189,8 @@ std::vector<OpCase> direct_cases() {
       step_case(
           "sgd_plain", "sgd_step", 1,
           [](const auto& x) {
-            const Tensor factors = factors_for(x[0], row_of(sgd));
-            kernels(x[0].device()).sgd_step(Only(x[0]), Only(Tensor()), Only(x[1]), Only(factors));
+            const Tensor row = hyperparameters_for(x[0], row_of(sgd));
+            kernels(x[0].device()).sgd_step(Only(x[0]), Only(Tensor()), Only(x[1]), Only(row));
           },
           [](const auto& x) { *x[0] -= sgd.lr * (*x[1] * sgd.scale + sgd.decay * *x[0]); }),
       adam_case("adam", false),

@@ -10,7 +10,7 @@
 
 #include "autograd/ops.hpp"
 #include "core/io/safetensors.hpp"
-#include "tests/autograd/factors.hpp"
+#include "tests/autograd/hyperparameters.hpp"
 #include "tests/devices.hpp"
 
 namespace tally {
@@ -55,11 +55,11 @@ Tensor run_sgd(const Case& c, DType dtype) {
   const double momentum = c.number("momentum");
   const Tensor buffer = momentum > 0 ? Tensor::zeros(c.in(0, dtype).shape(), dtype, default_device()) : Tensor();
   return run_steps(c, dtype, [&](const Tensor& parameter, const Tensor& gradient, std::int64_t) {
-    const Tensor factors = testing::factors_for(
-        parameter, row_of(SgdFactors<double>{
+    const Tensor row = testing::hyperparameters_for(
+        parameter, row_of(SgdHyperparameters<double>{
                        .scale = 1, .decay = c.number("weight_decay"), .momentum = momentum, .lr = c.number("lr")}));
     kernels(parameter.device())
-        .sgd_step(testing::Only(parameter), testing::Only(buffer), testing::Only(gradient), testing::Only(factors));
+        .sgd_step(testing::Only(parameter), testing::Only(buffer), testing::Only(gradient), testing::Only(row));
   });
 }
 
@@ -67,18 +67,18 @@ Tensor run_adam(const Case& c, DType dtype) {
   const bool decoupled = c.name.starts_with("adamw");
   const Tensor m = Tensor::zeros(c.in(0, dtype).shape(), dtype, default_device()), v = m.clone();
   return run_steps(c, dtype, [&](const Tensor& parameter, const Tensor& gradient, std::int64_t step) {
-    const Tensor factors =
-        testing::factors_for(parameter, row_of(adam_factors({.lr = c.number("lr"),
-                                                             .beta1 = c.number("beta1"),
-                                                             .beta2 = c.number("beta2"),
-                                                             .eps = c.number("eps"),
-                                                             .weight_decay = decoupled ? c.number("weight_decay") : 0.0,
-                                                             .gradient_scale = 1,
-                                                             .decoupled = decoupled,
-                                                             .step = step})));
+    const Tensor row = testing::hyperparameters_for(
+        parameter, row_of(adam_hyperparameters({.lr = c.number("lr"),
+                                                .beta1 = c.number("beta1"),
+                                                .beta2 = c.number("beta2"),
+                                                .eps = c.number("eps"),
+                                                .weight_decay = decoupled ? c.number("weight_decay") : 0.0,
+                                                .gradient_scale = 1,
+                                                .decoupled = decoupled,
+                                                .step = step})));
     kernels(parameter.device())
         .adam_step(testing::Only(parameter), testing::Only(m), testing::Only(v), testing::Only(gradient),
-                   testing::Only(factors));
+                   testing::Only(row));
   });
 }
 

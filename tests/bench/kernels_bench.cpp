@@ -13,9 +13,9 @@
 
 #include "core/backend.hpp"
 #include "core/error.hpp"
+#include "core/hyperparameters.hpp"
 #include "core/kernels.hpp"
 #include "core/tensor.hpp"
-#include "core/update_factors.hpp"
 #include "core/workspace.hpp"
 
 namespace tally {
@@ -198,7 +198,7 @@ void layers() {
   Buffer norm({1}, DType::f64);
   // gradient scale 1, rate 1e-3, decay 0.1
   const std::vector<float> rate{1, 0, 0.9F, 0.1F, 0.99F, 0.01F, 1 - 1e-4F, 1e-2F, 100, 1e-8F};
-  Buffer factors(Tensor::from(rate, {AdamFactors<float>::count}, device));
+  Buffer factors(Tensor::from(rate, {AdamHyperparameters<float>::count}, device));
   measure("adam_step 3 M", 7 * megabytes, [&] {
     k.adam_step({&p.view, 1}, {&m.view, 1}, {&v.view, 1}, {&g.view, 1}, {&factors.view, 1});
   });

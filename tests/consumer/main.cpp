@@ -11,7 +11,7 @@
 #include "autograd/ops.hpp"
 #include "core/tensor.hpp"
 #include "nn/encoding_choice.hpp"
-#include "nn/optim/optimizer.hpp"
+#include "nn/optimizer.hpp"
 #include "nn/transformer.hpp"
 
 int main() {

@@ -77,6 +77,17 @@ TEST_P(Graph, IsRefusedWhereItCannotBe) {
   EXPECT_EQ(x.item(), 0);
 }
 
+// Whoever reads back is found, also where the refusal is caught on its way.
+TEST_P(Graph, OfWorkThatReadsBackIsNotMade) {
+  const Tensor x = Tensor::full({1}, 3, DType::f32, device());
+  EXPECT_THROW(DeviceGraph::capture(device(), [&] { refusal_of([&] { x.item(); }); }), ReadsBack);
+  RepeatedWork work;
+  double sum = 0;
+  for (int n = 0; n < 3; ++n) work(device(), [&] { sum += x.item(); });
+  EXPECT_EQ(sum, 9);
+  EXPECT_NE(work.refusal().find("numbers were read back"), std::string::npos);
+}
+
 // Each launch takes the graph's memory: the one before must have given it back.
 TEST_P(Graph, NamesATensorThatOutlivesTheWork) {
   Tensor kept;

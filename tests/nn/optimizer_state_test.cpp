@@ -4,7 +4,7 @@
 #include <string>
 
 #include "autograd/node.hpp"
-#include "nn/optim/optimizer.hpp"
+#include "nn/optimizer.hpp"
 
 namespace tally {
 namespace {
@@ -21,7 +21,7 @@ TEST(OptimizerState, RaisesTheVersionOfEveryTensor) {
   for (const std::string rule : {"adamw", "adam", "sgd"}) {
     OptimizerOptions options;
     options.name = rule;
-    if (rule == "sgd") options.momentum = 0.9;
+    if (rule == "sgd") options.set("momentum", "0.9");
     const auto optimizer = Optimizer::make(options, {{"p", leaf({2, 2})}, {"q", leaf({3})}});
     std::vector<std::uint64_t> before;
     for (const auto& [name, tensor] : optimizer->state()) before.push_back(tensor.version());
@@ -36,7 +36,6 @@ TEST(OptimizerState, DecayOfMatricesSparesAVectorOfAnySize) {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{5}}) {
     OptimizerOptions options;
     options.name = "sgd";
-    options.momentum = 0;
     options.weight_decay = 0.1;
     options.decay = "matrices";
     const Tensor vector = leaf(shape), matrix = leaf({1, 1});

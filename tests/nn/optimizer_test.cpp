@@ -1,6 +1,6 @@
 // Update rules, schedules and clipping against values made in another language (tests/reference/README.md, plain
 // operations), and what those do not cover.
-#include "nn/optim/optimizer.hpp"
+#include "nn/optimizer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -36,9 +36,25 @@ std::vector<std::string> reference_cases(const std::set<std::string>& operations
   return {cases.begin(), cases.end()};
 }
 
+// The defaults of a rule; those of adamw for other words.
+OptimizerOptions rule(const std::string& name) {
+  OptimizerOptions options;
+  if (std::ranges::any_of(optimizer_registry(), [&](const auto* entry) { return entry->name == name; })) {
+    options.name = name;
+  }
+  return options;
+}
+
+// With momentum, where the rule has it.
+OptimizerOptions with_momentum(const std::string& name) {
+  OptimizerOptions options = rule(name);
+  if (name == "sgd") options.set("momentum", "0.9");
+  return options;
+}
+
 // Options of a case from the metadata, where names have underscores.
 OptimizerOptions options_of(const std::string& name) {
-  OptimizerOptions options;
+  OptimizerOptions options = rule(name.substr(0, name.find('.')));
   for (const auto& [key, value] : reference().metadata()) {
     if (!key.starts_with(name + ".")) continue;
     std::string option = key.substr(name.size() + 1);
@@ -59,8 +75,7 @@ TEST(Optimizer, UpdatesAsTheReferenceDoes) {
   ASSERT_GE(cases.size(), 8u);
   for (const std::string& name : cases) {
     SCOPED_TRACE(name);
-    OptimizerOptions options = options_of(name);
-    options.name = name.substr(0, name.find('.'));
+    const OptimizerOptions options = options_of(name);
     const Tensor gradients = reference().read(name + ".in1"), expected = reference().read(name + ".out");
     const Tensor parameter = leaf(reference().read(name + ".in0"));
     const auto optimizer = Optimizer::make(options, {{"p", parameter}});
@@ -139,9 +154,7 @@ class ManyParameters : public testing::OnDevice {
 TEST_P(ManyParameters, AreUpdatedAsEachAlone) {
   for (const std::string name : {"sgd", "adam", "adamw"}) {
     SCOPED_TRACE(name);
-    OptimizerOptions options;
-    options.name = name;
-    options.momentum = 0.9;
+    const OptimizerOptions options = with_momentum(name);
     const NamedTensors together = make(), alone = make(), untouched = make();
     Optimizer::make(options, together)->step(1, 0.1, 0.5);
     for (std::size_t n = 0; n < alone.size(); ++n) {
@@ -225,10 +238,8 @@ TEST(Optimizer, DecaysMatricesOnlyIfAsked) {
 
 TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
   for (const std::string name : {"adamw", "adam", "sgd"}) {
-    OptimizerOptions options;
-    options.name = name;
+    OptimizerOptions options = with_momentum(name);
     options.weight_decay = 0.5;
-    options.momentum = 0.9;
     const Tensor used = leaf(Tensor::full({2}, 1)), unused = leaf(Tensor::full({2}, 1));
     set_gradient(used, Tensor::full({2}, 1));
     Optimizer::make(options, {{"used", used}, {"unused", unused}})->step(1, 0.1, 1);
@@ -240,9 +251,7 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
 // A second optimiser that takes over the state goes on to the same bits.
 TEST(Optimizer, GoesOnFromItsState) {
   for (const std::string name : {"adamw", "sgd"}) {
-    OptimizerOptions options;
-    options.name = name;
-    options.momentum = 0.9;
+    const OptimizerOptions options = with_momentum(name);
     const Tensor whole = leaf(Tensor::full({3}, 1)), first = leaf(Tensor::full({3}, 1));
     const auto uninterrupted = Optimizer::make(options, {{"p", whole}});
     const auto before = Optimizer::make(options, {{"p", first}});
@@ -263,15 +272,7 @@ TEST(Optimizer, GoesOnFromItsState) {
     }
     EXPECT_EQ(whole.to_vector<float>(), first.to_vector<float>()) << name;
   }
-  EXPECT_TRUE(Optimizer::make(
-                  [] {
-                    OptimizerOptions o;
-                    o.name = "sgd";
-                    return o;
-                  }(),
-                  {{"p", leaf(Tensor::zeros({1}))}})
-                  ->state()
-                  .empty());
+  EXPECT_TRUE(Optimizer::make(rule("sgd"), {{"p", leaf(Tensor::zeros({1}))}})->state().empty());
 }
 
 TEST(Optimizer, RefusesWhatItCannotUpdate) {
@@ -279,6 +280,85 @@ TEST(Optimizer, RefusesWhatItCannotUpdate) {
   EXPECT_THROW(Optimizer::make(options, {{"p", Tensor::zeros({2})}}), Error);
   options.name = "lion";
   EXPECT_THROW(Optimizer::make(options, {{"p", leaf(Tensor::zeros({2}))}}), Error);
+}
+
+// Another rule's options are known, and accepted where they change nothing.
+TEST(Optimizer, RefusesOptionsOfAnotherRule) {
+  const auto refusal = [](const std::string& name, const std::string& option, const std::string& text) {
+    OptimizerOptions options = rule(name);
+    try {
+      options.set(option, text);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal("adamw", "momentum", "0.9"), "[optimiser] momentum = 0.9 has no effect with adamw; it is for sgd");
+  EXPECT_EQ(refusal("sgd", "beta1", "0.5"), "[optimiser] beta1 = 0.5 has no effect with sgd; it is for adam and adamw");
+  EXPECT_EQ(refusal("adamw", "momentum", "2"), "[optimiser] momentum must be 0 to 1, got '2'");
+  EXPECT_EQ(refusal("adamw", "momentum", "0"), "");
+  EXPECT_EQ(refusal("sgd", "beta1", "0.90"), "");
+  EXPECT_NE(refusal("sgd", "momentun", "0.9").find("did you mean 'momentum'?"), std::string::npos);
+  EXPECT_NE(refusal("adamw", "beta", "0.9").find("did you mean 'beta1'?"), std::string::npos);
+}
+
+// What two rules call by the same name goes from one to the other; a copy is a copy.
+TEST(Optimizer, KeepsOptionsThatTheNextRuleHasToo) {
+  OptimizerOptions options;
+  options.set("beta2", "0.5");
+  const OptimizerOptions copy = options;
+  options.set("name", "adam");
+  options.set("beta1", "0.25");
+  const auto value_of = [](OptimizerOptions of, const std::string& name) {
+    for (const OptionInfo& option : list_options(of)) {
+      if (option.name == name) return to_text(option.value);
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(value_of(options, "beta2"), "0.5");
+  EXPECT_EQ(value_of(options, "beta1"), "0.25");
+  EXPECT_EQ(value_of(copy, "beta1"), "0.9");
+  EXPECT_EQ(value_of(copy, "name"), "adamw");
+  options.set("name", "sgd");
+  EXPECT_EQ(value_of(options, "beta2"), "none");
+  EXPECT_EQ(value_of(options, "momentum"), "0");
+}
+
+// Momentum from operations alone, as an update rule without a kernel is written.
+class Composed final : public Optimizer {
+ public:
+  Composed(const OptimizerOptions& options, NamedTensors parameters)
+      : Optimizer(options, std::move(parameters), {"m"}) {}
+
+ private:
+  std::vector<double> row(const Numbers& numbers) const override {
+    return {numbers.gradient_scale, numbers.weight_decay, numbers.lr};
+  }
+  void apply(const std::vector<Update>& updates) const override {
+    for (const Update& u : updates) {
+      const Tensor g = u.gradient * u.number(0) + u.number(1) * u.parameter;
+      u.assign(u.state[0], 0.9 * u.state[0] + g);
+      u.assign(u.parameter, u.parameter - u.number(2) * u.state[0]);
+    }
+  }
+};
+
+TEST(Optimizer, MayBeComposedOfOperations) {
+  OptimizerOptions options = with_momentum("sgd");
+  options.weight_decay = 0.1;
+  const Tensor a = leaf(Tensor::from(std::vector<double>{0.5, -2.0}, {2})), b = leaf(a);
+  const auto kernel = Optimizer::make(options, {{"p", a}});
+  Composed composed(options, {{"p", b}});
+  for (std::int64_t n = 1; n <= 4; ++n) {
+    for (const Tensor& p : {a, b}) set_gradient(p, Tensor::from(std::vector<double>{0.3, 0.1}, {2}));
+    // At the third, clipping found a gradient that is not finite.
+    const double scale = n == 3 ? std::numeric_limits<double>::quiet_NaN() : 0.5;
+    kernel->step(n, 0.01, scale);
+    composed.step(n, 0.01, scale);
+    const std::vector<double> found = b.to_vector<double>(), expected = a.to_vector<double>();
+    for (std::size_t e = 0; e < 2; ++e) EXPECT_NEAR(found[e], expected[e], 1e-15) << n;
+  }
+  EXPECT_EQ(composed.state().front().first, "p.m");
 }
 
 // A value kept for backward is changed by the step: a second backward would be wrong, so it is refused.

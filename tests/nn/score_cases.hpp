@@ -226,7 +226,7 @@ inline Outcome compute(const ShapeCase& one, const Sizes& sizes, DType dtype, bo
   AttentionOperands& in = inputs.operands;
   Outcome outcome;
   const Dropout drop(Initializer(0, StartValues::gpt2), "weights", dropout);
-  const Pass pass{.training = true, .seed = 3, .step = 5};
+  const Pass pass{.training = true, .step = {.seed = 3, .number = 5}};
   in.dropout = drop.rate(pass);
   in.dropout_stream = drop.stream(pass);
   struct Plain final : Encoding {};

@@ -6,7 +6,7 @@
 
 #include "core/cpu/parallel.hpp"
 #include "core/io/json.hpp"
-#include "tests/runner/program.hpp"
+#include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
 namespace {
@@ -30,7 +30,7 @@ class Bench : public ::testing::Test {
 
 TEST_F(Bench, StepAsOneObject) {
   const JsonValue json =
-      bench_json({"step", "--pe", "cope", "--pe.p-max=8", "--model.layers=2", "--vocab=7", "--steps=3", "--warmup=1"});
+      bench_json({"step", "--pe", "cope", "--pe.p-max=8", "--model.layers=2", "--steps=3", "--warmup=1"});
   EXPECT_EQ(json.string("pe"), "cope");
   EXPECT_EQ(json.integer("width"), 16);
   EXPECT_EQ(json.integer("length"), 24);
@@ -43,7 +43,65 @@ TEST_F(Bench, StepAsOneObject) {
   EXPECT_FALSE(json.at("machine").string("blas").empty());
   // Embedding and head, final norm; in each block two norms, q k v o, up and down, 9 positions of 8.
   const std::int64_t block = 4 * 16 + 4 * (16 * 16 + 16) + (64 * 16 + 64) + (16 * 64 + 16) + 9 * 8;
-  EXPECT_EQ(json.integer("parameters"), 2 * 7 * 16 + 2 * 16 + 2 * block);
+  EXPECT_EQ(json.integer("parameters"), 2 * 5 * 16 + 2 * 16 + 2 * block);
+  EXPECT_EQ(json.integer("vocab"), 5);  // of flip-flop
+}
+
+// The step of `train`, on its batches and with its options: the same loss and norm after as many of them.
+TEST_F(Bench, StepIsThatOfTraining) {
+  const std::vector<std::string> options{"--pe=cope",
+                                         "--task=selective-copy",
+                                         "--preset=quick",
+                                         "--task.blanks=6",
+                                         "--task.dense-blanks=2",
+                                         "--task.sparse-blanks=8",
+                                         "--task.eval-count=2",
+                                         "--batch=3",
+                                         "--seed=5",
+                                         "--model.layers=1",
+                                         "--model.width=8",
+                                         "--model.heads=2",
+                                         "--model.dropout=0.1",
+                                         "--optimiser.lr=0.03",
+                                         "--optimiser.schedule=constant",
+                                         "--optimiser.warmup=2",
+                                         "--threads=1"};
+  const auto with = [&](std::vector<std::string> words, const std::string& clip) {
+    words.insert(words.end(), options.begin(), options.end());
+    words.push_back("--optimiser.clip=" + clip);
+    return words;
+  };
+  const auto bench_line = [&](const std::string& clip) {
+    const Finished timed = run_tally(with({"bench", "step", "--steps=3", "--warmup=1", "--json"}, clip), folder_);
+    EXPECT_EQ(timed.code, 0) << timed.err;
+    return parse_json(timed.out, JsonLimits{}, "bench");
+  };
+  const std::string run = folder_ / "run";
+  const Finished trained = run_tally(
+      with({"train", run, "--steps=4", "--log-every=1", "--eval-every=0", "--eval-count=0", "--quiet"}, "0.01"),
+      folder_);
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const JsonValue clipped = bench_line("0.01");
+  bool found = false;
+  for (const std::string& text : metrics_of(run)) {
+    const JsonValue line = parse_json(text, {}, "metrics");
+    if (!line.contains("grad_norm") || line.integer("step") != 4) continue;
+    found = true;
+    EXPECT_EQ(line.real("loss"), clipped.real("loss"));
+    EXPECT_EQ(line.real("grad_norm"), clipped.real("grad_norm"));
+  }
+  EXPECT_TRUE(found);
+  EXPECT_NE(bench_line("0").real("loss"), clipped.real("loss"));
+}
+
+TEST_F(Bench, HelpNamesEverythingThatIsMeasured) {
+  const std::string help = run_tally({"bench", "--help"}, folder_).out, overview = run_tally({"--help"}, folder_).out;
+  const auto line = overview.substr(overview.find("  bench"),
+                                    overview.find('\n', overview.find("  bench")) - overview.find("  bench"));
+  for (const char* word : {"step", "attention", "operations", "size"}) {
+    EXPECT_NE(help.find(word), std::string::npos) << help;
+    EXPECT_NE(line.find(word), std::string::npos) << line;
+  }
 }
 
 TEST_F(Bench, SizeOfAModelThatIsNotMade) {
@@ -58,7 +116,7 @@ TEST_F(Bench, SizeOfAModelThatIsNotMade) {
 }
 
 TEST_F(Bench, ADryRunTellsWhatThereWouldBe) {
-  const std::vector<std::string> model{"--pe", "0:none,1:cope", "--pe.p-max=8", "--model.layers=2", "--vocab=7"};
+  const std::vector<std::string> model{"--pe", "0:none,1:cope", "--pe.p-max=8", "--model.layers=2"};
   const auto of = [&](std::vector<std::string> words) {
     words.insert(words.end(), model.begin(), model.end());
     return words;
@@ -87,9 +145,9 @@ TEST_F(Bench, RefusesWhatAnEncodingDoesNotTake) {
 }
 
 TEST_F(Bench, AStepBesideAMatrixProduct) {
-  const JsonValue json = bench_json({"step", "--pe", "none", "--model.layers=3", "--vocab=7", "--steps=1"});
+  const JsonValue json = bench_json({"step", "--pe", "none", "--model.layers=3", "--steps=1"});
   // Six for every weight of a matrix and token; seven products of queries and keys, half of each above the diagonal.
-  const double matrices = 3 * (4 * 16 * 16 + 2 * 4 * 16 * 16) + 7 * 16, tokens = 2 * 24;
+  const double matrices = 3 * (4 * 16 * 16 + 2 * 4 * 16 * 16) + 5 * 16, tokens = 2 * 24;
   const double flops = 6 * matrices * tokens + 7 * 3 * 2 * 16 * 24 * 24;
   EXPECT_NEAR(json.real("gflop"), flops / 1e9, 1e-15);
   EXPECT_GT(json.real("gemm_gflop_per_s"), 0);
@@ -207,14 +265,17 @@ TEST_F(Bench, WrongUsage) {
   EXPECT_EQ(bench({"step", "--pe", "alib"}).code, 2);
   EXPECT_EQ(bench({"step", "--pe", "alibi", "--pe.p-max=3"}).code, 2);
   EXPECT_EQ(bench({"step", "--model.layers=0"}).code, 2);
-  for (const char* set : {"pe.p-max", "pe.p-max=4,x", "pe.base=3", "length=0", "length=8,1e3", "batch=-1", "steps=3",
-                          "task.length=8", "model.heads=3", "model.attention=tiles"}) {
+  for (const char* set : {"pe.p-max", "pe.p-max=4,x", "pe.base=3", "length=0", "length=8,1e3", "batch=-1", "step=3",
+                          "task.lenth=8", "model.heads=3", "model.attention=tiles"}) {
     const Finished finished = bench({"attention", "--pe", "cope", "--set", set});
     EXPECT_EQ(finished.code, 2) << set;
     EXPECT_EQ(finished.out, "") << set;
   }
   EXPECT_EQ(bench({"attention", "--set", "length=8", "--set", "length=16"}).code, 2);
   EXPECT_EQ(bench({"ops", "--set", "length=8"}).code, 2);
+  // Nothing else than what it names looks at a vocabulary.
+  EXPECT_EQ(bench({"attention", "--vocab=7"}).code, 2);
+  EXPECT_EQ(bench({"step", "--vocab=7"}).code, 2);
 }
 
 }  // namespace

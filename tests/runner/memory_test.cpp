@@ -91,7 +91,7 @@ TEST(Memory, BenchRefusesSizesThatDoNotFit) {
   expect_too_large(run_tally({"bench", "step", "--model.layers=1000", "--model.width=65536"}, folder),
                    {"parameters", "optimiser"});
   // One of several combinations: nothing is measured before all are known to fit.
-  const Finished one = run_tally({"bench", "attention", "--set", "length=8,16777216"}, folder);
+  const Finished one = run_tally({"bench", "attention", "--set", "length=8,1048576"}, folder);
   expect_too_large(one, {"activations"});
   EXPECT_EQ(one.out, "");
 }

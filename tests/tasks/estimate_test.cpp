@@ -145,12 +145,12 @@ TEST(Estimate, MemoryIsThatOfATrace) {
 TEST(Estimate, MemoryIsThatOfWhatIsTimed) {
   for (const char* encoding : {"none", "cope", "rope", "relative"}) {
     for (const char* form : {"tiled", "composed"}) {
-      BenchOptions options;
-      options.encoding = EncodingChoice::parse(encoding);
-      options.model.width = 64;
-      options.model.attention = form;
-      options.batch = 2;
-      options.length = 200;
+      RunConfig config = RunConfig::make("flip-flop", encoding, "paper");
+      for (const auto& [name, value] :
+           {std::pair{"model.width", "64"}, {"model.attention", form}, {"batch", "2"}, {"length", "200"}}) {
+        config.set(name, value);
+      }
+      BenchOptions options(std::move(config));
       options.steps = 1;
       options.warmup = 0;
       EXPECT_EQ(estimate_attention(options).total(), bench_attention(options).tensor_bytes) << encoding << " " << form;

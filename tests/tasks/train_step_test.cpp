@@ -89,6 +89,23 @@ TEST_P(Steps, ReplayedAreTheSameBits) {
   }
 }
 
+// FIRE looks at a number that it has computed, which a captured step cannot: it is computed call by call from there on,
+// and says so once.
+TEST_P(Steps, SayOnceWhyTheyAreNotReplayed) {
+  for (const std::string encoding : {"fire", "alibi"}) {
+    Training training(encoding);
+    for (std::int64_t n = 1; n <= 4; ++n) {
+      const std::string note = training.step(n).note;
+      const bool told = n == 2 && encoding == "fire" && DeviceGraph::available(GetParam());
+      EXPECT_EQ(note,
+                told ? "steps are computed call by call, and not replayed: in blocks.0.attention: [graph] numbers were "
+                       "read back from the device in work that is being captured"
+                     : "")
+          << encoding << " " << n;
+    }
+  }
+}
+
 TEST_P(Steps, LeaveEverythingAsItWasWhereALossIsNotFinite) {
   Training training("alibi");
   for (std::int64_t n = 1; n <= 3; ++n) training.step(n);

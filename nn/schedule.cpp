@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "core/error.hpp"
-#include "nn/optim/optimizer.hpp"
+#include "nn/optimizer.hpp"
 
 namespace tally {
 

@@ -9,15 +9,15 @@
 
 namespace tally {
 
-class Parcel {
+class StagingBuffer {
  public:
   struct Part {
     Shape shape;
     DType dtype;
   };
-  Parcel() = default;
+  StagingBuffer() = default;
   // All 0.
-  Parcel(const std::vector<Part>& parts, Device device);
+  StagingBuffer(const std::vector<Part>& parts, Device device);
 
   bool defined() const { return device_storage_ != nullptr; }
   // On the device; these share memory and with it the version that in-place changes raise.

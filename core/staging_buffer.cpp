@@ -1,11 +1,11 @@
-#include "core/parcel.hpp"
+#include "core/staging_buffer.hpp"
 
 #include "core/backend.hpp"
 #include "core/shape.hpp"
 
 namespace tally {
 
-Parcel::Parcel(const std::vector<Part>& parts, Device device) {
+StagingBuffer::StagingBuffer(const std::vector<Part>& parts, Device device) {
   // Offsets are whole elements of any type.
   constexpr std::size_t alignment = 64;
   std::vector<std::size_t> begins;
@@ -29,7 +29,7 @@ Parcel::Parcel(const std::vector<Part>& parts, Device device) {
   send();
 }
 
-void Parcel::send() {
+void StagingBuffer::send() {
   if (device_storage_ != host_storage_ && host_storage_->bytes() > 0) {
     backend(device_storage_->device())
         .copy_from_host(device_storage_->data(), host_storage_->data(), host_storage_->bytes());
@@ -37,7 +37,7 @@ void Parcel::send() {
   device_storage_->bump_version();
 }
 
-void Parcel::fetch() {
+void StagingBuffer::fetch() {
   if (device_storage_ != host_storage_ && host_storage_->bytes() > 0) {
     backend(device_storage_->device())
         .copy_to_host(host_storage_->data(), device_storage_->data(), host_storage_->bytes());

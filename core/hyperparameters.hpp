@@ -13,7 +13,7 @@ namespace tally {
 
 // m = momentum m + g;  p -= lr m, with g = scale gradient + decay p
 template <class T>
-struct SgdFactors {
+struct SgdHyperparameters {
   static constexpr std::int64_t count = 4;
   T scale, decay, momentum, lr;
 };
@@ -27,12 +27,12 @@ struct AdamStep {
 //   g = gradient scale + decay p;  m = beta1 m + beta1_rest g;  v = beta2 v + beta2_rest g^2
 //   p = shrink p - step_size m / (sqrt(v v_correction) + eps)
 template <class T>
-struct AdamFactors {
+struct AdamHyperparameters {
   static constexpr std::int64_t count = 10;
   T scale, decay, beta1, beta1_rest, beta2, beta2_rest, shrink, step_size, v_correction, eps;
 };
 
-inline AdamFactors<double> adam_factors(const AdamStep& s) {
+inline AdamHyperparameters<double> adam_hyperparameters(const AdamStep& s) {
   const double t = static_cast<double>(s.step);
   return {.scale = s.gradient_scale,
           .decay = s.decoupled ? 0.0 : s.weight_decay,
@@ -45,9 +45,9 @@ inline AdamFactors<double> adam_factors(const AdamStep& s) {
           .v_correction = 1.0 / (1.0 - std::pow(s.beta2, t)),
           .eps = s.eps};
 }
-// As the row that a tensor of factors has.
-inline std::vector<double> row_of(const SgdFactors<double>& f) { return {f.scale, f.decay, f.momentum, f.lr}; }
-inline std::vector<double> row_of(const AdamFactors<double>& f) {
+// As the row that a tensor of hyperparameters has.
+inline std::vector<double> row_of(const SgdHyperparameters<double>& f) { return {f.scale, f.decay, f.momentum, f.lr}; }
+inline std::vector<double> row_of(const AdamHyperparameters<double>& f) {
   return {f.scale, f.decay, f.beta1, f.beta1_rest, f.beta2, f.beta2_rest, f.shrink, f.step_size, f.v_correction, f.eps};
 }
 

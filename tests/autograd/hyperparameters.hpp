@@ -3,16 +3,16 @@
 
 #include <vector>
 
+#include "core/hyperparameters.hpp"
 #include "core/tensor.hpp"
-#include "core/update_factors.hpp"
 
 namespace tally::testing {
 
-// A row of factors, of the type and on the device of a parameter.
-inline Tensor factors_for(const Tensor& parameter, const std::vector<double>& row) {
-  Tensor factors = Tensor::empty({static_cast<std::int64_t>(row.size())}, parameter.dtype(), parameter.device());
-  factors.copy_from(Tensor::from(row, factors.shape()));
-  return factors;
+// A row of the type and on the device of a parameter.
+inline Tensor hyperparameters_for(const Tensor& parameter, const std::vector<double>& values) {
+  Tensor row = Tensor::empty({static_cast<std::int64_t>(values.size())}, parameter.dtype(), parameter.device());
+  row.copy_from(Tensor::from(values, row.shape()));
+  return row;
 }
 
 // A kernel's list of one tensor.

@@ -1,0 +1,211 @@
+#include "nn/optimizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "core/kernels.hpp"
+#include "core/workspace.hpp"
+
+namespace tally {
+namespace {
+
+std::vector<std::string_view> names() {
+  std::vector<std::string_view> all;
+  for (const OptimizerEntry* entry : optimizer_registry()) all.push_back(entry->name);
+  return all;
+}
+
+const OptimizerEntry& find_optimizer(std::string_view name) {
+  for (const OptimizerEntry* entry : optimizer_registry()) {
+    if (entry->name == name) return *entry;
+  }
+  std::string known;
+  for (const std::string_view one : names()) known += concat(known.empty() ? "" : ", ", one);
+  fail("optimiser", "there is no '", name, "'; known are ", known);
+}
+
+std::string summaries() {
+  std::string text = "update rule:";
+  for (const OptimizerEntry* entry : optimizer_registry()) text += concat(" ", entry->name, ", ", entry->summary, ";");
+  return text + " its options are listed when it is named";
+}
+
+const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::string_view name) {
+  const auto place = std::ranges::find(options, name, &OptionInfo::name);
+  return place != options.end() ? &*place : nullptr;
+}
+
+// The gradients that there are, dense, as kernels take them.
+struct DenseGradients {
+  std::vector<std::size_t> owners;  // their parameters
+  std::vector<Tensor> tensors;
+
+  explicit DenseGradients(const NamedTensors& parameters) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const Tensor d_parameter = gradient(parameters[i].second);
+      if (!d_parameter.defined()) continue;
+      owners.push_back(i);
+      tensors.push_back(d_parameter.to_dense());
+    }
+  }
+};
+
+Tensor row_of(const Tensor& rows, std::size_t i) { return rows.select_view(0, static_cast<std::int64_t>(i)); }
+
+}  // namespace
+
+void OptimizerOptions::visit(OptionVisitor& visitor) {
+  static const std::string help = summaries();
+  visitor.choice("name", name, names(), help);
+  visitor.real("lr", lr, "peak learning rate", 0);
+  rule_ = rule();
+  rule_name_ = name;
+  rule_->visit(visitor);
+  visitor.real("weight-decay", weight_decay, "decoupled in adamw, added to the gradient in adam and sgd", 0);
+  visitor.choice("decay", decay, {"all", "matrices"}, "what decays: all parameters, or those of rank 2 or more");
+  visitor.real("clip", clip, "largest norm of all gradients together; 0 for no limit", 0);
+  visitor.choice("schedule", schedule, {"constant", "linear", "cosine"}, "of the learning rate after the warm-up");
+  visitor.integer("warmup", warmup, "steps of linear warm-up");
+}
+
+std::unique_ptr<Options> OptimizerOptions::rule() const {
+  if (rule_ != nullptr && rule_name_ == name) return rule_->clone();
+  std::unique_ptr<Options> own = find_optimizer(name).make_options();
+  if (rule_ == nullptr) return own;
+  const std::vector<OptionInfo> known = list_options(*own);
+  for (const OptionInfo& before : list_options(*rule_)) {
+    if (find_option(known, before.name)) set_option(*own, "optimiser", before.name, to_text(before.value));
+  }
+  return own;
+}
+
+std::vector<OptionInfo> OptimizerOptions::others() const {
+  OptimizerOptions copy = *this;
+  std::vector<OptionInfo> all = list_options(copy);
+  const auto own = static_cast<std::ptrdiff_t>(all.size());
+  for (const OptimizerEntry* entry : optimizer_registry()) {
+    for (OptionInfo& option : list_options(*entry->make_options())) {
+      if (!find_option(all, option.name)) all.push_back(std::move(option));
+    }
+  }
+  return {all.begin() + own, all.end()};
+}
+
+void OptimizerOptions::set(std::string_view option, std::string_view text) {
+  const std::vector<OptionInfo> foreign = others();
+  const OptionInfo* const of_another = find_option(foreign, option);
+  if (of_another == nullptr) return set_option(*this, "optimiser", option, text);
+  std::string holders;
+  for (const OptimizerEntry* entry : optimizer_registry()) {
+    const std::unique_ptr<Options> options = entry->make_options();
+    const std::vector<OptionInfo> usual = list_options(*options);
+    if (!find_option(usual, option)) continue;
+    set_option(*options, "optimiser", option, text);
+    if (find_option(list_options(*options), option)->value == find_option(usual, option)->value) return;
+    holders += concat(holders.empty() ? "" : " and ", entry->name);
+  }
+  fail("optimiser", option, " = ", text, " has no effect with ", name, "; it is for ", holders);
+}
+
+std::unique_ptr<Optimizer> Optimizer::make(const OptimizerOptions& options, NamedTensors parameters) {
+  for (const auto& [path, parameter] : parameters) {
+    check(requires_grad(parameter) && parameter.dense(), "optimiser", path,
+          " is not a dense leaf that takes gradients");
+    const Tensor& first = parameters.front().second;
+    check(parameter.dtype() == first.dtype() && parameter.device() == first.device(), "optimiser", path, " is ",
+          parameter.dtype(), " on ", parameter.device(), ", ", parameters.front().first, " ", first.dtype(), " on ",
+          first.device());
+  }
+  return find_optimizer(options.name).make(options, *options.rule(), std::move(parameters));
+}
+
+Optimizer::Optimizer(const OptimizerOptions& options, NamedTensors parameters, std::vector<std::string> state)
+    : options_(options), parameters_(std::move(parameters)), state_names_(std::move(state)) {
+  for (const auto& [path, parameter] : parameters_) {
+    std::vector<Tensor>& own = state_.emplace_back();
+    for (std::size_t s = 0; s < state_names_.size(); ++s) {
+      own.push_back(Tensor::zeros(parameter.shape(), parameter.dtype(), parameter.device()));
+    }
+  }
+}
+
+void Optimizer::Update::assign(Tensor target, const Tensor& value) const {
+  target.copy_from(where(equal(number(0), number(0)), value, target));
+}
+
+void Optimizer::step(std::int64_t n, double lr, double gradient_scale) {
+  if (parameters_.empty()) return;
+  const Tensor& first = parameters_.front().second;
+  update(hyperparameters(n, lr, gradient_scale).to(first.dtype()).to(first.device()));
+}
+
+Tensor Optimizer::hyperparameters(std::int64_t n, double lr, double gradient_scale) const {
+  std::vector<double> rows;
+  for (const auto& [path, parameter] : parameters_) {
+    const bool decays = options_.decay == "all" || parameter.rank() >= 2;
+    const std::vector<double> own = row({n, lr, decays ? options_.weight_decay : 0.0, gradient_scale});
+    rows.insert(rows.end(), own.begin(), own.end());
+  }
+  const auto count = static_cast<std::int64_t>(parameters_.size());
+  return Tensor::from(rows, {count, count > 0 ? std::ssize(rows) / count : 0});
+}
+
+void Optimizer::clip(const Tensor& hyperparameters, const Tensor& squares, const Tensor& loss, double clip) {
+  if (hyperparameters.numel() == 0) return;
+  kernels(hyperparameters.device())
+      .clip_scale(hyperparameters.select_view(1, 0).view(), squares.view(), loss.view(), clip);
+}
+
+void Optimizer::update(const Tensor& hyperparameters) {
+  const NoGrad only_values;
+  const DenseGradients gradients(parameters_);
+  if (gradients.owners.empty()) return;
+  std::vector<Update> updates;
+  for (std::size_t g = 0; g < gradients.owners.size(); ++g) {
+    const std::size_t i = gradients.owners[g];
+    updates.push_back({parameters_[i].second, gradients.tensors[g], row_of(hyperparameters, i), state_[i]});
+    updates.back().parameter.storage()->bump_version();
+    for (const Tensor& state : state_[i]) state.storage()->bump_version();
+  }
+  apply(updates);
+}
+
+NamedTensors Optimizer::state() const {
+  NamedTensors all;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    for (std::size_t s = 0; s < state_names_.size(); ++s) {
+      all.emplace_back(concat(parameters_[i].first, ".", state_names_[s]), state_[i][s]);
+    }
+  }
+  return all;
+}
+
+void squared_gradients(const Tensor& squares, const NamedTensors& parameters) {
+  const Kernels& on = kernels(squares.device());
+  on.fill(squares.view(), 0);
+  const DenseGradients gradients(parameters);
+  std::vector<View> results, views;
+  for (std::size_t g = 0; g < gradients.owners.size(); ++g) {
+    results.push_back(row_of(squares, gradients.owners[g]).view());
+    views.push_back(gradients.tensors[g].view());
+  }
+  const Workspace workspace(on.squared_norm_workspace(views), squares.device());
+  on.squared_norm(results, views, workspace.data());
+}
+
+double gradient_norm(const NamedTensors& parameters) {
+  if (parameters.empty()) return 0;
+  const Tensor squares =
+      Tensor::empty({static_cast<std::int64_t>(parameters.size())}, DType::f64, parameters.front().second.device());
+  squared_gradients(squares, parameters);
+  double sum = 0;
+  for (const double square : squares.to_vector<double>()) sum += square;
+  return std::sqrt(sum);
+}
+
+double clip_scale(double norm, double clip) { return clip == 0 ? 1.0 : std::min(1.0, clip / (norm + 1e-6)); }
+
+}  // namespace tally

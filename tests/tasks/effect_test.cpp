@@ -1,0 +1,272 @@
+// No option passes without a word: whoever changes one sees something change, or is told that nothing would.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "core/allocator.hpp"
+#include "core/backend.hpp"
+#include "core/io/json.hpp"
+#include "tasks/config.hpp"
+#include "tasks/evaluate.hpp"
+#include "tasks/train_step.hpp"
+
+namespace tally {
+namespace {
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// What can be seen of a run.
+struct Observed {
+  std::vector<std::string> words;  // shapes, examples, names
+  std::vector<double> numbers;     // losses, parameters, memory
+
+  bool operator==(const Observed&) const = default;
+};
+
+RunConfig configured(const std::string& task, const std::string& encoding, const Settings& settings) {
+  RunConfig config = RunConfig::make(task, encoding);
+  for (const auto& [name, value] : settings) config.set(name, value);
+  config.validate();
+  return config;
+}
+
+void observe_data(const Task& task, Observed& seen) {
+  for (const Split& split : task.splits()) {
+    seen.words.push_back(concat(split.name, " ", split.count, " ", split.length));
+    const std::int64_t count = split.count == 0 ? 6 : std::min<std::int64_t>(split.count, 6);
+    for (const Example& example : examples_of(task, split.name, 0, count)) {
+      seen.words.push_back(task.text(example));
+      for (const std::uint8_t in_loss : example.loss_mask) seen.numbers.push_back(in_loss);
+    }
+  }
+}
+
+// Three steps, and an evaluation after them.
+Observed observe(const RunConfig& config) {
+  Observed seen;
+  const auto task = config.make_task();
+  observe_data(*task, seen);
+  reset_peak_memory(Device{});
+  const auto before = memory_counters(Device{}).peak_bytes;
+  const auto model = config.make_model(*task);
+  const auto optimizer = Optimizer::make(config.optimiser, model->parameters());
+  const auto seed = static_cast<std::uint64_t>(config.run.seed);
+  TrainStep train_step(*model, *optimizer, config.optimiser, seed);
+  TrainingOrder order(task->splits().front(), config.run.batch, seed);
+  for (std::int64_t n = 1; n <= 3; ++n) {
+    const StepReport report = train_step(batch_of(*task, order, n), n, config.run.steps);
+    for (const double number : {report.loss, report.grad_norm, report.lr}) seen.numbers.push_back(number);
+  }
+  for (const auto& [name, parameter] : model->parameters()) {
+    seen.words.push_back(concat(name, " ", parameter.shape(), " ", parameter.dtype()));
+    for (const double number : parameter.to(DType::f64).to_vector<double>()) seen.numbers.push_back(number);
+  }
+  const Split& split = task->splits().at(1);
+  const Evaluation e =
+      evaluate(*model, *task, split.name, std::min<std::int64_t>(split.count, 3), config.run.eval_batch);
+  seen.numbers.push_back(e.loss);
+  // Some options are for texts that are longer than all that was trained on.
+  try {
+    const NoGrad only_values;
+    const Tensor logits = model->forward(Tensor::zeros({1, 2 * task->max_length()}, DType::i32));
+    for (const double number : logits.to(DType::f64).to_vector<double>()) seen.numbers.push_back(number);
+  } catch (const Error& error) {
+    seen.words.emplace_back(error.what());
+  }
+  seen.numbers.push_back(static_cast<double>(memory_counters(Device{}).peak_bytes - before));
+  return seen;
+}
+
+// Other values that an option may have, as text; not all of them may fit beside the others.
+std::vector<std::string> other_values(const OptionInfo& option) {
+  std::vector<std::string> values;
+  if (!option.allowed.empty()) {
+    for (const std::string& value : option.allowed) {
+      if (value != to_text(option.value)) values.push_back(value);
+    }
+  } else if (const auto* flag = std::get_if<bool>(&option.value)) {
+    values.emplace_back(*flag ? "false" : "true");
+  } else if (const auto* integer = std::get_if<std::int64_t>(&option.value)) {
+    for (const std::int64_t value : {*integer + 2, *integer * 2, *integer + 1, *integer - 1, *integer + 64}) {
+      if (value != *integer) values.push_back(to_text(value));
+    }
+  } else if (const auto* real = std::get_if<double>(&option.value)) {
+    for (const double value : {*real + 0.25, *real / 2, *real + 2}) values.push_back(to_text(value));
+  }
+  return values;
+}
+
+// What becomes of a change: "changed", "told", "same"; empty where the value does not fit beside the others.
+std::string outcome(const std::string& task, const std::string& encoding, Settings settings, const std::string& name,
+                    const std::string& value, const Observed& usual) {
+  settings.emplace_back(name, value);
+  try {
+    const RunConfig config = configured(task, encoding, settings);
+    const Observed seen = observe(config);
+    if (!(seen == usual)) return "changed";
+    for (const std::string& note : config.encoding.notes(config.model)) {
+      if (note.find("changes nothing") != std::string::npos) return "told";
+    }
+    return "same";
+  } catch (const Error& error) {
+    return std::string(error.what()).find("has no effect") != std::string::npos ? "told" : "";
+  }
+}
+
+// What AdamW does differently is the decay.
+bool is_same_without_decay(const Settings& settings, const std::string& name, const std::string& value) {
+  const auto decays = [](const auto& setting) { return setting.first == "optimiser.weight-decay"; };
+  return name == "optimiser.name" && value.starts_with("adam") && std::ranges::none_of(settings, decays);
+}
+
+// Changes every wanted option by itself, beside these settings.
+void expect_effects(const std::string& task, const std::string& encoding, const Settings& settings,
+                    const std::string& wanted_prefix) {
+  const RunConfig config = configured(task, encoding, settings);
+  observe(config);  // whatever is kept from run to run is there
+  const Observed usual = observe(config);
+  ASSERT_TRUE(observe(config) == usual) << "two runs of the same options differ";
+  for (const RunConfig::Group& group : config.groups()) {
+    if (group.prefix != wanted_prefix) continue;
+    std::vector<OptionInfo> options = group.options;
+    options.insert(options.end(), group.others.begin(), group.others.end());
+    for (const OptionInfo& option : options) {
+      // When there is an evaluation, a checkpoint or a line in a file is seen in the run's folder (tests/runner).
+      if (option.name.starts_with("eval-") && group.prefix.empty()) continue;
+      if (option.name == "save-every" || option.name == "log-every") continue;
+      const std::string name = group.prefix + option.name;
+      std::string found;
+      for (const std::string& value : other_values(option)) {
+        found = outcome(task, encoding, settings, name, value, usual);
+        const bool works = found == "changed" || found == "told";
+        if (works && option.allowed.empty()) break;  // one other number is enough, but each choice is asked for
+        if (works || option.allowed.empty() || is_same_without_decay(settings, name, value)) continue;
+        ADD_FAILURE() << task << ", " << encoding << ": " << name << " " << to_text(option.value) << " -> " << value
+                      << " changes nothing, and no one says so";
+      }
+      if (!option.allowed.empty()) continue;
+      EXPECT_TRUE(found == "changed" || found == "told")
+          << task << ", " << encoding << ": " << name << " changes nothing, and no one says so";
+    }
+  }
+}
+
+Settings tiny(Settings more = {}) {
+  Settings settings{{"task.length", "12"}, {"model.width", "16"}, {"model.heads", "2"},     {"model.layers", "2"},
+                    {"batch", "3"},        {"steps", "5"},        {"optimiser.lr", "0.01"}, {"eval-batch", "2"}};
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+TEST(Options, OfOptimisersChangeARunOrAreRefused) {
+  for (const OptimizerEntry* entry : optimizer_registry()) {
+    const std::pair<std::string, std::string> name{"optimiser.name", entry->name};
+    for (const Settings& beside : {Settings{name},
+                                   {name, {"optimiser.weight-decay", "0.1"}},
+                                   {name, {"optimiser.schedule", "cosine"}, {"optimiser.warmup", "1"}},
+                                   {name, {"optimiser.clip", "0.01"}}}) {
+      expect_effects("flip-flop", "alibi", tiny(beside), "optimiser.");
+    }
+  }
+  expect_effects("flip-flop", "alibi", tiny({{"optimiser.name", "sgd"}, {"optimiser.momentum", "0.5"}}), "optimiser.");
+}
+
+TEST(Options, OfTheModelChangeARunOrAreRefused) {
+  for (const Settings& beside : {Settings{},
+                                 {{"model.activation", "swiglu"}},
+                                 {{"model.activation", "relu"}, {"model.norm", "rms"}},
+                                 {{"model.norm-place", "post"}},
+                                 {{"model.tied", "true"}, {"model.bias", "false"}},
+                                 {{"model.attention", "composed"}, {"model.dropout", "0.1"}},
+                                 {{"model.init", "authors"}, {"model.hidden", "24"}}}) {
+    expect_effects("flip-flop", "alibi", tiny(beside), "model.");
+  }
+}
+
+TEST(Options, OfTheRunChangeIt) {
+  // A schedule sees how long the run is.
+  expect_effects("flip-flop", "alibi", tiny({{"optimiser.schedule", "linear"}}), "");
+}
+
+TEST(Options, OfTasksChangeTheirData) {
+  expect_effects("flip-flop", "alibi", tiny(), "task.");
+  for (const std::string task : {"counting", "selective-copy"}) {
+    Settings settings{
+        {"model.width", "16"}, {"model.heads", "2"}, {"model.layers", "1"}, {"batch", "2"}, {"steps", "5"}};
+    if (task == "counting") settings.insert(settings.end(), {{"task.max-tokens", "40"}, {"task.max-operations", "8"}});
+    if (task == "selective-copy") {
+      for (const char* option : {"task.blanks", "task.dense-blanks", "task.sparse-blanks"}) {
+        settings.emplace_back(option, "6");
+      }
+    }
+    expect_effects(task, "alibi", settings, "task.");
+  }
+}
+
+TEST(Options, OfEncodingsChangeARunOrSayThatTheyDoNot) {
+  const std::map<std::string, std::vector<Settings>> beside{
+      {"rope", {{{"pe.rope.stretch", "pi"}, {"pe.rope.factor", "2"}}, {{"pe.rope.stretch", "yarn"}}}},
+      {"cope-alibi", {{{"pe.cope-alibi.slopes", "alibi"}}, {{"pe.cope-alibi.slopes", "learned"}}}}};
+  for (const EncodingEntry* entry : encoding_registry()) {
+    std::vector<Settings> all{{}};
+    if (const auto more = beside.find(entry->name); more != beside.end()) {
+      all.insert(all.end(), more->second.begin(), more->second.end());
+    }
+    for (const Settings& settings : all) {
+      expect_effects("flip-flop", entry->name, tiny(settings), concat("pe.", entry->name, "."));
+    }
+    if (entry->name == "rope" || entry->name == "xpos") continue;
+    const std::string sum = concat(entry->name, "+rope");
+    try {
+      configured("flip-flop", sum, tiny()).make_model(*configured("flip-flop", sum, tiny()).make_task());
+    } catch (const Error&) {
+      continue;  // they cannot act together
+    }
+    // With gates from the keys no product of cope-alibi sees q by itself: rotated-query is for its other gates.
+    const Settings gates{{"pe.cope-alibi.gates", "values"}};
+    expect_effects("flip-flop", sum, tiny(entry->name == "cope-alibi" ? gates : Settings{}),
+                   concat("pe.", entry->name, "."));
+  }
+}
+
+// A preset may set what another choice makes idle; only what was asked for is refused.
+TEST(Options, OfAPresetMayHaveNoEffect) {
+  RunConfig config = RunConfig::make("flip-flop", "alibi", "quick");
+  config.set("optimiser.weight-decay", "0");
+  config.set("eval-every", "0");
+  config.set("optimiser.name", "sgd");
+  EXPECT_NO_THROW(config.validate());
+  config.set("eval-count", "7");
+  try {
+    config.validate();
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[run] eval-count = 7 has no effect with eval-every = 0: the last evaluation counts all");
+  }
+}
+
+// Files written when all update rules shared their options load: what is idle has its default there, or the preset's.
+TEST(Options, OfOtherUpdateRulesInAnOldFile) {
+  JsonValue file = RunConfig::make("flip-flop", "alibi", "quick").to_json();
+  EXPECT_FALSE(file.at("optimiser").contains("momentum"));
+  JsonValue optimiser = JsonValue::object({{"momentum", 0.5}, {"beta1", 0.9}, {"beta2", 0.99}, {"name", "sgd"}});
+  file.set("optimiser", optimiser);
+  const RunConfig loaded = RunConfig::from_json(file);
+  EXPECT_EQ(loaded.optimiser.name, "sgd");
+  EXPECT_EQ(loaded.to_json().at("optimiser").real("momentum"), 0.5);
+  EXPECT_FALSE(loaded.to_json().at("optimiser").contains("beta2"));
+  optimiser.set("beta2", 0.5);
+  file.set("optimiser", optimiser);
+  EXPECT_THROW(RunConfig::from_json(file), Error);
+}
+
+}  // namespace
+}  // namespace tally
