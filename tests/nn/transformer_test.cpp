@@ -194,7 +194,7 @@ TEST(Transformer, DropsOnlyWhileTrainingAndAnewEachStep) {
   Transformer without(options, EncodingChoice::parse("rope"), vocabulary, 8, 1);
   const Tensor tokens = some_tokens(2, 8);
   const auto logits = [&](bool training, std::uint64_t seed, std::uint32_t step) {
-    return model.forward(tokens, {.training = training, .seed = seed, .step = step}).to_vector<float>();
+    return model.forward(tokens, {.training = training, .step = {.seed = seed, .number = step}}).to_vector<float>();
   };
   EXPECT_EQ(logits(false, 1, 1), without.forward(tokens).to_vector<float>());
   EXPECT_NE(logits(true, 1, 1), logits(false, 1, 1));
@@ -239,7 +239,7 @@ TEST(Transformer, GivesTheSameBitsForAnyNumberOfThreads) {
     for (const int threads : {1, 2, 3}) {
       set_thread_count(threads);
       Transformer model(options, EncodingChoice::parse(name), vocabulary, 70, 1);
-      const Tensor logits = model.forward(tokens, {.training = true, .seed = 1, .step = 3});
+      const Tensor logits = model.forward(tokens, {.training = true, .step = {.seed = 1, .number = 3}});
       backward(cross_entropy(logits, tokens, Tensor::full(tokens.shape(), 1, DType::boolean)));
       std::vector<float> all = logits.to_vector<float>();
       for (const auto& [path, parameter] : model.parameters()) {
