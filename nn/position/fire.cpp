@@ -26,7 +26,6 @@ class Fire final : public Encoding {
     output_bias_ = make("output.bias", {setup.heads}, setup.start->linear_bias(hidden_width));
   }
 
-
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor length = abs(threshold_ * start_length);  // L [1]
     const bool by_distance = start_or(length) >= static_cast<double>(in.keys() - 1);
