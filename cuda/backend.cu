@@ -27,18 +27,28 @@ struct CapturedWork {
 
 thread_local std::unique_ptr<CapturedWork> capturing;
 
+// While there is one, this thread may do what a capture does not keep; also when that fails.
+class BesideTheCapture {
+ public:
+  BesideTheCapture() { CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~BesideTheCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  BesideTheCapture(const BesideTheCapture&) = delete;
+  BesideTheCapture& operator=(const BesideTheCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 // A copy on the device, there before anything of the captured work is run: a graph would read the host's memory again
 // at each launch, when it is gone.
 const void* constant_of(const void* source, std::size_t bytes) {
   const cudaStream_t stream = context().uploads;
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+  const BesideTheCapture beside;
   void* constant = nullptr;
   CUDA_CHECK(cudaMallocAsync(&constant, bytes, stream));
   capturing->constants.push_back(constant);
   CUDA_CHECK(cudaMemcpyAsync(constant, source, bytes, cudaMemcpyHostToDevice, stream));
   CUDA_CHECK(cudaStreamSynchronize(stream));
-  CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
   return constant;
 }
 

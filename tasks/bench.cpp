@@ -84,7 +84,10 @@ constexpr double forward_products = 2, backward_products = 5;
 
 BenchOptions::BenchOptions(RunConfig run) : config(std::move(run)) {
   const auto task = config.make_task();
-  length = task->max_length();
+  const Split& train = task->splits().front();
+  length = train.length;
+  max_length = task->max_length();
+  if (train.count > 0) config.run.batch = std::min(config.run.batch, train.count);
   vocabulary = static_cast<std::int64_t>(task->vocabulary().size());
 }
 
@@ -136,7 +139,7 @@ AttentionTimes bench_attention(const BenchOptions& options) {
   const Attention attention(start, width, heads, model.dropout, 1.0,
                             model.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled);
   std::vector<Tensor> leaves;
-  EncodingSetup setup = EncodingSetup::of(model, options.length, start);
+  EncodingSetup setup = EncodingSetup::of(model, options.max_length, start);
   setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     leaves.push_back(start.make(name, shape, fill));
     set_requires_grad(leaves.back());

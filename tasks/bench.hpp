@@ -11,10 +11,12 @@ namespace tally {
 
 struct BenchOptions {
   RunConfig config;
-  std::int64_t length = 0, vocabulary = 0;  // of the longest sequences; symbols
-  std::int64_t steps = 5, warmup = 2;       // measured, and before that
+  std::int64_t length = 0;             // of the longest sequences that are trained on
+  std::int64_t max_length = 0;         // that the model must take, evaluation's too
+  std::int64_t vocabulary = 0;         // symbols
+  std::int64_t steps = 5, warmup = 2;  // measured, and before that
 
-  // Length and symbols are the task's.
+  // Lengths and symbols are the task's; a batch has no more sequences than there are.
   explicit BenchOptions(RunConfig run);
 };
 

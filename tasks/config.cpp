@@ -61,7 +61,8 @@ const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::strin
 }
 
 // Sets the options of the group with this prefix ("model.") by the members of an object of the file.
-void set_members(RunConfig& config, const std::string& key, const std::string& prefix, const JsonValue& object) {
+void set_members(RunConfig& config, const std::string& key, const std::string& prefix, const JsonValue& object,
+                 OtherRules other_rules) {
   check(object.is_object(), "config", "'", key, "' must be an object, not ", object.kind());
   const auto find_group = [&] {
     std::vector<RunConfig::Group> groups = config.groups();
@@ -70,8 +71,7 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
           config.encoding.text());
     return std::move(*group);
   };
-  const RunConfig::Group before = find_group();
-  RunConfig::Group group = before;
+  RunConfig::Group group = find_group();
   const auto set = [&](const JsonMember& member) {
     const OptionInfo* option = find_option(group.options, member.name);
     const bool of_another = option == nullptr;
@@ -82,9 +82,7 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
       fail_unknown_key(concat(key, ".", member.name), known);
     }
     const std::string text = std::visit(TextOfKind{member.value, concat(key, ".", member.name)}, option->value);
-    // Files once had the options of all update rules, as the preset had set them.
-    const OptionInfo* const usual = find_option(before.options, member.name);
-    if (of_another && usual != nullptr && to_text(usual->value) == text) return;
+    if (of_another && other_rules == OtherRules::leave_out) return;
     config.set(prefix + member.name, text);
   };
   // Which options the others are depends on the name.
@@ -95,25 +93,14 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
   for (const JsonMember& member : object.members()) set(member);
 }
 
-// Throws Error for an option that has no effect, unless it has its default or what the preset chose: then no one has
-// asked for it.
-void refuse_idle(const RunConfig& config, std::string_view where, const std::string& name, bool idle,
-                 std::string_view why) {
-  if (!idle) return;
-  const auto value_in = [&](const RunConfig& of) {
-    for (const RunConfig::Group& group : of.groups()) {
-      if (!name.starts_with(group.prefix)) continue;
-      const OptionInfo* const option = find_option(group.options, name.substr(group.prefix.size()));
-      if (option != nullptr) return to_text(option->value);
-    }
-    return std::string();
-  };
-  const auto made_with = [&](std::string_view preset) {
-    return value_in(RunConfig::make(config.task->name, config.encoding.text(), preset));
-  };
-  const std::string value = value_in(config);
-  if (value == made_with({}) || value == made_with(config.preset)) return;
-  fail(where, name.substr(name.find('.') + 1), " = ", value, " has no effect ", why);
+// Its value as text; empty where there is no such option.
+std::string value_in(const RunConfig& config, std::string_view name) {
+  for (const RunConfig::Group& group : config.groups()) {
+    if (!name.starts_with(group.prefix)) continue;
+    const OptionInfo* const option = find_option(group.options, name.substr(group.prefix.size()));
+    if (option != nullptr) return to_text(option->value);
+  }
+  return {};
 }
 
 bool starts_any(std::string_view name, std::string_view prefix, std::string_view& rest) {
@@ -249,8 +236,18 @@ void RunConfig::validate() const {
   encoding.check_covers(model.layers, model.heads);
   check(optimiser.warmup <= run.steps, "optimiser", "warmup ", optimiser.warmup, " is longer than the run of ",
         run.steps, " steps; a shorter one is set with --optimiser.warmup");
-  refuse_idle(*this, "optimiser", "optimiser.decay", optimiser.weight_decay == 0, "with weight-decay = 0");
-  refuse_idle(*this, "run", "eval-count", run.eval_every == 0, "with eval-every = 0: the last evaluation counts all");
+}
+
+void RunConfig::refuse_idle(const RunConfig* before) const {
+  const auto refuse = [&](std::string_view where, std::string_view name, std::string_view why) {
+    const std::string value = value_in(*this, name);
+    const auto made_with = [&](std::string_view of) { return value_in(make(task->name, encoding.text(), of), name); };
+    if (value == made_with({}) || value == made_with(preset)) return;
+    if (before != nullptr && value == value_in(*before, name)) return;
+    fail(where, name.substr(name.find('.') + 1), " = ", value, " has no effect ", why);
+  };
+  if (optimiser.weight_decay == 0) refuse("optimiser", "optimiser.decay", "with weight-decay = 0");
+  if (run.eval_every == 0) refuse("run", "eval-count", "with eval-every = 0: the last evaluation counts all");
 }
 
 std::vector<RunConfig::Group> RunConfig::groups() const {
@@ -281,7 +278,7 @@ JsonValue RunConfig::to_json() const {
                             {"run", json_of(options_of(run))}});
 }
 
-RunConfig RunConfig::from_json(const JsonValue& json) {
+RunConfig RunConfig::from_json(const JsonValue& json, OtherRules other_rules) {
   check(json.is_object(), "config", "the configuration must be an object, not ", json.kind());
   static const std::vector<std::string> known = {"format",     "preset", "task",      "pe",
                                                  "pe-options", "model",  "optimiser", "run"};
@@ -297,15 +294,18 @@ RunConfig RunConfig::from_json(const JsonValue& json) {
   RunConfig config = make(json.at("task").string("name"), json.string("pe"), preset);
   JsonValue task_options = json.at("task");
   task_options.remove("name");
-  set_members(config, "task", "task.", task_options);
+  const auto set = [&](const std::string& key, const std::string& prefix, const JsonValue& object) {
+    set_members(config, key, prefix, object, other_rules);
+  };
+  set("task", "task.", task_options);
   if (json.contains("pe-options")) {
     for (const JsonMember& part : json.members("pe-options")) {
-      set_members(config, concat("pe-options.", part.name), concat("pe.", part.name, "."), part.value);
+      set(concat("pe-options.", part.name), concat("pe.", part.name, "."), part.value);
     }
   }
-  if (json.contains("model")) set_members(config, "model", "model.", json.at("model"));
-  if (json.contains("optimiser")) set_members(config, "optimiser", "optimiser.", json.at("optimiser"));
-  if (json.contains("run")) set_members(config, "run", "", json.at("run"));
+  if (json.contains("model")) set("model", "model.", json.at("model"));
+  if (json.contains("optimiser")) set("optimiser", "optimiser.", json.at("optimiser"));
+  if (json.contains("run")) set("run", "", json.at("run"));
   return config;
 }
 

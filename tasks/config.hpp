@@ -33,6 +33,9 @@ struct RunOptions final : OptionsOf<RunOptions> {
   void visit(OptionVisitor& visitor) override;
 };
 
+// What a file says of update rules that it did not choose, which has no effect: runs of the first versions have it.
+enum class OtherRules { refuse, leave_out };
+
 struct RunConfig {
   std::string preset;  // for the record; empty for none
   const TaskEntry* task = nullptr;
@@ -53,6 +56,9 @@ struct RunConfig {
 
   // Throws Error when parts do not fit together.
   void validate() const;
+  // Throws Error for an option that has no effect beside the others, if somebody asked for it: it has neither its
+  // default nor what the preset chose nor, if given, the value that it had before.
+  void refuse_idle(const RunConfig* before = nullptr) const;
 
   // Options in groups, for help and printing. `prefix` ends in a point or is empty: "model.", "pe.cope.", "".
   struct Group {
@@ -80,7 +86,7 @@ struct RunConfig {
   // Strict: throws Error for unknown names and values that do not fit. Options that are not named keep the values that
   // `make` gives, so a hand-written file may be short; "task" and "pe" are needed. Whether all fits together is asked
   // with validate(), once single options have been set too.
-  static RunConfig from_json(const JsonValue& json);
+  static RunConfig from_json(const JsonValue& json, OtherRules other_rules = OtherRules::refuse);
 
   std::unique_ptr<Task> make_task() const;
   // Start values from the run's seed.

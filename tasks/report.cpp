@@ -92,7 +92,7 @@ class Gatherer {
       } else if (!fs::exists(path + "/config.json", error)) {  // else it is among the problems
         RunSummary summary;
         summary.path = path;
-        summary.config = RunConfig::from_json(run.at("config"));
+        summary.config = RunConfig::from_json(run.at("config"), OtherRules::leave_out);
         summary.state = state == RunState::failed ? state : RunState::waiting;
         report_.runs.push_back(std::move(summary));
       }

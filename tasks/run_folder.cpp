@@ -154,7 +154,7 @@ void RunFolder::refuse_what_is_no_run() const {
 void RunFolder::read_config() {
   const JsonValue json = read_json(config_path(), config_limits);
   in_file(config_path(), [&] {
-    config_ = RunConfig::from_json(json);
+    config_ = RunConfig::from_json(json, OtherRules::leave_out);
     config_.validate();
   });
 }
@@ -290,7 +290,8 @@ void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(st
 std::optional<RunConfig> RunFolder::trained_config(const std::vector<MetricsRecord>& metrics) const {
   for (const RunRecord& run : all_of<RunRecord>(metrics)) {
     const JsonValue* config = run.json.find("config");
-    if (config != nullptr) return in_file(metrics_path(), [&] { return RunConfig::from_json(*config); });
+    if (config == nullptr) continue;
+    return in_file(metrics_path(), [&] { return RunConfig::from_json(*config, OtherRules::leave_out); });
   }
   return std::nullopt;
 }

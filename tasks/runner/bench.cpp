@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <memory>
 
 #include "tasks/bench.hpp"
@@ -34,7 +35,7 @@ std::string fixed(double value, int digits) {
 std::int64_t mebibytes(double bytes) { return std::llround(bytes / (1 << 20)); }
 
 ModelSetting model_of(const BenchOptions& o) {
-  return {o.config.model, o.config.encoding, o.vocabulary, o.length, o.config.dtype()};
+  return {o.config.model, o.config.encoding, o.vocabulary, o.max_length, o.config.dtype()};
 }
 
 // As it is computed: an encoding may have attention written out though tiles were asked for.
@@ -126,9 +127,12 @@ Figures measure_step(const BenchOptions& o) {
 }
 
 // Measured last: its matrices would count in the memory of the process.
-void add_shares(Figures& figures, DType dtype) {
-  const double gemm = bench_gemm(dtype) / 1e9;
+void add_shares(Figures& figures) {
+  std::map<std::string, double, std::less<>> rates;  // by type
   for (JsonValue& json : figures) {
+    const std::string dtype = json.string("dtype");
+    if (!rates.contains(dtype)) rates[dtype] = bench_gemm(dtype == "f64" ? DType::f64 : DType::f32) / 1e9;
+    const double gemm = rates.at(dtype);
     json.set("gemm_gflop_per_s", gemm);
     json.set("share_of_gemm", json.real("gflop") / json.real("step_s") / gemm);
   }
@@ -158,7 +162,7 @@ Figures measure_operations(const BenchOptions& o) {
 }
 
 NamedShapes shapes_of(const BenchOptions& o) {
-  return as_usage([&] { return parameter_shapes(o.config.model, o.config.encoding, o.vocabulary, o.length); });
+  return as_usage([&] { return parameter_shapes(o.config.model, o.config.encoding, o.vocabulary, o.max_length); });
 }
 
 // From shapes alone: nothing of the model is there.
@@ -252,6 +256,7 @@ BenchOptions make_options(const BenchSettings& settings, RunConfig config, const
   return as_usage([&] {
     for (const auto& [name, value] : combination) config.set(name, value);
     config.validate();
+    config.refuse_idle();
     BenchOptions options(std::move(config));
     if (settings.vocabulary > 0) options.vocabulary = settings.vocabulary;
     options.steps = settings.steps;
@@ -266,7 +271,7 @@ std::string title(const Work& work, const BenchOptions& o, bool dry_run) {
                                    work.name == "attention" ? "" : concat(m.layers, " layers, "), "width ", m.width,
                                    ", ", m.heads, " heads, ");
   if (work.estimate == nullptr) {
-    return concat(model, o.vocabulary, " symbols, sequences of up to ", o.length, " tokens\n\n");
+    return concat(model, o.vocabulary, " symbols, sequences of up to ", o.max_length, " tokens\n\n");
   }
   const std::string measured = concat("; medians of ", o.steps, " runs (shortest to longest)");
   return concat(model, o.config.run.batch, " x ", o.length, " tokens, ", o.config.dtype(), ", attention ",
@@ -301,7 +306,7 @@ Result run_bench(const BenchSettings& settings, const RunConfig& config, const C
       figures.push_back(std::move(line));
     }
   }
-  if (work.name == "step") add_shares(figures, variants.front().config.dtype());
+  if (work.name == "step") add_shares(figures);
 
   TableRows rows(1);
   for (const GridDimension& dimension : grid) rows[0].push_back(dimension.key);

@@ -126,6 +126,7 @@ RunConfig ConfigOptions::resolve(const std::string& encoding) const {
     RunConfig config = read(encoding);
     blaming_file([&] {
       config.validate();
+      config.refuse_idle();
       config.make_task();
     });
     return config;

@@ -39,7 +39,8 @@ void refuse_other_model(const RunConfig& before, const RunConfig& after) {
     if (architecture) throw UsageError(concat("[resume] the model of a run cannot change: ", difference));
   }
   if (Optimizer::make(before.optimiser, {})->state_names() != Optimizer::make(after.optimiser, {})->state_names()) {
-    throw UsageError("[resume] momentum cannot be switched on or off in a run: it has state of its own");
+    throw UsageError(concat("[resume] what ", after.optimiser.name,
+                            " keeps for each parameter cannot change in a run: these options need other state"));
   }
   if (parameter_shapes(before, *before.make_task()) != parameter_shapes(after, *after.make_task())) {
     throw UsageError(
@@ -70,6 +71,7 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
   options.apply(after);
   as_usage([&] {
     after.validate();
+    after.refuse_idle(&before);
     refuse_other_model(before, after);
   });
   if (folder.finished() && after.run.steps <= before.run.steps) {

@@ -100,6 +100,7 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
           name += concat("-", key, "=", value);
         }
         config.validate();
+        config.refuse_idle();
       });
       variants.emplace_back(std::move(name), std::move(config));
     }
@@ -164,8 +165,10 @@ class Sweep {
     take_stock();
     const auto waiting = std::count_if(plan_.begin(), plan_.end(), [](const auto& r) { return is_open(r); });
     const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+    // Runs share the cores, but each takes a GPU for itself.
+    const std::int64_t usual = default_device().type == DeviceType::cuda ? 1 : cores;
     const std::int64_t jobs =
-        std::clamp<std::int64_t>(settings_.jobs > 0 ? settings_.jobs : cores, 1, std::max<std::int64_t>(1, waiting));
+        std::clamp<std::int64_t>(settings_.jobs > 0 ? settings_.jobs : usual, 1, std::max<std::int64_t>(1, waiting));
     if (child_.threads == 0) child_.threads = std::max<std::int64_t>(1, cores / jobs);
     child_.quiet = true;
     child_.json = false;  // its log is for people
@@ -220,8 +223,9 @@ class Sweep {
       const std::vector<std::string> other = differences(folder.config(), run.config);
       check(other.empty(), "sweep", "'", run.path,
             "' holds a run with other settings: ", other.empty() ? "" : other.front(), "; choose another folder");
-      run.state = folder.finished() ? RunState::finished : RunState::unfinished;
       if (folder.finished()) folder.read_results();  // damaged ones are no end of a run
+      const bool whole = folder.finished() && RunFolder::open_to_train(run.path).finished();
+      run.state = whole ? RunState::finished : RunState::unfinished;
     }
     write_state();
   }
@@ -335,7 +339,7 @@ std::function<Result()> declare_sweep(CommandLine& line) {
   const auto options = ConfigOptions::declare(line, true);
   line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");
   line.add("--set", &settings->grid, "key=value,value: an option with several values; may be given again");
-  line.add("--jobs", &settings->jobs, "runs at a time, sharing the cores; 0: one for each core",
+  line.add("--jobs", &settings->jobs, "runs at a time, sharing the cores; 0: one for each core, on a GPU one",
            {.least = 0, .most = 1024});
   line.add("--dry-run", &settings->dry_run, "name the runs and stop");
   return [settings, options, &common = line.common] { return run_sweep(*settings, *options, common); };
