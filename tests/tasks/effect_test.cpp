@@ -34,6 +34,7 @@ RunConfig configured(const std::string& task, const std::string& encoding, const
   RunConfig config = RunConfig::make(task, encoding);
   for (const auto& [name, value] : settings) config.set(name, value);
   config.validate();
+  config.refuse_idle();
   return config;
 }
 
