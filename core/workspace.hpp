@@ -36,7 +36,8 @@ class Arena {
     if (count == 0) return nullptr;
     T* const part = begin_ != nullptr ? reinterpret_cast<T*>(begin_ + bytes_) : nullptr;
     // One line more: parts of a power of two would fall on the same lines of a cache.
-    bytes_ += (count * static_cast<std::int64_t>(sizeof(T)) + line - 1) / line * line + line;
+    const auto size = static_cast<std::int64_t>(sizeof(T));  // NOLINT(bugprone-sizeof-expression): pointers, too
+    bytes_ += (count * size + line - 1) / line * line + line;
     return part;
   }
   // A T made of these arguments and this arena, which must not look at any data yet; null where only counted.
