@@ -32,7 +32,6 @@ void enqueue(cudaStream_t stream, std::function<void()> work) {
 
 }  // namespace detail
 
-using detail::enqueue;
 using detail::result;
 
 const char* cudaGetErrorString(cudaError_t error) {
