@@ -92,6 +92,7 @@ TEST_F(Bench, StepIsThatOfTraining) {
   }
   EXPECT_TRUE(found);
   EXPECT_NE(bench_line("0").real("loss"), clipped.real("loss"));
+  EXPECT_EQ(clipped.integer("length"), 16 + 6 + 16);  // trained on; evaluation has longer ones
 }
 
 TEST_F(Bench, HelpNamesEverythingThatIsMeasured) {
