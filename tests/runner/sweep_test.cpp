@@ -96,6 +96,19 @@ TEST_F(Sweeps, FinishedRunsAreSkippedAndOthersGoOn) {
   EXPECT_EQ(runs().size(), 4u);
 }
 
+// Its results alone do not say that a run is whole.
+TEST_F(Sweeps, AFinishedRunWithADamagedLastCheckpointGoesOn) {
+  ASSERT_EQ(sweep("alibi", {"--seeds=1"}).code, 0);
+  const std::string run = sweep_ + "/alibi-seed1";
+  const std::string last = run + "/checkpoints/" + names_of_checkpoints(run).back();
+  const std::string whole = read_file(last);
+  write_file(last, "damaged");
+  const Finished again = sweep("alibi", {"--seeds=1"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_TRUE(has(again.out, "1 runs, 0 of them finished before")) << again.out;
+  EXPECT_TRUE(read_file(last) == whole);
+}
+
 TEST_F(Sweeps, ADivergedRunDoesNotStopTheRest) {
   const Finished finished = sweep("none", {"--set", "optimiser.lr=1e30,1e-3", "--seeds=1", "--jobs=1"});
   EXPECT_EQ(finished.code, 1);
