@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libgtest-dev libopenblas0-pthread nlohmann-json3-dev libcli11-dev
-  python3 python3-numpy git ccache)
+  python3 python3-numpy python3-matplotlib git ccache)
 if [ "${1:-}" = --with-clang ]; then
   packages+=(clang clang-tidy clang-format libomp-dev libclang-rt-14-dev)
 fi
@@ -55,7 +55,7 @@ need "nlohmann-json (nlohmann/json.hpp)" has_header nlohmann/json.hpp
 need "CLI11 (CLI/CLI.hpp)" has_header CLI/CLI.hpp
 need "OpenMP (omp.h)" has_header omp.h
 need "OpenBLAS, a build with threads" has_openblas
-need "Python 3 with NumPy" python3 -c "import numpy"
+need "Python 3 with NumPy and matplotlib" python3 -c "import numpy, matplotlib"
 if [ "${1:-}" = --with-clang ]; then
   need "clang++ (14 or newer)" clang++ --version
   need "clang-tidy" clang-tidy --version

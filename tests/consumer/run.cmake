@@ -12,6 +12,11 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK})
 step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+foreach(script IN ITEMS tally.py examples/curves.py)
+  if(NOT EXISTS ${WORK}/prefix/share/tally/${script})
+    message(FATAL_ERROR "not installed: share/tally/${script}")
+  endif()
+endforeach()
 step(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
      -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${WORK}/prefix)
 step(${CMAKE_COMMAND} --build ${WORK}/build)
