@@ -92,6 +92,18 @@ std::vector<std::int32_t> encode_characters(const std::vector<std::string>& voca
   return tokens;
 }
 
+std::vector<std::int32_t> encode_words(const std::vector<std::string>& vocabulary, std::string_view text) {
+  constexpr std::string_view white_space = " \t\r\n";
+  std::vector<std::int32_t> tokens;
+  std::size_t begin = text.find_first_not_of(white_space);
+  while (begin != std::string_view::npos) {
+    const std::size_t end = text.find_first_of(white_space, begin);
+    tokens.push_back(find_symbol(vocabulary, text.substr(begin, end - begin), tokens.size() + 1));
+    begin = text.find_first_not_of(white_space, end);
+  }
+  return tokens;
+}
+
 const TaskEntry& find_task(std::string_view name) {
   for (const TaskEntry* entry : task_registry()) {
     if (entry->name == name) return *entry;

@@ -15,12 +15,13 @@
 
 namespace tally {
 
-// One sequence. All four have the same length; position t sees tokens[0..t] and predicts targets[t].
+// One sequence. All have the same length; position t sees tokens[0..t] and predicts targets[t].
 struct Example {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;     // 0 where nothing is predicted
   std::vector<std::uint8_t> loss_mask;   // 1 where the prediction counts in the loss
   std::vector<std::uint8_t> score_mask;  // 1 where it counts in the error
+  std::vector<std::int32_t> keys;        // what Task::breakdown() names, where it counts; empty if that names nothing
 };
 
 // Sequences that can be had of an endless split: the index is one 32-bit word of the random counter.
@@ -51,6 +52,8 @@ class Task {
 
   // Whether reports give the share of wrong sequences rather than that of wrong tokens.
   virtual bool scores_sequences() const { return false; }
+  // What errors are broken down by: "length", "gap", "t"; empty for nothing. Example::keys has the values.
+  virtual std::string_view breakdown() const { return {}; }
 
   // Longest sequence of any split: what learned tables must hold.
   std::int64_t max_length() const;
@@ -73,6 +76,8 @@ std::string join_symbols(const std::vector<std::string>& vocabulary, std::span<c
 std::int32_t find_symbol(const std::vector<std::string>& vocabulary, std::string_view symbol, std::size_t place);
 // Ids of a text in which every character is a symbol.
 std::vector<std::int32_t> encode_characters(const std::vector<std::string>& vocabulary, std::string_view text);
+// Ids of a text whose symbols are the words between blanks.
+std::vector<std::int32_t> encode_words(const std::vector<std::string>& vocabulary, std::string_view text);
 
 struct TaskEntry {
   std::string name;

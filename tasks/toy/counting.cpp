@@ -108,17 +108,7 @@ class Counting final : public Task {
     return join_symbols(vocabulary_, words, " ");
   }
 
-  std::vector<std::int32_t> encode(std::string_view text) const override {
-    constexpr std::string_view white_space = " \t\r\n";
-    std::vector<std::int32_t> tokens;
-    std::size_t begin = text.find_first_not_of(white_space);
-    while (begin != std::string_view::npos) {
-      const std::size_t end = text.find_first_of(white_space, begin);
-      tokens.push_back(find_symbol(vocabulary_, text.substr(begin, end - begin), tokens.size() + 1));
-      begin = text.find_first_not_of(white_space, end);
-    }
-    return tokens;
-  }
+  std::vector<std::int32_t> encode(std::string_view text) const override { return encode_words(vocabulary_, text); }
 
  private:
   // Ids; 0..10 are the numbers.

@@ -42,7 +42,8 @@ std::string error_of(Action&& action) {
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 inline bool same(const Example& a, const Example& b) {
-  return a.tokens == b.tokens && a.targets == b.targets && a.loss_mask == b.loss_mask && a.score_mask == b.score_mask;
+  return a.tokens == b.tokens && a.targets == b.targets && a.loss_mask == b.loss_mask && a.score_mask == b.score_mask &&
+         a.keys == b.keys;
 }
 
 inline std::string text_of(const Task& task, std::string_view split, std::int64_t index) {
@@ -71,7 +72,7 @@ inline void expect_pure(std::string_view name, const Settings& settings) {
   }
 }
 
-// Each sequence has four rows of one length, within its split's; ids lie in the vocabulary, masks are 0 or 1, what is
+// Each sequence has rows of one length, within its split's; ids lie in the vocabulary, masks are 0 or 1, what is
 // scored is trained on, and encode turns text back to tokens.
 inline void expect_well_formed(const Task& task, std::int64_t sequences) {
   const auto vocabulary = static_cast<std::int32_t>(task.vocabulary().size());
@@ -84,6 +85,7 @@ inline void expect_well_formed(const Task& task, std::int64_t sequences) {
       ASSERT_EQ(example.targets.size(), length);
       ASSERT_EQ(example.loss_mask.size(), length);
       ASSERT_EQ(example.score_mask.size(), length);
+      ASSERT_EQ(example.keys.size(), task.breakdown().empty() ? 0 : length);
       std::size_t scored = 0;
       for (std::size_t t = 0; t < length; ++t) {
         ASSERT_TRUE(0 <= example.tokens[t] && example.tokens[t] < vocabulary);

@@ -43,6 +43,10 @@ TEST(Presets, EveryToyTaskHasPaperAndQuick) {
   }
 }
 
+TEST(Presets, EveryTaskHasQuick) {
+  for (const TaskEntry* entry : task_registry()) EXPECT_EQ(find_preset(entry->name, "quick").task, entry->name);
+}
+
 TEST(Presets, OneOnAnotherChangesWhatItNames) {
   const auto quick = settings_of("flip-flop", "quick");
   auto expected = quick;
@@ -151,8 +155,8 @@ TEST(Presets, CountingQuickSeesNoProgramTwice) {
 TEST(Presets, UnknownOnesAreRefused) {
   EXPECT_EQ(error_of([] { find_preset("flip-flop", "fast"); }),
             "[preset] the task 'flip-flop' has no preset 'fast'; it has demo, paper, quick");
-  EXPECT_EQ(error_of([] { find_preset("parity", "quick"); }),
-            "[preset] the task 'parity' has no presets, asked for 'quick'");
+  EXPECT_EQ(error_of([] { find_preset("shakespeare", "quick"); }),
+            "[preset] the task 'shakespeare' has no presets, asked for 'quick'");
 }
 
 }  // namespace

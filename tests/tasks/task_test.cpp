@@ -26,7 +26,10 @@ TEST(Tasks, HaveNamesAndDescriptions) {
     EXPECT_FALSE(entry->paper.empty()) << entry->name;
     EXPECT_EQ(&find_task(entry->name), entry);
   }
-  for (const char* name : {"flip-flop", "selective-copy", "counting"}) EXPECT_EQ(names.count(name), 1u) << name;
+  for (const char* name :
+       {"flip-flop", "selective-copy", "counting", "last-x", "mqar", "n-back", "group-word", "parity"}) {
+    EXPECT_EQ(names.count(name), 1u) << name;
+  }
 }
 
 TEST(Tasks, OptionsHaveHelpAndNamesOfTheirOwn) {
@@ -48,6 +51,31 @@ TEST(Tasks, TrainComesFirstAndSymbolsAreUnique) {
     for (const Split& split : task->splits()) EXPECT_TRUE(names.insert(split.name).second) << split.name;
     const auto& vocabulary = task->vocabulary();
     EXPECT_EQ(std::set<std::string>(vocabulary.begin(), vocabulary.end()).size(), vocabulary.size());
+  }
+}
+
+TEST(Tasks, SequencesAreWellFormedAndPure) {
+  for (const TaskEntry* entry : task_registry()) {
+    SCOPED_TRACE(entry->name);
+    testing::expect_well_formed(*make_task(entry->name), 5);
+    testing::expect_pure(entry->name, {});
+  }
+}
+
+TEST(Tasks, TrainingFollowsItsSeedEvaluationTheDataSeed) {
+  for (const TaskEntry* entry : task_registry()) {
+    const auto base = make_task(entry->name, {}, 1, 2), other_seed = make_task(entry->name, {}, 3, 2),
+               other_data = make_task(entry->name, {}, 1, 3);
+    for (const Split& split : base->splits()) {
+      const auto first = [&](const Task& task) {
+        std::vector<std::string> texts;
+        for (std::int64_t index = 0; index < 4; ++index) texts.push_back(testing::text_of(task, split.name, index));
+        return texts;
+      };
+      const bool of_seed = split.count == 0;
+      EXPECT_EQ(first(*base) == first(*other_seed), !of_seed) << entry->name << " " << split.name;
+      EXPECT_EQ(first(*base) == first(*other_data), of_seed) << entry->name << " " << split.name;
+    }
   }
 }
 

@@ -1,0 +1,154 @@
+// Group word problem (Merrill, Petty and Sabharwal 2024, "The Illusion of State in State-Space Models", arXiv
+// 2404.08819): keep the product of the elements so far.
+//
+// A group G of order m: a5 (60), s5 (120), z60, a4xz5 (60) or s3 (6). Fed are a start symbol `^` and n elements, each
+// uniform; at the t-th the number of the product g_1 g_2 .. g_t is asked for. In s3 (answers behind `:`):
+//
+//   ^ 3:3 1:5 5:0
+//
+// Permutations are numbered in lexicographic order of their images (a5 and a4: the even ones alone), so that 0 is the
+// identity; the product ab is a first, then b: (ab)[x] = b[a[x]]. z60 is addition; a4xz5 has number 5 i + j for (i, j).
+// The released code numbers them as its algebra package does, which changes no error.
+//
+// The word problem of a5 and s5 is complete for NC1, that of z60 and a4xz5 lies in TC0: a transformer of fixed depth
+// can have a shortcut for the latter alone. All answers are uniform, so that one guess is wrong in 1 - 1/m. The first t
+// are easy, which token error hides: sequence error is what reports give, and errors are broken down by t.
+//
+// Of the released data: sequences are drawn without repetition (negligible), and its start symbol is a label too, which
+// lifts the published share of right tokens by 1/(n+1). It is not scored here.
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "tasks/toy_task.hpp"
+
+namespace tally {
+namespace {
+
+struct GroupWordOptions final : OptionsOf<GroupWordOptions> {
+  std::string group = "a5";
+  std::int64_t length = 20;
+  bool mix = false;
+  std::int64_t eval_count = 1000;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.choice("group", group, {"a5", "s5", "z60", "a4xz5", "s3"}, "the group of the elements");
+    visitor.integer("length", length, "elements k in a sequence; ood-long has 2k", 2, 1 << 16);
+    visitor.flag("mix", mix, "train on lengths 2 to k, as published, rather than on k alone");
+    visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
+  }
+};
+
+// product(a, b) of numbers of elements: a first, then b.
+class Group {
+ public:
+  explicit Group(std::string_view name) {
+    if (name == "z60") {
+      *this = cyclic(60);
+    } else if (name == "a4xz5") {
+      *this = direct_product(permutations(4, true), cyclic(5));
+    } else {
+      *this = permutations(name == "s3" ? 3 : 5, name == "a5");
+    }
+  }
+  std::int64_t order() const { return order_; }
+  std::int32_t product(std::int32_t a, std::int32_t b) const {
+    return table_[static_cast<std::size_t>(a * order_ + b)];
+  }
+
+ private:
+  template <class Product>
+  Group(std::size_t order, Product product) : order_(static_cast<std::int64_t>(order)) {
+    for (std::size_t a = 0; a < order; ++a) {
+      for (std::size_t b = 0; b < order; ++b) table_.push_back(static_cast<std::int32_t>(product(a, b)));
+    }
+  }
+  static Group cyclic(std::size_t n) {
+    return Group(n, [n](std::size_t a, std::size_t b) { return (a + b) % n; });
+  }
+  static Group direct_product(const Group& first, const Group& second) {
+    const auto n = static_cast<std::size_t>(second.order_);
+    return Group(static_cast<std::size_t>(first.order_) * n, [&](std::size_t a, std::size_t b) {
+      const auto of = [](const Group& group, std::size_t x, std::size_t y) {
+        return static_cast<std::size_t>(group.product(static_cast<std::int32_t>(x), static_cast<std::int32_t>(y)));
+      };
+      return of(first, a / n, b / n) * n + of(second, a % n, b % n);
+    });
+  }
+  static Group permutations(std::size_t points, bool even_only) {
+    std::vector<std::vector<std::size_t>> all;
+    std::vector<std::size_t> images(points);
+    std::iota(images.begin(), images.end(), std::size_t{0});
+    do {
+      std::size_t inversions = 0;
+      for (std::size_t y = 0; y < points; ++y) {
+        for (std::size_t x = 0; x < y; ++x) inversions += images[x] > images[y];
+      }
+      if (!even_only || inversions % 2 == 0) all.push_back(images);
+    } while (std::next_permutation(images.begin(), images.end()));
+    return Group(all.size(), [&](std::size_t a, std::size_t b) {
+      for (std::size_t x = 0; x < points; ++x) images[x] = all[b][all[a][x]];
+      return static_cast<std::size_t>(std::lower_bound(all.begin(), all.end(), images) - all.begin());
+    });
+  }
+
+  std::int64_t order_ = 0;
+  std::vector<std::int32_t> table_;  // [order, order]
+};
+
+struct GroupWordLaw {
+  std::int64_t least, most;
+};
+
+class GroupWord final : public ToyTask<GroupWordLaw> {
+ public:
+  GroupWord(const GroupWordOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+      : GroupWord(Group(options.group), options, seed, data_seed) {}
+
+ private:
+  GroupWord(Group group, const GroupWordOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+      : ToyTask({"group-word", symbols(group), Writing::tagged, "t", true}), group_(std::move(group)) {
+    const auto add = [&](const char* name, std::int64_t count, const GroupWordLaw& law, std::uint64_t of) {
+      const std::string lengths = law.least == law.most ? "" : concat(law.least, " to ");
+      add_split({name, concat(lengths, law.most, " elements of ", options.group), count, law.most + 1}, law, of);
+    };
+    const std::int64_t k = options.length;
+    add("train", 0, {options.mix ? 2 : k, k}, seed);
+    add("in-distribution", options.eval_count, {k, k}, data_seed);
+    add("ood-long", options.eval_count, {2 * k, 2 * k}, data_seed);
+  }
+
+  static std::vector<std::string> symbols(const Group& group) {
+    std::vector<std::string> names = numbered("", group.order());
+    names.emplace_back("^");
+    return names;
+  }
+
+  Example draw(Rng& rng, const GroupWordLaw& law) const override {
+    const auto order = static_cast<std::uint32_t>(group_.order());
+    const std::int64_t length = uniform_in(rng, law.least, law.most);
+    std::vector<std::int32_t> tokens{static_cast<std::int32_t>(order)};
+    for (std::int64_t t = 0; t < length; ++t) tokens.push_back(static_cast<std::int32_t>(rng.below(order)));
+    Example example = tag_example(std::move(tokens));
+    example.keys.assign(example.tokens.size(), 0);
+    std::int32_t product = 0;
+    for (std::size_t t = 1; t < example.tokens.size(); ++t) {
+      product = group_.product(product, example.tokens[t]);
+      ask(example, t, product);
+      example.keys[t] = static_cast<std::int32_t>(t);
+    }
+    return example;
+  }
+
+  Group group_;
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_TASK(group_word, GroupWordOptions, GroupWord, "the product of group elements so far (a5, s5, z60, a4xz5, s3)",
+           "A start symbol and elements of a group, uniform, each a symbol; at each the product so far is asked for.\n"
+           "Loss and score are on all elements; reports give the share of wrong sequences. ood-long has twice the\n"
+           "elements. Errors are broken down by t, the number of elements so far.",
+           "Merrill, Petty and Sabharwal 2024, arXiv 2404.08819");

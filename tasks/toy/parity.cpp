@@ -1,0 +1,63 @@
+// Parity (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): is the number of ones
+// odd?
+//
+// n bits, uniform, then `=`; the answer is the number of ones mod 2. n is uniform in 1..N in training, beyond N in
+// ood-long and ood-far:
+//
+//   0110101=0
+//
+// Fed are the bits and `=`, at which the answer is asked. With `every` the model is also trained to give the parity so
+// far at every bit, which makes it learnable for some encodings: say which was used. The majority is wrong in 50%.
+// Published scores are the mean over lengths, with equal weight for each: errors are broken down by length.
+#include "tasks/toy_task.hpp"
+
+namespace tally {
+namespace {
+
+struct ParityOptions final : OptionsOf<ParityOptions> {
+  LengthOptions lengths;
+  bool every = false;
+
+  void visit(OptionVisitor& visitor) override {
+    lengths.visit(visitor);
+    visitor.flag("every", every, "train on the parity so far at every bit, too");
+  }
+};
+
+class Parity final : public ToyTask<LengthRange> {
+ public:
+  Parity(const ParityOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+      : ToyTask({"parity", {"0", "1", "="}, Writing::symbols, "length"}), every_(options.every) {
+    for (LengthSplit& one : length_splits(options.lengths, seed, data_seed)) {
+      ++one.split.length;  // `=`
+      add_split(one.split, one.range, one.seed);
+    }
+  }
+
+ private:
+  Example draw(Rng& rng, const LengthRange& range) const override {
+    constexpr std::int32_t separator = 2;
+    const std::int64_t n = range.draw(rng);
+    std::vector<std::int32_t> bits, parities;
+    std::int32_t parity = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      bits.push_back(static_cast<std::int32_t>(rng.below(2)));
+      parities.push_back(parity ^= bits.back());
+    }
+    Example example = running_answer(std::move(bits), separator, parities, every_);
+    set_key(example, n);
+    return example;
+  }
+
+  bool every_;
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_TASK(
+    parity, ParityOptions, Parity, "is the number of ones odd?",
+    "n bits, uniform, then `=`; the answer is the number of ones mod 2. Train and in-distribution have 1 to N bits,\n"
+    "ood-long up to 5N/2, ood-far up to 25N/2. Score is on the answer, and so is the loss (option: on the parity so\n"
+    "far as well). Errors are broken down by length.",
+    "Delétang et al. 2023, arXiv 2207.02098");
