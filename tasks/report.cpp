@@ -20,23 +20,6 @@ void add_once(std::vector<T>& list, const T& value) {
   if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
 }
 
-RunSummary summary_of(const std::string& path) {
-  const RunFolder folder = RunFolder::open(path);
-  const std::vector<MetricsRecord> metrics = read_metrics(folder.metrics_path());
-  RunSummary summary;
-  summary.path = folder.path();
-  summary.config = folder.config().clone();
-  summary.measurements = all_of<Measurement>(metrics);
-  for (const StartRecord& start : all_of<StartRecord>(metrics)) add_once(summary.machines, start.machine);
-  if (!all_of<DivergenceRecord>(metrics).empty()) summary.state = RunState::diverged;
-  if (folder.finished()) {
-    summary.state = RunState::finished;
-    const JsonValue results = folder.read_results();
-    for (const JsonValue& e : results.elements("evaluations")) summary.results.push_back(evaluation_from_json(e));
-  }
-  return summary;
-}
-
 // x.old, x.old-2: what RunFolder::create moved aside.
 bool moved_aside(const std::string& name) {
   const std::string_view tail = std::string_view(name).substr(std::min(name.rfind(".old"), name.size()));
@@ -52,7 +35,7 @@ class Gatherer {
     std::error_code error;
     if (fs::exists(folder + "/config.json", error)) {
       if (seen_.insert(fs::canonical(folder, error).string()).second) {
-        or_problem(folder, [&] { report_.runs.push_back(summary_of(folder)); });
+        or_problem(folder, [&] { report_.runs.push_back(read_run(folder)); });
       }
       return true;
     }
@@ -134,6 +117,24 @@ ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs)
 }
 
 }  // namespace
+
+RunSummary read_run(const std::string& path) {
+  const RunFolder folder = RunFolder::open(path);
+  const std::vector<MetricsRecord> metrics = read_metrics(folder.metrics_path());
+  RunSummary summary;
+  summary.path = folder.path();
+  summary.config = folder.config().clone();
+  summary.measurements = all_of<Measurement>(metrics);
+  for (const StartRecord& start : all_of<StartRecord>(metrics)) add_once(summary.machines, start.machine);
+  if (!all_of<DivergenceRecord>(metrics).empty()) summary.state = RunState::diverged;
+  if (folder.finished()) {
+    summary.state = RunState::finished;
+    const JsonValue results = folder.read_results();
+    if (results.contains("seconds")) summary.seconds = results.real("seconds");
+    for (const JsonValue& e : results.elements("evaluations")) summary.results.push_back(evaluation_from_json(e));
+  }
+  return summary;
+}
 
 std::string_view name_of(RunState state) {
   constexpr std::array<std::string_view, run_states.size()> names{"finished", "diverged", "failed", "unfinished",

@@ -32,7 +32,10 @@ struct RunSummary {
   std::vector<Evaluation> results;        // at the end; of a finished run
   std::vector<Measurement> measurements;  // on the way, the end included
   std::vector<Machine> machines;          // that it was started on, each once
+  double seconds = 0;                     // of training; of a finished run
 };
+// Throws Error when config, metrics or results cannot be read.
+RunSummary read_run(const std::string& path);
 
 // Runs that differ in nothing but the seed.
 struct ReportGroup {

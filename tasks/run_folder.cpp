@@ -36,13 +36,15 @@ std::string without_slashes(std::string path) {
   return path;
 }
 
-// The lock of a folder, held as long as it is open. Throws Error when another process has it.
+// The lock of a folder, held as long as it is open. Throws RunInUse when another process has it.
 FileDescriptor lock_of(const std::string& folder) {
   FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   check(file.open(), "run", "cannot open '", folder, "': ", std::strerror(errno));
   const bool locked = ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
   // A file system without locks is no reason not to train.
-  check(locked || errno != EWOULDBLOCK, "run", "another process is training in '", folder, "'");
+  if (!locked && errno == EWOULDBLOCK) {
+    throw RunInUse(concat("[run] another process is training in '", folder, "'"));
+  }
   struct stat opened {
   }, named{};
   const bool same = ::fstat(file.number(), &opened) == 0 && ::stat(folder.c_str(), &named) == 0 &&
@@ -87,6 +89,17 @@ std::int64_t metadata_number(const SafetensorsFile& file, const std::string& key
 }
 
 }  // namespace
+
+std::string run_name(std::string_view encoding, const std::vector<std::pair<std::string, std::string>>& settings,
+                     std::int64_t seed) {
+  std::string name(encoding);
+  for (const auto& [key, value] : settings) name += concat("-", key, "=", value);
+  name += concat("-seed", seed);
+  for (char& c : name) {
+    if (c == '/' || static_cast<unsigned char>(c) <= ' ') c = '_';
+  }
+  return name;
+}
 
 NamedTensors with_prefix(const std::string& prefix, const NamedTensors& tensors) {
   NamedTensors result;

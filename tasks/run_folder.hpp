@@ -5,6 +5,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/io/file_descriptor.hpp"
@@ -15,6 +17,12 @@
 #include "tasks/model_record.hpp"
 
 namespace tally {
+
+// A run that another process trains.
+class RunInUse : public Error {
+ public:
+  using Error::Error;
+};
 
 class RunFolder {
  public:
@@ -49,7 +57,7 @@ class RunFolder {
   void begin();
 
   // Keeps other processes from training in the folder as long as this object lives; gone with the process however it
-  // ends. Throws Error when another one holds it. Nothing is done where it is held already.
+  // ends. Throws RunInUse when another one holds it. Nothing is done where it is held already.
   void lock();
 
   // Steps of the checkpoint files, rising.
@@ -91,6 +99,10 @@ class RunFolder {
   void refuse_what_is_no_run() const;
   void read_config();
 };
+
+// "cope-model.layers=1-seed2": a name for a folder; what could be a path is not.
+std::string run_name(std::string_view encoding, const std::vector<std::pair<std::string, std::string>>& settings,
+                     std::int64_t seed);
 
 // Model weights as they lie in a checkpoint: {"model.embedding.weight", ...}.
 NamedTensors with_prefix(const std::string& prefix, const NamedTensors& tensors);

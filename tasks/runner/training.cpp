@@ -40,13 +40,15 @@ class ProfilingPrinter final : public ProgressPrinter {
 
 }  // namespace
 
-void check_can_train(const RunConfig& config) {
-  check_fits(as_usage([&] {
+MemoryEstimate check_can_train(const RunConfig& config) {
+  const MemoryEstimate need = as_usage([&] {
     const std::unique_ptr<Task> task = config.make_task();
     MemoryEstimate estimate = estimate_training(config, *task);
     check_length(model_of(config, *task), task->max_length());  // now, and not where a split first has such a sequence
     return estimate;
-  }));
+  });
+  check_fits(need);
+  return need;
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "tasks/memory.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/runner/command.hpp"
 
@@ -12,8 +13,8 @@ namespace tally {
 inline constexpr const char* profile_help = "file for a Chrome trace; a table by operation is printed at the end";
 
 // Makes sure, before anything is written, that task and model can be made and that the model takes the sequences of all
-// splits (UsageError otherwise), and that they fit in memory (Error with the estimate).
-void check_can_train(const RunConfig& config);
+// splits (UsageError otherwise), and that they fit in memory (Error with the estimate). What it will need.
+MemoryEstimate check_can_train(const RunConfig& config);
 
 // Trains to the end and prints what is to be seen of it; the results of a run that ended. `profile`: file for a Chrome
 // trace; empty for none.

@@ -1,0 +1,31 @@
+// CoPE paper, figure 2: counting error against the number of training programs.
+#include "tasks/reproduction.hpp"
+
+TALLY_REPRODUCTION(
+    figure2, .title = "Counting: error against the number of training programs",
+    .source = "CoPE (arXiv 2405.18719), figure 2: a curve without numbers in print",
+    .columns = {{"1,500 programs (paper: 1,000)",
+                 "counting",
+                 "test",
+                 {"task.train-count=1500", "task.train-count=1000 steps=1600 eval-every=80 save-every=80"},
+                 1,
+                 1},
+                {"6,000 (2,000)",
+                 "counting",
+                 "test",
+                 {"task.train-count=6000", "task.train-count=2000 steps=3200 eval-every=160 save-every=160"},
+                 1,
+                 2},
+                {"24,000 (5,000)",
+                 "counting",
+                 "test",
+                 {"task.train-count=24000", "task.train-count=5000 steps=7900 eval-every=395 save-every=79"},
+                 1,
+                 3},
+                {"96,000 (10,000)", "counting", "test", "", 1, 4}},
+    .rows = {{"relative", "relative", "", {}}, {"cope", "cope", "", {}}},
+    .choices = {{"which numbers of programs", "those of the columns, for 1 variable",
+                 "the figure's axis runs from 1K to 10K; its points are not listed"},
+                {"length of training", "paper: 100 epochs of the set; quick: the same 1,500 steps for all",
+                 "epochs are what the paper states; at the quick scale few programs would be few steps"}},
+    .picture = tally::ReproductionPicture::over_columns, .x_label = "columns: programs, rising");

@@ -1,0 +1,179 @@
+// From a table to its runs, and from runs to what they measured.
+#include "tasks/reproduction.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "nn/options.hpp"
+#include "tasks/run_folder.hpp"
+#include "tasks/statistics.hpp"
+
+namespace tally {
+namespace {
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// "model.layers=2 model.heads=2"
+Settings settings_from_text(const std::string& text) {
+  Settings settings;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const std::size_t equals = word.find('=');
+    check(equals != std::string::npos && equals > 0, "reproduce", "'", word, "' is no setting: key=value");
+    settings.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+  }
+  return settings;
+}
+
+// Without a run folder all of the run's settings are there already.
+class Runs {
+ public:
+  Runs(const std::string& folder, Reproduced& result) : folder_(folder), result_(result) {}
+
+  // The run, read once; nothing where it is not there or cannot be read.
+  const RunSummary* find(const ReproductionRun& run) {
+    const auto known = runs_.find(run.name);
+    if (known != runs_.end()) return known->second ? &*known->second : nullptr;
+    std::optional<RunSummary>& read = runs_[run.name];
+    const std::string path = folder_ + "/" + run.name;
+    std::error_code error;
+    RunState state = RunState::waiting;
+    if (std::filesystem::exists(path + "/config.json", error)) {
+      try {
+        read = read_run(path);
+        const std::vector<std::string> other = differences(read->config, run.config);
+        check(other.empty(), "reproduce", path, " holds a run with other settings: ", other.empty() ? "" : other[0]);
+        state = read->state;
+        result_.paths.push_back(path);
+        if (state == RunState::finished) result_.seconds += read->seconds;
+      } catch (const Error& why) {
+        result_.problems.push_back(why.what());
+        read.reset();
+        state = RunState::failed;
+      }
+    }
+    ++result_.runs[state];
+    return read ? &*read : nullptr;
+  }
+
+ private:
+  const std::string& folder_;
+  Reproduced& result_;
+  std::map<std::string, std::optional<RunSummary>> runs_;
+};
+
+// The error that counts: at the end, or where the column looks.
+const Evaluation* evaluation_of(const RunSummary& run, const ReproductionColumn& column) {
+  if (run.state != RunState::finished) return nullptr;
+  if (column.share >= 1) {
+    for (const Evaluation& e : run.results) {
+      if (e.split == column.split && !e.generated) return &e;
+    }
+    return nullptr;
+  }
+  const auto step = static_cast<std::int64_t>(std::llround(column.share * static_cast<double>(run.config.run.steps)));
+  for (const Measurement& m : run.measurements) {
+    if (m.step == step && m.evaluation.split == column.split) return &m.evaluation;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string_view name_of(Scale scale) { return scale == Scale::quick ? "quick" : "paper"; }
+
+std::string reproduction_names() {
+  std::string names;
+  for (const Reproduction* table : reproduction_registry()) {
+    names += (names.empty() ? "" : ", ") + table->name;
+    for (const std::string& alias : table->aliases) names += ", " + alias;
+  }
+  return names;
+}
+
+const Reproduction& find_reproduction(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Reproduction* table : reproduction_registry()) {
+    if (table->name == name || std::ranges::count(table->aliases, name) > 0) return *table;
+    names.push_back(table->name);
+    names.insert(names.end(), table->aliases.begin(), table->aliases.end());
+  }
+  const std::string nearest = nearest_name(name, names);
+  fail("reproduce", "there is no table or figure '", name, "'; ",
+       nearest.empty() ? "" : concat("did you mean '", nearest, "'? "), "there are ", reproduction_names());
+}
+
+std::optional<ReproductionRun> run_of(const Reproduction& table, const ReproductionRow& row,
+                                      const ReproductionColumn& column, const ReproductionSetting& setting,
+                                      std::int64_t seed) {
+  if (column.task.empty()) return std::nullopt;
+  return in_file(concat(table.name, ", ", row.label, ", ", column.title), [&] {
+    const Scale scale = setting.scale;
+    RunConfig config = RunConfig::make(column.task, row.encoding.at(scale), name_of(scale));
+    const Settings settings =
+        settings_from_text(concat(row.settings.at(scale), " ", column.settings.at(scale), " ", setting.changes));
+    for (const auto& [key, value] : settings) config.set(key, value);
+    config.run.seed = seed;
+    config.validate();
+    config.refuse_idle();
+    std::string name = column.task + "/" + run_name(config.encoding.text(), settings, seed);
+    return std::optional(ReproductionRun{std::move(name), std::move(config)});
+  });
+}
+
+std::vector<ReproductionRun> runs_of(const Reproduction& table, const ReproductionSetting& setting) {
+  std::vector<ReproductionRun> runs;
+  for (const std::int64_t seed : setting.seeds) {
+    for (const ReproductionRow& row : table.rows) {
+      for (const ReproductionColumn& column : table.columns) {
+        std::optional<ReproductionRun> run = run_of(table, row, column, setting, seed);
+        const auto same = [&](const ReproductionRun& other) { return other.name == run->name; };
+        if (run && std::ranges::none_of(runs, same)) runs.push_back(std::move(*run));
+      }
+    }
+  }
+  return runs;
+}
+
+Reproduced reproduced(const Reproduction& table, const ReproductionSetting& setting, const std::string& folder) {
+  Reproduced result{.table = &table, .setting = setting};
+  Runs runs(folder, result);
+  for (const ReproductionRow& row : table.rows) {
+    std::vector<Reproduced::Cell>& cells = result.cells.emplace_back();
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      const ReproductionColumn& column = table.columns[c];
+      Reproduced::Cell& cell = cells.emplace_back();
+      if (c < row.printed.size() && row.printed[c].stated()) cell.printed = row.printed[c];
+      for (const std::int64_t seed : setting.seeds) {
+        const std::optional<ReproductionRun> run = run_of(table, row, column, setting, seed);
+        if (!run) continue;
+        const RunSummary* summary = runs.find(*run);
+        const Evaluation* e = summary == nullptr ? nullptr : evaluation_of(*summary, column);
+        if (e == nullptr) continue;
+        cell.sequences = summary->config.make_task()->scores_sequences();
+        cell.rates.push_back(cell.sequences ? e->sequence_error() : e->token_error());
+        cell.wrong += cell.sequences ? e->wrong_sequences : e->wrong;
+        cell.of += cell.sequences ? e->sequences : e->scored;
+      }
+    }
+  }
+  return result;
+}
+
+bool Reproduced::Cell::differs() const {
+  if (!printed || rates.empty()) return false;
+  const MeanDeviation measured = mean_deviation(rates);
+  const double theirs = printed->mean / 100;
+  const double their_deviation = std::isnan(printed->deviation) ? 0 : printed->deviation / 100;
+  // Two standard errors of the difference; the paper's means are of three seeds.
+  constexpr double their_seeds = 3;
+  const double error = std::sqrt(measured.deviation * measured.deviation / static_cast<double>(measured.n) +
+                                 their_deviation * their_deviation / their_seeds);
+  const Interval counts = wilson_interval(wrong, of);
+  return std::abs(measured.mean - theirs) > 2 * error && (theirs < counts.low || theirs > counts.high);
+}
+
+}  // namespace tally

@@ -1,0 +1,195 @@
+// A reproduced table as Markdown, as JSON, as a picture.
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "tasks/reproduction.hpp"
+#include "tasks/statistics.hpp"
+#include "tasks/table.hpp"
+
+namespace tally {
+namespace {
+
+// "6.8 (6.9)", as in print.
+std::string printed_cell(const std::optional<Printed>& printed) {
+  if (!printed) return "";
+  return to_text(printed->mean) +
+         (std::isnan(printed->deviation) ? "" : concat(" (", to_text(printed->deviation), ")"));
+}
+
+// "4.9% (4.4)*"; with the number of runs where some are missing.
+std::string measured_cell(const Reproduced& result, const Reproduced::Cell& cell) {
+  const MeanDeviation mean = mean_deviation(cell.rates);
+  if (mean.n == 0) return "-";
+  std::string text = percent_text(mean.mean);
+  if (mean.n > 1) text += concat(" (", percent_number(mean.deviation), ")");
+  if (cell.differs()) text += "*";
+  if (mean.n < static_cast<std::int64_t>(result.setting.seeds.size())) text += concat(" of ", mean.n);
+  return text;
+}
+
+bool any_printed(const Reproduced& result, std::size_t column) {
+  return std::ranges::any_of(result.cells, [&](const auto& row) { return row[column].printed.has_value(); });
+}
+
+// How two rows stand to each other, told from means and the standard errors of their difference.
+int order(double a, double a_error, double b, double b_error) {
+  if (std::abs(a - b) <= 2 * std::hypot(a_error, b_error)) return 0;
+  return a < b ? -1 : 1;
+}
+
+// Pairs of rows that the paper tells apart in a column.
+struct Pairs {
+  int same = 0, open = 0, reversed = 0;
+  int all() const { return same + open + reversed; }
+};
+
+Pairs compare_order(const Reproduced& result, std::size_t column) {
+  const auto standard_error = [](double deviation, double n) {
+    return std::isnan(deviation) ? 0 : deviation / std::sqrt(n);
+  };
+  Pairs pairs;
+  const std::size_t rows = result.cells.size();
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = i + 1; j < rows; ++j) {
+      const Reproduced::Cell &a = result.cells[i][column], &b = result.cells[j][column];
+      if (!a.printed || !b.printed || a.rates.empty() || b.rates.empty()) continue;
+      constexpr double their_seeds = 3;
+      const int theirs = order(a.printed->mean, standard_error(a.printed->deviation, their_seeds), b.printed->mean,
+                               standard_error(b.printed->deviation, their_seeds));
+      if (theirs == 0) continue;
+      const MeanDeviation x = mean_deviation(a.rates), y = mean_deviation(b.rates);
+      const int ours = order(x.mean, standard_error(x.deviation, static_cast<double>(x.n)), y.mean,
+                             standard_error(y.deviation, static_cast<double>(y.n)));
+      ++(ours == 0 ? pairs.open : ours == theirs ? pairs.same : pairs.reversed);
+    }
+  }
+  return pairs;
+}
+
+std::string order_text(const Reproduced& result) {
+  std::string text;
+  for (std::size_t c = 0; c < result.table->columns.size(); ++c) {
+    const Pairs pairs = compare_order(result, c);
+    if (pairs.all() == 0) continue;
+    text += concat("- ", result.table->columns[c].title, ": of ", pairs.all(), pairs.all() == 1 ? " pair" : " pairs",
+                   " of rows that the paper tells apart, ", pairs.same, " in the same order here, ", pairs.open,
+                   " not told apart, ", pairs.reversed, " reversed\n");
+  }
+  return text.empty() ? "" : "\nOrder (two standard errors tell rows apart):\n\n" + text;
+}
+
+std::string choices_text(const Reproduction& table) {
+  if (table.choices.empty()) return "";
+  TableRows rows{{"left open", "chosen", "source or reason"}};
+  for (const OpenChoice& choice : table.choices) rows.push_back({choice.what, choice.chosen, choice.why});
+  return "\n" + markdown_table(rows);
+}
+
+}  // namespace
+
+std::string reproduced_text(const Reproduced& result) {
+  const Reproduction& table = *result.table;
+  std::string text = concat(table.title, "\n\nPrinted: ", table.source, "\n");
+  const std::size_t seeds = result.setting.seeds.size();
+  text += result.setting.scale == Scale::paper
+              ? "Scale: paper, the published setting."
+              : "Scale: quick, a REDUCED setting: orders can be compared with the paper, numbers cannot.";
+  if (!result.setting.changes.empty()) text += concat(" CHANGED: ", result.setting.changes, ".");
+  text += "\n\n";
+  TableRows rows{{""}};
+  bool any_different = false;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const ReproductionColumn& column = table.columns[c];
+    if (!column.task.empty()) rows[0].push_back(column.title);
+    if (any_printed(result, c)) rows[0].push_back(column.task.empty() ? column.title : "paper");
+  }
+  for (std::size_t r = 0; r < table.rows.size(); ++r) {
+    rows.push_back({table.rows[r].label});
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      const Reproduced::Cell& cell = result.cells[r][c];
+      any_different |= cell.differs();
+      if (!table.columns[c].task.empty()) rows.back().push_back(measured_cell(result, cell));
+      if (any_printed(result, c)) rows.back().push_back(printed_cell(cell.printed));
+    }
+  }
+  text += markdown_table(rows);
+  text += concat("\nWrong answers at the end, in percent: mean over ", seeds,
+                 seeds == 1 ? " seed" : " seeds (standard deviation)",
+                 any_different ? "; * beyond the paper's number by more than two standard errors and outside the 95% "
+                                 "interval of the counts"
+                               : "",
+                 "\n");
+  text += order_text(result) + choices_text(table);
+  std::string states;
+  for (const auto& [state, count] : result.runs)
+    states += concat(states.empty() ? "" : ", ", count, " ", name_of(state));
+  text += concat("\nRuns: ", states, "\n");
+  for (const std::string& problem : result.problems) text += concat("not read: ", problem, "\n");
+  return text;
+}
+
+JsonValue reproduced_json(const Reproduced& result) {
+  const Reproduction& table = *result.table;
+  JsonValue rows = JsonValue::array(), choices = JsonValue::array(), states = JsonValue::object();
+  JsonValue problems = JsonValue::array();
+  for (std::size_t r = 0; r < table.rows.size(); ++r) {
+    JsonValue cells = JsonValue::array();
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      const Reproduced::Cell& cell = result.cells[r][c];
+      const MeanDeviation mean = mean_deviation(cell.rates);
+      JsonValue json = JsonValue::object({{"column", table.columns[c].title}, {"n", mean.n}});
+      if (mean.n > 0) {
+        const Interval interval = wilson_interval(cell.wrong, cell.of);
+        json.set("mean", mean.mean);
+        json.set("deviation", mean.deviation);
+        json.set("wrong", cell.wrong);
+        json.set("of", cell.of);
+        json.set("low", interval.low);
+        json.set("high", interval.high);
+        json.set("counts", cell.sequences ? "sequences" : "tokens");
+      }
+      if (cell.printed) {
+        json.set("printed", cell.printed->mean);
+        if (!std::isnan(cell.printed->deviation)) json.set("printed_deviation", cell.printed->deviation);
+        json.set("differs", cell.differs());
+      }
+      cells.push(std::move(json));
+    }
+    rows.push(JsonValue::object({{"row", table.rows[r].label}, {"cells", std::move(cells)}}));
+  }
+  for (const OpenChoice& choice : table.choices) {
+    choices.push(JsonValue::object({{"what", choice.what}, {"chosen", choice.chosen}, {"why", choice.why}}));
+  }
+  for (const auto& [state, count] : result.runs) states.set(name_of(state), count);
+  for (const std::string& problem : result.problems) problems.push(problem);
+  return JsonValue::object({{"name", table.name},
+                            {"title", table.title},
+                            {"scale", name_of(result.setting.scale)},
+                            {"seeds", result.setting.seeds.size()},
+                            {"changes", result.setting.changes},
+                            {"rows", std::move(rows)},
+                            {"choices", std::move(choices)},
+                            {"states", std::move(states)},
+                            {"problems", std::move(problems)}});
+}
+
+Chart reproduced_chart(const Reproduced& result) {
+  const Reproduction& table = *result.table;
+  check(table.picture != ReproductionPicture::none, "reproduce", table.name, " has no picture");
+  if (table.picture == ReproductionPicture::over_steps) return report_chart(make_report(result.paths));
+  Chart chart{concat(table.title, " (scale: ", name_of(result.setting.scale), ")"), table.x_label, "wrong", {{}}};
+  for (std::size_t r = 0; r < table.rows.size(); ++r) {
+    ChartSeries series{table.rows[r].label, {}};
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      const std::vector<double>& rates = result.cells[r][c].rates;
+      if (rates.empty()) continue;
+      const auto [low, high] = std::ranges::minmax(rates);
+      series.points.push_back({table.columns[c].x, mean_deviation(rates).mean, low, high});
+    }
+    chart.panels.front().series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+}  // namespace tally

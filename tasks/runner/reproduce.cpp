@@ -1,0 +1,114 @@
+// tally reproduce: a table or figure of a paper, from its runs to the page that shows them beside the printed numbers.
+// What is finished is skipped; stopped or killed at any moment, it goes on where it was and ends with the same table.
+#include <ctime>
+#include <memory>
+
+#include "core/io/atomic_file.hpp"
+#include "tasks/printable.hpp"
+#include "tasks/reproduction.hpp"
+#include "tasks/runner/commands.hpp"
+#include "tasks/runner/grid.hpp"
+#include "tasks/runner/output_file.hpp"
+#include "tasks/runner/progress.hpp"
+#include "tasks/runner/run_plan.hpp"
+
+namespace tally {
+namespace {
+
+struct ReproduceSettings {
+  std::string name, scale = "quick", folder, seeds = "1..3", out;
+  std::vector<std::string> changes;
+  std::int64_t jobs = 0;
+  bool dry_run = false, show = false;
+};
+
+// Everything that anyone needs to judge the table: how it came about, then every run with counts and machine.
+std::string page_text(const Reproduced& result, const ReproduceSettings& settings, const std::string& picture) {
+  char day[11] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  std::strftime(day, sizeof day, "%Y-%m-%d", gmtime_r(&now, &utc));
+  std::string text = concat("# ", reproduced_text(result), "\n");
+  if (!picture.empty()) text += concat("![", result.table->title, "](", picture, ")\n\n");
+  std::string changes;
+  for (const std::string& change : settings.changes) changes += " --set " + change;
+  text += concat("```\ntally reproduce ", result.table->name, " --scale ", settings.scale, " --seeds ", settings.seeds,
+                 changes, "\n```\n\nWritten on ", day, ". The finished runs trained for ",
+                 duration_text(result.seconds), " together.\n\n## The runs\n\n");
+  return result.paths.empty() ? text : text + report_text(make_report(result.paths));
+}
+
+Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
+  const Reproduction& table = as_usage([&]() -> const Reproduction& { return find_reproduction(settings.name); });
+  const ReproductionSetting setting{settings.scale == "paper" ? Scale::paper : Scale::quick,
+                                    parse_seeds(settings.seeds), joined(settings.changes, " ")};
+  const std::string folder = settings.folder.empty() ? "runs/" + settings.scale : settings.folder;
+  if (!settings.out.empty()) {
+    known_ending(settings.out, {".md"});
+    check_output(settings.out);
+  }
+  std::vector<PlannedRun> runs;
+  for (ReproductionRun& run : as_usage([&] { return runs_of(table, setting); }))
+    runs.push_back({std::move(run.name), std::move(run.config)});
+  RunPlan plan(folder, std::move(runs), common);
+  if (!settings.show) {
+    plan.take_stock();
+    const std::int64_t jobs = plan.jobs(settings.jobs);
+    const std::optional<double> left = plan.seconds_left(jobs);
+    tally::say(common, concat(printable(folder), ": ", plan.count(RunState::finished), " of ", plan.runs().size(),
+                              " runs are finished; ",
+                              left ? concat("what is left takes about ", duration_text(*left), ", ", jobs, " at a time")
+                                   : "how long the others take is known when one has finished"));
+    if (settings.dry_run) {
+      Result result;
+      JsonValue names = JsonValue::array();
+      for (const PlannedRun& run : plan.runs()) {
+        names.push(JsonValue::object({{"run", plan.path_of(run)}, {"state", name_of(run.state)}}));
+        result.text += concat(printable(plan.path_of(run)), ": ", name_of(run.state), "\n");
+      }
+      result.value = JsonValue::object({{"runs", std::move(names)}});
+      if (left) result.value.set("seconds_left", *left);
+      return result;
+    }
+    plan.execute(jobs);
+  }
+  const Reproduced result = reproduced(table, setting, folder);
+  JsonValue json = reproduced_json(result);
+  json.set("folder", folder);
+  if (!settings.out.empty()) {
+    std::string picture;
+    if (table.picture != ReproductionPicture::none && !result.paths.empty()) {
+      const std::string path = settings.out.substr(0, settings.out.size() - 3) + ".svg";
+      write_file_atomically(path, svg_text(reproduced_chart(result)));
+      picture = path.substr(path.rfind('/') + 1);
+      json.set("picture", path);
+    }
+    write_file_atomically(settings.out, page_text(result, settings, picture));
+    json.set("page", settings.out);
+    say(common, concat("page: ", printable(settings.out)));
+  }
+  return {settings.show ? exit_code::done : plan.code(), std::move(json),
+          concat("\n", reproduced_text(result), settings.show ? "" : plan.states_text())};
+}
+
+}  // namespace
+
+std::function<Result()> declare_reproduce(CommandLine& line) {
+  const auto settings = std::make_shared<ReproduceSettings>();
+  line.add("NAME", &settings->name, concat("table or figure: ", reproduction_names()), {.required = true});
+  line.add("--scale", &settings->scale,
+           "paper: the published setting; quick: reduced, less than two hours a table on two cores",
+           {.allowed = {"quick", "paper"}});
+  line.add("--dir", &settings->folder, "folder for the runs; runs/<scale>, which all tables share");
+  line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");
+  line.add("--set", &settings->changes, "key=value: a change of every run, to try things out; may be given again");
+  line.add("--jobs", &settings->jobs, "runs at a time, sharing the cores; 0: one for each core as far as memory goes",
+           {.least = 0, .most = 1024});
+  line.add("--out", &settings->out, "page to write, .md; a figure's picture goes beside it");
+  line.add("--show", &settings->show, "train nothing: show what is there");
+  line.add("--dry-run", &settings->dry_run, "name the runs, their states and the time left, and stop",
+           {.excludes = {"--show"}});
+  return [settings, &common = line.common] { return run_reproduce(*settings, common); };
+}
+
+}  // namespace tally

@@ -1,0 +1,78 @@
+// Runs that are planned: trained several at a time, each by a process of its own, in folder/<name> with what it prints
+// in folder/<name>.log; sweep.json keeps what the folders do not tell. Started again, finished runs are skipped and the
+// others go on.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tasks/report.hpp"
+#include "tasks/runner/child_process.hpp"
+#include "tasks/runner/command.hpp"
+
+namespace tally {
+
+struct PlannedRun {
+  std::string name;  // of its folder, from the plan's: "cope-model.layers=1-seed2", "flip-flop/cope-seed1"
+  RunConfig config;
+  RunState state = RunState::waiting;
+};
+
+// "1..3,7" -> 1, 2, 3, 7. Throws UsageError.
+std::vector<std::int64_t> parse_seeds(const std::string& text);
+
+class RunPlan {
+ public:
+  // Throws UsageError for a name that is there twice and for runs that cannot be made or do not fit in memory.
+  RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonOptions& common);
+
+  const std::string& folder() const { return folder_; }
+  const std::vector<PlannedRun>& runs() const { return runs_; }
+  std::string path_of(const PlannedRun& run) const { return folder_ + "/" + run.name; }
+  std::int64_t count(RunState state) const;
+
+  // Sees what is there already, and writes nothing. Throws Error when a folder holds another run.
+  void take_stock();
+  // Seconds for what is not finished, `jobs` at a time: the arithmetic of its steps at the rate of the finished runs
+  // of the same task, or else of any. Nothing without a finished run.
+  std::optional<double> seconds_left(std::int64_t jobs) const;
+  // How many at a time when `wanted` is 0: as many as there are cores, which is faster than one after the other with
+  // all of them, as far as they fit in memory together; on a GPU one. Never more than are open, at least 1.
+  std::int64_t jobs(std::int64_t wanted) const;
+  // Trains all that is open until it is done or a signal comes.
+  void execute(std::int64_t jobs);
+
+  // What a command that executed it ends with: "3 of 4 runs finished, 1 diverged", the exit code, states as JSON.
+  std::string states_text() const;
+  int code() const;
+  JsonValue states_json() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Child {
+    std::size_t index;  // of its run
+    Clock::time_point begin;
+  };
+
+  void say(const std::string& text) const;
+  void write_state() const;
+  void start(std::size_t index);
+  void finish(const EndedProcess& ended, bool stopping);
+
+  std::string folder_;
+  std::vector<PlannedRun> runs_;
+  std::vector<JsonValue> others_;  // of earlier plans in the folder, as sweep.json has them
+  const CommonOptions& common_;
+  CommonOptions child_;      // those of every run
+  double bytes_of_run_ = 0;  // that the largest needs
+  std::int64_t jobs_ = 1;
+  std::map<pid_t, Child> children_;
+};
+
+}  // namespace tally

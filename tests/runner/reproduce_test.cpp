@@ -1,0 +1,106 @@
+// tally reproduce: the runs of a table, killed and resumed, and the page that shows them.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Figure 5 with models that train in milliseconds.
+std::vector<std::string> words(const std::string& runs, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> all{"reproduce", "figure5", "--dir", runs, "--seeds=1..2", "--threads=1"};
+  for (const char* change :
+       {"task.length=16", "model.width=8", "model.heads=2", "batch=4", "steps=40", "optimiser.warmup=0", "eval-every=4",
+        "save-every=4", "task.eval-count=6", "task.sparse-count=5", "task.dense-count=4", "eval-count=5"}) {
+    all.insert(all.end(), {"--set", change});
+  }
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+// What the table says, without where it lies.
+std::string table_of(const Finished& finished) {
+  JsonValue json = parse_json(finished.out, {.max_depth = 16, .max_values = 10'000}, "reproduce");
+  for (const char* elsewhere : {"folder", "page", "picture"}) {
+    if (json.contains(elsewhere)) json.remove(elsewhere);
+  }
+  return write_json(json, 2);
+}
+
+TEST(Reproduce, KilledTwiceItEndsWithTheSameTable) {
+  const TemporaryFolder folder;
+  const Finished whole = run_tally(words(folder / "whole", {"--json"}), folder);
+  ASSERT_EQ(whole.code, 0) << whole.err;
+
+  std::vector<std::string> again = words(folder / "again", {"--json", "--jobs=1"});
+  again.insert(again.begin(), TALLY_RUNNER);
+  const auto finished_runs = [&] {
+    int count = 0;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder / "again/flip-flop", error)) {
+      count += fs::exists(entry.path() / "results.json") ? 1 : 0;
+    }
+    return count;
+  };
+  int before = 0;
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    const pid_t process = start_program(again, folder, "killed");
+    EXPECT_TRUE(comes_true([&] { return finished_runs() > before; }));
+    send_signal(process, signal);
+    EXPECT_EQ(finish_program(process, folder, "killed").code, signal == SIGKILL ? 137 : 143);
+    before = finished_runs();
+    EXPECT_LT(before, 6) << "nothing was left to resume";
+  }
+  const Finished resumed = run_tally(words(folder / "again", {"--json"}), folder);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(table_of(resumed), table_of(whole));
+  const std::string name = "/flip-flop/" + fs::directory_iterator(folder / "again/flip-flop")->path().stem().string();
+  expect_same_run(folder / ("again" + name), folder / ("whole" + name));
+}
+
+TEST(Reproduce, WritesAPageWithItsPicture) {
+  const TemporaryFolder folder;
+  const Finished dry = run_tally(words(folder / "runs", {"--dry-run"}), folder);
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_FALSE(fs::exists(folder / "runs")) << "a dry run writes nothing";
+  EXPECT_EQ(std::count(dry.out.begin(), dry.out.end(), '\n') >= 6, true) << dry.out;
+
+  const Finished finished = run_tally(words(folder / "runs", {"--out", folder / "page.md"}), folder);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(holds(finished.out, "done in")) << finished.out;
+  EXPECT_TRUE(holds(finished.out, " left")) << "time left is told: " << finished.out;
+  const std::string page = read_file(folder / "page.md");
+  for (const char* part : {"REDUCED", "CHANGED: task.length=16", "![Flip-flop: error while training](page.svg)",
+                           "tally reproduce figure5 --scale quick --seeds 1..2 --set task.length=16",
+                           "Trained on: ", "Runs: 6 finished"}) {
+    EXPECT_TRUE(holds(page, part)) << part << "\n" << page;
+  }
+  EXPECT_TRUE(holds(read_file(folder / "page.svg"), "ood-sparse"));
+  // Nothing is left to do, and showing alone says the same.
+  EXPECT_TRUE(holds(run_tally(words(folder / "runs"), folder).out, "6 of 6 runs are finished"));
+  const Finished shown = run_tally(words(folder / "runs", {"--show", "--json"}), folder);
+  EXPECT_EQ(table_of(shown), table_of(run_tally(words(folder / "runs", {"--json"}), folder)));
+}
+
+TEST(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {
+  const TemporaryFolder folder;
+  const Finished unknown = run_tally({"reproduce", "tabel2"}, folder);
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(holds(unknown.err, "did you mean 'table2'?")) << unknown.err;
+  const Finished change = run_tally({"reproduce", "figure5", "--set", "task.non-blanks=3"}, folder);
+  EXPECT_EQ(change.code, 2);
+  EXPECT_TRUE(holds(change.err, "figure5, absolute")) << change.err;
+  EXPECT_TRUE(holds(change.err, "non-blanks")) << change.err;
+  EXPECT_EQ(run_tally({"reproduce", "figure5", "--set", "steps"}, folder).code, 2);
+  EXPECT_FALSE(fs::exists("runs/quick/sweep.json"));
+}
+
+}  // namespace
+}  // namespace tally::testing
