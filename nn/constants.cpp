@@ -4,6 +4,16 @@
 
 namespace tally {
 
+Tensor table_of(std::int64_t rows, std::int64_t columns, DType dtype, Device device,
+                const std::function<double(std::int64_t, std::int64_t)>& value) {
+  const Tensor numbers = Tensor::empty({rows, columns}, DType::f64, host_of(device));
+  auto* number = numbers.view().as<double>();
+  for (std::int64_t t = 0; t < rows && device.type != DeviceType::meta; ++t) {
+    for (std::int64_t column = 0; column < columns; ++column) *number++ = value(t, column);
+  }
+  return numbers.to(device).to(dtype);
+}
+
 Tensor Constants::of(Number number, std::int64_t first, std::int64_t end, DType dtype, Device device) {
   const auto value = [&](std::int64_t t, std::int64_t) { return number(t); };
   return table(reinterpret_cast<Key>(number), end, 1, dtype, device, value).select_view(1, 0).slice_view(0, first, end);
@@ -25,12 +35,7 @@ Tensor Constants::table(Key key, std::int64_t end, std::int64_t columns, DType d
     if (made.values.size(0) >= end) return made.values;
     rows = std::max(rows, 2 * made.values.size(0));  // a text that grows token by token asks for a row more each time
   }
-  std::vector<double> values;
-  values.reserve(static_cast<std::size_t>(rows * columns));
-  for (std::int64_t t = 0; t < rows; ++t) {
-    for (std::int64_t column = 0; column < columns; ++column) values.push_back(value(t, column));
-  }
-  return tables_.emplace_back(Table{key, columns, Tensor::from(values, {rows, columns}, device).to(dtype)}).values;
+  return tables_.emplace_back(Table{key, columns, table_of(rows, columns, dtype, device, value)}).values;
 }
 
 }  // namespace tally

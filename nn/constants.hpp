@@ -10,6 +10,10 @@
 
 namespace tally {
 
+// value(t, column) in each row t: [rows, columns]. Where memory is only counted (core/meta.cpp) nothing is computed.
+Tensor table_of(std::int64_t rows, std::int64_t columns, DType dtype, Device device,
+                const std::function<double(std::int64_t t, std::int64_t column)>& value);
+
 class Constants {
  public:
   // Of position or distance t, from 0. Functions, and not closures: a function names its table.

@@ -42,7 +42,15 @@ std::int64_t Module::parameter_count() const {
 void Module::load(const NamedTensors& values) { load_tensors(parameters(), values); }
 
 void load_tensors(NamedTensors targets, const NamedTensors& values) {
-  std::map<std::string_view, const Tensor*> given;
+  std::vector<StoredTensor> all;
+  for (const auto& [path, value] : values) {
+    all.push_back({path, value.dtype(), value.shape(), [&value = value] { return value; }});
+  }
+  load_tensors(std::move(targets), all);
+}
+
+void load_tensors(NamedTensors targets, std::span<const StoredTensor> values) {
+  std::map<std::string_view, const StoredTensor*> given;
   std::string faults;
   constexpr std::int64_t most = 10;
   std::int64_t fault_count = 0;
@@ -51,8 +59,8 @@ void load_tensors(NamedTensors targets, const NamedTensors& values) {
     if (++fault_count <= most) faults += concat(faults.empty() ? "" : "; ", escape_for_print(path), parts...);
   };
 
-  for (const auto& [path, value] : values) {
-    if (!given.emplace(path, &value).second) note(path, " is given twice");
+  for (const StoredTensor& value : values) {
+    if (!given.emplace(value.name, &value).second) note(value.name, " is given twice");
   }
   std::set<std::string_view> known;
   for (const auto& [path, target] : targets) {
@@ -60,17 +68,17 @@ void load_tensors(NamedTensors targets, const NamedTensors& values) {
     const auto found = given.find(path);
     if (found == given.end()) {
       note(path, " is missing");
-    } else if (const Tensor& value = *found->second;
-               value.shape() != target.shape() || value.dtype() != target.dtype()) {
-      note(path, " is ", value.dtype(), " ", value.shape(), " but must be ", target.dtype(), " ", target.shape());
+    } else if (const StoredTensor& value = *found->second;
+               value.shape != target.shape() || value.dtype != target.dtype()) {
+      note(path, " is ", value.dtype, " ", value.shape, " but must be ", target.dtype(), " ", target.shape());
     }
   }
-  for (const auto& [path, value] : values) {
-    if (!known.contains(path)) note(path, " is unexpected");
+  for (const StoredTensor& value : values) {
+    if (!known.contains(value.name)) note(value.name, " is unexpected");
   }
   check(fault_count == 0, "load", faults, fault_count > most ? concat("; ", fault_count - most, " more") : "");
 
-  for (auto& [path, target] : targets) target.copy_from(*given.at(path));
+  for (auto& [path, target] : targets) target.copy_from(given.at(path)->read());
 }
 
 void Module::clear_gradients() const {

@@ -2,6 +2,8 @@
 // checkpoints.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,8 +43,17 @@ class Module {
   std::vector<std::pair<std::string, Module*>> children_;
 };
 
-// Copies each value into the tensor of its name. Throws Error naming what is missing, unexpected, given twice or of
-// another type or shape, before anything is changed.
+// A value that is told of beforehand and read once it is wanted.
+struct StoredTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  std::function<Tensor()> read;
+};
+
+// Copies each value into the tensor of its name, so that no more than one of those that are read is there at a time.
+// Throws Error naming what is missing, unexpected, given twice or of another type or shape, before anything is changed.
+void load_tensors(NamedTensors targets, std::span<const StoredTensor> values);
 void load_tensors(NamedTensors targets, const NamedTensors& values);
 
 }  // namespace tally

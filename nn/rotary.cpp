@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "autograd/ops.hpp"
+#include "nn/constants.hpp"
 
 namespace tally {
 
@@ -21,16 +22,14 @@ Tensor Rotary::rotate(const Tensor& x, std::int64_t first) const {
 }
 
 Rotary::Tables Rotary::make_tables(std::int64_t length, DType dtype, Device device) const {
-  std::vector<double> cosine, sine;
-  for (std::int64_t t = 0; t < length; ++t) {
-    for (const RotaryPlane& plane : planes_) {
+  const auto table = [&](double (*turned)(double angle)) {
+    return table_of(length, std::ssize(planes_), dtype, device, [&](std::int64_t t, std::int64_t pair) {
+      const RotaryPlane& plane = planes_[static_cast<std::size_t>(pair)];
       const double position = static_cast<double>(t), size = factor_ * std::exp(position * plane.growth);
-      cosine.push_back(size * std::cos(position * plane.angle));
-      sine.push_back(size * std::sin(position * plane.angle));
-    }
-  }
-  const Shape shape{length, static_cast<std::int64_t>(planes_.size())};
-  return {Tensor::from(cosine, shape, device).to(dtype), Tensor::from(sine, shape, device).to(dtype)};
+      return size * turned(position * plane.angle);
+    });
+  };
+  return {table(std::cos), table(std::sin)};
 }
 
 std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -29,29 +30,47 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-Times times_of(std::vector<double> seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], seconds.front(), seconds.back()};
-}
+// Seconds of the runs that are measured, by direction.
+template <std::size_t Directions>
+using Seconds = std::array<std::vector<double>, Directions>;
 
 // Calls measure(n) -> seconds of each direction for n = 1, 2, ..; before_measured() once the warm-up is over.
 template <std::size_t Directions>
-std::array<Times, Directions> repeat(
+Seconds<Directions> repeat(
     const BenchOptions& options, const std::function<std::array<double, Directions>(std::int64_t n)>& measure,
     const std::function<void()>& before_measured = [] {}) {
   check(options.steps >= 1, "bench", "there must be at least one run to measure");
-  std::array<std::vector<double>, Directions> seconds;
+  Seconds<Directions> seconds;
   for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
     if (n == options.warmup + 1) before_measured();
     const std::array<double, Directions> times = measure(n);
     for (std::size_t d = 0; d < Directions && n > options.warmup; ++d) seconds[d].push_back(times[d]);
   }
-  std::array<Times, Directions> result;
-  for (std::size_t d = 0; d < Directions; ++d) result[d] = times_of(std::move(seconds[d]));
-  return result;
+  return seconds;
 }
 
-double peak_bytes() { return static_cast<double>(memory_counters(default_device()).peak_bytes); }
+// prefix: "forward_". The median.
+double set_times(JsonValue& json, const std::string& median, const std::string& prefix, std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  json.set(median, seconds[seconds.size() / 2]);
+  json.set(prefix + "min_s", seconds.front());
+  json.set(prefix + "max_s", seconds.back());
+  return seconds[seconds.size() / 2];
+}
+
+// And the work in a second.
+void set_times(JsonValue& json, const std::string& name, std::vector<double> seconds, double work, const char* unit) {
+  const double median = set_times(json, name + "_s", name + "_", std::move(seconds));
+  json.set(concat(name, "_", unit, "_per_s"), median > 0 ? work / median / 1e9 : 0.0);
+}
+
+std::int64_t rate(double work, double seconds) { return seconds > 0 ? std::llround(work / seconds) : 0; }
+
+void set_peak(JsonValue& json) {
+  const std::size_t bytes = memory_counters(default_device()).peak_bytes;
+  json.set("tensor_peak_bytes", bytes);
+  json.set("tensor_peak_mib", std::llround(static_cast<double>(bytes) / (1 << 20)));
+}
 
 Tensor random_tokens(const Shape& shape, std::int64_t vocabulary, std::string_view name) {
   if (default_device().type == DeviceType::meta) return Tensor::empty(shape, DType::i32, default_device());
@@ -91,7 +110,7 @@ BenchOptions::BenchOptions(RunConfig run) : config(std::move(run)) {
   vocabulary = static_cast<std::int64_t>(task->vocabulary().size());
 }
 
-StepTimes bench_step(const BenchOptions& options) {
+JsonValue bench_step(const BenchOptions& options) {
   const RunConfig& config = options.config;
   const auto task = config.make_task();
   const auto model = config.make_model(*task);
@@ -101,36 +120,37 @@ StepTimes bench_step(const BenchOptions& options) {
   TrainingOrder order(task->splits().front(), config.run.batch, seed);
   const std::int64_t all = options.warmup + options.steps;
 
-  StepTimes result;
+  StepReport report;
+  double tokens = 0;
   std::uint64_t allocations = 0;
   const auto counted = [] { return memory_counters(default_device()).system_allocations; };
-  const auto measured = repeat<1>(
+  const auto seconds = repeat<1>(
       options,
       [&](std::int64_t n) {
         // A graph takes its memory for all of its launches when it is captured, in the second step.
         if (n == std::min<std::int64_t>(options.warmup + 1, 2)) reset_peak_memory(default_device());
         const Batch batch = batch_of(*task, order, n);
-        StepReport report;
-        const double seconds = seconds_of([&] { report = train_step(batch, n, std::max(config.run.steps, all)); });
-        result.tokens += n > options.warmup ? static_cast<double>(batch.tokens.numel()) : 0;
-        result.loss = report.loss;
-        result.grad_norm = report.grad_norm;
-        return std::array{seconds};
+        tokens += n > options.warmup ? static_cast<double>(batch.tokens.numel()) : 0;
+        return std::array{seconds_of([&] { report = train_step(batch, n, std::max(config.run.steps, all)); })};
       },
       [&] { allocations = counted(); });
   const auto steps = static_cast<double>(options.steps);
-  result.step = measured[0];
-  result.system_allocations = static_cast<double>(counted() - allocations) / steps;
-  result.tensor_bytes = peak_bytes();
-  result.parameters = model->parameter_count();
-  result.tokens /= steps;
-  result.flops =
-      6 * static_cast<double>(model->matrix_parameter_count()) * result.tokens +
-      (forward_products + backward_products) * static_cast<double>(config.model.layers) * pair_flops(options);
-  return result;
+  tokens /= steps;
+  JsonValue json = JsonValue::object(
+      {{"vocab", options.vocabulary}, {"layers", config.model.layers}, {"parameters", model->parameter_count()}});
+  json.set("tokens_per_s", rate(tokens, set_times(json, "step_s", "", seconds[0])));
+  json.set("gflop",
+           (6 * static_cast<double>(model->matrix_parameter_count()) * tokens +
+            (forward_products + backward_products) * static_cast<double>(config.model.layers) * pair_flops(options)) /
+               1e9);
+  json.set("loss", report.loss);
+  json.set("grad_norm", report.grad_norm);
+  set_peak(json);
+  json.set("system_allocations_per_step", static_cast<double>(counted() - allocations) / steps);
+  return json;
 }
 
-AttentionTimes bench_attention(const BenchOptions& options) {
+JsonValue bench_attention(const BenchOptions& options) {
   const ModelOptions& model = options.config.model;
   const DType dtype = options.config.dtype();
   model.validate();
@@ -152,7 +172,7 @@ AttentionTimes bench_attention(const BenchOptions& options) {
   const Tensor q = leaves.end()[-3], k = leaves.end()[-2], v = leaves.end()[-1];
   const Tensor d_y = Tensor::full(split, 1.0, dtype, default_device());
 
-  const auto times = repeat<3>(
+  const auto seconds = repeat<3>(
       options,
       [&](std::int64_t n) {
         const Pass pass{.training = true, .step = {.seed = 1, .number = static_cast<std::uint32_t>(n)}};
@@ -163,23 +183,23 @@ AttentionTimes bench_attention(const BenchOptions& options) {
         return std::array{forward, back, forward + back};
       },
       [] { reset_peak_memory(default_device()); });
-  return {.forward = times[0],
-          .backward = times[1],
-          .both = times[2],
-          .forward_flops = forward_products * pair_flops(options),
-          .backward_flops = backward_products * pair_flops(options),
-          .tensor_bytes = peak_bytes()};
+  JsonValue json = JsonValue::object();
+  const double pairs = pair_flops(options);
+  set_times(json, "forward", seconds[0], forward_products * pairs, "gflop");
+  set_times(json, "backward", seconds[1], backward_products * pairs, "gflop");
+  set_times(json, "both", seconds[2], (forward_products + backward_products) * pairs, "gflop");
+  json.set("tokens_per_s", rate(static_cast<double>(options.config.run.batch * options.length), json.real("both_s")));
+  set_peak(json);
+  return json;
 }
 
 double bench_gemm(DType dtype) {
   constexpr std::int64_t m = 8192, k = 256, n = 1024;
   const Tensor a = random_leaf("a", {m, k}, dtype).detach(), b = random_leaf("b", {k, n}, dtype).detach();
   std::vector<double> seconds;
-  for (int run = 0; run < 12; ++run) {
-    const double time = seconds_of([&] { matmul(a, b); });
-    if (run >= 2) seconds.push_back(time);
-  }
-  return 2.0 * m * k * n / times_of(std::move(seconds)).median;
+  for (int run = 0; run < 12; ++run) seconds.push_back(seconds_of([&] { matmul(a, b); }));
+  std::sort(seconds.begin() + 2, seconds.end());  // two to warm up
+  return 2.0 * m * k * n / seconds[7] / 1e9;
 }
 
 namespace {
@@ -194,13 +214,13 @@ struct Operation {
 
 double bytes_of(const Tensor& x) { return static_cast<double>(x.numel()) * static_cast<double>(size_of(x.dtype())); }
 
-OperationTimes measure(const Operation& operation, const BenchOptions& options) {
+JsonValue measure(const Operation& operation, const BenchOptions& options) {
   double input_bytes = 0, floating_bytes = 0, output_bytes = 0;
   for (const Tensor& input : operation.inputs) {
     input_bytes += bytes_of(input);
     if (is_floating(input.dtype())) floating_bytes += bytes_of(input);
   }
-  const auto times = repeat<2>(options, [&](std::int64_t) {
+  const auto seconds = repeat<2>(options, [&](std::int64_t) {
     Tensor y;
     const double forward = seconds_of([&] { y = operation.compute(operation.inputs); });
     const Tensor d_y = Tensor::full(y.shape(), 1.0, y.dtype(), y.device());
@@ -211,34 +231,30 @@ OperationTimes measure(const Operation& operation, const BenchOptions& options) 
     }
     return std::array{forward, back};
   });
-  const bool product = operation.flops > 0;
-  return {.name = operation.name,
-          .shape = operation.shape,
-          .forward = times[0],
-          .backward = times[1],
-          .product = product,
-          .forward_work = product ? operation.flops : input_bytes + output_bytes,
-          .backward_work = product ? 2 * operation.flops : input_bytes + output_bytes + floating_bytes};
+  const double moved = input_bytes + output_bytes, flops = operation.flops;
+  const char* const unit = flops > 0 ? "gflop" : "gb";
+  JsonValue json = JsonValue::object({{"operation", operation.name}, {"shape", operation.shape}});
+  set_times(json, "forward", seconds[0], flops > 0 ? flops : moved, unit);
+  set_times(json, "backward", seconds[1], flops > 0 ? 2 * flops : moved + floating_bytes, unit);
+  return json;
 }
 
-OperationTimes measure_adamw(const BenchOptions& options, const Shape& shape) {
+JsonValue measure_adamw(const BenchOptions& options, const Shape& shape) {
   const DType dtype = options.config.dtype();
   const NamedTensors parameters{{"weight", random_leaf("weight", shape, dtype)}};
   set_gradient(parameters[0].second, Tensor::full(shape, 0.1, dtype, default_device()));
   const auto optimizer = Optimizer::make({}, parameters);
-  const auto times = repeat<1>(
+  const auto seconds = repeat<1>(
       options, [&](std::int64_t n) { return std::array{seconds_of([&] { optimizer->step(n, 1e-3, 1.0); })}; });
+  JsonValue json = JsonValue::object({{"operation", "adamw"}, {"shape", to_text(shape)}});
   // Reads parameter, gradient and two moments, writes all but the gradient.
-  return {.name = "adamw",
-          .shape = to_text(shape),
-          .forward = times[0],
-          .backward = {},
-          .forward_work = 7 * bytes_of(parameters[0].second)};
+  set_times(json, "forward", seconds[0], 7 * bytes_of(parameters[0].second), "gb");
+  return json;
 }
 
 }  // namespace
 
-std::vector<OperationTimes> bench_operations(const BenchOptions& options) {
+std::vector<JsonValue> bench_operations(const BenchOptions& options) {
   const ModelOptions& model = options.config.model;
   const DType dtype = options.config.dtype();
   model.validate();
@@ -250,7 +266,7 @@ std::vector<OperationTimes> bench_operations(const BenchOptions& options) {
   };
 
   // Inputs are made when their turn comes: together the squares would not fit in memory.
-  std::vector<OperationTimes> results;
+  std::vector<JsonValue> results;
   const auto add = [&](Operation operation) { results.push_back(measure(operation, options)); };
   const auto product = [&](const std::string& name, const Shape& a, const Shape& b, bool transposed_b) {
     const std::int64_t n = b[transposed_b ? b.rank - 2 : b.rank - 1];

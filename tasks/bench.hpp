@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "core/io/json.hpp"
 #include "tasks/config.hpp"
 
 namespace tally {
@@ -20,49 +20,27 @@ struct BenchOptions {
   explicit BenchOptions(RunConfig run);
 };
 
-// Median, shortest and longest of several runs, in seconds.
-struct Times {
-  double median = 0, min = 0, max = 0;
-};
+// What is measured, as `tally bench --json` tells it. Times: median (step_s), shortest and longest (min_s, max_s), with
+// the direction's name before them where there are several (forward_s, forward_min_s); work in 10^9 a second.
 
-struct StepTimes {
-  Times step;
-  std::int64_t parameters = 0;
-  double tokens = 0;               // of a batch, on average
-  double flops = 0;                // of all products: those of the weight matrices, and attention's over keys j <= i
-  double system_allocations = 0;   // times a step took memory from the system, on average; 0 once blocks are reused
-  double tensor_bytes = 0;         // of all tensors, when they were most
-  double loss = 0, grad_norm = 0;  // of the last step
-};
-
-// The training step of a run of this configuration (tasks/train_step.hpp) on its batches from the first on.
-StepTimes bench_step(const BenchOptions& options);
-
-struct AttentionTimes {
-  Times forward, backward, both;
-  double forward_flops = 0, backward_flops = 0;  // of plain attention's products over keys j <= i
-  double tensor_bytes = 0;                       // as above, q, k, v and their gradients included
-};
+// The training step of a run of this configuration (tasks/train_step.hpp) on its batches from the first on: its size
+// and time; tokens, loss and norm of the gradients of the last step; gflop of all products, those of the weight
+// matrices and attention's over keys j <= i; bytes of all tensors when they were most; and how often a step took memory
+// from the system, on average: 0 once blocks are reused.
+JsonValue bench_step(const BenchOptions& options);
 
 // Attention of the first layer between its projections: from random q, k, v [B, H, T, d] to o, and back to their
-// gradients and those of the encoding's parameters.
-AttentionTimes bench_attention(const BenchOptions& options);
+// gradients and those of the encoding's parameters. Rates are of plain attention's products over keys j <= i.
+JsonValue bench_attention(const BenchOptions& options);
 
-// Additions and multiplications a second of [8192, 256] x [256, 1024]: what the others are measured against.
+// Billions of additions and multiplications a second of [8192, 256] x [256, 1024]: what the others are measured
+// against.
 double bench_gemm(DType dtype);
 
-struct OperationTimes {
-  std::string name;   // "matmul"
-  std::string shape;  // "[8192, 256] x [256, 1024]"
-  Times forward, backward;
-  // Additions and multiplications for products (backward takes twice as many); else bytes that have to be moved at the
-  // least: forward reads the inputs and writes the result, backward reads inputs and d_y and writes d_x.
-  bool product = false;
-  double forward_work = 0, backward_work = 0;
-};
-
 // The operations of a training step of this model, one by one, at its shapes; and one update of a matrix of the MLP by
-// AdamW (as `forward`; there is no backward).
-std::vector<OperationTimes> bench_operations(const BenchOptions& options);
+// AdamW (as forward; there is no backward). Rates of products count additions and multiplications (backward takes twice
+// as many); those of the others bytes that have to be moved at the least: forward reads the inputs and writes the
+// result, backward reads inputs and d_y and writes d_x.
+std::vector<JsonValue> bench_operations(const BenchOptions& options);
 
 }  // namespace tally

@@ -43,12 +43,15 @@ Transformer make_model(const ModelSetting& model) {
   return {model.options, model.encoding, model.vocabulary, model.max_length, 0, model.dtype, default_device()};
 }
 
-// Of tensors of these shapes. Gradients and checkpoints have those of the parameters.
-double bytes_of(const NamedTensors& tensors) {
+// Of a tensor of this shape.
+double bytes_of(const Tensor& tensor) {
+  return static_cast<double>(block_bytes(static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())));
+}
+
+// Of their gradients.
+double bytes_of(const NamedTensors& parameters) {
   double bytes = 0;
-  for (const auto& [name, tensor] : tensors) {
-    bytes += static_cast<double>(block_bytes(static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())));
-  }
+  for (const auto& [name, parameter] : parameters) bytes += bytes_of(parameter);
   return bytes;
 }
 
@@ -63,30 +66,22 @@ MemoryEstimate count(Work&& work) {
   } catch (const TooLarge&) {
     estimate.more = true;
   }
-  if (estimate.checkpoint > 0) return estimate;  // nothing is computed
   const double rest = counted.peak() - estimate.parameters - estimate.gradients - estimate.optimiser;
   estimate.activations = std::max(0.0, rest);
   return estimate;
 }
 
-// The same with a model: work(model, estimate, counted). An encoding may compute tables on the host, so what does not
-// fit even without one is refused before.
+// The same with a model: work(model, estimate, counted).
 template <class Work>
 MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
-  const EncodingChoice none = EncodingChoice::parse("none");
-  const auto with = [&](const EncodingChoice& encoding) {
-    return count([&](MemoryEstimate& estimate, const OnlyCounting& counted) {
-      Transformer model =
-          make_model({setting.options, encoding, setting.vocabulary, setting.max_length, setting.dtype});
-      const NamedShapes shapes = shapes_of(model);
-      estimate.parameter_count = parameter_count(shapes);
-      estimate.encoding_parameter_count = encoding_parameter_count(shapes);
-      estimate.parameters = counted.live();
-      work(model, estimate, counted);
-    });
-  };
-  check_fits(with(none));
-  return with(setting.encoding);
+  return count([&](MemoryEstimate& estimate, const OnlyCounting& counted) {
+    Transformer model = make_model(setting);
+    const NamedShapes shapes = shapes_of(model);
+    estimate.parameter_count = parameter_count(shapes);
+    estimate.encoding_parameter_count = encoding_parameter_count(shapes);
+    estimate.parameters = counted.live();
+    work(model, estimate, counted);
+  });
 }
 
 // A step, and whatever `after` does while optimiser and batch are still there.
@@ -185,8 +180,9 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
 
 MemoryEstimate estimate_loading(const RunConfig& config, const Task& task) {
   return count_model(model_of(config, task), [&](Transformer& model, MemoryEstimate& estimate, const OnlyCounting&) {
-    const NamedTensors parameters = model.parameters();
-    estimate.checkpoint = bytes_of(parameters) + bytes_of(Optimizer::make(config.optimiser, parameters)->state());
+    for (const auto& [name, parameter] : model.parameters()) {
+      estimate.checkpoint = std::max(estimate.checkpoint, bytes_of(parameter));
+    }
   });
 }
 
@@ -214,20 +210,14 @@ MemoryEstimate estimate_step(const ModelSetting& timed, const OptimizerOptions& 
 
 namespace {
 
-// Of what is timed, run once: without an encoding first, as above.
+// Of what is timed, run once.
 MemoryEstimate count_timed(const BenchOptions& options, void (*run)(const BenchOptions&)) {
-  const auto with = [&](EncodingChoice encoding) {
-    return count([&](MemoryEstimate&, const OnlyCounting&) {
-      RunConfig config = options.config.clone();
-      config.encoding = std::move(encoding);
-      BenchOptions once(std::move(config));
-      once.vocabulary = options.vocabulary;
-      once.steps = 1, once.warmup = 0;
-      run(once);
-    });
-  };
-  check_fits(with(EncodingChoice::parse("none")));
-  return with(options.config.encoding.clone());
+  return count([&](MemoryEstimate&, const OnlyCounting&) {
+    BenchOptions once(options.config.clone());
+    once.vocabulary = options.vocabulary;
+    once.steps = 1, once.warmup = 0;
+    run(once);
+  });
 }
 
 }  // namespace

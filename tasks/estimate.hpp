@@ -44,12 +44,11 @@ void check_length(const ModelSetting& model, std::int64_t length);
 
 // Memory of work on a batch of `sequences` of `length` tokens: the work itself runs on a device that only counts, so
 // the total is what the default device's own counters will show at their highest, to the byte, for sequences of just
-// this length. All throw DoesNotFit when not even the model without an encoding fits; whether the rest does is for
-// check_fits.
+// this length. Whether there is as much is for check_fits.
 
 // Of a run: its steps and its evaluations.
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task);
-// Of a model that is made and filled from a checkpoint.
+// Of a model that is made and filled from a checkpoint, tensor by tensor.
 MemoryEstimate estimate_loading(const RunConfig& config, const Task& task);
 // Of what a model answers.
 MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t sequences,

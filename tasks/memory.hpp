@@ -21,7 +21,7 @@ struct MemoryEstimate {
   std::int64_t parameter_count = 0, encoding_parameter_count = 0;
   double parameters = 0, gradients = 0, optimiser = 0;
   double activations = 0;  // what passes through the model, and what is kept of it
-  double checkpoint = 0;   // as it is read, beside the model
+  double checkpoint = 0;   // what of it is read at a time, beside the model
   double data = 0;         // sequences, or the order of a fixed training set
   bool more = false;       // than can be counted: these are the least
   double total() const { return parameters + gradients + optimiser + activations + checkpoint + data; }

@@ -14,7 +14,6 @@
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/io/safetensors.hpp"
 #include "core/utf8.hpp"
 #include "core/version.hpp"
 
@@ -227,9 +226,10 @@ std::vector<std::int64_t> RunFolder::checkpoint_steps() const {
   return steps;
 }
 
-void RunFolder::write_checkpoint(const Checkpoint& checkpoint) const {
-  NamedTensors tensors = with_prefix("model.", checkpoint.model);
-  for (auto& entry : with_prefix("optimiser.", checkpoint.optimiser)) tensors.push_back(std::move(entry));
+void RunFolder::write_checkpoint(const Checkpoint& checkpoint, const NamedTensors& model,
+                                 const NamedTensors& optimiser) const {
+  NamedTensors tensors = with_prefix("model.", model);
+  for (auto& entry : with_prefix("optimiser.", optimiser)) tensors.push_back(std::move(entry));
   Metadata metadata{{"format", "tally checkpoint"},
                     {"step", std::to_string(checkpoint.step)},
                     {"tokens", std::to_string(checkpoint.tokens)},
@@ -252,13 +252,23 @@ void RunFolder::check_can_write_checkpoints(std::int64_t first, std::int64_t las
   const AtomicFile trial(checkpoint_path(first));  // its temporary file goes again
 }
 
-RunFolder::Checkpoint RunFolder::read_checkpoint(std::int64_t step) const {
+std::vector<StoredTensor> RunFolder::StoredCheckpoint::tensors(std::string_view prefix) const {
+  std::vector<StoredTensor> result;
+  for (const SafetensorsEntry& entry : file->entries()) {
+    if (!entry.name.starts_with(prefix)) continue;
+    result.push_back({entry.name.substr(prefix.size()), *entry.dtype, entry.shape,
+                      [this, &name = entry.name] { return file->read(name); }});
+  }
+  return result;
+}
+
+RunFolder::StoredCheckpoint RunFolder::open_checkpoint(std::int64_t step) const {
   const std::string path = checkpoint_path(step);
-  const SafetensorsFile file = SafetensorsFile::open(path);
+  StoredCheckpoint checkpoint{{}, SafetensorsFile::open(path)};
+  const SafetensorsFile& file = *checkpoint.file;
   const std::vector<std::string> bad = verify_checksums(file);
   check(bad.empty(), "checkpoint", path, ": the checksum of ", bad.empty() ? "" : escape_for_print(bad.front()),
         " does not hold");
-  Checkpoint checkpoint;
   checkpoint.step = metadata_number(file, "step");
   checkpoint.tokens = metadata_number(file, "tokens");
   check(checkpoint.step == step, "checkpoint", path, ": the step inside, ", checkpoint.step,
@@ -266,22 +276,18 @@ RunFolder::Checkpoint RunFolder::read_checkpoint(std::int64_t step) const {
   if (const auto record = file.metadata().find("model"); record != file.metadata().end()) {
     checkpoint.record = model_record_from_text(record->second, concat("checkpoint ", path, ", metadata 'model'"));
   }
-  for (const auto& entry : file.entries()) {
-    if (entry.name.starts_with("model.")) {
-      checkpoint.model.emplace_back(entry.name.substr(6), file.read(entry.name));
-    } else if (entry.name.starts_with("optimiser.")) {
-      checkpoint.optimiser.emplace_back(entry.name.substr(10), file.read(entry.name));
-    } else {
-      fail("checkpoint", path, ": unexpected tensor '", escape_for_print(entry.name), "'");
-    }
+  for (const SafetensorsEntry& entry : file.entries()) {
+    const bool known = entry.name.starts_with("model.") || entry.name.starts_with("optimiser.");
+    if (!known) fail("checkpoint", path, ": unexpected tensor '", escape_for_print(entry.name), "'");
+    if (!entry.dtype) file.read(entry.name);  // throws
   }
   return checkpoint;
 }
 
-RunFolder::Checkpoint RunFolder::newest_checkpoint(const std::function<void(const std::string&)>& skipped) const {
+RunFolder::StoredCheckpoint RunFolder::newest_checkpoint(const std::function<void(const std::string&)>& skipped) const {
   for (std::vector<std::int64_t> steps = checkpoint_steps(); !steps.empty(); steps.pop_back()) {
     try {
-      return read_checkpoint(steps.back());
+      return open_checkpoint(steps.back());
     } catch (const Error& error) {
       skipped(error.what());
     }

@@ -11,6 +11,7 @@
 
 #include "core/io/file_descriptor.hpp"
 #include "core/io/json.hpp"
+#include "core/io/safetensors.hpp"
 #include "nn/module.hpp"
 #include "tasks/config.hpp"
 #include "tasks/metrics.hpp"
@@ -67,18 +68,23 @@ class RunFolder {
   struct Checkpoint {
     std::int64_t step = 0;
     std::int64_t tokens = 0;  // trained on so far
-    NamedTensors model, optimiser;
-    ModelRecord record;  // empty in a file of a version that wrote none
+    ModelRecord record;       // empty in a file of a version that wrote none
   };
-  void write_checkpoint(const Checkpoint& checkpoint) const;
+  void write_checkpoint(const Checkpoint& checkpoint, const NamedTensors& model, const NamedTensors& optimiser) const;
+  // One on the disk, whose checksums held when it was opened. Its tensors stay there until they are loaded.
+  struct StoredCheckpoint : Checkpoint {
+    std::optional<SafetensorsFile> file;  // nothing of step 0
+    // Those under the prefix: {"embedding.weight", ...} for "model.".
+    std::vector<StoredTensor> tensors(std::string_view prefix) const;
+  };
   // Throws Error when checkpoints of the steps from `first` to `last` cannot be written: the folder cannot, or what is
   // no file is in the way of one.
   void check_can_write_checkpoints(std::int64_t first, std::int64_t last) const;
   // Throws Error when the file cannot be read or a checksum does not hold.
-  Checkpoint read_checkpoint(std::int64_t step) const;
+  StoredCheckpoint open_checkpoint(std::int64_t step) const;
   // The newest checkpoint that can be read; step 0 without tensors if there is none. Calls `skipped` with the error of
   // each one that was passed over.
-  Checkpoint newest_checkpoint(const std::function<void(const std::string&)>& skipped) const;
+  StoredCheckpoint newest_checkpoint(const std::function<void(const std::string&)>& skipped) const;
   // Removes the checkpoints but the last two of planned steps, the one of step `best` (-1 for none), and what is newer
   // than all planned ones. An interrupted run leaves one at a step that is not planned; it goes when it is overtaken,
   // so that in the end there are those that an uninterrupted run keeps.

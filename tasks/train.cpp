@@ -81,8 +81,8 @@ class Run {
     if (step > 0) {
       in_file(folder_.checkpoint_path(step), [&] {
         check_same_model(checkpoint.record, config_, *task_);
-        model_->load(checkpoint.model);
-        load_tensors(optimizer_->state(), checkpoint.optimiser);
+        load_tensors(model_->parameters(), checkpoint.tensors("model."));
+        load_tensors(optimizer_->state(), checkpoint.tensors("optimiser."));
       });
     }
     std::vector<MetricsRecord> records = read_metrics(folder_.metrics_path());
@@ -145,7 +145,7 @@ class Run {
   void save(std::int64_t step) {
     refuse_bad_update(step);
     metrics_->sync();
-    folder_.write_checkpoint({step, tokens_, model_->parameters(), optimizer_->state(), model_record(config_, *task_)});
+    folder_.write_checkpoint({step, tokens_, model_record(config_, *task_)}, model_->parameters(), optimizer_->state());
   }
 
   // Of the steps with a checkpoint: lower error on the first evaluation split is better, then lower loss; the earlier

@@ -187,15 +187,12 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
     for (const auto& [key, text] : metadata) texts.push_back({key, text});
     header.push_back({std::string(metadata_key), std::move(texts)});
   }
-  std::vector<Tensor> dense;  // keeps the bytes of copies alive
-  std::vector<std::span<const std::byte>> chunks(1);
   std::uint64_t position = 0;
   for (const auto& [name, tensor] : tensors) {
-    dense.push_back(to_file_order("safetensors", name, tensor));
-    chunks.push_back(bytes_of(dense.back()));
+    check(tensor.defined(), "safetensors", "tensor '", escape_for_print(name), "' is undefined");
     JsonValue::Array sizes;
     for (int axis = 0; axis < tensor.rank(); ++axis) sizes.push_back(tensor.shape()[axis]);
-    const std::uint64_t end = position + chunks.back().size();
+    const std::uint64_t end = position + static_cast<std::uint64_t>(tensor.numel()) * size_of(tensor.dtype());
     header.push_back({name, JsonValue::object({{"dtype", type_name(tensor.dtype())},
                                                {"shape", std::move(sizes)},
                                                {"data_offsets", JsonValue::Array{position, end}}})});
@@ -207,9 +204,12 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
         " bytes; at most ", max_header_bytes, " can be read again");
   parse_header(text, file, position);  // refuses what could not be read
   const std::uint64_t header_bytes = text.size();
-  text.insert(0, reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
-  chunks.front() = std::as_bytes(std::span(text));
-  write_file_atomically(path, chunks);
+  AtomicFile target(path);
+  target.write(std::as_bytes(std::span(&header_bytes, 1)));
+  target.write(text);
+  // One copy at a time, where they are not on the CPU or not dense.
+  for (const auto& [name, tensor] : tensors) target.write(bytes_of(to_file_order("safetensors", name, tensor)));
+  target.finish();
 }
 
 void add_checksums(Metadata& metadata, const NamedTensors& tensors) {

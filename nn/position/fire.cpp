@@ -2,7 +2,8 @@
 //   l_ij = s_ij + f_h( ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6) ),  L = |512 m|
 //   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1
 // For texts of at most L + 1 tokens it depends on the distance alone and costs T numbers; for longer ones each layer
-// keeps about (36 + H) T² numbers until backward, most of them the hidden layer of f.
+// keeps about (36 + H) T² numbers until backward, most of them the hidden layer of f. L is learned, so this is what an
+// estimate of memory counts.
 #include "autograd/ops.hpp"
 #include "nn/encoding.hpp"
 
@@ -28,7 +29,7 @@ class Fire final : public Encoding {
 
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor length = abs(threshold_ * start_length);  // L [1]
-    const bool by_distance = start_or(length) >= static_cast<double>(in.keys() - 1);
+    const bool by_distance = reaches(length, in.keys() - 1);
     const Tensor distances = unsqueeze(in.distances(), 0), all = transpose(distances, 0, 1);
     // One row stands for all of them, or each query has its own.
     const Tensor rows = slice(all, 0, by_distance ? in.keys() - 1 : in.first, in.keys());  // i [rows, 1]
@@ -44,9 +45,9 @@ class Fire final : public Encoding {
   }
 
  private:
-  // L, as at the start where memory is only counted.
-  static double start_or(const Tensor& length) {
-    return length.device().type == DeviceType::meta ? start_length : length.item();
+  // Whether L is no shorter than this. Not so where memory is only counted: training may make it shorter.
+  static bool reaches(const Tensor& length, std::int64_t last) {
+    return length.device().type != DeviceType::meta && length.item() >= static_cast<double>(last);
   }
   // f of every element: x [.., ..] -> [.., .., H]
   Tensor mlp(const Tensor& x) const {

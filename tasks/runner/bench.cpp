@@ -1,7 +1,6 @@
 // tally bench: how long a whole training step takes, a layer's attention alone, or the single operations of a step, and
 // how many parameters a model has; tests/bench/README.md explains the figures.
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -32,16 +31,13 @@ std::string fixed(double value, int digits) {
   return text;
 }
 
-std::int64_t mebibytes(double bytes) { return std::llround(bytes / (1 << 20)); }
-
 ModelSetting model_of(const BenchOptions& o) {
   return {o.config.model, o.config.encoding, o.vocabulary, o.max_length, o.config.dtype()};
 }
 
 // As it is computed: an encoding may have attention written out though tiles were asked for.
 std::string form_of(const std::string& what, const BenchOptions& o) {
-  if (what != "step" && what != "attention") return o.config.model.attention;
-  return attention_form(model_of(o), what == "step" ? o.config.model.layers : 1);
+  return attention_form(model_of(o), what == "attention" ? 1 : o.config.model.layers);
 }
 
 // What all figures begin with.
@@ -56,19 +52,6 @@ JsonValue sizes_json(const std::string& what, const BenchOptions& o) {
                             {"dtype", to_text(o.config.dtype())},
                             {"steps", o.steps},
                             {"warmup", o.warmup}});
-}
-
-// Seconds, and billions of `unit` a second.
-void set_times(JsonValue& json, const std::string& name, const Times& times, double work, const char* unit) {
-  json.set(name + "_s", times.median);
-  json.set(name + "_min_s", times.min);
-  json.set(name + "_max_s", times.max);
-  json.set(concat(name, "_", unit), times.median > 0 ? work / times.median / 1e9 : 0.0);
-}
-
-void set_memory(JsonValue& json, double tensor_bytes) {
-  json.set("tensor_peak_mib", mebibytes(tensor_bytes));
-  json.set("peak_rss_mib", peak_rss_mib());
 }
 
 // Cells of the tables, from the figures.
@@ -108,21 +91,10 @@ const Column process = count_of("process", "peak_rss_mib", " MiB");
 
 using Figures = std::vector<JsonValue>;
 
-Figures measure_step(const BenchOptions& o) {
-  const StepTimes times = bench_step(o);
-  JsonValue json = sizes_json("step", o);
-  json.set("vocab", o.vocabulary);
-  json.set("layers", o.config.model.layers);
-  json.set("parameters", times.parameters);
-  json.set("step_s", times.step.median);
-  json.set("min_s", times.step.min);
-  json.set("max_s", times.step.max);
-  json.set("tokens_per_s", std::llround(times.tokens / times.step.median));
-  json.set("gflop", times.flops / 1e9);
-  json.set("loss", times.loss);
-  json.set("grad_norm", times.grad_norm);
-  set_memory(json, times.tensor_bytes);
-  json.set("system_allocations_per_step", times.system_allocations);
+// The figures of one, behind its sizes.
+Figures with_sizes(const std::string& what, const BenchOptions& o, const JsonValue& measured) {
+  JsonValue json = sizes_json(what, o);
+  for (const JsonMember& member : measured.members()) json.set(member.name, member.value);
   return {json};
 }
 
@@ -131,63 +103,41 @@ void add_shares(Figures& figures) {
   std::map<std::string, double, std::less<>> rates;  // by type
   for (JsonValue& json : figures) {
     const std::string dtype = json.string("dtype");
-    if (!rates.contains(dtype)) rates[dtype] = bench_gemm(dtype == "f64" ? DType::f64 : DType::f32) / 1e9;
+    if (!rates.contains(dtype)) rates[dtype] = bench_gemm(dtype == "f64" ? DType::f64 : DType::f32);
     const double gemm = rates.at(dtype);
     json.set("gemm_gflop_per_s", gemm);
     json.set("share_of_gemm", json.real("gflop") / json.real("step_s") / gemm);
   }
 }
 
-Figures measure_attention(const BenchOptions& o) {
-  const AttentionTimes times = bench_attention(o);
-  JsonValue json = sizes_json("attention", o);
-  set_times(json, "forward", times.forward, times.forward_flops, "gflop_per_s");
-  set_times(json, "backward", times.backward, times.backward_flops, "gflop_per_s");
-  set_times(json, "both", times.both, times.forward_flops + times.backward_flops, "gflop_per_s");
-  json.set("tokens_per_s", std::llround(static_cast<double>(o.config.run.batch * o.length) / times.both.median));
-  set_memory(json, times.tensor_bytes);
-  return {json};
+MemoryEstimate estimate_step(const BenchOptions& o) {
+  return estimate_step(model_of(o), o.config.optimiser, o.config.run.batch, o.length);
 }
 
-Figures measure_operations(const BenchOptions& o) {
-  Figures figures;
-  for (const OperationTimes& one : bench_operations(o)) {
-    const char* const unit = one.product ? "gflop_per_s" : "gb_per_s";
-    JsonValue line = JsonValue::object({{"operation", one.name}, {"shape", one.shape}});
-    set_times(line, "forward", one.forward, one.forward_work, unit);
-    if (one.backward_work > 0) set_times(line, "backward", one.backward, one.backward_work, unit);
-    figures.push_back(std::move(line));
-  }
-  return figures;
-}
-
-NamedShapes shapes_of(const BenchOptions& o) {
-  return as_usage([&] { return parameter_shapes(o.config.model, o.config.encoding, o.vocabulary, o.max_length); });
-}
-
-// From shapes alone: nothing of the model is there.
-Figures count_parameters(const BenchOptions& o) {
-  const NamedShapes shapes = shapes_of(o);
-  JsonValue json = sizes_json("size", o);
-  json.set("vocab", o.vocabulary);
-  json.set("layers", o.config.model.layers);
-  json.set("parameters", parameter_count(shapes));
-  json.set("encoding_parameters", encoding_parameter_count(shapes));
-  json.set("parameter_bytes",
-           static_cast<double>(parameter_count(shapes)) * static_cast<double>(size_of(o.config.dtype())));
-  return {json};
-}
-
-// Of a layer's attention between its projections: the encoding has all its parameters.
-Figures plan_attention(const BenchOptions& o) {
-  std::int64_t parameters = 0;
-  for (const auto& [name, shape] : shapes_of(o)) {
-    if (name.starts_with("position.") || name.starts_with("blocks.0.position.")) parameters += shape.numel();
-  }
-  JsonValue json = sizes_json("attention", o);
-  json.set("encoding_parameters", parameters);
-  json.set("memory_bytes", estimate_attention(o).total());
-  return {json};
+// What the work would take, with nothing run: all of the model's parameters, or for attention those of the layer's
+// encoding.
+Figures plan(const std::string& what, const BenchOptions& o) {
+  return as_usage([&] {
+    const NamedShapes shapes = parameter_shapes(o.config.model, o.config.encoding, o.vocabulary, o.max_length);
+    const bool step = what != "attention";
+    std::int64_t of_encoding = 0;
+    for (const auto& [name, shape] : shapes) {
+      const bool counts = name.starts_with("position.") || name.starts_with("blocks.0.position.");
+      of_encoding += counts ? shape.numel() : 0;
+    }
+    JsonValue json = JsonValue::object({{"vocab", o.vocabulary}, {"layers", o.config.model.layers}});
+    if (step) {
+      const std::int64_t parameters = parameter_count(shapes);
+      json.set("parameters", parameters);
+      json.set("parameter_bytes", static_cast<double>(parameters) * static_cast<double>(size_of(o.config.dtype())));
+    }
+    json.set("encoding_parameters", step ? encoding_parameter_count(shapes) : of_encoding);
+    check_length(model_of(o), o.length);
+    const MemoryEstimate memory = step ? estimate_step(o) : estimate_attention(o);
+    check(!memory.more, "memory", "this needs more than ", bytes_text(memory.total()));
+    json.set("memory_bytes", memory.total());
+    return with_sizes(step ? "size" : what, o, json);
+  });
 }
 
 struct Work {
@@ -206,27 +156,25 @@ const std::vector<Work>& works() {
         tensors,
         process,
         {"of gemm's rate", [](const JsonValue& json) { return percent_text(json.real("share_of_gemm")); }}},
-       measure_step,
-       [](const BenchOptions& o) {
-         return estimate_step(model_of(o), o.config.optimiser, o.config.run.batch, o.length);
-       }},
+       [](const BenchOptions& o) { return with_sizes("step", o, bench_step(o)); },
+       estimate_step},
       {"attention",
        "a layer's attention alone, forward and backward",
        {times_of("forward"), rate_of("forward"), times_of("backward"), rate_of("backward"), times_of("both"), tensors,
         process},
-       measure_attention,
-       [](const BenchOptions& o) { return estimate_attention(o); }},
+       [](const BenchOptions& o) { return with_sizes("attention", o, bench_attention(o)); },
+       estimate_attention},
       {"ops",
        "single operations at the model's shapes",
        {text_of("operation"), text_of("shape"), times_of("forward"), rate_of("forward"), times_of("backward"),
         rate_of("backward")},
-       measure_operations,
-       [](const BenchOptions& o) { return estimate_operations(o); }},
+       bench_operations,
+       estimate_operations},
       {"size",
-       "number of parameters, with nothing run",
+       "number of parameters, and memory of a step, with nothing run",
        {count_of("parameters", "parameters"), count_of("of the encoding", "encoding_parameters"),
-        bytes_of("parameters in memory", "parameter_bytes")},
-       count_parameters,
+        bytes_of("parameters in memory", "parameter_bytes"), bytes_of("memory of a step", "memory_bytes")},
+       [](const BenchOptions& o) { return plan("size", o); },
        nullptr}};
   return all;
 }
@@ -236,17 +184,15 @@ Work find_work(const BenchSettings& settings) {
   for (const Work& work : works()) {
     names.push_back(work.name);
     if (work.name != settings.what) continue;
-    if (!settings.dry_run) return work;
+    if (!settings.dry_run || work.name == "size") return work;
     if (work.name == "step") return works().back();
-    if (work.name == "attention") {
-      return {work.name,
-              work.help,
-              {count_of("parameters of the encoding", "encoding_parameters"), bytes_of("memory", "memory_bytes")},
-              plan_attention,
-              work.estimate};
-    }
+    if (work.name == "ops") throw UsageError("[bench] --dry-run is for step and attention");
+    return {work.name,
+            work.help,
+            {count_of("parameters of the encoding", "encoding_parameters"), bytes_of("memory", "memory_bytes")},
+            [](const BenchOptions& o) { return plan("attention", o); },
+            nullptr};
   }
-  if (settings.what == "ops") throw UsageError("[bench] --dry-run is for step and attention");
   throw UsageError(concat("[bench] there are step, attention, ops and size, not '", settings.what, "'",
                           did_you_mean(settings.what, names)));
 }
@@ -265,17 +211,15 @@ BenchOptions make_options(const BenchSettings& settings, RunConfig config, const
   });
 }
 
-std::string title(const Work& work, const BenchOptions& o, bool dry_run) {
+std::string title(const Work& work, const BenchOptions& o) {
   const ModelOptions& m = o.config.model;
   const std::string model = concat(work.name, " with ", o.config.encoding.text(), ": ",
                                    work.name == "attention" ? "" : concat(m.layers, " layers, "), "width ", m.width,
                                    ", ", m.heads, " heads, ");
-  if (work.estimate == nullptr) {
-    return concat(model, o.vocabulary, " symbols, sequences of up to ", o.max_length, " tokens\n\n");
-  }
-  const std::string measured = concat("; medians of ", o.steps, " runs (shortest to longest)");
-  return concat(model, o.config.run.batch, " x ", o.length, " tokens, ", o.config.dtype(), ", attention ",
-                form_of(work.name, o), dry_run ? "" : measured, "\n\n");
+  const bool planned = work.estimate == nullptr;
+  return concat(model, planned ? concat(o.vocabulary, " symbols, ") : "", o.config.run.batch, " x ", o.length,
+                " tokens, ", o.config.dtype(), ", attention ", form_of(work.name, o),
+                planned ? "" : concat("; medians of ", o.steps, " runs (shortest to longest)"), "\n\n");
 }
 
 // For every combination of --set: a line each, or one JSON object.
@@ -302,6 +246,7 @@ Result run_bench(const BenchSettings& settings, const RunConfig& config, const C
   Figures figures;
   for (std::size_t n = 0; n < variants.size(); ++n) {
     for (JsonValue& line : work.measure(variants[n])) {
+      if (line.contains("tensor_peak_mib")) line.set("peak_rss_mib", peak_rss_mib());
       for (const auto& [name, value] : all[n]) line.set(name, value);
       figures.push_back(std::move(line));
     }
@@ -316,8 +261,7 @@ Result run_bench(const BenchSettings& settings, const RunConfig& config, const C
     for (const GridDimension& dimension : grid) row.push_back(line.string(dimension.key));
     for (const Column& column : work.columns) row.push_back(column.cell(line));
   }
-  std::string text =
-      common.quiet ? "" : concat(Machine::here().text(), "\n", title(work, variants.front(), settings.dry_run));
+  std::string text = common.quiet ? "" : concat(Machine::here().text(), "\n", title(work, variants.front()));
   text += markdown_table(rows);
   JsonValue json = operations ? sizes_json(work.name, variants.front()) : JsonValue::object({{"work", work.name}});
   if (!operations && grid.empty()) {
@@ -352,7 +296,7 @@ std::function<Result()> declare_bench(CommandLine& line) {
   line.add("--set", &settings->grid,
            "key=value,value: measure with each of these values of an option; may be given several times");
   line.add("--dry-run", &settings->dry_run,
-           "run nothing: for step print what size prints, for attention the encoding's parameters and the memory");
+           "run nothing: print parameters and memory, for attention those of the encoding and of the layer");
   const auto config = std::make_shared<RunConfig>(as_usage([&] {
     const auto given = [&](const char* name, const std::string& usual) {
       const std::string value = line.look_ahead(name);

@@ -10,12 +10,12 @@
 namespace tally {
 namespace {
 
-RunFolder::Checkpoint choose_checkpoint(const RunFolder& folder, const std::string& which) {
+RunFolder::StoredCheckpoint choose_checkpoint(const RunFolder& folder, const std::string& which) {
   const std::vector<std::int64_t> steps = folder.checkpoint_steps();
   if (which == "newest") {
-    RunFolder::Checkpoint newest =
+    RunFolder::StoredCheckpoint newest =
         folder.newest_checkpoint([](const std::string& why) { complain(concat("passed over a checkpoint: ", why)); });
-    check(!newest.model.empty(), "checkpoint", "'", folder.path(), "' has no checkpoint that can be read");
+    check(newest.file.has_value(), "checkpoint", "'", folder.path(), "' has no checkpoint that can be read");
     return newest;
   }
   std::int64_t step = 0;
@@ -30,7 +30,7 @@ RunFolder::Checkpoint choose_checkpoint(const RunFolder& folder, const std::stri
   for (const std::int64_t other : steps) kept.push_back(std::to_string(other));
   check(std::find(steps.begin(), steps.end(), step) != steps.end(), "checkpoint", "'", folder.path(),
         "' keeps no checkpoint of step ", step, "; it has ", joined(kept, ", "));
-  return folder.read_checkpoint(step);
+  return folder.open_checkpoint(step);
 }
 
 }  // namespace
@@ -43,11 +43,11 @@ TrainedModel load_trained(const std::string& run, const std::string& checkpoint)
     check_fits(estimate_loading(folder.config(), *made));
     return made;
   });
-  const RunFolder::Checkpoint chosen = choose_checkpoint(folder, checkpoint);
+  const RunFolder::StoredCheckpoint chosen = choose_checkpoint(folder, checkpoint);
   std::unique_ptr<Transformer> model = folder.config().make_model(*task);
   in_file(folder.checkpoint_path(chosen.step), [&] {
     check_same_model(chosen.record, folder.config(), *task);
-    model->load(chosen.model);
+    load_tensors(model->parameters(), chosen.tensors("model."));
   });
   return {std::move(folder), std::move(task), std::move(model), chosen.step};
 }

@@ -72,5 +72,15 @@ TEST_P(ConstantsOn, AreMadeOnceForAllLayersAndSteps) {
   EXPECT_EQ(calls, 12) << "one for each distance of the longest sequence";
 }
 
+// As long as sequences may be, where they are asked about before there is anything.
+TEST(Constants, AreNotComputedWhereMemoryIsOnlyCounted) {
+  constexpr std::int64_t length = std::int64_t{1} << 40;
+  Constants constants(length);
+  calls = 0;
+  const auto number = [](std::int64_t) { return static_cast<double>(++calls); };
+  EXPECT_EQ(constants.of(number, 0, length, DType::f32, meta_of({})).numel(), length);
+  EXPECT_EQ(calls, 0);
+}
+
 }  // namespace
 }  // namespace tally

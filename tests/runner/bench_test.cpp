@@ -118,6 +118,18 @@ TEST_F(Bench, SizeOfAModelThatIsNotMade) {
   EXPECT_NE(large.out.find("GiB"), std::string::npos) << large.out;
 }
 
+// To the byte: the same step is run, once where memory is only counted.
+TEST_F(Bench, SizeTellsTheMemoryOfAStep) {
+  for (const char* encoding : {"none", "cope", "alibi"}) {
+    const double told = bench_json({"size", "--pe", encoding, "--model.layers=2"}).real("memory_bytes");
+    const JsonValue step = bench_json({"step", "--pe", encoding, "--model.layers=2", "--steps=2", "--warmup=0"});
+    EXPECT_EQ(told, step.real("tensor_peak_bytes")) << encoding;
+  }
+  const Finished text = bench({"step", "--dry-run", "--pe", "cope"});
+  EXPECT_NE(text.out.find("memory of a step"), std::string::npos) << text.out;
+  EXPECT_EQ(bench({"size", "--pe=relative", "--pe.distances=23"}).code, 2);
+}
+
 TEST_F(Bench, ADryRunTellsWhatThereWouldBe) {
   const std::vector<std::string> model{"--pe", "0:none,1:cope", "--pe.p-max=8", "--model.layers=2"};
   const auto of = [&](std::vector<std::string> words) {

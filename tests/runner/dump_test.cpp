@@ -45,8 +45,9 @@ TEST_F(Dump, HoldsWhatTheRunnerPromises) {
       expected["blocks." + layer + "." + what] = {DType::f32, {3, 2, 16, 16}};
     }
   }
-  for (const auto& [name, value] : RunFolder::open(run_).read_checkpoint(4).model) {
-    expected["gradients.model." + name] = {value.dtype(), value.shape()};
+  const auto checkpoint = RunFolder::open(run_).open_checkpoint(4);
+  for (const StoredTensor& value : checkpoint.tensors("model.")) {
+    expected["gradients.model." + value.name] = {value.dtype, value.shape};
   }
   EXPECT_EQ(file.entries().size(), expected.size());
   for (const auto& [name, what] : expected) {
