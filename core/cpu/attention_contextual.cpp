@@ -5,6 +5,7 @@
 //   d_g_ik = sum_{j<=k} d_p_ij,  d_s_ij = d_l_ij + d_g_ij g_ij (1 - g_ij)
 // Once every row of a tile has passed the last position of its table, the term is one number a row: no gates are needed
 // there, and nothing flows back to them.
+#include "core/cpu/attention_mlp_term.hpp"
 #include "core/cpu/attention_terms.hpp"
 
 namespace tally::cpu {

@@ -59,14 +59,22 @@ constexpr std::size_t all_operands = std::numeric_limits<std::size_t>::max();
 // What an operation is given in place of a leaf.
 using MakeView = std::function<Tensor(const Tensor& leaf)>;
 
+// Asks for the gradients of those that have one; whether there are any.
+bool take_gradients(const OpCase& op, std::vector<Tensor>& leaves, std::size_t only = all_operands) {
+  bool any = false;
+  for (std::size_t i = 0; i < leaves.size() && op.differentiable; ++i) {
+    if (!op.operands[i].takes_gradient() || (only != all_operands && only != i)) continue;
+    set_requires_grad(leaves[i]);
+    any = true;
+  }
+  return any;
+}
+
 Evaluation evaluate(const OpCase& op, std::vector<Tensor> leaves, const Tensor& d_y, std::size_t only = all_operands,
                     const MakeView& view = {}) {
+  take_gradients(op, leaves, only);
   std::vector<Tensor> operands;
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    const bool wanted = only == all_operands || only == i;
-    if (wanted && op.differentiable && op.operands[i].takes_gradient()) set_requires_grad(leaves[i]);
-    operands.push_back(view ? view(leaves[i]) : leaves[i]);
-  }
+  for (const Tensor& leaf : leaves) operands.push_back(view ? view(leaf) : leaf);
   Evaluation result;
   result.y = op.run(operands);
   if (requires_grad(result.y)) backward(result.y, d_y.defined() ? d_y : make_d_y(result.y));
@@ -296,9 +304,7 @@ TEST_P(Operation, LeavesNothingBehind) {
     {
       // A graph that is dropped without a backward pass.
       std::vector<Tensor> operands = make_operands(op(), shapes, DType::f64, device());
-      for (std::size_t i = 0; i < operands.size(); ++i) {
-        if (op().operands[i].takes_gradient() && op().differentiable) set_requires_grad(operands[i]);
-      }
+      take_gradients(op(), operands);
       const Tensor y = op().run(operands);
       const bool recorded = y.autograd() != nullptr && y.autograd()->producer != nullptr;
       EXPECT_EQ(recorded, live_nodes() > nodes);
@@ -315,9 +321,7 @@ TEST_P(Operation, NeverUsesAChangedValue) {
   for (std::size_t changed = 0; changed <= operands.size(); ++changed) {
     std::vector<Tensor> leaves;
     for (const Tensor& operand : operands) leaves.push_back(operand.clone());
-    for (std::size_t i = 0; i < leaves.size(); ++i) {
-      if (op().differentiable && op().operands[i].takes_gradient()) set_requires_grad(leaves[i]);
-    }
+    take_gradients(op(), leaves);
     const Tensor y = op().run(leaves);
     if (!requires_grad(y)) return;
     // The storage whole: of a result that is broadcast several elements lie at one address, for several threads to
@@ -344,12 +348,7 @@ TEST_P(Operation, RecordsOnlyWhenAskedTo) {
   EXPECT_FALSE(requires_grad(op().run(operands)));
   const std::string bits = bits_of(op().run(operands));
   const std::int64_t nodes = live_nodes();
-  bool differentiable = false;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (!op().operands[i].takes_gradient() || !op().differentiable) continue;
-    set_requires_grad(operands[i]);
-    differentiable = true;
-  }
+  const bool differentiable = take_gradients(op(), operands);
   {
     const NoGrad no_grad;
     const Tensor y = op().run(operands);

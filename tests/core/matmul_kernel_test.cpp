@@ -1,0 +1,307 @@
+// Matrix products of the CPU: every order of the operands, every way of cutting, any number of threads.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/cpu/parallel.hpp"
+#include "core/error.hpp"
+#include "core/kernels.hpp"
+#include "core/matrix_layout.hpp"
+#include "core/workspace.hpp"
+
+namespace tally {
+namespace {
+
+// With a copy of what is neither row-major nor transposed, which is the operation's to make (autograd/ops/matmul.cpp).
+void multiply(View c, View a, View b, View bias, double alpha, bool accumulate) {
+  std::vector<std::vector<double>> copies;  // large enough for any type
+  for (View* const x : {&a, &b}) {
+    if (layout_of(*x)) continue;
+    copies.emplace_back(static_cast<std::size_t>(x->numel()));
+    const View dense{copies.back().data(), x->dtype, x->shape, dense_strides(x->shape)};
+    cpu::copy(dense, *x);
+    *x = dense;
+  }
+  cpu::matmul(c, a, b, bias, alpha, accumulate, Workspace(cpu::matmul_workspace(c, a), {}).data());
+}
+
+enum class Order { rows, columns, spread };  // spread: no step of 1, which BLAS cannot read
+
+template <class T>
+struct Matrices {
+  std::vector<T> data;
+  View view;
+};
+
+constexpr int untouched = 77;  // fills the gaps between rows
+
+// [batch, rows, columns] with small random numbers; pad: gap behind each row.
+template <class T>
+Matrices<T> matrices(unsigned seed, std::int64_t batch, std::int64_t rows, std::int64_t columns,
+                     Order order = Order::rows, std::int64_t pad = 0) {
+  const std::int64_t length = (order == Order::columns ? rows : columns) + pad, unit = order == Order::spread ? 2 : 1;
+  const std::int64_t one = (order == Order::columns ? columns : rows) * length * unit;
+  Matrices<T> result;
+  result.data.assign(static_cast<std::size_t>(batch * one) + 1, T{untouched});
+  result.view = {result.data.data(), dtype_of<T>, {batch, rows, columns}, {}};
+  result.view.strides[0] = one;
+  result.view.strides[1] = order == Order::columns ? unit : length * unit;
+  result.view.strides[2] = order == Order::columns ? length * unit : unit;
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<double> uniform(-1.0, 1.0);
+  for (std::int64_t matrix = 0; matrix < batch; ++matrix) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t j = 0; j < columns; ++j) {
+        result.data[static_cast<std::size_t>(matrix * one + i * result.view.strides[1] + j * result.view.strides[2])] =
+            static_cast<T>(uniform(generator));
+      }
+    }
+  }
+  return result;
+}
+
+template <class T>
+T& element(const View& view, std::int64_t matrix, std::int64_t i, std::int64_t j) {
+  return view.as<T>()[matrix * view.strides[0] + i * view.strides[1] + j * view.strides[2]];
+}
+
+struct Product {
+  std::int64_t batch, m, n, k;
+  Order order_a = Order::rows, order_b = Order::rows, order_c = Order::rows;
+  std::int64_t pad = 0;
+  bool bias = false, accumulate = false;
+  double alpha = 1.0;
+};
+
+std::string describe(const Product& p) {
+  const auto letter = [](Order order) { return order == Order::rows ? "r" : order == Order::columns ? "c" : "s"; };
+  return concat(p.batch, " x ", p.m, "x", p.n, "x", p.k, " orders ", letter(p.order_a), letter(p.order_b),
+                letter(p.order_c), " pad ", p.pad, p.bias ? " bias" : "", p.accumulate ? " accumulate" : "");
+}
+
+// Against sums in long double, to the rounding that K additions can make at most.
+template <class T>
+void expect_right(const Product& p) {
+  SCOPED_TRACE(describe(p));
+  const auto a = matrices<T>(1, p.batch, p.m, p.k, p.order_a, p.pad);
+  const auto b = matrices<T>(2, p.batch, p.k, p.n, p.order_b, p.pad);
+  const auto bias = matrices<T>(3, 1, 1, p.n);
+  const auto before = matrices<T>(4, p.batch, p.m, p.n, p.order_c, p.pad);
+  auto c = before;
+  c.view.data = c.data.data();
+  View bias_view;
+  if (p.bias) {
+    bias_view = {bias.view.data, dtype_of<T>, {p.n}, {}};
+    bias_view.strides[0] = 1;
+  }
+  multiply(c.view, a.view, b.view, bias_view, p.alpha, p.accumulate);
+
+  const double epsilon = std::numeric_limits<T>::epsilon();
+  std::int64_t wrong = 0;
+  for (std::int64_t matrix = 0; matrix < p.batch; ++matrix) {
+    for (std::int64_t i = 0; i < p.m; ++i) {
+      for (std::int64_t j = 0; j < p.n; ++j) {
+        long double sum = 0, size = 0;
+        const auto add = [&](long double term) { sum += term, size += std::fabs(term); };
+        for (std::int64_t l = 0; l < p.k; ++l) {
+          add(static_cast<T>(p.alpha) * static_cast<long double>(element<T>(a.view, matrix, i, l)) *
+              element<T>(b.view, matrix, l, j));
+        }
+        if (p.bias) add(bias.data[static_cast<std::size_t>(j)]);
+        View before_view = before.view;
+        before_view.data = const_cast<T*>(before.data.data());
+        if (p.accumulate) add(element<T>(before_view, matrix, i, j));
+        const long double error = std::fabs(element<T>(c.view, matrix, i, j) - sum);
+        wrong += !(error <= static_cast<long double>(p.k + 4) * epsilon * size);
+        element<T>(c.view, matrix, i, j) = T{untouched};
+      }
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  std::int64_t overwritten = 0;  // only gaps are left
+  for (const T value : c.data) overwritten += value != T{untouched};
+  EXPECT_EQ(overwritten, 0) << "elements between the rows of c";
+}
+
+template <class T>
+class MatmulKernel : public ::testing::Test {};
+using Floats = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(MatmulKernel, Floats);
+
+TYPED_TEST(MatmulKernel, EveryOrderOfEveryMatrix) {
+  for (const Order a : {Order::rows, Order::columns, Order::spread}) {
+    for (const Order b : {Order::rows, Order::columns, Order::spread}) {
+      for (const Order c : {Order::rows, Order::columns}) {
+        for (const std::int64_t pad : {0, 3}) {
+          for (const bool bias : {false, true}) {
+            expect_right<TypeParam>({.batch = 2,
+                                     .m = 13,
+                                     .n = 7,
+                                     .k = 10,
+                                     .order_a = a,
+                                     .order_b = b,
+                                     .order_c = c,
+                                     .pad = pad,
+                                     .bias = bias,
+                                     .accumulate = pad == 0,
+                                     .alpha = 0.75});
+          }
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(MatmulKernel, SidesOfOne) {
+  for (const Order order : {Order::rows, Order::columns, Order::spread}) {
+    for (const Order order_c : {Order::rows, Order::columns}) {
+      for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
+               {1, 1, 1}, {1, 9, 5}, {9, 1, 5}, {9, 5, 1}, {1, 1, 9}, {1, 9, 1}, {9, 1, 1}}) {
+        expect_right<TypeParam>({.batch = 2,
+                                 .m = m,
+                                 .n = n,
+                                 .k = k,
+                                 .order_a = order,
+                                 .order_b = order,
+                                 .order_c = order_c,
+                                 .pad = 2,
+                                 .bias = true});
+      }
+    }
+  }
+}
+
+// Cut by rows, by columns, by both, along K, with remainders, and many small ones handed out together.
+const std::vector<Product>& cut_products() {
+  static const std::vector<Product> products = {
+      {.batch = 1, .m = 513, .n = 65, .k = 31},
+      {.batch = 1, .m = 31, .n = 2049, .k = 17, .bias = true},
+      {.batch = 1, .m = 530, .n = 1030, .k = 9, .bias = true, .accumulate = true},
+      {.batch = 1, .m = 2100, .n = 33, .k = 20, .order_b = Order::columns, .bias = true},
+      {.batch = 1, .m = 33, .n = 2100, .k = 20, .order_c = Order::columns, .bias = true},
+      {.batch = 1, .m = 20, .n = 24, .k = 4099, .order_a = Order::columns},
+      {.batch = 1,
+       .m = 7,
+       .n = 5,
+       .k = 2500,
+       .order_c = Order::columns,
+       .bias = true,
+       .accumulate = true,
+       .alpha = 0.5},
+      {.batch = 3, .m = 9, .n = 11, .k = 3001, .order_a = Order::columns, .bias = true},
+      {.batch = 40, .m = 33, .n = 47, .k = 21, .order_b = Order::columns},
+      {.batch = 300, .m = 5, .n = 3, .k = 8, .order_a = Order::columns, .alpha = 0.125},
+  };
+  return products;
+}
+
+TYPED_TEST(MatmulKernel, EveryWayOfCutting) {
+  for (const Product& product : cut_products()) expect_right<TypeParam>(product);
+}
+
+TYPED_TEST(MatmulKernel, SameBitsForAnyNumberOfThreads) {
+  const int before = thread_count();
+  std::vector<Product> products = cut_products();
+  products.push_back({.batch = 1, .m = 8192, .n = 256, .k = 64, .order_b = Order::columns, .bias = true});
+  products.push_back({.batch = 1, .m = 256, .n = 256, .k = 8192, .order_a = Order::columns});
+  products.push_back({.batch = 1, .m = 512, .n = 512, .k = 512});
+  products.push_back({.batch = 1, .m = 777, .n = 1111, .k = 333});
+  products.push_back({.batch = 8, .m = 512, .n = 512, .k = 64, .order_b = Order::columns});
+  for (const Product& p : products) {
+    SCOPED_TRACE(describe(p));
+    const auto a = matrices<TypeParam>(1, p.batch, p.m, p.k, p.order_a);
+    const auto b = matrices<TypeParam>(2, p.batch, p.k, p.n, p.order_b);
+    const auto bias = matrices<TypeParam>(3, 1, 1, p.n);
+    View bias_view{bias.view.data, dtype_of<TypeParam>, {p.n}, {}};
+    bias_view.strides[0] = 1;
+    std::vector<std::vector<TypeParam>> results;
+    for (const int threads : {1, 2, 3, 2}) {
+      set_thread_count(threads);
+      auto c = matrices<TypeParam>(4, p.batch, p.m, p.n, p.order_c);
+      multiply(c.view, a.view, b.view, p.bias ? bias_view : View{}, p.alpha, p.accumulate);
+      results.push_back(std::move(c.data));
+    }
+    for (std::size_t i = 1; i < results.size(); ++i) {
+      EXPECT_EQ(std::memcmp(results[0].data(), results[i].data(), results[0].size() * sizeof(TypeParam)), 0);
+    }
+  }
+  set_thread_count(before);
+}
+
+TYPED_TEST(MatmulKernel, BroadcastAxes) {
+  using T = TypeParam;
+  // Batch 2 x 3: a stands still along the first axis, b along the second; and a matrix of one number throughout.
+  const auto a = matrices<T>(1, 3, 4, 5), b = matrices<T>(2, 2, 5, 6);
+  T number = T{0.5};
+  std::vector<T> c(2 * 3 * 4 * 6);
+  View c_view{c.data(), dtype_of<T>, {2, 3, 4, 6}, dense_strides({2, 3, 4, 6})};
+  const View a_view{a.view.data, dtype_of<T>, {2, 3, 4, 5}, {{0, 20, 5, 1}}};
+  const View b_view{b.view.data, dtype_of<T>, {2, 3, 5, 6}, {{30, 0, 6, 1}}};
+  const View ones{&number, dtype_of<T>, {2, 3, 5, 6}, {}};
+  multiply(c_view, a_view, b_view, View{}, 1.0, false);
+  multiply(c_view, a_view, ones, View{}, 2.0, true);
+  for (std::int64_t x = 0; x < 2; ++x) {
+    for (std::int64_t y = 0; y < 3; ++y) {
+      for (std::int64_t i = 0; i < 4; ++i) {
+        for (std::int64_t j = 0; j < 6; ++j) {
+          double sum = 0;
+          for (std::int64_t l = 0; l < 5; ++l) {
+            sum += static_cast<double>(element<T>(a.view, y, i, l)) * (element<T>(b.view, x, l, j) + 2 * number);
+          }
+          EXPECT_NEAR(c[static_cast<std::size_t>(((x * 3 + y) * 4 + i) * 6 + j)], sum,
+                      40 * std::numeric_limits<T>::epsilon());
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(MatmulKernel, RowsThatOverlapAreReadAsTheyStand) {
+  using T = TypeParam;
+  // a[i, l] = x[i + l], as a sliding window gives it: no leading dimension fits.
+  std::vector<T> x(12);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(i);
+  const auto b = matrices<T>(1, 1, 4, 3);
+  std::vector<T> c(27);
+  const View a_view{x.data(), dtype_of<T>, {9, 4}, {{1, 1}}};
+  multiply({c.data(), dtype_of<T>, {9, 3}, {{3, 1}}}, a_view, {b.view.data, dtype_of<T>, {4, 3}, {{3, 1}}}, View{}, 1.0,
+           false);
+  for (std::int64_t i = 0; i < 9; ++i) {
+    for (std::int64_t j = 0; j < 3; ++j) {
+      double sum = 0;
+      for (std::int64_t l = 0; l < 4; ++l) sum += static_cast<double>(i + l) * element<T>(b.view, 0, l, j);
+      EXPECT_NEAR(c[static_cast<std::size_t>(i * 3 + j)], sum, 200 * std::numeric_limits<T>::epsilon());
+    }
+  }
+}
+
+TYPED_TEST(MatmulKernel, EmptySumsAndEmptyResults) {
+  for (const Order order_c : {Order::rows, Order::columns}) {
+    for (const bool bias : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        expect_right<TypeParam>(
+            {.batch = 2, .m = 5, .n = 3, .k = 0, .order_c = order_c, .pad = 1, .bias = bias, .accumulate = accumulate});
+        expect_right<TypeParam>({.batch = 0, .m = 5, .n = 3, .k = 2, .order_c = order_c, .bias = bias});
+        expect_right<TypeParam>({.batch = 2, .m = 0, .n = 3, .k = 2, .order_c = order_c, .bias = bias});
+        expect_right<TypeParam>({.batch = 2, .m = 5, .n = 0, .k = 2, .order_c = order_c, .bias = bias});
+      }
+    }
+  }
+}
+
+TYPED_TEST(MatmulKernel, OldNumbersDoNotReachANewResult) {
+  std::vector<TypeParam> c(200 * 200, std::numeric_limits<TypeParam>::quiet_NaN());
+  const auto a = matrices<TypeParam>(1, 1, 200, 200);
+  const View c_view{c.data(), dtype_of<TypeParam>, {1, 200, 200}, dense_strides({1, 200, 200})};
+  multiply(c_view, a.view, a.view, View{}, 1.0, false);
+  for (const TypeParam value : c) ASSERT_TRUE(std::isfinite(value));
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,118 @@
+"""Small models for the self-test: configurations, random parameters and a batch."""
+
+import numpy as np
+
+import config as run_config
+import model
+import position_encodings as position
+
+B, T, V, WIDTH, HEADS, LAYERS, HIDDEN = 2, 6, 5, 8, 2, 2, 12
+
+MODELS = {
+    "pre-norm layer gelu": {},
+    "post-norm layer relu tied": {"norm-place": "post", "activation": "relu", "tied": True, "final-norm": False},
+    "pre-norm rms swiglu": {"norm": "rms", "activation": "swiglu"},
+}
+ENCODINGS = [
+    ("none", {}), ("absolute", {}), ("sinusoidal", {}),
+    ("relative", {}), ("relative", {"far": "cap", "rows": 4}), ("relative", {"far": "none", "rows": 4}),
+    ("relative", {"shared": True}),
+    ("rope", {}), ("rope", {"layout": "interleaved", "base": 100}), ("rope", {"rotary-dims": 2}),
+    ("rope", {"rotary-dims": 2, "layout": "interleaved"}),
+    ("rope", {"stretch": "pi"}), ("rope", {"stretch": "ntk", "layout": "interleaved"}),
+    ("rope", {"stretch": "yarn", "trained-length": 64}), ("xpos", {}), ("xpos", {"layout": "interleaved"}),
+    ("alibi", {}), ("alibi", {"learned": True}), ("t5", {}), ("transformer-xl", {}),
+    ("kerple", {}), ("kerple", {"kernel": "power"}), ("fire", {}), ("nexus", {"rows": 3}),
+    ("hard", {}), ("absolute+hard", {}),
+    ("cope", {"rows": 3}), ("cope", {"rows": 8}), ("cope", {"rows": 3, "position-scale": "sqrt-d"}),
+    ("cope", {"rows": 3, "gates": "sep-keys"}), ("cope", {"rows": 3, "gates": "values"}),
+    ("cope", {"rows": 3, "per-head": True}), ("cope", {"rows": 3, "shared": True}),
+    ("cope+rope", {"cope": {"rows": 3}}), ("cope+rope", {"cope": {"rows": 3, "gates": "values", "rotated-query": True}}),
+    ("cope+relative", {"cope": {"rows": 3}}),
+    ("cope-alibi", {}), ("cope-alibi", {"slopes": "alibi", "sign": "minus"}),
+    ("cope-alibi", {"slopes": "learned", "gates": "sep-keys"}), ("cope-alibi", {"p-max": 2}),
+    ("cope-mlp", {"rows": 3}), ("cope-mlp", {"rows": 3, "gates": "values"}), ("0:cope-mlp,1:none", {"cope-mlp": {"rows": 3}}),
+    ("fox", {}), ("fox-pro", {}), ("fox-pro+rope", {}),
+    ("stick-breaking", {}), ("stick-breaking", {"remainder": "value"}), ("stick-breaking", {"remainder": "bias"}),
+    ("stick-breaking", {"attend-current": True, "remainder": "bias"}), ("relative+stick-breaking", {}),
+    ("0:none,1:cope", {"cope": {"rows": 3}}),
+    ("cope@0,alibi@1", {"cope": {"rows": 3, "gates": "sep-keys"}, "alibi": {"learned": True}}),
+    ("0:cope+rope@0,cope@1,1:relative", {"cope": {"rows": 3}}),
+]
+
+
+def encoding_parameters(random, name, options, owner, heads=HEADS):
+    """Start values of an encoding on so many heads; `rows`, `shared` and `per-head` say which shapes."""
+    width, rows = WIDTH // HEADS, options.get("rows", T)
+    forget = {"forget.weight": (heads, WIDTH), "forget.bias": (heads,)}
+    shapes = {
+        "absolute": {"table": (T + 2, WIDTH)},
+        "relative": {"table": (rows, width)},
+        "alibi": {"slopes": (heads,)} if options.get("learned") else {},
+        "t5": {"biases": (heads, 32)},
+        "transformer-xl": {"content": (heads, width), "place": (heads, width), "distances": (heads * width, WIDTH)},
+        "kerple": {"r1": (heads,), "r2": (heads,)},
+        "fire": {"c": (1,), "m": (1,), "hidden.weight": (32, 1), "hidden.bias": (32,), "output.weight": (heads, 32),
+                 "output.bias": (heads,)},
+        "nexus": {"gate.weight": (heads, WIDTH), "gate.bias": (heads,), "query.weight": (width, width),
+                  "table": (rows, width)},
+        "cope": {"table": (heads, rows, width) if options.get("per-head") else (rows, width)},
+        "cope-alibi": {"slopes": (heads,)} if options.get("slopes") == "learned" else {},
+        "cope-mlp": {"hidden.weight": (rows,), "hidden.bias": (rows,), "output.weight": (width, rows),
+                     "output.bias": (width,)},
+        "fox": forget,
+        "fox-pro": {**forget, "key-shift.weight": (heads, WIDTH), "value-shift.weight": (heads, WIDTH),
+                    "query-norm.weight": (heads, width), "key-norm.weight": (heads, width),
+                    "output-norm.weight": (heads, width), "output-gate.weight": (heads * width, WIDTH)},
+        "stick-breaking": {"remainder": (heads, width)} if options.get("remainder") == "bias" else {},
+    }.get(name, {})
+    if options.get("gates") == "sep-keys":
+        shapes |= {"gate.weight": (heads * width, WIDTH), "gate.bias": (heads * width,)}
+    arrays = {f"{owner}.{key}": random.normal(size=shape) for key, shape in shapes.items()}
+    return {key: np.abs(array) for key, array in arrays.items()} if name == "kerple" else arrays
+
+
+def example(model_options, pe, options, seed=1):
+    """A configuration, its parameters and a batch."""
+    random = np.random.RandomState(seed)
+    names = run_config.names_in(run_config.groups_of_layers(pe, LAYERS, HEADS))
+    by_name = {name: options.get(name, options if pe == name else {}) for name in names}
+    config = run_config.from_dict({"model": {"layers": LAYERS, "width": WIDTH, "heads": HEADS, **model_options},
+                                   "pe": pe, "pe-options": by_name})
+    shapes = {"model.embedding.weight": (V, WIDTH)}
+
+    def norm(name):
+        shapes[f"{name}.weight"] = (WIDTH,)
+        if config.norm == "layer":
+            shapes[f"{name}.bias"] = (WIDTH,)
+
+    def linear(name, inputs, outputs):
+        shapes[f"{name}.weight"] = (outputs, inputs)
+        shapes[f"{name}.bias"] = (outputs,)
+
+    for n in range(LAYERS):
+        for part in ("query", "key", "value", "output"):
+            linear(f"model.blocks.{n}.attention.{part}", WIDTH, WIDTH)
+        for part in ("up", "gate") if config.activation == "swiglu" else ("up",):
+            linear(f"model.blocks.{n}.mlp.{part}", WIDTH, HIDDEN)
+        linear(f"model.blocks.{n}.mlp.down", HIDDEN, WIDTH)
+        norm(f"model.blocks.{n}.attention_norm")
+        norm(f"model.blocks.{n}.mlp_norm")
+    if config.final_norm:
+        norm("model.norm")
+    if not config.tied:
+        shapes["model.head.weight"] = (V, WIDTH)
+    arrays = {name: random.normal(size=shape) * 0.5 for name, shape in shapes.items()}
+    for name in names:
+        whole = name in position.HOOKS["embed"] or by_name[name].get("shared")
+        if whole:
+            arrays |= encoding_parameters(random, name, by_name[name], f"model.position.{name}")
+            continue
+        for n, groups in enumerate(config.groups):
+            for group in groups:
+                if name in group.names:
+                    owner = f"model.blocks.{n}.position.{model.owner_of(name, group, groups)}"
+                    arrays |= encoding_parameters(random, name, by_name[name], owner, group.end - group.first)
+    tokens = random.randint(V, size=(B, T + 1)).astype(np.int32)
+    mask = random.uniform(size=(B, T)) < 0.7
+    return config, arrays, {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": mask, "score_mask": mask}
