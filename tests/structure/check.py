@@ -57,6 +57,7 @@ MAY_SWITCH = {"core/random.hpp", "cuda/runtime.hpp", "cuda/launch.hpp", "cuda/in
 # as a whole string alone, and examples of --pe ("cope+rope", "--pe cope") not at all.
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 WORDS_TOO = {"none", "relative", "absolute", "hard", "fire"}
+NAMES_ENCODINGS = {("nn", "position"), ("tasks", "presets"), ("tasks", "reproduce")}  # and what names several to compare
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
 
@@ -95,7 +96,7 @@ def check_kernel_rules(file, line):
 
 
 def check_encoding_names(file, line, encodings):
-    in_generic_code = file.parts[0] in FLOORS and file.parts[:2] not in {("nn", "position"), ("tasks", "presets")}
+    in_generic_code = file.parts[0] in FLOORS and file.parts[:2] not in NAMES_ENCODINGS
     code = PE_EXAMPLE.sub('"', line.split("//")[0]) if in_generic_code else ""
     for text in STRING.findall(code):
         for name in {text} - {"none"} | set(re.findall(r"[a-z][a-z0-9-]*", text)) - WORDS_TOO:
