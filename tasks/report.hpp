@@ -77,6 +77,9 @@ JsonValue report_json(const Report& report);
 // Error against step: one panel for each split, one line for each group: the mean over its finished runs (over all if
 // none is), in a band from the lowest to the highest.
 Chart report_chart(const Report& report, ErrorKind kind = ErrorKind::by_task);
+// The picture of a report, SVG: that chart, or, where a task has more groups than lines can be told apart, final errors
+// as dots, the best first, above small charts of each group beside the best one and the one without an encoding.
+std::string report_picture(const Report& report, ErrorKind kind = ErrorKind::by_task);
 
 // The file that a sweep keeps beside its runs: {"format": 1, "runs": [{"name": ..., "state": ..., "config": {...}}]}.
 inline constexpr std::string_view sweep_file_name = "sweep.json";

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "tasks/dot_plot.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/report.hpp"
 #include "tasks/statistics.hpp"
@@ -197,6 +198,93 @@ Chart report_chart(const Report& report, ErrorKind kind) {
   chart.x_label = "training step";
   chart.y_label = any_tokens && any_sequences ? "wrong" : any_sequences ? "wrong sequences" : "wrong tokens";
   return chart;
+}
+
+namespace {
+
+constexpr std::size_t most_lines = 6;
+
+double mean_error(const ReportGroup& group, std::string_view split, bool sequences) {
+  const Errors errors(group.results(split), sequences);
+  return errors.rates.empty() ? 2 : mean_deviation(errors.rates).mean;  // behind all others
+}
+
+// Groups with finished runs by their final errors, the lowest sum over the splits first.
+std::vector<const ReportGroup*> by_error(const ReportTask& task, bool sequences) {
+  std::vector<std::pair<double, const ReportGroup*>> sums;
+  for (const ReportGroup& group : task.groups) {
+    if (group.count(RunState::finished) == 0) continue;
+    double sum = 0;
+    for (const std::string& split : task.splits) sum += mean_error(group, split, sequences);
+    sums.emplace_back(sum, &group);
+  }
+  std::stable_sort(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<const ReportGroup*> groups;
+  for (const auto& [sum, group] : sums) groups.push_back(group);
+  return groups;
+}
+
+DotPlot dots_of(const ReportTask& task, const std::vector<const ReportGroup*>& groups, bool sequences) {
+  DotPlot plot{concat(task.task->name, ": wrong ", sequences ? "sequences" : "tokens", " at the end, every seed"),
+               task.splits,
+               std::vector<double>(task.splits.size(), 1),
+               {}};
+  for (const ReportGroup* group : groups) {
+    plot.rows.push_back({group->label(), {}});
+    for (std::size_t s = 0; s < task.splits.size(); ++s) {
+      const std::vector<Evaluation> results = group->results(task.splits[s]);
+      plot.rows.back().errors.push_back(Errors(results, sequences).rates);
+      for (const Evaluation& e : results) {
+        const std::int64_t answers = std::max<std::int64_t>(1, sequences ? e.sequences : e.scored);
+        plot.smallest[s] = std::min(plot.smallest[s], 1 / static_cast<double>(answers));
+      }
+    }
+  }
+  return plot;
+}
+
+// A panel for each group, of the split that tells groups apart most.
+Chart multiples_of(const ReportTask& task, const std::vector<const ReportGroup*>& groups, bool sequences) {
+  std::string split;
+  double widest = -1;
+  for (const std::string& candidate : task.splits) {
+    std::vector<double> means;
+    for (const ReportGroup* group : groups) means.push_back(mean_error(*group, candidate, sequences));
+    const auto [low, high] = std::ranges::minmax(means);
+    if (high - low > widest) widest = high - low, split = candidate;
+  }
+  ChartSeries best = series_of(*groups.front(), split, sequences), none;
+  for (const ReportGroup* group : groups) {
+    if (group->encoding() == "none" && none.points.empty()) none = series_of(*group, split, sequences);
+  }
+  best.muted = none.muted = true;
+  Chart chart{concat(task.task->name, ", ", split, " while training; grey: ", groups.front()->label(),
+                     none.points.empty() ? "" : " and none"),
+              "training step",
+              sequences ? "wrong sequences" : "wrong tokens",
+              {}};
+  chart.panels_in_row = 6;
+  chart.panel_height = 150;
+  for (const ReportGroup* group : groups) {
+    chart.panels.push_back({group->label(), {best, none, series_of(*group, split, sequences)}});
+    chart.panels.back().series.back().label = "a";  // all in one colour
+  }
+  return chart;
+}
+
+}  // namespace
+
+std::string report_picture(const Report& report, ErrorKind kind) {
+  std::vector<std::string> pictures;
+  for (const ReportTask& task : report.tasks) {
+    const bool sequences = counts_sequences(task, kind);
+    const std::vector<const ReportGroup*> groups = by_error(task, sequences);
+    if (groups.size() <= most_lines) continue;
+    pictures.push_back(svg_text(dots_of(task, groups, sequences)));
+    pictures.push_back(svg_text(multiples_of(task, groups, sequences)));
+  }
+  if (pictures.empty()) return svg_text(report_chart(report, kind));
+  return stacked("final errors and learning curves", pictures);
 }
 
 }  // namespace tally

@@ -1,5 +1,6 @@
-// Line charts as SVG: panels side by side with one y axis, a mean line and a band from low to high for each series, one
-// legend. One file that needs nothing else, on a white ground, so that it reads on any page.
+// Line charts as SVG: panels side by side with one y axis, a mean line and a band from low to high for each series,
+// named where the lines end, or in a legend where there are many or the last panel has not all of them. One file that
+// needs nothing else, on a white ground, so that it reads on any page.
 #pragma once
 
 #include <string>
@@ -16,6 +17,7 @@ struct ChartPoint {
 struct ChartSeries {
   std::string label;               // in the legend; series of one label have one colour in all panels
   std::vector<ChartPoint> points;  // by rising x
+  bool muted = false;              // grey, without a band: what others are compared with
 };
 
 struct ChartPanel {
@@ -26,10 +28,12 @@ struct ChartPanel {
 struct Chart {
   std::string title, x_label, y_label;
   std::vector<ChartPanel> panels;
+  int panels_in_row = 4;
+  double panel_height = 292;  // with its title and its ticks; pixels
 };
 
 // y values are fractions and are labelled as percent. Values that are not finite are left out. 900 wide; 400 high for
-// up to four panels, which is what a row holds, and more for more rows.
+// one row of panels as they are usually high, and more for more rows.
 std::string svg_text(const Chart& chart);
 
 // Round numbers that cover low..high (low < high) in about `count` steps of 1, 2 or 5 times a power of ten; the first

@@ -28,7 +28,7 @@ Result run_report(const ReportSettings& settings, const CommonOptions& common) {
   const ErrorKind kind = error_kind(settings.error);
   JsonValue json = report_json(report);
   if (!settings.out.empty()) {
-    write_file_atomically(settings.out, svg_text(report_chart(report, kind)));
+    write_file_atomically(settings.out, report_picture(report, kind));
     json.set("curves", settings.out);
     say(common, concat("curves: ", printable(settings.out)));
   }

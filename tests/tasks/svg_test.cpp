@@ -115,6 +115,35 @@ TEST(Svg, OneColourALabelInAllPanels) {
   EXPECT_EQ(count(svg_text(chart), ">b</text>"), 1u);  // in the legend
 }
 
+TEST(Svg, FewLinesAreNamedWhereTheyEnd) {
+  // b ends below a, both so near each other that their names must be moved apart.
+  const Chart chart{"t",
+                    "x",
+                    "y",
+                    {{"first", {line("a", {{0, 1}, {1, 0.51}}), line("b", {{0, 1}, {1, 0.5}})}},
+                     {"last", {line("a", {{0, 1}, {1, 0.51}}), line("b", {{0, 1}, {1, 0.5}})}}}};
+  const std::string svg = svg_text(chart);
+  expect_well_formed(svg);
+  const std::regex name("<text x=\"([0-9.]+)\" y=\"([0-9.]+)\" text-anchor=\"start\" style=\"fill:([^\"]*)\">([ab])<");
+  std::vector<std::smatch> names(std::sregex_iterator(svg.begin(), svg.end(), name), {});
+  ASSERT_EQ(names.size(), 2u) << svg;
+  EXPECT_EQ(names[0][4], "a");
+  EXPECT_GE(std::stod(names[1][2]) - std::stod(names[0][2]), 12);
+  const auto axes = attributes(svg, "path class=\"axis\"", "d");
+  EXPECT_GT(std::stod(names[0][1]), numbers(axes.back())[3]) << "right of the last panel";
+  EXPECT_NE(names[0][3], names[1][3]);
+}
+
+TEST(Svg, WhatOthersAreComparedWithIsGreyAndHasNoName) {
+  Chart chart{"t", "x", "y", {{"p", {line("best", {{0, 0.1}, {1, 0.1}}), line("a", {{0, 0.2}, {1, 0.2}})}}}};
+  chart.panels[0].series[0].muted = true;
+  const std::string svg = svg_text(chart);
+  expect_well_formed(svg);
+  EXPECT_EQ(count(svg, ">best<"), 0u);
+  EXPECT_EQ(count(svg, ">a<"), 1u);
+  EXPECT_EQ(attributes(svg, "circle", "cx").size(), 2u);
+}
+
 TEST(Svg, BandsWhereThereAreSome) {
   Chart chart{"t", "x", "y", {{"p", {line("a", {{1, 0.1}, {2, 0.2}})}}}};
   EXPECT_EQ(count(svg_text(chart), "fill-opacity"), 0u);
