@@ -38,10 +38,18 @@ std::vector<std::size_t> draw_slots(Rng& rng, std::int64_t count, std::int64_t s
 
 }  // namespace
 
-Recall::Recall(std::string name, std::int64_t vocabulary, bool random_filler)
-    : ToyTask({std::move(name), symbols(vocabulary), Writing::tagged}),
-      first_value_(vocabulary / 2),
-      random_filler_(random_filler) {}
+void RecallOptions::visit(OptionVisitor& visitor) {
+  visitor.integer("vocabulary", vocabulary, "ids V: one filler, V/2 - 1 keys, the others values", 4, 1 << 20);
+  visitor.integer("pairs", pairs, "pairs K of a key and a value", 1, 1 << 16);
+  visitor.integer("length", length, "tokens T, even; ood-long has 2T", 8, 1 << 19);
+  visitor.choice("filler", filler, {"zero", "random"}, "what stands between the queries: one symbol, or any");
+  visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
+}
+
+Recall::Recall(std::string name, const RecallOptions& options)
+    : ToyTask({std::move(name), symbols(options.vocabulary), Writing::tagged}),
+      first_value_(options.vocabulary / 2),
+      random_filler_(options.filler == "random") {}
 
 void Recall::add(std::string split, std::int64_t count, const RecallLaw& law, std::uint64_t seed) {
   check(law.length % 2 == 0, name(), "length must be even, got ", law.length);

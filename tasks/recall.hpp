@@ -17,9 +17,19 @@ struct RecallLaw {
   std::int64_t pairs = 0, updates = 0, length = 0;
 };
 
+struct RecallOptions {
+  std::int64_t vocabulary = 8192;
+  std::int64_t pairs = 16;
+  std::int64_t length = 256;
+  std::string filler = "zero";
+  std::int64_t eval_count = 1000;
+
+  void visit(OptionVisitor& visitor);
+};
+
 class Recall : public ToyTask<RecallLaw> {
  public:
-  Recall(std::string name, std::int64_t vocabulary, bool random_filler);
+  Recall(std::string name, const RecallOptions& options);
 
  protected:
   // Throws Error where keys, values or slots do not suffice for the law.

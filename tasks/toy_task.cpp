@@ -113,16 +113,29 @@ void LengthOptions::visit(OptionVisitor& visitor) {
                   "sequences of ood-far, with prompts beyond 5N/2 and up to 25N/2; 0: no such split", 0);
 }
 
-std::vector<LengthSplit> length_splits(const LengthOptions& options, std::uint64_t seed, std::uint64_t data_seed) {
+LengthTask::LengthTask(ToyForm form, const LengthOptions& options, std::uint64_t seed, std::uint64_t data_seed,
+                       std::int64_t times)
+    : ToyTask(std::move(form)) {
   const std::int64_t n = options.max_length, longer = 5 * n / 2;
-  const auto make = [](const char* name, std::int64_t count, LengthRange range, std::uint64_t of) {
-    return LengthSplit{{name, concat("lengths ", range.least, " to ", range.most), count, range.most}, range, of};
+  const auto add = [&](const char* split, std::int64_t count, const LengthRange& range, std::uint64_t of) {
+    add_split({split, concat("n = ", range.least, " to ", range.most), count, times * range.most + 1}, range, of);
   };
-  std::vector<LengthSplit> splits{make("train", 0, {1, n}, seed),
-                                  make("in-distribution", options.eval_count, {1, n}, data_seed),
-                                  make("ood-long", options.eval_count, {n + 1, longer}, data_seed)};
-  if (options.far_count > 0) splits.push_back(make("ood-far", options.far_count, {longer + 1, 25 * n / 2}, data_seed));
-  return splits;
+  add("train", 0, {1, n}, seed);
+  add("in-distribution", options.eval_count, {1, n}, data_seed);
+  add("ood-long", options.eval_count, {n + 1, longer}, data_seed);
+  if (options.far_count > 0) add("ood-far", options.far_count, {longer + 1, 25 * n / 2}, data_seed);
+}
+
+Example LengthTask::draw(Rng& rng, const LengthRange& range) const {
+  Example example = draw_length(rng, uniform_in(rng, range.least, range.most));
+  const auto separator = std::ranges::find(example.score_mask, 1);
+  set_key(example, separator - example.score_mask.begin());
+  return example;
+}
+
+void RunningAnswerOptions::visit(OptionVisitor& visitor) {
+  lengths.visit(visitor);
+  visitor.flag("every", every, "train on the answer so far at every symbol of the prompt, too");
 }
 
 }  // namespace tally

@@ -79,8 +79,8 @@ void ask(Example& example, std::size_t t, std::int32_t target);
 void train_on(Example& example, std::size_t t, std::int32_t target);
 // Prompt, which ends in its separator, and outputs: each is predicted from what stands before it, and scored.
 Example prompt_and_outputs(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& outputs);
-// A prompt with one answer, `answers`' last, asked at the separator that is put behind it. With `every` the answers to
-// the beginnings of the prompt, one for each symbol, are trained on too.
+// A prompt with one answer, the last of `answers`, asked at the separator that is put behind it. With `every` the
+// answers to the beginnings of the prompt, one for each of its symbols, are trained on too.
 Example running_answer(std::vector<std::int32_t> prompt, std::int32_t separator,
                        const std::vector<std::int32_t>& answers, bool every);
 // The same key wherever something is scored.
@@ -98,12 +98,6 @@ void append(std::vector<std::string>& names, const std::vector<std::string>& mor
 
 // Length splits: prompts of n symbols, n uniform in 1..N in training and in-distribution, N+1..5N/2 in ood-long, and
 // beyond, up to 25N/2, in ood-far (Delétang et al. 2023, arXiv 2207.02098: 40, 100, 500).
-struct LengthRange {
-  std::int64_t least = 1, most = 1;
-
-  std::int64_t draw(Rng& rng) const { return uniform_in(rng, least, most); }
-};
-
 struct LengthOptions {
   std::int64_t max_length = 40;
   std::int64_t eval_count = 1000;
@@ -112,11 +106,30 @@ struct LengthOptions {
   void visit(OptionVisitor& visitor);
 };
 
-struct LengthSplit {
-  Split split;  // its length is that of the range's longest prompt
-  LengthRange range;
-  std::uint64_t seed = 0;
+struct LengthRange {
+  std::int64_t least = 1, most = 1;
 };
-std::vector<LengthSplit> length_splits(const LengthOptions& options, std::uint64_t seed, std::uint64_t data_seed);
+
+// A task with length splits. Errors are broken down by the number of symbols before the separator, which is where the
+// first answer is asked.
+class LengthTask : public ToyTask<LengthRange> {
+ protected:
+  // For each n, a sequence has `times` n symbols and a separator.
+  LengthTask(ToyForm form, const LengthOptions& options, std::uint64_t seed, std::uint64_t data_seed,
+             std::int64_t times = 1);
+  // That of n.
+  virtual Example draw_length(Rng& rng, std::int64_t n) const = 0;
+
+ private:
+  Example draw(Rng& rng, const LengthRange& range) const final;
+};
+
+// A language whose every prompt has one answer, that of its beginnings included.
+struct RunningAnswerOptions {
+  LengthOptions lengths;
+  bool every = false;
+
+  void visit(OptionVisitor& visitor);
+};
 
 }  // namespace tally

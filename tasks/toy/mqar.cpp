@@ -17,26 +17,15 @@ namespace tally {
 namespace {
 
 struct MqarOptions final : OptionsOf<MqarOptions> {
-  std::int64_t vocabulary = 8192;
-  std::int64_t pairs = 16;
-  std::int64_t length = 256;
-  std::string filler = "zero";
-  std::int64_t eval_count = 1000;
+  RecallOptions recall;
 
-  void visit(OptionVisitor& visitor) override {
-    visitor.integer("vocabulary", vocabulary, "ids V: one filler, V/2 - 1 keys, the others values", 4, 1 << 20);
-    visitor.integer("pairs", pairs, "pairs K of train and in-distribution; ood-dense has 2K", 1, 1 << 16);
-    visitor.integer("length", length, "tokens T, even, 8K at least; ood-long has 2T", 8, 1 << 19);
-    visitor.choice("filler", filler, {"zero", "random"}, "what stands between the queries: one symbol, or any");
-    visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
-  }
+  void visit(OptionVisitor& visitor) override { recall.visit(visitor); }
 };
 
 class Mqar final : public Recall {
  public:
-  Mqar(const MqarOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : Recall("mqar", options.vocabulary, options.filler == "random") {
-    const std::int64_t pairs = options.pairs, length = options.length, count = options.eval_count;
+  Mqar(const MqarOptions& options, std::uint64_t seed, std::uint64_t data_seed) : Recall("mqar", options.recall) {
+    const std::int64_t pairs = options.recall.pairs, length = options.recall.length, count = options.recall.eval_count;
     add("train", 0, {pairs, 0, length}, seed);
     add("in-distribution", count, {pairs, 0, length}, data_seed);
     add("ood-dense", count, {2 * pairs, 0, length}, data_seed);

@@ -15,38 +15,27 @@ namespace tally {
 namespace {
 
 struct ParityOptions final : OptionsOf<ParityOptions> {
-  LengthOptions lengths;
-  bool every = false;
+  RunningAnswerOptions of;
 
-  void visit(OptionVisitor& visitor) override {
-    lengths.visit(visitor);
-    visitor.flag("every", every, "train on the parity so far at every bit, too");
-  }
+  void visit(OptionVisitor& visitor) override { of.visit(visitor); }
 };
 
-class Parity final : public ToyTask<LengthRange> {
+class Parity final : public LengthTask {
  public:
   Parity(const ParityOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : ToyTask({"parity", {"0", "1", "="}, Writing::symbols, "length"}), every_(options.every) {
-    for (LengthSplit& one : length_splits(options.lengths, seed, data_seed)) {
-      ++one.split.length;  // `=`
-      add_split(one.split, one.range, one.seed);
-    }
-  }
+      : LengthTask({"parity", {"0", "1", "="}, Writing::symbols, "length"}, options.of.lengths, seed, data_seed),
+        every_(options.of.every) {}
 
  private:
-  Example draw(Rng& rng, const LengthRange& range) const override {
+  Example draw_length(Rng& rng, std::int64_t n) const override {
     constexpr std::int32_t separator = 2;
-    const std::int64_t n = range.draw(rng);
     std::vector<std::int32_t> bits, parities;
     std::int32_t parity = 0;
     for (std::int64_t i = 0; i < n; ++i) {
       bits.push_back(static_cast<std::int32_t>(rng.below(2)));
       parities.push_back(parity ^= bits.back());
     }
-    Example example = running_answer(std::move(bits), separator, parities, every_);
-    set_key(example, n);
-    return example;
+    return running_answer(std::move(bits), separator, parities, every_);
   }
 
   bool every_;

@@ -200,6 +200,15 @@ TEST(Options, OfTasksChangeTheirData) {
   expect_effects("flip-flop", "alibi", tiny(), "task.");
   // Small ones, so that a change is seen soon.
   const std::map<std::string, Settings> small{
+      {"addition", {{"task.max-digits", "2"}}},
+      {"cycle-navigation", {{"task.max-length", "4"}}},
+      {"even-pairs", {{"task.max-length", "4"}}},
+      {"last-sentence", {{"task.sentences", "2"}, {"task.words", "3"}}},
+      {"missing-duplicate", {{"task.max-length", "4"}}},
+      {"modular-arithmetic", {{"task.max-length", "6"}}},
+      {"mqar-update", {{"task.vocabulary", "32"}, {"task.pairs", "3"}, {"task.updates", "1"}, {"task.length", "20"}}},
+      {"passkey", {{"task.length", "64"}}},
+      {"string-map", {{"task.max-length", "4"}}},
       {"counting", {{"task.max-tokens", "40"}, {"task.max-operations", "8"}}},
       {"group-word", {{"task.length", "4"}}},
       {"last-x", {{"task.length", "16"}, {"task.near-gap", "3"}, {"task.far-gap", "6"}, {"task.farther-gap", "9"}}},

@@ -1,6 +1,7 @@
 // Tasks with prompts of many lengths: the answers, the splits, the shares of the answers, and what simple ones get.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,12 +24,28 @@ std::vector<std::int32_t> parities(const std::vector<std::int32_t>& bits) {
   return answers;
 }
 
+std::vector<std::int32_t> unequal_neighbours(const std::vector<std::int32_t>& bits) {
+  std::vector<std::int32_t> answers;
+  for (const std::int32_t bit : bits) answers.push_back(bits.front() ^ bit);
+  return answers;
+}
+std::vector<std::int32_t> states(const std::vector<std::int32_t>& actions) {
+  std::vector<std::int32_t> answers;
+  std::int32_t state = 0;
+  for (const std::int32_t action : actions) {
+    state += action - 6;  // ids 5, 6, 7: back, stay, on
+    answers.push_back((state % 5 + 5) % 5);
+  }
+  return answers;
+}
+
 struct RegularTask {
   const char* name;
   std::int32_t separator;
   std::vector<std::int32_t> (*answers)(const std::vector<std::int32_t>& prompt);
 };
-const std::vector<RegularTask> regular_tasks{{"parity", 2, parities}};
+const std::vector<RegularTask> regular_tasks{
+    {"parity", 2, parities}, {"even-pairs", 2, unequal_neighbours}, {"cycle-navigation", 8, states}};
 
 TEST(RegularTasks, TheAnswerStandsAtTheSeparator) {
   for (const RegularTask& one : regular_tasks) {
@@ -99,6 +116,223 @@ TEST(Parity, CheckNumbers) {
   expect_answers("parity", twenty, "train", {0.5, 0.5});
   expect_answers("parity", twenty, "ood-long", {0.5, 0.5});
   expect_answers("parity", forty, "train", {0.5, 0.5});
+}
+
+TEST(EvenPairs, CheckNumbers) {
+  expect_answers("even-pairs", twenty, "train", {0.525, 0.475});
+  expect_answers("even-pairs", twenty, "ood-long", {0.5, 0.5});
+  expect_answers("even-pairs", forty, "train", {0.5125, 0.4875});
+  Mean last_bit;
+  testing::for_each_example(*make_task("even-pairs", twenty), "train", 10'000, [&](const Example& example) {
+    last_bit.add(example.tokens[example.tokens.size() - 2] == example.targets.back());
+  });
+  last_bit.expect_exact(0.5, "the last bit");
+}
+
+TEST(CycleNavigation, CheckNumbers) {
+  expect_answers("cycle-navigation", twenty, "train", {0.22, 0.21, 0.18, 0.18, 0.21});
+  expect_answers("cycle-navigation", twenty, "ood-long", {0.2, 0.2, 0.2, 0.2, 0.2});
+  expect_answers("cycle-navigation", forty, "train", {0.21, 0.205, 0.19, 0.19, 0.205});
+  const auto last_action = [](const Settings& settings, const char* split, double share) {
+    Mean right;
+    testing::for_each_example(*make_task("cycle-navigation", settings), split, 10'000, [&](const Example& example) {
+      const std::int32_t action = example.tokens[example.tokens.size() - 2];
+      right.add((action - 6 + 5) % 5 == example.targets.back());
+    });
+    right.expect_exact(share, split);
+  };
+  last_action(twenty, "train", 0.26);
+  last_action(forty, "train", 0.23);
+  last_action(twenty, "ood-long", 0.2);
+}
+
+// The value mod 5 of tokens[at..], * before + and -; `at` is moved behind it.
+std::int32_t value_of(const std::vector<std::int32_t>& tokens, std::size_t& at);
+std::int32_t factor_of(const std::vector<std::int32_t>& tokens, std::size_t& at) {
+  const std::int32_t token = tokens.at(at++);
+  if (token < 5) return token;
+  if (token == 6) return (5 - factor_of(tokens, at)) % 5;
+  EXPECT_EQ(token, 8);
+  const std::int32_t value = value_of(tokens, at);
+  EXPECT_EQ(tokens.at(at++), 9);
+  return value;
+}
+std::int32_t product_of(const std::vector<std::int32_t>& tokens, std::size_t& at) {
+  std::int32_t value = factor_of(tokens, at);
+  while (tokens.at(at) == 7) value = value * factor_of(tokens, ++at) % 5;
+  return value;
+}
+std::int32_t value_of(const std::vector<std::int32_t>& tokens, std::size_t& at) {
+  std::int32_t value = product_of(tokens, at);
+  while (tokens.at(at) == 5 || tokens.at(at) == 6) {
+    const bool adds = tokens.at(at++) == 5;
+    const std::int32_t next = product_of(tokens, at);
+    value = (value + (adds ? next : 5 - next)) % 5;
+  }
+  return value;
+}
+
+TEST(ModularArithmetic, TheAnswerIsTheValue) {
+  for (const char* form : {"simple", "brackets"}) {
+    const auto task = make_task("modular-arithmetic", {{"form", form}});
+    for (const Split& split : task->splits()) {
+      testing::for_each_example(*task, split.name, 100, [&](const Example& example) {
+        std::size_t at = 0;
+        ASSERT_EQ(value_of(example.tokens, at), example.targets.back()) << task->text(example);
+        ASSERT_EQ(at, example.tokens.size() - 1);
+        ASSERT_EQ(example.tokens.back(), 10);
+        ASSERT_EQ(example.keys.back(), static_cast<std::int32_t>(at));
+      });
+    }
+  }
+  const auto task = make_task("modular-arithmetic");
+  std::size_t at = 0;
+  EXPECT_EQ(value_of(task->encode("3+4*2-0="), at), 1);
+  at = 0;
+  EXPECT_EQ(value_of(task->encode("((-3)*(2-4))="), at), 1);
+}
+
+TEST(ModularArithmetic, CheckNumbers) {
+  const auto expect_zeros = [](const char* form, const char* length, const char* split, double zero) {
+    const double other = (1 - zero) / 4;
+    expect_answers("modular-arithmetic", {{"form", form}, {"max-length", length}, {"eval-count", "20000"}}, split,
+                   {zero, other, other, other, other});
+  };
+  const auto expect_simple = [&](const char* length, const char* split, double zero, double operators,
+                                 double last_product) {
+    const auto task = make_task("modular-arithmetic", {{"max-length", length}, {"eval-count", "20000"}});
+    Mean count, right;
+    testing::for_each_example(*task, split, 5000, [&](const Example& example) {
+      const auto& tokens = example.tokens;
+      count.add(static_cast<double>(tokens.size() - 2) / 2);
+      std::size_t at = tokens.size() - 2;
+      while (at > 0 && tokens[at - 1] == 7) at -= 2;
+      right.add(product_of(tokens, at) == example.targets.back());
+    });
+    count.expect_exact(operators, split);
+    right.expect_exact(last_product, split);
+    expect_zeros("simple", length, split, zero);
+  };
+  expect_simple("20", "train", 0.212, 4.5, 0.345);
+  expect_simple("20", "ood-long", 0.2, 17, 0.2);
+  expect_simple("40", "train", 0.206, 9.5, 0.267);
+  expect_zeros("brackets", "20", "train", 0.253);
+  expect_zeros("brackets", "20", "ood-long", 0.289);
+  expect_zeros("brackets", "40", "train", 0.270);
+  expect_zeros("brackets", "40", "ood-long", 0.299);
+}
+
+std::vector<std::int32_t> mapped(const std::string& map, std::vector<std::int32_t> string) {
+  const std::vector<std::int32_t> once = string;
+  if (map == "reverse") std::reverse(string.begin(), string.end());
+  if (map == "sort") std::sort(string.begin(), string.end());
+  if (map == "duplicate") string.insert(string.end(), once.begin(), once.end());
+  return string;
+}
+
+TEST(StringMap, OutputsAreThoseOfTheMap) {
+  for (const std::string map : {"copy", "reverse", "duplicate", "sort"}) {
+    const auto task = make_task("string-map", {{"map", map}, {"max-length", "8"}});
+    EXPECT_TRUE(task->scores_sequences());
+    const std::size_t alphabet = map == "copy" ? 26 : map == "sort" ? 5 : 2;
+    ASSERT_EQ(task->vocabulary().size(), alphabet + 1);
+    for (const Split& split : task->splits()) {
+      testing::for_each_example(*task, split.name, 30, [&](const Example& example) {
+        const auto& tokens = example.tokens;
+        const auto separator = std::find(tokens.begin(), tokens.end(), static_cast<std::int32_t>(alphabet));
+        const auto n = static_cast<std::size_t>(separator - tokens.begin());
+        const std::vector<std::int32_t> outputs(separator + 1, tokens.end());
+        ASSERT_EQ(outputs, mapped(map, {tokens.begin(), separator})) << task->text(example);
+        for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
+          ASSERT_EQ(example.targets[t], tokens[t + 1]);
+          ASSERT_EQ(example.score_mask[t], t >= n);
+          ASSERT_EQ(example.loss_mask[t], t >= n);
+        }
+        ASSERT_EQ(example.score_mask.back(), 0);
+        ASSERT_EQ(example.keys.back(), static_cast<std::int32_t>(n));
+      });
+    }
+  }
+}
+
+TEST(StringMap, CheckNumbers) {
+  struct Row {
+    const char *map, *alphabet, *length, *split;
+    double outputs, error, tolerance;
+  };
+  for (const Row& row : {Row{"copy", "26", "20", "train", 10.5, 0.9615, 0.003},
+                         {"copy", "26", "20", "ood-long", 35.5, 0.9615, 0.003},
+                         {"copy", "26", "40", "train", 20.5, 0.9615, 0.003},
+                         {"copy", "2", "20", "train", 10.5, 0.5, 0.005},
+                         {"reverse", "2", "20", "ood-long", 35.5, 0.5, 0.005},
+                         {"duplicate", "2", "20", "train", 21, 0.5, 0.005},
+                         {"duplicate", "2", "40", "train", 41, 0.5, 0.005},
+                         {"sort", "5", "20", "train", 10.5, 0.3056, 0.005},
+                         {"sort", "5", "20", "ood-long", 35.5, 0.1125, 0.005},
+                         {"sort", "5", "40", "train", 20.5, 0.1756, 0.005}}) {
+    const auto task =
+        make_task("string-map",
+                  {{"map", row.map}, {"alphabet", row.alphabet}, {"max-length", row.length}, {"eval-count", "5000"}});
+    Mean outputs, tokens;
+    double wrong = 0, scored = 0;
+    testing::for_each_example(*task, row.split, 5000, [&](const Example& example) {
+      const std::size_t n = static_cast<std::size_t>(example.keys.back());
+      for (std::size_t t = n; t + 1 < example.tokens.size(); ++t) {
+        const std::int32_t previous = t == n ? 0 : example.tokens[t];
+        wrong += previous != example.targets[t];
+        ++scored;
+      }
+      outputs.add(testing::scored_positions(example));
+      tokens.add(static_cast<double>(example.tokens.size()));
+    });
+    outputs.expect_exact(row.outputs, row.map);
+    const double n = std::string(row.map) == "duplicate" ? row.outputs / 2 : row.outputs;
+    tokens.expect_exact(n + 1 + row.outputs, row.map);
+    EXPECT_NEAR(wrong / scored, row.error, 2 * row.tolerance) << row.map << " " << row.alphabet << " " << row.split;
+  }
+}
+
+TEST(MissingDuplicate, TheAnswerIsTheBitOfTheTwin) {
+  const auto task = make_task("missing-duplicate", {{"max-length", "40"}, {"eval-count", "5000"}});
+  struct Row {
+    const char* split;
+    std::size_t least, most;
+    double distance, neighbour;
+  };
+  for (const Row& row : {Row{"train", 1, 20, 11.0, 0.5125}, {"ood-long", 21, 50, 36.0, 0.5}}) {
+    Mean ones, second_half, distance, neighbour;
+    testing::for_each_example(*task, row.split, 5000, [&](const Example& example) {
+      const auto& tokens = example.tokens;
+      const std::size_t m = tokens.size() / 2;
+      ASSERT_EQ(tokens.size(), 2 * m + 1);
+      ASSERT_TRUE(row.least <= m && m <= row.most);
+      ASSERT_EQ(tokens.back(), 3);
+      ASSERT_EQ(std::count(tokens.begin(), tokens.end(), 2), 1);
+      const auto blank = static_cast<std::size_t>(std::find(tokens.begin(), tokens.end(), 2) - tokens.begin());
+      const std::size_t twin = (blank + m) % (2 * m);
+      ASSERT_EQ(tokens[twin], example.targets.back());
+      for (std::size_t i = 0; i < m; ++i) {
+        if (i != blank % m) {
+          ASSERT_EQ(tokens[i], tokens[m + i]);
+        }
+      }
+      ASSERT_EQ(example.keys.back(), static_cast<std::int32_t>(2 * m));
+      ASSERT_EQ(testing::scored_positions(example), 1);
+      ones.add(example.targets.back());
+      second_half.add(blank >= m);
+      distance.add(static_cast<double>(2 * m - twin));
+      neighbour.add(blank == 0 ? 0.5 : tokens[blank - 1] == example.targets.back());  // the first place has none
+    });
+    ones.expect_exact(0.5, row.split);
+    second_half.expect_exact(0.5, row.split);
+    distance.expect_exact(row.distance, row.split);
+    neighbour.expect_exact(row.neighbour, row.split);
+  }
+  EXPECT_EQ(task->splits().back().length, 501);
+  EXPECT_EQ(testing::error_of([] {
+              make_task("missing-duplicate", {{"max-length", "41"}});
+            }),
+            "[missing-duplicate] max-length must be even, got 41");
 }
 
 }  // namespace

@@ -121,6 +121,68 @@ TEST(Mqar, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(error_of([] { make_task("mqar", mqar("256", "8", "65")); }), "[mqar] length must be even, got 65");
 }
 
+TEST(MqarUpdate, TheLatestValueIsAsked) {
+  struct Row {
+    const char *vocabulary, *pairs, *split;
+    std::size_t updates;
+    double first_right, distance, distance_tolerance, shared;
+  };
+  for (const Row& row : {Row{"256", "8", "train", 4, 0.5, 23.98, 0.2, 0.046},
+                         {"8192", "4", "train", 4, 0, 17.6, 0.4, 0.0008},
+                         {"256", "8", "ood-all", 8, 0, 20.04, 0.15, 0.053}}) {
+    const auto task =
+        make_task("mqar-update",
+                  {{"vocabulary", row.vocabulary}, {"pairs", row.pairs}, {"length", "64"}, {"eval-count", "5000"}});
+    const auto pairs = static_cast<std::size_t>(std::stoi(row.pairs));
+    const std::string what = std::string("V ") + row.vocabulary + " " + row.split;
+    Mean first_right, distance, shared;
+    testing::for_each_example(*task, row.split, 5000, [&](const Example& example) {
+      ASSERT_EQ(example.tokens.size(), 64u);
+      std::map<std::int32_t, std::int32_t> first, latest;
+      std::map<std::int32_t, std::size_t> place;
+      const std::size_t context = 2 * (pairs + row.updates);
+      for (std::size_t t = 0; t < context; t += 2) {
+        const std::int32_t key = example.tokens[t], value = example.tokens[t + 1];
+        ASSERT_EQ(t < 2 * pairs, first.insert({key, value}).second);
+        if (t >= 2 * pairs) {
+          ASSERT_NE(value, first.at(key));
+          ASSERT_LT(place.at(key), 2 * pairs) << "updated twice";
+        }
+        latest[key] = value;
+        place[key] = t;
+      }
+      double right = 0, sum = 0, same = 0;
+      std::size_t asked = 0;
+      for (std::size_t t = context; t < example.tokens.size(); ++t) {
+        if (example.score_mask[t] == 0) continue;
+        const std::int32_t key = example.tokens[t];
+        ++asked;
+        ASSERT_EQ(example.targets[t], latest.at(key));
+        right += example.targets[t] == first.at(key);
+        sum += static_cast<double>(t - place.at(key));
+        for (const auto& [other, value] : latest) {
+          if (other != key && value == latest.at(key)) {
+            ++same;
+            break;
+          }
+        }
+      }
+      ASSERT_EQ(asked, pairs);
+      const auto n = static_cast<double>(pairs);
+      first_right.add(right / n);
+      distance.add(sum / n);
+      shared.add(same / n);
+    });
+    first_right.expect_exact(row.first_right, what);
+    distance.expect_near(row.distance, row.distance_tolerance, what);
+    shared.expect_near(row.shared, 0.007, what);
+  }
+  EXPECT_EQ(error_of([] {
+              make_task("mqar-update", {{"vocabulary", "64"}, {"pairs", "8"}, {"updates", "9"}});
+            }),
+            "[mqar-update] train has 9 updates of 8 keys");
+}
+
 Settings n_back(const char* keys, const char* values, const char* pairs, const char* n) {
   return {{"keys", keys}, {"values", values}, {"pairs", pairs}, {"n", n}};
 }

@@ -26,8 +26,9 @@ TEST(Tasks, HaveNamesAndDescriptions) {
     EXPECT_FALSE(entry->paper.empty()) << entry->name;
     EXPECT_EQ(&find_task(entry->name), entry);
   }
-  for (const char* name :
-       {"flip-flop", "selective-copy", "counting", "last-x", "mqar", "n-back", "group-word", "parity"}) {
+  for (const char* name : {"addition", "counting", "cycle-navigation", "even-pairs", "flip-flop", "group-word",
+                           "last-sentence", "last-x", "missing-duplicate", "modular-arithmetic", "mqar", "mqar-update",
+                           "n-back", "parity", "passkey", "selective-copy", "string-map"}) {
     EXPECT_EQ(names.count(name), 1u) << name;
   }
 }

@@ -1,0 +1,56 @@
+// Cycle navigation (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): where on a
+// cycle of five states does a walk end?
+//
+// n actions, each uniform among back `<`, stay `.` and on `>`, then `=`; the answer is the state, from 0 on. n is
+// uniform in 1..N in training, beyond N in ood-long and ood-far:
+//
+//   <.>><.<=4
+//
+// Fed are the actions and `=`, at which the answer is asked. With `every` the model is also trained to give the state
+// so far at every action. The last action alone is right in 26% for N = 20 and in 20% beyond; the majority, 0, is wrong
+// in 78% and 80%. Errors are broken down by length.
+#include "tasks/toy_task.hpp"
+
+namespace tally {
+namespace {
+
+struct CycleNavigationOptions final : OptionsOf<CycleNavigationOptions> {
+  RunningAnswerOptions of;
+
+  void visit(OptionVisitor& visitor) override { of.visit(visitor); }
+};
+
+class CycleNavigation final : public LengthTask {
+ public:
+  CycleNavigation(const CycleNavigationOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+      : LengthTask({"cycle-navigation", {"0", "1", "2", "3", "4", "<", ".", ">", "="}, Writing::symbols, "length"},
+                   options.of.lengths, seed, data_seed),
+        every_(options.of.every) {}
+
+ private:
+  static constexpr std::int32_t states = 5;
+  static constexpr std::int32_t separator = states + 3;
+
+  Example draw_length(Rng& rng, std::int64_t n) const override {
+    std::vector<std::int32_t> actions, reached;
+    std::int32_t state = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto action = static_cast<std::int32_t>(rng.below(3));
+      actions.push_back(states + action);
+      reached.push_back(state = (state + action - 1 + states) % states);
+    }
+    return running_answer(std::move(actions), separator, reached, every_);
+  }
+
+  bool every_;
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_TASK(
+    cycle_navigation, CycleNavigationOptions, CycleNavigation, "where does a walk on a cycle of five states end?",
+    "n actions, each uniform among back <, stay . and on >, then `=`; the answer is the state that is reached from\n"
+    "0, mod 5. Train and in-distribution have 1 to N actions, ood-long up to 5N/2, ood-far up to 25N/2. Score is on\n"
+    "the answer, and so is the loss (option: on the state so far as well). Errors are broken down by length.",
+    "Delétang et al. 2023, arXiv 2207.02098");

@@ -1,0 +1,55 @@
+// Even pairs (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): is the number of
+// unequal neighbours odd?
+//
+// n bits, uniform, then `=`; the answer is the number of neighbours 01 and 10 mod 2, which is the first bit xor the
+// last: two exact look-ups, one of them at a growing distance. n is uniform in 1..N in training, beyond N in ood-long
+// and ood-far:
+//
+//   0110101=1
+//
+// Fed are the bits and `=`, at which the answer is asked. With `every` the model is also trained to give the answer so
+// far at every bit. The last bit alone is right in 50%; the majority, 0, is wrong in 47.5% for N = 20 (one bit has no
+// neighbours). Errors are broken down by length.
+#include "tasks/toy_task.hpp"
+
+namespace tally {
+namespace {
+
+struct EvenPairsOptions final : OptionsOf<EvenPairsOptions> {
+  RunningAnswerOptions of;
+
+  void visit(OptionVisitor& visitor) override { of.visit(visitor); }
+};
+
+class EvenPairs final : public LengthTask {
+ public:
+  EvenPairs(const EvenPairsOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+      : LengthTask({"even-pairs", {"0", "1", "="}, Writing::symbols, "length"}, options.of.lengths, seed, data_seed),
+        every_(options.of.every) {}
+
+ private:
+  Example draw_length(Rng& rng, std::int64_t n) const override {
+    constexpr std::int32_t separator = 2;
+    std::vector<std::int32_t> bits, answers;
+    std::int32_t answer = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const auto bit = static_cast<std::int32_t>(rng.below(2));
+      if (i > 0) answer ^= bit ^ bits.back();
+      bits.push_back(bit);
+      answers.push_back(answer);
+    }
+    return running_answer(std::move(bits), separator, answers, every_);
+  }
+
+  bool every_;
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_TASK(
+    even_pairs, EvenPairsOptions, EvenPairs, "is the number of unequal neighbours odd?",
+    "n bits, uniform, then `=`; the answer is the number of unequal neighbours mod 2. Train and in-distribution\n"
+    "have 1 to N bits, ood-long up to 5N/2, ood-far up to 25N/2. Score is on the answer, and so is the loss\n"
+    "(option: on the answer so far as well). Errors are broken down by length.",
+    "Delétang et al. 2023, arXiv 2207.02098");

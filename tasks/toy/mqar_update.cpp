@@ -1,0 +1,50 @@
+// Associative recall with keys that are assigned anew (the "forgetting" form of the repository of Zoology, Arora et al.
+// 2023, arXiv 2312.04927): as mqar, but U of the K keys get another value before any is asked for. The law stands in
+// tasks/recall.hpp.
+//
+//   k3 v7 k1 v0 k3 v2 k1:v0 . k3:v2 .          K = 2, U = 1, T = 10, answers behind `:`
+//
+// The answer is the latest value, which may be that of another key, too. Whoever answers the first is wrong in U/K of
+// the queries. ood-all has U = K, where "the second half of the context" is enough; ood-long has 2T. Released settings:
+// V 8192, U 4, (K, T) = (4, 64), (9, 128), (16 to 36, 256), random filler; no table of results is known.
+//
+// Of the released generator: the value that an update avoids is that of another key of the context, so that one in
+// V - V/2 updates repeats the old value; here it never does. With K = U = 4, its first setting, all keys are updated.
+// Its updates, and those here, never come between first assignments.
+#include "tasks/recall.hpp"
+
+namespace tally {
+namespace {
+
+struct MqarUpdateOptions final : OptionsOf<MqarUpdateOptions> {
+  RecallOptions recall{.pairs = 9, .length = 128};
+  std::int64_t updates = 4;
+
+  void visit(OptionVisitor& visitor) override {
+    recall.visit(visitor);
+    visitor.integer("updates", updates, "keys with a second value in train and in-distribution; all K in ood-all", 1,
+                    1 << 16);
+  }
+};
+
+class MqarUpdate final : public Recall {
+ public:
+  MqarUpdate(const MqarUpdateOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+      : Recall("mqar-update", options.recall) {
+    const std::int64_t pairs = options.recall.pairs, length = options.recall.length, count = options.recall.eval_count;
+    add("train", 0, {pairs, options.updates, length}, seed);
+    add("in-distribution", count, {pairs, options.updates, length}, data_seed);
+    add("ood-all", count, {pairs, pairs, length}, data_seed);
+    add("ood-long", count, {pairs, options.updates, 2 * length}, data_seed);
+  }
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_TASK(
+    mqar_update, MqarUpdateOptions, MqarUpdate, "associative recall, some keys assigned anew: give the latest value",
+    "K pairs of a key and a value, then new values for U of the keys; then each key once more, with its latest\n"
+    "value asked for there. Other places hold a filler (option: any symbol). Loss and score are on the queries.\n"
+    "ood-all assigns all keys anew, ood-long has twice the length.",
+    "after Arora et al. 2023 (Zoology), arXiv 2312.04927");

@@ -1,0 +1,108 @@
+// Last sentence: counts by sentence, check numbers, and what pure positions get.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/tasks/check_numbers.hpp"
+#include "tests/tasks/make_task.hpp"
+
+namespace tally {
+namespace {
+
+using testing::error_of;
+using testing::make_task;
+using testing::Mean;
+
+constexpr std::int32_t full_stop = 18, question = 19, first_count = 20, first_back = 33;
+
+// How often the name asked for occurs in each sentence, the last first.
+std::vector<std::int32_t> counts_of(const Example& example) {
+  std::vector<std::int32_t> counts;
+  const auto end = std::find(example.tokens.begin(), example.tokens.end(), question);
+  for (auto token = example.tokens.begin(); token != end; ++token) {
+    if (token == example.tokens.begin() || *(token - 1) == full_stop) counts.insert(counts.begin(), 0);
+    counts.front() += *token == example.tokens.back();
+  }
+  return counts;
+}
+
+TEST(LastSentence, TheAnswerIsTheCountInTheSentenceAskedFor) {
+  for (const auto& [option, value] : {std::pair{"back", "0"}, {"back", "1"}, {"back", "4"}, {"back-max", "3"}}) {
+    const auto task = make_task("last-sentence", {{option, value}});
+    std::array<int, 5> seen{};
+    for (const Split& split : task->splits()) {
+      testing::for_each_example(*task, split.name, 50, [&](const Example& example) {
+        const std::vector<std::int32_t> counts = counts_of(example);
+        std::size_t back = static_cast<std::size_t>(std::stoi(value));
+        if (std::string(option) == "back-max") {
+          back = static_cast<std::size_t>(example.tokens[example.tokens.size() - 2] - first_back);
+        }
+        ++seen.at(back);
+        ASSERT_EQ(example.targets.back(), first_count + std::min(counts.at(back), 12)) << task->text(example);
+        ASSERT_EQ(testing::scored_positions(example), 1);
+        ASSERT_EQ(example.score_mask.back(), 1);
+      });
+    }
+    for (int back = 0; std::string(option) == "back-max" && back <= 3; ++back) {
+      EXPECT_GT(seen[static_cast<std::size_t>(back)], 20) << back;
+    }
+  }
+  EXPECT_EQ(error_of([] {
+              make_task("last-sentence", {{"back", "1"}, {"back-max", "2"}});
+            }),
+            "[last-sentence] back = 1 has no effect with back-max = 2: the question says which sentence");
+}
+
+TEST(LastSentence, CheckNumbers) {
+  struct Row {
+    const char* split;
+    double tokens, majority, whole, before, window;
+    std::array<double, 8> answers;
+  };
+  const std::array<double, 8> usual{0.0815, 0.188, 0.214, 0.189, 0.147, 0.097, 0.052, 0.022};
+  const auto task = make_task("last-sentence", {{"eval-count", "5000"}});
+  for (const Row& row :
+       {Row{"train", 34, 0.786, 0.020, 0.152, 0.432, usual},
+        {"ood-more", 78, 0.786, 0, 0.155, 0.431, usual},
+        {"ood-long", 47, 0.792, 0.032, 0.157, 0.447, {0.097, 0.189, 0.208, 0.182, 0.138, 0.091, 0.052, 0.026}}}) {
+    Mean tokens, mean_answer, majority, whole, before;
+    std::array<Mean, 40> windows;
+    std::array<double, 13> answers{};
+    testing::for_each_example(*task, row.split, 5000, [&](const Example& example) {
+      const std::int32_t answer = example.targets.back() - first_count;
+      const std::vector<std::int32_t> counts = counts_of(example);
+      std::int32_t all = 0;
+      for (const std::int32_t count : counts) all += count;
+      tokens.add(static_cast<double>(example.tokens.size()));
+      mean_answer.add(answer);
+      ++answers.at(static_cast<std::size_t>(answer));
+      majority.add(answer != 2);
+      whole.add(all == answer);
+      before.add(counts.at(1) == answer);
+      std::int32_t in_window = 0;
+      const std::size_t end = example.tokens.size() - 2;  // where `?` stands
+      for (std::size_t w = 1; w < windows.size(); ++w) {
+        if (w <= end) in_window += example.tokens[end - w] == example.tokens.back();
+        windows[w].add(in_window == answer);
+      }
+    });
+    tokens.expect_exact(row.tokens, row.split);
+    mean_answer.expect_exact(2.8, row.split);
+    majority.expect_near(row.majority, 0.012, row.split);
+    whole.expect_near(row.whole, 0.01, row.split);
+    before.expect_near(row.before, 0.025, row.split);
+    for (std::size_t answer = 0; answer < row.answers.size(); ++answer) {
+      EXPECT_NEAR(answers[answer] / 5000, row.answers[answer], 2 * 0.012) << row.split << " " << answer;
+    }
+    double best = 0;
+    for (std::size_t w = 1; w < windows.size(); ++w) best = std::max(best, windows[w].mean());
+    EXPECT_NEAR(best, row.window, 2 * 0.035) << row.split;
+  }
+}
+
+}  // namespace
+}  // namespace tally
