@@ -105,6 +105,15 @@ Tensor cumsum(const Tensor& x, bool reverse = false);
 // x [..., T, T]: y[i, j] = sum_{k=j..i} x[i, k]; 0 above the diagonal. CoPE's positions from gates.
 Tensor causal_suffix_sum(const Tensor& x);
 
+// --- lstm ---
+// The recurrence of an LSTM over T steps. x [B, T, 4D], the products of the inputs with their weight; weight [4D, D] of
+// the h before; hidden, cell [B, D] before the first step. Gates in the order i, f, g, o.
+struct LstmSteps {
+  Tensor hidden;  // h of each step, [B, T, D]
+  Tensor cells;   // c of each step, [B, T, D]; no gradient passes through it
+};
+LstmSteps lstm(const Tensor& x, const Tensor& weight, const Tensor& hidden, const Tensor& cell);
+
 // --- rotation of pairs (RoPE): x [..., T, d], cosine and sine [T, r/2], r <= d even ---
 Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved);
 

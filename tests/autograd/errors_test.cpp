@@ -191,6 +191,21 @@ const std::vector<WrongCall>& wrong_calls() {
        },
        {"[causal_suffix_sum]", "[3, 4]"}},
       {"cumsum_scalar", [] { cumsum(floats({})); }, {"[cumsum]", "[]"}},
+      {"lstm_gates",
+       [] {
+         lstm(floats({2, 3, 6}), floats({4, 1}), floats({2, 1}), floats({2, 1}));
+       },
+       {"[lstm]", "[2, 3, 6]"}},
+      {"lstm_weight",
+       [] {
+         lstm(floats({2, 3, 8}), floats({8, 3}), floats({2, 2}), floats({2, 2}));
+       },
+       {"[lstm]", "[8, 2]", "[8, 3]"}},
+      {"lstm_start",
+       [] {
+         lstm(floats({2, 3, 8}), floats({8, 2}), floats({2, 2}), floats({3, 2}));
+       },
+       {"[lstm]", "[2, 2]", "[3, 2]"}},
       {"rotate_pairs_length",
        [] {
          rotate_pairs(floats({3, 4}), floats({2, 2}), floats({2, 2}), false);

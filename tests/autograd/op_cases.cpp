@@ -58,8 +58,8 @@ std::vector<Tensor> make_operands(const OpCase& op, const Shapes& shapes, DType 
 const std::vector<OpCase>& op_cases() {
   static const std::vector<OpCase> all = [] {
     std::vector<OpCase> cases;
-    for (const auto family :
-         {elementwise_cases, row_cases, product_cases, index_cases, shape_cases, attention_cases, direct_cases}) {
+    for (const auto family : {elementwise_cases, row_cases, product_cases, index_cases, shape_cases, attention_cases,
+                              recurrent_cases, direct_cases}) {
       for (OpCase& op : family()) cases.push_back(std::move(op));
     }
     return cases;

@@ -94,6 +94,7 @@ std::vector<OpCase> product_cases();
 std::vector<OpCase> index_cases();  // index, position, rotate, random, loss
 std::vector<OpCase> shape_cases();
 std::vector<OpCase> attention_cases();
+std::vector<OpCase> recurrent_cases();
 std::vector<OpCase> direct_cases();  // kernels that no operation calls: optimizer, random numbers, copies
 
 }  // namespace tally::testing

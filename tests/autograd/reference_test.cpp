@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/io/safetensors.hpp"
 #include "tests/autograd/hyperparameters.hpp"
@@ -88,6 +89,21 @@ Tensor run_cumsum(const Case& c, DType dtype) {
   return y;
 }
 
+// h of every step, and the gradients, one behind the other.
+Tensor run_lstm(const Case& c, DType dtype) {
+  std::vector<Tensor> in;
+  for (int n = 0; n < 4; ++n) {
+    in.push_back(c.in(n, dtype).clone());
+    set_requires_grad(in.back());
+  }
+  const Tensor y = lstm(in[0], in[1], in[2], in[3]).hidden;
+  backward(y, c.in(4, dtype));
+  std::vector<Tensor> parts{y.detach()};
+  for (const Tensor& leaf : in) parts.push_back(gradient(leaf));
+  for (Tensor& part : parts) part = part.to_dense().reshape_view({part.numel()});
+  return concat(parts, 0);
+}
+
 const std::map<std::string, Run> runs = {
     {"softmax", of_one<softmax>},
     {"causal_softmax", of_one<causal_softmax>},
@@ -102,6 +118,7 @@ const std::map<std::string, Run> runs = {
     {"cross_entropy",
      [](const Case& c, DType type) { return cross_entropy(c.in(0, type), c.in(1, type), c.in(2, type)); }},
     {"cumsum", run_cumsum},
+    {"lstm", run_lstm},
     {"interpolate",
      [](const Case& c, DType type) {
        // The file fills the square; the operation's triangle is the same below the diagonal.

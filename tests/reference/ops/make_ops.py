@@ -245,8 +245,48 @@ def optimisers():
                  steps=20)
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# LSTM: one sequence and one step at a time, as PyTorch's documentation has it; gradients by complex steps, which know no
+# derivative: d f / d x = Im f(x + i h) / h, without any difference for h = 1e-30 to lose digits in.
+
+
+def lstm_steps(x, weight, hidden, cell):
+    width = weight.shape[1]
+    result = []
+    for b in range(x.shape[0]):
+        h, c = hidden[b], cell[b]
+        for t in range(x.shape[1]):
+            total = x[b, t] + weight @ h
+            i, f, o = (1 / (1 + np.exp(-total[n * width:(n + 1) * width])) for n in (0, 1, 3))
+            c = f * c + i * np.tanh(total[2 * width:3 * width])
+            h = o * np.tanh(c)
+            result.append(h)
+    return np.array(result).reshape(*x.shape[:2], width)
+
+
+def lstm_gradients(inputs, d_y):
+    step = 1e-30
+    for n, array in enumerate(inputs):
+        gradient = np.zeros_like(array)
+        for place in np.ndindex(*array.shape):
+            moved = [other.astype(complex) for other in inputs]
+            moved[n][place] += 1j * step
+            gradient[place] = math.fsum((d_y * lstm_steps(*moved).imag / step).ravel().tolist())
+        yield gradient
+
+
+def recurrent():
+    for name, (batch, length, width) in (("one", (1, 1, 1)), ("odd", (2, 5, 3)), ("wide", (3, 4, 8))):
+        inputs = [normal(batch, length, 4 * width), normal(4 * width, width), normal(batch, width),
+                  normal(batch, width)]
+        d_y = normal(batch, length, width)
+        parts = [lstm_steps(*inputs), *lstm_gradients(inputs, d_y)]
+        case(f"lstm.{name}", [*inputs, d_y], np.concatenate([part.ravel() for part in parts]))
+
+
 if __name__ == "__main__":
     functions()
     pieces()
     optimisers()
+    recurrent()
     sys.exit(make_references.write_or_check(FOLDER, [("ops.safetensors", tensors, metadata)]))
