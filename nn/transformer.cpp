@@ -16,32 +16,6 @@
 
 namespace tally {
 
-void ModelOptions::visit(OptionVisitor& visitor) {
-  visitor.integer("layers", layers, "blocks of attention and MLP", 1, 1000);
-  visitor.integer("width", width, "model width D", 1, 1 << 16);
-  visitor.integer("heads", heads, "attention heads H; divides the width", 1, 1 << 16);
-  visitor.integer("hidden", hidden, "width of the MLP's hidden layer; 0 for 4 D", 0, 1 << 20);
-  visitor.choice("norm", norm, {"layer", "rms"}, "LayerNorm or RMSNorm");
-  visitor.choice("norm-place", norm_place, {"pre", "post"}, "norm before each sublayer, or after its residual");
-  visitor.choice("activation", activation, {"gelu", "relu", "swiglu"}, "of the MLP");
-  visitor.real("dropout", dropout, "on embeddings, attention weights, sublayer outputs and the MLP's hidden layer", 0,
-               0.99);
-  visitor.flag("bias", bias, "biases of the linear layers; the output projection has none in any case");
-  visitor.flag("tied", tied, "output projection = token embedding");
-  visitor.flag("final-norm", final_norm, "norm before the output projection");
-  visitor.choice("attention", attention, {"tiled", "composed"},
-                 "in tiles that never store T x T numbers, or every intermediate written out");
-  visitor.choice("init", init, {"gpt2", "fan-in", "authors"},
-                 "start values: N(0, 0.02^2); N(0, 1/in); or those of the released counting code");
-}
-
-void ModelOptions::validate() const {
-  // Every option by itself: options that came from C++ have not been through set_option.
-  ModelOptions copy = *this;
-  for (const OptionInfo& info : list_options(copy)) set_option(copy, "model", info.name, to_text(info.value));
-  check(width % heads == 0, "model", "width ", width, " is not divisible by ", heads, " heads");
-}
-
 namespace {
 
 // Errors from below get the place in the model that they came from.
@@ -149,10 +123,10 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
 
 Transformer::Transformer(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
                          std::int64_t max_length, const Initializer& start) {
-  options.validate();
+  check_model(options, encoding);
+  check(options.is_transformer(), "model", "the options are those of kind ", options.kind);
   check(vocabulary >= 1, "model", "the vocabulary has ", vocabulary, " symbols");
   check(max_length >= 1, "model", "the longest sequence has ", max_length, " tokens");
-  encoding.check_covers(options.layers, options.heads);
   check(is_floating(start.dtype()), "model", "parameters are f32 or f64, not ", start.dtype());
 
   parts_ = std::make_unique<Parts>(options, vocabulary, start);
@@ -217,9 +191,7 @@ Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
 Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches) {
   check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
         tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) group.encoding->check_length(first + tokens.size(1));
-  }
+  check_length(first + tokens.size(1));
 
   Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens); });
   for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, first);
@@ -229,6 +201,12 @@ Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t
   }
   if (parts_->norm != nullptr) x = parts_->norm->forward(x);
   return parts_->head != nullptr ? parts_->head->forward(x) : linear(x, parts_->embedding.weight());
+}
+
+void Transformer::check_length(std::int64_t length) const {
+  for (const auto& block : parts_->blocks) {
+    for (const HeadGroup& group : block->encoding()) group.encoding->check_length(length);
+  }
 }
 
 const LayerEncoding& Transformer::encoding(std::int64_t layer) const {
@@ -246,14 +224,6 @@ void Transformer::project_parameters() const {
   for (const auto& block : parts_->blocks) {
     for (const HeadGroup& group : block->encoding()) group.encoding->project();
   }
-}
-
-std::int64_t Transformer::matrix_parameter_count() const {
-  std::int64_t count = parts_->head == nullptr ? parts_->embedding.weight().numel() : 0;
-  for (const auto& [path, parameter] : parameters()) {
-    if (parameter.rank() == 2 && path.ends_with(".weight") && path != "embedding.weight") count += parameter.numel();
-  }
-  return count;
 }
 
 }  // namespace tally

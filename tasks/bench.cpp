@@ -139,10 +139,11 @@ JsonValue bench_step(const BenchOptions& options) {
   JsonValue json = JsonValue::object(
       {{"vocab", options.vocabulary}, {"layers", config.model.layers}, {"parameters", model->parameter_count()}});
   json.set("tokens_per_s", rate(tokens, set_times(json, "step_s", "", seconds[0])));
-  json.set("gflop",
-           (6 * static_cast<double>(model->matrix_parameter_count()) * tokens +
-            (forward_products + backward_products) * static_cast<double>(config.model.layers) * pair_flops(options)) /
-               1e9);
+  double flops = 6 * static_cast<double>(model->matrix_parameter_count()) * tokens;
+  if (config.model.is_transformer()) {
+    flops += (forward_products + backward_products) * static_cast<double>(config.model.layers) * pair_flops(options);
+  }
+  json.set("gflop", flops / 1e9);
   json.set("loss", report.loss);
   json.set("grad_norm", report.grad_norm);
   set_peak(json);

@@ -232,8 +232,7 @@ std::string did_you_mean_option(const RunConfig& config, std::string_view name) 
 }
 
 void RunConfig::validate() const {
-  model.validate();
-  encoding.check_covers(model.layers, model.heads);
+  check_model(model, encoding);
   check(optimiser.warmup <= run.steps, "optimiser", "warmup ", optimiser.warmup, " is longer than the run of ",
         run.steps, " steps; a shorter one is set with --optimiser.warmup");
 }
@@ -246,6 +245,7 @@ void RunConfig::refuse_idle(const RunConfig* before) const {
     if (before != nullptr && value == value_in(*before, name)) return;
     fail(where, name.substr(name.find('.') + 1), " = ", value, " has no effect ", why);
   };
+  for (const std::string& name : model.idle()) refuse("model", "model." + name, concat("with kind = ", model.kind));
   if (optimiser.weight_decay == 0) refuse("optimiser", "optimiser.decay", "with weight-decay = 0");
   if (run.eval_every == 0) refuse("run", "eval-count", "with eval-every = 0: the last evaluation counts all");
 }
@@ -313,10 +313,9 @@ std::unique_ptr<Task> RunConfig::make_task() const {
   return task->make(*task_options, static_cast<std::uint64_t>(run.seed), static_cast<std::uint64_t>(run.data_seed));
 }
 
-std::unique_ptr<Transformer> RunConfig::make_model(const Task& instance) const {
-  return std::make_unique<Transformer>(model, encoding, static_cast<std::int64_t>(instance.vocabulary().size()),
-                                       instance.max_length(), static_cast<std::uint64_t>(run.seed), dtype(),
-                                       default_device());
+std::unique_ptr<SequenceModel> RunConfig::make_model(const Task& instance) const {
+  return tally::make_model(model, encoding, static_cast<std::int64_t>(instance.vocabulary().size()),
+                           instance.max_length(), static_cast<std::uint64_t>(run.seed), dtype(), default_device());
 }
 
 std::vector<std::string> differences(const RunConfig& before, const RunConfig& after) {

@@ -10,8 +10,8 @@
 
 #include "core/error.hpp"
 #include "nn/encoding_choice.hpp"
+#include "nn/model.hpp"
 #include "nn/optimizer.hpp"
-#include "nn/transformer.hpp"
 #include "tasks/task.hpp"
 
 namespace tally {
@@ -90,7 +90,9 @@ struct RunConfig {
 
   std::unique_ptr<Task> make_task() const;
   // Start values from the run's seed.
-  std::unique_ptr<Transformer> make_model(const Task& task) const;
+  std::unique_ptr<SequenceModel> make_model(const Task& task) const;
+  // What runs are compared by: the encoding, or the kind of a model that has no use for one.
+  std::string label() const { return model.is_transformer() ? encoding.text() : model.kind; }
   DType dtype() const { return run.dtype == "f64" ? DType::f64 : DType::f32; }
   // Steps between evaluations and between checkpoints as they are used.
   std::int64_t eval_interval() const { return run.eval_every > 0 ? run.eval_every : run.steps; }

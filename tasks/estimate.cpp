@@ -7,7 +7,7 @@
 #include "autograd/node.hpp"
 #include "core/allocator.hpp"
 #include "core/backend.hpp"
-#include "nn/attention.hpp"
+#include "nn/transformer.hpp"
 #include "tasks/evaluate.hpp"
 #include "tasks/train_step.hpp"
 
@@ -39,8 +39,9 @@ class OnlyCounting {
   std::size_t before_ = 0;
 };
 
-Transformer make_model(const ModelSetting& model) {
-  return {model.options, model.encoding, model.vocabulary, model.max_length, 0, model.dtype, default_device()};
+std::unique_ptr<SequenceModel> make_model(const ModelSetting& model) {
+  return tally::make_model(model.options, model.encoding, model.vocabulary, model.max_length, 0, model.dtype,
+                           default_device());
 }
 
 // Of a tensor of this shape.
@@ -75,12 +76,12 @@ MemoryEstimate count(Work&& work) {
 template <class Work>
 MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
   return count([&](MemoryEstimate& estimate, const OnlyCounting& counted) {
-    Transformer model = make_model(setting);
-    const NamedShapes shapes = shapes_of(model);
+    const auto model = make_model(setting);
+    const NamedShapes shapes = shapes_of(*model);
     estimate.parameter_count = parameter_count(shapes);
     estimate.encoding_parameter_count = encoding_parameter_count(shapes);
     estimate.parameters = counted.live();
-    work(model, estimate, counted);
+    work(*model, estimate, counted);
   });
 }
 
@@ -88,7 +89,7 @@ MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
 template <class After>
 MemoryEstimate count_step(const ModelSetting& setting, const OptimizerOptions& options, std::int64_t sequences,
                           std::int64_t length, After&& after) {
-  return count_model(setting, [&](Transformer& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
+  return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
     estimate.gradients = bytes_of(model.parameters());
     const std::unique_ptr<Optimizer> optimizer = Optimizer::make(options, model.parameters());
     estimate.optimiser = counted.live() - estimate.parameters;
@@ -101,7 +102,7 @@ MemoryEstimate count_step(const ModelSetting& setting, const OptimizerOptions& o
 
 }  // namespace
 
-NamedShapes shapes_of(const Transformer& model) {
+NamedShapes shapes_of(const SequenceModel& model) {
   NamedShapes shapes;
   for (const auto& [name, parameter] : model.parameters()) shapes.emplace_back(name, parameter.shape());
   return shapes;
@@ -110,7 +111,7 @@ NamedShapes shapes_of(const Transformer& model) {
 NamedShapes parameter_shapes(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
                              std::int64_t max_length) {
   const OnlyCounting counted;
-  return shapes_of(make_model({options, encoding, vocabulary, max_length}));
+  return shapes_of(*make_model({options, encoding, vocabulary, max_length}));
 }
 
 NamedShapes parameter_shapes(const RunConfig& config, const Task& task) {
@@ -138,8 +139,10 @@ ModelSetting model_of(const RunConfig& config, const Task& task) {
 }
 
 std::string attention_form(const ModelSetting& setting, std::int64_t layers) {
+  if (!setting.options.is_transformer()) return "none";
   const OnlyCounting counted;
-  const Transformer model = make_model(setting);
+  const Transformer model(setting.options, setting.encoding, setting.vocabulary, setting.max_length, 0, setting.dtype,
+                          default_device());
   bool tiled = false, composed = false;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     for (const HeadGroup& group : model.encoding(layer)) {
@@ -152,10 +155,7 @@ std::string attention_form(const ModelSetting& setting, std::int64_t layers) {
 
 void check_length(const ModelSetting& setting, std::int64_t length) {
   const OnlyCounting counted;
-  const Transformer model = make_model(setting);
-  for (std::int64_t layer = 0; layer < setting.options.layers; ++layer) {
-    for (const HeadGroup& group : model.encoding(layer)) group.encoding->check_length(length);
-  }
+  make_model(setting)->check_length(length);
 }
 
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
@@ -166,7 +166,7 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
   const Split& train = splits.front();
   MemoryEstimate estimate =
       count_step(model_of(config, task), config.optimiser, sequences_in(train, config.run.batch), train.length,
-                 [&](Transformer& model, const Batch& batch, const OnlyCounting& counted) {
+                 [&](SequenceModel& model, const Batch& batch, const OnlyCounting& counted) {
                    Evaluation found;
                    evaluate_batch(model, batch, found);  // before a checkpoint
                    for (const Split& split : std::span(splits).subspan(1)) {
@@ -179,7 +179,7 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
 }
 
 MemoryEstimate estimate_loading(const RunConfig& config, const Task& task) {
-  return count_model(model_of(config, task), [&](Transformer& model, MemoryEstimate& estimate, const OnlyCounting&) {
+  return count_model(model_of(config, task), [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting&) {
     for (const auto& [name, parameter] : model.parameters()) {
       estimate.checkpoint = std::max(estimate.checkpoint, bytes_of(parameter));
     }
@@ -188,7 +188,7 @@ MemoryEstimate estimate_loading(const RunConfig& config, const Task& task) {
 
 MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t sequences,
                                    std::int64_t length) {
-  return count_model(model_of(config, task), [&](Transformer& model, MemoryEstimate&, const OnlyCounting& counted) {
+  return count_model(model_of(config, task), [&](SequenceModel& model, MemoryEstimate&, const OnlyCounting& counted) {
     Evaluation found;
     evaluate_batch(model, counted.batch(sequences, length), found);
   });
@@ -197,7 +197,7 @@ MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, st
 MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::int64_t sequences, std::int64_t length,
                               bool with_gradients) {
   return count_model(model_of(config, task),
-                     [&](Transformer& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
+                     [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
                        if (with_gradients) estimate.gradients = bytes_of(model.parameters());
                        trace_pass(model, counted.batch(sequences, length), with_gradients);
                      });

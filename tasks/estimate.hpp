@@ -17,7 +17,7 @@ namespace tally {
 using NamedShapes = std::vector<std::pair<std::string, Shape>>;
 
 // A model's parameters by path. The second makes one whose tensors take no memory, and throws what that throws.
-NamedShapes shapes_of(const Transformer& model);
+NamedShapes shapes_of(const SequenceModel& model);
 NamedShapes parameter_shapes(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
                              std::int64_t max_length);
 NamedShapes parameter_shapes(const RunConfig& config, const Task& task);
@@ -36,7 +36,8 @@ struct ModelSetting {
 ModelSetting model_of(const RunConfig& config, const Task& task);
 
 // How attention of the first so many layers is computed: "tiled", "composed" where it is written out (asked for, or by
-// an encoding with weights or a whole attention of its own), "tiled and composed" where heads or layers differ.
+// an encoding with weights or a whole attention of its own), "tiled and composed" where heads or layers differ, "none"
+// in a model without.
 std::string attention_form(const ModelSetting& model, std::int64_t layers);
 
 // Throws Error naming the limit when an encoding of the model does not take sequences of this length.

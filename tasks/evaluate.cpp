@@ -45,7 +45,7 @@ Tensor loss_of(const Tensor& logits, const Batch& batch) {
 
 }  // namespace
 
-void evaluate_batch(Transformer& model, const Batch& batch, Evaluation& evaluation) {
+void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation) {
   const NoGrad no_grad;
   const Tensor logits = model.forward(batch.tokens);
   if (const std::int64_t count = counted(batch); count > 0) {
@@ -56,7 +56,7 @@ void evaluate_batch(Transformer& model, const Batch& batch, Evaluation& evaluati
   add_scores(evaluation, argmax(logits.detach()), batch);
 }
 
-TracedPass trace_pass(Transformer& model, const Batch& batch, bool with_gradients) {
+TracedPass trace_pass(SequenceModel& model, const Batch& batch, bool with_gradients) {
   model.clear_gradients();
   TracedPass pass;
   const auto forward = [&] {
@@ -82,7 +82,7 @@ std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t
   return count;
 }
 
-Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
+Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                     std::int64_t batch, const std::atomic<bool>* stop) {
   count = sequences_of(task, split, count);
   Evaluation result;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/io/json.hpp"
-#include "nn/transformer.hpp"
+#include "nn/model.hpp"
 #include "tasks/batch.hpp"
 
 namespace tally {
@@ -33,7 +33,7 @@ struct Evaluation {
 void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch);
 
 // Adds loss and scores of one batch.
-void evaluate_batch(Transformer& model, const Batch& batch, Evaluation& evaluation);
+void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation);
 
 // What a pass leaves to be looked at: logits [B, T, V], mean loss, and the materialised attention of every layer from a
 // second pass. The model has gradients if they are wanted.
@@ -41,7 +41,7 @@ struct TracedPass {
   Tensor logits, loss;
   std::vector<AttentionTrace> layers;
 };
-TracedPass trace_pass(Transformer& model, const Batch& batch, bool with_gradients);
+TracedPass trace_pass(SequenceModel& model, const Batch& batch, bool with_gradients);
 
 // Number of sequences of a split that `count` asks for: all if 0. Throws Error when there are not so many, and for an
 // endless split without a count.
@@ -49,7 +49,7 @@ std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t
 
 // The first `count` sequences of a split (all if 0; an endless split needs a count), in batches of `batch`. Once `stop`
 // is true it ends after the batch at work with what it has by then.
-Evaluation evaluate(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
+Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                     std::int64_t batch, const std::atomic<bool>* stop = nullptr);
 
 // One line of metrics.jsonl: step, split, loss (or that answers were generated), both errors and their counts.

@@ -25,7 +25,7 @@ Answer answer_of(const Example& example, std::string_view split, std::int64_t in
 }
 
 // Adds the scores of sequences whose answers stand at the same places.
-void add_generated(Evaluation& evaluation, Transformer& model, const std::vector<Example>& examples,
+void add_generated(Evaluation& evaluation, SequenceModel& model, const std::vector<Example>& examples,
                    const Answer& answer) {
   std::vector<std::int32_t> prompts;
   for (const Example& example : examples) {
@@ -49,7 +49,7 @@ void add_generated(Evaluation& evaluation, Transformer& model, const std::vector
 
 }  // namespace
 
-Generated generate(Transformer& model, const Tensor& prompts, std::int64_t count) {
+Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t count) {
   check(count >= 1, "generate", "at least one symbol, not ", count);
   const NoGrad no_grad;
   GenerationState state;
@@ -65,7 +65,7 @@ Generated generate(Transformer& model, const Tensor& prompts, std::int64_t count
   return {concat(symbols, 1), concat(probabilities, 1)};
 }
 
-Evaluation evaluate_generated(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
+Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                               std::int64_t batch, const std::atomic<bool>* stop) {
   count = sequences_of(task, split, count);
   Evaluation result;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "nn/transformer.hpp"
+#include "nn/model.hpp"
 #include "tasks/evaluate.hpp"
 
 namespace tally {
@@ -16,11 +16,11 @@ struct Generated {
 };
 
 // The N symbols that follow prompts i32 [B, T].
-Generated generate(Transformer& model, const Tensor& prompts, std::int64_t count);
+Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t count);
 
 // As `evaluate`, but of what the model says by itself: it gets each sequence up to its first scored place and goes on
 // from its own answers. Throws Error where what is scored does not stand in one piece.
-Evaluation evaluate_generated(Transformer& model, const Task& task, std::string_view split, std::int64_t count,
+Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                               std::int64_t batch, const std::atomic<bool>* stop = nullptr);
 
 }  // namespace tally

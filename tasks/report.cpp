@@ -105,7 +105,7 @@ ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs)
     auto settings = settings_of(run.config);
     std::erase_if(settings, [&](const auto& setting) { return values[setting.first].size() < 2; });
     const auto known = std::find_if(report.groups.begin(), report.groups.end(), [&](const ReportGroup& group) {
-      return group.encoding() == run.config.encoding.text() && group.settings == settings;
+      return group.encoding() == run.config.label() && group.settings == settings;
     });
     if (known == report.groups.end()) {
       report.groups.push_back({std::move(settings), {&run}});

@@ -42,7 +42,7 @@ struct ReportGroup {
   std::map<std::string, std::string> settings;  // only those in which groups of the task differ
   std::vector<const RunSummary*> runs;          // never empty
 
-  std::string encoding() const { return runs.front()->config.encoding.text(); }
+  std::string encoding() const { return runs.front()->config.label(); }
   std::string label() const;  // "cope model.layers=2"
   std::int64_t count(RunState state) const;
   // Results of one split, of the finished runs.

@@ -217,7 +217,7 @@ class Run {
   TrainObserver& observer_;
   const std::atomic<bool>& stop_;
   std::unique_ptr<Task> task_;
-  std::unique_ptr<Transformer> model_;
+  std::unique_ptr<SequenceModel> model_;
   std::unique_ptr<Optimizer> optimizer_;
   TrainStep train_step_;
   TrainingOrder order_;

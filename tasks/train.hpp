@@ -15,7 +15,7 @@ namespace tally {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  virtual void started(const RunConfig& config, const Transformer& model, std::int64_t from_step) {
+  virtual void started(const RunConfig& config, const SequenceModel& model, std::int64_t from_step) {
     (void)config, (void)model, (void)from_step;
   }
   virtual void stepped(const StepReport& report) { (void)report; }

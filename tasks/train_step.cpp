@@ -18,7 +18,7 @@ void report_divergence(std::int64_t n, std::string_view tensor, std::string_view
   throw Diverged(concat("[train] step ", n, ": the ", tensor, " is not finite", why));
 }
 
-TrainStep::TrainStep(Transformer& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed)
+TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed)
     : model_(model), optimizer_(optimizer), options_(options), seed_(seed), parameters_(model.parameters()) {}
 
 // A captured step reads the tensors that it was captured with.

@@ -10,8 +10,8 @@
 #include "core/error.hpp"
 #include "core/graph.hpp"
 #include "core/staging_buffer.hpp"
+#include "nn/model.hpp"
 #include "nn/optimizer.hpp"
-#include "nn/transformer.hpp"
 #include "tasks/batch.hpp"
 
 namespace tally {
@@ -47,7 +47,7 @@ auto at_step(std::int64_t n, F&& f) {
 class TrainStep {
  public:
   // Keeps references to both. seed: of the run.
-  TrainStep(Transformer& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed);
+  TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed);
 
   // Step n counts from 1 to `steps`. Throws Diverged naming step and first tensor; model and optimiser are then as they
   // were. Fills in all of the report but tokens and seconds.
@@ -58,7 +58,7 @@ class TrainStep {
   void compute();
   void check_finite(const StepReport& report, const std::vector<double>& norms) const;
 
-  Transformer& model_;
+  SequenceModel& model_;
   Optimizer& optimizer_;
   OptimizerOptions options_;
   std::uint64_t seed_;

@@ -117,8 +117,17 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CommandLine& line, con
 }
 
 std::vector<std::string> ConfigOptions::encodings() const {
-  if (encoding_.empty()) throw UsageError("[usage] --pe is missing; 'tally list encodings' shows what there is");
-  return split_encodings(encoding_);
+  const std::string text = encoding_.empty() ? missing_encoding() : encoding_;
+  if (text.empty()) throw UsageError("[usage] --pe is missing; 'tally list encodings' shows what there is");
+  return split_encodings(text);
+}
+
+std::string ConfigOptions::missing_encoding() const {
+  ModelOptions model;
+  for (const auto& [name, value] : settings_) {
+    if (name == "model.kind") set_option(model, "model", "kind", value);
+  }
+  return model.is_transformer() ? "" : "none";
 }
 
 RunConfig ConfigOptions::resolve(const std::string& encoding) const {
@@ -133,9 +142,10 @@ RunConfig ConfigOptions::resolve(const std::string& encoding) const {
   });
 }
 
-RunConfig ConfigOptions::read(const std::string& encoding) const {
+RunConfig ConfigOptions::read(const std::string& wanted) const {
   return as_usage([&] {
     RunConfig config;
+    const std::string encoding = wanted.empty() && file_.empty() ? missing_encoding() : wanted;
     check(file_.empty() || preset_.empty(), "usage",
           "--config and --preset exclude each other: the file sets what the preset would set");
     if (!file_.empty()) {

@@ -50,7 +50,9 @@ class ConfigOptions {
 
  private:
   // The configuration before it is known whether all of it fits together.
-  RunConfig read(const std::string& encoding) const;
+  RunConfig read(const std::string& wanted) const;
+  // What stands for --pe where it is missing: "none" for a model that has no use for one, else nothing.
+  std::string missing_encoding() const;
   void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted);
 
   std::string task_, encoding_, preset_, file_;                // encoding_ as given, perhaps a list

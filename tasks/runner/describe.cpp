@@ -27,11 +27,11 @@ std::string options_text(const std::string& prefix, const std::vector<OptionInfo
 }
 
 // Sizes that no table has by itself, so that a shape can be told in letters.
-constexpr std::int64_t heads = 6, head_width = 74, width = heads * head_width, max_length = 1031;
+constexpr std::int64_t heads = 6, head_width = 74, width = heads * head_width, max_length = 1031, vocabulary = 97;
 
 std::string shape_text(const Shape& shape) {
-  constexpr std::array<std::pair<std::int64_t, const char*>, 4> letters{
-      {{heads, "H"}, {head_width, "d"}, {width, "D"}, {max_length, "T_max"}}};
+  constexpr std::array<std::pair<std::int64_t, const char*>, 6> letters{
+      {{heads, "H"}, {head_width, "d"}, {width, "D"}, {4 * width, "4D"}, {max_length, "T_max"}, {vocabulary, "V"}}};
   std::string text;
   for (int axis = 0; axis < shape.rank; ++axis) {
     std::string size = to_text(shape[axis]);
@@ -114,6 +114,25 @@ std::string text_of(const EncodingChoice& choice) {
   return text;
 }
 
+// --model.kind lstm
+std::string lstm_text() {
+  ModelOptions model;
+  model.kind = "lstm";
+  model.layers = 1;
+  model.width = width;
+  std::string text =
+      "lstm: layers of LSTM, which take tokens in their order; --model.kind lstm, with no --pe\n\nFormula\n"
+      "  i, f, o = sigmoid, g = tanh of W x_t + b + U h_{t-1};  c_t = f c_{t-1} + i g;  h_t = o tanh(c_t)\n"
+      "\nParameters with 1 layer (D width, V symbols; blocks of D rows for i, f, g, o)\n";
+  for (const auto& [path, shape] : parameter_shapes(model, EncodingChoice::parse("none"), vocabulary, max_length)) {
+    text += concat("  model.", path, " ", shape_text(shape), "\n");
+  }
+  return text +
+         "\nPaper\n  Hochreiter and Schmidhuber 1997; forget gate: Gers, Schmidhuber and Cummins 2000; on flip-flop: "
+         "Liu "
+         "et al. 2023, arXiv 2306.00946\n";
+}
+
 std::string text_of(const TaskEntry& entry) {
   const std::unique_ptr<Options> options = entry.make_options();
   std::string text = concat("task ", entry.name, ": ", entry.summary, "\n\n", indented(entry.description),
@@ -150,6 +169,8 @@ Result run_describe(const std::string& name) {
     consider(entry->name, *entry);
     consider(concat(entry->task, " ", entry->name), *entry);  // as 'tally list' prints it
   }
+  known.emplace_back("lstm");
+  if (name == known.back()) text = lstm_text();
   if (name.find_first_of("+:@,") != std::string::npos) {
     text = as_usage([&] { return text_of(EncodingChoice::parse(name)); });
   }
@@ -166,8 +187,8 @@ Result run_describe(const std::string& name) {
 std::function<Result()> declare_describe(CommandLine& line) {
   const auto words = std::make_shared<std::vector<std::string>>();
   line.add("NAME", words.get(),
-           "a task, an encoding, a preset (of all tasks that have it, or of one: flip-flop paper), or encodings "
-           "together (cope+rope; 0:none,1-3:cope)",
+           "a task, an encoding, a preset (of all tasks that have it, or of one: flip-flop paper), encodings "
+           "together (cope+rope; 0:none,1-3:cope), or lstm",
            {.required = true});
   return [words] { return run_describe(joined(*words, " ")); };
 }

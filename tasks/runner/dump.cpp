@@ -57,7 +57,7 @@ struct Dump {
   double loss;
 };
 
-Dump compute_dump(Transformer& model, const Batch& batch, bool with_gradients) {
+Dump compute_dump(SequenceModel& model, const Batch& batch, bool with_gradients) {
   const TracedPass pass = trace_pass(model, batch, with_gradients);
   const std::vector<AttentionTrace>& trace = pass.layers;
   Dump dump{{{"tokens", batch.tokens},

@@ -93,8 +93,10 @@ std::string prediction_text(const JsonValue& prediction) {
     text += concat(i == 1 ? "then " : ", ", candidates[i].string("symbol"), " ",
                    percent_text(candidates[i].real("probability")));
   }
-  text += "\n\nthe last symbol attends to (place from 0, symbol, weight; p: position by the gates)\n";
-  for (const JsonValue& head : prediction.elements("attention")) {
+  text += "\n";
+  const std::vector<JsonValue>& heads = prediction.elements("attention");
+  if (!heads.empty()) text += "\nthe last symbol attends to (place from 0, symbol, weight; p: position by the gates)\n";
+  for (const JsonValue& head : heads) {
     text += concat("layer ", head.integer("layer"), " head ", head.integer("head"), ":");
     for (const JsonValue& key : head.elements("keys")) {
       char position[32] = "";

@@ -70,15 +70,15 @@ void ProgressPrinter::print(const std::string& text) {
 
 void ProgressPrinter::message(const std::string& text) { print(printable(text)); }
 
-void ProgressPrinter::started(const RunConfig& config, const Transformer& model, std::int64_t from_step) {
+void ProgressPrinter::started(const RunConfig& config, const SequenceModel& model, std::int64_t from_step) {
   first_step_ = from_step;
   steps_ = config.run.steps;
   last_drawn_ = Clock::now();
   if (quiet_) return;
   const std::int64_t tokens = config.run.batch * config.make_task()->splits().front().length;
-  print(concat(config.task->name, " with ", config.encoding.text(), ": ", with_commas(model.parameter_count()),
-               " parameters, ", with_commas(tokens), " tokens a step, device ", model.device(), ", BLAS ",
-               blas_info().core, ", ", thread_count(), thread_count() == 1 ? " thread" : " threads"));
+  print(concat(config.task->name, " with ", config.label(), ": ", with_commas(model.parameter_count()), " parameters, ",
+               with_commas(tokens), " tokens a step, device ", model.device(), ", BLAS ", blas_info().core, ", ",
+               thread_count(), thread_count() == 1 ? " thread" : " threads"));
   if (from_step > 0) print(concat("going on from step ", from_step, " of ", steps_));
 }
 

@@ -19,7 +19,7 @@ class ProgressPrinter : public TrainObserver {
   ProgressPrinter(const ProgressPrinter&) = delete;
   ProgressPrinter& operator=(const ProgressPrinter&) = delete;
 
-  void started(const RunConfig& config, const Transformer& model, std::int64_t from_step) override;
+  void started(const RunConfig& config, const SequenceModel& model, std::int64_t from_step) override;
   void stepped(const StepReport& report) override;
   void evaluated(std::int64_t step, const Evaluation& evaluation) override;
   void message(const std::string& text) override;

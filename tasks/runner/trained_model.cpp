@@ -44,7 +44,7 @@ TrainedModel load_trained(const std::string& run, const std::string& checkpoint)
     return made;
   });
   const RunFolder::StoredCheckpoint chosen = choose_checkpoint(folder, checkpoint);
-  std::unique_ptr<Transformer> model = folder.config().make_model(*task);
+  std::unique_ptr<SequenceModel> model = folder.config().make_model(*task);
   in_file(folder.checkpoint_path(chosen.step), [&] {
     check_same_model(chosen.record, folder.config(), *task);
     load_tensors(model->parameters(), chosen.tensors("model."));

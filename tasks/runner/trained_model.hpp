@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "nn/transformer.hpp"
+#include "nn/model.hpp"
 #include "tasks/run_folder.hpp"
 
 namespace tally {
@@ -13,7 +13,7 @@ namespace tally {
 struct TrainedModel {
   RunFolder folder;
   std::unique_ptr<Task> task;
-  std::unique_ptr<Transformer> model;
+  std::unique_ptr<SequenceModel> model;
   std::int64_t step = 0;
 };
 

@@ -40,6 +40,8 @@ def read(path):
 
 def from_dict(config):
     given = config["model"]
+    if given.get("kind", "transformer") != "transformer":
+        raise ValueError(f"config: model.kind is '{given['kind']}'; the model of this check is a transformer")
     model = {name: given.get(key, default) for name, (key, default) in MODEL_KEYS.items()}
     absent = [MODEL_KEYS[name][0] for name, value in model.items() if value is None]
     if absent:

@@ -191,6 +191,12 @@ TEST(Options, OfTheModelChangeARunOrAreRefused) {
   }
 }
 
+TEST(Options, OfAnLstmChangeARunOrAreRefused) {
+  const Settings usual{{"model.kind", "lstm"}, {"task.length", "12"}, {"model.width", "16"},    {"model.layers", "2"},
+                       {"batch", "3"},         {"steps", "5"},        {"optimiser.lr", "0.01"}, {"eval-batch", "2"}};
+  expect_effects("flip-flop", "none", usual, "model.");
+}
+
 TEST(Options, OfTheRunChangeIt) {
   // A schedule sees how long the run is.
   expect_effects("flip-flop", "alibi", tiny({{"optimiser.schedule", "linear"}}), "");

@@ -37,7 +37,7 @@ double measured_peak(const RunConfig& config) {
   const Device device = default_device();
   reset_peak_memory(device);
   const std::size_t before = memory_counters(device).live_bytes;
-  const std::unique_ptr<Transformer> model = config.make_model(*task);
+  const std::unique_ptr<SequenceModel> model = config.make_model(*task);
   for (const auto& [name, parameter] : model->parameters()) {
     if (name.ends_with("fire.m")) kernels(device).fill(parameter.view(), 0.01);  // as training may make it
   }
@@ -108,6 +108,19 @@ TEST(Estimate, MemoryWithEveryOptionIsThatOfTheRun) {
   }
 }
 
+TEST(Estimate, MemoryOfAnLstmIsThatOfTheRun) {
+  for (const Settings& settings : {Settings{}, {{"model.dropout", "0.1"}, {"model.layers", "1"}}, {{"dtype", "f64"}}}) {
+    Settings all{{"model.kind", "lstm"}};
+    all.insert(all.end(), settings.begin(), settings.end());
+    expect_exact(small("none", all), all.back().first);
+    if (testing::only_small_kernels(testing::on_cuda_host)) continue;
+    set_default_device(testing::on_cuda_host);
+    all.insert(all.end(), {{"task.length", "12"}, {"model.width", "8"}});
+    expect_exact(small("none", all), all.back().first);
+    set_default_device({});
+  }
+}
+
 // Every thread has memory of its own to work in.
 TEST(Estimate, MemoryIsThatOfSoManyThreads) {
   const int threads = thread_count();
@@ -141,7 +154,7 @@ TEST(Estimate, MemoryIsThatOfATrace) {
       const double told = estimate_trace(config, *task, 3, 150, with_gradients).total();
       reset_peak_memory();
       const std::size_t before = memory_counters().live_bytes;
-      const std::unique_ptr<Transformer> model = config.make_model(*task);
+      const std::unique_ptr<SequenceModel> model = config.make_model(*task);
       trace_pass(*model, collate(examples_of(*task, "train", 0, 3)), with_gradients);
       EXPECT_EQ(told, static_cast<double>(memory_counters().peak_bytes - before)) << encoding << with_gradients;
     }

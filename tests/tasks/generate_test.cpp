@@ -23,7 +23,7 @@ RunConfig small(const std::string& task, const std::string& encoding) {
 }
 
 // Its answers by forward passes over all there is so far, each sequence alone.
-std::vector<std::int32_t> asked_one_by_one(Transformer& model, std::vector<std::int32_t> tokens, std::size_t count) {
+std::vector<std::int32_t> asked_one_by_one(SequenceModel& model, std::vector<std::int32_t> tokens, std::size_t count) {
   const NoGrad no_grad;
   std::vector<std::int32_t> said;
   for (std::size_t n = 0; n < count; ++n) {

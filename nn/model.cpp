@@ -1,0 +1,73 @@
+#include "nn/model.hpp"
+
+#include "core/error.hpp"
+#include "nn/lstm.hpp"
+#include "nn/transformer.hpp"
+
+namespace tally {
+
+void ModelOptions::visit(OptionVisitor& visitor) {
+  visitor.choice("kind", kind, {"transformer", "lstm"},
+                 "attention and MLPs, or layers of LSTM, which have no positions to encode");
+  visitor.integer("layers", layers, "blocks of attention and MLP, or of LSTM", 1, 1000);
+  visitor.integer("width", width, "model width D", 1, 1 << 16);
+  visitor.integer("heads", heads, "attention heads H; divides the width", 1, 1 << 16);
+  visitor.integer("hidden", hidden, "width of the MLP's hidden layer; 0 for 4 D", 0, 1 << 20);
+  visitor.choice("norm", norm, {"layer", "rms"}, "LayerNorm or RMSNorm");
+  visitor.choice("norm-place", norm_place, {"pre", "post"}, "norm before each sublayer, or after its residual");
+  visitor.choice("activation", activation, {"gelu", "relu", "swiglu"}, "of the MLP");
+  visitor.real("dropout", dropout,
+               "on embeddings, attention weights, sublayer outputs and the MLP's hidden layer; on the outputs of LSTMs",
+               0, 0.99);
+  visitor.flag("bias", bias, "biases of the linear layers; the output projection has none in any case");
+  visitor.flag("tied", tied, "output projection = token embedding");
+  visitor.flag("final-norm", final_norm, "norm before the output projection");
+  visitor.choice("attention", attention, {"tiled", "composed"},
+                 "in tiles that never store T x T numbers, or every intermediate written out");
+  visitor.choice("init", init, {"gpt2", "fan-in", "authors"},
+                 "start values: N(0, 0.02^2); N(0, 1/in); or those of the released counting code");
+}
+
+void ModelOptions::validate() const {
+  // Every option by itself: options that came from C++ have not been through set_option.
+  ModelOptions copy = *this;
+  for (const OptionInfo& info : list_options(copy)) set_option(copy, "model", info.name, to_text(info.value));
+  check(!is_transformer() || width % heads == 0, "model", "width ", width, " is not divisible by ", heads, " heads");
+}
+
+std::vector<std::string> ModelOptions::idle() const {
+  if (is_transformer()) return {};
+  return {"heads", "hidden", "norm", "norm-place", "activation", "final-norm", "attention"};
+}
+
+std::int64_t SequenceModel::matrix_parameter_count() const {
+  std::int64_t count = 0;
+  bool has_head = false;
+  const NamedTensors all = parameters();
+  for (const auto& [path, parameter] : all) has_head = has_head || path == "head.weight";
+  for (const auto& [path, parameter] : all) {
+    const bool looked_up = path == "embedding.weight" && has_head;  // a tied one is multiplied with, too
+    if (parameter.rank() == 2 && path.ends_with(".weight") && !looked_up) count += parameter.numel();
+  }
+  return count;
+}
+
+void check_model(const ModelOptions& options, const EncodingChoice& encoding) {
+  options.validate();
+  if (options.is_transformer()) return encoding.check_covers(options.layers, options.heads);
+  check(encoding.text() == "none", "model", "pe = ", encoding.text(), " has no effect with kind = ", options.kind,
+        ", which takes tokens in their order and has no positions to encode; it goes with --pe none");
+}
+
+std::unique_ptr<SequenceModel> make_model(const ModelOptions& options, const EncodingChoice& encoding,
+                                          std::int64_t vocabulary, std::int64_t max_length, std::uint64_t seed,
+                                          DType dtype, Device device) {
+  check_model(options, encoding);
+  const Initializer start(seed, start_values_from_text(options.init), dtype, device);
+  if (options.is_transformer()) {
+    return std::make_unique<Transformer>(options, encoding, vocabulary, max_length, start);
+  }
+  return std::make_unique<Lstm>(options, vocabulary, start);
+}
+
+}  // namespace tally

@@ -1,0 +1,77 @@
+// What is trained: a model of sequences, from tokens to the logits of what comes next, whatever it is made of; its
+// options, and the choice between the kinds there are.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/encoding_choice.hpp"
+#include "nn/module.hpp"
+#include "nn/pass.hpp"
+
+namespace tally {
+
+struct ModelOptions final : OptionsOf<ModelOptions> {
+  std::string kind = "transformer";  // transformer, lstm
+  std::int64_t layers = 4;
+  std::int64_t width = 256;         // D
+  std::int64_t heads = 4;           // H, divides the width
+  std::int64_t hidden = 0;          // of the MLP; 0 for 4 D
+  std::string norm = "layer";       // layer, rms
+  std::string norm_place = "pre";   // pre, post
+  std::string activation = "gelu";  // gelu, relu, swiglu
+  double dropout = 0;               // on embeddings, attention weights, sublayer outputs and the MLP's hidden layer
+  bool bias = true;                 // of the linear layers
+  bool tied = false;                // output projection = token embedding
+  bool final_norm = true;
+  std::string attention = "tiled";  // tiled, composed
+  std::string init = "gpt2";        // gpt2, fan-in, authors
+
+  void visit(OptionVisitor& visitor) override;
+  // Throws Error when the sizes do not fit together.
+  void validate() const override;
+
+  bool is_transformer() const { return kind == "transformer"; }
+  // Names of those that the kind has no use for.
+  std::vector<std::string> idle() const;
+};
+
+// What a model has seen of a text, or of B texts at once, while it is generated. A copy goes its own way.
+struct GenerationState {
+  std::int64_t length = 0;      // tokens
+  std::vector<KvCache> layers;  // of each layer, what it needs of earlier tokens
+  Tensor tokens;                // i32 [B, length] where all is computed anew with every step, else undefined
+};
+
+class SequenceModel : public Module {
+ public:
+  // That of the parameters.
+  virtual Device device() const = 0;
+  virtual std::int64_t vocabulary() const = 0;
+  // tokens i32 [B, T], on any device -> logits [B, T, V]. Errors name the layer on their way up: "in
+  // blocks.2.attention: ...". Layers without attention leave nothing in a trace.
+  virtual Tensor forward(const Tensor& tokens, const Pass& pass = {}) = 0;
+  // The same for tokens [B, T] that come after those which `state` has seen (none at first), with no gradients: logits
+  // [B, T, V] of these alone.
+  virtual Tensor step(const Tensor& tokens, GenerationState& state) = 0;
+  // Throws Error naming the limit when sequences of this length are too long for it.
+  virtual void check_length(std::int64_t length) const { (void)length; }
+  // After each update of the parameters: some encodings keep theirs within a range (Encoding::project).
+  virtual void project_parameters() const {}
+
+  // Multiply-adds of the weight matrices count these parameters once per token (embedding tables not included).
+  std::int64_t matrix_parameter_count() const;
+};
+
+// Throws Error when the options do not fit together, or the encodings cannot act in such a model.
+void check_model(const ModelOptions& options, const EncodingChoice& encoding);
+
+// The model of `options.kind`. max_length: T_max of learned tables. Start values from `seed`. Throws Error for sizes
+// that do not fit.
+std::unique_ptr<SequenceModel> make_model(const ModelOptions& options, const EncodingChoice& encoding,
+                                          std::int64_t vocabulary, std::int64_t max_length, std::uint64_t seed,
+                                          DType dtype = DType::f32, Device device = {});
+
+}  // namespace tally

@@ -1,0 +1,212 @@
+// The recurrent model: names, the fused recurrence against one of ordinary operations, text generated token by token.
+#include "nn/lstm.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "autograd/gradcheck.hpp"
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/error.hpp"
+#include "tests/devices.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::normal_tensor;
+
+constexpr std::int64_t vocabulary = 7;
+
+ModelOptions small_lstm(std::int64_t layers = 2) {
+  ModelOptions options;
+  options.kind = "lstm";
+  options.layers = layers;
+  options.width = 6;
+  options.init = "fan-in";
+  return options;
+}
+
+std::unique_ptr<SequenceModel> make(const ModelOptions& options, DType dtype = DType::f64) {
+  auto model = make_model(options, EncodingChoice::parse("none"), vocabulary, 9, 1, dtype, default_device());
+  for (auto& [path, parameter] : model->parameters()) {  // a bias of zeros would hide what it is added to
+    parameter.copy_from(add(parameter.detach().to(DType::f64), normal_tensor(path, parameter.shape(), 0.3)));
+  }
+  return model;
+}
+
+Tensor some_tokens(std::int64_t batch, std::int64_t length) {
+  Rng rng({3, stream_of("tokens"), 0});
+  std::vector<std::int32_t> ids;
+  for (std::int64_t n = 0; n < batch * length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
+  return Tensor::from(ids, {batch, length}, default_device());
+}
+
+Tensor loss_of(const Tensor& logits, const Tensor& tokens) {
+  return cross_entropy(logits, tokens, Tensor::full(tokens.shape(), 1, DType::boolean, default_device()));
+}
+
+// The formulas, every intermediate written out.
+Tensor composed(const std::map<std::string, Tensor>& p, const Tensor& tokens, std::int64_t layers, std::int64_t width) {
+  Tensor x = embedding(p.at("embedding.weight"), tokens);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const std::string name = concat("layers.", layer, ".");
+    Tensor hidden = Tensor::zeros({x.size(0), width}, x.dtype(), x.device()), cell = hidden;
+    std::vector<Tensor> steps;
+    for (std::int64_t t = 0; t < x.size(1); ++t) {
+      const Tensor sums = linear(select(x, 1, t), p.at(name + "input.weight"), p.at(name + "input.bias")) +
+                          linear(hidden, p.at(name + "recurrent.weight"));
+      const auto gate = [&](std::int64_t n) { return slice(sums, 1, n * width, (n + 1) * width); };
+      cell = sigmoid(gate(1)) * cell + sigmoid(gate(0)) * tanh(gate(2));
+      hidden = sigmoid(gate(3)) * tanh(cell);
+      steps.push_back(unsqueeze(hidden, 1));
+    }
+    x = concat(steps, 1);
+  }
+  return linear(x, p.at("head.weight"));
+}
+
+void expect_near(const Tensor& found, const Tensor& expected, const std::string& what) {
+  ASSERT_EQ(to_text(found.shape()), to_text(expected.shape())) << what;
+  const std::vector<double> a = found.to_vector<double>(), b = expected.to_vector<double>();
+  for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], 1e-11) << what << " " << n;
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+class Recurrence : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Recurrence);
+
+TEST_P(Recurrence, EqualsOneOfOrdinaryOperations) {
+  const auto model = make(small_lstm());
+  const Tensor tokens = some_tokens(5, 9);
+  std::map<std::string, Tensor> copies;
+  for (const auto& [path, parameter] : model->parameters()) {
+    set_requires_grad(copies[path] = parameter.clone());
+  }
+  const Tensor logits = model->forward(tokens), expected = composed(copies, tokens, 2, 6);
+  expect_near(logits, expected, "logits");
+  backward(loss_of(logits, tokens));
+  backward(loss_of(expected, tokens));
+  for (const auto& [path, parameter] : model->parameters()) {
+    expect_near(gradient(parameter), gradient(copies.at(path)), path);
+  }
+}
+
+TEST_P(Recurrence, GivesTheLogitsOfTheWholeSequenceInSteps) {
+  const auto model = make(small_lstm());
+  const Tensor tokens = some_tokens(3, 9);
+  const NoGrad only_values;
+  const Tensor whole = model->forward(tokens);
+  GenerationState state, branch;
+  std::vector<Tensor> rows;
+  for (const auto& [begin, end] : {std::pair{0, 4}, {4, 5}, {5, 5}, {5, 9}}) {
+    if (begin == 5 && end == 9) branch = state;
+    rows.push_back(model->step(slice(tokens, 1, begin, end), state));
+    EXPECT_EQ(state.length, end);
+  }
+  expect_near(concat(rows, 1), whole, "in steps");
+  expect_near(model->step(slice(tokens, 1, 5, 9), branch), slice(whole, 1, 5, 9), "a copy goes its own way");
+}
+
+TEST(Lstm, NamesParametersAsCheckpointsDo) {
+  ModelOptions options = small_lstm(1);
+  const auto names = [&] {
+    std::vector<std::string> lines;
+    for (const auto& [path, parameter] : make(options)->parameters()) {
+      lines.push_back(concat(path, " ", parameter.shape()));
+    }
+    return lines;
+  };
+  EXPECT_EQ(names(), (std::vector<std::string>{"embedding.weight [7, 6]", "layers.0.input.weight [24, 6]",
+                                               "layers.0.input.bias [24]", "layers.0.recurrent.weight [24, 6]",
+                                               "head.weight [7, 6]"}));
+  EXPECT_EQ(make(options)->matrix_parameter_count(), 2 * 24 * 6 + 7 * 6);
+  options.tied = true, options.bias = false;
+  EXPECT_EQ(names(), (std::vector<std::string>{"embedding.weight [7, 6]", "layers.0.input.weight [24, 6]",
+                                               "layers.0.recurrent.weight [24, 6]"}));
+}
+
+// Of 2e-2 of a step's parameters: what the 133,000 parameters of the paper's anchor are made of.
+TEST(Lstm, HasTheSizeOfThePapersAnchor) {
+  ModelOptions options = small_lstm(1);
+  options.width = 128;
+  const auto model = make_model(options, EncodingChoice::parse("none"), 5, 512, 1);
+  EXPECT_EQ(model->parameter_count(), 5 * 128 + 4 * 128 * (128 + 128 + 1) + 5 * 128);
+}
+
+TEST(Lstm, DerivativesOfAllParameters) {
+  const auto model = make(small_lstm());
+  const Tensor tokens = some_tokens(2, 4);
+  std::vector<Tensor> parameters;
+  std::vector<std::string> paths;
+  for (const auto& [path, parameter] : model->parameters()) {
+    parameters.push_back(parameter.clone());
+    paths.push_back(path);
+  }
+  const Initializer start(1, StartValues::fan_in, DType::f64);
+  const GradcheckResult result = gradcheck(
+      [&](const std::vector<Tensor>& x) {
+        std::map<std::string, Tensor> given;
+        for (std::size_t n = 0; n < x.size(); ++n) given[paths[n]] = x[n];
+        Lstm moved(small_lstm(), vocabulary, start.with_source([&](const std::string& path, const Shape&, const Fill&) {
+          return given.at(path);
+        }));
+        return loss_of(moved.forward(tokens), tokens);
+      },
+      parameters);
+  EXPECT_TRUE(result.ok) << result.text;
+  EXPECT_GT(result.compared, 100);
+}
+
+TEST(Lstm, SeesNothingOfLaterTokens) {
+  const auto model = make(small_lstm());
+  const NoGrad only_values;
+  const std::vector<double> before = model->forward(some_tokens(1, 9)).to_vector<double>();
+  std::vector<std::int32_t> ids = some_tokens(1, 9).to_vector<std::int32_t>();
+  ids[5] = (ids[5] + 1) % vocabulary;
+  const std::vector<double> after = model->forward(Tensor::from(ids, {1, 9})).to_vector<double>();
+  for (std::size_t n = 0; n < before.size(); ++n) EXPECT_EQ(before[n] == after[n], n < 5 * vocabulary) << n;
+}
+
+TEST(Lstm, DropsWhileTrainingAlone) {
+  ModelOptions options = small_lstm();
+  const auto plain = make(options);
+  options.dropout = 0.4;
+  const auto model = make(options);
+  const Tensor tokens = some_tokens(2, 9);
+  const NoGrad only_values;
+  const auto numbers = [&](SequenceModel& of, bool training, std::uint32_t step) {
+    return of.forward(tokens, {.training = training, .step = {.seed = 1, .number = step}}).to_vector<double>();
+  };
+  EXPECT_EQ(numbers(*model, false, 1), numbers(*plain, true, 1));
+  EXPECT_NE(numbers(*model, true, 1), numbers(*plain, true, 1));
+  EXPECT_NE(numbers(*model, true, 1), numbers(*model, true, 2));
+  EXPECT_EQ(numbers(*model, true, 2), numbers(*model, true, 2));
+}
+
+TEST(Lstm, RefusesWhatItHasNoUseFor) {
+  EXPECT_EQ(error_of([] { check_model(small_lstm(), EncodingChoice::parse("cope+rope")); }),
+            "[model] pe = cope+rope has no effect with kind = lstm, which takes tokens in their order and has no "
+            "positions to encode; it goes with --pe none");
+  ModelOptions options = small_lstm();
+  options.width = 7;  // heads do not have to divide it
+  EXPECT_EQ(error_of([&] { check_model(options, EncodingChoice::parse("none")); }), "");
+  EXPECT_NE(error_of([] { make(small_lstm())->forward(Tensor::zeros({3}, DType::i32)); }), "");
+  options.kind = "gru";
+  EXPECT_NE(error_of([&] { options.validate(); }).find("gru"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tally
