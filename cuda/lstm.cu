@@ -6,7 +6,6 @@
 
 #include "core/kernels.hpp"
 #include "core/math.hpp"
-#include "core/workspace.hpp"
 #include "cuda/context.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/rows.hpp"

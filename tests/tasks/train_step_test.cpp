@@ -25,9 +25,9 @@ using Numbers = std::vector<std::vector<float>>;
 class Training {
  public:
   // "cope", or "lstm".
-  explicit Training(const std::string& name)
-      : config_(RunConfig::make("flip-flop", name == "lstm" ? "none" : name, "quick")) {
-    if (name == "lstm") config_.set("model.kind", name);
+  explicit Training(const std::string& of)
+      : config_(RunConfig::make("flip-flop", of == "lstm" ? "none" : of, "quick")) {
+    if (of == "lstm") config_.set("model.kind", of);
     for (const auto& [name, value] : {std::pair{"task.length", "16"},
                                       {"model.width", "8"},
                                       {"model.heads", "2"},
