@@ -235,11 +235,11 @@ Result run_bench(const BenchSettings& settings, const RunConfig& config, const C
   std::vector<BenchOptions> variants;  // made before anything is measured: a wrong value is wrong usage
   for (const Settings& combination : all) variants.push_back(make_options(settings, config.clone(), combination));
   for (const BenchOptions& options : variants) {
-    if (work.estimate == nullptr) continue;
-    if (work.name != "step" && !options.config.model.is_transformer()) {
-      throw UsageError(concat("[bench] ", work.name, " are of a transformer; model.kind = ", options.config.model.kind,
-                              " has no attention: time its step"));
+    if ((settings.what == "attention" || operations) && !options.config.model.is_transformer()) {
+      throw UsageError(concat("[bench] ", settings.what, " is for transformers: a model of kind ",
+                              options.config.model.kind, " has no attention"));
     }
+    if (work.estimate == nullptr) continue;
     check_fits(as_usage([&] {
       MemoryEstimate estimate = work.estimate(options);
       check_length(model_of(options), options.length);

@@ -218,7 +218,7 @@ TEST(Estimate, MemoryIsThatOfARunAndOfOneThatIsResumed) {
   const RunFolder run = RunFolder::open(folder);
   reset_peak_memory();
   const std::size_t before = memory_counters().live_bytes;
-  const std::unique_ptr<Transformer> model = config.make_model(*config.make_task());
+  const std::unique_ptr<SequenceModel> model = config.make_model(*config.make_task());
   load_tensors(model->parameters(), run.open_checkpoint(4).tensors("model."));
   EXPECT_EQ(estimate_loading(config, *config.make_task()).total(),
             static_cast<double>(memory_counters().peak_bytes - before));
