@@ -24,5 +24,9 @@ TALLY_REPRODUCTION(encodings, .title = "Every encoding on every task", .source =
                                {"copy dense", "selective-copy", "ood-dense"},
                                {"copy sparse", "selective-copy", "ood-sparse"},
                                {"counting", "counting", "test"},
-                               {"counting, few passes", "counting", "ood-short"}},
+                               {"counting, few passes", "counting", "ood-short"},
+                               {"mqar", "mqar", "in-distribution"},
+                               {"mqar, twice the pairs", "mqar", "ood-dense"},
+                               {"s3 words", "group-word", "in-distribution"},
+                               {"s3 words, twice as long", "group-word", "ood-long"}},
                    .rows = every_encoding());
