@@ -10,7 +10,7 @@
 namespace tally {
 
 Batch Batch::to(Device device) const {
-  return {tokens.to(device), targets.to(device), loss_mask.to(device), score_mask.to(device)};
+  return {tokens.to(device), targets.to(device), loss_mask.to(device), score_mask.to(device), keys};
 }
 
 Batch Batch::without_values(std::int64_t sequences, std::int64_t length, Device device) {
@@ -30,6 +30,10 @@ Batch collate(const std::vector<Example>& examples) {
   auto* loss_mask = batch.loss_mask.span<bool>().data();
   auto* score_mask = batch.score_mask.span<bool>().data();
   for (const Example& example : examples) {
+    if (!example.keys.empty()) {
+      batch.keys.insert(batch.keys.end(), example.keys.begin(), example.keys.end());
+      batch.keys.resize(batch.keys.size() + length - example.keys.size());
+    }
     std::copy(example.tokens.begin(), example.tokens.end(), tokens);
     std::copy(example.targets.begin(), example.targets.end(), targets);
     std::transform(example.loss_mask.begin(), example.loss_mask.end(), loss_mask, [](auto m) { return m != 0; });

@@ -12,10 +12,11 @@ namespace tally {
 // B sequences side by side; shorter ones are filled up at the end with token 0, which causal attention never sees from
 // before and which no mask counts.
 struct Batch {
-  Tensor tokens;      // i32 [B, T]
-  Tensor targets;     // i32 [B, T]
-  Tensor loss_mask;   // bool [B, T]
-  Tensor score_mask;  // bool [B, T]
+  Tensor tokens;                        // i32 [B, T]
+  Tensor targets;                       // i32 [B, T]
+  Tensor loss_mask;                     // bool [B, T]
+  Tensor score_mask;                    // bool [B, T]
+  std::vector<std::int32_t> keys = {};  // [B, T], of Example::keys; empty if the task breaks nothing down
 
   Batch to(Device device) const;
   // Of a device that counts memory; as collate makes them.

@@ -1,12 +1,55 @@
 #include "tasks/evaluate.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 
 namespace tally {
+
+void ErrorCounts::add_sequence(std::int64_t scored_tokens, std::int64_t wrong_tokens) {
+  if (scored_tokens == 0) return;
+  scored += scored_tokens;
+  wrong += wrong_tokens;
+  ++sequences;
+  wrong_sequences += wrong_tokens > 0;
+}
+
+namespace {
+
+double mean_over_keys(const Evaluation& evaluation, double (ErrorCounts::*error)() const) {
+  double sum = 0;
+  for (const auto& [key, counts] : evaluation.by) sum += (counts.*error)();
+  return evaluation.by.empty() ? 0 : sum / static_cast<double>(evaluation.by.size());
+}
+
+}  // namespace
+
+double Evaluation::mean_token_error() const { return mean_over_keys(*this, &ErrorCounts::token_error); }
+double Evaluation::mean_sequence_error() const { return mean_over_keys(*this, &ErrorCounts::sequence_error); }
+
+Evaluation evaluation_of(const Task& task, std::string_view split) {
+  Evaluation evaluation;
+  evaluation.split = std::string(split);
+  evaluation.breakdown = std::string(task.breakdown());
+  return evaluation;
+}
+
+void add_sequence(Evaluation& evaluation, const std::vector<ScoredToken>& tokens) {
+  const auto wrong = std::ranges::count(tokens, true, &ScoredToken::wrong);
+  evaluation.add_sequence(static_cast<std::int64_t>(tokens.size()), wrong);
+  if (evaluation.breakdown.empty()) return;
+  std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by;  // scored and wrong
+  for (const ScoredToken& token : tokens) {
+    auto& [scored_here, wrong_here] = by[token.key];
+    ++scored_here;
+    wrong_here += token.wrong;
+  }
+  for (const auto& [key, counts] : by) evaluation.by[key].add_sequence(counts.first, counts.second);
+}
 
 void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch) {
   if (batch.targets.device().type == DeviceType::meta) return;  // nothing is there to be read
@@ -15,18 +58,13 @@ void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch) 
   const auto targets = batch.targets.span<std::int32_t>();
   const auto mask = batch.score_mask.span<bool>();
   const auto length = static_cast<std::size_t>(batch.targets.size(1));
+  std::vector<ScoredToken> scored;
   for (std::size_t row = 0; row < targets.size(); row += length) {
-    std::int64_t scored = 0, wrong = 0;
+    scored.clear();
     for (std::size_t t = row; t < row + length; ++t) {
-      if (!mask[t]) continue;
-      ++scored;
-      wrong += places[t] != targets[t];
+      if (mask[t]) scored.push_back({places[t] != targets[t], batch.keys.empty() ? 0 : batch.keys[t]});
     }
-    if (scored == 0) continue;
-    evaluation.scored += scored;
-    evaluation.wrong += wrong;
-    ++evaluation.sequences;
-    evaluation.wrong_sequences += wrong > 0;
+    add_sequence(evaluation, scored);
   }
 }
 
@@ -85,8 +123,7 @@ std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t
 Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                     std::int64_t batch, const std::atomic<bool>* stop) {
   count = sequences_of(task, split, count);
-  Evaluation result;
-  result.split = std::string(split);
+  Evaluation result = evaluation_of(task, split);
   for (std::int64_t begin = 0; begin < count; begin += batch) {
     if (stop != nullptr && stop->load()) break;
     evaluate_batch(model, collate(examples_of(task, split, begin, std::min(begin + batch, count))), result);
@@ -94,17 +131,37 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
   return result;
 }
 
+namespace {
+
+constexpr std::array<std::pair<const char*, std::int64_t ErrorCounts::*>, 4> count_names{
+    {{"wrong", &ErrorCounts::wrong},
+     {"scored", &ErrorCounts::scored},
+     {"wrong_sequences", &ErrorCounts::wrong_sequences},
+     {"sequences", &ErrorCounts::sequences}}};
+
+}  // namespace
+
 JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
   const JsonMember measured = e.generated ? JsonMember{"generated", true} : JsonMember{"loss", e.loss};
-  return JsonValue::object({{"step", step},
-                            {"split", e.split},
-                            measured,
-                            {"token_error", e.token_error()},
-                            {"sequence_error", e.sequence_error()},
-                            {"wrong", e.wrong},
-                            {"scored", e.scored},
-                            {"wrong_sequences", e.wrong_sequences},
-                            {"sequences", e.sequences}});
+  JsonValue json = JsonValue::object({{"step", step},
+                                      {"split", e.split},
+                                      measured,
+                                      {"token_error", e.token_error()},
+                                      {"sequence_error", e.sequence_error()}});
+  for (const auto& [name, count] : count_names) json.set(name, e.*count);
+  if (e.by.empty()) return json;
+  JsonValue keys = JsonValue::array();
+  for (const auto& [key, counts] : e.by) keys.push(key);
+  JsonValue by = JsonValue::object({{"name", e.breakdown},
+                                    {"mean_token_error", e.mean_token_error()},
+                                    {"mean_sequence_error", e.mean_sequence_error()},
+                                    {"keys", std::move(keys)}});
+  for (const auto& [name, count] : count_names) {
+    JsonValue column = JsonValue::array();
+    for (const auto& [key, counts] : e.by) column.push(counts.*count);
+    by.set(name, std::move(column));
+  }
+  return json.set("by", std::move(by));
 }
 
 Evaluation evaluation_from_json(const JsonValue& json) {
@@ -112,10 +169,17 @@ Evaluation evaluation_from_json(const JsonValue& json) {
   e.split = json.string("split");
   e.generated = json.contains("generated") && json.boolean("generated");
   if (!e.generated) e.loss = json.real("loss");
-  e.wrong = json.integer("wrong");
-  e.scored = json.integer("scored");
-  e.wrong_sequences = json.integer("wrong_sequences");
-  e.sequences = json.integer("sequences");
+  for (const auto& [name, count] : count_names) e.*count = json.integer(name);
+  const JsonValue* by = json.find("by");  // none in files of the first versions
+  if (by == nullptr) return e;
+  e.breakdown = by->string("name");
+  const std::vector<std::int64_t> keys = by->at("keys").integers();
+  for (const auto& [name, count] : count_names) {
+    const std::vector<std::int64_t> column = by->at(name).integers();
+    check(column.size() == keys.size(), "evaluation", "'by' has ", keys.size(), " keys and ", column.size(), " of ",
+          name);
+    for (std::size_t i = 0; i < keys.size(); ++i) e.by[static_cast<std::int32_t>(keys[i])].*count = column[i];
+  }
   return e;
 }
 

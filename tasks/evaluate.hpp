@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,12 +14,8 @@
 
 namespace tally {
 
-struct Evaluation {
-  std::string split;
-  bool generated = false;              // answers were fed back (tasks/generate.hpp); there is no loss then
-  double loss = 0;                     // mean over positions that count in the loss,
-  double loss_sum = 0;                 // their sum,
-  std::int64_t loss_count = 0;         // and their number; both in this process alone
+// Scored tokens and sequences, and how many of them are wrong: a sequence in which any token is.
+struct ErrorCounts {
   std::int64_t scored = 0, wrong = 0;  // tokens
   std::int64_t sequences = 0, wrong_sequences = 0;
 
@@ -26,10 +23,37 @@ struct Evaluation {
   double sequence_error() const {
     return sequences > 0 ? static_cast<double>(wrong_sequences) / static_cast<double>(sequences) : 0;
   }
+  // Adds what a sequence has. One with nothing to score is not counted.
+  void add_sequence(std::int64_t scored_tokens, std::int64_t wrong_tokens);
 };
 
+struct Evaluation : ErrorCounts {
+  std::string split;
+  bool generated = false;                       // answers were fed back (tasks/generate.hpp); there is no loss then
+  double loss = 0;                              // mean over positions that count in the loss,
+  double loss_sum = 0;                          // their sum,
+  std::int64_t loss_count = 0;                  // and their number; both in this process alone
+  std::string breakdown;                        // Task::breakdown(), and
+  std::map<std::int32_t, ErrorCounts> by = {};  // the same counts for each of its keys; of a sequence what has that key
+
+  // Means over keys, each with equal weight: of scores by length it is what is published.
+  double mean_token_error() const;
+  double mean_sequence_error() const;
+};
+
+// Of a task's split; nothing is counted yet.
+Evaluation evaluation_of(const Task& task, std::string_view split);
+
+// A token that was scored, and its key where errors are broken down.
+struct ScoredToken {
+  bool wrong = false;
+  std::int32_t key = 0;
+};
+// Adds the scored tokens of one sequence.
+void add_sequence(Evaluation& evaluation, const std::vector<ScoredToken>& tokens);
+
 // Adds the scores of one batch, best [B, T] i64: where the largest logit stands. A position that counts is wrong where
-// that is not the target. A sequence with nothing to score is not counted.
+// that is not the target.
 void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch);
 
 // Adds loss and scores of one batch.
@@ -52,7 +76,8 @@ std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t
 Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                     std::int64_t batch, const std::atomic<bool>* stop = nullptr);
 
-// One line of metrics.jsonl: step, split, loss (or that answers were generated), both errors and their counts.
+// One line of metrics.jsonl: step, split, loss (or that answers were generated), both errors and their counts; where
+// they are broken down, "by": the name, both means over keys, and keys and counts as arrays.
 JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);
 // The reverse. Throws Error naming what is missing.
 Evaluation evaluation_from_json(const JsonValue& json);

@@ -21,7 +21,12 @@ Answer answer_of(const Example& example, std::string_view split, std::int64_t in
   const auto begin = std::find(mask.begin(), mask.end(), 1), end = std::find(begin, mask.end(), 0);
   check(std::find(end, mask.end(), 1) == mask.end(), "generate", "what is scored in sequence ", index, " of ", split,
         " does not stand in one piece: there is no answer to generate");
-  return {static_cast<std::size_t>(begin - mask.begin()), static_cast<std::size_t>(end - begin)};
+  const Answer answer{static_cast<std::size_t>(begin - mask.begin()), static_cast<std::size_t>(end - begin)};
+  for (std::size_t t = answer.first; t + 1 < answer.first + answer.count; ++t) {
+    check(example.targets[t] == example.tokens[t + 1], "generate", "the answers in sequence ", index, " of ", split,
+          " are not fed, so that there is none to go on from");
+  }
+  return answer;
 }
 
 // Adds the scores of sequences whose answers stand at the same places.
@@ -36,14 +41,14 @@ void add_generated(Evaluation& evaluation, SequenceModel& model, const std::vect
   const Generated said = generate(model, Tensor::from(prompts, shape), static_cast<std::int64_t>(answer.count));
   const std::vector<std::int32_t> symbols = said.symbols.to_vector<std::int32_t>();
   for (std::size_t row = 0; row < examples.size(); ++row) {
-    std::int64_t wrong = 0;
+    const Example& example = examples[row];
+    std::vector<ScoredToken> scored;
     for (std::size_t n = 0; n < answer.count; ++n) {
-      wrong += symbols[row * answer.count + n] != examples[row].targets[answer.first + n];
+      const std::size_t t = answer.first + n;
+      const bool wrong = symbols[row * answer.count + n] != example.targets[t];
+      scored.push_back({wrong, example.keys.empty() ? 0 : example.keys[t]});
     }
-    evaluation.scored += static_cast<std::int64_t>(answer.count);
-    evaluation.wrong += wrong;
-    ++evaluation.sequences;
-    evaluation.wrong_sequences += wrong > 0;
+    add_sequence(evaluation, scored);
   }
 }
 
@@ -68,8 +73,7 @@ Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t cou
 Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                               std::int64_t batch, const std::atomic<bool>* stop) {
   count = sequences_of(task, split, count);
-  Evaluation result;
-  result.split = std::string(split);
+  Evaluation result = evaluation_of(task, split);
   result.generated = true;
   std::vector<Example> waiting;
   Answer at;  // of all that wait

@@ -10,6 +10,8 @@
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/progress.hpp"
 #include "tasks/runner/trained_model.hpp"
+#include "tasks/statistics.hpp"
+#include "tasks/table.hpp"
 
 namespace tally {
 namespace {
@@ -18,7 +20,7 @@ struct EvalSettings {
   std::string run, split, checkpoint = "newest";
   std::vector<std::int64_t> lengths;
   std::int64_t count = 0;
-  bool generate = false;
+  bool generate = false, by = false;
 };
 
 // The run's task with sequences of another length.
@@ -49,6 +51,18 @@ std::vector<Split> splits_of(const Task& task, const EvalSettings& settings) {
   return splits;
 }
 
+// "gap | tokens wrong | ..." and the means over its rows.
+std::string breakdown_text(const Evaluation& e) {
+  TableRows rows{{e.breakdown, "tokens wrong", "95% interval", "tokens", "sequences wrong", "sequences"}};
+  for (const auto& [key, counts] : e.by) {
+    rows.push_back({to_text(std::int64_t{key}), percent_text(counts.token_error()),
+                    interval_text(counts.wrong, counts.scored), with_commas(counts.scored),
+                    percent_text(counts.sequence_error()), with_commas(counts.sequences)});
+  }
+  rows.push_back({"mean", percent_text(e.mean_token_error()), "", "", percent_text(e.mean_sequence_error()), ""});
+  return concat("\n", markdown_table(rows));
+}
+
 Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
@@ -69,6 +83,9 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
   for (const Split& split : splits_of(*trained.task, settings)) {
     if (settings.lengths.empty()) works.push_back({*trained.task, split, split.name});
   }
+  if (settings.by && trained.task->breakdown().empty()) {
+    throw UsageError(concat("[eval] the task ", config.task->name, " breaks its errors down by nothing"));
+  }
   JsonValue evaluations = JsonValue::array();
   int code = exit_code::done;
   for (const auto& [task, split, label] : works) {
@@ -80,6 +97,7 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
                       config.run.eval_batch, nullptr);
       evaluations.push(evaluation_json(trained.step, result).set("length", split.length));
       tell(common, concat(label, ": ", evaluation_text(result)));
+      if (settings.by) tell(common, breakdown_text(result));
     } catch (const Error& error) {  // an encoding that cannot go on at this length: the others still can
       complain(concat(label, ": ", error.what()));
       code = exit_code::failed;
@@ -101,6 +119,8 @@ std::function<Result()> declare_eval(CommandLine& line) {
   line.add("--count", &settings->count, "sequences of each split; 0: all", {.least = 0, .most = endless_count});
   line.add("--generate", &settings->generate,
            "the model goes on from its own answers: each is fed back, where the task gives the right ones else");
+  line.add("--by", &settings->by,
+           "a table of the errors by length, gap or whatever the task breaks them down by; --json always has it");
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings, &common = line.common] { return run_eval(*settings, common); };
 }

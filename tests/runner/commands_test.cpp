@@ -148,8 +148,30 @@ TEST_F(Eval, GivesTheLastEvaluationOfTheRun) {
     line.remove("length");
     EXPECT_TRUE(line == results.elements("evaluations")[i]) << write_json(line);
   }
+  const Finished by = run_tally({"eval", run(), "--by"}, folder_);
+  EXPECT_EQ(by.code, 2);
+  EXPECT_TRUE(holds(by.err, "the task flip-flop breaks its errors down by nothing")) << by.err;
   const Finished text = run_tally({"eval", run()}, folder_);
   EXPECT_TRUE(holds(text.out, "step 6") && holds(text.out, " of 11 tokens, 95% interval ")) << text.out;
+}
+
+TEST(EvalBy, ErrorsByWhatTheTaskBreaksThemDownBy) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  EXPECT_EQ(run_tally({"train", run, "--task=parity", "--pe=none", "--preset=quick", "--steps=60",
+                       "--task.max-length=3", "--width=16", "--layers=1", "--task.eval-count=50", "--eval-every=30"},
+                      folder)
+                .code,
+            0);
+  const JsonValue results = parse_json(read_file(run + "/results.json"), {}, "results");
+  const JsonValue by = results.elements("evaluations").at(1).at("by");
+  EXPECT_EQ(by.string("name"), "length");
+  EXPECT_EQ(by.at("keys").integers(), (std::vector<std::int64_t>{4, 5, 6, 7}));
+  const JsonValue again = json_of(run_tally({"eval", run, "--json", "--split=ood-long"}, folder));
+  EXPECT_EQ(again.elements("evaluations").at(0).at("by"), by);
+  const Finished table = run_tally({"eval", run, "--by", "--split=ood-long"}, folder);
+  EXPECT_TRUE(holds(table.out, "| length | tokens wrong | 95% interval |") && holds(table.out, "\n| mean   |"))
+      << table.out;
 }
 
 TEST_F(Eval, TakesSplitsCountsLengthsAndCheckpoints) {

@@ -1,9 +1,11 @@
-// Scores of a split do not depend on how it is cut into batches.
+// Scores of a split do not depend on how it is cut into batches; errors are broken down as the task says.
 #include "tasks/evaluate.hpp"
 
 #include <gtest/gtest.h>
 
+#include "core/error.hpp"
 #include "tasks/config.hpp"
+#include "tasks/generate.hpp"
 
 namespace tally {
 namespace {
@@ -27,6 +29,75 @@ TEST(Evaluate, GivesTheSameForAnyBatch) {
     EXPECT_EQ(found.sequences, 20) << batch;
   }
   EXPECT_GT(whole.scored, 40);
+}
+
+// Six tokens of two keys in three sequences, one of them without the second key.
+TEST(Evaluate, BreaksErrorsDownByKey) {
+  Evaluation e;
+  e.breakdown = "gap";
+  add_sequence(e, {{true, 3}, {false, 3}, {false, 5}});
+  add_sequence(e, {{false, 3}});
+  add_sequence(e, {{true, 5}, {true, 3}});
+  add_sequence(e, {});
+  EXPECT_EQ(e.scored, 6);
+  EXPECT_EQ(e.wrong, 3);
+  EXPECT_EQ(e.sequences, 3);
+  EXPECT_EQ(e.wrong_sequences, 2);
+  ASSERT_EQ(e.by.size(), 2U);
+  const ErrorCounts three = e.by.at(3), five = e.by.at(5);
+  EXPECT_EQ(three.scored, 4);
+  EXPECT_EQ(three.wrong, 2);
+  EXPECT_EQ(three.sequences, 3);
+  EXPECT_EQ(three.wrong_sequences, 2);
+  EXPECT_EQ(five.scored, 2);
+  EXPECT_EQ(five.wrong, 1);
+  EXPECT_EQ(five.sequences, 2);
+  EXPECT_EQ(five.wrong_sequences, 1);
+  EXPECT_DOUBLE_EQ(e.mean_token_error(), 0.5);
+  EXPECT_DOUBLE_EQ(e.mean_sequence_error(), (2.0 / 3 + 1.0 / 2) / 2);
+
+  const JsonValue json = evaluation_json(7, e);
+  EXPECT_EQ(write_json(json.at("by")),
+            R"({"name":"gap","mean_token_error":0.5,"mean_sequence_error":0.5833333333333333,"keys":[3,5],)"
+            R"("wrong":[2,1],"scored":[4,2],"wrong_sequences":[2,1],"sequences":[3,2]})");
+  EXPECT_EQ(evaluation_json(7, evaluation_from_json(json)), json);
+  JsonValue first_versions = json;
+  first_versions.remove("by");
+  EXPECT_TRUE(evaluation_from_json(first_versions).by.empty());
+  JsonValue damaged = json;
+  JsonValue by = json.at("by");
+  damaged.set("by", by.set("wrong", JsonValue(JsonValue::Array{1})));
+  EXPECT_THROW(evaluation_from_json(damaged), Error);
+}
+
+// Keys follow their sequences into batches of any size, beside shorter ones, and into what is generated.
+TEST(Evaluate, CountsEachKeyOnceForAnyBatch) {
+  RunConfig config = RunConfig::make("string-map", "alibi", "quick");
+  for (const auto& [name, value] : {std::pair{"task.max-length", "6"}, {"model.width", "8"}, {"model.layers", "1"}}) {
+    config.set(name, value);
+  }
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  const Evaluation whole = evaluate(*model, *task, "in-distribution", 40, 40);
+  EXPECT_EQ(whole.breakdown, "length");
+  EXPECT_EQ(evaluation_json(1, evaluate(*model, *task, "in-distribution", 40, 7)).at("by"),
+            evaluation_json(1, whole).at("by"));
+  ErrorCounts sum;
+  for (const auto& [length, counts] : whole.by) {
+    EXPECT_TRUE(1 <= length && length <= 6) << length;
+    EXPECT_EQ(counts.scored, length * counts.sequences);
+    sum.scored += counts.scored;
+    sum.wrong += counts.wrong;
+    sum.sequences += counts.sequences;
+    sum.wrong_sequences += counts.wrong_sequences;
+  }
+  EXPECT_EQ(sum.scored, whole.scored);
+  EXPECT_EQ(sum.wrong, whole.wrong);
+  EXPECT_EQ(sum.sequences, 40);
+  EXPECT_EQ(sum.wrong_sequences, whole.wrong_sequences);
+  const Evaluation generated = evaluate_generated(*model, *task, "in-distribution", 40, 7);
+  EXPECT_EQ(generated.by.size(), whole.by.size());
+  EXPECT_EQ(generated.by.at(6).scored, whole.by.at(6).scored);
 }
 
 }  // namespace

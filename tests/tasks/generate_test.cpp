@@ -110,5 +110,20 @@ TEST(Generate, RefusesAnswersInPieces) {
   EXPECT_THROW(evaluate_generated(*model, *task, "train", 0, 2), Error);
 }
 
+// Products so far stand in one piece, but none of them is fed.
+TEST(Generate, IsRefusedWhereAnswersAreNotFed) {
+  const RunConfig config = small("group-word", "cope");
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  try {
+    evaluate_generated(*model, *task, "in-distribution", 1, 1);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "[generate] the answers in sequence 0 of in-distribution are not fed, so that there is none to go on from");
+  }
+}
+
 }  // namespace
 }  // namespace tally
