@@ -31,14 +31,15 @@ std::vector<std::int32_t> counts_of(const Example& example) {
 }
 
 TEST(LastSentence, TheAnswerIsTheCountInTheSentenceAskedFor) {
-  for (const auto& [option, value] : {std::pair{"back", "0"}, {"back", "1"}, {"back", "4"}, {"back-max", "3"}}) {
-    const auto task = make_task("last-sentence", {{option, value}});
+  for (const auto& setting : testing::Settings{{"back", "0"}, {"back", "1"}, {"back", "4"}, {"back-max", "3"}}) {
+    const auto task = make_task("last-sentence", {setting});
+    const bool is_asked = setting.first == "back-max";
     std::array<int, 5> seen{};
     for (const Split& split : task->splits()) {
       testing::for_each_example(*task, split.name, 50, [&](const Example& example) {
         const std::vector<std::int32_t> counts = counts_of(example);
-        std::size_t back = static_cast<std::size_t>(std::stoi(value));
-        if (std::string(option) == "back-max") {
+        std::size_t back = static_cast<std::size_t>(std::stoi(setting.second));
+        if (is_asked) {
           back = static_cast<std::size_t>(example.tokens[example.tokens.size() - 2] - first_back);
         }
         ++seen.at(back);
@@ -47,7 +48,7 @@ TEST(LastSentence, TheAnswerIsTheCountInTheSentenceAskedFor) {
         ASSERT_EQ(example.score_mask.back(), 1);
       });
     }
-    for (int back = 0; std::string(option) == "back-max" && back <= 3; ++back) {
+    for (int back = 0; is_asked && back <= 3; ++back) {
       EXPECT_GT(seen[static_cast<std::size_t>(back)], 20) << back;
     }
   }
