@@ -97,9 +97,8 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
                                    pass.trace != nullptr ? &traces[n] : nullptr));
   }
   if (pass.trace != nullptr) {
-    pass.trace->push_back({side_by_side(traces, encoding, &AttentionTrace::weights),
-                           side_by_side(traces, encoding, &AttentionTrace::gates),
-                           side_by_side(traces, encoding, &AttentionTrace::positions)});
+    AttentionTrace& layer = pass.trace->emplace_back();
+    for (const auto& [name, tensor] : attention_trace_parts) layer.*tensor = side_by_side(traces, encoding, tensor);
   }
   return outputs.size() == 1 ? outputs.front() : concat(outputs, 1);
 }

@@ -72,49 +72,86 @@ Tensor bias_term(const Product& bias, const AttentionOperands& in) {
 
 Tensor bias_term(const Dense& bias, const AttentionOperands&) { return bias.bias; }
 
-// A [B, H, T, T] of logits; o gets A v and, where it is not dropped, what remains of the stick.
-Tensor stick_breaking(const StickBreaking& scan, const Tensor& logits, const Tensor& v, const Dropout& dropout,
-                      const Pass& pass, AttentionTrace* trace) {
+// A [B, H, T, T] of logits, and the sums of softplus.
+struct BrokenStick {
+  Tensor weights, taken;
+};
+BrokenStick break_stick(const StickBreaking& scan, const Tensor& logits) {
   const Tensor taken = causal_suffix_sum(masked(softplus(logits), scan.attend_current));
   // Above the diagonal the sum is 0 and the logit means nothing: it must not overflow on its way to 0.
-  const Tensor weights = masked(exp(masked(logits - taken, scan.attend_current)), scan.attend_current);
-  if (trace != nullptr) trace->weights = weights.detach();
-  const Tensor output = matmul(dropout(weights, pass), v);
-  if (!scan.remainder.defined()) return output;
-  return output + exp(negate(slice(taken, 3, 0, 1))) * scan.remainder;
+  return {masked(exp(masked(logits - taken, scan.attend_current)), scan.attend_current), taken};
 }
 
-}  // namespace
+// o gets A v and, where it is not dropped, what remains of the stick.
+Tensor stick_breaking(const StickBreaking& scan, const Tensor& logits, const Tensor& v, const Dropout& dropout,
+                      const Pass& pass, AttentionTrace* trace) {
+  const BrokenStick stick = break_stick(scan, logits);
+  if (trace != nullptr) {
+    trace->weights = stick.weights.detach();
+    trace->breaks = masked(sigmoid(logits.detach()), scan.attend_current);
+  }
+  const Tensor output = matmul(dropout(stick.weights, pass), v);
+  if (!scan.remainder.defined()) return output;
+  return output + exp(negate(slice(stick.taken, 3, 0, 1))) * scan.remainder;
+}
 
-Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace) {
+const StickBreaking* stick_of(const Score& score) {
+  return score.scan ? std::get_if<StickBreaking>(&*score.scan) : nullptr;
+}
+
+// The weights of these logits alone, by the rule that the real ones follow.
+Tensor weights_of(const Tensor& logits, const Score& score, const Encoding& encoding) {
+  const StickBreaking* stick = stick_of(score);
+  return (stick != nullptr ? break_stick(*stick, logits).weights : encoding.weights(logits)).detach();
+}
+
+// What each term adds to l is kept in `joined` too, if that is given.
+Tensor logits_of(const AttentionOperands& in, const Score& score, AttentionTrace* trace, Tensor* joined) {
   const std::int64_t length = in.q.size(2);
   check(in.k.size(2) == length, "attention", "the composed form takes as many queries as keys, got ", in.q.shape(),
         " and ", in.k.shape());
   const Tensor s = matmul(in.q, transpose(in.k, -1, -2), in.scale);
   Tensor logits = s;
+  const auto join = [&](const Tensor& term) {
+    logits = logits + term;
+    if (joined == nullptr) return;
+    if (!joined->defined()) *joined = Tensor::zeros(s.shape(), s.dtype(), s.device());
+    *joined = *joined + term.detach();
+  };
   if (score.scan.has_value()) {
     std::visit(
         [&](const auto& scan) {
-          if constexpr (requires { scan.gates; }) {
-            logits = logits + scan_term(scan, positions_of(scan.gates, s, in, trace));
-          }
+          if constexpr (requires { scan.gates; }) join(scan_term(scan, positions_of(scan.gates, s, in, trace)));
         },
         *score.scan);
   }
   for (const Bias& bias : score.biases) {
     const Tensor term = std::visit([&](const auto& shape) { return bias_term(shape, in); }, bias);
-    logits = logits + (term.dtype() == logits.dtype() ? term : cast(term, logits.dtype()));
+    join(term.dtype() == logits.dtype() ? term : cast(term, logits.dtype()));
+    const auto* sums = std::get_if<RowColumn>(&bias);
+    if (trace != nullptr && sums != nullptr && sums->row.defined() && sums->column.defined()) {
+      const Tensor kept = cast(exp(masked(term.detach())), logits.dtype());
+      trace->decay = masked(trace->decay.defined() ? trace->decay * kept : kept);
+    }
   }
   return logits;
+}
+
+}  // namespace
+
+Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace) {
+  return logits_of(in, score, trace, nullptr);
 }
 
 Tensor composed_attention(const AttentionOperands& in, const Score& score, const Encoding& encoding,
                           const Dropout& dropout, const Pass& pass, AttentionTrace* trace) {
   Tensor weights;
   {
-    const Tensor logits = composed_logits(in, score, trace);
-    if (const auto* scan = score.scan ? std::get_if<StickBreaking>(&*score.scan) : nullptr) {
-      return stick_breaking(*scan, logits, in.v, dropout, pass, trace);
+    Tensor joined;
+    const Tensor logits = logits_of(in, score, trace, trace != nullptr ? &joined : nullptr);
+    if (joined.defined()) trace->position_weights = weights_of(joined, score, encoding);
+    if (const StickBreaking* stick = stick_of(score)) {
+      return stick_breaking(*stick, logits, in.v, dropout, pass, trace);
     }
     weights = encoding.weights(logits);
   }

@@ -17,7 +17,8 @@
 
 namespace tally {
 
-// l [B, H, T, T]; what it holds above the diagonal means nothing. Fills gates and positions of the trace, if given.
+// l [B, H, T, T]; what it holds above the diagonal means nothing. Fills gates, positions and decay of the trace, if
+// given.
 Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr);
 
 // o [B, H, T, d]; fills the trace, if given.

@@ -1,6 +1,7 @@
 // What one forward pass is told, and what it may leave behind for dumps and pictures.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -9,12 +10,33 @@
 
 namespace tally {
 
-// Attention of one layer as computed, without gradients.
+// Attention of one layer as computed, without gradients. Each is [B, H, T, T], 0 above the diagonal and for heads that
+// have none, and undefined where no head has any.
 struct AttentionTrace {
-  Tensor weights;    // [B, H, T, T], before dropout
-  Tensor gates;      // [B, H, T, T], where the encoding has them; 0 for heads without
-  Tensor positions;  // [B, H, T, T], not clamped; 0 for heads without
+  Tensor weights;    // a_ij, before dropout
+  Tensor gates;      // g_ij, where positions are contextual
+  Tensor positions;  // p_ij, not clamped
+  // The weights if position alone decided: from what joins the scores, l_ij - s_ij, by the same rule (softmax or
+  // another of the encoding). CoPE, arXiv 2405.18719, figure 4: softmax(z_i[p_ij]). Undefined where nothing joins them:
+  // positions that turn q and k or are part of the embeddings cannot be had without what stands there.
+  Tensor position_weights;
+  Tensor decay;   // exp(row_i + column_j): what forget gates have left of key j at query i
+  Tensor breaks;  // sigmoid(l_ij) of stick-breaking: the share of what is left that key j takes
 };
+
+// What of a trace dumps hold, by the name it has there.
+struct AttentionTracePart {
+  const char* name;
+  Tensor AttentionTrace::*tensor;
+};
+inline constexpr std::array<AttentionTracePart, 6> attention_trace_parts{{
+    {"weights", &AttentionTrace::weights},
+    {"gates", &AttentionTrace::gates},
+    {"positions", &AttentionTrace::positions},
+    {"position_weights", &AttentionTrace::position_weights},
+    {"decay", &AttentionTrace::decay},
+    {"breaks", &AttentionTrace::breaks},
+}};
 
 // The step of a run: what its random numbers follow from. Where `scalar` is given, i32 [1] on the model's device, the
 // number stands there, and a step that is captured once (core/graph.hpp) draws other numbers at every launch; it must

@@ -1,56 +1,35 @@
 // tally dump: what a model computes on a few sequences, in one safetensors file that other programs can check
 // (tests/outside). N sequences of T tokens, H heads, V symbols:
 //   tokens, targets i32 [N, T]    loss_mask, score_mask bool [N, T]    logits [N, T, V]    loss, the mean where
-//   loss_mask is set    blocks.N.weights [N, H, T, T]    blocks.N.gates, blocks.N.positions where the encoding has them
-//   gradients.model.<parameter>, those of the loss
-// Logits, loss and gradients come from a pass as in training, but without dropout; weights, gates and positions from
+//   loss_mask is set    blocks.N.weights [N, H, T, T]    gradients.model.<parameter>, those of the loss
+// and of the same shape as the weights, where the encoding has them (nn/pass.hpp):
+//   blocks.N.gates, blocks.N.positions    where positions are contextual
+//   blocks.N.position_weights    what position alone would attend to, from all that joins the scores: none where
+//   nothing does (rotations, what is added to the embeddings, stick-breaking by itself). A key bias of transformer-xl
+//   joins them too and is in it, though it says nothing of positions blocks.N.decay of forget gates, blocks.N.breaks of
+//   the stick
+// Logits, loss and gradients come from a pass as in training, but without dropout; what is said of attention from
 // one whose attention is written out. At a kink of the interpolation the positions decide which derivative is meant.
 #include <memory>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/io/npy.hpp"
 #include "core/io/safetensors.hpp"
 #include "tasks/batch.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/output_file.hpp"
+#include "tasks/runner/sequences.hpp"
 #include "tasks/runner/trained_model.hpp"
 
 namespace tally {
 namespace {
 
 struct DumpSettings {
-  std::string run, split, out, tokens, checkpoint = "newest";
-  std::int64_t count = 4, start = 0;
+  std::string run, out, checkpoint = "newest";
+  SequenceChoice sequences;
   bool gradients = false;
 };
-
-// Sequences of one's own [N, T] (or [T]): position t predicts token t+1, the last predicts nothing.
-Batch batch_of_tokens(const std::string& path, std::int64_t vocabulary) {
-  const Tensor file = read_npy(path);
-  check(is_integer(file.dtype()), "dump", path, " must hold i32 or i64 token ids, not ", file.dtype());
-  check(file.rank() == 1 || file.rank() == 2, "dump", path, " must be [sequences, tokens], got ", file.shape());
-  const Shape shape = file.rank() == 2 ? file.shape() : Shape{1, file.size(0)};
-  check(shape[0] >= 1 && shape[1] >= 2, "dump", path, " must hold at least one sequence of two tokens, got ",
-        file.shape());
-  const std::vector<std::int64_t> ids = file.to(DType::i64).to_vector<std::int64_t>();
-  std::vector<Example> examples;
-  for (std::int64_t n = 0; n < shape[0]; ++n) {
-    std::vector<std::int32_t> tokens;
-    for (std::int64_t t = 0; t < shape[1]; ++t) {
-      const std::int64_t id = ids[static_cast<std::size_t>(n * shape[1] + t)];
-      check(0 <= id && id < vocabulary, "dump", path, ": token ", t, " of sequence ", n, " is ", id,
-            ", the vocabulary has ids 0 to ", vocabulary - 1);
-      tokens.push_back(static_cast<std::int32_t>(id));
-    }
-    Example example = next_token_example(std::move(tokens));
-    std::fill(example.loss_mask.begin(), example.loss_mask.end() - 1, std::uint8_t{1});
-    example.score_mask = example.loss_mask;
-    examples.push_back(std::move(example));
-  }
-  return collate(examples);
-}
 
 struct Dump {
   NamedTensors tensors;
@@ -68,12 +47,10 @@ Dump compute_dump(SequenceModel& model, const Batch& batch, bool with_gradients)
              {"loss", pass.loss.detach()}},
             pass.loss.item()};
   for (std::size_t layer = 0; layer < trace.size(); ++layer) {
-    const auto add = [&](const char* name, const Tensor& value) {
+    for (const auto& [name, tensor] : attention_trace_parts) {
+      const Tensor& value = trace[layer].*tensor;
       if (value.defined()) dump.tensors.emplace_back(concat("blocks.", layer, ".", name), value);
-    };
-    add("weights", trace[layer].weights);
-    add("gates", trace[layer].gates);
-    add("positions", trace[layer].positions);
+    }
   }
   if (!with_gradients) return dump;
   for (const auto& [name, parameter] : model.parameters()) {
@@ -93,21 +70,14 @@ Result run_dump(const DumpSettings& settings) {
                     {"task", config.task->name},
                     {"pe", config.encoding.text()},
                     {"step", std::to_string(trained.step)}};
-  const auto check_dump_fits = [&](std::int64_t sequences, std::int64_t length) {
-    check_fits(estimate_trace(config, *trained.task, sequences, length, settings.gradients));
-  };
-  Batch batch;
-  if (!settings.tokens.empty()) {
-    batch = batch_of_tokens(settings.tokens, static_cast<std::int64_t>(trained.task->vocabulary().size()));
-    check_dump_fits(batch.tokens.size(0), batch.tokens.size(1));
-  } else {
-    const std::string split = settings.split.empty() ? trained.task->splits().at(1).name : settings.split;
-    const Split from = as_usage([&] { return trained.task->split_holding(split, settings.start, settings.count); });
-    check_dump_fits(settings.count, from.length);
-    batch = collate(examples_of(*trained.task, split, settings.start, settings.start + settings.count));
+  const std::string split = settings.sequences.split_of(*trained.task);
+  if (!split.empty()) {
     metadata.emplace("split", split);
-    metadata.emplace("start", std::to_string(settings.start));
+    metadata.emplace("start", std::to_string(settings.sequences.start));
   }
+  const Batch batch = collate(settings.sequences.read(*trained.task, [&](std::int64_t sequences, std::int64_t length) {
+    check_fits(estimate_trace(config, *trained.task, sequences, length, settings.gradients));
+  }));
   const Dump dump = compute_dump(*trained.model, batch, settings.gradients);
   write_safetensors(settings.out, dump.tensors, metadata);
   return {.value = JsonValue::object({{"out", settings.out},
@@ -125,11 +95,7 @@ std::function<Result()> declare_dump(CommandLine& line) {
   const auto settings = std::make_shared<DumpSettings>();
   line.add("RUN", &settings->run, "folder of the run", {.required = true});
   line.add("--out", &settings->out, "safetensors file to write", {.required = true});
-  line.add("--split", &settings->split, "where sequences come from; the first evaluation split");
-  line.add("--count", &settings->count, "sequences", {.least = 1, .most = endless_count});
-  line.add("--start", &settings->start, "number of the first one", {.least = 0, .most = endless_count - 1});
-  line.add("--tokens", &settings->tokens, ".npy file of token ids [sequences, tokens] instead of a split",
-           {.excludes = {"--split", "--count", "--start"}});
+  settings->sequences.declare(line);
   line.add("--gradients", &settings->gradients, "also the gradient of the loss for every parameter");
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings] { return run_dump(*settings); };

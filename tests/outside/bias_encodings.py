@@ -71,7 +71,7 @@ def nexus(layer):
 
 
 @encoding("hard", "weights")
-def hard(layer, logits):
+def hard(layer, logits, dumped):
     """The one key of the largest logit, the nearest of equal ones; the gradient passes as if these were the softmax.
 
     Between logits that are all but equal rounding alone decides: where the program's weights are known and their key's logit
@@ -82,8 +82,8 @@ def hard(layer, logits):
     largest = value.max(axis=-1, keepdims=True)
     near = value >= largest - SAME_POSITION
     nearest = np.where(value == largest, places, -1).max(axis=-1)
-    if "weights" in layer.dumped:
-        theirs = layer.dumped["weights"].argmax(axis=-1)
+    if dumped is not None:
+        theirs = dumped.argmax(axis=-1)
         known = np.take_along_axis(near, theirs[..., None], axis=-1)[..., 0]
         nearest = np.where(known, theirs, nearest)
     chosen = (places == nearest[..., None]).astype(logits.value.dtype)

@@ -50,7 +50,9 @@ def fox(layer):
     log_forget = (tape.softplus(gates * -1) * -1).transpose(0, 2, 1)
     total = tape.suffix_sum(log_forget[..., ::-1])[..., ::-1]  # from the first token on
     b, h, t = total.shape
-    return tape.where(distances(t) >= 0, total.reshape(b, h, t, 1) - total.reshape(b, h, 1, t), 0)
+    bias = tape.where(distances(t) >= 0, total.reshape(b, h, t, 1) - total.reshape(b, h, 1, t), 0)
+    layer.record("decay", tape.where(distances(t) >= 0, tape.exp(bias), 0))
+    return bias
 
 
 def shift(layer, rows, part):
@@ -78,16 +80,18 @@ def fox_pro_output(layer, output):
 
 
 @encoding("stick-breaking", "weights")
-def stick_breaking(layer, logits):
+def stick_breaking(layer, logits, _):
     n = distances(logits.shape[-1])
     visible = n >= 0 if layer.options["attend-current"] else n > 0
     taken = tape.suffix_sum(tape.where(visible, tape.softplus(logits), 0))
     layer.remainder = tape.exp(taken[..., :1] * -1)  # [B,H,T,1]
+    layer.breaks = tape.where(visible, tape.sigmoid(logits), 0)
     return tape.where(visible, tape.exp(tape.where(visible, logits - taken, 0)), 0)
 
 
 @encoding("stick-breaking", "rest")
 def stick_breaking_rest(layer, output):
+    layer.record("breaks", layer.breaks)
     if layer.options["remainder"] == "drop":
         return output
     rest = layer.rotated_v

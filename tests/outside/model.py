@@ -49,14 +49,19 @@ def attend(layers, q, k, v, x, record):
         if layer.name in position.HOOKS["rotate"]:
             q, k, v = position.HOOKS["rotate"][layer.name](layer, q, k, v)
     s = (q @ k.swap_last()) * (1 / math.sqrt(q.shape[-1]))
-    logits, weights = s, None
+    logits, joined, weights = s, None, None
     for layer in layers:
         layer.s, layer.rotated_q, layer.rotated_v = s, q, v
         if layer.name in position.HOOKS["score"]:
-            logits = logits + position.HOOKS["score"][layer.name](layer)
+            term = position.HOOKS["score"][layer.name](layer)
+            logits = logits + term
+            if isinstance(term, tape.Node):  # not where an option leaves this layer without
+                joined = (s * 0 if joined is None else joined) + term
+    if joined is not None:
+        record("position_weights", weights_of_position(layers, joined))
     for layer in layers:
         if layer.name in position.HOOKS["weights"]:
-            weights = position.HOOKS["weights"][layer.name](layer, logits)
+            weights = position.HOOKS["weights"][layer.name](layer, logits, layer.dumped.get("weights"))
     if weights is None:
         weights, output = tape.softmax_product(logits, position.distances(x.shape[1]) >= 0, v)
     else:
@@ -67,6 +72,14 @@ def attend(layers, q, k, v, x, record):
             if layer.name in position.HOOKS[hook]:
                 output = position.HOOKS[hook][layer.name](layer, output)
     return output
+
+
+def weights_of_position(layers, joined):
+    """The weights [B,H,T,T] if what joins the scores decided alone, by the same rule."""
+    for layer in layers:
+        if layer.name in position.HOOKS["weights"]:
+            return position.HOOKS["weights"][layer.name](layer, joined, layer.dumped.get("position_weights"))
+    return tape.softmax(joined, position.distances(joined.shape[-1]) >= 0)
 
 
 def attention(config, parameters, index, x, dumped, record):
@@ -151,7 +164,7 @@ def run(config, arrays, batch, dtype, gradients=True):
     """Everything a dump holds, computed in `dtype`, one sequence at a time (the loss is a sum over sequences).
 
     `arrays` are the parameters, `batch` the dump's tensors (tokens, targets, loss_mask and, for gradients at kinks,
-    blocks.N.positions and blocks.N.weights). Returns ({tensor name: array}, names of the parameters that were read, and
+    blocks.N.positions, .weights and .position_weights). Returns ({tensor name: array}, names of the parameters that were read, and
     for the gradients of biases {tensor name: what the sizes of the terms that it sums add up to}).
     """
     parameters = Parameters(arrays, dtype)
@@ -161,7 +174,7 @@ def run(config, arrays, batch, dtype, gradients=True):
         one = slice(n, n + 1)
         dumped = {}
         for layer in range(config.layers):
-            own = {key: f"blocks.{layer}.{key}" for key in ("positions", "weights")}
+            own = {key: f"blocks.{layer}.{key}" for key in ("positions", "weights", "position_weights")}
             dumped[layer] = {key: batch[name][one] for key, name in own.items() if name in batch}
 
         def record(name, node):

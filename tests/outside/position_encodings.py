@@ -4,7 +4,8 @@ One function an encoding, registered by name under the hook where it acts:
     embed(layer, x)     the token embeddings [B,T,D]; returns the new ones
     rotate(layer, q, k, v)  q, k, v [B,H,T,d] before the product; returns the new ones
     score(layer)        returns what is added to the scaled products [B,H,T,T]
-    weights(layer, l)   the attention weights [B,H,T,T] from the logits; softmax where no encoding says otherwise
+    weights(layer, l, dumped)   the attention weights [B,H,T,T] from logits, those of the program (or None) where rounding
+                        decides; softmax where no encoding says otherwise
     rest(layer, o)      the sum of values [B,H,T,d]; returns it with what joins it before any finish
     finish(layer, o)    the attention output [B,H,T,d]; returns the new one
 """

@@ -173,6 +173,10 @@ class WholeModel(unittest.TestCase):
         self.assertEqual(slopes, [1.0, 4.0])
 
 
+# What dumps hold beside the reference data: made here and in the program, from what both of them check.
+NOT_STORED = {"position_weights", "decay", "breaks"}
+
+
 class References(unittest.TestCase):
     """The data of tests/reference, whose gradients are no backward formulas, against the tape."""
 
@@ -234,6 +238,8 @@ class References(unittest.TestCase):
                 outcome = self.outcome(tensors, metadata)
                 self.assertLess({name for name in tensors if name.startswith("d_")} - {"d_output"}, outcome.keys())
                 for name, array in outcome.items():
+                    if name in NOT_STORED:
+                        continue
                     scale = np.abs(tensors[name]).max()
                     weight = name.removesuffix(".bias") + ".weight"
                     if name.startswith("d_") and weight in tensors:  # the gradient of a bias may be zero but for rounding

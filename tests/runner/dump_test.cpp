@@ -41,7 +41,7 @@ TEST_F(Dump, HoldsWhatTheRunnerPromises) {
       {"logits", {DType::f32, {3, 16, 5}}},     {"loss", {DType::f32, {}}},
   };
   for (const std::string layer : {"0", "1"}) {
-    for (const std::string what : {"weights", "gates", "positions"}) {
+    for (const std::string what : {"weights", "gates", "positions", "position_weights"}) {
       expected["blocks." + layer + "." + what] = {DType::f32, {3, 2, 16, 16}};
     }
   }
@@ -64,8 +64,9 @@ TEST_F(Dump, WithoutGatesOrGradientsThereAreNone) {
   train("alibi");
   ASSERT_EQ(dump({"--count", "1"}).code, 0);
   const SafetensorsFile file = SafetensorsFile::open(out_);
-  EXPECT_EQ(file.entries().size(), 8u);
+  EXPECT_EQ(file.entries().size(), 10u);
   EXPECT_NE(file.find("blocks.1.weights"), nullptr);
+  EXPECT_NE(file.find("blocks.1.position_weights"), nullptr);
   EXPECT_EQ(file.find("blocks.1.gates"), nullptr);
 }
 

@@ -1,0 +1,274 @@
+#include "tasks/inspect.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/version.hpp"
+#include "tasks/batch.hpp"
+#include "tasks/evaluate.hpp"
+#include "tasks/packing.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::size_t most_counted = 16;  // symbols that have a row and a column in the tables of means
+
+// What a page shows of a trace, beside what it adds up from that by itself.
+struct Quantity {
+  std::string_view name;
+  Tensor AttentionTrace::*tensor;
+  Packing packing;
+};
+constexpr std::array<Quantity, 5> quantities{{
+    {"weights", &AttentionTrace::weights, Packing::share},
+    {"gates", &AttentionTrace::gates, Packing::gates},
+    {"position_weights", &AttentionTrace::position_weights, Packing::share},
+    {"decay", &AttentionTrace::decay, Packing::share},
+    {"breaks", &AttentionTrace::breaks, Packing::breaks},
+}};
+
+// As JSON has it: four decimals are more than anybody reads.
+JsonValue short_number(double x) { return std::round(x * 1e4) / 1e4; }
+
+// The symbols of a table of means: all of a small vocabulary, else those that a sequence has most of. By id.
+class CountedSymbols {
+ public:
+  CountedSymbols(std::size_t vocabulary, const std::vector<std::int32_t>& tokens) : places_(vocabulary, -1) {
+    std::vector<std::int64_t> counts(vocabulary);
+    for (const std::int32_t token : tokens) ++counts[static_cast<std::size_t>(token)];
+    ids_.resize(vocabulary);
+    std::iota(ids_.begin(), ids_.end(), 0);
+    if (vocabulary > most_counted) {
+      std::stable_sort(ids_.begin(), ids_.end(), [&](std::int32_t a, std::int32_t b) {
+        return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
+      });
+      ids_.resize(most_counted);
+      std::sort(ids_.begin(), ids_.end());
+    }
+    for (std::size_t n = 0; n < ids_.size(); ++n) places_[static_cast<std::size_t>(ids_[n])] = static_cast<int>(n);
+  }
+  const std::vector<std::int32_t>& ids() const { return ids_; }
+  // Of each token in ids(); -1 for one that is not counted.
+  std::vector<int> places(const std::vector<std::int32_t>& tokens) const {
+    std::vector<int> result;
+    for (const std::int32_t token : tokens) result.push_back(places_[static_cast<std::size_t>(token)]);
+    return result;
+  }
+
+ private:
+  std::vector<std::int32_t> ids_;
+  std::vector<int> places_;  // by token
+};
+
+// Means of one head by the symbols of query (row) and key (column). Of a quantity that adds up to 1 over the keys, the
+// sum over all keys of the symbol; of the others, that of a pair. Of decay one row: what the forget gate of a symbol
+// leaves, which is the decay of its left neighbour.
+class MeansBySymbol {
+ public:
+  MeansBySymbol(const Quantity& quantity, std::size_t symbols)
+      : quantity_(quantity), size_(symbols), sums_(symbols * symbols), counts_(symbols * symbols) {}
+
+  void add(const std::vector<int>& places, const std::vector<double>& square) {
+    const std::size_t length = places.size();
+    for (std::size_t i = 0; i < length; ++i) {
+      if (places[i] < 0) continue;
+      const auto own = static_cast<std::size_t>(places[i]);
+      if (one_row()) {
+        if (i > 0) add(0, own, square[i * length + i - 1], 1);
+        continue;
+      }
+      for (std::size_t j = 0; j <= i; ++j) {
+        if (places[j] >= 0) add(own, static_cast<std::size_t>(places[j]), square[i * length + j], summed() ? 0 : 1);
+      }
+      for (std::size_t key = 0; summed() && key < size_; ++key) add(own, key, 0, 1);
+    }
+  }
+  // A row a symbol of the query, and a last one of all queries together.
+  JsonValue json() const {
+    JsonValue rows = JsonValue::array();
+    std::vector<double> all_sums(size_), all_counts(size_);
+    const auto push_row = [&](const double* sums, const double* counts) {
+      JsonValue columns = JsonValue::array();
+      for (std::size_t column = 0; column < size_; ++column) {
+        columns.push(counts[column] > 0 ? short_number(sums[column] / counts[column]) : JsonValue());
+      }
+      rows.push(std::move(columns));
+    };
+    for (std::size_t row = 0; row < (one_row() ? 1 : size_); ++row) {
+      push_row(&sums_[row * size_], &counts_[row * size_]);
+      for (std::size_t column = 0; column < size_; ++column) {
+        all_sums[column] += sums_[row * size_ + column];
+        all_counts[column] += counts_[row * size_ + column];
+      }
+    }
+    if (!one_row()) push_row(all_sums.data(), all_counts.data());
+    return rows;
+  }
+
+ private:
+  bool one_row() const { return quantity_.tensor == &AttentionTrace::decay; }
+  bool summed() const {
+    return quantity_.tensor == &AttentionTrace::weights || quantity_.tensor == &AttentionTrace::position_weights;
+  }
+  void add(std::size_t row, std::size_t column, double value, double count) {
+    sums_[row * size_ + column] += value;
+    counts_[row * size_ + column] += count;
+  }
+
+  const Quantity& quantity_;
+  std::size_t size_;
+  std::vector<double> sums_, counts_;  // [queries, keys]
+};
+
+std::vector<double> numbers_of(const Tensor& x) { return x.to(Device{}).to(DType::f64).to_vector<double>(); }
+
+JsonValue encodings_json(const EncodingChoice& choice) {
+  JsonValue all = JsonValue::array();
+  for (const EncodingChoice::Part& part : choice.parts) {
+    const EncodingEntry& entry = *part.entry;
+    all.push(JsonValue::object(
+        {{"name", entry.name}, {"summary", entry.summary}, {"formula", entry.formula}, {"paper", entry.paper}}));
+  }
+  return all;
+}
+
+// {"answers", "sure"}: the largest logit of every position, and its probability.
+void add_answers(const Tensor& logits, JsonValue& sequence) {
+  const Tensor probabilities = softmax(logits.select_view(0, 0).to(Device{}).to(DType::f64));
+  const auto symbols = static_cast<std::size_t>(probabilities.size(1));
+  const std::vector<double> all = probabilities.to_vector<double>();
+  JsonValue answers = JsonValue::array(), sure = JsonValue::array();
+  for (auto row = all.begin(); row != all.end(); row += static_cast<std::ptrdiff_t>(symbols)) {
+    const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(symbols));
+    answers.push(best - row);
+    sure.push(short_number(*best));
+  }
+  sequence.set("answers", std::move(answers)).set("sure", std::move(sure));
+}
+
+JsonValue integers_json(const auto& values) {
+  JsonValue array = JsonValue::array();
+  for (const auto value : values) array.push(static_cast<std::int64_t>(value));
+  return array;
+}
+
+}  // namespace
+
+struct Inspection::Parts {
+  // One run and what was found out of it.
+  struct Run {
+    InspectedRun run;
+    JsonValue sequences = JsonValue::array();
+    std::map<std::pair<std::size_t, const Quantity*>, std::vector<MeansBySymbol>> means = {};  // by layer; one a head
+
+    // The squares of one quantity, one a head; null for heads that have none. Adds to the means.
+    JsonValue pack(const Tensor& squares, std::size_t layer, const Quantity& quantity, const std::vector<int>& places,
+                   std::size_t symbols, std::int64_t& bytes);
+    void add(const Example& example, const CountedSymbols& counted, std::int64_t& bytes);
+    JsonValue json(const CountedSymbols& counted);
+  };
+
+  const Task& task;
+  std::vector<Run> runs = {};
+  std::vector<CountedSymbols> counted = {};  // one, once there is a sequence
+  JsonValue sequences = JsonValue::array();
+  std::int64_t bytes = 0;
+};
+
+JsonValue Inspection::Parts::Run::pack(const Tensor& squares, std::size_t layer, const Quantity& quantity,
+                                       const std::vector<int>& places, std::size_t symbols, std::int64_t& bytes) {
+  JsonValue heads = JsonValue::array();
+  std::vector<MeansBySymbol>& own = means[{layer, &quantity}];
+  for (std::int64_t head = 0; head < squares.size(1); ++head) {
+    const std::vector<double> square = numbers_of(squares.select_view(0, 0).select_view(0, head));
+    if (own.size() == static_cast<std::size_t>(head)) own.emplace_back(quantity, symbols);
+    if (std::all_of(square.begin(), square.end(), [](double v) { return v == 0; })) {
+      heads.push({});
+      continue;
+    }
+    own[static_cast<std::size_t>(head)].add(places, square);
+    std::string text = pack_square(square, static_cast<std::int64_t>(places.size()), quantity.packing);
+    bytes += static_cast<std::int64_t>(text.size());
+    heads.push(std::move(text));
+  }
+  return heads;
+}
+
+void Inspection::Parts::Run::add(const Example& example, const CountedSymbols& counted, std::int64_t& bytes) {
+  const TracedPass pass = trace_pass(run.model, collate({example}), false);
+  JsonValue layers = JsonValue::array(), sequence = JsonValue::object();
+  for (std::size_t layer = 0; layer < pass.layers.size(); ++layer) {
+    JsonValue found = JsonValue::object();
+    for (const Quantity& quantity : quantities) {
+      const Tensor& squares = pass.layers[layer].*quantity.tensor;
+      if (!squares.defined()) continue;
+      found.set(quantity.name,
+                pack(squares, layer, quantity, counted.places(example.tokens), counted.ids().size(), bytes));
+    }
+    layers.push(std::move(found));
+  }
+  add_answers(pass.logits, sequence);
+  sequence.set("layers", std::move(layers));
+  sequences.push(std::move(sequence));
+}
+
+JsonValue Inspection::Parts::Run::json(const CountedSymbols& counted) {
+  std::vector<JsonValue> layers(static_cast<std::size_t>(run.config.model.layers), JsonValue::object());
+  for (const auto& [place, heads] : means) {
+    JsonValue all = JsonValue::array();
+    for (const MeansBySymbol& head : heads) all.push(head.json());
+    layers[place.first].set(place.second->name, std::move(all));
+  }
+  return JsonValue::object({{"name", run.name},
+                            {"pe", run.config.encoding.text()},
+                            {"step", run.step},
+                            {"seed", run.config.run.seed},
+                            {"layers", run.config.model.layers},
+                            {"heads", run.config.model.heads},
+                            {"width", run.config.model.width},
+                            {"encodings", encodings_json(run.config.encoding)},
+                            {"counted", integers_json(counted.ids())},
+                            {"sequences", std::move(sequences)},
+                            {"means", JsonValue(std::move(layers))}});
+}
+
+Inspection::Inspection(const Task& task, std::vector<InspectedRun> runs) : parts_(new Parts{task}) {
+  for (InspectedRun& run : runs) parts_->runs.push_back({std::move(run)});
+}
+
+Inspection::~Inspection() = default;
+
+void Inspection::add(const Example& example, const std::string& name) {
+  Parts& parts = *parts_;
+  if (parts.counted.empty()) parts.counted.emplace_back(parts.task.vocabulary().size(), example.tokens);
+  for (Parts::Run& run : parts.runs) run.add(example, parts.counted.front(), parts.bytes);
+  parts.sequences.push(JsonValue::object({{"name", name},
+                                          {"tokens", integers_json(example.tokens)},
+                                          {"targets", integers_json(example.targets)},
+                                          {"scored", integers_json(example.score_mask)}}));
+}
+
+std::int64_t Inspection::packed_bytes() const { return parts_->bytes; }
+
+JsonValue Inspection::json() {
+  Parts& parts = *parts_;
+  JsonValue symbols = JsonValue::array(), packings = JsonValue::object(), runs = JsonValue::array();
+  for (const std::string& symbol : parts.task.vocabulary()) symbols.push(symbol);
+  for (const Quantity& quantity : quantities) packings.set(quantity.name, name_of(quantity.packing));
+  for (Parts::Run& run : parts.runs) runs.push(run.json(parts.counted.front()));
+  return JsonValue::object({{"task", parts.runs.front().run.config.task->name},
+                            {"symbols", std::move(symbols)},
+                            {"version", version},
+                            {"sequences", std::move(parts.sequences)},
+                            {"quantities", std::move(packings)},
+                            {"runs", std::move(runs)}});
+}
+
+}  // namespace tally

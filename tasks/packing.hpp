@@ -1,0 +1,31 @@
+// Attention as text for a page. Of a square [T, T] of numbers from 0 to 1 what lies on and below the diagonal is kept,
+// one byte a number, and the bytes by their frequencies (a canonical Huffman code for each square):
+//
+//   text = base64( 128 bytes: the lengths of the 256 codes, 4 bits each, the first in the high half;
+//                  then the codes of row 0, row 1, ..., each row from the diagonal to the left, high bits first )
+//
+// A code has up to 15 bits; shorter codes come first, of equal length the smaller byte. tasks/pages/packed.js reads it.
+//
+// What a byte n stands for depends on what the numbers add up to on their way from the diagonal to the left:
+//   share   v = (n/255)², within sqrt(v)/255: fine where numbers are small, as most of a row that adds up to 1 are
+//   gates   g = n/255, rounded so that the SUMS of the n/255 are right within 1/510: they are contextual positions. A
+//           single gate is right within 1/255
+//   breaks  b = (n/255)², rounded up or down so that the PRODUCTS of the 1-b follow those of the true ones: they are
+//   what
+//           is left of a stick, right within 1/100. A single break is right within 3 sqrt(b)/255
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tally {
+
+enum class Packing { share, gates, breaks };
+std::string_view name_of(Packing packing);
+
+// square: T² numbers row by row; what is outside 0..1 is taken to its end.
+std::string pack_square(std::span<const double> square, std::int64_t length, Packing packing);
+
+}  // namespace tally

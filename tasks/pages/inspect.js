@@ -1,0 +1,183 @@
+// The page: what is chosen for all views (sequence, query), the bar, the keyboard. Views are in inspect_pane.js.
+
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+// As HTML.
+function text(raw) {
+  return raw.replace(/[&<>"']/g, letter => `&#${letter.charCodeAt(0)};`);
+}
+
+const page = {
+  data: JSON.parse(document.getElementById("data").textContent),
+  sequence: 0,
+  query: 0,
+  panes: [],
+  here: 0,
+  theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light",
+  squares: new Map(),  // unpacked, the latest used last
+
+  get tokens() { return this.data.sequences[this.sequence].tokens; },
+  get pane() { return this.panes[this.here]; },
+
+  // A symbol as it can be seen: blanks and line ends too.
+  symbol(id) {
+    const raw = this.data.symbols[id] ?? `#${id}`;
+    return raw === "" ? "∅" : raw.replace(/ /g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+  },
+  runText(run) { return `${run.pe} · step ${run.step} · ${run.name}`; },
+
+  packed(run, layer, head, from) {
+    return this.data.runs[run].sequences[this.sequence].layers[layer][from]?.[head] ?? null;
+  },
+  square(run, layer, head, from) {
+    const packed = this.packed(run, layer, head, from);
+    if (packed === null) return null;
+    const key = [this.sequence, run, layer, head, from].join();
+    let square = this.squares.get(key);
+    this.squares.delete(key);
+    square ||= unpackSquare(packed, this.tokens.length, this.data.quantities[from]);
+    this.squares.set(key, square);
+    const kept = Math.max(8, Math.floor(1e8 / (8 * this.tokens.length ** 2)));  // about 100 MB
+    if (this.squares.size > kept) this.squares.delete(this.squares.keys().next().value);
+    return square;
+  },
+
+  // Work that may wait until what a click asked for is on the screen.
+  later(work) { setTimeout(work, 0); },
+
+  setQuery(query) {
+    this.query = Math.max(0, Math.min(this.tokens.length - 1, Math.round(query) || 0));
+    for (const pane of this.panes) pane.drawQuery();
+    this.drawBar();
+  },
+  setSequence(sequence) {
+    this.sequence = (sequence + this.data.sequences.length) % this.data.sequences.length;
+    this.query = this.firstQuery();
+    this.update();
+  },
+  // The last scored answer is what most tasks are about.
+  firstQuery() {
+    const last = this.data.sequences[this.sequence].scored.lastIndexOf(1);
+    return last >= 0 ? last : this.tokens.length - 1;
+  },
+  goTo(pane) {
+    this.here = this.panes.indexOf(pane);
+    this.panes.forEach(one => one.root.classList.toggle("here", one === pane));
+  },
+  // `all`: also what shows all heads of a run.
+  update(all = true) {
+    for (const pane of this.panes) pane.draw(!all && pane.drawnShow === pane.show);
+    for (const pane of this.panes) pane.drawnShow = pane.show;
+    this.drawBar();
+  },
+
+  compare() {
+    if (this.panes.length === 2) {
+      this.panes.splice(1 - this.here, 1);
+    } else {
+      const {run, layer, head, show} = this.pane, {heads} = this.data.runs[run];
+      const other = this.data.runs.length > 1 ? (run + 1) % this.data.runs.length : run;
+      this.panes.push(new Pane(this, {run: other, layer, head: other === run ? (head + 1) % heads : head, show}));
+    }
+    this.place();
+  },
+  place() {
+    const box = document.getElementById("panes");
+    box.replaceChildren(...this.panes.map(pane => pane.root));
+    box.classList.toggle("two", this.panes.length === 2);
+    document.getElementById("compare").textContent = this.panes.length === 2 ? "one view" : "compare two heads";
+    this.goTo(this.panes[Math.min(this.here, this.panes.length - 1)]);
+    this.update();
+  },
+
+  drawBar() {
+    const {data, query} = this, sequence = data.sequences[this.sequence];
+    const input = document.getElementById("query");
+    input.max = this.tokens.length - 1;
+    input.value = query;
+    document.getElementById("sequence").value = this.sequence;
+    const runs = [...new Set(this.panes.map(pane => pane.run))];
+    const shown = runs.map(n => {
+      const run = data.runs[n], own = run.sequences[this.sequence], name = data.runs.length > 1 ? `${text(run.pe)}: ` : "";
+      const answer = own.answers[query], right = answer === sequence.targets[query];
+      const verdict = !sequence.scored[query] ? "<span class=soft>(not scored)</span>"
+        : right ? "<span class=right>right</span>" : `<span class=wrong>wrong</span>, it is <span class=symbol>${text(this.symbol(sequence.targets[query]))}</span>`;
+      return `<span>${name}answers <span class=symbol>${text(this.symbol(answer))}</span> ${(100 * own.sure[query]).toFixed(1)}% ${verdict}</span>`;
+    });
+    document.getElementById("answers").innerHTML =
+      `<span>sees <span class=symbol>${text(this.symbol(this.tokens[query]))}</span></span>${shown.join("")}`;
+  },
+
+  tip(html, event) {
+    const tip = document.getElementById("tip");
+    tip.hidden = html === null;
+    if (html === null) return;
+    tip.innerHTML = html;
+    const {clientX: x, clientY: y} = event, width = tip.offsetWidth, height = tip.offsetHeight;
+    tip.style.left = `${x + 16 + width > innerWidth ? x - 12 - width : x + 16}px`;
+    tip.style.top = `${y + 14 + height > innerHeight ? y - 10 - height : y + 14}px`;
+  },
+
+  setTheme(theme) {
+    this.theme = theme;
+    document.documentElement.dataset.theme = theme;
+    this.drawDefinitions();
+  },
+  drawDefinitions() {
+    const there = QUANTITIES.filter(q => this.data.runs.some(run => run.sequences.some(s => s.layers.some(l => l[q.from]))));
+    document.getElementById("definitions").innerHTML = there.map(q =>
+      `<dt style="--hue:${palette(q.hue, this.theme).css[165]}">${q.label}</dt><dd><span class=formula>${q.formula}</span><br>${q.text}</dd>`).join("");
+  },
+};
+
+function onKey(event) {
+  const typing = event.target.matches?.("input[type=number], select, textarea");
+  if (event.ctrlKey || event.metaKey || event.altKey || typing) return;
+  const {pane} = page, far = event.shiftKey ? 10 : 1;
+  const does = {
+    ArrowLeft: () => page.setQuery(page.query - far), ArrowUp: () => page.setQuery(page.query - far),
+    ArrowRight: () => page.setQuery(page.query + far), ArrowDown: () => page.setQuery(page.query + far),
+    PageUp: () => page.setQuery(page.query - 10), PageDown: () => page.setQuery(page.query + 10),
+    Home: () => page.setQuery(0), End: () => page.setQuery(page.tokens.length - 1),
+    h: () => pane.moveTo(pane.layer, pane.head - 1), l: () => pane.moveTo(pane.layer, pane.head + 1),
+    k: () => pane.moveTo(pane.layer - 1, pane.head), j: () => pane.moveTo(pane.layer + 1, pane.head),
+    n: () => page.setSequence(page.sequence + 1), p: () => page.setSequence(page.sequence - 1),
+    m: () => pane.setRowMax(!pane.rowMax.get(pane.show)), c: () => page.compare(),
+    x: () => page.goTo(page.panes[(page.here + 1) % page.panes.length]),
+    "+": () => pane.setZoom(pane.zoom + 1), "-": () => pane.setZoom(pane.zoom - 1),
+  }[event.key] || (/^[1-7]$/.test(event.key) && pane.shown[event.key - 1] ? () => pane.setShow(pane.shown[event.key - 1].id) : null);
+  if (!does) return;
+  event.preventDefault();
+  does();
+}
+
+function start() {
+  const {data} = page, byId = id => document.getElementById(id);
+  byId("title").textContent = data.task;
+  byId("subtitle").textContent = data.runs.map(run =>
+    `${page.runText(run)} · ${run.layers} ${run.layers === 1 ? "layer" : "layers"} · ${run.heads} ${run.heads === 1 ? "head" : "heads"} · width ${run.width}`).join("   |   ");
+  byId("sequence").replaceChildren(...data.sequences.map((sequence, n) => new Option(`${sequence.name} (${sequence.tokens.length} tokens)`, n)));
+  byId("sequence").addEventListener("change", event => page.setSequence(Number(event.target.value)));
+  byId("query").addEventListener("change", event => page.setQuery(Number(event.target.value)));
+  byId("earlier").addEventListener("click", () => page.setQuery(page.query - 1));
+  byId("later").addEventListener("click", () => page.setQuery(page.query + 1));
+  byId("compare").addEventListener("click", () => page.compare());
+  byId("theme").addEventListener("click", () => { page.setTheme(page.theme === "dark" ? "light" : "dark"); page.update(); });
+  const encodings = new Map(data.runs.flatMap(run => run.encodings.map(one => [one.name, one])));
+  byId("encodings").replaceChildren(...[...encodings.values()].map(one => element("div", {},
+    element("h3", {}, one.name), element("div", {}, one.summary), element("pre", {}, one.formula), element("div", {class: "soft"}, one.paper))));
+  document.addEventListener("keydown", onKey);
+  addEventListener("resize", () => page.update());
+
+  page.query = page.firstQuery();
+  page.setTheme(page.theme);
+  page.panes = [0, 1].slice(0, Math.min(2, data.runs.length)).map(run => new Pane(page, {run, layer: 0, head: 0, show: "weights"}));
+  page.place();
+}
+
+start();

@@ -1,0 +1,407 @@
+// One view: a head of a run, drawn in four ways (tokens, the query's row, the square, all heads) and its means by symbol.
+
+class Pane {
+  // page: what views share (inspect.js). choice: {run, layer, head, show}
+  constructor(page, choice) {
+    this.page = page;
+    this.run = choice.run;
+    this.layer = choice.layer;
+    this.head = choice.head;
+    this.show = choice.show;
+    this.rowMax = new Map(QUANTITIES.map(q => [q.id, !!q.byRow]));
+    this.zoom = 0;  // steps from the size that fits
+    this.by = "all";
+    this.hovered = -1;
+    this.root = document.getElementById("pane").content.firstElementChild.cloneNode(true);
+    this.at = name => this.root.querySelector(name);
+    this.map = this.at(".map");
+    this.listen();
+  }
+
+  get data() { return this.page.data.runs[this.run]; }
+  get quantity() { return QUANTITIES.find(q => q.id === this.show); }
+  get length() { return this.page.tokens.length; }
+
+  // What this head has: {values, sums}, or null.
+  square(from, layer = this.layer, head = this.head) {
+    return this.page.square(this.run, layer, head, from);
+  }
+  // The numbers of a quantity, or null.
+  numbers(quantity, layer = this.layer, head = this.head) {
+    const square = this.square(quantity.from, layer, head);
+    return square && (quantity.sums ? square.sums : square.values);
+  }
+  has(quantity, layer = this.layer, head = this.head) {
+    return this.page.packed(this.run, layer, head, quantity.from) !== null;
+  }
+  runHas(quantity) {
+    for (let layer = 0; layer < this.data.layers; ++layer) {
+      for (let head = 0; head < this.data.heads; ++head) if (this.has(quantity, layer, head)) return true;
+    }
+    return false;
+  }
+  // The number that has the darkest colour.
+  most(quantity, numbers) {
+    if (quantity.id !== "positions") return 1;
+    let most = 1;
+    for (const number of numbers) if (number > most) most = number;
+    return most;
+  }
+
+  listen() {
+    const {page} = this;
+    this.root.addEventListener("pointerdown", () => page.goTo(this), true);
+    this.at(".run").addEventListener("change", event => {
+      this.run = Number(event.target.value);
+      this.layer = Math.min(this.layer, this.data.layers - 1);
+      this.head = Math.min(this.head, this.data.heads - 1);
+      page.update();
+    });
+    this.at(".rowmax input").addEventListener("change", event => this.setRowMax(event.target.checked));
+    this.at(".smaller").addEventListener("click", () => this.setZoom(this.zoom - 1));
+    this.at(".larger").addEventListener("click", () => this.setZoom(this.zoom + 1));
+    this.at(".by").addEventListener("change", event => { this.by = event.target.value; this.drawMeans(); });
+
+    const tokens = this.at(".tokens");
+    const tokenOf = event => event.target.dataset.token === undefined ? -1 : Number(event.target.dataset.token);
+    tokens.addEventListener("click", event => { if (tokenOf(event) >= 0) page.setQuery(tokenOf(event)); });
+    tokens.addEventListener("pointermove", event => this.hover(page.query, tokenOf(event), event));
+    const square = this.at(".square");
+    const cellOf = event => {
+      const box = square.getBoundingClientRect(), cell = this.cell();
+      return [Math.floor((event.clientY - box.top) / cell), Math.floor((event.clientX - box.left) / cell)];
+    };
+    square.addEventListener("click", event => {
+      const [i] = cellOf(event);
+      if (i >= 0 && i < this.length) page.setQuery(i);
+    });
+    square.addEventListener("pointermove", event => this.hover(...cellOf(event), event));
+    const tracks = this.at(".tracks canvas");
+    const keyOf = event => Math.floor((event.offsetX - this.trackLeft) / this.trackStep);
+    tracks.addEventListener("pointermove", event => this.hover(page.query, keyOf(event), event));
+    tracks.addEventListener("click", event => { if (keyOf(event) >= 0 && keyOf(event) < this.length) page.setQuery(keyOf(event)); });
+    for (const part of [tokens, square, tracks]) part.addEventListener("pointerleave", () => this.hover(-1, -1));
+  }
+
+  setRowMax(on) {
+    this.rowMax.set(this.show, on);
+    this.draw(true);
+  }
+  setZoom(zoom) {
+    this.zoom = Math.max(-3, Math.min(6, zoom));
+    this.placeMap();
+  }
+  setShow(id) {
+    if (!this.runHas(QUANTITIES.find(q => q.id === id))) return;
+    this.show = id;
+    this.page.update(false);
+  }
+  moveTo(layer, head) {
+    this.layer = Math.max(0, Math.min(this.data.layers - 1, layer));
+    this.head = Math.max(0, Math.min(this.data.heads - 1, head));
+    this.page.update(false);
+  }
+
+  // All of the view. `same`: only what is shown of the same squares has changed, the gallery stays.
+  draw(same = false) {
+    if (!this.runHas(this.quantity)) this.show = "weights";
+    this.drawHead();
+    this.drawMap();
+    this.drawQuery();
+    this.drawMeans();
+    if (same) this.markGallery(); else this.drawGallery();
+  }
+  // What changes with the query alone.
+  drawQuery() {
+    this.drawTokens();
+    this.drawTracks();
+    this.placeRow(true);
+  }
+
+  drawHead() {
+    const {page, quantity} = this;
+    const select = this.at(".run");
+    select.replaceChildren(...page.data.runs.map((run, n) => new Option(page.runText(run), n, false, n === this.run)));
+    select.hidden = page.data.runs.length < 2;
+    this.at(".place").textContent = `layer ${this.layer} · head ${this.head}`;
+    const shown = QUANTITIES.filter(q => this.runHas(q));
+    this.at(".quantities").replaceChildren(...shown.map((q, n) => {
+      const button = element("button", {"aria-pressed": q.id === this.show, title: `key: ${n + 1}`}, q.label);
+      button.dataset.show = q.id;
+      button.disabled = !this.has(q);
+      button.addEventListener("click", () => this.setShow(q.id));
+      return button;
+    }));
+    this.shown = shown;
+    this.at(".rowmax input").checked = this.rowMax.get(this.show);
+    const canvas = this.at(".legend canvas"), paint = canvas.getContext("2d"), {css} = palette(quantity.hue, page.theme);
+    for (let x = 0; x < 120; ++x) {
+      paint.fillStyle = css[shade(quantity, x / 119, 1)];
+      paint.fillRect(x, 0, 1, 1);
+    }
+    const numbers = this.numbers(quantity);
+    this.at(".legend .low").textContent = "0";
+    this.at(".legend .high").textContent = !numbers ? "" : quantity.id === "positions" ? this.most(quantity, numbers).toFixed(1) : "1";
+  }
+
+  drawTokens() {
+    const {page, quantity, length} = this, query = page.query, box = this.at(".tokens");
+    const numbers = this.numbers(quantity), most = numbers ? this.most(quantity, numbers) : 1;
+    const {css, dark} = palette(quantity.hue, page.theme), answers = this.data.sequences[page.sequence].answers;
+    const {scored, targets} = page.data.sequences[page.sequence];
+    if (box.childElementCount !== length) {
+      box.replaceChildren(...page.tokens.map((_, n) => {
+        const token = element("span", {role: "option"});
+        token.dataset.token = n;
+        return token;
+      }));
+    }
+    for (let j = 0; j < length; ++j) {
+      const token = box.children[j], text = page.symbol(page.tokens[j]);
+      if (token.textContent !== text) token.textContent = text;
+      const seen = j <= query && numbers, color = seen ? shade(quantity, numbers[query * length + j], most) : 0;
+      token.style.background = seen ? css[color] : "transparent";
+      token.style.color = seen ? (dark[color] ? "#fff" : "#16150f") : "";
+      const asked = !scored[j] ? "" : answers[j] === targets[j] ? " asked-right" : " asked-wrong";
+      token.className = (j === query ? "query" : j > query ? "later" : "") + asked;
+    }
+    const chosen = box.children[query];
+    if (chosen.offsetTop < box.scrollTop + box.offsetTop || chosen.offsetTop + 26 > box.scrollTop + box.offsetTop + box.clientHeight) {
+      box.scrollTop = chosen.offsetTop - box.offsetTop - box.clientHeight / 2;
+    }
+    this.at(".stripnote").innerHTML = numbers
+      ? `Coloured by ${quantity.label} <span class="formula">${quantity.sign}<sub>ij</sub></span>, seen from the query (outlined). A line below a token: an answer is scored there, <span class="right">right</span> or <span class="wrong">wrong</span>.`
+      : `This head has no ${quantity.label}.`;
+  }
+
+  // The query's row, a strip for each quantity of the head: bars, or a line where something is counted.
+  drawTracks() {
+    const {page, length} = this, query = page.query, canvas = this.at(".tracks canvas");
+    const shown = (this.shown || []).filter(q => this.has(q));
+    this.at(".tracks h3").textContent = `Query ${query}: its row, key by key`;
+    const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth || 600, each = 58, foot = 18;
+    const height = shown.length * each + foot;
+    canvas.style.height = `${height}px`;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    const paint = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
+    const ink = style.getPropertyValue("--ink"), soft = style.getPropertyValue("--soft"), line = style.getPropertyValue("--line");
+    paint.scale(ratio, ratio);
+    const left = this.trackLeft = 104, step = this.trackStep = (width - left - 6) / length;
+    paint.font = `12px ${style.getPropertyValue("--text")}`;
+    shown.forEach((quantity, n) => {
+      const numbers = this.numbers(quantity), row = numbers.subarray(query * length, query * length + query + 1);
+      const {css} = palette(quantity.hue, page.theme), top = n * each + 8, base = top + each - 14;
+      let most = 0;
+      for (const number of row) most = Math.max(most, number);
+      if (quantity.id === "gates" || quantity.id === "breaks" || quantity.id === "left" || quantity.id === "decay") most = 1;
+      most = most || 1;
+      paint.textAlign = "left";
+      paint.fillStyle = ink;
+      paint.fillText(quantity.label, 0, top + 14);
+      paint.fillStyle = soft;
+      paint.fillText(`0 – ${numberText(quantity, most)}`, 0, top + 30);
+      paint.strokeStyle = line;
+      paint.beginPath();
+      paint.moveTo(left, base + 0.5);
+      paint.lineTo(width - 6, base + 0.5);
+      paint.stroke();
+      const y = number => base - (base - top) * number / most, hue = css[page.theme === "dark" ? 170 : 165];
+      if (quantity.sums) {
+        paint.strokeStyle = hue;
+        paint.lineWidth = 1.8;
+        paint.beginPath();
+        for (let j = query; j >= 0; --j) {
+          if (j === query) paint.moveTo(left + (j + 1) * step, y(row[j]));
+          paint.lineTo(left + (j + 1) * step, y(row[j]));
+          paint.lineTo(left + j * step, y(row[j]));
+        }
+        paint.stroke();
+        paint.lineWidth = 1;
+      } else {
+        paint.fillStyle = hue;
+        const bar = Math.max(step - (step > 4 ? 1 : 0), 0.7);
+        for (let j = 0; j <= query; ++j) {
+          const tall = base - y(row[j]);
+          if (tall > 0.2) paint.fillRect(left + j * step, base - tall, bar, tall);
+        }
+      }
+    });
+    // The tokens below, where there is room, else their numbers.
+    paint.fillStyle = soft;
+    paint.textAlign = "center";
+    paint.font = `${step >= 8 ? 11 : 10.5}px ${step >= 8 ? style.getPropertyValue("--mono") : style.getPropertyValue("--text")}`;
+    const gap = step >= 8 ? 1 : [2, 4, 8, 16, 32, 64, 128].find(n => n * step > 34) || 256;
+    for (let j = 0; j < length; j += gap) {
+      paint.fillStyle = j === query ? ink : soft;
+      paint.fillText(step >= 8 ? page.symbol(page.tokens[j]).slice(0, Math.max(1, Math.floor(step / 7))) : j, left + (j + 0.5) * step, height - 4);
+    }
+    paint.strokeStyle = soft;
+    paint.setLineDash([2, 3]);
+    paint.beginPath();
+    paint.moveTo(left + (query + 0.5) * step, 0);
+    paint.lineTo(left + (query + 0.5) * step, height - foot);
+    paint.stroke();
+  }
+
+  drawMap() {
+    const {page, quantity} = this, numbers = this.numbers(quantity);
+    paintSquare(this.map, numbers, this.length, quantity, palette(quantity.hue, page.theme),
+                this.rowMax.get(this.show), numbers ? this.most(quantity, numbers) : 1);
+    this.at(".mapbox h3").textContent = `${quantity.label}: each row a query, each column a key`;
+    this.at(".mapnote").textContent = !numbers ? `Layer ${this.layer}, head ${this.head} has no ${quantity.label}.`
+      : this.rowMax.get(this.show) ? "Each row is divided by its maximum. A click chooses the query."
+      : quantity.scale === "root" ? "Colours by the square root, so that small shares are seen. A click chooses the query."
+      : "A click chooses the query.";
+    this.placeMap();
+  }
+  // Pixels of a cell: whole ones; as many as fit, but at least 3, and then the map is scrolled.
+  cell() {
+    const fits = Math.floor(Math.min(this.at(".mapbox").clientWidth - 34, 720) / this.length);
+    return Math.max(1, Math.max(fits, 3) + this.zoom);
+  }
+  placeMap() {
+    const size = this.cell() * this.length;
+    for (const part of [this.map, this.at(".square")]) {
+      part.style.width = `${size}px`;
+      part.style.height = `${size}px`;
+    }
+    this.placeRow(true);
+  }
+  placeRow(intoView) {
+    const cell = this.cell(), row = this.at(".square .row"), {query} = this.page, scroll = this.at(".scroll");
+    Object.assign(row.style, {top: `${query * cell - 1}px`, height: `${cell + 2}px`, width: `${(query + 1) * cell}px`});
+    const column = this.at(".square .column");
+    column.hidden = this.hovered < 0;
+    Object.assign(column.style, {left: `${this.hovered * cell - 1}px`, width: `${cell + 2}px`, height: "100%"});
+    const top = query * cell;
+    if (intoView && (top < scroll.scrollTop || top + cell > scroll.scrollTop + scroll.clientHeight)) {
+      scroll.scrollTop = top - scroll.clientHeight / 2;
+      scroll.scrollLeft = top - scroll.clientWidth * 0.7;
+    }
+  }
+
+  hover(i, j, event) {
+    const {page, length} = this, inside = i >= 0 && i < length && j >= 0 && j < length;
+    this.hovered = inside && j <= i ? j : -1;
+    this.placeRow(false);
+    if (!inside) return page.tip(null);
+    const name = n => `${n} <b>${text(page.symbol(page.tokens[n]))}</b>`;
+    if (j > i) return page.tip(`key ${name(j)} comes after query ${name(i)}`, event);
+    const rows = QUANTITIES.filter(q => this.has(q)).map(q =>
+      `<tr><td>${q.label}</td><td>${numberText(q, this.numbers(q)[i * length + j])}</td></tr>`);
+    page.tip(`query ${name(i)} → key ${name(j)}<table>${rows.join("")}</table>`, event);
+  }
+
+  drawGallery() {
+    const {data, quantity, page} = this, box = this.at(".gallery");
+    const size = Math.max(44, Math.min(110, Math.floor(((box.clientWidth || 400) - 62) / data.heads) - 8));
+    box.style.gridTemplateColumns = `max-content repeat(${data.heads}, ${size}px)`;
+    const parts = [element("span", {})];
+    for (let head = 0; head < data.heads; ++head) parts.push(element("span", {class: "top-name"}, `head ${head}`));
+    this.thumbs = [];
+    const token = this.galleryToken = {};
+    for (let layer = 0; layer < data.layers; ++layer) {
+      parts.push(element("span", {class: "name"}, `layer ${layer}`));
+      for (let head = 0; head < data.heads; ++head) {
+        const button = element("button", {title: `layer ${layer}, head ${head}`}), canvas = document.createElement("canvas");
+        button.append(canvas);
+        button.dataset.layer = layer;
+        button.dataset.head = head;
+        button.disabled = !this.has(quantity, layer, head);
+        button.addEventListener("click", () => this.moveTo(layer, head));
+        parts.push(button);
+        this.thumbs.push({button, canvas, layer, head});
+      }
+    }
+    box.replaceChildren(...parts);
+    this.markGallery();
+    // One after the other between other work: an answer to a click does not wait for all heads.
+    const waiting = this.thumbs.filter(thumb => !thumb.button.disabled);
+    const next = () => {
+      if (token !== this.galleryToken || waiting.length === 0) return;
+      const end = performance.now() + 8;
+      while (waiting.length > 0 && performance.now() < end) {
+        const {canvas, layer, head} = waiting.shift(), numbers = this.numbers(quantity, layer, head);
+        paintSquare(canvas, numbers, this.length, quantity, palette(quantity.hue, page.theme),
+                    this.rowMax.get(this.show), this.most(quantity, numbers), size * (window.devicePixelRatio || 1));
+      }
+      page.later(next);
+    };
+    page.later(next);
+  }
+  markGallery() {
+    for (const {button, layer, head} of this.thumbs || []) {
+      button.setAttribute("aria-pressed", layer === this.layer && head === this.head);
+    }
+  }
+
+  // Means by the key's symbol, a row a head. Which quantity: what is shown where it has means, else the one that counts.
+  drawMeans() {
+    const {data, page, quantity} = this, symbols = data.counted, means = data.means;
+    const among = ["gates", "breaks", "decay", "weights"].filter(id => means.some(layer => layer[id]));
+    const from = means.some(layer => layer[quantity.from]) ? quantity.from : among[0];
+    const of = QUANTITIES.find(q => q.from === from && !q.sums), oneRow = from === "decay";
+    const summed = from === "weights" || from === "position_weights";
+    this.at(".means h3").textContent = oneRow ? "Mean forget gate by symbol" : summed ? `Where ${of.label} goes, by the key's symbol` : `Mean ${of.label} by the key's symbol`;
+    this.at(".meannote").innerHTML = oneRow ? "What a token of this symbol leaves of all before it: 1 all, 0 nothing."
+      : summed ? "Of all the attention of a query the share that keys of this symbol get; mean over queries." + this.spread(from)
+      : from === "gates" ? "1: every such key counts as a step of position, 0: none does." + this.spread(from)
+      : "The share of what is left that such a key takes." + this.spread(from);
+    const by = this.at(".by");
+    by.replaceChildren(new Option("all", "all"), ...symbols.map((id, n) => new Option(page.symbol(id), n)));
+    by.value = this.by;
+    by.parentElement.hidden = oneRow;
+    const row = oneRow ? 0 : this.by === "all" ? symbols.length : Number(this.by);
+    const {css, dark} = palette(of.hue, page.theme), table = element("table", {}), top = element("tr", {}, element("th", {}));
+    for (const id of symbols) top.append(element("th", {class: "key"}, page.symbol(id)));
+    table.append(top);
+    means.forEach((layer, l) => (layer[from] || []).forEach((head, h) => {
+      if (!this.has(of, l, h)) return;
+      const line = element("tr", {class: l === this.layer && h === this.head ? "head here" : "head"}, element("th", {}, `layer ${l} · head ${h}`));
+      for (const mean of head[row]) {
+        const cell = element("td", {class: "cell"}, mean === null ? "" : mean.toFixed(2));
+        if (mean !== null) {
+          const color = shade(of, mean, 1);
+          cell.style.background = css[color];
+          cell.style.color = dark[color] ? "#fff" : "#16150f";
+        }
+        line.append(cell);
+      }
+      line.addEventListener("click", () => this.moveTo(l, h));
+      table.append(line);
+    }));
+    this.at(".meantable").replaceChildren(table);
+  }
+  spread() {
+    const {length} = this.page.data.sequences;
+    return ` Over ${length === 1 ? "this sequence" : `all ${length} sequences`} here.`;
+  }
+}
+
+// The lower triangle as an image of T x T pixels, or of about `size` where that is less (the mean of what falls together
+// would hide single keys: the largest is shown).
+function paintSquare(canvas, numbers, length, quantity, colors, byRow, most, size = length) {
+  const side = Math.max(1, Math.min(length, Math.round(size)));
+  canvas.width = canvas.height = side;
+  const paint = canvas.getContext("2d");
+  if (!numbers) return paint.clearRect(0, 0, side, side);
+  const image = paint.createImageData(side, side), pixels = new Uint32Array(image.data.buffer);
+  const levels = new Uint8Array(side * side), root = quantity.scale === "root";
+  for (let i = 0; i < length; ++i) {
+    const start = i * length, line = Math.floor(i * side / length) * side;
+    let full = most;
+    if (byRow) {
+      full = 0;
+      for (let j = 0; j <= i; ++j) if (numbers[start + j] > full) full = numbers[start + j];
+      full = full || 1;
+    }
+    for (let j = 0; j <= i; ++j) {
+      const x = numbers[start + j] / full, level = Math.min(255, Math.round(255 * (root ? Math.sqrt(x) : x)));
+      const place = line + Math.floor(j * side / length);
+      if (level > levels[place]) levels[place] = level;
+      pixels[place] = colors.rgba[levels[place]];
+    }
+  }
+  paint.putImageData(image, 0, 0);
+}

@@ -1,0 +1,51 @@
+// Reads what tasks/packing.cpp packed; the format stands in tasks/packing.hpp.
+
+// text -> {values, sums}: Float32Array [T * T] row by row, 0 above the diagonal. `sums` are, by packing, contextual
+// positions (gates) or what is left of the stick once key j took its share (breaks), else null.
+function unpackSquare(text, length, packing) {
+  const bytes = decodeBytes(text);
+  const codes = codeTable(bytes);
+  const values = new Float32Array(length * length);
+  const sums = packing === "share" ? null : new Float32Array(length * length);
+  let at = 128, bits = 0, held = 0;  // `held` bits of `bits` are still to be read
+  for (let i = 0; i < length; ++i) {
+    let sum = packing === "breaks" ? 1 : 0;
+    for (let j = i; j >= 0; --j) {
+      while (held < 15) {
+        bits = (bits << 8 | bytes[at++]) & 0x7fffff;  // past the end: undefined counts as 0
+        held += 8;
+      }
+      const code = codes[bits >> held - 15 & 0x7fff], n = code >> 4;
+      held -= code & 15;
+      const place = i * length + j;
+      if (packing === "gates") {
+        values[place] = n / 255;
+        sums[place] = sum += n / 255;
+      } else {
+        const share = values[place] = n * n / 65025;
+        if (packing === "breaks") sums[place] = sum *= 1 - share;
+      }
+    }
+  }
+  return {values, sums};
+}
+
+function decodeBytes(text) {
+  const decoded = atob(text), bytes = new Uint8Array(decoded.length);
+  for (let n = 0; n < bytes.length; ++n) bytes[n] = decoded.charCodeAt(n);
+  return bytes;
+}
+
+// For all that the next 15 bits may be, the byte whose code they begin with and its length: byte << 4 | length.
+function codeTable(bytes) {
+  const table = new Uint16Array(1 << 15);
+  let from = 0;
+  for (let length = 1; length <= 15; ++length) {
+    for (let n = 0; n < 256; ++n) {
+      const own = n % 2 === 0 ? bytes[n >> 1] >> 4 : bytes[n >> 1] & 15;
+      if (own !== length) continue;
+      table.fill(n << 4 | length, from, from += 1 << 15 - length);
+    }
+  }
+  return table;
+}

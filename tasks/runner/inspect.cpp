@@ -1,0 +1,112 @@
+// tally inspect: what runs attend to and what their gates count, as one HTML page to look at.
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "core/io/atomic_file.hpp"
+#include "tasks/estimate.hpp"
+#include "tasks/inspect.hpp"
+#include "tasks/page.hpp"
+#include "tasks/printable.hpp"
+#include "tasks/runner/commands.hpp"
+#include "tasks/runner/output_file.hpp"
+#include "tasks/runner/sequences.hpp"
+#include "tasks/runner/trained_model.hpp"
+
+namespace tally {
+namespace {
+
+// A page of a few megabytes opens at once anywhere.
+constexpr std::int64_t comfortable_bytes = 4'500'000;
+
+struct InspectSettings {
+  std::vector<std::string> runs;
+  std::string out, text, checkpoint = "newest";
+  SequenceChoice sequences;
+};
+
+// The sequences, by name.
+std::vector<std::pair<std::string, Example>> read_sequences(const InspectSettings& settings, const Task& task,
+                                                            const auto& check_length_fits) {
+  std::vector<std::pair<std::string, Example>> named;
+  if (!settings.text.empty()) {
+    std::vector<std::int32_t> tokens = as_usage([&] { return task.encode(settings.text); });
+    if (tokens.size() < 2) throw UsageError("[inspect] the text must have at least two symbols");
+    check_length_fits(1, static_cast<std::int64_t>(tokens.size()));
+    Example example = next_token_example(std::move(tokens));
+    // A loss must have something to count; what of it would be right, nobody has said.
+    std::fill(example.loss_mask.begin(), example.loss_mask.end() - 1, std::uint8_t{1});
+    named.emplace_back("text", std::move(example));
+    return named;
+  }
+  SequenceChoice choice = settings.sequences;
+  const std::string split = choice.split_of(task);
+  if (choice.count == 0 && !split.empty()) {  // as many as there are room for, up to four
+    const std::int64_t all = as_usage([&] { return task.split(split); }).count;
+    choice.count = std::max<std::int64_t>(1, all == 0 ? 4 : std::min<std::int64_t>(4, all - choice.start));
+  }
+  std::int64_t number = choice.start;
+  for (Example& example : choice.read(task, check_length_fits)) {
+    named.emplace_back(concat(split.empty() ? "sequence" : split, " ", number++), std::move(example));
+  }
+  return named;
+}
+
+Result run_inspect(const InspectSettings& settings, const CommonOptions& common) {
+  known_ending(settings.out, {".html", ".htm"});
+  check_output(settings.out);
+  std::vector<TrainedModel> trained;
+  for (const std::string& run : settings.runs) trained.push_back(load_trained(run, settings.checkpoint));
+  const Task& task = *trained.front().task;
+  std::vector<InspectedRun> runs;
+  for (const TrainedModel& one : trained) {
+    check(one.task->vocabulary() == task.vocabulary(), "inspect", "'", one.folder.path(),
+          "' has another vocabulary than '", trained.front().folder.path(), "': no sequence can be shown to both");
+    runs.push_back({one.folder.path(), one.folder.config(), *one.model, one.step});
+  }
+  const auto sequences = read_sequences(settings, task, [&](std::int64_t, std::int64_t length) {
+    for (const InspectedRun& run : runs) {
+      check_length({run.config.model, run.config.encoding, static_cast<std::int64_t>(task.vocabulary().size()),
+                    task.max_length(), run.config.dtype()},
+                   length);
+      check_fits(estimate_trace(run.config, task, 1, length, false));
+    }
+  });
+  Inspection inspection(task, runs);
+  std::int64_t count = 0;
+  for (const auto& [name, example] : sequences) {
+    const bool asked = settings.sequences.count > 0 || !settings.sequences.tokens.empty();
+    if (count > 0 && !asked && inspection.packed_bytes() * (count + 1) / count > comfortable_bytes) break;
+    inspection.add(example, name);
+    ++count;
+  }
+  std::string title = "tally inspect:";
+  for (const InspectedRun& run : runs) title += concat(" ", run.config.encoding.text());
+  const std::string page =
+      make_page("inspect.html", concat(title, ", ", trained.front().folder.config().task->name), inspection.json());
+  write_file_atomically(settings.out, page);
+  say(common, concat("page: ", printable(settings.out), ", ", count, count == 1 ? " sequence, " : " sequences, ",
+                     page.size() / 1000, " kB"));
+  return {.value = JsonValue::object({{"out", settings.out},
+                                      {"sequences", count},
+                                      {"length", sequences.front().second.tokens.size()},
+                                      {"bytes", page.size()}}),
+          .notice = true};
+}
+
+}  // namespace
+
+std::function<Result()> declare_inspect(CommandLine& line) {
+  const auto settings = std::make_shared<InspectSettings>();
+  line.add("RUN", &settings->runs, "folders of runs, of tasks with the same symbols; two are shown side by side",
+           {.required = true});
+  line.add("--out", &settings->out, "page to write, .html", {.required = true});
+  settings->sequences.count = 0;
+  settings->sequences.declare(line, "sequences; 0: up to 4, as many as make no more than 5 MB");
+  line.add("--text", &settings->text, "a sequence as 'tally data' prints it, instead of a split",
+           {.excludes = {"--split", "--count", "--start", "--tokens"}});
+  line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
+  return [settings, &common = line.common] { return run_inspect(*settings, common); };
+}
+
+}  // namespace tally

@@ -1,0 +1,190 @@
+// tally inspect: a page for every encoding, with the numbers of a dump of the same sequences as exact as it says; side
+// by side; what is refused. How it looks and answers in a browser: tests/browser.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "core/io/safetensors.hpp"
+#include "nn/encoding.hpp"
+#include "tests/runner/run_files.hpp"
+#include "tests/tasks/unpack.hpp"
+
+namespace tally::testing {
+namespace {
+
+constexpr std::int64_t length = 16, heads = 2;
+
+// What a page says, by the names of its data.
+JsonValue data_of(const std::string& page) {
+  constexpr std::string_view open = R"(<script type="application/json" id="data">)";
+  const std::size_t begin = page.find(open) + open.size(), end = page.find("</script>", begin);
+  return parse_json(page.substr(begin, end - begin), {}, "page");
+}
+
+class Inspect : public ::testing::Test {
+ protected:
+  std::string train(const std::string& name, const std::string& encoding) {
+    const Finished trained = run_tally(tiny_training(folder_ / name, encoding, {"--optimiser.lr=0.02"}), folder_);
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    return folder_ / name;
+  }
+  Finished inspect(std::vector<std::string> words) {
+    words.insert(words.begin(), "inspect");
+    words.insert(words.end(), {"--out", page_});
+    return run_tally(words, folder_);
+  }
+  JsonValue data() { return data_of(read_file(page_)); }
+
+  // The page's numbers of one run against those of the dump in `dump_`.
+  void expect_as_dumped(const JsonValue& data, std::size_t run) {
+    const SafetensorsFile dump = SafetensorsFile::open(dump_);
+    const auto of_head = [&](const std::string& name, std::size_t sequence, std::size_t head) {
+      const Tensor all = dump.read(name);
+      return all.select_view(0, static_cast<std::int64_t>(sequence))
+          .select_view(0, static_cast<std::int64_t>(head))
+          .to(DType::f64)
+          .to_vector<double>();
+    };
+    const JsonValue::Array& sequences = data.elements("runs")[run].elements("sequences");
+    for (std::size_t n = 0; n < sequences.size(); ++n) {
+      const JsonValue::Array& layers = sequences[n].elements("layers");
+      for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+        EXPECT_TRUE(layers[layer].contains("weights"));
+        for (const char* name : {"weights", "gates", "position_weights", "decay", "breaks"}) {
+          const std::string dumped = concat("blocks.", layer, ".", name);
+          SCOPED_TRACE(dumped);
+          ASSERT_EQ(layers[layer].contains(name), dump.find(dumped) != nullptr);
+          if (!layers[layer].contains(name)) continue;
+          const std::string packing = data.at("quantities").string(name);
+          for (std::size_t head = 0; head < heads; ++head) {
+            const std::vector<double> exact = of_head(dumped, n, head);
+            const JsonValue& packed = layers[layer].elements(name)[head];
+            if (packed.is_null()) {
+              EXPECT_EQ(exact, std::vector<double>(exact.size())) << "a head without";
+              continue;
+            }
+            ++compared_;
+            const Unpacked shown = unpack(packed.string(), length, packing);
+            for (std::size_t at = 0; at < exact.size(); ++at) {
+              const double bound =
+                  packing == "gates" ? 1 / 255.0 : (packing == "breaks" ? 3 : 1) * std::sqrt(exact[at]) / 255;
+              ASSERT_NEAR(shown.values[at], exact[at], bound + 4e-5) << at;
+            }
+            if (packing != "gates") continue;
+            const std::vector<double> positions = of_head(concat("blocks.", layer, ".positions"), n, head);
+            for (std::size_t at = 0; at < exact.size(); ++at) {
+              if (at % length > at / length) continue;
+              ASSERT_NEAR(shown.sums[at], positions[at], 1 / 510.0 + 1e-5) << at;
+            }
+          }
+        }
+      }
+    }
+  }
+
+  TemporaryFolder folder_;
+  std::string page_ = folder_ / "page.html", dump_ = folder_ / "dump.safetensors";
+  int compared_ = 0;
+};
+
+TEST_F(Inspect, EveryEncodingShowsWhatItsDumpHas) {
+  std::vector<std::string> encodings{"cope+relative", "alibi+stick-breaking", "cope+hard", "cope@0,fox@1",
+                                     "0:none,1:cope"};
+  for (const EncodingEntry* entry : encoding_registry()) encodings.push_back(entry->name);
+  for (const std::string& encoding : encodings) {
+    SCOPED_TRACE(encoding);
+    const std::string run = train("run-" + std::to_string(compared_) + encoding, encoding);
+    ASSERT_EQ(inspect({run, "--split", "ood-dense", "--count", "2"}).code, 0);
+    ASSERT_EQ(run_tally({"dump", run, "--split", "ood-dense", "--count", "2", "--out", dump_}, folder_).code, 0);
+    const JsonValue shown = data();
+    EXPECT_EQ(shown.elements("symbols").size(), 5u);
+    EXPECT_EQ(shown.elements("sequences").size(), 2u);
+    EXPECT_EQ(shown.elements("sequences")[1].string("name"), "ood-dense 1");
+    EXPECT_EQ(shown.elements("runs")[0].string("pe"), encoding);
+    const int before = compared_;
+    expect_as_dumped(shown, 0);
+    EXPECT_GE(compared_ - before, 8) << "two sequences, layers and heads";
+  }
+}
+
+// Of numbers worked out here from the dump.
+TEST_F(Inspect, MeansBySymbol) {
+  const std::string run = train("run", "cope@0,fox@1");
+  ASSERT_EQ(inspect({run, "--count", "3"}).code, 0);
+  ASSERT_EQ(run_tally({"dump", run, "--count", "3", "--out", dump_}, folder_).code, 0);
+  const SafetensorsFile dump = SafetensorsFile::open(dump_);
+  const auto tokens = dump.read("tokens").to_vector<std::int32_t>();
+  std::map<std::string, std::vector<float>> values;
+  const auto at = [&](const std::string& name, int head, int n, int i, int j) {
+    if (!values.contains(name)) values[name] = dump.read(name).to_vector<float>();
+    return static_cast<double>(values[name][static_cast<std::size_t>(((n * heads + head) * length + i) * length + j)]);
+  };
+  const JsonValue layer = data().elements("runs")[0].elements("means")[1];
+  const auto mean = [&](const char* name, std::size_t head, std::size_t row, std::size_t column) {
+    return layer.elements(name)[head].elements()[row].elements()[column];
+  };
+  for (std::int32_t query = 0; query < 5; ++query) {
+    for (std::int32_t key = 0; key < 5; ++key) {
+      double gates = 0, pairs = 0, weights = 0, rows = 0, forget = 0, neighbours = 0;
+      for (int n = 0; n < 3; ++n) {
+        for (int i = 0; i < length; ++i) {
+          const auto symbol = [&](int t) { return tokens[static_cast<std::size_t>(n * length + t)]; };
+          if (symbol(i) != query) continue;
+          rows += 1;
+          if (i > 0) forget += at("blocks.1.decay", 1, n, i, i - 1), neighbours += 1;
+          for (int j = 0; j <= i; ++j) {
+            if (symbol(j) != key) continue;
+            gates += at("blocks.1.gates", 0, n, i, j);
+            weights += at("blocks.1.weights", 1, n, i, j);
+            pairs += 1;
+          }
+        }
+      }
+      const auto q = static_cast<std::size_t>(query), k = static_cast<std::size_t>(key);
+      const auto expect_mean = [](const JsonValue& shown, double sum, double count) {
+        if (count > 0) {
+          EXPECT_NEAR(shown.real(), sum / count, 1e-4);
+        } else {
+          EXPECT_TRUE(shown.is_null());
+        }
+      };
+      expect_mean(mean("gates", 0, q, k), gates, pairs);
+      expect_mean(mean("weights", 1, q, k), weights, rows);
+      expect_mean(mean("decay", 1, 0, q), forget, neighbours);
+    }
+  }
+}
+
+TEST_F(Inspect, RunsSideBySideReadTheSameSequences) {
+  const std::string one = train("one", "cope"), other = train("other", "stick-breaking");
+  ASSERT_EQ(inspect({one, other, "--text", "w0i1r0i1w1i0r1r1"}).code, 0);
+  const JsonValue shown = data();
+  EXPECT_EQ(shown.elements("runs").size(), 2u);
+  EXPECT_EQ(shown.elements("sequences")[0].at("tokens").integers().size(), 16u);
+  ASSERT_EQ(run_tally({"dump", other, "--count", "1", "--out", dump_}, folder_).code, 0);
+  EXPECT_EQ(shown.elements("runs")[1].elements("sequences")[0].at("answers").integers().size(), 16u);
+
+  ASSERT_EQ(inspect({one, other, "--count", "1"}).code, 0);
+  expect_as_dumped(data(), 1);
+  EXPECT_GT(compared_, 0);
+}
+
+TEST_F(Inspect, SaysWhatItCannotDo) {
+  const std::string run = train("run", "relative");
+  EXPECT_EQ(run_tally({"inspect", run}, folder_).code, 2);
+  EXPECT_EQ(run_tally({"inspect", run, "--out", folder_ / "page.svg"}, folder_).code, 2);
+  EXPECT_EQ(inspect({run, "--split", "ood-spars"}).code, 2);
+  EXPECT_EQ(inspect({run, "--text", "w"}).code, 2);
+  EXPECT_EQ(inspect({run, "--text", "w0?1"}).code, 2);
+  const Finished far = inspect({run, "--text", "w0i0i0i0i0i0i0i0i0r0"});
+  EXPECT_EQ(far.code, 1);
+  EXPECT_NE(far.err.find("the table has 16 distances, the sequence 20 tokens"), std::string::npos) << far.err;
+}
+
+}  // namespace
+}  // namespace tally::testing
