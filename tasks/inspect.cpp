@@ -202,7 +202,7 @@ JsonValue Inspection::Parts::Run::pack(const Tensor& squares, std::size_t layer,
 }
 
 void Inspection::Parts::Run::add(const Example& example, const CountedSymbols& counted, std::int64_t& bytes) {
-  const TracedPass pass = trace_pass(run.model, collate({example}), false);
+  const TracedPass pass = trace_pass(run.model, collate(std::vector<Example>{example}), false);
   JsonValue layers = JsonValue::array(), sequence = JsonValue::object();
   for (std::size_t layer = 0; layer < pass.layers.size(); ++layer) {
     JsonValue found = JsonValue::object();

@@ -2,13 +2,22 @@
 # Installs what tally needs to be built and tested, and only what is missing: on Debian and its like with apt-get,
 # elsewhere it names what it does not find and exits 1. Says nothing when all is there.
 # --with-clang: also clang with its tools and OpenMP runtime, for the presets clang, asan and tsan.
+# --with-browser: also Chromium, in which pages are opened; without it that test is skipped.
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libgtest-dev libopenblas0-pthread nlohmann-json3-dev libcli11-dev
   python3 python3-numpy python3-matplotlib git ccache)
-if [ "${1:-}" = --with-clang ]; then
-  packages+=(clang clang-tidy clang-format libomp-dev libclang-rt-14-dev)
-fi
+with_clang=false
+with_browser=false
+for option in "$@"; do
+  case $option in
+    --with-clang) with_clang=true ;;
+    --with-browser) with_browser=true ;;
+    *) echo "tests/install.sh: unknown option $option" >&2; exit 2 ;;
+  esac
+done
+if $with_clang; then packages+=(clang clang-tidy clang-format libomp-dev libclang-rt-14-dev); fi
+if $with_browser; then packages+=(chromium fonts-dejavu-core); fi
 
 if command -v apt-get >/dev/null; then
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null || true)
@@ -56,7 +65,8 @@ need "CLI11 (CLI/CLI.hpp)" has_header CLI/CLI.hpp
 need "OpenMP (omp.h)" has_header omp.h
 need "OpenBLAS, a build with threads" has_openblas
 need "Python 3 with NumPy and matplotlib" python3 -c "import numpy, matplotlib"
-if [ "${1:-}" = --with-clang ]; then
+if $with_browser; then need "Chromium" chromium --version; fi
+if $with_clang; then
   need "clang++ (14 or newer)" clang++ --version
   need "clang-tidy" clang-tidy --version
   need "clang-format 14" clang-format --version

@@ -65,6 +65,17 @@ const page = {
     const last = this.data.sequences[this.sequence].scored.lastIndexOf(1);
     return last >= 0 ? last : this.tokens.length - 1;
   },
+  // The head that looks at one key the most: where there is most to see.
+  sharpest(run) {
+    const best = {layer: 0, head: 0, most: -1}, {layers, heads} = this.data.runs[run], size = this.tokens.length;
+    for (let layer = 0; layer < layers; ++layer) {
+      for (let head = 0; head < heads; ++head) {
+        const row = this.square(run, layer, head, "weights")?.values.subarray(this.query * size, (this.query + 1) * size) || [];
+        for (let j = 0; j < this.query; ++j) if (row[j] > best.most) Object.assign(best, {layer, head, most: row[j]});
+      }
+    }
+    return {layer: best.layer, head: best.head};
+  },
   goTo(pane) {
     this.here = this.panes.indexOf(pane);
     this.panes.forEach(one => one.root.classList.toggle("here", one === pane));
@@ -90,7 +101,7 @@ const page = {
     const box = document.getElementById("panes");
     box.replaceChildren(...this.panes.map(pane => pane.root));
     box.classList.toggle("two", this.panes.length === 2);
-    document.getElementById("compare").textContent = this.panes.length === 2 ? "one view" : "compare two heads";
+    document.getElementById("compare").textContent = this.panes.length === 2 ? "one view" : "two views";
     this.goTo(this.panes[Math.min(this.here, this.panes.length - 1)]);
     this.update();
   },
@@ -176,7 +187,7 @@ function start() {
 
   page.query = page.firstQuery();
   page.setTheme(page.theme);
-  page.panes = [0, 1].slice(0, Math.min(2, data.runs.length)).map(run => new Pane(page, {run, layer: 0, head: 0, show: "weights"}));
+  page.panes = data.runs.slice(0, 2).map((_, run) => new Pane(page, {run, ...page.sharpest(run), show: "weights"}));
   page.place();
 }
 

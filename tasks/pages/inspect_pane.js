@@ -10,7 +10,7 @@ class Pane {
     this.show = choice.show;
     this.rowMax = new Map(QUANTITIES.map(q => [q.id, !!q.byRow]));
     this.zoom = 0;  // steps from the size that fits
-    this.by = "all";
+    this.by = null;  // the symbol of the queries in the table of means: none chosen yet
     this.hovered = -1;
     this.root = document.getElementById("pane").content.firstElementChild.cloneNode(true);
     this.at = name => this.root.querySelector(name);
@@ -266,7 +266,24 @@ class Pane {
       part.style.width = `${size}px`;
       part.style.height = `${size}px`;
     }
+    this.drawLabels();
     this.placeRow(true);
+  }
+  // The symbol of each row beside the diagonal, where a cell has room for it.
+  drawLabels() {
+    const cell = this.cell(), canvas = this.at(".labels"), ratio = window.devicePixelRatio || 1, size = cell * this.length;
+    canvas.hidden = cell < 9;
+    if (canvas.hidden) return;
+    canvas.width = canvas.height = Math.round(size * ratio);
+    canvas.style.width = canvas.style.height = `${size}px`;
+    const paint = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
+    paint.scale(ratio, ratio);
+    paint.font = `${Math.min(13, cell)}px ${style.getPropertyValue("--mono")}`;
+    paint.fillStyle = style.getPropertyValue("--soft");
+    paint.textBaseline = "middle";
+    for (let i = 0; i + 1 < this.length; ++i) {
+      paint.fillText(this.page.symbol(this.page.tokens[i]), (i + 1) * cell + 4, (i + 0.5) * cell + 1);
+    }
   }
   placeRow(intoView) {
     const cell = this.cell(), row = this.at(".square .row"), {query} = this.page, scroll = this.at(".scroll");
@@ -350,6 +367,10 @@ class Pane {
       : "The share of what is left that such a key takes." + this.spread(from);
     const by = this.at(".by");
     by.replaceChildren(new Option("all", "all"), ...symbols.map((id, n) => new Option(page.symbol(id), n)));
+    if (this.by === null) {  // the kind of query that the page opens with
+      const own = symbols.indexOf(page.tokens[page.query]);
+      this.by = own < 0 ? "all" : String(own);
+    }
     by.value = this.by;
     by.parentElement.hidden = oneRow;
     const row = oneRow ? 0 : this.by === "all" ? symbols.length : Number(this.by);

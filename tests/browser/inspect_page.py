@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Opens pages of tally inspect in a headless Chromium and uses them as a reader would.
+
+    inspect_page.py TALLY [options of unittest]
+
+TALLY is the program. Exit code 0: all is well, 1: not, 77: there is no Chromium (nothing was checked). Times are printed
+as measured; the limits here are loose, for a machine that does other things too.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import chromium
+
+LOAD_SECONDS, CLICK_MILLISECONDS, PAGE_BYTES = 5, 500, 5_000_000
+TINY = ["--task=flip-flop", "--preset=quick", "--quiet", "--length=32", "--model.width=16", "--model.heads=2", "--batch=4",
+        "--steps=4", "--optimiser.warmup=0", "--optimiser.lr=0.02", "--task.eval-count=6", "--task.sparse-count=5",
+        "--task.dense-count=4", "--eval-count=0", "--threads=2"]
+LARGE = ["--length=512", "--model.layers=4", "--model.heads=4", "--batch=1", "--steps=1", "--eval-batch=1",
+         "--task.eval-count=1", "--task.sparse-count=1", "--task.dense-count=1"]
+
+
+def tensor(path, name):
+    """Shape and values of an f32 tensor in a safetensors file."""
+    data = pathlib.Path(path).read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    entry = json.loads(data[8:8 + size])[name]
+    begin, end = (8 + size + offset for offset in entry["data_offsets"])
+    return entry["shape"], struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
+
+
+# Milliseconds from an event until the view that it asked for has been painted.
+TIMED = """new Promise(done => {
+  const begin = performance.now();
+  (%s);
+  requestAnimationFrame(() => { const channel = new MessageChannel();
+    channel.port1.onmessage = () => done(performance.now() - begin); channel.port2.postMessage(0); });
+})"""
+
+
+class InspectPage(unittest.TestCase):
+    tally = browser = folder = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.browser = chromium.Browser(chromium.find())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.__exit__()
+        cls.temporary.cleanup()
+
+    def run_tally(self, *words):
+        done = subprocess.run([self.tally, *map(str, words)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def train(self, encoding, options=()):
+        run = self.folder / (encoding + ("-large" if options else ""))
+        if not run.exists():
+            changed = {option.split("=")[0] for option in options}
+            self.run_tally("train", run, f"--pe={encoding}", *(o for o in TINY if o.split("=")[0] not in changed), *options)
+        return run
+
+    def open(self, *words, width=1280, height=1000):
+        path = self.folder / "page.html"
+        self.run_tally("inspect", *words, "--out", path)
+        return self.browser.open(path.as_uri(), width, height)
+
+    def test_answers_to_clicks_and_keys(self):
+        page = self.open(self.train("cope"), "--count", "2")
+        state = "[page.sequence, page.query, page.pane.layer, page.pane.head, page.pane.show].join()"
+
+        def shown():
+            return page.evaluate(state)
+
+        def picture():
+            return page.evaluate("page.pane.map.toDataURL() + document.querySelector('.tokens').innerHTML")
+        self.assertEqual(page.evaluate("document.querySelectorAll('.tokens span').length"), 32)
+        self.assertEqual(page.evaluate("page.query"), 30)  # the last read
+        page.evaluate("page.pane.moveTo(0, 0)")
+
+        for act, after in [
+                (lambda: page.click(".tokens span:nth-child(21)"), "0,20,0,0,weights"),
+                (lambda: page.click("[data-show=gates]"), "0,20,0,0,gates"),
+                (lambda: page.click(".gallery [data-layer='1'][data-head='1']"), "0,20,1,1,gates"),
+                (lambda: page.click(".meantable tr:nth-child(2)"), "0,20,0,0,gates"),
+                (lambda: page.key("ArrowLeft"), "0,19,0,0,gates"),
+                (lambda: page.key("ArrowDown"), "0,20,0,0,gates"),
+                (lambda: page.key("l"), "0,20,0,1,gates"),
+                (lambda: page.key("j"), "0,20,1,1,gates"),
+                (lambda: page.key("k"), "0,20,0,1,gates"),
+                (lambda: page.key("h"), "0,20,0,0,gates"),
+                (lambda: page.key("3"), "0,20,0,0,positions"),
+                (lambda: page.key("4"), "0,20,0,0,position_weights"),
+                (lambda: page.key("m"), "0,20,0,0,position_weights"),
+                (lambda: page.key("Home"), "0,0,0,0,position_weights"),
+        ]:
+            before = picture()
+            act()
+            self.assertEqual(shown(), after)
+            self.assertNotEqual(picture(), before, after)
+        page.key("n")
+        self.assertEqual(page.evaluate("page.sequence"), 1)
+        page.key("c")
+        self.assertEqual(page.evaluate("document.querySelectorAll('.pane').length"), 2)
+        page.key("x")
+        page.key("1")
+        self.assertEqual(page.evaluate("page.panes.map(pane => pane.show).join()"), "position_weights,weights")
+        page.click("#theme")
+        self.assertEqual(page.evaluate("document.documentElement.dataset.theme"), "dark")
+        self.assertEqual(page.problems, [])
+
+    def test_numbers_are_those_of_the_dump(self):
+        run, dump = self.train("cope"), self.folder / "dump.safetensors"
+        page = self.open(run, "--count", "1")
+        self.run_tally("dump", run, "--count", "1", "--out", dump)
+        for show, name, exact in [("weights", "weights", lambda v: math.sqrt(v) / 255), ("gates", "gates", lambda v: 1 / 255),
+                                  ("positions", "positions", lambda v: 1 / 510),
+                                  ("position_weights", "position_weights", lambda v: math.sqrt(v) / 255)]:
+            for layer in (0, 1):
+                (_, heads, length, _), values = tensor(dump, f"blocks.{layer}.{name}")
+                for head in range(heads):
+                    ours = page.evaluate(f"Array.from(page.pane.numbers(QUANTITIES.find(q => q.id === '{show}'), {layer}, {head}))")
+                    theirs = values[head * length * length:(head + 1) * length * length]
+                    for place, (a, b) in enumerate(zip(ours, theirs)):
+                        if place % length <= place // length:
+                            self.assertLess(abs(a - b), exact(b) + 2e-5, f"{show} {layer} {head} {place}")
+        # What the tip says of the square's lowest row but one, leftmost key.
+        page.evaluate("page.pane.hover(30, 0, {clientX: 100, clientY: 100})")
+        tip = page.evaluate("document.getElementById('tip').innerText")
+        position = tensor(dump, "blocks.0.positions")
+        row = page.evaluate("[page.pane.layer, page.pane.head]")
+        if row == [0, 0]:
+            self.assertIn(f"{position[1][30 * 32]:.1f}"[:-1], tip)
+        self.assertIn("position alone", tip)
+        self.assertEqual(page.problems, [])
+
+    def test_two_runs_and_what_they_have(self):
+        page = self.open(self.train("stick-breaking"), self.train("fox"), self.train("rope"), "--count", "1")
+        labels = "Array.from(document.querySelectorAll('.pane')).map(p => Array.from(p.querySelectorAll('.quantities button')).map(b => b.textContent).join())"
+        self.assertEqual(page.evaluate(labels), ["attention,breaks,what is left", "attention,position alone,decay"])
+        page.evaluate("(() => { const s = document.querySelectorAll('.pane .run')[1]; s.value = 2; s.dispatchEvent(new Event('change')); })()")
+        self.assertEqual(page.evaluate(labels)[1], "attention")
+        self.assertEqual(page.problems, [])
+
+    def test_a_large_page_is_quick(self):
+        page = self.open(self.train("cope", LARGE), width=1600)
+        size = (self.folder / "page.html").stat().st_size
+        page.wait_for("page.panes.length === 1")
+        page.evaluate("new Promise(done => setTimeout(done, 500))")  # all heads are drawn
+        first = [page.evaluate(TIMED % f"document.querySelector('.gallery [data-layer=\"{n}\"][data-head=\"3\"]').click()") for n in range(4)]
+        again = [page.evaluate(TIMED % f"document.querySelector('.tokens span:nth-child({n})').click()") for n in (40, 300, 512)]
+        other = [page.evaluate(TIMED % f"document.querySelector('[data-show={show}]').click()") for show in ("gates", "positions", "position_weights")]
+        print(f"512 tokens, 4 layers, 4 heads: {size / 1e6:.2f} MB, opened in {page.load_seconds:.2f} s; a click is answered in "
+              f"{max(first):.0f} ms (head), {max(again):.0f} ms (query), {max(other):.0f} ms (what is shown)")
+        self.assertLess(size, PAGE_BYTES)
+        self.assertLess(page.load_seconds, LOAD_SECONDS)
+        self.assertLess(max(first + again + other), CLICK_MILLISECONDS)
+        self.assertEqual(page.problems, [])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tally")
+    given, rest = parser.parse_known_args()
+    if chromium.find() is None:
+        print("inspect_page.py: there is no Chromium (Debian: chromium); nothing was checked", file=sys.stderr)
+        sys.exit(77)
+    InspectPage.tally = given.tally
+    unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()
