@@ -25,7 +25,7 @@ namespace tally {
 struct InspectedRun {
   std::string name;
   const RunConfig& config;
-  Transformer& model;
+  SequenceModel& model;
   std::int64_t step = 0;  // of the checkpoint
 };
 

@@ -194,13 +194,13 @@ class Pane {
       const {css} = palette(quantity.hue, page.theme), top = n * each + 8, base = top + each - 14;
       let most = 0;
       for (const number of row) most = Math.max(most, number);
-      if (quantity.id === "gates" || quantity.id === "breaks" || quantity.id === "left" || quantity.id === "decay") most = 1;
+      if (quantity.scale === "linear" && quantity.id !== "positions") most = 1;
       most = most || 1;
       paint.textAlign = "left";
       paint.fillStyle = ink;
       paint.fillText(quantity.label, 0, top + 14);
       paint.fillStyle = soft;
-      paint.fillText(`0 – ${numberText(quantity, most)}`, 0, top + 30);
+      paint.fillText(`0 – ${most === 1 ? 1 : numberText(quantity, most)}`, 0, top + 30);
       paint.strokeStyle = line;
       paint.beginPath();
       paint.moveTo(left, base + 0.5);
@@ -312,7 +312,7 @@ class Pane {
 
   drawGallery() {
     const {data, quantity, page} = this, box = this.at(".gallery");
-    const size = Math.max(44, Math.min(110, Math.floor(((box.clientWidth || 400) - 62) / data.heads) - 8));
+    const size = Math.max(44, Math.min(88, Math.floor(((box.clientWidth || 400) - 62) / data.heads) - 8));
     box.style.gridTemplateColumns = `max-content repeat(${data.heads}, ${size}px)`;
     const parts = [element("span", {})];
     for (let head = 0; head < data.heads; ++head) parts.push(element("span", {class: "top-name"}, `head ${head}`));

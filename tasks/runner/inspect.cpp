@@ -60,6 +60,8 @@ Result run_inspect(const InspectSettings& settings, const CommonOptions& common)
   const Task& task = *trained.front().task;
   std::vector<InspectedRun> runs;
   for (const TrainedModel& one : trained) {
+    check(one.folder.config().model.is_transformer(), "inspect", "'", one.folder.path(), "' is an ",
+          one.folder.config().label(), ", which has no attention to look at");
     check(one.task->vocabulary() == task.vocabulary(), "inspect", "'", one.folder.path(),
           "' has another vocabulary than '", trained.front().folder.path(), "': no sequence can be shown to both");
     runs.push_back({one.folder.path(), one.folder.config(), *one.model, one.step});

@@ -88,6 +88,9 @@ TEST_F(LstmRun, RefusesWhatHasNoEffect) {
   EXPECT_EQ(attention.code, 2);
   EXPECT_TRUE(holds(attention.err, "no attention")) << attention.err;
   ASSERT_EQ(tally(tiny_lstm(run_)).code, 0);
+  const Finished page = tally({"inspect", run_, "--out", folder_ / "page.html"});
+  EXPECT_EQ(page.code, 1);
+  EXPECT_TRUE(holds(page.err, "no attention to look at")) << page.err;
   EXPECT_EQ(tally({"resume", run_, "--model.kind", "transformer", "--steps", "6"}).code, 2);
 }
 
