@@ -26,7 +26,7 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "tasks/task.hpp"
+#include "tasks/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -54,61 +54,29 @@ struct CountingOptions final : OptionsOf<CountingOptions> {
   }
 };
 
-class Counting final : public Task {
+struct CountingLaw {
+  std::uint32_t pass_weight;
+};
+
+class Counting final : public ToyTask<CountingLaw> {
  public:
   // Training programs are a fixed set, so that all come from the data seed.
   Counting(const CountingOptions& options, std::uint64_t, std::uint64_t data_seed)
-      : options_(options), data_seed_(data_seed) {
+      : ToyTask({"counting", words(options.vars), Writing::words}), options_(options) {
     check(options.min_operations <= options.max_operations, "counting", "min-operations ", options.min_operations,
           " is more than max-operations ", options.max_operations);
-    for (std::int32_t value = 0; value <= most_value; ++value) vocabulary_.push_back(to_text(std::int64_t{value}));
-    for (const char* word : {"=", ";", "++;", "pass;", "print"}) vocabulary_.emplace_back(word);
-    for (std::int64_t variable = 0; variable < options.vars; ++variable) {
-      vocabulary_.emplace_back(1, static_cast<char>('a' + variable));
-    }
-    add_split("train", options.train_count, options.pass_weight);
-    add_split("validation", options.eval_count, options.pass_weight);
-    add_split("test", options.eval_count, options.pass_weight);
+    const auto add = [&](const char* name, std::int64_t count, std::int64_t pass_weight) {
+      add_split({name, concat("pass weight ", pass_weight), count, options.max_tokens - 1},
+                {static_cast<std::uint32_t>(pass_weight)}, data_seed);
+    };
+    add("train", options.train_count, options.pass_weight);
+    add("validation", options.eval_count, options.pass_weight);
+    add("test", options.eval_count, options.pass_weight);
     if (options.vars == 1) {
-      add_split("ood-long", options.eval_count, 100);
-      add_split("ood-short", options.eval_count, 10);
+      add("ood-long", options.eval_count, 100);
+      add("ood-short", options.eval_count, 10);
     }
   }
-
-  const std::vector<std::string>& vocabulary() const override { return vocabulary_; }
-  const std::vector<Split>& splits() const override { return splits_; }
-
-  Example example(std::string_view split_name, std::int64_t index) const override {
-    const Split& split = split_holding(split_name, index);
-    const std::uint32_t pass_weight = pass_weights_[static_cast<std::size_t>(&split - splits_.data())];
-    Rng rng = sequence_rng(data_seed_, "counting", split.name, index);
-    std::optional<Program> program = draw_program(rng, pass_weight);
-    while (!program) program = draw_program(rng, pass_weight);
-
-    std::vector<std::int32_t>& tokens = program->tokens;
-    const auto most_fed = static_cast<std::size_t>(split.length);
-    if (tokens.size() > most_fed) {
-      tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(most_fed));
-    }
-    Example example;
-    example.tokens = std::move(tokens);
-    example.targets.assign(example.tokens.size(), 0);
-    example.loss_mask.assign(example.tokens.size(), 0);
-    example.score_mask.assign(example.tokens.size(), 0);
-    example.targets.back() = program->answer;
-    example.loss_mask.back() = 1;
-    example.score_mask.back() = 1;
-    return example;
-  }
-
-  std::string text(const Example& example) const override {
-    std::vector<std::int32_t> words = example.tokens;
-    const bool has_answer = !example.score_mask.empty() && example.score_mask.back() != 0;
-    if (has_answer) words.push_back(example.targets.back());
-    return join_symbols(vocabulary_, words, " ");
-  }
-
-  std::vector<std::int32_t> encode(std::string_view text) const override { return encode_words(vocabulary_, text); }
 
  private:
   // Ids; 0..10 are the numbers.
@@ -125,9 +93,26 @@ class Counting final : public Task {
     std::vector<std::int32_t> set;  // in the order in which they were set first
   };
 
-  void add_split(std::string name, std::int64_t count, std::int64_t pass_weight) {
-    splits_.push_back({std::move(name), concat("pass weight ", pass_weight), count, options_.max_tokens - 1});
-    pass_weights_.push_back(static_cast<std::uint32_t>(pass_weight));
+  static std::vector<std::string> words(std::int64_t variables) {
+    std::vector<std::string> all = numbered("", most_value + 1);
+    append(all, {"=", ";", "++;", "pass;", "print"});
+    for (std::int64_t variable = 0; variable < variables; ++variable) {
+      all.emplace_back(1, static_cast<char>('a' + variable));
+    }
+    return all;
+  }
+
+  Example draw(Rng& rng, const CountingLaw& law) const override {
+    std::optional<Program> program = draw_program(rng, law.pass_weight);
+    while (!program) program = draw_program(rng, law.pass_weight);
+    std::vector<std::int32_t>& tokens = program->tokens;
+    const auto most_fed = static_cast<std::size_t>(options_.max_tokens - 1);
+    if (tokens.size() > most_fed) {
+      tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(most_fed));
+    }
+    Example example = tag_example(std::move(tokens));
+    ask(example, example.tokens.size() - 1, program->answer);
+    return example;
   }
 
   // Nothing for a program that is to be drawn again.
@@ -182,10 +167,6 @@ class Counting final : public Task {
   }
 
   CountingOptions options_;
-  std::uint64_t data_seed_;
-  std::vector<std::string> vocabulary_;
-  std::vector<Split> splits_;
-  std::vector<std::uint32_t> pass_weights_;  // one for each split
 };
 
 }  // namespace
