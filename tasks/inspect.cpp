@@ -249,10 +249,12 @@ void Inspection::add(const Example& example, const std::string& name) {
   Parts& parts = *parts_;
   if (parts.counted.empty()) parts.counted.emplace_back(parts.task.vocabulary().size(), example.tokens);
   for (Parts::Run& run : parts.runs) run.add(example, parts.counted.front(), parts.bytes);
-  parts.sequences.push(JsonValue::object({{"name", name},
-                                          {"tokens", integers_json(example.tokens)},
-                                          {"targets", integers_json(example.targets)},
-                                          {"scored", integers_json(example.score_mask)}}));
+  parts.sequences.push(
+      JsonValue::object({{"name", name},
+                         {"tokens", integers_json(example.tokens)},
+                         {"targets", integers_json(example.targets)},
+                         {"scored", integers_json(example.score_mask)},
+                         {"gate_levels", gate_levels(static_cast<std::int64_t>(example.tokens.size()))}}));
 }
 
 std::int64_t Inspection::packed_bytes() const { return parts_->bytes; }

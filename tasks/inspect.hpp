@@ -2,7 +2,7 @@
 // every head of every layer attends to, and what its gates are on average for each symbol.
 //
 //   {"task", "symbols": [text], "version",
-//    "sequences": [{"name", "tokens": [id], "targets": [id], "scored": [0 or 1]}],
+//    "sequences": [{"name", "tokens": [id], "targets": [id], "scored": [0 or 1], "gate_levels": 255}],
 //    "quantities": {"weights": "share", "gates": "gates", ...},            how each is packed (tasks/packing.hpp)
 //    "runs": [{"name", "pe", "step", "layers", "heads", "seed", "encodings": [{"name", "summary", "formula", "paper"}],
 //              "counted": [id],                                            the symbols that the means are of

@@ -14,7 +14,9 @@ using Bytes = std::vector<std::uint8_t>;
 constexpr double top = 255;
 constexpr int longest_code = 15;
 
-std::uint8_t rounded(double x) { return static_cast<std::uint8_t>(std::clamp(std::round(x), 0.0, top)); }
+std::uint8_t rounded(double x, double most = top) {
+  return static_cast<std::uint8_t>(std::clamp(std::round(x), 0.0, most));
+}
 std::uint8_t rounded_root(double share) { return rounded(top * std::sqrt(std::clamp(share, 0.0, 1.0))); }
 double square_of(std::uint8_t n) { return (n / top) * (n / top); }
 
@@ -23,11 +25,11 @@ void append_shares(std::span<const double> row, Bytes& bytes) {
   for (std::size_t j = row.size(); j-- > 0;) bytes.push_back(rounded_root(row[j]));
 }
 
-void append_gates(std::span<const double> row, Bytes& bytes) {
+void append_gates(std::span<const double> row, double levels, Bytes& bytes) {
   double sum = 0, kept = 0;  // of the gates, and of the bytes
   for (std::size_t j = row.size(); j-- > 0;) {
     sum += std::clamp(row[j], 0.0, 1.0);
-    bytes.push_back(rounded(top * sum - kept));
+    bytes.push_back(rounded(levels * sum - kept, levels));
     kept += bytes.back();
   }
 }
@@ -104,6 +106,8 @@ std::string base64(const Bytes& bytes) {
 
 }  // namespace
 
+int gate_levels(std::int64_t length) { return length > 256 ? 100 : 255; }
+
 std::string_view name_of(Packing packing) {
   return packing == Packing::share ? "share" : packing == Packing::gates ? "gates" : "breaks";
 }
@@ -112,10 +116,12 @@ std::string pack_square(std::span<const double> square, std::int64_t length, Pac
   const auto size = static_cast<std::size_t>(length);
   Bytes numbers;
   numbers.reserve(size * (size + 1) / 2);
-  const auto append = packing == Packing::share   ? append_shares
-                      : packing == Packing::gates ? append_gates
-                                                  : append_breaks;
-  for (std::size_t i = 0; i < size; ++i) append(square.subspan(i * size, i + 1), numbers);
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::span<const double> row = square.subspan(i * size, i + 1);
+    if (packing == Packing::share) append_shares(row, numbers);
+    if (packing == Packing::gates) append_gates(row, gate_levels(length), numbers);
+    if (packing == Packing::breaks) append_breaks(row, numbers);
+  }
 
   std::array<std::int64_t, 256> counts{};
   for (const std::uint8_t n : numbers) ++counts[n];

@@ -40,7 +40,7 @@ const page = {
     const key = [this.sequence, run, layer, head, from].join();
     let square = this.squares.get(key);
     this.squares.delete(key);
-    square ||= unpackSquare(packed, this.tokens.length, this.data.quantities[from]);
+    square ||= unpackSquare(packed, this.tokens.length, this.data.quantities[from], this.data.sequences[this.sequence].gate_levels);
     this.squares.set(key, square);
     const kept = Math.max(8, Math.floor(1e8 / (8 * this.tokens.length ** 2)));  // about 100 MB
     if (this.squares.size > kept) this.squares.delete(this.squares.keys().next().value);
@@ -170,8 +170,8 @@ function onKey(event) {
 function start() {
   const {data} = page, byId = id => document.getElementById(id);
   byId("title").textContent = data.task;
-  byId("subtitle").textContent = data.runs.map(run =>
-    `${page.runText(run)} · ${run.layers} ${run.layers === 1 ? "layer" : "layers"} · ${run.heads} ${run.heads === 1 ? "head" : "heads"} · width ${run.width}`).join("   |   ");
+  byId("subtitle").replaceChildren(...data.runs.map(run => element("div", {},
+    `${page.runText(run)} · ${run.layers} ${run.layers === 1 ? "layer" : "layers"} · ${run.heads} ${run.heads === 1 ? "head" : "heads"} · width ${run.width}`)));
   byId("sequence").replaceChildren(...data.sequences.map((sequence, n) => new Option(`${sequence.name} (${sequence.tokens.length} tokens)`, n)));
   byId("sequence").addEventListener("change", event => page.setSequence(Number(event.target.value)));
   byId("query").addEventListener("change", event => page.setQuery(Number(event.target.value)));
@@ -185,9 +185,19 @@ function start() {
   document.addEventListener("keydown", onKey);
   addEventListener("resize", () => page.update());
 
-  page.query = page.firstQuery();
+  // A link may name a place: inspect.html#sequence=0&query=126&layer=1&head=3&show=gates
+  const asked = new URLSearchParams(location.hash.slice(1)), number = name => Number(asked.get(name)) || 0;
+  const within = (n, end) => Math.max(0, Math.min(end - 1, Math.round(n)));
+  page.sequence = within(number("sequence"), data.sequences.length);
+  page.query = asked.has("query") ? within(number("query"), page.tokens.length) : page.firstQuery();
   page.setTheme(page.theme);
-  page.panes = data.runs.slice(0, 2).map((_, run) => new Pane(page, {run, ...page.sharpest(run), show: "weights"}));
+  page.panes = data.runs.slice(0, 2).map(({layers, heads}, run) => {
+    const place = page.sharpest(run);
+    if (asked.has("layer")) place.layer = within(number("layer"), layers);
+    if (asked.has("head")) place.head = within(number("head"), heads);
+    const show = QUANTITIES.some(q => q.id === asked.get("show")) ? asked.get("show") : "weights";
+    return new Pane(page, {run, ...place, show});
+  });
   page.place();
 }
 

@@ -66,6 +66,7 @@ class Pane {
     const tokenOf = event => event.target.dataset.token === undefined ? -1 : Number(event.target.dataset.token);
     tokens.addEventListener("click", event => { if (tokenOf(event) >= 0) page.setQuery(tokenOf(event)); });
     tokens.addEventListener("pointermove", event => this.hover(page.query, tokenOf(event), event));
+    this.at(".scroll").addEventListener("scroll", () => this.noteView());
     const square = this.at(".square");
     const cellOf = event => {
       const box = square.getBoundingClientRect(), cell = this.cell();
@@ -141,12 +142,13 @@ class Pane {
     }
     const numbers = this.numbers(quantity);
     this.at(".legend .low").textContent = "0";
-    this.at(".legend .high").textContent = !numbers ? "" : quantity.id === "positions" ? this.most(quantity, numbers).toFixed(1) : "1";
+    this.at(".legend .high").textContent = !numbers ? "" : this.rowMax.get(this.show) ? "the row's maximum" : quantity.id === "positions" ? this.most(quantity, numbers).toFixed(1) : "1";
   }
 
   drawTokens() {
     const {page, quantity, length} = this, query = page.query, box = this.at(".tokens");
-    const numbers = this.numbers(quantity), most = numbers ? this.most(quantity, numbers) : 1;
+    const numbers = this.numbers(quantity);
+    const most = !numbers ? 1 : this.rowMax.get(this.show) ? Math.max(...numbers.subarray(query * length, query * length + query + 1)) : this.most(quantity, numbers);
     const {css, dark} = palette(quantity.hue, page.theme), answers = this.data.sequences[page.sequence].answers;
     const {scored, targets} = page.data.sequences[page.sequence];
     if (box.childElementCount !== length) {
@@ -174,74 +176,14 @@ class Pane {
       : `This head has no ${quantity.label}.`;
   }
 
-  // The query's row, a strip for each quantity of the head: bars, or a line where something is counted.
+  // The query's row, a strip for each quantity of the head.
   drawTracks() {
-    const {page, length} = this, query = page.query, canvas = this.at(".tracks canvas");
-    const shown = (this.shown || []).filter(q => this.has(q));
-    this.at(".tracks h3").textContent = `Query ${query}: its row, key by key`;
-    const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth || 600, each = 58, foot = 18;
-    const height = shown.length * each + foot;
-    canvas.style.height = `${height}px`;
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-    const paint = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
-    const ink = style.getPropertyValue("--ink"), soft = style.getPropertyValue("--soft"), line = style.getPropertyValue("--line");
-    paint.scale(ratio, ratio);
-    const left = this.trackLeft = 104, step = this.trackStep = (width - left - 6) / length;
-    paint.font = `12px ${style.getPropertyValue("--text")}`;
-    shown.forEach((quantity, n) => {
-      const numbers = this.numbers(quantity), row = numbers.subarray(query * length, query * length + query + 1);
-      const {css} = palette(quantity.hue, page.theme), top = n * each + 8, base = top + each - 14;
-      let most = 0;
-      for (const number of row) most = Math.max(most, number);
-      if (quantity.scale === "linear" && quantity.id !== "positions") most = 1;
-      most = most || 1;
-      paint.textAlign = "left";
-      paint.fillStyle = ink;
-      paint.fillText(quantity.label, 0, top + 14);
-      paint.fillStyle = soft;
-      paint.fillText(`0 – ${most === 1 ? 1 : numberText(quantity, most)}`, 0, top + 30);
-      paint.strokeStyle = line;
-      paint.beginPath();
-      paint.moveTo(left, base + 0.5);
-      paint.lineTo(width - 6, base + 0.5);
-      paint.stroke();
-      const y = number => base - (base - top) * number / most, hue = css[page.theme === "dark" ? 170 : 165];
-      if (quantity.sums) {
-        paint.strokeStyle = hue;
-        paint.lineWidth = 1.8;
-        paint.beginPath();
-        for (let j = query; j >= 0; --j) {
-          if (j === query) paint.moveTo(left + (j + 1) * step, y(row[j]));
-          paint.lineTo(left + (j + 1) * step, y(row[j]));
-          paint.lineTo(left + j * step, y(row[j]));
-        }
-        paint.stroke();
-        paint.lineWidth = 1;
-      } else {
-        paint.fillStyle = hue;
-        const bar = Math.max(step - (step > 4 ? 1 : 0), 0.7);
-        for (let j = 0; j <= query; ++j) {
-          const tall = base - y(row[j]);
-          if (tall > 0.2) paint.fillRect(left + j * step, base - tall, bar, tall);
-        }
-      }
-    });
-    // The tokens below, where there is room, else their numbers.
-    paint.fillStyle = soft;
-    paint.textAlign = "center";
-    paint.font = `${step >= 8 ? 11 : 10.5}px ${step >= 8 ? style.getPropertyValue("--mono") : style.getPropertyValue("--text")}`;
-    const gap = step >= 8 ? 1 : [2, 4, 8, 16, 32, 64, 128].find(n => n * step > 34) || 256;
-    for (let j = 0; j < length; j += gap) {
-      paint.fillStyle = j === query ? ink : soft;
-      paint.fillText(step >= 8 ? page.symbol(page.tokens[j]).slice(0, Math.max(1, Math.floor(step / 7))) : j, left + (j + 0.5) * step, height - 4);
-    }
-    paint.strokeStyle = soft;
-    paint.setLineDash([2, 3]);
-    paint.beginPath();
-    paint.moveTo(left + (query + 0.5) * step, 0);
-    paint.lineTo(left + (query + 0.5) * step, height - foot);
-    paint.stroke();
+    const {page} = this;
+    this.at(".tracks h3").textContent = `Query ${page.query}: its row, key by key`;
+    const shown = (this.shown || []).filter(q => this.has(q)).map(quantity => ({quantity, numbers: this.numbers(quantity)}));
+    const {left, step} = paintTracks(this.at(".tracks canvas"), shown, page);
+    this.trackLeft = left;
+    this.trackStep = step;
   }
 
   drawMap() {
@@ -249,11 +191,19 @@ class Pane {
     paintSquare(this.map, numbers, this.length, quantity, palette(quantity.hue, page.theme),
                 this.rowMax.get(this.show), numbers ? this.most(quantity, numbers) : 1);
     this.at(".mapbox h3").textContent = `${quantity.label}: each row a query, each column a key`;
-    this.at(".mapnote").textContent = !numbers ? `Layer ${this.layer}, head ${this.head} has no ${quantity.label}.`
+    this.mapNote = !numbers ? `Layer ${this.layer}, head ${this.head} has no ${quantity.label}.`
       : this.rowMax.get(this.show) ? "Each row is divided by its maximum. A click chooses the query."
       : quantity.scale === "root" ? "Colours by the square root, so that small shares are seen. A click chooses the query."
       : "A click chooses the query.";
     this.placeMap();
+  }
+  // Of a map that does not fit, what is in view.
+  noteView() {
+    const scroll = this.at(".scroll"), cell = this.cell();
+    const part = (from, seen) => `${Math.ceil(from / cell)}–${Math.min(this.length, Math.floor((from + seen) / cell)) - 1}`;
+    const view = scroll.scrollHeight <= scroll.clientHeight ? ""
+      : ` In view: queries ${part(scroll.scrollTop, scroll.clientHeight)}, keys ${part(scroll.scrollLeft, scroll.clientWidth)}.`;
+    this.at(".mapnote").textContent = this.mapNote + view;
   }
   // Pixels of a cell: whole ones; as many as fit, but at least 3, and then the map is scrolled.
   cell() {
@@ -268,6 +218,7 @@ class Pane {
     }
     this.drawLabels();
     this.placeRow(true);
+    this.noteView();
   }
   // The symbol of each row beside the diagonal, where a cell has room for it.
   drawLabels() {
@@ -398,31 +349,4 @@ class Pane {
     const {length} = this.page.data.sequences;
     return ` Over ${length === 1 ? "this sequence" : `all ${length} sequences`} here.`;
   }
-}
-
-// The lower triangle as an image of T x T pixels, or of about `size` where that is less (the mean of what falls together
-// would hide single keys: the largest is shown).
-function paintSquare(canvas, numbers, length, quantity, colors, byRow, most, size = length) {
-  const side = Math.max(1, Math.min(length, Math.round(size)));
-  canvas.width = canvas.height = side;
-  const paint = canvas.getContext("2d");
-  if (!numbers) return paint.clearRect(0, 0, side, side);
-  const image = paint.createImageData(side, side), pixels = new Uint32Array(image.data.buffer);
-  const levels = new Uint8Array(side * side), root = quantity.scale === "root";
-  for (let i = 0; i < length; ++i) {
-    const start = i * length, line = Math.floor(i * side / length) * side;
-    let full = most;
-    if (byRow) {
-      full = 0;
-      for (let j = 0; j <= i; ++j) if (numbers[start + j] > full) full = numbers[start + j];
-      full = full || 1;
-    }
-    for (let j = 0; j <= i; ++j) {
-      const x = numbers[start + j] / full, level = Math.min(255, Math.round(255 * (root ? Math.sqrt(x) : x)));
-      const place = line + Math.floor(j * side / length);
-      if (level > levels[place]) levels[place] = level;
-      pixels[place] = colors.rgba[levels[place]];
-    }
-  }
-  paint.putImageData(image, 0, 0);
 }

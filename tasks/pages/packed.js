@@ -2,7 +2,7 @@
 
 // text -> {values, sums}: Float32Array [T * T] row by row, 0 above the diagonal. `sums` are, by packing, contextual
 // positions (gates) or what is left of the stick once key j took its share (breaks), else null.
-function unpackSquare(text, length, packing) {
+function unpackSquare(text, length, packing, gateLevels) {
   const bytes = decodeBytes(text);
   const codes = codeTable(bytes);
   const values = new Float32Array(length * length);
@@ -19,8 +19,8 @@ function unpackSquare(text, length, packing) {
       held -= code & 15;
       const place = i * length + j;
       if (packing === "gates") {
-        values[place] = n / 255;
-        sums[place] = sum += n / 255;
+        values[place] = n / gateLevels;
+        sums[place] = sum += n / gateLevels;
       } else {
         const share = values[place] = n * n / 65025;
         if (packing === "breaks") sums[place] = sum *= 1 - share;

@@ -70,10 +70,10 @@ class InspectPage(unittest.TestCase):
             self.run_tally("train", run, f"--pe={encoding}", *(o for o in TINY if o.split("=")[0] not in changed), *options)
         return run
 
-    def open(self, *words, width=1280, height=1000):
+    def open(self, *words, width=1280, height=1000, place=""):
         path = self.folder / "page.html"
         self.run_tally("inspect", *words, "--out", path)
-        return self.browser.open(path.as_uri(), width, height)
+        return self.browser.open(path.as_uri() + place, width, height)
 
     def test_answers_to_clicks_and_keys(self):
         page = self.open(self.train("cope"), "--count", "2")
@@ -118,6 +118,15 @@ class InspectPage(unittest.TestCase):
         page.click("#theme")
         self.assertEqual(page.evaluate("document.documentElement.dataset.theme"), "dark")
         self.assertEqual(page.problems, [])
+
+    def test_a_link_names_a_place(self):
+        page = self.open(self.train("cope"), "--count", "2", place="#sequence=1&query=9&layer=1&head=0&show=gates")
+        self.assertEqual(page.evaluate("[page.sequence, page.query, page.pane.layer, page.pane.head, page.pane.show].join()"),
+                         "1,9,1,0,gates")
+        strange = self.open(self.train("cope"), "--count", "2", place="#sequence=-4&query=1e9&layer=x&head=77&show=<b>")
+        self.assertEqual(strange.evaluate("[page.sequence, page.query, page.pane.layer, page.pane.head, page.pane.show].join()"),
+                         "0,31,0,1,weights")
+        self.assertEqual(page.problems + strange.problems, [])
 
     def test_numbers_are_those_of_the_dump(self):
         run, dump = self.train("cope"), self.folder / "dump.safetensors"

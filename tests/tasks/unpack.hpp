@@ -56,7 +56,7 @@ inline std::vector<int> unpacked_bytes(std::string_view text, std::int64_t lengt
 struct Unpacked {
   std::vector<double> values, sums;
 };
-inline Unpacked unpack(std::string_view text, std::int64_t length, std::string_view packing) {
+inline Unpacked unpack(std::string_view text, std::int64_t length, std::string_view packing, double gate_levels = 255) {
   const std::vector<int> bytes = unpacked_bytes(text, length);
   Unpacked result;
   result.values.resize(static_cast<std::size_t>(length * length));
@@ -67,7 +67,7 @@ inline Unpacked unpack(std::string_view text, std::int64_t length, std::string_v
     double sum = packing == "breaks" ? 1 : 0;
     for (std::int64_t j = i; j >= 0; --j) {
       const auto place = static_cast<std::size_t>(i * length + j);
-      const double x = bytes[next++] / 255.0, value = packing == "gates" ? x : x * x;
+      const double n = bytes[next++], value = packing == "gates" ? n / gate_levels : n * n / 65025;
       sum = packing == "breaks" ? sum * (1 - value) : sum + value;
       result.values[place] = value;
       result.sums[place] = sum;

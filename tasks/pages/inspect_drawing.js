@@ -1,0 +1,98 @@
+// What is painted on canvases, of numbers alone.
+
+// A row of each of `shown` ({quantity, numbers}), one below the other over the keys: bars, or a line where something is
+// added up. Returns where key 0 begins and how wide a key is.
+function paintTracks(canvas, shown, page) {
+  const {query} = page, {length} = page.tokens;
+  const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth || 600, each = 58, foot = 18;
+  const height = shown.length * each + foot;
+  canvas.style.height = `${height}px`;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  const paint = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
+  const ink = style.getPropertyValue("--ink"), soft = style.getPropertyValue("--soft"), line = style.getPropertyValue("--line");
+  paint.scale(ratio, ratio);
+  const left = 104, step = (width - left - 6) / length;
+  paint.font = `12px ${style.getPropertyValue("--text")}`;
+  shown.forEach(({quantity, numbers}, n) => {
+    const row = numbers.subarray(query * length, query * length + query + 1);
+    const {css} = palette(quantity.hue, page.theme), top = n * each + 8, base = top + each - 14;
+    let most = 0;
+    for (const number of row) most = Math.max(most, number);
+    if (quantity.scale === "linear" && quantity.id !== "positions") most = 1;
+    most = most || 1;
+    paint.textAlign = "left";
+    paint.fillStyle = ink;
+    paint.fillText(quantity.label, 0, top + 14);
+    paint.fillStyle = soft;
+    paint.fillText(`0 – ${most === 1 ? 1 : numberText(quantity, most)}`, 0, top + 30);
+    paint.strokeStyle = line;
+    paint.beginPath();
+    paint.moveTo(left, base + 0.5);
+    paint.lineTo(width - 6, base + 0.5);
+    paint.stroke();
+    const y = number => base - (base - top) * number / most, hue = css[page.theme === "dark" ? 170 : 165];
+    if (quantity.sums) {
+      paint.strokeStyle = hue;
+      paint.lineWidth = 1.8;
+      paint.beginPath();
+      for (let j = query; j >= 0; --j) {
+        if (j === query) paint.moveTo(left + (j + 1) * step, y(row[j]));
+        paint.lineTo(left + (j + 1) * step, y(row[j]));
+        paint.lineTo(left + j * step, y(row[j]));
+      }
+      paint.stroke();
+      paint.lineWidth = 1;
+    } else {
+      paint.fillStyle = hue;
+      const bar = Math.max(step - (step > 4 ? 1 : 0), 0.7);
+      for (let j = 0; j <= query; ++j) {
+        const tall = base - y(row[j]);
+        if (tall > 0.2) paint.fillRect(left + j * step, base - tall, bar, tall);
+      }
+    }
+  });
+  // The tokens below, where there is room, else their numbers.
+  paint.fillStyle = soft;
+  paint.textAlign = "center";
+  paint.font = `${step >= 8 ? 11 : 10.5}px ${step >= 8 ? style.getPropertyValue("--mono") : style.getPropertyValue("--text")}`;
+  const gap = step >= 8 ? 1 : [2, 4, 8, 16, 32, 64, 128].find(n => n * step > 34) || 256;
+  for (let j = 0; j < length; j += gap) {
+    paint.fillStyle = j === query ? ink : soft;
+    paint.fillText(step >= 8 ? page.symbol(page.tokens[j]).slice(0, Math.max(1, Math.floor(step / 7))) : j, left + (j + 0.5) * step, height - 4);
+  }
+  paint.strokeStyle = soft;
+  paint.setLineDash([2, 3]);
+  paint.beginPath();
+  paint.moveTo(left + (query + 0.5) * step, 0);
+  paint.lineTo(left + (query + 0.5) * step, height - foot);
+  paint.stroke();
+  return {left, step};
+}
+
+// The lower triangle as an image of T x T pixels, or of about `size` where that is less (the mean of what falls together
+// would hide single keys: the largest is shown).
+function paintSquare(canvas, numbers, length, quantity, colors, byRow, most, size = length) {
+  const side = Math.max(1, Math.min(length, Math.round(size)));
+  canvas.width = canvas.height = side;
+  const paint = canvas.getContext("2d");
+  if (!numbers) return paint.clearRect(0, 0, side, side);
+  const image = paint.createImageData(side, side), pixels = new Uint32Array(image.data.buffer);
+  const levels = new Uint8Array(side * side), root = quantity.scale === "root";
+  for (let i = 0; i < length; ++i) {
+    const start = i * length, line = Math.floor(i * side / length) * side;
+    let full = most;
+    if (byRow) {
+      full = 0;
+      for (let j = 0; j <= i; ++j) if (numbers[start + j] > full) full = numbers[start + j];
+      full = full || 1;
+    }
+    for (let j = 0; j <= i; ++j) {
+      const x = numbers[start + j] / full, level = Math.min(255, Math.round(255 * (root ? Math.sqrt(x) : x)));
+      const place = line + Math.floor(j * side / length);
+      if (level > levels[place]) levels[place] = level;
+      pixels[place] = colors.rgba[levels[place]];
+    }
+  }
+  paint.putImageData(image, 0, 0);
+}
