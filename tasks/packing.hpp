@@ -8,7 +8,8 @@
 //
 // What a byte n stands for depends on what the numbers add up to on their way from the diagonal to the left:
 //   share   v = (n/255)², within sqrt(v)/255: fine where numbers are small, as most of a row that adds up to 1 are
-//   gates   g = n/L, rounded so that the SUMS of the n/L are right within 1/(2L): they are contextual positions. A single
+//   gates   g = n/L, rounded so that the SUMS of the n/L are right within 1/(2L): they are contextual positions. A
+//   single
 //           gate is right within 1/L. L = gate_levels(T)
 //   breaks  b = (n/255)², rounded up or down so that the PRODUCTS of the 1-b follow those of the true ones: they are
 //   what
