@@ -177,9 +177,9 @@ struct Inspection::Parts {
 
   const Task& task;
   std::vector<Run> runs = {};
-  std::vector<CountedSymbols> counted = {};  // one, once there is a sequence
+  std::vector<CountedSymbols> counted_symbols = {};  // one, once there is a sequence
   JsonValue sequences = JsonValue::array();
-  std::int64_t bytes = 0;
+  std::int64_t packed_bytes = 0;
 };
 
 JsonValue Inspection::Parts::Run::pack(const Tensor& squares, std::size_t layer, const Quantity& quantity,
@@ -247,8 +247,8 @@ Inspection::~Inspection() = default;
 
 void Inspection::add(const Example& example, const std::string& name) {
   Parts& parts = *parts_;
-  if (parts.counted.empty()) parts.counted.emplace_back(parts.task.vocabulary().size(), example.tokens);
-  for (Parts::Run& run : parts.runs) run.add(example, parts.counted.front(), parts.bytes);
+  if (parts.counted_symbols.empty()) parts.counted_symbols.emplace_back(parts.task.vocabulary().size(), example.tokens);
+  for (Parts::Run& run : parts.runs) run.add(example, parts.counted_symbols.front(), parts.packed_bytes);
   parts.sequences.push(
       JsonValue::object({{"name", name},
                          {"tokens", integers_json(example.tokens)},
@@ -257,14 +257,14 @@ void Inspection::add(const Example& example, const std::string& name) {
                          {"gate_levels", gate_levels(static_cast<std::int64_t>(example.tokens.size()))}}));
 }
 
-std::int64_t Inspection::packed_bytes() const { return parts_->bytes; }
+std::int64_t Inspection::packed_bytes() const { return parts_->packed_bytes; }
 
 JsonValue Inspection::json() {
   Parts& parts = *parts_;
   JsonValue symbols = JsonValue::array(), packings = JsonValue::object(), runs = JsonValue::array();
   for (const std::string& symbol : parts.task.vocabulary()) symbols.push(symbol);
   for (const Quantity& quantity : quantities) packings.set(quantity.name, name_of(quantity.packing));
-  for (Parts::Run& run : parts.runs) runs.push(run.json(parts.counted.front()));
+  for (Parts::Run& run : parts.runs) runs.push(run.json(parts.counted_symbols.front()));
   return JsonValue::object({{"task", parts.runs.front().run.config.task->name},
                             {"symbols", std::move(symbols)},
                             {"version", version},
