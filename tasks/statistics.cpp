@@ -32,6 +32,10 @@ MeanDeviation mean_deviation(const std::vector<double>& values) {
   return result;
 }
 
+MeanDeviation RunningMean::result() const {
+  return {mean_, n_ > 1 ? std::sqrt(squares_ / static_cast<double>(n_ - 1)) : 0, n_};
+}
+
 std::string with_commas(std::int64_t value) {
   std::string digits = std::to_string(value);
   const std::ptrdiff_t first = value < 0 ? 1 : 0;

@@ -21,6 +21,21 @@ struct MeanDeviation {
 };
 MeanDeviation mean_deviation(const std::vector<double>& values);
 
+// The same of values that come one by one and are not kept.
+class RunningMean {
+ public:
+  void add(double value) {
+    const double from_mean = value - mean_;
+    mean_ += from_mean / static_cast<double>(++n_);
+    squares_ += from_mean * (value - mean_);
+  }
+  MeanDeviation result() const;
+
+ private:
+  double mean_ = 0, squares_ = 0;  // of differences from the mean
+  std::int64_t n_ = 0;
+};
+
 // "26,400".
 std::string with_commas(std::int64_t value);
 // "12.3", "0.015": percent in three significant digits, as few as it takes.

@@ -30,6 +30,16 @@ std::int64_t Task::max_length() const {
   return longest;
 }
 
+std::vector<std::string> Task::roles(const Example& example) const {
+  std::vector<std::string> roles;
+  for (const std::int32_t token : example.tokens) roles.push_back(vocabulary().at(static_cast<std::size_t>(token)));
+  return roles;
+}
+
+std::vector<std::int32_t> Task::sources(const Example& example) const {
+  return std::vector<std::int32_t>(example.tokens.size(), -1);
+}
+
 const Split& Task::split(std::string_view name) const {
   for (const Split& split : splits()) {
     if (split.name == name) return split;

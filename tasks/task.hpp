@@ -55,6 +55,13 @@ class Task {
   // What errors are broken down by: "length", "gap", "t"; empty for nothing. Example::keys has the values.
   virtual std::string_view breakdown() const { return {}; }
 
+  // What each token is, for means over tokens of a kind (tasks/explain.hpp): its symbol, unless the task has something
+  // more telling to say ("bit of w").
+  virtual std::vector<std::string> roles(const Example& example) const;
+  // For each scored position the place of the token that holds its answer; -1 at all others, and where it is no one
+  // token that does.
+  virtual std::vector<std::int32_t> sources(const Example& example) const;
+
   // Longest sequence of any split: what learned tables must hold.
   std::int64_t max_length() const;
   // Throws Error naming the known splits when there is none of this name.

@@ -36,10 +36,14 @@ std::vector<Example> examples_in_file(const std::string& path, std::int64_t voca
 
 }  // namespace
 
-void SequenceChoice::declare(CommandLine& line, const std::string& count_help) {
+void SequenceChoice::declare_split(CommandLine& line, const std::string& count_help) {
   line.add("--split", &split, "where sequences come from; the first evaluation split");
   line.add("--count", &count, count_help, {.least = 1, .most = endless_count});
   line.add("--start", &start, "number of the first one", {.least = 0, .most = endless_count - 1});
+}
+
+void SequenceChoice::declare(CommandLine& line, const std::string& count_help) {
+  declare_split(line, count_help);
   line.add("--tokens", &tokens, ".npy file of token ids [sequences, tokens] instead of a split",
            {.excludes = {"--split", "--count", "--start"}});
 }

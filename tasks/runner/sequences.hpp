@@ -15,7 +15,9 @@ struct SequenceChoice {
   std::string split, tokens;  // the name of a split (the first evaluation split if empty), or a file
   std::int64_t count = 4, start = 0;
 
-  // --split, --count, --start, --tokens. `count_help`: what --count is.
+  // --split, --count, --start. `count_help`: what --count is.
+  void declare_split(CommandLine& line, const std::string& count_help = "sequences");
+  // These, and --tokens.
   void declare(CommandLine& line, const std::string& count_help = "sequences");
   // The split that is meant; empty with --tokens.
   std::string split_of(const Task& task) const;

@@ -81,6 +81,23 @@ class FlipFlop final : public Task {
     return example;
   }
 
+  // Bits by the instruction that they stand behind.
+  std::vector<std::string> roles(const Example& example) const override {
+    std::vector<std::string> roles = Task::roles(example);
+    for (std::size_t t = 1; t < roles.size(); t += 2) roles[t] = "bit of " + roles[t - 1];
+    return roles;
+  }
+  // The bit of the latest write.
+  std::vector<std::int32_t> sources(const Example& example) const override {
+    std::vector<std::int32_t> sources(example.tokens.size(), -1);
+    std::int32_t written = -1;
+    for (std::size_t t = 0; t < sources.size(); ++t) {
+      if (t % 2 == 0 && example.tokens[t] == write) written = static_cast<std::int32_t>(t) + 1;
+      if (example.score_mask[t] != 0) sources[t] = written;
+    }
+    return sources;
+  }
+
   std::string text(const Example& example) const override { return join_symbols(vocabulary_, example.tokens, ""); }
   std::vector<std::int32_t> encode(std::string_view text) const override {
     return encode_characters(vocabulary_, text);

@@ -72,6 +72,23 @@ class LastX final : public ToyTask<LastXLaw> {
     add("ood-dense", count, {0, near, 0.9}, data_seed);
   }
 
+  // Without the colour.
+  std::vector<std::string> roles(const Example& example) const override {
+    std::vector<std::string> roles = Task::roles(example);
+    for (std::string& role : roles) role.resize(1);
+    return roles;
+  }
+  // The last x.
+  std::vector<std::int32_t> sources(const Example& example) const override {
+    std::vector<std::int32_t> sources(example.tokens.size(), -1);
+    std::int32_t last = -1;
+    for (std::size_t t = 0; t < sources.size(); ++t) {
+      if (example.tokens[t] < colours_) last = static_cast<std::int32_t>(t);
+      if (example.score_mask[t] != 0) sources[t] = last;
+    }
+    return sources;
+  }
+
  private:
   static std::vector<std::string> symbols(std::int64_t colours) {
     std::vector<std::string> names = numbered("x", colours);

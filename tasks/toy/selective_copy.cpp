@@ -92,6 +92,26 @@ class SelectiveCopy final : public Task {
   // The paper's 100.0 (0.0) of rope is out of reach for guesses counted one by one.
   bool scores_sequences() const override { return true; }
 
+  std::vector<std::string> roles(const Example& example) const override {
+    std::vector<std::string> roles;
+    for (std::size_t t = 0; t < example.tokens.size(); ++t) {
+      const bool copied = t > 0 && example.score_mask[t - 1] != 0;
+      roles.emplace_back(copied ? "copy" : example.tokens[t] == blank ? "blank" : "symbol");
+    }
+    return roles;
+  }
+  // The symbol of the prompt that comes next.
+  std::vector<std::int32_t> sources(const Example& example) const override {
+    std::vector<std::int32_t> sources(example.tokens.size(), -1);
+    std::size_t next = 0;
+    for (std::size_t t = 0; t < sources.size(); ++t) {
+      if (example.score_mask[t] == 0) continue;
+      while (next <= t && example.tokens[next] == blank) ++next;
+      if (next <= t) sources[t] = static_cast<std::int32_t>(next++);
+    }
+    return sources;
+  }
+
   std::string text(const Example& example) const override { return join_symbols(vocabulary_, example.tokens, ""); }
   std::vector<std::int32_t> encode(std::string_view text) const override {
     return encode_characters(vocabulary_, text);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tasks/tally.py against the program itself, and against files that are not what they should be.
 
-Usage: notebook_test.py TALLY [SUITE...], TALLY being the program. Trains two tiny runs of two encodings, and compares
+Usage: notebook_test.py TALLY [SUITE...], TALLY being the program. Trains tiny runs, and compares
 what tally.py reads with what `tally report`, `tally show` and `tally dump` say. Exit status 77 when all that was asked
 for had to be skipped: numpy or, for the suite Example, matplotlib is missing.
 """
@@ -24,7 +24,8 @@ except ImportError:
     sys.exit(77)
 
 TASKS = pathlib.Path(__file__).resolve().parents[2] / "tasks"
-sys.path.insert(0, str(TASKS))
+sys.path[:0] = [str(TASKS), str(TASKS / "examples")]
+import last_x
 import tally
 
 PROGRAM = ""
@@ -133,6 +134,44 @@ class Agreement(unittest.TestCase):
         tokens = tally.read_npy(out)
         self.assertEqual(tokens.shape, (3, 16))
         self.assertEqual(tokens[:, 0].tolist(), [0, 0, 0])  # a write comes first
+
+
+class LastX(unittest.TestCase):
+    """tasks/examples/last_x.py."""
+
+    def test_content_and_step_of_known_logits(self):
+        rng = np.random.default_rng(1)
+        is_x = rng.random((60, 12)) < 0.5
+        is_x[np.arange(60), 11 - np.arange(60) % 6] = True
+        distance = np.arange(12, 0, -1)
+        logits = np.where(is_x, 3.0, 0.0) - 0.5 * distance + rng.normal(size=(60, 1))
+        weights = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        content, steps = last_x.content_and_steps(is_x, weights, 5)
+        self.assertAlmostEqual(content, 3)
+        np.testing.assert_allclose(steps, 0.5)
+        questions = last_x.Questions.__new__(last_x.Questions)
+        questions.is_x, questions.gap = is_x, np.argmax(is_x[:, ::-1], axis=1)
+        over_y, over_x = last_x.margins(questions, weights)
+        nearer = questions.gap > 0  # the nearest y is as many steps nearer as the gap is wide
+        np.testing.assert_allclose(over_y[nearer], 3 - 0.5 * questions.gap[nearer])
+        self.assertTrue(np.isnan(over_y[~nearer]).all())
+        earlier = [np.argmax(row[len(row) - gap - 2 :: -1]) + 1 for row, gap in zip(is_x, questions.gap)]
+        np.testing.assert_allclose(over_x, 0.5 * np.array(earlier))
+
+    def test_the_script(self):
+        settings = ["--length=8", "--task.near-gap=2", "--task.far-gap=4", "--task.farther-gap=6", "--steps=4"]
+        settings += ["--eval-every=4", "--task.eval-count=10", "--model.width=8", "--model.heads=2",
+                     "--optimiser.warmup=0"]
+        for encoding in ("relative", "cope"):
+            run, dump = FOLDER / f"last-x-{encoding}", FOLDER / "last-x.safetensors"
+            program("train", run, "--task=last-x", "--preset=quick", f"--pe={encoding}", "--quiet", "--threads=1",
+                    *settings)
+            program("dump", run, "--split=in-distribution", "--count=10", "--out", dump)
+            words = [sys.executable, "-B", TASKS / "examples" / "last_x.py", "--near-gap=2", dump]
+            told = subprocess.run(list(map(str, words)), check=True, capture_output=True, text=True).stdout
+            self.assertIn(f"{encoding}, 10 sequences", told)
+            self.assertEqual(told.count("content D"), 4 if encoding == "relative" else 0)
+            self.assertEqual(told.count("its position"), 4 if encoding == "cope" else 0)
 
 
 class Damage(unittest.TestCase):

@@ -1,0 +1,260 @@
+// tally explain on models whose weights are set by hand, so that every gate is exactly 1 or 0 and all that is measured
+// can be counted in the sequences.
+#include "tasks/explain.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "tasks/batch.hpp"
+#include "tasks/config.hpp"
+#include "tests/tasks/make_task.hpp"
+
+namespace tally::testing {
+namespace {
+
+constexpr std::int64_t width = 8;
+constexpr float large = 4000;  // a sigmoid of it, over sqrt(8), is 1 or 0 in every bit
+
+// One layer, one head, on flip-flop of 16 symbols. Norms give w the embedding (1, -1, 1, -1, ..) and every other symbol
+// one that is orthogonal to it; q is the first unit vector for all tokens, k is 0.
+class ByHand : public ::testing::Test {
+ protected:
+  void make(const std::string& encoding, const std::vector<std::pair<std::string, std::string>>& options = {}) {
+    config_ = RunConfig::make("flip-flop", encoding, "quick");
+    for (const auto& [name, value] : {std::pair{"task.length", "16"},
+                                      {"model.width", "8"},
+                                      {"model.heads", "1"},
+                                      {"model.layers", "1"},
+                                      {"task.dense-count", "20"}}) {
+      config_.set(name, value);
+    }
+    for (const auto& [name, value] : options) config_.set(name, value);
+    task_ = config_.make_task();
+    model_ = config_.make_model(*task_);
+    for (auto& [name, parameter] : model_->parameters()) parameters_[name] = parameter;
+    std::vector<float> embedding;
+    for (int symbol = 0; symbol < 5; ++symbol) {
+      for (int n = 0; n < width; ++n) embedding.push_back((symbol == 0 ? n : n / 2) % 2 == 0 ? 1 : -1);
+    }
+    set("embedding.weight", embedding);
+    set("blocks.0.attention.query.weight", {});
+    set("blocks.0.attention.query.bias", {1});
+    set("blocks.0.attention.key.weight", {});
+    set("blocks.0.attention.key.bias", {});
+  }
+
+  // The first values of a parameter, those that follow are 0.
+  void set(const std::string& name, std::vector<float> values) {
+    ASSERT_TRUE(parameters_.contains(name)) << name;
+    Tensor& parameter = parameters_.at(name);
+    values.resize(static_cast<std::size_t>(parameter.numel()), 0.0F);
+    parameter.copy_from(Tensor::from(values, parameter.shape()));
+  }
+  // Rows that give `large` for w and -large for every other token.
+  void tell_writes_apart(const std::string& weight, const std::string& bias, float sign = 1) {
+    std::vector<float> row;
+    for (int n = 0; n < width; ++n) row.push_back(sign * (n % 2 == 0 ? 2 : -2) * large / width);
+    set(weight, row);
+    set(bias, {-sign * large});
+  }
+
+  Explanation explain_dense() {
+    examples_ = examples_of(*task_, "ood-dense", 0, 20);
+    Explanation told = explain(*model_, *task_, examples_, 3);
+    EXPECT_EQ(told.heads.size(), 1u);
+    EXPECT_EQ(told.roles.size(), 6u);
+    return told;
+  }
+  static std::size_t role(const Explanation& told, const std::string& name) {
+    const auto found = std::find(told.roles.begin(), told.roles.end(), name);
+    EXPECT_NE(found, told.roles.end()) << name;
+    return static_cast<std::size_t>(found - told.roles.begin());
+  }
+
+  // Every gate on w is 1, every other 0; as many pairs as there are in the sequences.
+  void expect_open_on_writes(const Explanation& told, std::string_view kind, std::size_t first_key, bool with_own) {
+    ASSERT_EQ(told.heads[0].gates.size(), 1u);
+    const HeadGates& gates = told.heads[0].gates[0];
+    EXPECT_EQ(gates.kind.name, kind);
+    std::map<std::string, std::int64_t> scored, all;
+    for (const Example& example : examples_) {
+      const std::vector<std::string> roles = task_->roles(example);
+      for (std::size_t i = 0; i < roles.size(); ++i) {
+        for (std::size_t j = first_key; j < i + (with_own ? 1 : 0); ++j) {
+          ++all[roles[j]];
+          scored[roles[j]] += example.score_mask[i];
+        }
+      }
+    }
+    for (std::size_t role = 0; role < told.roles.size(); ++role) {
+      const std::string& name = told.roles[role];
+      for (const MeanDeviation& mean : {gates.values.scored[role], gates.values.all[role]}) {
+        EXPECT_EQ(mean.mean, name == "w" ? 1 : 0) << name;
+        EXPECT_EQ(mean.deviation, 0) << name;
+      }
+      EXPECT_EQ(gates.values.scored[role].n, scored[name]) << name;
+      EXPECT_EQ(gates.values.all[role].n, all[name]) << name;
+    }
+    EXPECT_EQ(gates.open_on, std::vector<std::size_t>{role(told, "w")});
+  }
+
+  RunConfig config_;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<SequenceModel> model_;
+  std::map<std::string, Tensor> parameters_;
+  std::vector<Example> examples_;
+};
+
+using Explain = ByHand;
+
+TEST_F(Explain, GatesThatCountWrites) {
+  make("cope", {{"pe.cope.gates", "sep-keys"}});
+  tell_writes_apart("blocks.0.position.cope.gate.weight", "blocks.0.position.cope.gate.bias");
+  const Explanation told = explain_dense();
+  expect_open_on_writes(told, "gates", 0, true);
+  // No write stands between the latest write's bit and a read: its position is 0, whatever the distance.
+  const HeadExplanation& head = told.heads[0];
+  EXPECT_EQ(head.source_position.n, told.evaluation.scored);
+  EXPECT_EQ(head.source_position.mean, 0);
+  EXPECT_EQ(head.source_position.deviation, 0);
+  // All logits are 0, so a query at place i gives 1/(i+1) to each key.
+  RunningMean to_source, to_writes;
+  for (const Example& example : examples_) {
+    double writes = 0;
+    for (std::size_t i = 0; i < example.tokens.size(); ++i) {
+      writes += example.tokens[i] == 0;
+      if (example.score_mask[i] == 0) continue;
+      to_source.add(1.0 / static_cast<double>(i + 1));
+      to_writes.add(writes / static_cast<double>(i + 1));
+    }
+  }
+  EXPECT_NEAR(head.source_attention.mean, to_source.result().mean, 1e-7);
+  EXPECT_NEAR(head.attention.scored[role(told, "w")].mean, to_writes.result().mean, 1e-7);
+  EXPECT_NEAR(head.attention.scored[role(told, "w")].deviation, to_writes.result().deviation, 1e-7);
+  EXPECT_EQ(head.attention.all[role(told, "w")].n, 20 * 16);
+}
+
+TEST_F(Explain, ForgetGatesThatForgetAtWrites) {
+  make("fox");
+  tell_writes_apart("blocks.0.position.fox.forget.weight", "blocks.0.position.fox.forget.bias", -1);
+  const Explanation told = explain_dense();
+  expect_open_on_writes(told, "forgets", 1, true);  // the first token has nothing before it
+  // What is left is spread from the latest write on.
+  for (const bool all : {false, true}) {
+    RunningMean expected;
+    for (const Example& example : examples_) {
+      std::size_t latest = 0;
+      for (std::size_t i = 0; i < 16; ++i) {
+        if (example.tokens[i] == 0) latest = i;
+        if (all || example.score_mask[i] != 0) expected.add(1.0 / static_cast<double>(i - latest + 1));
+      }
+    }
+    const MeansByRole& attention = told.heads[0].attention;
+    const MeanDeviation to_writes = (all ? attention.all : attention.scored)[role(told, "w")];
+    EXPECT_NEAR(to_writes.mean, expected.result().mean, 1e-6);
+    EXPECT_EQ(to_writes.n, expected.result().n);
+  }
+}
+
+TEST_F(Explain, BreaksAtWrites) {
+  make("stick-breaking");
+  tell_writes_apart("blocks.0.attention.key.weight", "blocks.0.attention.key.bias");
+  const Explanation told = explain_dense();
+  expect_open_on_writes(told, "breaks", 0, false);  // a query takes nothing from itself
+  const MeanDeviation to_writes = told.heads[0].attention.scored[role(told, "w")];
+  EXPECT_EQ(to_writes.mean, 1);  // all of the stick, at every read
+  EXPECT_EQ(to_writes.n, told.evaluation.scored);
+  EXPECT_EQ(told.heads[0].source_position.n, 0);
+}
+
+TEST_F(Explain, HeadsWithoutGatesHaveNone) {
+  config_ = RunConfig::make("flip-flop", "cope@0-1,alibi@2-3", "quick");
+  for (const auto& [name, value] : {std::pair{"task.length", "16"}, {"model.width", "8"}, {"model.layers", "1"}}) {
+    config_.set(name, value);
+  }
+  task_ = config_.make_task();
+  model_ = config_.make_model(*task_);
+  const Explanation told = explain(*model_, *task_, examples_of(*task_, "in-distribution", 0, 5), 2);
+  ASSERT_EQ(told.heads.size(), 4u);
+  for (std::size_t head = 0; head < 4; ++head) EXPECT_EQ(told.heads[head].gates.size(), head < 2 ? 1u : 0u) << head;
+  const Evaluation alone = evaluate(*model_, *task_, "in-distribution", 5, 5);
+  EXPECT_EQ(told.evaluation.wrong, alone.wrong);
+  EXPECT_EQ(told.evaluation.scored, alone.scored);
+}
+
+// A shorter sequence of a batch is measured as if it stood alone.
+TEST_F(Explain, WhatFillsABatchIsNotMeasured) {
+  config_ = RunConfig::make("counting", "cope", "quick");
+  for (const auto& [name, value] : {std::pair{"model.width", "8"}, {"model.heads", "2"}, {"model.layers", "1"}}) {
+    config_.set(name, value);
+  }
+  task_ = config_.make_task();
+  model_ = config_.make_model(*task_);
+  const auto examples = examples_of(*task_, "test", 0, 6);
+  EXPECT_EQ(write_json(explanation_json(explain(*model_, *task_, examples, 1))),
+            write_json(explanation_json(explain(*model_, *task_, examples, 6))));
+}
+
+TEST(OpenRoles, AreThoseApartFromAllOthers) {
+  const auto open = [](const std::vector<double>& means) {
+    std::vector<MeanDeviation> by_role;
+    for (const double mean : means) by_role.push_back({mean, 0, mean < 0 ? 0 : 10});
+    return open_roles(by_role);
+  };
+  using Roles = std::vector<std::size_t>;
+  EXPECT_EQ(open({0.0, 1.0, 0.95, 0.1}), (Roles{1, 2}));
+  EXPECT_EQ(open({0.0, 1.0, 0.89, 0.1}), Roles{});  // neither open nor closed
+  EXPECT_EQ(open({0.0, 1.0, 0.11}), Roles{});
+  EXPECT_EQ(open({0.2, 0.02, -1}), (Roles{0}));  // relative to the largest; what was never seen does not count
+  EXPECT_EQ(open({0.09, 0.0}), Roles{});         // hardly open at all
+  EXPECT_EQ(open({0.9, 1.0}), Roles{});          // open on everything
+  EXPECT_EQ(open({}), Roles{});
+}
+
+TEST(Roles, OfFlipFlop) {
+  const auto task = make_task("flip-flop", {{"length", "10"}});
+  Example example = next_token_example(task->encode("w0i1r0w1r1"));
+  example.score_mask = {0, 0, 0, 0, 1, 0, 0, 0, 1, 0};
+  EXPECT_EQ(task->roles(example), (std::vector<std::string>{"w", "bit of w", "i", "bit of i", "r", "bit of r", "w",
+                                                            "bit of w", "r", "bit of r"}));
+  EXPECT_EQ(task->sources(example), (std::vector<std::int32_t>{-1, -1, -1, -1, 1, -1, -1, -1, 7, -1}));
+}
+
+// Wherever a task names the token that holds the answer, it does hold it: its symbol, or its colour.
+TEST(Roles, SourcesHoldTheAnswer) {
+  for (const char* name : {"flip-flop", "selective-copy", "last-x"}) {
+    const auto task = make_task(name);
+    for (const Split& split : task->splits()) {
+      for (std::int64_t index = 0; index < 3; ++index) {
+        const Example example = task->example(split.name, index);
+        const std::vector<std::int32_t> sources = task->sources(example);
+        ASSERT_EQ(sources.size(), example.tokens.size());
+        ASSERT_EQ(task->roles(example).size(), example.tokens.size());
+        for (std::size_t t = 0; t < sources.size(); ++t) {
+          ASSERT_EQ(sources[t] >= 0, example.score_mask[t] != 0) << name << " " << t;
+          if (sources[t] < 0) continue;
+          ASSERT_LE(sources[t], static_cast<std::int32_t>(t));
+          EXPECT_EQ(example.tokens[static_cast<std::size_t>(sources[t])], example.targets[t]) << name << " " << t;
+        }
+      }
+    }
+  }
+}
+
+TEST(Roles, OfSelectiveCopyAndLastX) {
+  const auto copy = make_task("selective-copy", {{"non-blanks", "2"}, {"blanks", "1"}});
+  const Example example = copy->example("train", 0);
+  const std::vector<std::string> roles = copy->roles(example);
+  EXPECT_EQ(std::count(roles.begin(), roles.end(), "blank"), 1);
+  EXPECT_EQ(std::count(roles.begin(), roles.begin() + 3, "symbol"), 2);
+  EXPECT_EQ(std::vector<std::string>(roles.begin() + 3, roles.end()), (std::vector<std::string>{"copy", "copy"}));
+  const auto last = make_task("last-x");
+  const std::vector<std::string> kinds = last->roles(last->example("train", 0));
+  EXPECT_EQ(kinds.back(), "?");
+  EXPECT_TRUE(std::all_of(kinds.begin(), kinds.end() - 1, [](const auto& kind) { return kind == "x" || kind == "y"; }));
+}
+
+}  // namespace
+}  // namespace tally::testing
