@@ -26,38 +26,21 @@ std::vector<OptionInfo> options_of(const Options& options) {
 }
 
 // A JSON value as the text that set_option reads. Its kind must be that of the option, so that "64" is no number.
-struct TextOfKind {
-  const JsonValue& value;
-  std::string_view name;
-
-  std::string operator()(bool) const {
-    expect(value.is_bool(), "true or false");
-    return value.boolean() ? "true" : "false";
-  }
-  std::string operator()(std::int64_t) const {
-    expect(value.is_integer(), "an integer");
-    return to_text(value.integer());
-  }
-  std::string operator()(double) const {
-    expect(value.is_number(), "a number");
-    return value.is_integer() ? to_text(value.integer()) : to_text(value.real());
-  }
-  std::string operator()(const std::string&) const {
-    expect(value.is_string(), "a string");
-    return value.string();
-  }
-  void expect(bool ok, std::string_view kind) const {
-    check(ok, "config", "'", name, "' must be ", kind, ", not ", value.kind());
-  }
-};
+std::string text_of(const JsonValue& value, const OptionValue& option, std::string_view name) {
+  constexpr std::string_view kinds[] = {"true or false", "an integer", "a number", "a string"};
+  const bool fits =
+      value.kind() == json_of(option).kind() || (value.is_integer() && std::holds_alternative<double>(option));
+  check(fits, "config", "'", name, "' must be ", kinds[option.index()], ", not ", value.kind());
+  return value.is_string() ? value.string() : write_json(value);
+}
 
 [[noreturn]] void fail_unknown_key(const std::string& name, const std::vector<std::string>& known) {
   fail("config", "unknown key '", name, "'", did_you_mean(name, known));
 }
 
 const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::string_view name) {
-  const auto place = std::ranges::find(options, name, &OptionInfo::name);
-  return place != options.end() ? &*place : nullptr;
+  const auto found = std::ranges::find(options, name, &OptionInfo::name);
+  return found != options.end() ? &*found : nullptr;
 }
 
 // Sets the options of the group with this prefix ("model.") by the members of an object of the file.
@@ -81,7 +64,7 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
       for (const OptionInfo& one : group.options) known.push_back(concat(key, ".", one.name));
       fail_unknown_key(concat(key, ".", member.name), known);
     }
-    const std::string text = std::visit(TextOfKind{member.value, concat(key, ".", member.name)}, option->value);
+    const std::string text = text_of(member.value, option->value, concat(key, ".", member.name));
     if (of_another && other_rules == OtherRules::leave_out) return;
     config.set(prefix + member.name, text);
   };
@@ -95,25 +78,15 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
 
 // Its value as text; empty where there is no such option.
 std::string value_in(const RunConfig& config, std::string_view name) {
-  for (const RunConfig::Group& group : config.groups()) {
-    if (!name.starts_with(group.prefix)) continue;
-    const OptionInfo* const option = find_option(group.options, name.substr(group.prefix.size()));
-    if (option != nullptr) return to_text(option->value);
-  }
-  return {};
+  const std::vector<RunConfig::Field> fields = config.fields();
+  const auto field = std::ranges::find(fields, name, &RunConfig::Field::name);
+  return field == fields.end() ? "" : to_text(field->option.value);
 }
 
 bool starts_any(std::string_view name, std::string_view prefix, std::string_view& rest) {
   if (!name.starts_with(prefix)) return false;
   rest = name.substr(prefix.size());
   return true;
-}
-
-bool has_option(const Options& options, std::string_view name) {
-  for (const OptionInfo& option : options_of(options)) {
-    if (option.name == name) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -174,7 +147,7 @@ void RunConfig::set(std::string_view name, std::string_view value) {
     optimiser.set(rest, value);
   } else if (starts_any(name, "pe.", rest)) {
     encoding.set_option(rest, value);
-  } else if (has_option(run, name)) {
+  } else if (find_option(options_of(run), name) != nullptr) {
     set_option(run, "run", name, value);
   } else {
     const std::vector<Field> all = fields();

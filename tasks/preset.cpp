@@ -29,11 +29,11 @@ PresetEntry::PresetEntry(const PresetEntry& base, std::string_view name_, std::s
     : PresetEntry(base.task, name_, summary_, text) {
   auto changed = std::exchange(settings, base.settings);
   for (auto& change : changed) {
-    const auto place = std::ranges::find(settings, change.first, [](const auto& setting) { return setting.first; });
-    if (place == settings.end()) {
+    const auto found = std::ranges::find(settings, change.first, [](const auto& setting) { return setting.first; });
+    if (found == settings.end()) {
       settings.push_back(std::move(change));
     } else {
-      *place = std::move(change);
+      *found = std::move(change);
     }
   }
 }

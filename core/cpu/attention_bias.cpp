@@ -49,22 +49,22 @@ class ToeplitzTile final : public BiasTile<T> {
     }
   }
   void open_rows(const RowTile& rows) override {
-    if (shared_ != nullptr) std::fill_n(d_bias_, rows.place + 2 * margin, T{0});
+    if (shared_ != nullptr) std::fill_n(d_bias_, rows.last_key + 2 * margin, T{0});
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
-    add_shifted(score, bias_ + margin + rows.place - keys.first, keys.keys, rows.lanes);
+    add_shifted(score, bias_ + margin + rows.last_key - keys.first, keys.keys, rows.lanes);
   }
   double upper_bound(const RowTile& rows, const KeyTile& keys) const override {
-    const std::int64_t nearest = std::max<std::int64_t>(0, rows.place - (keys.first + keys.keys - 1));
-    const std::int64_t farthest = rows.place + rows.rows - 1 - keys.first;
+    const std::int64_t nearest = std::max<std::int64_t>(0, rows.last_key - (keys.first + keys.keys - 1));
+    const std::int64_t farthest = rows.last_key + rows.rows - 1 - keys.first;
     return *std::max_element(largest_ + nearest / tile_rows, largest_ + farthest / tile_rows + 1);
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
-    add_to_shifted(d_bias_ + margin + rows.place - keys.first, d, keys.keys, rows.lanes);
+    add_to_shifted(d_bias_ + margin + rows.last_key - keys.first, d, keys.keys, rows.lanes);
   }
   void close_rows(const RowTile& rows) override {
     // Few terms were added so far: long sums are formed in double.
-    const std::int64_t reached = std::min(distances_, rows.place + rows.rows);
+    const std::int64_t reached = std::min(distances_, rows.last_key + rows.rows);
     for (std::int64_t n = 0; n < reached; ++n) shared_[n] += static_cast<double>(d_bias_[margin + n]);
   }
   void write_shared(const SharedSums& sums) const override {
@@ -153,7 +153,7 @@ class RowColumnTile final : public BiasTile<T> {
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
     // Relative to the tile's last key both parts are as small as the bias itself. On the diagonal that is the last key
     // which every row sees: rounding must not depend on later tokens.
-    const double base = column_[std::min(keys.first + keys.keys - 1, rows.place)];
+    const double base = column_[std::min(keys.first + keys.keys - 1, rows.last_key)];
     alignas(64) T row[tile_rows], column[tile_keys];
     for (std::int64_t i = 0; i < tile_rows; ++i) row[i] = static_cast<T>(row_[i] + base);
     for (std::int64_t j = 0; j < keys.keys; ++j) column[j] = static_cast<T>(column_[keys.first + j] - base);
@@ -206,7 +206,7 @@ TALLY_CLONES void add_by_distance(T* score, const T* z, std::int64_t step, std::
                                   bool cap, const RowTile rows, const KeyTile keys) {
   for (std::int64_t j = 0; j < keys.keys; ++j) {
     const std::int64_t hidden = keys.hidden(rows, j);
-    const std::int64_t nearest = rows.place - keys.first - j;  // distance of lane 0
+    const std::int64_t nearest = rows.last_key - keys.first - j;  // distance of lane 0
     for (std::int64_t i = hidden; i < rows.rows; ++i) {
       const std::int64_t distance = nearest + i;
       const bool inside = distance < width;
@@ -221,7 +221,7 @@ TALLY_CLONES void add_to_distance(T* d_z, std::int64_t ld, const T* d, std::int6
                                   const KeyTile keys) {
   for (std::int64_t j = 0; j < keys.keys; ++j) {
     const std::int64_t hidden = keys.hidden(rows, j);
-    const std::int64_t nearest = rows.place - keys.first - j;
+    const std::int64_t nearest = rows.last_key - keys.first - j;
     for (std::int64_t i = hidden; i < rows.rows; ++i) {
       const std::int64_t distance = nearest + i;
       if (distance < width) {

@@ -148,8 +148,8 @@ class MlpTerm : public NeverSaturated<T> {
     const auto write = [&](const View& d, std::int64_t begin) {
       for (std::int64_t n = 0; n < width_ && d; ++n) {
         double sum = 0;
-        for (std::int64_t piece = 0; piece < sums.batches * sums.heads * sums.shares; ++piece) {
-          sum += sums.data[piece * sums.step + begin + n];
+        for (std::int64_t item = 0; item < sums.batches * sums.heads * sums.shares; ++item) {
+          sum += sums.data[item * sums.step + begin + n];
         }
         d.as<T>()[n * d.strides[0]] = static_cast<T>(sum);
       }

@@ -11,11 +11,11 @@
 
 namespace tally::cpu {
 
-// Sums that several pieces of work share: each piece (one share of the row tiles of one head) has doubles of its own,
+// Sums that several items of work share: each item (one share of the row tiles of one head) has doubles of its own,
 // and afterwards they are added in fixed order.
 struct SharedSums {
   const double* data = nullptr;
-  std::int64_t step = 0;  // between pieces
+  std::int64_t step = 0;  // between items
   std::int64_t batches = 0, heads = 0, shares = 0;
 
   const double* at(std::int64_t batch, std::int64_t head, std::int64_t share) const {
@@ -47,7 +47,7 @@ class ContextualTile {
   ~ContextualTile() = default;
 };
 
-// Doubles of shared sums that a piece of work needs for the scan: slope 1, mlp 2 N.
+// Doubles of shared sums that an item of work needs for the scan: slope 1, mlp 2 N.
 inline std::int64_t shared_count(const AttentionScan& scan) {
   if (scan.kind == AttentionScan::Kind::mlp) return 2 * scan.weight.shape[0];
   return scan.kind == AttentionScan::Kind::slope ? 1 : 0;

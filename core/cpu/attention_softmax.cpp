@@ -76,11 +76,11 @@ TALLY_CLONES void draw_dropout(T* mask, RandomStream stream, double rate, std::u
   for (std::int64_t j = 0; j < keys; ++j) {
 #pragma omp simd
     for (std::int64_t i = 0; i < lanes; ++i) {
-      const std::uint64_t place = element + static_cast<std::uint64_t>(i) * row_step + static_cast<std::uint64_t>(j);
-      const PhiloxBlock block = stream.block(place / 4);
-      const std::uint32_t first = (place & 1) != 0 ? block[1] : block[0],
-                          second = (place & 1) != 0 ? block[3] : block[2];
-      const std::uint32_t bits = (place & 2) != 0 ? second : first;
+      const std::uint64_t index = element + static_cast<std::uint64_t>(i) * row_step + static_cast<std::uint64_t>(j);
+      const PhiloxBlock block = stream.block(index / 4);
+      const std::uint32_t first = (index & 1) != 0 ? block[1] : block[0],
+                          second = (index & 1) != 0 ? block[3] : block[2];
+      const std::uint32_t bits = (index & 2) != 0 ? second : first;
       mask[j * tile_rows + i] = static_cast<std::int32_t>(bits >> 8) >= threshold ? kept : T{0};
     }
   }

@@ -17,7 +17,7 @@ TALLY_CLONES void stick_weights(T* score, T* carry, T* share, const RowTile rows
   for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
     // Lanes before this one do not see the key; without attend_current nor does the one on the diagonal.
     const auto hidden = static_cast<std::int32_t>(
-        std::clamp<std::int64_t>(keys.first + j - rows.place + (attend_current ? 0 : 1), 0, tile_rows));
+        std::clamp<std::int64_t>(keys.first + j - rows.last_key + (attend_current ? 0 : 1), 0, tile_rows));
     T* const l = score + j * tile_rows;
     T* const sigma = share + (keep ? j * tile_rows : 0);
 #pragma omp simd

@@ -26,10 +26,10 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + st
 // Up to tile_rows neighbouring queries of one head.
 struct RowTile {
   std::int64_t batch = 0, head = 0;
-  std::int64_t first = 0;  // query of lane 0
-  std::int64_t place = 0;  // its place among the keys: it sees the keys 0 .. place
-  std::int64_t rows = 0;   // lanes with a query; what the others hold is finite and ends nowhere
-  std::int64_t lanes = 0;  // rows rounded up to a multiple of lane_step
+  std::int64_t first = 0;     // query of lane 0
+  std::int64_t last_key = 0;  // that lane 0 sees; it sees all before too
+  std::int64_t rows = 0;      // lanes with a query; what the others hold is finite and ends nowhere
+  std::int64_t lanes = 0;     // rows rounded up to a multiple of lane_step
 };
 
 // The keys first .. first + keys - 1 for a tile of rows.
@@ -37,9 +37,9 @@ struct KeyTile {
   std::int64_t first = 0, keys = 0;
   // Lanes 0 .. hidden(j) - 1 lie above the diagonal: their queries do not see key j (counted from the tile's first).
   std::int64_t hidden(const RowTile& rows, std::int64_t j) const {
-    return std::clamp<std::int64_t>(first + j - rows.place, 0, tile_rows);
+    return std::clamp<std::int64_t>(first + j - rows.last_key, 0, tile_rows);
   }
-  bool on_diagonal(const RowTile& rows) const { return first + keys - 1 > rows.place; }
+  bool on_diagonal(const RowTile& rows) const { return first + keys - 1 > rows.last_key; }
 };
 
 // Matrix (batch, head) of a [B, H, N, width] view of any strides.

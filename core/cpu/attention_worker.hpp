@@ -19,9 +19,9 @@ struct Chunk {
 
 // Chunks are as long as heads are where these are many: then a head's keys are packed once.
 inline std::int64_t shares_of_head(const AttentionCall& call) {
-  constexpr std::int64_t pieces = 16, least_tiles = 4;
+  constexpr std::int64_t work_items = 16, least_tiles = 4;
   const std::int64_t tiles = (call.queries() + tile_rows - 1) / tile_rows;
-  const std::int64_t wanted = (pieces + call.batch() * call.heads() - 1) / (call.batch() * call.heads());
+  const std::int64_t wanted = (work_items + call.batch() * call.heads() - 1) / (call.batch() * call.heads());
   return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, tiles / least_tiles));
 }
 
@@ -159,7 +159,7 @@ class Worker {
                 round_up(rows, lane_step)});
     }
   }
-  std::int64_t visible_keys(const RowTile& rows) const { return rows.place + rows.rows; }
+  std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
   KeyTile key_tile(const RowTile& rows, std::int64_t tile) const {
     return {tile * tile_keys, std::min(tile_keys, visible_keys(rows) - tile * tile_keys)};
   }

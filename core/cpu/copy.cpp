@@ -71,7 +71,7 @@ void fill(View y, double value) {
     using T = decltype(type);
     const T element = convert<T>(value);
     const auto loop = make_loop(y.shape, y);
-    for_each_piece(loop, [&](const auto& offset, std::int64_t n) {
+    for_each_chunk(loop, [&](const auto& offset, std::int64_t n) {
       T* const row = y.as<T>() + offset[0];
       if (loop.inner_step()[0] == 1) {
         std::fill_n(row, n, element);
@@ -91,7 +91,7 @@ void copy(View y, View x) {
     }
     dispatch_all(x.dtype, [&](auto type_x) {
       using From = decltype(type_x);
-      for_each_piece(loop, [&](const auto& offset, std::int64_t n) {
+      for_each_chunk(loop, [&](const auto& offset, std::int64_t n) {
         copy_row(y.as<To>() + offset[0], loop.inner_step()[0], x.as<From>() + offset[1], loop.inner_step()[1], n);
       });
     });

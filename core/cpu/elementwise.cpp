@@ -52,7 +52,7 @@ TALLY_CLONES void where_row(T* y, const bool* condition, const T* a, const T* b,
 template <class Y, class T, class F>
 void for_each_stretch(const View& y, const View& a, const View& b, F&& row) {
   const auto loop = make_loop(y.shape, y, a, b);
-  for_each_piece(loop, [&](const auto& offset, std::int64_t n) {
+  for_each_chunk(loop, [&](const auto& offset, std::int64_t n) {
     GatheredRow<T> row_a(a.as<T>() + offset[1], loop.inner_step()[1]);
     GatheredRow<T> row_b(b.as<T>() + offset[2], loop.inner_step()[2]);
     Y* const row_y = y.as<Y>() + offset[0];
@@ -70,7 +70,7 @@ void unary(UnaryOp op, double parameter, View y, View x) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
     const auto loop = make_loop(y.shape, y, x);
-    for_each_piece(loop, [&](const auto& offset, std::int64_t n) {
+    for_each_chunk(loop, [&](const auto& offset, std::int64_t n) {
       T* const row_y = y.as<T>() + offset[0];
       const T* const row_x = x.as<T>() + offset[1];
       if (loop.inner_step()[1] == 1) return unary_row(op, parameter, row_y, row_x, n);
@@ -115,7 +115,7 @@ void where(View y, View condition, View a, View b) {
   dispatch_all(y.dtype, [&](auto type) {
     using T = decltype(type);
     const auto loop = make_loop(y.shape, y, condition, a, b);
-    for_each_piece(loop, [&](const auto& offset, std::int64_t n) {
+    for_each_chunk(loop, [&](const auto& offset, std::int64_t n) {
       const auto& step = loop.inner_step();
       GatheredRow<bool> row_condition(condition.as<bool>() + offset[1], step[1]);
       GatheredRow<T> row_a(a.as<T>() + offset[2], step[2]);

@@ -1,4 +1,4 @@
-// Rows of a table by number, and the adjoint: the gradient of a table's row is the sum over all places that took it.
+// Rows of a table by number, and the adjoint: the gradient of a table's row is the sum over all ids that took it.
 #include <span>
 
 #include "core/cpu/rows.hpp"
@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::int64_t column_block = 128;
 
-// The places that hold each id, by a counting sort.
-class PlacesById {
+// The indices at which each id stands, by a counting sort.
+class IndicesById {
  public:
-  PlacesById(std::int64_t count, std::int64_t id_count, Arena arena) {
+  IndicesById(std::int64_t count, std::int64_t id_count, Arena arena) {
     first_ = arena.take<std::int64_t>(id_count + 2);
     order_ = arena.take<std::int64_t>(count);
     bytes_ = arena.bytes();
@@ -22,7 +22,7 @@ class PlacesById {
   std::int64_t bytes() const { return bytes_; }
 
   void sort(const std::int32_t* ids, std::int64_t count, std::int64_t id_count) {
-    // One place further on, so that counting up while they are filled in leaves the beginnings.
+    // One further on, so that counting up while they are filled in leaves the beginnings.
     std::fill_n(first_, id_count + 2, std::int64_t{0});
     for (std::int64_t n = 0; n < count; ++n) ++first_[ids[n] + 2];
     for (std::int64_t v = 2; v < id_count + 2; ++v) first_[v] += first_[v - 1];
@@ -59,22 +59,22 @@ void embedding(View y, View table, View ids) {
 }
 
 std::int64_t embedding_backward_workspace(View d_table, View ids) {
-  return PlacesById(ids.numel(), d_table.shape[0], Arena(nullptr)).bytes();
+  return IndicesById(ids.numel(), d_table.shape[0], Arena(nullptr)).bytes();
 }
 
 void embedding_backward(View d_table, View d_y, View ids, void* workspace) {
   const std::int64_t vocabulary = d_table.shape[0], width = d_table.shape[1], step = row_step(d_y);
   if (d_table.numel() == 0) return;
   const std::int64_t blocks = (width + column_block - 1) / column_block;
-  PlacesById places(ids.numel(), vocabulary, Arena(workspace));
-  places.sort(ids.as<std::int32_t>(), ids.numel(), vocabulary);
+  IndicesById indices(ids.numel(), vocabulary, Arena(workspace));
+  indices.sort(ids.as<std::int32_t>(), ids.numel(), vocabulary);
   // As many stretches of columns as have a tile's worth of additions on average.
   const std::int64_t tile_height = rows_per_tile((1 + ids.numel() / vocabulary) * column_block);
   dispatch_floating(d_table.dtype, [&](auto type) {
     using T = decltype(type);
     const auto sum_columns = [&](std::int64_t v, std::int64_t begin, std::int64_t end) {
       double sum[column_block] = {};
-      for (const std::int64_t n : places.of(v)) {
+      for (const std::int64_t n : indices.of(v)) {
         const T* const row = d_y.as<T>() + n * d_y.strides[0] + begin * step;
         for (std::int64_t j = 0; j < end - begin; ++j) sum[j] += static_cast<double>(row[j * step]);
       }

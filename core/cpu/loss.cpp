@@ -11,15 +11,15 @@ namespace tally::cpu {
 
 namespace {
 
-// The exponentials of a row are formed piece by piece: a row of a large vocabulary needs no scratch of its size.
+// The exponentials of a row are formed chunk by chunk: a row of a large vocabulary needs no scratch of its size.
 template <class T>
 TALLY_CLONES double log_sum_exp(const T* x, std::int64_t n) {
-  constexpr std::int64_t piece = 512;
-  T exponential[piece];
+  constexpr std::int64_t chunk = 512;
+  T exponential[chunk];
   const T m = lane_max<T>(n, [&](std::int64_t j) TALLY_INLINED { return x[j]; });
   double sum = 0.0;
-  for (std::int64_t begin = 0; begin < n; begin += piece) {
-    const std::int64_t count = std::min(piece, n - begin);
+  for (std::int64_t begin = 0; begin < n; begin += chunk) {
+    const std::int64_t count = std::min(chunk, n - begin);
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j) exponential[j] = math::exp(x[begin + j] - m);
     sum += lane_sum(count, [&](std::int64_t j) TALLY_INLINED { return exponential[j]; });

@@ -108,9 +108,9 @@ class Product {
 
   void compute_tile(std::int64_t index) const {
     const auto next = [&](const Cut& cut) {
-      const std::int64_t place = index % cut.parts();
+      const std::int64_t part = index % cut.parts();
       index /= cut.parts();
-      return place;
+      return part;
     };
     const std::int64_t part = next(tiling_.inner), column_tile = next(tiling_.columns), row_tile = next(tiling_.rows);
     const std::int64_t matrix = index;

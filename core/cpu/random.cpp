@@ -9,8 +9,8 @@ namespace tally::cpu {
 
 namespace {
 
-constexpr std::int64_t piece = 1024;
-static_assert(piece % 4 == 0 && tile_elements % piece == 0);
+constexpr std::int64_t chunk = 1024;
+static_assert(chunk % 4 == 0 && tile_elements % chunk == 0);
 
 // Elements begin .. begin + n - 1 of the stream, with room for whole blocks of four; begin is a multiple of 4.
 TALLY_CLONES void draw(std::uint32_t* bits, RandomStream stream, std::int64_t begin, std::int64_t n) {
@@ -26,14 +26,14 @@ TALLY_CLONES void draw(std::uint32_t* bits, RandomStream stream, std::int64_t be
   }
 }
 
-// Calls f(i, bits, count) for the pieces i .. i + count - 1 of 0..n-1; bits holds `draws` words for each element.
+// Calls f(i, bits, count) for elements i .. i + count - 1, together 0..n-1; bits holds `draws` words for each element.
 template <std::int64_t draws, class F>
-void for_each_drawn_piece(std::int64_t n, RandomStream named, F&& f) {
+void for_each_drawn_chunk(std::int64_t n, RandomStream named, F&& f) {
   const RandomStream stream = named.now();
   parallel_for_blocks(n, tile_elements, [&](std::int64_t begin, std::int64_t end) {
-    std::uint32_t bits[static_cast<std::size_t>(draws * piece)];
-    for (std::int64_t i = begin; i < end; i += piece) {
-      const std::int64_t count = std::min(piece, end - i);
+    std::uint32_t bits[static_cast<std::size_t>(draws * chunk)];
+    for (std::int64_t i = begin; i < end; i += chunk) {
+      const std::int64_t count = std::min(chunk, end - i);
       draw(bits, stream, draws * i, draws * count);
       f(i, bits, count);
     }
@@ -69,7 +69,7 @@ TALLY_CLONES void normals(T* y, const std::uint32_t* bits, double mean, double d
 void random_uniform(View y, RandomStream stream, double low, double high) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_drawn_piece<1>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
+    for_each_drawn_chunk<1>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
       uniforms(y.as<T>() + begin, bits, low, high, n);
     });
   });
@@ -78,7 +78,7 @@ void random_uniform(View y, RandomStream stream, double low, double high) {
 void random_normal(View y, RandomStream stream, double mean, double deviation) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_drawn_piece<2>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
+    for_each_drawn_chunk<2>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
       normals(y.as<T>() + begin, bits, mean, deviation, n);
     });
   });
@@ -87,7 +87,7 @@ void random_normal(View y, RandomStream stream, double mean, double deviation) {
 void dropout(View y, View x, double rate, RandomStream stream) {
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_drawn_piece<1>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
+    for_each_drawn_chunk<1>(y.numel(), stream, [&](std::int64_t begin, const std::uint32_t* bits, std::int64_t n) {
       keep_or_drop(y.as<T>() + begin, x.as<T>() + begin, bits, rate, n);
     });
   });

@@ -1,4 +1,4 @@
-// Sum and maximum over any set of axes of x with any strides, the place of the largest element, and the sum of squares.
+// Sum and maximum over any set of axes of x with any strides, the index of the largest element, and the sum of squares.
 //
 // The elements that make up one number of y are cut into blocks by shape alone; blocks are reduced in parallel, in
 // double, and their partial results are combined in order. Within a block x is read along its innermost axis: if that
@@ -71,7 +71,7 @@ Axes split_axes(const View& y, const View& x) {
           !has_kept || (has_reduced && (reduced_step != 0 && (kept_step == 0 || reduced_step < kept_step)))};
 }
 
-// Reduces the flat places begin..end-1 of the axes that go, for the element of y that begins at x.
+// Reduces the terms begin..end-1, counted along the axes that go, for the element of y that begins at x.
 template <class Op, class T>
 double reduce_along_rows(const Loop<1>& reduced, const T* x, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = reduced.inner_size(), step = reduced.inner_step()[0];
@@ -99,8 +99,8 @@ template <class Op, class T>
 void reduce_along_columns(const Loop<1>& reduced, const T* x, std::int64_t step, std::int64_t begin, std::int64_t end,
                           double* result, std::int64_t n) {
   std::fill_n(result, n, Op::identity);
-  for (std::int64_t place = begin; place < end; ++place) {
-    const T* const row = x + reduced.element_offsets(place)[0];
+  for (std::int64_t term = begin; term < end; ++term) {
+    const T* const row = x + reduced.element_offsets(term)[0];
     combine_row<Op>(result, GatheredRow<T>(row, step).at(0, n), n);
   }
 }
@@ -108,19 +108,19 @@ void reduce_along_columns(const Loop<1>& reduced, const T* x, std::int64_t step,
 // How a reduction is cut: strips of neighbouring outputs, and of what goes blocks.
 struct Cut {
   Axes axes;
-  std::int64_t outputs = 0, width = 0, places = 0;
+  std::int64_t outputs = 0, width = 0, terms = 0;
   std::int64_t strip = 0, strips_per_row = 0, strips = 0, block = 0, blocks = 0;
 };
 
 Cut cut(const View& y, const View& x) {
   Cut c{.axes = split_axes(y, x), .outputs = y.numel()};
   c.width = c.axes.kept.inner_size();
-  c.places = c.axes.reduced.rows() * c.axes.reduced.inner_size();
-  c.strip = std::min({c.width, strip_width, c.axes.rows_reduced ? rows_per_tile(c.places) : strip_width});
+  c.terms = c.axes.reduced.rows() * c.axes.reduced.inner_size();
+  c.strip = std::min({c.width, strip_width, c.axes.rows_reduced ? rows_per_tile(c.terms) : strip_width});
   c.strips_per_row = (c.width + c.strip - 1) / c.strip;
   c.strips = c.axes.kept.rows() * c.strips_per_row;
   c.block = std::max<std::int64_t>(1, 4 * tile_elements / c.strip);
-  c.blocks = std::max<std::int64_t>(1, (c.places + c.block - 1) / c.block);
+  c.blocks = std::max<std::int64_t>(1, (c.terms + c.block - 1) / c.block);
   return c;
 }
 
@@ -135,9 +135,9 @@ void reduce_with(const View& y, const View& x, double* partial) {
     const std::int64_t row = strip_index / c.strips_per_row;
     const std::int64_t n = std::min(c.strip, c.width - column);
     // Where nothing is reduced, x has no elements and may have no address to count from.
-    const std::int64_t step = c.places == 0 ? 0 : axes.kept.inner_step()[0];
-    const T* const first = x.as<T>() + (c.places == 0 ? 0 : axes.kept.row_offsets(row)[0] + column * step);
-    const std::int64_t begin = block_index * c.block, end = std::min(c.places, begin + c.block);
+    const std::int64_t step = c.terms == 0 ? 0 : axes.kept.inner_step()[0];
+    const T* const first = x.as<T>() + (c.terms == 0 ? 0 : axes.kept.row_offsets(row)[0] + column * step);
+    const std::int64_t begin = block_index * c.block, end = std::min(c.terms, begin + c.block);
     double result[strip_width];
     if (axes.rows_reduced) {
       for (std::int64_t i = 0; i < n; ++i)
@@ -152,7 +152,7 @@ void reduce_with(const View& y, const View& x, double* partial) {
       std::copy_n(result, n, partial + block_index * c.outputs + output);
     }
   };
-  const std::int64_t strips_per_tile = rows_per_tile(c.strip * std::min(c.places, c.block));
+  const std::int64_t strips_per_tile = rows_per_tile(c.strip * std::min(c.terms, c.block));
   parallel_for_blocks(c.strips * c.blocks, strips_per_tile, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) reduce_tile(i / c.blocks, i % c.blocks);
   });
@@ -203,7 +203,7 @@ void argmax(View index, View x) {
   const auto loop = make_loop(index.shape, index, rows);
   dispatch_floating(x.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_piece(loop, [&](const auto& offset, std::int64_t n) {
+    for_each_chunk(loop, [&](const auto& offset, std::int64_t n) {
       for (std::int64_t i = 0; i < n; ++i) {
         const T* const row = x.as<T>() + offset[1] + i * loop.inner_step()[1];
         std::int64_t best = 0;

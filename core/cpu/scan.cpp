@@ -12,19 +12,19 @@ namespace {
 template <bool reverse, class T>
 TALLY_CLONES void scan_row(T* y, const T* x, std::int64_t n) {
   constexpr std::int64_t block = 8;
-  const auto place = [n](std::int64_t j) TALLY_INLINED { return reverse ? n - 1 - j : j; };
+  const auto at = [n](std::int64_t j) TALLY_INLINED { return reverse ? n - 1 - j : j; };
   double carry = 0.0;
   std::int64_t j = 0;
   for (; j + block <= n; j += block) {
     double sum[block];
-    sum[0] = static_cast<double>(x[place(j)]);
-    for (std::int64_t l = 1; l < block; ++l) sum[l] = sum[l - 1] + static_cast<double>(x[place(j + l)]);
-    for (std::int64_t l = 0; l < block; ++l) y[place(j + l)] = static_cast<T>(carry + sum[l]);
+    sum[0] = static_cast<double>(x[at(j)]);
+    for (std::int64_t l = 1; l < block; ++l) sum[l] = sum[l - 1] + static_cast<double>(x[at(j + l)]);
+    for (std::int64_t l = 0; l < block; ++l) y[at(j + l)] = static_cast<T>(carry + sum[l]);
     carry += sum[block - 1];
   }
   for (; j < n; ++j) {
-    carry += static_cast<double>(x[place(j)]);
-    y[place(j)] = static_cast<T>(carry);
+    carry += static_cast<double>(x[at(j)]);
+    y[at(j)] = static_cast<T>(carry);
   }
 }
 

@@ -21,17 +21,17 @@ constexpr std::int64_t rows_per_tile(std::int64_t width) {
   return std::max<std::int64_t>(1, tile_elements / std::max<std::int64_t>(1, width));
 }
 
-// Calls f(offsets, n) for pieces of rows, n <= tile_elements elements each, on all threads.
+// Calls f(offsets, n) for chunks of rows, n <= tile_elements elements each, on all threads.
 template <std::size_t N, class F>
-void for_each_piece(const Loop<N>& loop, F&& f) {
+void for_each_chunk(const Loop<N>& loop, F&& f) {
   const std::int64_t width = loop.inner_size();
   const std::int64_t rows = loop.rows();
   if (width == 0 || rows == 0) return;
-  const std::int64_t pieces = (width + tile_elements - 1) / tile_elements;
-  parallel_for_blocks(rows * pieces, rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t piece = begin; piece < end; ++piece) {
-      std::array<std::int64_t, N> offsets = loop.row_offsets(piece / pieces);
-      const std::int64_t first = piece % pieces * tile_elements;
+  const std::int64_t chunks = (width + tile_elements - 1) / tile_elements;
+  parallel_for_blocks(rows * chunks, rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t chunk = begin; chunk < end; ++chunk) {
+      std::array<std::int64_t, N> offsets = loop.row_offsets(chunk / chunks);
+      const std::int64_t first = chunk % chunks * tile_elements;
       for (std::size_t n = 0; n < N; ++n) offsets[n] += first * loop.inner_step()[n];
       f(offsets, std::min(tile_elements, width - first));
     }

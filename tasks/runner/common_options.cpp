@@ -52,8 +52,8 @@ void CommonOptions::apply() const {
     throw UsageError(
         concat("--precision ", precision, " is for --device cuda and cuda-host; the CPU's products are f32"));
   }
-  const auto place = std::ranges::find(product_precision_names, precision);
-  set_product_precision(static_cast<ProductPrecision>(place - product_precision_names.begin()));
+  const auto found = std::ranges::find(product_precision_names, precision);
+  set_product_precision(static_cast<ProductPrecision>(found - product_precision_names.begin()));
   set_default_device(wanted);
   set_finite_checks(debug_nan);
   if (threads > 0) set_thread_count(static_cast<int>(threads));

@@ -62,8 +62,8 @@ void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, co
     const bool flag = std::holds_alternative<bool>(field.option.value);
     const auto set = [this, name = field.name, flag](const std::string& value) {
       // Which options the others are depends on the rule.
-      const auto place = name == "optimiser.name" ? settings_.begin() : settings_.end();
-      settings_.emplace(place, name, flag && value.empty() ? "true" : value);
+      const auto before = name == "optimiser.name" ? settings_.begin() : settings_.end();
+      settings_.emplace(before, name, flag && value.empty() ? "true" : value);
     };
     line.add(concat("--", field.name, field.alias.empty() ? "" : ",--", field.alias), set, describe(field.option),
              {.group = field.title, .flag = flag, .usual = to_text(field.option.value)});

@@ -67,19 +67,19 @@ void make_lines(const DataSettings& settings, const Task& task, bool as_json, F&
 }
 
 bool write_lines(const DataSettings& settings, const Task& task, bool as_json, const std::atomic<bool>& stop) {
-  constexpr std::size_t piece_bytes = 1 << 16;
+  constexpr std::size_t chunk_bytes = 1 << 16;
   AtomicFile file(settings.out);
-  std::string piece;
+  std::string chunk;
   make_lines(settings, task, as_json, [&](const std::string& line) {
-    piece += line;
-    if (piece.size() >= piece_bytes) {
-      file.write(piece);
-      piece.clear();
+    chunk += line;
+    if (chunk.size() >= chunk_bytes) {
+      file.write(chunk);
+      chunk.clear();
     }
     return !stop;
   });
   if (stop) return false;
-  file.write(piece);
+  file.write(chunk);
   file.finish();
   return true;
 }

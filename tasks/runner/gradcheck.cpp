@@ -43,7 +43,7 @@ class LossOfParameters {
     for (auto& [path, parameter] : model.parameters()) {
       const Tensor noise = Tensor::empty(parameter.shape(), DType::f64, parameter.device());
       kernels(noise.device()).random_normal(noise.view(), RandomStream{2, stream_of(path), 0}, 0, 0.3);
-      places_[path] = values.size();
+      indices_[path] = values.size();
       parameter.copy_from(add(parameter.detach(), noise));
       values.push_back(parameter.detach());
     }
@@ -56,7 +56,9 @@ class LossOfParameters {
   bool exempt() const { return exempt_; }
 
   Tensor operator()(const std::vector<Tensor>& parameters) const {
-    const auto given = [&](const std::string& path, const Shape&, const Fill&) { return parameters[places_.at(path)]; };
+    const auto given = [&](const std::string& path, const Shape&, const Fill&) {
+      return parameters[indices_.at(path)];
+    };
     const Initializer start(1, start_values_from_text(options_.init), DType::f64, default_device());
     Transformer model(options_, choice_, vocabulary, length, start.with_source(given));
     return cross_entropy(model.forward(tokens_), tokens_, mask_);
@@ -66,7 +68,7 @@ class LossOfParameters {
   const EncodingChoice& choice_;
   ModelOptions options_;
   Tensor tokens_, mask_;
-  std::map<std::string, std::size_t> places_;  // of each parameter
+  std::map<std::string, std::size_t> indices_;  // of each parameter
   bool exempt_ = false;
 };
 

@@ -77,7 +77,7 @@ ERRORS = [
 
     # --- other kernels ---
     Planted("bias-base-of-later-key", "core/cpu/attention_bias.cpp",
-            find="column_[std::min(keys.first + keys.keys - 1, rows.place)]",
+            find="column_[std::min(keys.first + keys.keys - 1, rows.last_key)]",
             replace="column_[keys.first + keys.keys - 1]",
             what="how a row-column bias is rounded depends on keys that the row does not see",
             found_by=["nn/Cpu/Encodings.AreCausal*"]),
@@ -112,9 +112,9 @@ ERRORS = [
             replace="if (row[j * step] >= row[best * step] ||",
             what="of equal elements the last is the largest",
             found_by=["autograd/Kinks.MaxOfTies*"]),
-    Planted("loss-first-piece-maximum", "core/cpu/loss.cpp",
+    Planted("loss-first-chunk-maximum", "core/cpu/loss.cpp",
             find="lane_max<T>(n, [&]",
-            replace="lane_max<T>(std::min(n, piece), [&]",
+            replace="lane_max<T>(std::min(n, chunk), [&]",
             what="the largest logit is looked for among the first 512 of a row",
             found_by=["autograd/Kinks.CrossEntropy*"], survived=True),
     Planted("norm-block-too-many", "core/cpu/norm.cpp",
