@@ -82,11 +82,11 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precisio
     }
     if (!takes_part) continue;
     if constexpr (family != Family::plain) {
-      const bool keeps = call.carry != nullptr && at.leads() && slice == 0;
+      const bool keeps = call.prefix_sums != nullptr && at.leads() && slice == 0;
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
         const T carried = sums[r].settle();
-        if (keeps && at.valid(r)) call.carry[at.index(call, r) * call.tiles() + key_tile] = carried;
+        if (keeps && at.valid(r)) call.prefix_sums[at.index(call, r) * call.tiles() + key_tile] = carried;
       }
     }
     pairs.finish(call, at, first, gate_scores, sums, pair_tile);
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precisio
   for (int r = 0; r < 2; ++r) {
     const T sum = sum_of_row(n[r]);
     if (!at.valid(r)) continue;
-    T* const stat = call.row_stat + 2 * at.index(call, r);
+    T* const stat = call.softmax_statistics + 2 * at.index(call, r);
     const bool writes = at.leads() && slice == 0;
     if constexpr (sticks) {
       const T taken = sums[r].settle(), rest = math::exp(-taken);
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precisio
 
 }  // namespace
 
-std::int64_t attention_carry(std::int64_t heads, std::int64_t queries, std::int64_t keys) {
+std::int64_t attention_prefix_sums(std::int64_t heads, std::int64_t queries, std::int64_t keys) {
   return heads * queries * ((keys + tile - 1) / tile);
 }
 

@@ -25,7 +25,7 @@ std::int64_t row_blocks_of(const AttentionCall& call) {
 // What the kernels write between them, of a workspace.
 template <class T>
 struct Between {
-  T *row_delta, *d_carry;
+  T *row_delta, *d_prefix_sums;
   double *row_sums, *unit_sums;        // what rows add to begins at 0,
   double* by_distance[most_biases]{};  // also for each toeplitz bias
   std::int64_t row_sum_elements = 0, unit_sum_elements = 0, distance_elements = 0;
@@ -41,7 +41,7 @@ struct Between {
     if (kind == Kind::mlp) unit_sum_elements = row_sum_count * call.scan.values.shape[3] * rows;
     distance_elements = heads * row_blocks_of<T>(call) * call.keys();
     row_delta = arena.take<T>(rows);
-    d_carry = arena.take<T>(kind != Kind::none ? attention_carry(heads, call.queries(), call.keys()) : 0);
+    d_prefix_sums = arena.take<T>(kind != Kind::none ? attention_prefix_sums(heads, call.queries(), call.keys()) : 0);
     row_sums = arena.take<double>(row_sum_elements);
     unit_sums = arena.take<double>(unit_sum_elements);
     for (int n = 0; n < call.bias_count; ++n) {
@@ -94,7 +94,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   Arena arena(workspace);
   const Between<T> between(call, gradients, arena);
   device.row_delta = between.row_delta;
-  device.d_carry = between.d_carry;
+  device.d_prefix_sums = between.d_prefix_sums;
   device.balances = kind == Kind::slope || kind == Kind::mlp;
   device.row_sums = between.row_sums;
   set_zero(between.row_sums, between.row_sum_elements);

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
         if (family != Family::plain && at.valid(r)) {
-          state.run[r] = call.d_carry[at.index(call, r) * call.tiles() + key_tile];
+          state.run[r] = call.d_prefix_sums[at.index(call, r) * call.tiles() + key_tile];
         }
       }
       gradients.finish(call, at, key_tile, state, d_scores + warp_tile);

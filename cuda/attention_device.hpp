@@ -82,14 +82,14 @@ struct DeviceCall {
   int entries;  // P+1 of a table, N of a hidden layer
   const T *weight, *bias;
   std::int64_t weight_step, bias_step, slope_step;
-  T *row_stat, *carry;
+  T *softmax_statistics, *prefix_sums;
   DeviceBias<T> biases[most_biases];
   int bias_count;
 
   // Backward.
   Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_remainder;
   T* row_delta;                 // do.o of each row; of stick-breaking the gradient of what remains of the stick
-  T* d_carry;                   // sums of d_position (stick-breaking: of A dA) over the keys to the left of each tile
+  T* d_prefix_sums;             // sums of d_position (stick-breaking: of A dA) over the keys to the left of each tile
   double* row_sums;             // [B, H, T, 4] where the scan is a slope or a network, or a bias wants sums of rows
   double* unit_sums;            // [B, H, T, 4, N] of a network
   bool by_distance, by_column;  // whether a bias wants sums over diagonals, columns
@@ -218,8 +218,8 @@ DeviceCall<T> device_call(const AttentionCall& call) {
     device.weight_step = call.scan.weight.strides[0];
     device.bias_step = call.scan.bias.strides[0];
   }
-  device.row_stat = call.row_stat.as<T>();
-  device.carry = call.carry.as<T>();
+  device.softmax_statistics = call.softmax_statistics.as<T>();
+  device.prefix_sums = call.prefix_sums.as<T>();
   device.bias_count = call.bias_count;
   for (int n = 0; n < call.bias_count; ++n) {
     const AttentionBias& bias = call.biases[n];

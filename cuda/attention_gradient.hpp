@@ -16,7 +16,7 @@ struct RowState {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       if (!at.valid(r)) continue;
-      const T* const stat = call.row_stat + 2 * at.index(call, r);
+      const T* const stat = call.softmax_statistics + 2 * at.index(call, r);
       m[r] = stat[0];
       inverse[r] = stat[1];
       delta[r] = call.row_delta[at.index(call, r)];
@@ -86,7 +86,7 @@ struct PairGradients {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       if (family != Family::plain && at.valid(r)) {
-        sums[r].sum = call.carry[at.index(call, r) * call.tiles() + key_tile];
+        sums[r].sum = call.prefix_sums[at.index(call, r) * call.tiles() + key_tile];
       }
     }
     pairs.finish(call, at, key_tile * tile, d_gate_scores, sums, scratch);

@@ -26,7 +26,7 @@ cublasComputeType_t compute_type(float) {
 }
 cublasComputeType_t compute_type(double) { return CUBLAS_COMPUTE_64F; }
 
-// c is row-major with rows ld_c apart.
+// c is row-major with rows ld_c apart; what it holds is added to where so wanted.
 template <class T>
 void multiply(const View& c, std::int64_t ld_c, const View& a, const View& b, double alpha, bool accumulate) {
   const Layout layout_a = *layout_of(a), layout_b = *layout_of(b);
@@ -46,29 +46,25 @@ void multiply(const View& c, std::int64_t ld_c, const View& a, const View& b, do
   }
 }
 
-// c = bias on each row (+ c).
-void start_with_bias(const View& c, View bias, bool accumulate) {
+// c = bias on each row.
+void start_with_bias(const View& c, View bias) {
   const std::int64_t step = bias.strides[0];
   bias.shape = c.shape;
   bias.strides = {};
   bias.strides[c.shape.rank - 1] = step;
-  if (accumulate) {
-    binary(BinaryOp::add, c, c, bias);
-  } else {
-    copy(c, bias);
-  }
+  copy(c, bias);
 }
 
 }  // namespace
 
 std::int64_t matmul_workspace(View, View) { return 0; }
 
-void matmul(View c, View a, View b, View bias, double alpha, bool accumulate, void*) {
+void matmul(View c, View a, View b, View bias, double alpha, void*) {
   if (c.numel() == 0) return;
-  if (bias) start_with_bias(c, bias, accumulate);
-  accumulate = accumulate || bias;
+  const bool add = static_cast<bool>(bias);
+  if (add) start_with_bias(c, bias);
   if (a.shape.back() == 0) {
-    if (!accumulate) fill(c, 0);
+    if (!add) fill(c, 0);
     return;
   }
   const Layout layout = *layout_of(c);
@@ -76,7 +72,7 @@ void matmul(View c, View a, View b, View bias, double alpha, bool accumulate, vo
     c = transposed(c);
     a = transposed(std::exchange(b, transposed(a)));
   }
-  dispatch_floating(c.dtype, [&](auto zero) { multiply<decltype(zero)>(c, layout.ld, a, b, alpha, accumulate); });
+  dispatch_floating(c.dtype, [&](auto zero) { multiply<decltype(zero)>(c, layout.ld, a, b, alpha, add); });
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

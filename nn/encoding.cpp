@@ -150,12 +150,7 @@ const EncodingEntry& find_encoding(std::string_view name) {
     known.push_back(entry->name);
   }
   const std::string other = other_name_hint(name);
-  if (!other.empty()) fail("encoding", "there is no encoding '", name, "'", other);
-  const std::string nearest = nearest_name(name, known);
-  if (!nearest.empty()) fail("encoding", "there is no encoding '", name, "'; did you mean '", nearest, "'?");
-  std::string list;
-  for (const std::string& one : known) list += concat(list.empty() ? "" : ", ", one);
-  fail("encoding", "there is no encoding '", name, "'; known are ", list);
+  fail("encoding", "there is no encoding '", name, "'", other.empty() ? did_you_mean_or_known(name, known) : other);
 }
 
 std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, const std::string& where) {

@@ -1,7 +1,6 @@
 #include "nn/optimizer.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -22,9 +21,8 @@ const OptimizerEntry& find_optimizer(std::string_view name) {
   for (const OptimizerEntry* entry : optimizer_registry()) {
     if (entry->name == name) return *entry;
   }
-  std::string known;
-  for (const std::string_view one : names()) known += concat(known.empty() ? "" : ", ", one);
-  fail("optimiser", "there is no '", name, "'; known are ", known);
+  const std::vector<std::string_view> known = names();
+  fail("optimiser", "there is no '", name, "'", did_you_mean_or_known(name, {known.begin(), known.end()}));
 }
 
 std::string summaries() {
@@ -34,8 +32,8 @@ std::string summaries() {
 }
 
 const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::string_view name) {
-  const auto place = std::ranges::find(options, name, &OptionInfo::name);
-  return place != options.end() ? &*place : nullptr;
+  const auto found = std::ranges::find(options, name, &OptionInfo::name);
+  return found != options.end() ? &*found : nullptr;
 }
 
 // The gradients that there are, dense, as kernels take them.
@@ -195,17 +193,5 @@ void squared_gradients(const Tensor& squares, const NamedTensors& parameters) {
   const Workspace workspace(on.squared_norm_workspace(views), squares.device());
   on.squared_norm(results, views, workspace.data());
 }
-
-double gradient_norm(const NamedTensors& parameters) {
-  if (parameters.empty()) return 0;
-  const Tensor squares =
-      Tensor::empty({static_cast<std::int64_t>(parameters.size())}, DType::f64, parameters.front().second.device());
-  squared_gradients(squares, parameters);
-  double sum = 0;
-  for (const double square : squares.to_vector<double>()) sum += square;
-  return std::sqrt(sum);
-}
-
-double clip_scale(double norm, double clip) { return clip == 0 ? 1.0 : std::min(1.0, clip / (norm + 1e-6)); }
 
 }  // namespace tally

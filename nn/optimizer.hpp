@@ -128,9 +128,5 @@ std::span<const OptimizerEntry* const> optimizer_registry();
 // Writes each gradient's sum of squares, in fixed order, to squares [parameters] f64 on the parameters' device: 0 where
 // there is none.
 void squared_gradients(const Tensor& squares, const NamedTensors& parameters);
-// Norm of all gradients together.
-double gradient_norm(const NamedTensors& parameters);
-// Factor that brings a gradient of this norm to at most `clip`: min(1, clip / (norm + 1e-6)); 1 for clip = 0.
-double clip_scale(double norm, double clip);
 
 }  // namespace tally

@@ -28,13 +28,6 @@ std::string range_text(double minimum, double maximum) {
   return "";
 }
 
-template <class Strings>
-std::string joined(const Strings& strings) {
-  std::string text;
-  for (const auto& string : strings) text += concat(text.empty() ? "" : ", ", string);
-  return text;
-}
-
 class Lister final : public OptionVisitor {
  public:
   void flag(std::string_view name, bool& value, std::string_view help) override { add(name, value, help, {}, ""); }
@@ -95,7 +88,8 @@ class Setter final : public OptionVisitor {
               std::string_view) override {
     if (!is_wanted(name)) return;
     check(std::find(allowed.begin(), allowed.end(), text_) != allowed.end(), where_, name_, " must be one of ",
-          joined(allowed), "; got '", text_, "'", did_you_mean(text_, {allowed.begin(), allowed.end()}));
+          joined({allowed.begin(), allowed.end()}), "; got '", text_, "'",
+          did_you_mean(text_, {allowed.begin(), allowed.end()}));
     value = text_;
   }
   void text(std::string_view name, std::string& value, std::string_view) override {
@@ -163,8 +157,7 @@ void set_option(Options& options, std::string_view where, std::string_view name,
   options.visit(setter);
   if (setter.found()) return;
   check(!setter.names().empty(), where, "unknown option '", name, "': there are no options here");
-  const std::string hint = did_you_mean(name, setter.names());
-  fail(where, "unknown option '", name, "'", hint.empty() ? "; known are " + joined(setter.names()) : hint);
+  fail(where, "unknown option '", name, "'", did_you_mean_or_known(name, setter.names()));
 }
 
 std::string to_text(const OptionValue& value) {
@@ -191,6 +184,17 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string near = nearest_name(name, candidates);
   return near.empty() ? "" : concat("; did you mean '", near, "'?");
+}
+
+std::string did_you_mean_or_known(std::string_view name, const std::vector<std::string>& candidates) {
+  const std::string hint = did_you_mean(name, candidates);
+  return hint.empty() ? "; known are " + joined(candidates) : hint;
+}
+
+std::string joined(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i) text += concat(i > 0 ? separator : "", parts[i]);
+  return text;
 }
 
 std::string name_from_stem(std::string_view stem) {

@@ -76,6 +76,12 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 // "; did you mean 'step'?" with that candidate; empty when none is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
+// The same, or "; known are step, size" when none is near.
+std::string did_you_mean_or_known(std::string_view name, const std::vector<std::string>& candidates);
+
+// "a, b" of {"a", "b"}.
+std::string joined(const std::vector<std::string>& parts, std::string_view separator = ", ");
+
 // "flip_flop" -> "flip-flop": the name of what stands in a file of this stem.
 std::string name_from_stem(std::string_view stem);
 

@@ -20,12 +20,10 @@ ModelRecord model_record(const RunConfig& config, const Task& task) {
     const bool of_no_effect = name == "model.dropout" || name == "model.init" || name == "model.attention";
     return of_no_effect || !(name.starts_with("model.") || name.starts_with("pe."));
   });
-  std::string vocabulary;
-  for (const std::string& symbol : task.vocabulary()) vocabulary += concat(vocabulary.empty() ? "" : " ", symbol);
   record.insert({{"task", config.task->name},
                  {"pe", config.encoding.text()},
                  {"dtype", config.run.dtype},
-                 {"vocabulary", vocabulary}});
+                 {"vocabulary", joined(task.vocabulary(), " ")}});
   return record;
 }
 

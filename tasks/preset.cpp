@@ -43,9 +43,7 @@ std::string preset_names(std::string_view task) {
   for (const PresetEntry* entry : preset_registry()) {
     if (task.empty() || entry->task == task) names.insert(entry->name);
   }
-  std::string text;
-  for (const std::string& name : names) text += concat(text.empty() ? "" : ", ", name);
-  return text;
+  return joined({names.begin(), names.end()});
 }
 
 const PresetEntry& find_preset(std::string_view task, std::string_view name) {

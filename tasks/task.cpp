@@ -13,13 +13,9 @@ namespace {
 template <class Items, class NameOf>
 [[noreturn]] void fail_unknown(std::string_view kind, std::string_view name, const Items& items, NameOf name_of) {
   std::vector<std::string> names;
-  std::string known;
-  for (const auto& item : items) {
-    names.push_back(name_of(item));
-    known += concat(known.empty() ? "" : ", ", names.back());
-  }
+  for (const auto& item : items) names.push_back(name_of(item));
   const std::string hint = did_you_mean(name, names);
-  fail(kind, "unknown ", kind, " '", name, "'", hint, hint.empty() ? "; known are " : " Known are ", known);
+  fail(kind, "unknown ", kind, " '", name, "'", hint, hint.empty() ? "; known are " : " Known are ", joined(names));
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ struct Call {
 
   // at(slot): the view of that operand, null for slot -1.
   template <class At>
-  Call(const Layout& layout, const Tensor& output, const Tensor& row_stat, const Tensor& carry, At&& at) {
+  Call(const Layout& layout, const Tensor& output, const Tensor& softmax_statistics, const Tensor& prefix_sums,
+       At&& at) {
     call.q = at(layout.q);
     call.k = at(layout.k);
     call.v = at(layout.v);
@@ -59,8 +60,8 @@ struct Call {
     call.biases = biases.data();
     call.bias_count = static_cast<int>(biases.size());
     call.output = output.view();
-    call.row_stat = row_stat.view();
-    if (carry.defined()) call.carry = carry.view();
+    call.softmax_statistics = softmax_statistics.view();
+    if (prefix_sums.defined()) call.prefix_sums = prefix_sums.view();
   }
 };
 
@@ -268,13 +269,14 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const Device device = in.q.device();
   const std::int64_t heads = in.q.size(0) * in.q.size(1);
   Tensor output = empty_by_token({in.q.size(0), in.q.size(1), in.q.size(2), in.v.size(3)}, in.q.dtype(), device);
-  const Tensor row_stat = Tensor::empty({heads, in.q.size(2), 2}, in.q.dtype(), device);
-  Tensor carry;
+  const Tensor softmax_statistics = Tensor::empty({heads, in.q.size(2), 2}, in.q.dtype(), device);
+  Tensor prefix_sums;
   if (layout.scan != AttentionScan::Kind::none && needs_grad(builder.inputs)) {
-    carry = Tensor::empty({kernels(device).attention_carry(heads, in.q.size(2), in.k.size(2))}, in.q.dtype(), device);
+    prefix_sums =
+        Tensor::empty({kernels(device).attention_prefix_sums(heads, in.q.size(2), in.k.size(2))}, in.q.dtype(), device);
   }
   const Kernels& on = kernels(device);
-  const Call forward(layout, output, row_stat, carry, [&](Slot slot) {
+  const Call forward(layout, output, softmax_statistics, prefix_sums, [&](Slot slot) {
     return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view();
   });
   {
@@ -285,9 +287,10 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   std::vector<Saved> kept;
   for (const Tensor& input : builder.inputs) kept.emplace_back(name, input);
   record(name, output, builder.inputs,
-         [layout, kept, kept_output = Saved(name, output), row_stat, carry](const Tensor& d_y, Gradients& d) {
+         [layout, kept, kept_output = Saved(name, output), softmax_statistics, prefix_sums](const Tensor& d_y,
+                                                                                            Gradients& d) {
            InputGradients gradients(layout, d, kept, d_y.numel() == 0);
-           const Call call(layout, kept_output.get(), row_stat, carry, [&](Slot slot) {
+           const Call call(layout, kept_output.get(), softmax_statistics, prefix_sums, [&](Slot slot) {
              return slot < 0 ? View{} : kept[static_cast<std::size_t>(slot)].get().view();
            });
            AttentionGradients wanted;

@@ -37,7 +37,7 @@ void multiply(const Tensor& c, const Tensor& given_a, const Tensor& given_b, con
   }
   const Kernels& on = kernels(c.device());
   const Workspace workspace(on.matmul_workspace(c.view(), a.view()), c.device());
-  on.matmul(c.view(), a.view(), b.view(), bias, alpha, false, workspace.data());
+  on.matmul(c.view(), a.view(), b.view(), bias, alpha, workspace.data());
 }
 
 // alpha a b without recording. One matrix b for many a: the leading axes of a dense a join its rows, which makes one

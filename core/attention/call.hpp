@@ -58,10 +58,10 @@ struct AttentionCall {
   RandomStream dropout_stream;
 
   // Results.
-  View output;    // [B,H,T,e], any strides
-  View row_stat;  // [B,H,T,2] dense: largest logit and 1 / sum of e^(l - largest); stick_breaking: sum of softplus over
-                  // the row and what remains of the stick
-  View carry;     // running sums at the tiles' edges, attention_carry elements; null without a scan
+  View output;              // [B,H,T,e], any strides
+  View softmax_statistics;  // [B,H,T,2] dense: largest logit and 1 / sum of e^(l - largest); stick_breaking: sum of
+                            // softplus over the row and what remains of the stick
+  View prefix_sums;         // of the scan at the tiles' edges, attention_prefix_sums elements; null without a scan
 
   std::int64_t batch() const { return q.shape[0]; }
   std::int64_t heads() const { return q.shape[1]; }

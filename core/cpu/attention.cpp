@@ -106,7 +106,7 @@ constexpr auto only_count = [](const auto&) {};
 
 }  // namespace
 
-std::int64_t attention_carry(std::int64_t heads, std::int64_t queries, std::int64_t keys) {
+std::int64_t attention_prefix_sums(std::int64_t heads, std::int64_t queries, std::int64_t keys) {
   return heads * ((queries + tile_rows - 1) / tile_rows) * key_tiles_before(keys) * tile_rows;
 }
 

@@ -28,7 +28,7 @@ inline std::int64_t shares_of_head(const AttentionCall& call) {
 inline std::int64_t key_tiles_before(std::int64_t keys) { return (keys + tile_keys - 1) / tile_keys; }
 
 // Where the running sums of a row tile begin: those of the tiles before it come first.
-inline std::int64_t carry_offset(const AttentionCall& call, const RowTile& rows) {
+inline std::int64_t prefix_sums_offset(const AttentionCall& call, const RowTile& rows) {
   const std::int64_t row_tiles = (call.queries() + tile_rows - 1) / tile_rows;
   const std::int64_t head = rows.batch * call.heads() + rows.head;
   return (head * row_tiles + rows.first / tile_rows) * key_tiles_before(call.keys()) * tile_rows;
@@ -234,7 +234,7 @@ class Worker {
     std::fill_n(output_lanes_, tile_rows * value_width_, T{0});
     std::fill_n(largest_, tile_rows, std::numeric_limits<T>::lowest());
     std::fill_n(sum_, tile_rows, T{0});
-    T* const kept = call_.carry ? call_.carry.as<T>() + carry_offset(call_, rows) : nullptr;
+    T* const kept = call_.prefix_sums ? call_.prefix_sums.as<T>() + prefix_sums_offset(call_, rows) : nullptr;
     for (std::int64_t tile = key_tiles_before(visible_keys(rows)) - 1; tile >= 0; --tile) {
       const KeyTile keys = key_tile(rows, tile);
       if (kept != nullptr) std::copy_n(carry(), tile_rows, kept + tile * tile_rows);
@@ -254,7 +254,7 @@ class Worker {
   }
 
   void write_rows(const RowTile& rows) {
-    T* const stat = row_stat(rows);
+    T* const stat = softmax_statistics(rows);
     if (!stick_) {
       for (std::int64_t i = 0; i < rows.rows; ++i) {
         inverse_sum_[i] = T{1} / sum_[i];
@@ -279,15 +279,16 @@ class Worker {
                  T{1});
   }
 
-  T* row_stat(const RowTile& rows) const {
-    return call_.row_stat.as<T>() + 2 * ((rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first);
+  T* softmax_statistics(const RowTile& rows) const {
+    return call_.softmax_statistics.as<T>() +
+           2 * ((rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first);
   }
 
   void backward_rows(const RowTile& rows, const KeyGradients<T>& sums) {
     open_rows(rows);
     open_gradient(rows);
     std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
-    const T* const kept = call_.carry ? call_.carry.as<T>() + carry_offset(call_, rows) : nullptr;
+    const T* const kept = call_.prefix_sums ? call_.prefix_sums.as<T>() + prefix_sums_offset(call_, rows) : nullptr;
     const std::int64_t tiles = key_tiles_before(visible_keys(rows));
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const KeyTile keys = key_tile(rows, tile);
@@ -328,7 +329,7 @@ class Worker {
 
   // d_output by rows and by lanes, the softmax's statistics, and delta.
   void open_gradient(const RowTile& rows) {
-    const T* const stat = row_stat(rows);
+    const T* const stat = softmax_statistics(rows);
     // Lanes without a query have weight 0, whatever their logits are: e^l alone may overflow, and 0 inf is no number.
     std::fill_n(largest_, tile_rows, std::numeric_limits<T>::max());
     std::fill_n(inverse_sum_, tile_rows, T{0});

@@ -63,8 +63,7 @@ template <class T>
 class Product {
  public:
   // c is row-major with rows ld_c apart; bias is [M, N] with stride 0 along one of them, or absent.
-  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha,
-          bool accumulate)
+  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha)
       : m_(c.shape.back(1)),
         n_(c.shape.back(0)),
         k_(a.shape.back(0)),
@@ -77,7 +76,6 @@ class Product {
         ld_c_(ld_c),
         bias_(bias),
         alpha_(static_cast<T>(alpha)),
-        accumulate_(accumulate),
         batch_(make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b))),
         tiling_(choose_tiling(matrices_, m_, n_, k_)) {}
 
@@ -120,12 +118,9 @@ class Product {
 
     T* const tile = (part == 0 ? result(matrix, i) : partial(matrix, part, i)) + j;
     const std::int64_t ld = part == 0 ? ld_c_ : n_;
-    bool add = part == 0 && accumulate_;
-    if (part == 0 && (bias_ || inner == 0)) {
-      // BLAS begins by writing zeros; to add to the bias instead costs nothing.
-      start_tile(tile, rows, columns, i, j);
-      add = true;
-    }
+    // BLAS begins by writing zeros; to add to the bias instead costs nothing.
+    const bool add = part == 0 && (bias_ || inner == 0);
+    if (add) start_tile(tile, rows, columns, i, j);
     if (inner == 0) return;
     const auto offset = batch_.element_offsets(matrix);
     gemm_tile(layout_a_.transposed, layout_b_.transposed, static_cast<int>(rows), static_cast<int>(columns),
@@ -134,12 +129,12 @@ class Product {
               static_cast<int>(ld));
   }
 
-  // tile = (accumulate ? tile : 0) + (bias or 0)
+  // tile = bias or 0
   void start_tile(T* tile, std::int64_t rows, std::int64_t columns, std::int64_t first_row,
                   std::int64_t first_column) const {
     for (std::int64_t i = 0; i < rows; ++i) {
       T* const row = tile + i * ld_c_;
-      if (!accumulate_) std::fill_n(row, columns, T{0});
+      std::fill_n(row, columns, T{0});
       if (!bias_) continue;
       const std::int64_t step = bias_.strides[1];
       const T* const values = bias_.as<T>() + (first_row + i) * bias_.strides[0] + first_column * step;
@@ -162,7 +157,6 @@ class Product {
   std::int64_t ld_c_;
   View bias_;
   T alpha_;
-  bool accumulate_;
   Loop<3> batch_;  // offsets of the matrices of c, a, b
   Tiling tiling_;
   T* parts_ = nullptr;
@@ -179,7 +173,7 @@ std::int64_t matmul_workspace(View c, View a) {
   return (parts - 1) * c.numel() * static_cast<std::int64_t>(size_of(c.dtype));
 }
 
-void matmul(View c, View a, View b, View bias, double alpha, bool accumulate, void* workspace) {
+void matmul(View c, View a, View b, View bias, double alpha, void* workspace) {
   if (c.numel() == 0) return;
   if (bias) {
     bias.shape = {c.shape.back(1), c.shape.back(0)};
@@ -192,9 +186,8 @@ void matmul(View c, View a, View b, View bias, double alpha, bool accumulate, vo
     a = transposed(std::exchange(b, transposed(a)));
     if (bias) bias = transposed(bias);
   }
-  dispatch_floating(c.dtype, [&](auto zero) {
-    Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha, accumulate).compute(workspace);
-  });
+  dispatch_floating(c.dtype,
+                    [&](auto zero) { Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha).compute(workspace); });
 }
 
 }  // namespace tally::cpu

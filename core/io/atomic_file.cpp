@@ -86,15 +86,10 @@ void AtomicFile::finish() {
   sync_folder_of(target_);
 }
 
-void write_file_atomically(const std::string& path, std::span<const std::span<const std::byte>> chunks) {
-  AtomicFile file(path);
-  for (const auto chunk : chunks) file.write(chunk);
-  file.finish();
-}
-
 void write_file_atomically(const std::string& path, std::string_view text) {
-  const std::span<const std::byte> chunks[] = {std::as_bytes(std::span(text))};
-  write_file_atomically(path, chunks);
+  AtomicFile file(path);
+  file.write(text);
+  file.finish();
 }
 
 }  // namespace tally

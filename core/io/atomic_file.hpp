@@ -32,8 +32,7 @@ class AtomicFile {
   bool ours_ = false;  // the temporary is there and is to be removed
 };
 
-// Writes the chunks one after the other, with the same promises.
-void write_file_atomically(const std::string& path, std::span<const std::span<const std::byte>> chunks);
+// The same of a text.
 void write_file_atomically(const std::string& path, std::string_view text);
 
 }  // namespace tally

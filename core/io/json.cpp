@@ -107,20 +107,23 @@ std::string_view JsonValue::kind() const {
 }
 
 template <class T>
-const T& JsonValue::get(std::string_view wanted, std::string_view key) const {
-  if (const T* held = std::get_if<T>(&value_)) return *held;
-  if (key.empty()) fail("json", "expected ", wanted, ", found ", kind());
-  fail("json", "'", escape_for_print(key), "' must be ", wanted, ", but is ", kind());
+const T& JsonValue::get(std::string_view wanted, Key key) const {
+  const JsonValue& value = key ? at(*key) : *this;
+  if (const T* held = std::get_if<T>(&value.value_)) return *held;
+  if (!key) fail("json", "expected ", wanted, ", found ", kind());
+  fail("json", "'", escape_for_print(*key), "' must be ", wanted, ", but is ", value.kind());
 }
 
-bool JsonValue::boolean() const { return get<bool>("a boolean"); }
-std::int64_t JsonValue::integer() const { return get<std::int64_t>("an integer"); }
-double JsonValue::real() const { return is_integer() ? static_cast<double>(integer()) : get<double>("a number"); }
-const std::string& JsonValue::string() const { return get<std::string>("a string"); }
-const JsonValue::Array& JsonValue::elements() const { return get<Array>("an array"); }
-const JsonValue::Object& JsonValue::members() const { return get<Object>("an object"); }
-std::string& JsonValue::string() { return const_cast<std::string&>(get<std::string>("a string")); }
-JsonValue::Object& JsonValue::members() { return const_cast<Object&>(get<Object>("an object")); }
+template const bool& JsonValue::get<bool>(std::string_view, Key) const;
+template const std::int64_t& JsonValue::get<std::int64_t>(std::string_view, Key) const;
+template const std::string& JsonValue::get<std::string>(std::string_view, Key) const;
+template const JsonValue::Array& JsonValue::get<JsonValue::Array>(std::string_view, Key) const;
+template const JsonValue::Object& JsonValue::get<JsonValue::Object>(std::string_view, Key) const;
+
+double JsonValue::real(Key key) const {
+  const JsonValue& value = key ? at(*key) : *this;
+  return value.is_integer() ? static_cast<double>(value.integer()) : get<double>("a number", key);
+}
 
 std::vector<std::int64_t> JsonValue::integers() const {
   std::vector<std::int64_t> numbers;
@@ -139,18 +142,6 @@ const JsonValue* JsonValue::find(std::string_view key) const {
 const JsonValue& JsonValue::at(std::string_view key) const {
   if (const JsonValue* found = find(key)) return *found;
   fail("json", "'", escape_for_print(key), "' is missing");
-}
-
-bool JsonValue::boolean(std::string_view key) const { return at(key).get<bool>("a boolean", key); }
-std::int64_t JsonValue::integer(std::string_view key) const { return at(key).get<std::int64_t>("an integer", key); }
-double JsonValue::real(std::string_view key) const {
-  const JsonValue& value = at(key);
-  return value.is_integer() ? value.real() : value.get<double>("a number", key);
-}
-const std::string& JsonValue::string(std::string_view key) const { return at(key).get<std::string>("a string", key); }
-const JsonValue::Array& JsonValue::elements(std::string_view key) const { return at(key).get<Array>("an array", key); }
-const JsonValue::Object& JsonValue::members(std::string_view key) const {
-  return at(key).get<Object>("an object", key);
 }
 
 JsonValue& JsonValue::set(std::string_view key, JsonValue value) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,28 +60,22 @@ class JsonValue {
   // "null", "a boolean", "an integer", "a real number", "a string", "an array", "an object".
   std::string_view kind() const;
 
-  // The value itself. Throws Error when it is of another kind; real() takes integers too.
-  bool boolean() const;
-  std::int64_t integer() const;
-  double real() const;
-  const std::string& string() const;
-  const Array& elements() const;
-  const Object& members() const;
-  std::string& string();
-  Object& members();
-  std::vector<std::int64_t> integers() const;  // the elements of an array of integers
-
-  // Members of an object. The typed ones throw Error naming the key when it is missing or of another kind:
-  //   config.at("model").integer("width")
-  const JsonValue* find(std::string_view key) const;  // null when missing
+  const JsonValue* find(std::string_view key) const;  // of an object; null when missing
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   const JsonValue& at(std::string_view key) const;
-  bool boolean(std::string_view key) const;
-  std::int64_t integer(std::string_view key) const;
-  double real(std::string_view key) const;
-  const std::string& string(std::string_view key) const;
-  const Array& elements(std::string_view key) const;
-  const Object& members(std::string_view key) const;
+
+  // The value itself, or with a key the member's: config.at("model").integer("width"). Throws Error, naming the key,
+  // when it is missing or of another kind; real() takes integers too.
+  using Key = std::optional<std::string_view>;
+  bool boolean(Key key = {}) const { return get<bool>("a boolean", key); }
+  std::int64_t integer(Key key = {}) const { return get<std::int64_t>("an integer", key); }
+  double real(Key key = {}) const;
+  const std::string& string(Key key = {}) const { return get<std::string>("a string", key); }
+  const Array& elements(Key key = {}) const { return get<Array>("an array", key); }
+  const Object& members(Key key = {}) const { return get<Object>("an object", key); }
+  std::string& string() { return const_cast<std::string&>(get<std::string>("a string")); }
+  Object& members() { return const_cast<Object&>(get<Object>("an object")); }
+  std::vector<std::int64_t> integers() const;  // the elements of an array of integers
 
   // Replaces the member in its place, or appends it. Throws unless this is an object.
   JsonValue& set(std::string_view key, JsonValue value);
@@ -94,7 +89,7 @@ class JsonValue {
 
  private:
   template <class T>
-  const T& get(std::string_view wanted, std::string_view key = "") const;
+  const T& get(std::string_view wanted, Key key = {}) const;
 
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };

@@ -134,9 +134,10 @@ void write_npy(const std::string& path, const Tensor& tensor) {
   header += '\n';
   std::string begin(magic);
   begin += {1, 0, static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
-  begin += header;
-  const std::span<const std::byte> chunks[] = {std::as_bytes(std::span(begin)), bytes_of(dense)};
-  write_file_atomically(path, chunks);
+  AtomicFile file(path);
+  file.write(begin + header);
+  file.write(bytes_of(dense));
+  file.finish();
 }
 
 }  // namespace tally

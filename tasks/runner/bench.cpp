@@ -110,33 +110,40 @@ void add_shares(Figures& figures) {
   }
 }
 
+// Throws Error where it cannot be counted, or an encoding does not take the sequences.
+MemoryEstimate checked(const BenchOptions& o, MemoryEstimate memory) {
+  check(!memory.more, "memory", "this needs more than ", bytes_text(memory.total()));
+  check_length(model_of(o), o.length);
+  return memory;
+}
+
 MemoryEstimate estimate_step(const BenchOptions& o) {
   return estimate_step(model_of(o), o.config.optimiser, o.config.run.batch, o.length);
 }
 
-// What the work would take, with nothing run: all of the model's parameters, or for attention those of the layer's
-// encoding.
-Figures plan(const std::string& what, const BenchOptions& o) {
+// What a step would take, with nothing run.
+Figures plan_step(const BenchOptions& o) {
+  const MemoryEstimate memory = as_usage([&] { return checked(o, estimate_step(o)); });
+  const double parameters = static_cast<double>(memory.parameter_count);
+  return with_sizes("size", o,
+                    JsonValue::object({{"vocab", o.vocabulary},
+                                       {"layers", o.config.model.layers},
+                                       {"parameters", memory.parameter_count},
+                                       {"encoding_parameters", memory.encoding_parameter_count},
+                                       {"parameter_bytes", parameters * static_cast<double>(size_of(o.config.dtype()))},
+                                       {"memory_bytes", memory.total()}}));
+}
+
+// The same of attention, whose encoding has all its parameters.
+Figures plan_attention(const BenchOptions& o) {
   return as_usage([&] {
-    const NamedShapes shapes = parameter_shapes(o.config.model, o.config.encoding, o.vocabulary, o.max_length);
-    const bool step = what != "attention";
-    std::int64_t of_encoding = 0;
-    for (const auto& [name, shape] : shapes) {
-      const bool counts = name.starts_with("position.") || name.starts_with("blocks.0.position.");
-      of_encoding += counts ? shape.numel() : 0;
+    std::int64_t parameters = 0;
+    for (const auto& [name, shape] : parameter_shapes(o.config.model, o.config.encoding, o.vocabulary, o.max_length)) {
+      if (name.starts_with("position.") || name.starts_with("blocks.0.position.")) parameters += shape.numel();
     }
-    JsonValue json = JsonValue::object({{"vocab", o.vocabulary}, {"layers", o.config.model.layers}});
-    if (step) {
-      const std::int64_t parameters = parameter_count(shapes);
-      json.set("parameters", parameters);
-      json.set("parameter_bytes", static_cast<double>(parameters) * static_cast<double>(size_of(o.config.dtype())));
-    }
-    json.set("encoding_parameters", step ? encoding_parameter_count(shapes) : of_encoding);
-    check_length(model_of(o), o.length);
-    const MemoryEstimate memory = step ? estimate_step(o) : estimate_attention(o);
-    check(!memory.more, "memory", "this needs more than ", bytes_text(memory.total()));
-    json.set("memory_bytes", memory.total());
-    return with_sizes(step ? "size" : what, o, json);
+    const double memory = checked(o, estimate_attention(o)).total();
+    return with_sizes("attention", o,
+                      JsonValue::object({{"encoding_parameters", parameters}, {"memory_bytes", memory}}));
   });
 }
 
@@ -174,7 +181,7 @@ const std::vector<Work>& works() {
        "number of parameters, and memory of a step, with nothing run",
        {count_of("parameters", "parameters"), count_of("of the encoding", "encoding_parameters"),
         bytes_of("parameters in memory", "parameter_bytes"), bytes_of("memory of a step", "memory_bytes")},
-       [](const BenchOptions& o) { return plan("size", o); },
+       plan_step,
        nullptr}};
   return all;
 }
@@ -190,7 +197,7 @@ Work find_work(const BenchSettings& settings) {
     return {work.name,
             work.help,
             {count_of("parameters of the encoding", "encoding_parameters"), bytes_of("memory", "memory_bytes")},
-            [](const BenchOptions& o) { return plan("attention", o); },
+            plan_attention,
             nullptr};
   }
   throw UsageError(concat("[bench] there are step, attention, ops and size, not '", settings.what, "'",

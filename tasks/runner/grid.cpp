@@ -7,12 +7,6 @@
 
 namespace tally {
 
-std::string joined(const std::vector<std::string>& parts, std::string_view separator) {
-  std::string text;
-  for (std::size_t i = 0; i < parts.size(); ++i) text += concat(i > 0 ? separator : "", parts[i]);
-  return text;
-}
-
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t number = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);

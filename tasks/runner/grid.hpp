@@ -10,8 +10,6 @@
 
 namespace tally {
 
-// "a b" of {"a", "b"}.
-std::string joined(const std::vector<std::string>& parts, std::string_view separator);
 // The whole number that the text is; nothing for another text.
 std::optional<std::int64_t> whole_number(std::string_view text);
 // The parts of "a,b" between the separators.

@@ -126,7 +126,7 @@ std::vector<OpCase> attention_cases() {
   cases.push_back(attention_case("attention_table", {.term = table}, rows_of(3), [](const Tensors& x, Score& score) {
     score.set_scan(ContextualTable{x[3], {}});
   }));
-  cases.back().kernels.push_back("attention_carry");
+  cases.back().kernels.push_back("attention_prefix_sums");
   cases.push_back(attention_case(
       "attention_table_own_gates", {.term = table, .gate_query = 5, .gate_key = 4},
       [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t k) {

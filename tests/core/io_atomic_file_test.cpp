@@ -34,10 +34,9 @@ TEST(AtomicFile, WritesAndReplaces) {
   const std::string path = folder.file("a.json");
   write_file_atomically(path, "first");
   EXPECT_EQ(bytes_of_file(path), "first");
-  const std::string_view pieces[] = {"sec", "", "ond"};
-  std::vector<std::span<const std::byte>> chunks;
-  for (const auto piece : pieces) chunks.push_back(std::as_bytes(std::span(piece)));
-  write_file_atomically(path, chunks);
+  AtomicFile file(path);
+  for (const std::string_view part : {"sec", "", "ond"}) file.write(part);
+  file.finish();
   EXPECT_EQ(bytes_of_file(path), "second");
   write_file_atomically(path, "");
   EXPECT_EQ(bytes_of_file(path), "");

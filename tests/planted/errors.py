@@ -206,6 +206,12 @@ ERRORS = [
             what="a key's own forget gate acts on the key itself",
             found_by=["nn/Cpu/Reference.*"]),
 
+    Planted("fire-counted-as-at-the-start", "nn/position/fire.cpp",
+            find="length.device().type != DeviceType::meta && length.item()",
+            replace="length.device().type == DeviceType::meta || length.item()",
+            what="an estimate of memory takes FIRE's L for long enough, which training may make shorter",
+            found_by=["tasks/Estimate.MemoryOfEveryEncoding*"]),
+
     # --- tasks ---
     Planted("flip-flop-more-reads", "tasks/toy/flip_flop.cpp",
             find="return rng.bits() >> 31 ? read : write;",
