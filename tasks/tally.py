@@ -271,7 +271,7 @@ class Run:
     """What a run folder holds.
 
     path, config       the folder; config.json as it stands
-    task, encoding, seed
+    task, encoding, seed; the encoding of a model that has none is its kind: "lstm"
     settings           {name: value} of all options but the seed, named as on the command line: "model.width", "steps"
     state              "finished", "diverged", "unfinished"; from a sweep's list also "failed", and "waiting" for a run
                        that has no folder yet
@@ -306,9 +306,11 @@ class Run:
         self.steps, self._evaluations, self._final = (_columns([], kinds) for kinds in (
             _STEP_COLUMNS, _EVALUATION_COLUMNS, _EVALUATION_COLUMNS))
         task = _get(config, "task", dict, where)
+        model = _is(dict, config.get("model", {}), f"{where}: 'model'")
         self.task, self.encoding = _get(task, "name", str, where), _get(config, "pe", str, where)
-        options = {"": config.get("run", {}), "task.": task, "model.": config.get("model", {}),
-                   "optimiser.": config.get("optimiser", {})}
+        if model.get("kind", "transformer") != "transformer":
+            self.encoding = _get(model, "kind", str, where)
+        options = {"": config.get("run", {}), "task.": task, "model.": model, "optimiser.": config.get("optimiser", {})}
         for part, values in _is(dict, config.get("pe-options", {}), f"{where}: 'pe-options'").items():
             options[f"pe.{part}."] = values
         self.settings = {prefix + name: value for prefix, values in options.items()

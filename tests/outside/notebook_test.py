@@ -78,6 +78,16 @@ class Agreement(unittest.TestCase):
         self.assertEqual([group["settings"]["model.width"] for group in report["groups"]], ["8", "8", "16"])
         self.assertEqual(tally.Runs(*both).group("none model.width=16").runs[0].settings["model.width"], 16)
 
+    def test_an_lstm_goes_by_its_kind(self):
+        settings = [word for word in SETTINGS if not word.startswith("--model.heads")]
+        for kind in ("transformer", "lstm"):
+            program("train", FOLDER / "kinds" / kind, "--pe=none", f"--model.kind={kind}", *settings)
+        report = json.loads(program("report", FOLDER / "kinds", "--json"))
+        said = [(group["pe"], set(group["settings"])) for group in report["groups"]]
+        groups = tally.Runs(FOLDER / "kinds").groups
+        self.assertEqual([(group.encoding, set(group.settings)) for group in groups], said)
+        self.assertEqual([group.encoding for group in groups], ["lstm", "none"])
+
     def test_metrics(self):
         run = tally.Run(FOLDER / "grid" / "cope-seed1")
         self.assertEqual((run.task, run.encoding, run.seed, run.state), ("flip-flop", "cope", 1, "finished"))
