@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -18,7 +17,7 @@
 namespace tally {
 namespace {
 
-constexpr std::size_t most_counted = 16;  // symbols that have a row and a column in the tables of means
+constexpr std::size_t most_counted = 24;  // symbols that have a row and a column in the tables of means
 
 // What a page shows of a trace, beside what it adds up from that by itself.
 struct Quantity {
@@ -37,15 +36,16 @@ constexpr std::array<Quantity, 5> quantities{{
 // As JSON has it: four decimals are more than anybody reads.
 JsonValue short_number(double x) { return std::round(x * 1e4) / 1e4; }
 
-// The symbols of a table of means: all of a small vocabulary, else those that a sequence has most of. By id.
+// The symbols of a table of means: those that occur, the most frequent ones of many. By id.
 class CountedSymbols {
  public:
   CountedSymbols(std::size_t vocabulary, const std::vector<std::int32_t>& tokens) : places_(vocabulary, -1) {
     std::vector<std::int64_t> counts(vocabulary);
     for (const std::int32_t token : tokens) ++counts[static_cast<std::size_t>(token)];
-    ids_.resize(vocabulary);
-    std::iota(ids_.begin(), ids_.end(), 0);
-    if (vocabulary > most_counted) {
+    for (std::size_t id = 0; id < vocabulary; ++id) {
+      if (counts[id] > 0) ids_.push_back(static_cast<std::int32_t>(id));
+    }
+    if (ids_.size() > most_counted) {
       std::stable_sort(ids_.begin(), ids_.end(), [&](std::int32_t a, std::int32_t b) {
         return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
       });
@@ -176,8 +176,8 @@ struct Inspection::Parts {
   };
 
   const Task& task;
+  CountedSymbols counted_symbols;
   std::vector<Run> runs = {};
-  std::vector<CountedSymbols> counted_symbols = {};  // one, once there is a sequence
   JsonValue sequences = JsonValue::array();
   std::int64_t packed_bytes = 0;
 };
@@ -239,7 +239,8 @@ JsonValue Inspection::Parts::Run::json(const CountedSymbols& counted) {
                             {"means", JsonValue(std::move(layers))}});
 }
 
-Inspection::Inspection(const Task& task, std::vector<InspectedRun> runs) : parts_(new Parts{task}) {
+Inspection::Inspection(const Task& task, std::vector<InspectedRun> runs, const std::vector<std::int32_t>& tokens)
+    : parts_(new Parts{.task = task, .counted_symbols = {task.vocabulary().size(), tokens}}) {
   for (InspectedRun& run : runs) parts_->runs.push_back({std::move(run)});
 }
 
@@ -247,8 +248,7 @@ Inspection::~Inspection() = default;
 
 void Inspection::add(const Example& example, const std::string& name) {
   Parts& parts = *parts_;
-  if (parts.counted_symbols.empty()) parts.counted_symbols.emplace_back(parts.task.vocabulary().size(), example.tokens);
-  for (Parts::Run& run : parts.runs) run.add(example, parts.counted_symbols.front(), parts.packed_bytes);
+  for (Parts::Run& run : parts.runs) run.add(example, parts.counted_symbols, parts.packed_bytes);
   parts.sequences.push(
       JsonValue::object({{"name", name},
                          {"tokens", integers_json(example.tokens)},
@@ -264,7 +264,7 @@ JsonValue Inspection::json() {
   JsonValue symbols = JsonValue::array(), packings = JsonValue::object(), runs = JsonValue::array();
   for (const std::string& symbol : parts.task.vocabulary()) symbols.push(symbol);
   for (const Quantity& quantity : quantities) packings.set(quantity.name, name_of(quantity.packing));
-  for (Parts::Run& run : parts.runs) runs.push(run.json(parts.counted_symbols.front()));
+  for (Parts::Run& run : parts.runs) runs.push(run.json(parts.counted_symbols));
   return JsonValue::object({{"task", parts.runs.front().run.config.task->name},
                             {"symbols", std::move(symbols)},
                             {"version", version},

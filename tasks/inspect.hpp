@@ -31,8 +31,9 @@ struct InspectedRun {
 
 class Inspection {
  public:
-  // The runs' vocabulary must be that of the task. References are kept.
-  Inspection(const Task& task, std::vector<InspectedRun> runs);
+  // The runs' vocabulary must be that of the task. `tokens`: of all sequences that will be added; the symbols that there
+  // are most of them are those that the means are of. References to task and runs are kept.
+  Inspection(const Task& task, std::vector<InspectedRun> runs, const std::vector<std::int32_t>& tokens);
   ~Inspection();
   Inspection(const Inspection&) = delete;
   Inspection& operator=(const Inspection&) = delete;

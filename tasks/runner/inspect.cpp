@@ -74,7 +74,11 @@ Result run_inspect(const InspectSettings& settings, const CommonOptions& common)
       check_fits(estimate_trace(run.config, task, 1, length, false));
     }
   });
-  Inspection inspection(task, runs);
+  std::vector<std::int32_t> tokens;
+  for (const auto& [name, example] : sequences) {
+    tokens.insert(tokens.end(), example.tokens.begin(), example.tokens.end());
+  }
+  Inspection inspection(task, runs, tokens);
   std::int64_t count = 0;
   for (const auto& [name, example] : sequences) {
     const bool asked = settings.sequences.count > 0 || !settings.sequences.tokens.empty();

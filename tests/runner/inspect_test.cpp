@@ -125,6 +125,7 @@ TEST_F(Inspect, MeansBySymbol) {
     return static_cast<double>(values[name][static_cast<std::size_t>(((n * heads + head) * length + i) * length + j)]);
   };
   const JsonValue layer = data().elements("runs")[0].elements("means")[1];
+  ASSERT_EQ(data().elements("runs")[0].at("counted").integers(), (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
   const auto mean = [&](const char* name, std::size_t head, std::size_t row, std::size_t column) {
     return layer.elements(name)[head].elements()[row].elements()[column];
   };
