@@ -31,8 +31,8 @@ struct InspectedRun {
 
 class Inspection {
  public:
-  // The runs' vocabulary must be that of the task. `tokens`: of all sequences that will be added; the symbols that there
-  // are most of them are those that the means are of. References to task and runs are kept.
+  // The runs' vocabulary must be that of the task. `tokens`: of all sequences that will be added; the symbols that
+  // there are most of them are those that the means are of. References to task and runs are kept.
   Inspection(const Task& task, std::vector<InspectedRun> runs, const std::vector<std::int32_t>& tokens);
   ~Inspection();
   Inspection(const Inspection&) = delete;
