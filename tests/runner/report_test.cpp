@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "tasks/report_page.hpp"
 #include "tasks/run_folder.hpp"
 #include "tests/runner/program.hpp"
 
@@ -159,6 +160,24 @@ TEST_F(Reports, CurvesAreMeansInBands) {
   EXPECT_NEAR(points[0].low, 0.2, 1e-12);
   EXPECT_NEAR(points[0].high, 0.4, 1e-12);
   EXPECT_NEAR(points[1].y, 0.04, 1e-12);
+}
+
+TEST_F(Reports, ThePageHasEveryRunWithItsCountsAndTheWayToItsInspection) {
+  add("cope-seed1", config_of("flip-flop", "cope", 1), 90, 3);
+  add("cope-seed2", config_of("flip-flop", "cope", 2), 90, 0, false);
+  write_file(folder_ / "cope-seed1/inspect.html", "");
+  const Report report = make_report({sweep_});
+  const JsonValue page = report_page_json(report, sweep_);
+  const JsonValue& group = page.at("tasks").elements()[0].at("groups").elements()[0];
+  const JsonValue::Array& runs = group.at("runs").elements();
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(write_json(runs[0].at("results")), R"({"in-distribution":[0,100,0,10],"ood-sparse":[3,100,5,10]})");
+  EXPECT_EQ(write_json(runs[0].at("curves").at("ood-sparse")), "[[50,90,100,1,10],[100,3,100,5,10]]");
+  EXPECT_EQ(runs[0].string("inspect"), "cope-seed1/inspect.html");
+  EXPECT_EQ(runs[1].string("state"), "unfinished");
+  EXPECT_FALSE(runs[1].contains("inspect"));
+  EXPECT_EQ(runs[1].at("settings").string("model.width"), "64");
+  EXPECT_TRUE(has(report_page(report, sweep_), "flip-flop: report"));
 }
 
 TEST_F(Reports, ManyGroupsAreDotsTheBestFirstAndSmallCharts) {

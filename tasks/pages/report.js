@@ -1,0 +1,265 @@
+// The page of `tally report`: what is chosen, the pictures, the table, the run that a point stands for.
+
+const colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a", "#a5a000", "#7a5cc7", "#b5543c"];
+const svgSpace = "http://www.w3.org/2000/svg";
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function shape(name, attributes = {}, ...children) {
+  const made = document.createElementNS(svgSpace, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+const page = {
+  data: JSON.parse(document.getElementById("data").textContent),
+  task: 0,
+  sequences: false,
+  split: "",
+  logarithmic: false,
+  off: new Set(),  // labels of groups that are not shown
+  theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light",
+
+  get here() { return this.data.tasks[this.task]; },
+  get groups() { return this.ordered.filter(group => !this.off.has(group.label)); },
+
+  finished(group) { return group.runs.filter(run => run.state === "finished"); },
+  // Final errors of the seeds: {run, counts, share}.
+  finals(group, split) {
+    return this.finished(group).filter(run => run.results[split]).map(run => {
+      const counts = counted(run.results[split], this.sequences);
+      return {run, counts, share: rate(counts)};
+    });
+  },
+  // Sum of the mean errors of the splits; those without a finished run come last.
+  badness(group) {
+    return this.here.splits.reduce((sum, split) => {
+      const shares = this.finals(group, split).map(final => final.share);
+      return sum + (shares.length ? meanOf(shares) : 2);
+    }, 0);
+  },
+  colour(group) { return colours[this.here.groups.indexOf(group) % colours.length]; },
+
+  choose(task) {
+    this.task = task;
+    this.sequences = this.here.sequences;
+    this.split = this.here.splits.at(-1) ?? "";
+    this.off.clear();
+    document.getElementById("run").replaceChildren(element("p", {class: "soft"}, "A point says its run: click one."));
+    this.draw();
+  },
+
+  draw() {
+    this.ordered = [...this.here.groups].sort((a, b) => this.badness(a) - this.badness(b));
+    const runs = this.here.groups.flatMap(group => group.runs), done = runs.filter(run => run.state === "finished");
+    document.getElementById("title").textContent = this.here.name;
+    document.getElementById("subtitle").textContent =
+      `${this.here.summary} · ${done.length} of ${runs.length} runs finished · trained for ${duration(done.reduce((sum, run) => sum + run.seconds, 0))} · tally ${this.data.version}`;
+    this.drawBar();
+    this.drawDots();
+    this.drawCurves();
+    this.drawTable();
+  },
+
+  segments(id, choices, chosen, choose) {
+    document.getElementById(id).replaceChildren(...choices.map(choice => {
+      const button = element("button", {"aria-pressed": choice === chosen}, choice);
+      button.onclick = () => { choose(choice); };
+      return button;
+    }));
+  },
+  drawBar() {
+    const names = this.data.tasks.map(task => task.name);
+    this.segments("tasks", names, this.here.name, name => this.choose(names.indexOf(name)));
+    this.segments("measure", ["tokens", "sequences"], this.sequences ? "sequences" : "tokens", choice => {
+      this.sequences = choice === "sequences";
+      this.draw();
+    });
+    this.segments("split", this.here.splits, this.split, split => { this.split = split; this.draw(); });
+    this.segments("scale", ["linear", "logarithmic"], this.logarithmic ? "logarithmic" : "linear", choice => {
+      this.logarithmic = choice === "logarithmic";
+      this.draw();
+    });
+    const toggle = (label, pressed, act, colour) => {
+      const button = element("button", {"aria-pressed": pressed});
+      if (colour) button.append(element("span", {class: "swatch", style: `border-color:${colour};background:${colour}`}));
+      button.append(label);
+      button.onclick = () => { act(); this.draw(); };
+      return button;
+    };
+    document.getElementById("groups").replaceChildren(
+      ...this.ordered.map(group => toggle(group.label, !this.off.has(group.label), () => {
+        if (!this.off.delete(group.label)) this.off.add(group.label);
+      }, this.colour(group))),
+      toggle("all", false, () => this.off.clear()),
+      toggle("none", false, () => { for (const group of this.ordered) this.off.add(group.label); }));
+  },
+
+  // A mark that says its run when it is pointed at, and shows it when it is clicked.
+  mark(circle, run, text) {
+    circle.classList.add("hit");
+    circle.setAttribute("tabindex", "0");
+    circle.setAttribute("role", "button");
+    circle.setAttribute("aria-label", text);
+    const tip = document.getElementById("tip");
+    circle.onpointerenter = event => {
+      tip.textContent = text;
+      tip.hidden = false;
+      tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 430)}px`;
+      tip.style.top = `${event.clientY + 14}px`;
+    };
+    circle.onpointerleave = () => { tip.hidden = true; };
+    circle.onclick = () => this.showRun(run);
+    circle.onkeydown = event => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); this.showRun(run); } };
+    return circle;
+  },
+
+  drawDots() {
+    const groups = this.groups.filter(group => this.finished(group).length > 0), splits = this.here.splits;
+    const width = 1200, row = 22, top = 30, left = 24 + 7 * Math.max(6, ...groups.map(group => group.label.length));
+    const panel = (width - left - 20) / Math.max(1, splits.length), bottom = top + row * groups.length;
+    const svg = shape("svg", {viewBox: `0 0 ${width} ${bottom + 30}`, role: "img", "aria-label": "final errors of every seed"});
+    groups.forEach((group, n) => {
+      const y = top + row * (n + 0.5);
+      svg.append(shape("path", {class: "grid", d: `M${left} ${y}H${width - 10}`}),
+                 shape("text", {x: left - 12, y: y + 4, "text-anchor": "end"}, group.label));
+    });
+    splits.forEach((split, p) => {
+      const all = groups.flatMap(group => this.finals(group, split));
+      const most = Math.max(10, ...all.map(final => final.counts[1]));
+      const low = 10 ** Math.floor(Math.log10(1 / most) + 1e-9), zero = left + p * panel + 18, x0 = zero + 26, x1 = left + (p + 1) * panel - 26;
+      const at = share => share <= 0 ? zero : x0 + Math.log10(Math.max(share, low) / low) / -Math.log10(low) * (x1 - x0);
+      svg.append(shape("text", {x: (x0 + x1) / 2, y: 14, "text-anchor": "middle", "font-weight": 600}, split),
+                 shape("path", {class: "axis", d: `M${zero - 8} ${bottom}h16M${x0} ${bottom}H${x1}`}),
+                 shape("text", {class: "soft", x: zero, y: bottom + 18, "text-anchor": "middle"}, "0"));
+      const decades = Math.round(-Math.log10(low)), every = (x1 - x0) / decades < 56 ? 2 : 1;
+      for (let n = 0; n <= decades; ++n) {
+        const tick = 10 ** -n;
+        svg.append(shape("path", {class: "grid", d: `M${at(tick)} ${top}V${bottom}`}));
+        if (n % every === 0 && n < decades) svg.append(shape("text", {class: "soft", x: at(tick), y: bottom + 18, "text-anchor": "middle"}, percent(tick)));
+      }
+      groups.forEach((group, n) => {
+        const y = top + row * (n + 0.5), finals = this.finals(group, split), colour = this.colour(group);
+        if (!finals.length) return;
+        const shares = finals.map(final => final.share);
+        svg.append(shape("path", {class: "line", stroke: colour, "stroke-opacity": 0.5, d: `M${at(Math.min(...shares))} ${y}H${at(Math.max(...shares))}`}),
+                   shape("circle", {cx: at(meanOf(shares)), cy: y, r: 6, fill: colour, "fill-opacity": 0.9}));
+        for (const {run, counts, share} of finals) {
+          svg.append(this.mark(shape("circle", {cx: at(share), cy: y, r: 3.5, fill: colour, stroke: "var(--panel)"}), run,
+                               `${group.label}, seed ${run.seed}, ${split}: ${percent(share)} wrong (${withCommas(counts[0])} of ${withCommas(counts[1])})`));
+        }
+      });
+    });
+    document.getElementById("dots").replaceChildren(svg);
+  },
+
+  // Points of a group's curve: {step, shares, runs}, of the finished runs, or of all if none is.
+  points(group) {
+    const runs = this.finished(group).length ? this.finished(group) : group.runs, steps = new Map();
+    for (const run of runs) {
+      for (const [step, ...counts] of run.curves[this.split] ?? []) {
+        if (!steps.has(step)) steps.set(step, []);
+        steps.get(step).push({run, share: rate(counted(counts, this.sequences))});
+      }
+    }
+    return [...steps].sort((a, b) => a[0] - b[0]).map(([step, seeds]) => ({step, seeds, mean: meanOf(seeds.map(seed => seed.share))}));
+  },
+  drawCurves() {
+    document.getElementById("curvetitle").textContent = `Wrong ${this.sequences ? "sequences" : "tokens"} while training, ${this.split}`;
+    const width = 1200, height = 380, left = 64, top = 12, bottom = height - 34;
+    const lines = this.groups.map(group => ({group, points: this.points(group)})).filter(line => line.points.length);
+    const right = width - 20 - 7 * Math.max(4, ...lines.map(line => line.group.label.length));
+    const lastStep = Math.max(1, ...lines.flatMap(line => line.points.map(point => point.step)));
+    const shares = lines.flatMap(line => line.points.flatMap(point => point.seeds.map(seed => seed.share)));
+    const high = Math.max(1e-6, ...shares), low = 10 ** Math.floor(Math.log10(Math.min(high / 10, ...shares.filter(share => share > 0))));
+    const marks = this.logarithmic ? [] : ticks(high, 5), highest = this.logarithmic ? 10 ** Math.ceil(Math.log10(high)) : marks.at(-1);
+    if (this.logarithmic) for (let tick = highest; tick >= low * 0.999; tick /= 10) marks.push(tick);
+    const x = step => left + step / lastStep * (right - left);
+    const y = share => this.logarithmic
+      ? bottom - (share <= 0 ? 0 : 16 + Math.log10(Math.max(share, low) / low) / Math.log10(highest / low) * (bottom - top - 16))
+      : bottom - share / highest * (bottom - top);
+    const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "error while training"});
+    for (const tick of marks) {
+      svg.append(shape("path", {class: "grid", d: `M${left} ${y(tick)}H${right}`}), shape("text", {class: "soft", x: left - 8, y: y(tick) + 4, "text-anchor": "end"}, percent(tick)));
+    }
+    if (this.logarithmic) svg.append(shape("text", {class: "soft", x: left - 8, y: bottom + 4, "text-anchor": "end"}, "0"));
+    for (const tick of ticks(lastStep, 8)) {
+      if (tick <= lastStep) svg.append(shape("text", {class: "soft", x: x(tick), y: bottom + 20, "text-anchor": "middle"}, withCommas(tick)));
+    }
+    svg.append(shape("path", {class: "axis", d: `M${left} ${top}V${bottom}H${right}`}));
+    const names = [];
+    for (const {group, points} of lines) {
+      const colour = this.colour(group), way = (values, first) => values.map(([step, share], n) => `${n || !first ? "L" : "M"}${x(step).toFixed(1)} ${y(share).toFixed(1)}`).join("");
+      const lowest = points.map(point => [point.step, Math.min(...point.seeds.map(seed => seed.share))]);
+      const most = points.map(point => [point.step, Math.max(...point.seeds.map(seed => seed.share))]);
+      svg.append(shape("path", {fill: colour, "fill-opacity": 0.12, d: way(most, true) + way(lowest.reverse(), false) + "Z"}),
+                 shape("path", {class: "line", stroke: colour, d: way(points.map(point => [point.step, point.mean]), true)}));
+      for (const point of points) {
+        for (const {run, share} of point.seeds) {
+          svg.append(this.mark(shape("circle", {cx: x(point.step), cy: y(share), r: point.seeds.length > 1 ? 2.2 : 3, fill: colour, "fill-opacity": 0.75}), run,
+                               `${group.label}, seed ${run.seed}, step ${withCommas(point.step)}: ${percent(share)} wrong`));
+        }
+      }
+      names.push({y: y(points.at(-1).mean), label: group.label, colour});
+    }
+    names.sort((a, b) => a.y - b.y);
+    for (let n = names.length; n-- > 0;) names[n].y = Math.min(names[n].y, n + 1 < names.length ? names[n + 1].y - 13 : bottom);
+    for (const name of names) svg.append(shape("text", {x: right + 8, y: name.y + 4, style: `fill:${name.colour}`}, name.label));
+    document.getElementById("curves").replaceChildren(svg);
+  },
+
+  drawTable() {
+    const head = element("tr", {}, element("th", {}, "encoding"), ...this.here.splits.map(split => element("th", {}, split)), element("th", {}, "runs"));
+    const rows = this.groups.map(group => element("tr", {}, element("td", {}, group.label), ...this.here.splits.map(split => {
+      const finals = this.finals(group, split);
+      if (!finals.length) return element("td", {}, "–");
+      const shares = finals.map(final => final.share), [wrong, of] = finals.reduce(([w, o], {counts}) => [w + counts[0], o + counts[1]], [0, 0]);
+      const [low, high] = wilson(wrong, of);
+      return element("td", {}, percent(meanOf(shares)) + (shares.length > 1 ? ` (${percentNumber(deviationOf(shares))})` : ""),
+                     element("div", {class: "counts"}, `${withCommas(wrong)} of ${withCommas(of)}: ${percentNumber(low)}–${percent(high)}`));
+    }), element("td", {}, this.states(group))));
+    document.getElementById("table").replaceChildren(element("table", {}, head, ...rows));
+  },
+  // "3", "2 of 4, 1 diverged"
+  states(group) {
+    const counts = new Map();
+    for (const run of group.runs) counts.set(run.state, (counts.get(run.state) ?? 0) + 1);
+    const done = counts.get("finished") ?? 0;
+    if (done === group.runs.length) return String(done);
+    counts.delete("finished");
+    return [`${done} of ${group.runs.length}`, ...[...counts].map(([state, count]) => `${count} ${state}`)].join(", ");
+  },
+
+  showRun(run) {
+    const list = element("dl"), add = (name, ...value) => list.append(element("dt", {}, name), element("dd", {}, ...value));
+    for (const [split, evaluation] of Object.entries(run.results)) {
+      add(split, `${percent(rate(counted(evaluation, false)))} of tokens (${withCommas(evaluation[0])} of ${withCommas(evaluation[1])}), ${percent(rate(counted(evaluation, true)))} of sequences`);
+    }
+    add("state", run.state + (run.seconds ? `, trained for ${duration(run.seconds)}` : ""));
+    for (const machine of run.machines) add("machine", machine);
+    if (run.preset) add("preset", run.preset);
+    add("settings", Object.entries(run.settings).map(([name, value]) => `${name}=${value}`).join(" "));
+    if (run.inspect) add("look inside", element("a", {href: run.inspect}, run.inspect));
+    const section = document.getElementById("run");
+    section.replaceChildren(element("h2", {}, run.name), list);
+    section.scrollIntoView({block: "nearest"});
+  },
+};
+
+document.documentElement.dataset.theme = page.theme;
+document.getElementById("theme").onclick = () => {
+  page.theme = page.theme === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = page.theme;
+};
+if (page.data.problems.length) {
+  const section = document.getElementById("problems");
+  section.hidden = false;
+  section.append(element("h2", {}, "Not read"), ...page.data.problems.map(problem => element("p", {}, problem)));
+}
+page.choose(0);

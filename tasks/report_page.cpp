@@ -1,0 +1,80 @@
+#include "tasks/report_page.hpp"
+
+#include <filesystem>
+#include <map>
+
+#include "core/version.hpp"
+#include "tasks/model_record.hpp"
+#include "tasks/page.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+// [wrong tokens, of, wrong sequences, of]
+JsonValue counts_json(const Evaluation& e) {
+  return JsonValue(JsonValue::Array{e.wrong, e.scored, e.wrong_sequences, e.sequences});
+}
+
+// By split: [[step, wrong, of, wrong sequences, of], ...]
+JsonValue curves_json(const RunSummary& run) {
+  JsonValue curves = JsonValue::object();
+  std::map<std::string, JsonValue::Array> by_split;
+  for (const Measurement& m : run.measurements) {
+    if (m.evaluation.generated) continue;
+    const Evaluation& e = m.evaluation;
+    by_split[e.split].push_back(JsonValue(JsonValue::Array{m.step, e.wrong, e.scored, e.wrong_sequences, e.sequences}));
+  }
+  for (auto& [split, points] : by_split) curves.set(split, JsonValue(std::move(points)));
+  return curves;
+}
+
+JsonValue run_json(const RunSummary& run, const std::string& folder) {
+  JsonValue machines = JsonValue::array(), results = JsonValue::object(), settings = JsonValue::object();
+  for (const Machine& machine : run.machines) machines.push(machine.text());
+  for (const Evaluation& e : run.results) results.set(e.split, counts_json(e));
+  for (const auto& [name, value] : settings_of(run.config)) settings.set(name, value);
+  JsonValue json = JsonValue::object({{"name", run.path},
+                                      {"seed", run.config.run.seed},
+                                      {"state", name_of(run.state)},
+                                      {"seconds", run.seconds},
+                                      {"preset", run.config.preset},
+                                      {"settings", std::move(settings)},
+                                      {"machines", std::move(machines)},
+                                      {"results", std::move(results)},
+                                      {"curves", curves_json(run)}});
+  const fs::path page = fs::path(run.path) / "inspect.html";
+  std::error_code error;
+  if (fs::exists(page, error)) json.set("inspect", fs::proximate(page, folder.empty() ? "." : folder, error).string());
+  return json;
+}
+
+}  // namespace
+
+JsonValue report_page_json(const Report& report, const std::string& folder) {
+  JsonValue tasks = JsonValue::array(), problems = JsonValue::array();
+  for (const ReportTask& task : report.tasks) {
+    JsonValue splits = JsonValue::array(), groups = JsonValue::array();
+    for (const std::string& split : task.splits) splits.push(split);
+    for (const ReportGroup& group : task.groups) {
+      JsonValue runs = JsonValue::array();
+      for (const RunSummary* run : group.runs) runs.push(run_json(*run, folder));
+      groups.push(JsonValue::object({{"label", group.label()}, {"pe", group.encoding()}, {"runs", std::move(runs)}}));
+    }
+    tasks.push(JsonValue::object({{"name", task.task->name},
+                                  {"summary", task.task->summary},
+                                  {"sequences", task.scores_sequences},
+                                  {"splits", std::move(splits)},
+                                  {"groups", std::move(groups)}}));
+  }
+  for (const std::string& problem : report.problems) problems.push(problem);
+  return JsonValue::object({{"version", version}, {"tasks", std::move(tasks)}, {"problems", std::move(problems)}});
+}
+
+std::string report_page(const Report& report, const std::string& folder) {
+  std::string title;
+  for (const ReportTask& task : report.tasks) title += (title.empty() ? "" : ", ") + task.task->name;
+  return make_page("report.html", title + ": report", report_page_json(report, folder));
+}
+
+}  // namespace tally
