@@ -100,6 +100,8 @@ void RunOptions::visit(OptionVisitor& visitor) {
   visitor.integer("eval-batch", eval_batch, "sequences at once in evaluations", 1, 1 << 20);
   visitor.integer("eval-count", eval_count,
                   "sequences of each split in evaluations before the last; 0: the whole split");
+  visitor.flag("eval-generated", eval_generated,
+               "after the last evaluation the model also goes on from its own answers, as in 'tally eval --generate'");
   visitor.integer("seed", seed, "start values, training stream, dropout", 0);
   visitor.integer("data-seed", data_seed, "evaluation sets and fixed training sets", 0);
   visitor.choice("dtype", dtype, {"f32", "f64"}, "type of all computations");

@@ -26,6 +26,7 @@ struct RunOptions final : OptionsOf<RunOptions> {
   std::int64_t log_every = 10;  // steps between lines about training in metrics.jsonl
   std::int64_t eval_batch = 64;
   std::int64_t eval_count = 0;  // sequences of each split while training; 0: all of the split. The last counts all.
+  bool eval_generated = false;  // at the end also answers that are fed back
   std::int64_t seed = 1;        // start values, training stream, dropout
   std::int64_t data_seed = 0;   // evaluation sets and fixed training sets
   std::string dtype = "f32";    // f32, f64

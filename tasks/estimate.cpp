@@ -9,6 +9,7 @@
 #include "core/backend.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/evaluate.hpp"
+#include "tasks/generate.hpp"
 #include "tasks/train_step.hpp"
 
 namespace tally {
@@ -172,6 +173,15 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
                    for (const Split& split : std::span(splits).subspan(1)) {
                      const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
                      evaluate_batch(model, counted.batch(sequences, split.length), found);
+                   }
+                   for (const Split& split : std::span(splits).subspan(1)) {
+                     if (!config.run.eval_generated) break;
+                     const Answer answer = answer_of(task.example(split.name, 0), split.name, 0);
+                     if (answer.count == 0) continue;
+                     const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
+                     const auto prompt = static_cast<std::int64_t>(answer.first) + 1;
+                     const Tensor prompts = counted.batch(sequences, prompt).tokens;  // the masks go
+                     generate(model, prompts, static_cast<std::int64_t>(answer.count));
                    }
                  });
   estimate.data = static_cast<double>(train.count) * sizeof(std::int64_t);

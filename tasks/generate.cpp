@@ -10,25 +10,6 @@
 namespace tally {
 namespace {
 
-// What of a sequence is generated: the targets of places first .. first + count - 1.
-struct Answer {
-  std::size_t first = 0, count = 0;
-  bool operator==(const Answer&) const = default;
-};
-
-Answer answer_of(const Example& example, std::string_view split, std::int64_t index) {
-  const auto& mask = example.score_mask;
-  const auto begin = std::find(mask.begin(), mask.end(), 1), end = std::find(begin, mask.end(), 0);
-  check(std::find(end, mask.end(), 1) == mask.end(), "generate", "what is scored in sequence ", index, " of ", split,
-        " does not stand in one piece: there is no answer to generate");
-  const Answer answer{static_cast<std::size_t>(begin - mask.begin()), static_cast<std::size_t>(end - begin)};
-  for (std::size_t t = answer.first; t + 1 < answer.first + answer.count; ++t) {
-    check(example.targets[t] == example.tokens[t + 1], "generate", "the answers in sequence ", index, " of ", split,
-          " are not fed, so that there is none to go on from");
-  }
-  return answer;
-}
-
 // Adds the scores of sequences whose answers stand at the same places.
 void add_generated(Evaluation& evaluation, SequenceModel& model, const std::vector<Example>& examples,
                    const Answer& answer) {
@@ -53,6 +34,19 @@ void add_generated(Evaluation& evaluation, SequenceModel& model, const std::vect
 }
 
 }  // namespace
+
+Answer answer_of(const Example& example, std::string_view split, std::int64_t index) {
+  const auto& mask = example.score_mask;
+  const auto begin = std::find(mask.begin(), mask.end(), 1), end = std::find(begin, mask.end(), 0);
+  check(std::find(end, mask.end(), 1) == mask.end(), "generate", "what is scored in sequence ", index, " of ", split,
+        " does not stand in one piece: there is no answer to generate");
+  const Answer answer{static_cast<std::size_t>(begin - mask.begin()), static_cast<std::size_t>(end - begin)};
+  for (std::size_t t = answer.first; t + 1 < answer.first + answer.count; ++t) {
+    check(example.targets[t] == example.tokens[t + 1], "generate", "the answers in sequence ", index, " of ", split,
+          " are not fed, so that there is none to go on from");
+  }
+  return answer;
+}
 
 Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t count) {
   check(count >= 1, "generate", "at least one symbol, not ", count);

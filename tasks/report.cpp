@@ -95,6 +95,7 @@ ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs)
     report.scores_sequences = run.config.make_task()->scores_sequences();
     for (const auto& [name, value] : settings_of(run.config)) values[name].insert(value);
     for (const Evaluation& e : run.results) add_once(report.splits, e.split);
+    for (const Evaluation& e : run.generated) add_once(report.generated, e.split);
     for (const Measurement& m : run.measurements) add_once(report.splits, m.evaluation.split);
   }
   for (const auto& [name, different] : values) {
@@ -132,6 +133,9 @@ RunSummary read_run(const std::string& path) {
     const JsonValue results = folder.read_results();
     if (results.contains("seconds")) summary.seconds = results.real("seconds");
     for (const JsonValue& e : results.elements("evaluations")) summary.results.push_back(evaluation_from_json(e));
+    if (results.contains("generated")) {
+      for (const JsonValue& e : results.elements("generated")) summary.generated.push_back(evaluation_from_json(e));
+    }
   }
   return summary;
 }
@@ -159,14 +163,27 @@ std::int64_t ReportGroup::count(RunState state) const {
   return std::count_if(runs.begin(), runs.end(), [state](const RunSummary* run) { return run->state == state; });
 }
 
-std::vector<Evaluation> ReportGroup::results(std::string_view split) const {
+namespace {
+
+std::vector<Evaluation> of_split(const ReportGroup& group, std::vector<Evaluation> RunSummary::*which,
+                                 std::string_view split) {
   std::vector<Evaluation> found;
-  for (const RunSummary* run : runs) {
-    for (const Evaluation& e : run->results) {
+  for (const RunSummary* run : group.runs) {
+    for (const Evaluation& e : run->*which) {
       if (e.split == split) found.push_back(e);
     }
   }
   return found;
+}
+
+}  // namespace
+
+std::vector<Evaluation> ReportGroup::results(std::string_view split) const {
+  return of_split(*this, &RunSummary::results, split);
+}
+
+std::vector<Evaluation> ReportGroup::generated(std::string_view split) const {
+  return of_split(*this, &RunSummary::generated, split);
 }
 
 JsonValue read_sweep_file(const std::string& path) {

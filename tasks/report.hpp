@@ -30,6 +30,7 @@ struct RunSummary {
   RunConfig config;
   RunState state = RunState::unfinished;
   std::vector<Evaluation> results;        // at the end; of a finished run
+  std::vector<Evaluation> generated;      // of answers that were fed back, where the run had them
   std::vector<Measurement> measurements;  // on the way, the end included
   std::vector<Machine> machines;          // that it was started on, each once
   double seconds = 0;                     // of training; of a finished run
@@ -47,12 +48,14 @@ struct ReportGroup {
   std::int64_t count(RunState state) const;
   // Results of one split, of the finished runs.
   std::vector<Evaluation> results(std::string_view split) const;
+  std::vector<Evaluation> generated(std::string_view split) const;
 };
 
 struct ReportTask {
   const TaskEntry* task = nullptr;
   bool scores_sequences = false;      // see Task::scores_sequences
   std::vector<std::string> splits;    // that were evaluated, in the order of the first run that has them
+  std::vector<std::string> generated;  // splits of which answers were generated
   std::vector<std::string> settings;  // all names in those of the groups
   std::vector<ReportGroup> groups;
 };
@@ -69,6 +72,7 @@ Report make_report(const std::vector<std::string>& paths);
 
 // Which error a table or a chart shows; by_task: of sequences where the task says so.
 enum class ErrorKind { by_task, token, sequence };
+bool counts_sequences(const ReportTask& task, ErrorKind kind);
 
 // Tables in Markdown, one for each task: mean (deviation) over seeds; and pooled counts with 95% intervals. Then what
 // the runs were trained with.

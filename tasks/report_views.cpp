@@ -4,43 +4,19 @@
 
 #include "core/error.hpp"
 #include "tasks/dot_plot.hpp"
+#include "tasks/error_rates.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/report.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/table.hpp"
 
 namespace tally {
-namespace {
-
-// Wrong tokens or sequences of runs that differ in the seed.
-struct Errors {
-  std::int64_t wrong = 0, of = 0;  // together
-  std::vector<double> rates;       // of each
-
-  Errors(const std::vector<Evaluation>& evaluations, bool sequences) {
-    for (const Evaluation& e : evaluations) {
-      wrong += sequences ? e.wrong_sequences : e.wrong;
-      of += sequences ? e.sequences : e.scored;
-      rates.push_back(sequences ? e.sequence_error() : e.token_error());
-    }
-  }
-};
 
 bool counts_sequences(const ReportTask& task, ErrorKind kind) {
   return kind == ErrorKind::sequence || (kind == ErrorKind::by_task && task.scores_sequences);
 }
 
-// "4.9% (4.4)": mean and deviation; the mean alone for one seed, "-" for none.
-std::string mean_cell(const Errors& errors) {
-  const MeanDeviation mean = mean_deviation(errors.rates);
-  if (mean.n == 0) return "-";
-  return percent_text(mean.mean) + (mean.n > 1 ? concat(" (", percent_number(mean.deviation), ")") : "");
-}
-
-std::string pooled_cell(const Errors& errors) {
-  return concat(with_commas(errors.wrong), " of ", with_commas(errors.of), " (", interval_text(errors.wrong, errors.of),
-                ")");
-}
+namespace {
 
 // "3", or "2 of 4, 1 diverged, 1 waiting".
 std::string runs_cell(const ReportGroup& group) {
@@ -55,11 +31,15 @@ std::string runs_cell(const ReportGroup& group) {
   return text;
 }
 
+// Of answers that were fed back, beside those of the same split that were not.
+std::string generated_title(const std::string& split) { return split + ", generated"; }
+
 std::string task_text(const ReportTask& task, bool sequences) {
   std::vector<std::string> head{"encoding"};
   head.insert(head.end(), task.settings.begin(), task.settings.end());
   TableRows means{head}, counts{head};
   means.front().insert(means.front().end(), task.splits.begin(), task.splits.end());
+  for (const std::string& split : task.generated) means.front().push_back(generated_title(split));
   means.front().emplace_back("runs");
   counts.front().insert(counts.front().end(), {"split", "wrong tokens (95% interval)", "wrong sequences"});
   for (const ReportGroup& group : task.groups) {
@@ -69,13 +49,15 @@ std::string task_text(const ReportTask& task, bool sequences) {
       begin.push_back(setting == group.settings.end() ? "" : setting->second);
     }
     means.push_back(begin);
-    for (const std::string& split : task.splits) {
-      const std::vector<Evaluation> results = group.results(split);
-      means.back().push_back(mean_cell({results, sequences}));
-      if (results.empty()) continue;
+    const auto add = [&](const std::string& title, const std::vector<Evaluation>& results) {
+      means.back().push_back(ErrorRates(results, sequences).mean_text());
+      if (results.empty()) return;
       counts.push_back(begin);
-      counts.back().insert(counts.back().end(), {split, pooled_cell({results, false}), pooled_cell({results, true})});
-    }
+      counts.back().insert(counts.back().end(),
+                           {title, ErrorRates(results, false).pooled_text(), ErrorRates(results, true).pooled_text()});
+    };
+    for (const std::string& split : task.splits) add(split, group.results(split));
+    for (const std::string& split : task.generated) add(generated_title(split), group.generated(split));
     means.back().push_back(runs_cell(group));
   }
   std::string text = concat(task.task->name, ", wrong ", sequences ? "sequences" : "tokens",
@@ -101,30 +83,19 @@ std::string machines_text(const std::vector<RunSummary>& runs) {
   return text;
 }
 
-JsonValue error_json(const Errors& errors) {
-  const MeanDeviation mean = mean_deviation(errors.rates);
-  const Interval interval = wilson_interval(errors.wrong, errors.of);
-  return JsonValue::object({{"mean", mean.mean},
-                            {"deviation", mean.deviation},
-                            {"n", mean.n},
-                            {"wrong", errors.wrong},
-                            {"of", errors.of},
-                            {"low", interval.low},
-                            {"high", interval.high}});
-}
-
 JsonValue group_json(const ReportTask& task, const ReportGroup& group) {
   JsonValue settings = JsonValue::object(), states = JsonValue::object(), splits = JsonValue::array();
-  JsonValue runs = JsonValue::array();
+  JsonValue generated = JsonValue::array(), runs = JsonValue::array();
   for (const auto& [name, value] : group.settings) settings.set(name, value);
   for (const RunState state : run_states) states.set(name_of(state), group.count(state));
-  for (const std::string& split : task.splits) {
-    const std::vector<Evaluation> results = group.results(split);
-    if (results.empty()) continue;
-    splits.push(JsonValue::object({{"split", split},
-                                   {"token_error", error_json({results, false})},
-                                   {"sequence_error", error_json({results, true})}}));
-  }
+  const auto add = [](JsonValue& list, const std::string& split, const std::vector<Evaluation>& results) {
+    if (results.empty()) return;
+    list.push(JsonValue::object({{"split", split},
+                                 {"token_error", ErrorRates(results, false).json()},
+                                 {"sequence_error", ErrorRates(results, true).json()}}));
+  };
+  for (const std::string& split : task.splits) add(splits, split, group.results(split));
+  for (const std::string& split : task.generated) add(generated, split, group.generated(split));
   for (const RunSummary* run : group.runs) {
     JsonValue machines = JsonValue::array();
     for (const Machine& machine : run->machines) machines.push(machine.to_json());
@@ -133,12 +104,14 @@ JsonValue group_json(const ReportTask& task, const ReportGroup& group) {
                                  {"state", name_of(run->state)},
                                  {"machines", std::move(machines)}}));
   }
-  return JsonValue::object({{"task", task.task->name},
-                            {"pe", group.encoding()},
-                            {"settings", std::move(settings)},
-                            {"states", std::move(states)},
-                            {"splits", std::move(splits)},
-                            {"runs", std::move(runs)}});
+  JsonValue json = JsonValue::object({{"task", task.task->name},
+                                      {"pe", group.encoding()},
+                                      {"settings", std::move(settings)},
+                                      {"states", std::move(states)},
+                                      {"splits", std::move(splits)},
+                                      {"runs", std::move(runs)}});
+  if (!generated.elements().empty()) json.set("generated", std::move(generated));
+  return json;
 }
 
 ChartSeries series_of(const ReportGroup& group, std::string_view split, bool sequences) {
@@ -152,7 +125,7 @@ ChartSeries series_of(const ReportGroup& group, std::string_view split, bool seq
   }
   ChartSeries series{group.label(), {}};
   for (const auto& [step, evaluations] : by_step) {
-    const std::vector<double> rates = Errors(evaluations, sequences).rates;
+    const std::vector<double> rates = ErrorRates(evaluations, sequences).rates;
     const auto [low, high] = std::minmax_element(rates.begin(), rates.end());
     series.points.push_back({static_cast<double>(step), mean_deviation(rates).mean, *low, *high});
   }
@@ -205,7 +178,7 @@ namespace {
 constexpr std::size_t most_lines = 6;
 
 double mean_error(const ReportGroup& group, std::string_view split, bool sequences) {
-  const Errors errors(group.results(split), sequences);
+  const ErrorRates errors(group.results(split), sequences);
   return errors.rates.empty() ? 2 : mean_deviation(errors.rates).mean;  // behind all others
 }
 
@@ -233,7 +206,7 @@ DotPlot dots_of(const ReportTask& task, const std::vector<const ReportGroup*>& g
     plot.rows.push_back({group->label(), {}});
     for (std::size_t s = 0; s < task.splits.size(); ++s) {
       const std::vector<Evaluation> results = group->results(task.splits[s]);
-      plot.rows.back().errors.push_back(Errors(results, sequences).rates);
+      plot.rows.back().errors.push_back(ErrorRates(results, sequences).rates);
       for (const Evaluation& e : results) {
         const std::int64_t answers = std::max<std::int64_t>(1, sequences ? e.sequences : e.scored);
         plot.smallest[s] = std::min(plot.smallest[s], 1 / static_cast<double>(answers));

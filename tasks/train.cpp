@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <span>
 
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/backend.hpp"
+#include "tasks/generate.hpp"
 #include "tasks/metrics.hpp"
 
 namespace tally {
@@ -64,8 +66,7 @@ class Run {
       }
       if (saved_at(step)) prune(step);
     }
-    finish();
-    return TrainOutcome::done;
+    return finish() ? TrainOutcome::done : TrainOutcome::interrupted;
   }
 
   bool evaluation_due(std::int64_t step) const {
@@ -197,8 +198,26 @@ class Run {
     return described(JsonValue::object({{"run", "tally"}})).set("config", config_.to_json());
   }
 
-  void finish() {
+  // What the model answers by itself, of every split that is evaluated. False when it was stopped; the resumed run then
+  // begins with it.
+  bool generate_all(JsonValue& generated) {
+    for (const Split& split : std::span(task_->splits()).subspan(1)) {
+      const std::int64_t step = config_.run.steps;
+      const Evaluation e = at_step(step, [&] {
+        return evaluate_generated(*model_, *task_, split.name, split.count, config_.run.eval_batch, &stop_);
+      });
+      if (stop_.load()) return false;
+      generated.push(evaluation_json(step, e));
+      observer_.evaluated(step, e);
+    }
+    return true;
+  }
+
+  // False when it was stopped in the middle.
+  bool finish() {
     prune(config_.run.steps);
+    JsonValue generated = JsonValue::array();
+    if (config_.run.eval_generated && !generate_all(generated)) return false;
     JsonValue evaluations = JsonValue::array();
     for (const Measurement& measured : measurements_) {
       if (measured.step == config_.run.steps) evaluations.push(evaluation_json(measured.step, measured.evaluation));
@@ -206,10 +225,12 @@ class Run {
     JsonValue results = described(JsonValue::object());
     results.set("best_step", best_step());
     results.set("evaluations", std::move(evaluations));
+    if (config_.run.eval_generated) results.set("generated", std::move(generated));
     results.set("tokens", tokens_);
     results.set("seconds", seconds_);
     results.set("peak_tensor_bytes", memory_counters(model_->device()).peak_bytes);
     folder_.write_results(results);
+    return true;
   }
 
   RunFolder& folder_;

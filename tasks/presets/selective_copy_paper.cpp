@@ -8,4 +8,4 @@ TALLY_PRESET(selective_copy_paper, "selective-copy", "paper", "CoPE paper, secti
              "model.layers=2 model.width=64 model.heads=2 model.init=fan-in "
              "optimiser.weight-decay=0.1 optimiser.schedule=linear optimiser.warmup=50 "
              "pe.cope.p-max=512 "
-             "steps=100000 batch=64 eval-every=5000 save-every=1000 eval-batch=50");
+             "steps=100000 batch=64 eval-every=5000 save-every=1000 eval-generated=true eval-batch=50");

@@ -7,4 +7,4 @@ TALLY_PRESET(selective_copy_quick, "selective-copy", "quick", "16 symbols, 64 wi
              "model.layers=2 model.width=64 model.heads=2 model.init=fan-in "
              "optimiser.beta2=0.99 optimiser.weight-decay=0.1 optimiser.decay=matrices optimiser.clip=1 "
              "optimiser.schedule=linear optimiser.warmup=50 "
-             "steps=1500 batch=64 eval-every=300 save-every=300 eval-batch=100");
+             "steps=1500 batch=64 eval-every=300 save-every=300 eval-generated=true eval-batch=100");
