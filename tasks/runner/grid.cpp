@@ -25,17 +25,17 @@ std::vector<std::string> split_text(const std::string& text, char separator) {
   return parts;
 }
 
-std::vector<GridDimension> parse_grid(const std::vector<std::string>& texts) {
+std::vector<GridDimension> parse_grid(const std::vector<std::string>& texts, std::string_view option) {
   std::vector<GridDimension> dimensions;
   for (const std::string& text : texts) {
     const std::size_t equals = text.find('=');
     if (equals == 0 || equals == std::string::npos) {
-      throw UsageError(concat("[usage] --set takes key=value,value, not '", text, "'"));
+      throw UsageError(concat("[usage] ", option, " takes key=value,value, not '", text, "'"));
     }
     GridDimension dimension{text.substr(0, equals), split_text(text.substr(equals + 1), ',')};
     const bool twice = std::any_of(dimensions.begin(), dimensions.end(),
                                    [&](const GridDimension& other) { return other.key == dimension.key; });
-    if (twice) throw UsageError(concat("[usage] --set ", dimension.key, " is there twice"));
+    if (twice) throw UsageError(concat("[usage] ", option, " ", dimension.key, " is there twice"));
     dimensions.push_back(std::move(dimension));
   }
   return dimensions;

@@ -20,8 +20,9 @@ struct GridDimension {
   std::vector<std::string> values;
 };
 
-// From the texts of --set, "model.layers=1,2". Throws UsageError for one without a key, or a key that is there twice.
-std::vector<GridDimension> parse_grid(const std::vector<std::string>& texts);
+// From the texts of --set (or another option), "model.layers=1,2". Throws UsageError for one without a key, or a key
+// that is there twice.
+std::vector<GridDimension> parse_grid(const std::vector<std::string>& texts, std::string_view option = "--set");
 
 // Every combination of one value of each, keys in the order given, the last one changing first. One empty combination
 // without dimensions.

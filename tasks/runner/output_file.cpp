@@ -7,6 +7,7 @@
 #include "core/io/atomic_file.hpp"
 #include "tasks/report.hpp"
 #include "tasks/runner/command.hpp"
+#include "tasks/varied.hpp"
 
 namespace tally {
 namespace fs = std::filesystem;
@@ -28,7 +29,8 @@ fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
     return folder == new_run || fs::exists(folder / "config.json", error);
   };
   const fs::path folder = file.parent_path(), name = file.filename();
-  const bool of_a_run = name == "config.json" || name == "metrics.jsonl" || name == "results.json";
+  const bool of_a_run =
+      name == "config.json" || name == "metrics.jsonl" || name == "results.json" || name == varied_file_name;
   if (of_a_run && is_run(folder)) return folder;
   if (folder.filename() == "checkpoints" && is_run(folder.parent_path())) return folder.parent_path();
   std::error_code error;

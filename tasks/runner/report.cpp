@@ -6,6 +6,7 @@
 #include "tasks/report.hpp"
 #include "tasks/report_page.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/error_option.hpp"
 #include "tasks/runner/output_file.hpp"
 
 namespace tally {
@@ -15,10 +16,6 @@ struct ReportSettings {
   std::vector<std::string> folders;
   std::string out, error = "task";
 };
-
-ErrorKind error_kind(const std::string& text) {
-  return text == "token" ? ErrorKind::token : text == "sequence" ? ErrorKind::sequence : ErrorKind::by_task;
-}
 
 Result run_report(const ReportSettings& settings, const CommonOptions& common) {
   if (!settings.out.empty()) {
@@ -45,9 +42,7 @@ std::function<Result()> declare_report(CommandLine& line) {
   const auto settings = std::make_shared<ReportSettings>();
   line.add("DIR", &settings->folders, "runs, or folders with runs in them", {.required = true});
   line.add("--out", &settings->out, "file to write: a picture, .svg, or a page to look at, .html");
-  line.add("--error", &settings->error,
-           "what is wrong: token, sequence, or the one by which the task is usually judged (task)",
-           {.allowed = {"task", "token", "sequence"}});
+  add_error_option(line, &settings->error);
   return [settings, &common = line.common] { return run_report(*settings, common); };
 }
 

@@ -1,0 +1,232 @@
+// tally vary: errors of trained models while one option of their task changes,
+// from one checkpoint each: how long sequences may become, how dense what has
+// to be read.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "core/io/atomic_file.hpp"
+#include "tasks/estimate.hpp"
+#include "tasks/generate.hpp"
+#include "tasks/model_record.hpp"
+#include "tasks/printable.hpp"
+#include "tasks/runner/commands.hpp"
+#include "tasks/runner/error_option.hpp"
+#include "tasks/runner/grid.hpp"
+#include "tasks/runner/output_file.hpp"
+#include "tasks/runner/progress.hpp"
+#include "tasks/runner/signals.hpp"
+#include "tasks/runner/trained_model.hpp"
+#include "tasks/varied.hpp"
+
+namespace tally {
+namespace {
+
+struct VarySettings {
+  std::vector<std::string> folders, over;
+  std::string split, out, error = "task";
+  std::int64_t count = 0;
+  bool generate = false;
+};
+
+// The task of a run with another value of the option. Throws UsageError for a
+// value that does not fit, and where the model would not know the symbols.
+struct VariedTask {
+  std::unique_ptr<Task> task;
+  std::string value;  // as the option prints it
+
+  VariedTask(const RunConfig& config, const std::string& option, const std::string& text) {
+    RunConfig other = config.clone();
+    as_usage([&] {
+      other.set(option, text);
+      task = other.make_task();
+    });
+    value = settings_of(other).at(option);
+    if (task->vocabulary() != config.make_task()->vocabulary()) {
+      throw UsageError(concat("[vary] ", option, " = ", text,
+                              " changes the symbols, which trained models cannot learn "
+                              "any more"));
+    }
+  }
+};
+
+// The full name of a task's option; empty where the task has none of this name.
+std::string option_of(const RunConfig& config, const std::string& name) {
+  for (const RunConfig::Field& field : config.fields()) {
+    if (field.name.starts_with("task.") && (name == field.name || name == field.alias)) return field.name;
+  }
+  return "";
+}
+
+// All evaluations of one run, from its file where they are there already.
+class VariedRun {
+ public:
+  VariedRun(const RunSummary& run, const VarySettings& settings, const CommonOptions& common,
+            const std::atomic<bool>& stop)
+      : run_(run),
+        settings_(settings),
+        common_(common),
+        stop_(stop),
+        file_(concat(run.path, "/", varied_file_name)),
+        folder_(RunFolder::open(run.path)) {}
+
+  // Adds a result or a refusal; nothing once the work is to stop.
+  void evaluate(const VariedTask& varied, const Split& split, const std::string& option, VariedCell& cell) {
+    const std::int64_t count = settings_.count == 0 ? split.count : settings_.count;
+    VariedKey key{0, option, varied.value, split.name, count, settings_.generate};
+    const std::string label = concat(run_.path, ", ", option, "=", varied.value);
+    try {
+      // The step of the last checkpoint, as long as nobody had to look at the
+      // files.
+      const std::vector<std::int64_t> steps = folder_.checkpoint_steps();
+      key.step = trained_ ? trained_->step : steps.empty() ? 0 : steps.back();
+      if (const Evaluation* known = file_.find(key)) return cell.results.push_back(*known);
+      if (!trained_) trained_.emplace(load_trained(run_.path));
+      key.step = trained_->step;
+      const RunConfig& config = trained_->folder.config();
+      trained_->model->check_length(split.length);
+      check_fits(estimate_evaluation(config, *varied.task, config.run.eval_batch, split.length));
+      const auto& evaluate_as = settings_.generate ? evaluate_generated : tally::evaluate;
+      const Evaluation found =
+          evaluate_as(*trained_->model, *varied.task, split.name, count, config.run.eval_batch, &stop_);
+      if (stop_.load()) return;
+      file_.add(key, found);
+      say(common_, concat(printable(label), ": ", evaluation_text(found)));
+      cell.results.push_back(found);
+    } catch (const Error& why) {
+      complain(concat(label, ": ", why.what()));
+      cell.refusal = printable(why.what());
+    }
+  }
+
+ private:
+  const RunSummary& run_;
+  const VarySettings& settings_;
+  const CommonOptions& common_;
+  const std::atomic<bool>& stop_;
+  VariedFile file_;
+  RunFolder folder_;
+  std::optional<TrainedModel> trained_;  // once something has to be computed
+};
+
+// What is asked of the runs of one task: all is looked through before anything
+// is computed.
+struct Plan {
+  const ReportTask* report;
+  std::string option, split;
+  std::vector<std::string> values = {};  // as the option prints them
+};
+
+std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, const GridDimension& over) {
+  std::vector<Plan> plans;
+  std::string without;
+  for (const ReportTask& task : report.tasks) {
+    const RunConfig& config = task.groups.front().runs.front()->config;
+    const std::string option = option_of(config, over.key);
+    if (option.empty()) {
+      without += concat("[vary] the task ", config.task->name, " has no option '", over.key, "'",
+                        did_you_mean_option(config, over.key));
+      continue;
+    }
+    const std::unique_ptr<Task> made = config.make_task();
+    const std::string split = settings.split.empty() ? made->splits().at(1).name : settings.split;
+    plans.push_back({&task, option, split});
+    for (const std::string& value : over.values) {
+      const VariedTask varied(config, option, value);
+      plans.back().values.push_back(varied.value);
+      const Split& of = as_usage([&]() -> const Split& { return varied.task->split(split); });
+      if (of.count == 0 && settings.count == 0) {
+        throw UsageError(concat("[vary] the split '", split, "' is endless; say how many sequences with --count"));
+      }
+      as_usage([&] { return varied.task->split_holding(split, 0, settings.count); });
+    }
+  }
+  if (plans.empty()) throw UsageError(without);
+  return plans;
+}
+
+VariedTable vary(const Plan& plan, const VarySettings& settings, const CommonOptions& common,
+                 const std::atomic<bool>& stop) {
+  VariedTable table{plan.report->task->name,
+                    plan.option,
+                    plan.split,
+                    settings.generate,
+                    counts_sequences(*plan.report, error_kind(settings.error)),
+                    plan.values,
+                    {}};
+  for (const ReportGroup& group : plan.report->groups) {
+    VariedLine& line = table.lines.emplace_back();
+    line.label = group.label();
+    line.cells.resize(plan.values.size());
+    for (const RunSummary* run : group.runs) {
+      if (run->state != RunState::finished) {
+        ++line.unfinished;
+        continue;
+      }
+      line.runs.push_back(run->path);
+      VariedRun work(*run, settings, common, stop);
+      for (std::size_t n = 0; n < plan.values.size() && !stop.load(); ++n) {
+        const VariedTask varied(run->config, plan.option, plan.values[n]);
+        work.evaluate(varied, varied.task->split(plan.split), plan.option, line.cells[n]);
+      }
+    }
+  }
+  return table;
+}
+
+Result run_vary(const VarySettings& settings, const CommonOptions& common) {
+  if (!settings.out.empty()) {
+    known_ending(settings.out, {".svg"});
+    check_output(settings.out);
+  }
+  const std::vector<GridDimension> dimensions = parse_grid(settings.over, "--over");
+  if (dimensions.size() != 1) throw UsageError("[vary] one option is varied: --over task.p-ignore=0.1,0.5,0.9");
+  const GridDimension& over = dimensions.front();
+  const Report report = make_report(settings.folders);
+  const auto finished = [](const RunSummary& run) { return run.state == RunState::finished; };
+  check(std::ranges::any_of(report.runs, finished), "vary", "none of the runs is finished");
+  const std::vector<Plan> plans = plans_of(report, settings, over);
+  const std::atomic<bool>& stop = watch_signals();
+  std::vector<VariedTable> tables;
+  for (const Plan& plan : plans) tables.push_back(vary(plan, settings, common, stop));
+  if (stop.load()) {
+    say(common, "interrupted; the same command goes on from here");
+    return {signal_exit_code()};
+  }
+  bool refused = !report.problems.empty();
+  for (const std::string& problem : report.problems) complain(concat("not read: ", problem));
+  for (const VariedTable& table : tables) {
+    for (const VariedLine& line : table.lines) {
+      refused |= std::ranges::any_of(line.cells, [](const VariedCell& cell) { return !cell.refusal.empty(); });
+    }
+  }
+  JsonValue json = varied_json(tables);
+  if (!settings.out.empty()) {
+    write_file_atomically(settings.out, svg_text(varied_chart(tables)));
+    json.set("curves", settings.out);
+    say(common, concat("curves: ", printable(settings.out)));
+  }
+  return {refused ? exit_code::failed : exit_code::done, std::move(json), varied_text(tables)};
+}
+
+}  // namespace
+
+std::function<Result()> declare_vary(CommandLine& line) {
+  const auto settings = std::make_shared<VarySettings>();
+  line.add("DIR", &settings->folders, "runs, or folders with runs in them; the finished ones are evaluated",
+           {.required = true});
+  line.add("--over", &settings->over,
+           "option=value,value of the task: task.length=64,256, "
+           "task.p-ignore=0.1,0.9, task.blanks=8,64",
+           {.required = true});
+  line.add("--split", &settings->split, "where sequences come from; the first evaluation split");
+  line.add("--count", &settings->count, "sequences at each value; 0: the whole split",
+           {.least = 0, .most = endless_count});
+  line.add("--generate", &settings->generate, "the model goes on from its own answers, as in 'tally eval --generate'");
+  line.add("--out", &settings->out, "file for the curves, .svg");
+  add_error_option(line, &settings->error);
+  return [settings, &common = line.common] { return run_vary(*settings, common); };
+}
+
+}  // namespace tally

@@ -1,0 +1,155 @@
+#include "tasks/varied.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/io/atomic_file.hpp"
+#include "tasks/error_rates.hpp"
+#include "tasks/statistics.hpp"
+#include "tasks/table.hpp"
+
+namespace tally {
+namespace {
+
+const JsonLimits file_limits{.max_depth = 8, .max_values = 1'000'000};
+
+// The numbers that the values are, or their places.
+std::vector<double> places_of(const std::vector<std::string>& values) {
+  std::vector<double> numbers, places;
+  for (const std::string& value : values) {
+    double number = 0;
+    const auto read = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (read.ec == std::errc() && read.ptr == value.data() + value.size()) numbers.push_back(number);
+    places.push_back(static_cast<double>(places.size()));
+  }
+  return numbers.size() == values.size() ? numbers : places;
+}
+
+// "4.9% (4.4, n 3)".
+std::string cell_text(const VariedCell& cell, bool sequences) {
+  const MeanDeviation mean = mean_deviation(ErrorRates(cell.results, sequences).rates);
+  if (mean.n == 0) return "-";
+  return concat(percent_text(mean.mean), " (", mean.n > 1 ? percent_number(mean.deviation) + ", " : "", "n ", mean.n,
+                ")");
+}
+
+std::string what_is_wrong(const VariedTable& table) {
+  return concat("wrong ", table.sequences ? "sequences" : "tokens", table.generated ? " of generated answers" : "");
+}
+
+}  // namespace
+
+VariedFile::VariedFile(std::string path) : path_(std::move(path)) {
+  std::error_code error;
+  if (!std::filesystem::exists(path_, error)) return;
+  const JsonValue file = read_json(path_, file_limits);
+  in_file(path_, [&] {
+    check(file.is_object(), "varied", "must be an object, not ", file.kind());
+    check(file.integer("format") == 1, "varied", "format ", file.integer("format"),
+          " is not one that this version reads (1)");
+    for (const JsonValue& line : file.elements("results")) {
+      const Evaluation e = evaluation_from_json(line);
+      entries_.push_back({{line.integer("step"), line.string("option"), line.string("value"), e.split,
+                           line.integer("count"), e.generated},
+                          e});
+    }
+  });
+}
+
+const Evaluation* VariedFile::find(const VariedKey& key) const {
+  const auto place = std::ranges::find(entries_, key, &Entry::key);
+  return place == entries_.end() ? nullptr : &place->evaluation;
+}
+
+void VariedFile::add(const VariedKey& key, const Evaluation& evaluation) {
+  entries_.push_back({key, evaluation});
+  JsonValue results = JsonValue::array();
+  for (const Entry& entry : entries_) {
+    JsonValue line = evaluation_json(entry.key.step, entry.evaluation);
+    line.set("option", entry.key.option).set("value", entry.key.value).set("count", entry.key.count);
+    results.push(std::move(line));
+  }
+  const JsonValue file = JsonValue::object({{"format", 1}, {"results", std::move(results)}});
+  write_file_atomically(path_, write_json(file, 2) + "\n");
+}
+
+std::string varied_text(const std::vector<VariedTable>& tables) {
+  std::string text;
+  for (const VariedTable& table : tables) {
+    TableRows rows{{"encoding"}};
+    for (const std::string& value : table.values) rows.front().push_back(value);
+    std::string refusals;
+    for (const VariedLine& line : table.lines) {
+      rows.push_back({line.label});
+      for (std::size_t n = 0; n < line.cells.size(); ++n) {
+        const VariedCell& cell = line.cells[n];
+        rows.back().push_back(cell_text(cell, table.sequences));
+        if (!cell.refusal.empty()) refusals += concat(line.label, " at ", table.values[n], ": ", cell.refusal, "\n");
+      }
+      if (line.unfinished > 0) refusals += concat(line.label, ": ", line.unfinished, " runs are not finished\n");
+    }
+    text += concat(table.task, ", ", table.split, ", ", what_is_wrong(table), " against ", table.option,
+                   ": mean over seeds (standard deviation, number of runs)\n\n", markdown_table(rows), "\n", refusals,
+                   refusals.empty() ? "" : "\n");
+  }
+  return text;
+}
+
+JsonValue varied_json(const std::vector<VariedTable>& tables) {
+  JsonValue all = JsonValue::array();
+  for (const VariedTable& table : tables) {
+    JsonValue groups = JsonValue::array();
+    for (const VariedLine& line : table.lines) {
+      JsonValue cells = JsonValue::array(), runs = JsonValue::array();
+      for (std::size_t n = 0; n < line.cells.size(); ++n) {
+        JsonValue cell = JsonValue::object({{"value", table.values[n]}});
+        if (!line.cells[n].results.empty()) {
+          cell.set("token_error", ErrorRates(line.cells[n].results, false).json());
+          cell.set("sequence_error", ErrorRates(line.cells[n].results, true).json());
+        }
+        if (!line.cells[n].refusal.empty()) cell.set("refused", line.cells[n].refusal);
+        cells.push(std::move(cell));
+      }
+      for (const std::string& run : line.runs) runs.push(run);
+      groups.push(JsonValue::object({{"label", line.label},
+                                     {"values", std::move(cells)},
+                                     {"runs", std::move(runs)},
+                                     {"unfinished", line.unfinished}}));
+    }
+    all.push(JsonValue::object({{"task", table.task},
+                                {"option", table.option},
+                                {"split", table.split},
+                                {"generated", table.generated},
+                                {"groups", std::move(groups)}}));
+  }
+  return JsonValue::object({{"tables", std::move(all)}});
+}
+
+Chart varied_chart(const std::vector<VariedTable>& tables) {
+  Chart chart;
+  for (const VariedTable& table : tables) {
+    const std::vector<double> places = places_of(table.values);
+    ChartPanel panel{tables.size() > 1 ? concat(table.task, " ", table.split) : table.split, {}};
+    for (const VariedLine& line : table.lines) {
+      ChartSeries series{line.label, {}};
+      for (std::size_t n = 0; n < line.cells.size(); ++n) {
+        const std::vector<double> rates = ErrorRates(line.cells[n].results, table.sequences).rates;
+        if (rates.empty()) continue;
+        const auto [low, high] = std::ranges::minmax(rates);
+        series.points.push_back({places[n], mean_deviation(rates).mean, low, high});
+      }
+      std::ranges::sort(series.points, {}, &ChartPoint::x);
+      panel.series.push_back(std::move(series));
+    }
+    chart.title = concat(table.task, ": error of trained models against ", table.option,
+                         ", mean over seeds (band: lowest to highest)");
+    chart.x_label = table.option;
+    chart.y_label = what_is_wrong(table);
+    chart.panels.push_back(std::move(panel));
+  }
+  return chart;
+}
+
+}  // namespace tally

@@ -1,0 +1,119 @@
+// tally vary: the errors of eval at every value, kept beside the runs, over
+// seeds.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+class Vary : public ::testing::Test {
+ protected:
+  void train(const std::string& name, const std::string& encoding, const std::vector<std::string>& more = {}) {
+    const Finished finished = run_tally(tiny_training(runs_ + "/" + name, encoding, more), folder_);
+    ASSERT_EQ(finished.code, 0) << finished.err;
+  }
+  Finished vary(std::vector<std::string> words) {
+    words.insert(words.begin(), {"vary", runs_});
+    return run_tally(words, folder_);
+  }
+  JsonValue table(std::vector<std::string> words, int code = 0) {
+    words.emplace_back("--json");
+    const Finished finished = vary(words);
+    EXPECT_EQ(finished.code, code) << finished.err;
+    return parse_json(finished.out, JsonLimits{}, "vary").elements("tables").at(0);
+  }
+
+  TemporaryFolder folder_;
+  std::string runs_ = folder_ / "runs";
+};
+
+TEST_F(Vary, GivesTheErrorsOfEvalOverSeeds) {
+  std::filesystem::create_directory(runs_);
+  train("cope-1", "cope");
+  train("cope-2", "cope", {"--seed=2"});
+  train("none-1", "none");
+  train("none-2", "none", {"--seed=2", "--steps=6"});
+  const Finished text = vary({"--over", "task.length=8,32", "--out", folder_ / "curves.svg"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_TRUE(holds(text.out, "flip-flop, in-distribution, wrong tokens against task.length")) << text.out;
+  EXPECT_TRUE(holds(text.out, ", n 2)")) << text.out;
+  EXPECT_TRUE(holds(read_file(folder_ / "curves.svg"), "task.length"));
+
+  const JsonValue found = table({"--over", "length=8,32"});
+  ASSERT_EQ(found.elements("groups").size(),
+            3u);  // none was trained for 4 and for 6 steps
+  const JsonValue& cope = found.elements("groups")[0];
+  EXPECT_EQ(cope.elements("runs").size(), 2u);
+  std::int64_t wrong = 0, of = 0;
+  for (const std::string run : {"/cope-1", "/cope-2"}) {
+    const Finished eval =
+        run_tally({"eval", runs_ + run, "--lengths", "32", "--split", "in-distribution", "--json"}, folder_);
+    const JsonValue one = parse_json(eval.out, JsonLimits{}, "eval").elements("evaluations").at(0);
+    wrong += one.integer("wrong"), of += one.integer("scored");
+  }
+  const JsonValue& at_32 = cope.elements("values").at(1);
+  EXPECT_EQ(at_32.string("value"), "32");
+  EXPECT_EQ(at_32.at("token_error").integer("wrong"), wrong);
+  EXPECT_EQ(at_32.at("token_error").integer("of"), of);
+  EXPECT_EQ(at_32.at("token_error").integer("n"), 2);
+}
+
+// What was found is not computed again, as long as the same is asked: without
+// the checkpoint nothing else could be.
+TEST_F(Vary, KeepsWhatItFound) {
+  std::filesystem::create_directory(runs_);
+  train("cope", "cope");
+  const std::string first = write_json(table({"--over", "task.p-ignore=0.1,0.5"}));
+  const std::string checkpoint = runs_ + "/cope/checkpoints/step-00000004.safetensors";
+  const std::string bytes = read_file(checkpoint);
+  write_file(checkpoint, "");
+  EXPECT_EQ(write_json(table({"--over", "task.p-ignore=0.10,0.5"})), first);
+  EXPECT_EQ(vary({"--over", "task.p-ignore=0.1,0.5", "--quiet"}).code, 0);
+  write_file(checkpoint, bytes);
+  EXPECT_NE(write_json(table({"--over", "task.p-ignore=0.1,0.5", "--count", "2"})), first);
+  EXPECT_NE(write_json(table({"--over", "task.p-ignore=0.1,0.5", "--split", "ood-dense"})), first);
+  EXPECT_EQ(parse_json(read_file(runs_ + "/cope/varied.json"), JsonLimits{}, "varied").elements("results").size(), 6u);
+  write_file(runs_ + "/cope/varied.json", "{");
+  EXPECT_EQ(vary({"--over", "task.p-ignore=0.1"}).code, 1);
+}
+
+TEST_F(Vary, SaysWhatAnEncodingCannotTake) {
+  std::filesystem::create_directory(runs_);
+  train("absolute", "absolute");
+  train("rope", "rope");
+  const JsonValue found = table({"--over", "task.length=8,64"}, 1);
+  const std::vector<JsonValue>& absolute = found.elements("groups")[0].elements("values");
+  EXPECT_EQ(absolute[0].at("token_error").integer("n"), 1);
+  EXPECT_FALSE(absolute[1].contains("token_error"));
+  EXPECT_TRUE(holds(absolute[1].string("refused"), "[absolute]")) << absolute[1].string("refused");
+  EXPECT_EQ(found.elements("groups")[1].elements("values")[1].at("token_error").integer("n"), 1);
+  EXPECT_TRUE(holds(vary({"--over", "task.length=8,64"}).out, "absolute at 64: [absolute]"));
+}
+
+TEST_F(Vary, RefusesWhatMeansNothing) {
+  std::filesystem::create_directory(runs_);
+  EXPECT_EQ(vary({"--over", "task.length=8"}).code, 1);  // no run
+  train("cope", "cope");
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& why) {
+    const Finished finished = vary(words);
+    EXPECT_EQ(finished.code, 2) << finished.err;
+    EXPECT_TRUE(holds(finished.err, why)) << finished.err;
+  };
+  refused({"--over", "task.lenght=8"}, "has no option 'task.lenght'; did you mean 'task.length'?");
+  refused({"--over", "model.width=8"}, "has no option 'model.width'");
+  refused({"--over", "task.length=7"}, "even");
+  refused({"--over", "task.p-ignore=2"}, "p-ignore");
+  refused({"--over", "task.length"}, "--over takes key=value,value");
+  refused({"--over", "task.length=8", "--over", "task.p-ignore=0.5"}, "one option is varied");
+  refused({"--over", "task.length=8", "--split", "other"}, "other");
+  refused({"--over", "task.length=8", "--count", "7"}, "6");
+  refused({"--over", "task.length=8", "--split", "train"}, "endless");
+}
+
+}  // namespace
+}  // namespace tally::testing
