@@ -17,7 +17,7 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "tasks/task.hpp"
+#include "tasks/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -40,45 +40,24 @@ struct FlipFlopOptions final : OptionsOf<FlipFlopOptions> {
   }
 };
 
-class FlipFlop final : public Task {
+struct FlipFlopLaw {
+  double p_ignore;
+};
+
+class FlipFlop final : public ToyTask<FlipFlopLaw> {
  public:
   FlipFlop(const FlipFlopOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : length_(options.length), loss_on_all_(options.loss == "all") {
+      : ToyTask({"flip-flop", {"w", "r", "i", "0", "1"}}),
+        length_(options.length),
+        loss_on_all_(options.loss == "all") {
     check(length_ >= 4 && length_ % 2 == 0, "flip-flop", "length must be even and at least 4, got ", length_);
-    add_split("train", 0, options.p_ignore, seed);
-    add_split("in-distribution", options.eval_count, options.p_ignore, data_seed);
-    add_split("ood-sparse", options.sparse_count, 0.98, data_seed);
-    add_split("ood-dense", options.dense_count, 0.1, data_seed);
-  }
-
-  const std::vector<std::string>& vocabulary() const override { return vocabulary_; }
-  const std::vector<Split>& splits() const override { return splits_; }
-
-  Example example(std::string_view split_name, std::int64_t index) const override {
-    const Split& split = split_holding(split_name, index);
-    const Source& source = sources_[static_cast<std::size_t>(&split - splits_.data())];
-    Rng rng = sequence_rng(source.seed, "flip-flop", split.name, index);
-
-    std::vector<std::int32_t> tokens;
-    tokens.reserve(static_cast<std::size_t>(length_));
-    std::int32_t memory = zero;
-    for (std::int64_t t = 0; t < length_; t += 2) {
-      const std::int32_t instruction = t == 0             ? write
-                                       : t == length_ - 2 ? read
-                                                          : draw_instruction(rng, source.p_ignore);
-      const std::int32_t bit = instruction == read ? memory : (rng.bits() >> 31 ? one : zero);
-      if (instruction == write) memory = bit;
-      tokens.push_back(instruction);
-      tokens.push_back(bit);
-    }
-
-    Example example = next_token_example(std::move(tokens));
-    for (std::size_t t = 0; t + 1 < example.tokens.size(); ++t) {
-      const bool is_read = example.tokens[t] == read;
-      example.score_mask[t] = is_read;
-      example.loss_mask[t] = is_read || loss_on_all_;
-    }
-    return example;
+    const auto add = [&](const char* name, std::int64_t count, double p_ignore, std::uint64_t of) {
+      add_split({name, concat("p_i = ", p_ignore), count, length_}, {p_ignore}, of);
+    };
+    add("train", 0, options.p_ignore, seed);
+    add("in-distribution", options.eval_count, options.p_ignore, data_seed);
+    add("ood-sparse", options.sparse_count, 0.98, data_seed);
+    add("ood-dense", options.dense_count, 0.1, data_seed);
   }
 
   // Bits by the instruction that they stand behind.
@@ -98,21 +77,28 @@ class FlipFlop final : public Task {
     return sources;
   }
 
-  std::string text(const Example& example) const override { return join_symbols(vocabulary_, example.tokens, ""); }
-  std::vector<std::int32_t> encode(std::string_view text) const override {
-    return encode_characters(vocabulary_, text);
-  }
-
  private:
   enum Symbol : std::int32_t { write, read, ignore, zero, one };
-  struct Source {
-    double p_ignore;
-    std::uint64_t seed;
-  };
 
-  void add_split(std::string name, std::int64_t count, double p_ignore, std::uint64_t seed) {
-    splits_.push_back({std::move(name), concat("p_i = ", p_ignore), count, length_});
-    sources_.push_back({p_ignore, seed});
+  Example draw(Rng& rng, const FlipFlopLaw& law) const override {
+    std::vector<std::int32_t> tokens;
+    tokens.reserve(static_cast<std::size_t>(length_));
+    std::int32_t memory = zero;
+    for (std::int64_t t = 0; t < length_; t += 2) {
+      const std::int32_t instruction = t == 0 ? write : t == length_ - 2 ? read : draw_instruction(rng, law.p_ignore);
+      const std::int32_t bit = instruction == read ? memory : (rng.bits() >> 31 ? one : zero);
+      if (instruction == write) memory = bit;
+      tokens.push_back(instruction);
+      tokens.push_back(bit);
+    }
+
+    Example example = next_token_example(std::move(tokens));
+    for (std::size_t t = 0; t + 1 < example.tokens.size(); ++t) {
+      const bool is_read = example.tokens[t] == read;
+      example.score_mask[t] = is_read;
+      example.loss_mask[t] = is_read || loss_on_all_;
+    }
+    return example;
   }
 
   static std::int32_t draw_instruction(Rng& rng, double p_ignore) {
@@ -122,9 +108,6 @@ class FlipFlop final : public Task {
 
   std::int64_t length_;
   bool loss_on_all_;
-  std::vector<std::string> vocabulary_{"w", "r", "i", "0", "1"};
-  std::vector<Split> splits_;
-  std::vector<Source> sources_;  // one for each split
 };
 
 }  // namespace

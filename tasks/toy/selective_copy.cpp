@@ -15,7 +15,7 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "tasks/task.hpp"
+#include "tasks/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -40,57 +40,27 @@ struct SelectiveCopyOptions final : OptionsOf<SelectiveCopyOptions> {
   }
 };
 
-class SelectiveCopy final : public Task {
+struct SelectiveCopyLaw {
+  std::int64_t blanks;
+};
+
+class SelectiveCopy final : public ToyTask<SelectiveCopyLaw> {
  public:
   SelectiveCopy(const SelectiveCopyOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : non_blanks_(options.non_blanks) {
-    for (std::uint32_t symbol = 0; symbol < symbol_count; ++symbol) {
-      vocabulary_.emplace_back(1, static_cast<char>('A' + symbol));
-    }
-    vocabulary_.emplace_back("_");
-    add_split("train", 0, options.blanks, seed);
-    add_split("in-distribution", options.eval_count, options.blanks, data_seed);
-    add_split("ood-dense", options.eval_count, options.dense_blanks, data_seed);
-    add_split("ood-sparse", options.eval_count, options.sparse_blanks, data_seed);
+      : ToyTask({.name = "selective-copy",
+                 .vocabulary = symbols(),
+                 // The paper's 100.0 (0.0) of rope is out of reach for guesses counted one by one.
+                 .scores_sequences = true}),
+        non_blanks_(options.non_blanks) {
+    const auto add = [&](const char* name, std::int64_t count, std::int64_t blanks, std::uint64_t of) {
+      add_split({name, concat(non_blanks_, " non-blanks among ", blanks, " blanks"), count, 2 * non_blanks_ + blanks},
+                {blanks}, of);
+    };
+    add("train", 0, options.blanks, seed);
+    add("in-distribution", options.eval_count, options.blanks, data_seed);
+    add("ood-dense", options.eval_count, options.dense_blanks, data_seed);
+    add("ood-sparse", options.eval_count, options.sparse_blanks, data_seed);
   }
-
-  const std::vector<std::string>& vocabulary() const override { return vocabulary_; }
-  const std::vector<Split>& splits() const override { return splits_; }
-
-  Example example(std::string_view split_name, std::int64_t index) const override {
-    const Split& split = split_holding(split_name, index);
-    const Source& source = sources_[static_cast<std::size_t>(&split - splits_.data())];
-    Rng rng = sequence_rng(source.seed, "selective-copy", split.name, index);
-
-    std::vector<std::int32_t> tokens;
-    std::vector<std::int32_t> copy;
-    tokens.reserve(static_cast<std::size_t>(split.length));
-    copy.reserve(static_cast<std::size_t>(non_blanks_));
-    // Selection sampling (Knuth, volume 2, algorithm 3.4.2 S): a place is blank with probability (blanks left) over
-    // (places left), which makes every subset equally likely.
-    std::int64_t blanks_left = source.blanks;
-    for (std::int64_t places_left = non_blanks_ + source.blanks; places_left > 0; --places_left) {
-      if (rng.below(static_cast<std::uint32_t>(places_left)) < blanks_left) {
-        tokens.push_back(blank);
-        --blanks_left;
-      } else {
-        copy.push_back(static_cast<std::int32_t>(rng.below(symbol_count)));
-        tokens.push_back(copy.back());
-      }
-    }
-    const std::size_t prompt_length = tokens.size();
-    tokens.insert(tokens.end(), copy.begin(), copy.end());
-
-    Example example = next_token_example(std::move(tokens));
-    for (std::size_t t = prompt_length - 1; t + 1 < example.tokens.size(); ++t) {
-      example.loss_mask[t] = 1;
-      example.score_mask[t] = 1;
-    }
-    return example;
-  }
-
-  // The paper's 100.0 (0.0) of rope is out of reach for guesses counted one by one.
-  bool scores_sequences() const override { return true; }
 
   std::vector<std::string> roles(const Example& example) const override {
     std::vector<std::string> roles;
@@ -112,27 +82,34 @@ class SelectiveCopy final : public Task {
     return sources;
   }
 
-  std::string text(const Example& example) const override { return join_symbols(vocabulary_, example.tokens, ""); }
-  std::vector<std::int32_t> encode(std::string_view text) const override {
-    return encode_characters(vocabulary_, text);
+ private:
+  static std::vector<std::string> symbols() {
+    std::vector<std::string> names;
+    for (std::uint32_t symbol = 0; symbol < symbol_count; ++symbol) {
+      names.emplace_back(1, static_cast<char>('A' + symbol));
+    }
+    names.emplace_back("_");
+    return names;
   }
 
- private:
-  struct Source {
-    std::int64_t blanks;
-    std::uint64_t seed;
-  };
-
-  void add_split(std::string name, std::int64_t count, std::int64_t blanks, std::uint64_t seed) {
-    splits_.push_back({std::move(name), concat(non_blanks_, " non-blanks among ", blanks, " blanks"), count,
-                       2 * non_blanks_ + blanks});
-    sources_.push_back({blanks, seed});
+  Example draw(Rng& rng, const SelectiveCopyLaw& law) const override {
+    std::vector<std::int32_t> tokens, copy;
+    // Selection sampling (Knuth, volume 2, algorithm 3.4.2 S): a place is blank with probability (blanks left) over
+    // (places left), which makes every subset equally likely.
+    std::int64_t blanks_left = law.blanks;
+    for (std::int64_t places_left = non_blanks_ + law.blanks; places_left > 0; --places_left) {
+      if (rng.below(static_cast<std::uint32_t>(places_left)) < blanks_left) {
+        tokens.push_back(blank);
+        --blanks_left;
+      } else {
+        copy.push_back(static_cast<std::int32_t>(rng.below(symbol_count)));
+        tokens.push_back(copy.back());
+      }
+    }
+    return prompt_and_outputs(std::move(tokens), copy);
   }
 
   std::int64_t non_blanks_;
-  std::vector<std::string> vocabulary_;
-  std::vector<Split> splits_;
-  std::vector<Source> sources_;  // one for each split
 };
 
 }  // namespace
