@@ -5,9 +5,8 @@
 
 namespace tally {
 
-ErrorRates::ErrorRates(const std::vector<Evaluation> &evaluations,
-                       bool sequences) {
-  for (const Evaluation &e : evaluations) {
+ErrorRates::ErrorRates(const std::vector<Evaluation>& evaluations, bool sequences) {
+  for (const Evaluation& e : evaluations) {
     wrong += sequences ? e.wrong_sequences : e.wrong;
     of += sequences ? e.sequences : e.scored;
     rates.push_back(sequences ? e.sequence_error() : e.token_error());
@@ -16,15 +15,12 @@ ErrorRates::ErrorRates(const std::vector<Evaluation> &evaluations,
 
 std::string ErrorRates::mean_text() const {
   const MeanDeviation mean = mean_deviation(rates);
-  if (mean.n == 0)
-    return "-";
-  return percent_text(mean.mean) +
-         (mean.n > 1 ? concat(" (", percent_number(mean.deviation), ")") : "");
+  if (mean.n == 0) return "-";
+  return percent_text(mean.mean) + (mean.n > 1 ? concat(" (", percent_number(mean.deviation), ")") : "");
 }
 
 std::string ErrorRates::pooled_text() const {
-  return concat(with_commas(wrong), " of ", with_commas(of), " (",
-                interval_text(wrong, of), ")");
+  return concat(with_commas(wrong), " of ", with_commas(of), " (", interval_text(wrong, of), ")");
 }
 
 JsonValue ErrorRates::json() const {
@@ -39,4 +35,4 @@ JsonValue ErrorRates::json() const {
                             {"high", interval.high}});
 }
 
-} // namespace tally
+}  // namespace tally

@@ -12,10 +12,10 @@
 namespace tally {
 
 struct ErrorRates {
-  std::int64_t wrong = 0, of = 0; // together
-  std::vector<double> rates;      // of each
+  std::int64_t wrong = 0, of = 0;  // together
+  std::vector<double> rates;       // of each
 
-  ErrorRates(const std::vector<Evaluation> &evaluations, bool sequences);
+  ErrorRates(const std::vector<Evaluation>& evaluations, bool sequences);
 
   // "4.9% (4.4)": mean and deviation; the mean alone for one seed, "-" for
   // none.
@@ -27,4 +27,4 @@ struct ErrorRates {
   JsonValue json() const;
 };
 
-} // namespace tally
+}  // namespace tally

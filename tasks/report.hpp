@@ -53,10 +53,10 @@ struct ReportGroup {
 
 struct ReportTask {
   const TaskEntry* task = nullptr;
-  bool scores_sequences = false;      // see Task::scores_sequences
-  std::vector<std::string> splits;    // that were evaluated, in the order of the first run that has them
+  bool scores_sequences = false;       // see Task::scores_sequences
+  std::vector<std::string> splits;     // that were evaluated, in the order of the first run that has them
   std::vector<std::string> generated;  // splits of which answers were generated
-  std::vector<std::string> settings;  // all names in those of the groups
+  std::vector<std::string> settings;   // all names in those of the groups
   std::vector<ReportGroup> groups;
 };
 
