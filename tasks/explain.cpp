@@ -154,7 +154,8 @@ Explanation explain(SequenceModel& model, const Task& task, const std::vector<Ex
     Reading reading{example.tokens.size(), {}, task.sources(example), &example.score_mask};
     for (std::string& role : task.roles(example)) {
       const auto [known, is_new] = number.try_emplace(role, told.roles.size());
-      if (is_new) told.roles.push_back(std::move(role));
+      if (is_new) told.roles.push_back(std::move(role)), told.role_counts.push_back(0);
+      ++told.role_counts[known->second];
       reading.roles.push_back(known->second);
     }
     readings.push_back(std::move(reading));

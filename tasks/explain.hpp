@@ -44,7 +44,8 @@ struct HeadExplanation {
 };
 
 struct Explanation {
-  std::vector<std::string> roles;  // in the order in which they first come
+  std::vector<std::string> roles;         // in the order in which they first come
+  std::vector<std::int64_t> role_counts;  // tokens of each
   std::vector<HeadExplanation> heads;
   Evaluation evaluation;  // on the same sequences
 };

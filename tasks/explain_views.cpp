@@ -34,12 +34,13 @@ std::string names_of(const std::vector<std::size_t>& roles, const Explanation& e
   return text;
 }
 
-// Roles that have a column: the commonest by pairs, in the order in which they first come.
-std::vector<std::size_t> columns_of(const std::vector<MeanDeviation>& means) {
+// Roles that have a column: the commonest among the tokens, in the order in which they first come.
+std::vector<std::size_t> columns_of(const std::vector<MeanDeviation>& means, const Explanation& explanation) {
+  const std::vector<std::int64_t>& counts = explanation.role_counts;
   std::vector<std::size_t> columns(means.size());
   std::iota(columns.begin(), columns.end(), std::size_t{0});
   std::erase_if(columns, [&](std::size_t role) { return means[role].n == 0; });
-  std::stable_sort(columns.begin(), columns.end(), [&](auto a, auto b) { return means[a].n > means[b].n; });
+  std::stable_sort(columns.begin(), columns.end(), [&](auto a, auto b) { return counts[a] > counts[b]; });
   columns.resize(std::min(columns.size(), most_columns));
   std::sort(columns.begin(), columns.end());
   return columns;
@@ -66,7 +67,7 @@ std::string gates_text(const GateKind& kind, const Explanation& explanation, Que
       if (gates.kind.name != kind.name) continue;
       const std::vector<MeanDeviation>& means = of(gates.values, queries);
       if (rows.empty()) {
-        columns = columns_of(means);
+        columns = columns_of(means, explanation);
         rows = table_of(columns, explanation);
         rows.front().emplace_back("open on");
         roles = static_cast<std::size_t>(
@@ -97,7 +98,7 @@ std::string attention_text(const Explanation& explanation, Queries queries) {
            std::any_of(heads.begin(), heads.end(), [&](const HeadExplanation& head) { return (head.*mean).n > 0; });
   };
   const bool sources = any(&HeadExplanation::source_attention), positions = any(&HeadExplanation::source_position);
-  const std::vector<std::size_t> columns = columns_of(of(heads.front().attention, queries));
+  const std::vector<std::size_t> columns = columns_of(of(heads.front().attention, queries), explanation);
   TableRows rows = table_of(columns, explanation);
   if (sources) rows.front().emplace_back("the answer's token");
   if (positions) rows.front().emplace_back("its position");

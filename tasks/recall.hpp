@@ -34,6 +34,10 @@ class Recall : public ToyTask<RecallLaw> {
  protected:
   // Throws Error where keys, values or slots do not suffice for the law.
   void add(std::string split, std::int64_t count, const RecallLaw& law, std::uint64_t seed);
+  // Whether a further split can have this law: keys enough, and a slot for each. What training needs is asked by add().
+  bool fits(const RecallLaw& law) const {
+    return law.pairs < first_value_ && 4 * law.pairs + 2 * law.updates <= law.length;
+  }
 
  private:
   Example draw(Rng& rng, const RecallLaw& law) const override;

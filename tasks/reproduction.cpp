@@ -115,7 +115,10 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
     RunConfig config = RunConfig::make(column.task, row.encoding.at(scale), name_of(scale));
     const Settings settings =
         settings_from_text(concat(row.settings.at(scale), " ", column.settings.at(scale), " ", setting.changes));
-    for (const auto& [key, value] : settings) config.set(key, value);
+    for (const auto& [key, value] : settings) {
+      check(key != "seed", "reproduce", "seeds are given with --seeds");
+      config.set(key, value);
+    }
     config.run.seed = seed;
     config.validate();
     config.refuse_idle();

@@ -1,6 +1,7 @@
 // A reproduced table as Markdown, as JSON, as a picture.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/error.hpp"
 #include "tasks/reproduction.hpp"
@@ -41,26 +42,31 @@ int order(double a, double a_error, double b, double b_error) {
 // Pairs of rows that the paper tells apart in a column.
 struct Pairs {
   int same = 0, open = 0, reversed = 0;
+  bool unsure = false;  // some have no deviation in print
   int all() const { return same + open + reversed; }
 };
 
 Pairs compare_order(const Reproduced& result, std::size_t column) {
-  const auto standard_error = [](double deviation, double n) {
-    return std::isnan(deviation) ? 0 : deviation / std::sqrt(n);
-  };
   Pairs pairs;
   const std::size_t rows = result.cells.size();
   for (std::size_t i = 0; i < rows; ++i) {
     for (std::size_t j = i + 1; j < rows; ++j) {
       const Reproduced::Cell &a = result.cells[i][column], &b = result.cells[j][column];
       if (!a.printed || !b.printed || a.rates.empty() || b.rates.empty()) continue;
+      // Where no deviation is printed, means say which is lower, and nobody how surely.
       constexpr double their_seeds = 3;
-      const int theirs = order(a.printed->mean, standard_error(a.printed->deviation, their_seeds), b.printed->mean,
-                               standard_error(b.printed->deviation, their_seeds));
+      const auto their_error = [&](const Printed& printed) {
+        return std::isnan(printed.deviation) ? 0 : printed.deviation / std::sqrt(their_seeds);
+      };
+      pairs.unsure |= std::isnan(a.printed->deviation) || std::isnan(b.printed->deviation);
+      const int theirs = order(a.printed->mean, their_error(*a.printed), b.printed->mean, their_error(*b.printed));
       if (theirs == 0) continue;
       const MeanDeviation x = mean_deviation(a.rates), y = mean_deviation(b.rates);
-      const int ours = order(x.mean, standard_error(x.deviation, static_cast<double>(x.n)), y.mean,
-                             standard_error(y.deviation, static_cast<double>(y.n)));
+      const auto our_error = [](const MeanDeviation& mean) {
+        return mean.n > 1 ? mean.deviation / std::sqrt(static_cast<double>(mean.n))
+                          : std::numeric_limits<double>::infinity();  // one seed tells nothing of the spread
+      };
+      const int ours = order(x.mean, our_error(x), y.mean, our_error(y));
       ++(ours == 0 ? pairs.open : ours == theirs ? pairs.same : pairs.reversed);
     }
   }
@@ -74,7 +80,8 @@ std::string order_text(const Reproduced& result) {
     if (pairs.all() == 0) continue;
     text += concat("- ", result.table->columns[c].title, ": of ", pairs.all(), pairs.all() == 1 ? " pair" : " pairs",
                    " of rows that the paper tells apart, ", pairs.same, " in the same order here, ", pairs.open,
-                   " not told apart, ", pairs.reversed, " reversed\n");
+                   " not told apart, ", pairs.reversed, " reversed",
+                   pairs.unsure ? " (some without a deviation in print: the lower mean decides)" : "", "\n");
   }
   return text.empty() ? "" : "\nOrder (two standard errors tell rows apart):\n\n" + text;
 }
@@ -177,7 +184,11 @@ JsonValue reproduced_json(const Reproduced& result) {
 Chart reproduced_chart(const Reproduced& result) {
   const Reproduction& table = *result.table;
   check(table.picture != ReproductionPicture::none, "reproduce", table.name, " has no picture");
-  if (table.picture == ReproductionPicture::over_steps) return report_chart(make_report(result.paths));
+  if (table.picture == ReproductionPicture::over_steps) {
+    Chart chart = report_chart(make_report(result.paths));
+    chart.title += concat(" (scale: ", name_of(result.setting.scale), ")");
+    return chart;
+  }
   Chart chart{concat(table.title, " (scale: ", name_of(result.setting.scale), ")"), table.x_label, "wrong", {{}}};
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     ChartSeries series{table.rows[r].label, {}};

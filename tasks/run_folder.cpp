@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const JsonLimits config_limits{.max_depth = 16, .max_values = 10'000};
+const JsonLimits results_limits{.max_depth = 16, .max_values = 1'000'000};  // errors by key are many
 
 // A free name beside `path`.
 std::string aside_path(const std::string& path) {
@@ -182,7 +183,7 @@ bool RunFolder::finished() const {
 
 JsonValue RunFolder::read_results() const {
   check(finished(), "run", "'", path_, "' is not finished: it has no results.json");
-  JsonValue results = read_json(results_path(), config_limits);
+  JsonValue results = read_json(results_path(), results_limits);
   return in_file(results_path(), [&] {
     check(results.is_object(), "results", "must be an object, not ", results.kind());
     results.integer("best_step");

@@ -49,8 +49,13 @@ std::string percent_number(double fraction) {
   char buffer[32];
   const double percent = 100 * fraction;
   if (percent == 0) return "0";
-  const int digits = percent >= 99.95 ? 0 : percent >= 0.095 ? (percent >= 9.95 ? 1 : 2) : 3;
-  std::snprintf(buffer, sizeof buffer, "%.*f", digits, percent);
+  // Below 0.001 as many places as two digits take: one wrong answer of a million is not "0".
+  const int places = percent >= 99.95     ? 0
+                     : percent >= 9.95    ? 1
+                     : percent >= 0.095   ? 2
+                     : percent >= 0.00095 ? 3
+                                          : 1 - static_cast<int>(std::floor(std::log10(percent)));
+  std::snprintf(buffer, sizeof buffer, "%.*f", places, percent);
   std::string text = buffer;
   if (text.find('.') != std::string::npos) {
     text.erase(text.find_last_not_of('0') + 1);

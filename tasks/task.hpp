@@ -15,7 +15,7 @@
 
 namespace tally {
 
-// One sequence. All have the same length; position t sees tokens[0..t] and predicts targets[t].
+// One sequence. All five have its length (keys may be empty); position t sees tokens[0..t] and predicts targets[t].
 struct Example {
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;     // 0 where nothing is predicted

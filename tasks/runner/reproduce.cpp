@@ -48,8 +48,9 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
     check_output(settings.out);
   }
   std::vector<PlannedRun> runs;
-  for (ReproductionRun& run : as_usage([&] { return runs_of(table, setting); }))
-    runs.push_back({std::move(run.name), std::move(run.config)});
+  std::vector<ReproductionRun> needed = as_usage([&] { return runs_of(table, setting); });
+  if (settings.show) needed.clear();  // what is looked at need not fit into this machine's memory
+  for (ReproductionRun& run : needed) runs.push_back({std::move(run.name), std::move(run.config)});
   RunPlan plan(folder, std::move(runs), common);
   if (!settings.show) {
     plan.take_stock();

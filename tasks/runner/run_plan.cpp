@@ -1,6 +1,8 @@
 #include "tasks/runner/run_plan.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +11,7 @@
 
 #include "core/backend.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/io/file_descriptor.hpp"
 #include "core/io/reader.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/printable.hpp"
@@ -111,26 +114,22 @@ std::int64_t RunPlan::count(RunState state) const {
 
 void RunPlan::take_stock() {
   std::error_code error;
-  const std::string file = concat(folder_, "/", sweep_file_name);
-  if (fs::exists(file, error)) {
-    const JsonValue before = read_sweep_file(file);
-    for (const JsonValue& entry : before.elements("runs")) {
-      const bool planned = std::any_of(runs_.begin(), runs_.end(),
-                                       [&](const PlannedRun& run) { return run.name == entry.string("name"); });
-      if (!planned) others_.push_back(entry);
-    }
-  }
+  if (const std::string file = concat(folder_, "/", sweep_file_name); fs::exists(file, error)) read_sweep_file(file);
   for (PlannedRun& run : runs_) {
-    const std::string path = path_of(run);
-    if (!fs::exists(path + "/config.json", error)) continue;
-    const RunFolder run_folder = RunFolder::open(path);
-    const std::vector<std::string> other = differences(run_folder.config(), run.config);
-    check(other.empty(), "sweep", "'", path, "' holds a run with other settings: ", other.empty() ? "" : other.front(),
-          "; choose another folder");
-    if (run_folder.finished()) run_folder.read_results();  // damaged ones are no end of a run
-    const bool whole = run_folder.finished() && open_when_free(path).finished();
-    run.state = whole ? RunState::finished : RunState::unfinished;
+    if (fs::exists(path_of(run) + "/config.json", error)) look_at(run);
   }
+}
+
+bool RunPlan::look_at(PlannedRun& run) const {
+  const std::string path = path_of(run);
+  const RunFolder run_folder = RunFolder::open(path);
+  const std::vector<std::string> other = differences(run_folder.config(), run.config);
+  check(other.empty(), "sweep", "'", path, "' holds a run with other settings: ", other.empty() ? "" : other.front(),
+        "; choose another folder");
+  if (run_folder.finished()) run_folder.read_results();  // damaged ones are no end of a run
+  const bool whole = run_folder.finished() && open_when_free(path).finished();
+  run.state = whole ? RunState::finished : RunState::unfinished;
+  return whole;
 }
 
 std::optional<double> RunPlan::seconds_left(std::int64_t jobs) const {
@@ -149,14 +148,22 @@ std::optional<double> RunPlan::seconds_left(std::int64_t jobs) const {
     }
   }
   if (all.work <= 0) return std::nullopt;
-  double seconds = 0;
+  double seconds = 0, longest = 0;
   for (const PlannedRun& run : runs_) {
-    if (!is_open(run)) continue;
+    const bool ended_badly = run.state == RunState::failed || run.state == RunState::diverged;
+    if (!is_open(run) || ended_badly) continue;
+    double share = 1;
+    if (run.state == RunState::unfinished) {
+      const std::vector<std::int64_t> steps = RunFolder::open(path_of(run)).checkpoint_steps();
+      if (!steps.empty()) share -= static_cast<double>(steps.back()) / static_cast<double>(run.config.run.steps);
+    }
     const auto known = rates.find(run.config.task);
     const Rate& rate = known == rates.end() ? all : known->second;
-    seconds += work_of(run.config) * rate.seconds / rate.work;
+    const double needed = std::max(0.0, share) * work_of(run.config) * rate.seconds / rate.work;
+    seconds += needed;
+    longest = std::max(longest, needed);
   }
-  return seconds / static_cast<double>(jobs);
+  return std::max(longest, seconds / static_cast<double>(jobs));  // the last runs have nobody beside them
 }
 
 std::int64_t RunPlan::jobs(std::int64_t wanted) const {
@@ -201,32 +208,70 @@ void RunPlan::execute(std::int64_t jobs) {
 void RunPlan::say(const std::string& text) const { tally::say(common_, printable(text)); }
 
 void RunPlan::write_state() const {
+  // Other plans may write into the folder at the same time: what is theirs stays.
+  const FileDescriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ::flock(folder.number(), LOCK_EX);  // where there are no locks, there is one plan
+  const std::string file = concat(folder_, "/", sweep_file_name);
+  std::map<std::string, const PlannedRun*> own;
+  for (const PlannedRun& run : runs_) own[run.name] = &run;
   JsonValue runs = JsonValue::array();
-  for (const JsonValue& entry : others_) runs.push(entry);
+  std::error_code error;
+  if (fs::exists(file, error)) {
+    const JsonValue before = read_sweep_file(file);
+    for (const JsonValue& entry : before.elements("runs")) {
+      const auto known = own.find(entry.string("name"));
+      if (known != own.end() && known->second->state != RunState::waiting) continue;
+      runs.push(entry);
+      if (known != own.end()) own.erase(known);
+    }
+  }
   for (const PlannedRun& run : runs_) {
+    if (!own.contains(run.name)) continue;
     runs.push(JsonValue::object({{"name", run.name}, {"state", name_of(run.state)}, {"config", run.config.to_json()}}));
   }
-  write_file_atomically(concat(folder_, "/", sweep_file_name),
-                        write_json(JsonValue::object({{"format", 1}, {"runs", std::move(runs)}})) + "\n");
+  write_file_atomically(file, write_json(JsonValue::object({{"format", 1}, {"runs", std::move(runs)}})) + "\n");
 }
 
 void RunPlan::start(std::size_t index) {
   PlannedRun& run = runs_[index];
-  const bool begun = run.state == RunState::unfinished;
   const std::string path = path_of(run);
+  // A plan of another table may have made the run since this one took stock, or be training it.
+  std::error_code error;
+  const bool begun = fs::exists(path + "/config.json", error);
   try {
-    begun ? open_when_free(path) : RunFolder::create(path, run.config, false);
+    if (!begun) {
+      RunFolder::create(path, run.config, false);
+    } else if (look_at(run)) {
+      return say(concat(run.name, ": finished meanwhile"));
+    } else {
+      open_when_free(path);
+    }
     // A new run too is one that is resumed, from step 0: its folder alone says what it is.
     std::vector<std::string> words{"resume", path};
     for (const std::string& word : child_.words()) words.push_back(word);
     children_.emplace(start_tally(words, path + ".log"), Child{index, Clock::now()});
     run.state = RunState::unfinished;
     say(concat(run.name, ": ", begun ? "goes on" : "starts"));
+  } catch (const RunInUse& why) {
+    run.state = RunState::unfinished;
+    complain(concat(run.name, ": left to others: ", why.what()));
   } catch (const Error& why) {
     run.state = RunState::failed;
     complain(concat(run.name, ": failed: ", why.what()));
   }
   write_state();
+}
+
+bool RunPlan::left_to_others(PlannedRun& run) const {
+  try {
+    open_when_free(path_of(run));
+    return look_at(run);
+  } catch (const RunInUse&) {
+    run.state = RunState::unfinished;
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void RunPlan::finish(const EndedProcess& ended, bool stopping) {
@@ -244,6 +289,8 @@ void RunPlan::finish(const EndedProcess& ended, bool stopping) {
                left && *left > 0 ? concat(", about ", duration_text(*left), " left") : ""));
   } else if (stopping && interrupted) {
     say(concat(run.name, ": interrupted"));
+  } else if (ended.code == exit_code::failed && left_to_others(run)) {
+    say(concat(run.name, ": ", run.state == RunState::finished ? "finished" : "trained", " by another process"));
   } else {
     run.state = ended.code == exit_code::diverged ? RunState::diverged : RunState::failed;
     complain(concat(run.name, ": ", name_of(run.state), ", exit code ", ended.code, " after ", duration_text(seconds),
@@ -262,7 +309,7 @@ std::string RunPlan::states_text() const {
 
 int RunPlan::code() const {
   if (const int signal = signal_exit_code(); signal != 0) return signal;
-  return count(RunState::failed) + count(RunState::diverged) > 0 ? exit_code::failed : exit_code::done;
+  return count(RunState::finished) < static_cast<std::int64_t>(runs_.size()) ? exit_code::failed : exit_code::done;
 }
 
 JsonValue RunPlan::states_json() const {

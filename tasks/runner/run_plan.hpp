@@ -39,8 +39,8 @@ class RunPlan {
 
   // Sees what is there already, and writes nothing. Throws Error when a folder holds another run.
   void take_stock();
-  // Seconds for what is not finished, `jobs` at a time: the arithmetic of its steps at the rate of the finished runs
-  // of the same task, or else of any. Nothing without a finished run.
+  // Seconds for what is left to train, `jobs` at a time: the arithmetic of the steps that are missing at the rate of
+  // the finished runs of the same task, or else of any. Nothing without a finished run.
   std::optional<double> seconds_left(std::int64_t jobs) const;
   // How many at a time when `wanted` is 0: as many as there are cores, which is faster than one after the other with
   // all of them, as far as they fit in memory together; on a GPU one. Never more than are open, at least 1.
@@ -61,13 +61,16 @@ class RunPlan {
   };
 
   void say(const std::string& text) const;
+  // Sets the state of a run that is there, and returns whether it is finished. Throws Error when it is another run.
+  bool look_at(PlannedRun& run) const;
+  // Whether a run whose process failed did so because another one was quicker to begin it; sets its state then.
+  bool left_to_others(PlannedRun& run) const;
   void write_state() const;
   void start(std::size_t index);
   void finish(const EndedProcess& ended, bool stopping);
 
   std::string folder_;
   std::vector<PlannedRun> runs_;
-  std::vector<JsonValue> others_;  // of earlier plans in the folder, as sweep.json has them
   const CommonOptions& common_;
   CommonOptions child_;      // those of every run
   double bytes_of_run_ = 0;  // that the largest needs

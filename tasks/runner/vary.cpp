@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "core/io/atomic_file.hpp"
 #include "tasks/estimate.hpp"
@@ -72,11 +73,13 @@ class VariedRun {
         folder_(RunFolder::open(run.path)) {}
 
   // Adds a result or a refusal; nothing once the work is to stop.
-  void evaluate(const VariedTask& varied, const Split& split, const std::string& option, VariedCell& cell) {
-    const std::int64_t count = settings_.count == 0 ? split.count : settings_.count;
-    VariedKey key{0, option, varied.value, split.name, count, settings_.generate};
-    const std::string label = concat(run_.path, ", ", option, "=", varied.value);
+  void evaluate(const std::string& option, const std::string& value, const std::string& split_name, VariedCell& cell) {
+    const std::string label = concat(run_.path, ", ", option, "=", value);
     try {
+      const VariedTask varied(run_.config, option, value);
+      const Split& split = varied.task->split(split_name);
+      const std::int64_t count = settings_.count == 0 ? split.count : settings_.count;
+      VariedKey key{0, option, varied.value, split.name, count, settings_.generate};
       // The step of the last checkpoint, as long as nobody had to look at the
       // files.
       const std::vector<std::int64_t> steps = folder_.checkpoint_steps();
@@ -132,6 +135,7 @@ std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, c
     const std::unique_ptr<Task> made = config.make_task();
     const std::string split = settings.split.empty() ? made->splits().at(1).name : settings.split;
     plans.push_back({&task, option, split});
+    std::set<std::string> sequences;  // the first ones, as text
     for (const std::string& value : over.values) {
       const VariedTask varied(config, option, value);
       plans.back().values.push_back(varied.value);
@@ -140,6 +144,16 @@ std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, c
         throw UsageError(concat("[vary] the split '", split, "' is endless; say how many sequences with --count"));
       }
       as_usage([&] { return varied.task->split_holding(split, 0, settings.count); });
+      constexpr std::int64_t looked_at = 4;
+      const std::int64_t held = of.count == 0 ? looked_at : std::min(looked_at, of.count);
+      std::string texts;
+      for (const Example& example : examples_of(*varied.task, split, 0, held))
+        texts += varied.task->text(example) + "\n";
+      sequences.insert(std::move(texts));
+    }
+    if (over.values.size() > 1 && sequences.size() == 1) {
+      throw UsageError(concat("[vary] ", option, " changes nothing in the split '", split,
+                              "': its sequences are the same for all values; choose another with --split"));
     }
   }
   if (plans.empty()) throw UsageError(without);
@@ -167,8 +181,7 @@ VariedTable vary(const Plan& plan, const VarySettings& settings, const CommonOpt
       line.runs.push_back(run->path);
       VariedRun work(*run, settings, common, stop);
       for (std::size_t n = 0; n < plan.values.size() && !stop.load(); ++n) {
-        const VariedTask varied(run->config, plan.option, plan.values[n]);
-        work.evaluate(varied, varied.task->split(plan.split), plan.option, line.cells[n]);
+        work.evaluate(plan.option, plan.values[n], plan.split, line.cells[n]);
       }
     }
   }

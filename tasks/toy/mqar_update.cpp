@@ -34,7 +34,8 @@ class MqarUpdate final : public Recall {
     const std::int64_t pairs = options.recall.pairs, length = options.recall.length, count = options.recall.eval_count;
     add("train", 0, {pairs, options.updates, length}, seed);
     add("in-distribution", count, {pairs, options.updates, length}, data_seed);
-    add("ood-all", count, {pairs, pairs, length}, data_seed);
+    const RecallLaw all{pairs, pairs, length};
+    if (fits(all)) add("ood-all", count, all, data_seed);
     add("ood-long", count, {pairs, options.updates, 2 * length}, data_seed);
   }
 };

@@ -50,6 +50,17 @@ class Sweeps : public ::testing::Test {
   std::string sweep_ = folder_ / "sweep";
 };
 
+TEST_F(Sweeps, TwoThatNeedTheSameRunsShareThem) {
+  std::vector<std::string> all = words("cope,rope", {"--seeds=1..2", "--jobs=1", "--steps=40"});
+  all.insert(all.begin(), TALLY_RUNNER);
+  const pid_t one = start_program(all, folder_, "one"), other = start_program(all, folder_, "other");
+  const Finished first = finish_program(one, folder_, "one"), second = finish_program(other, folder_, "other");
+  EXPECT_EQ(first.code, 0) << first.out << first.err;
+  EXPECT_EQ(second.code, 0) << second.out << second.err;
+  EXPECT_EQ(runs().size(), 4u);
+  for (const std::string& run : runs()) EXPECT_EQ(state(run), "finished") << run;
+}
+
 TEST_F(Sweeps, AGridOfEncodingsSettingsAndSeeds) {
   const Finished finished =
       sweep("cope,rope", {"--seeds=1..2", "--set", "pe.cope.p-max=4,8", "--set", "optimiser.lr=1e-3,1e-2", "--jobs=2"});

@@ -76,7 +76,7 @@ TEST_F(Vary, KeepsWhatItFound) {
   EXPECT_EQ(vary({"--over", "task.p-ignore=0.1,0.5", "--quiet"}).code, 0);
   write_file(checkpoint, bytes);
   EXPECT_NE(write_json(table({"--over", "task.p-ignore=0.1,0.5", "--count", "2"})), first);
-  EXPECT_NE(write_json(table({"--over", "task.p-ignore=0.1,0.5", "--split", "ood-dense"})), first);
+  EXPECT_NE(write_json(table({"--over", "task.length=8,16", "--split", "ood-dense"})), first);
   EXPECT_EQ(parse_json(read_file(runs_ + "/cope/varied.json"), JsonLimits{}, "varied").elements("results").size(), 6u);
   write_file(runs_ + "/cope/varied.json", "{");
   EXPECT_EQ(vary({"--over", "task.p-ignore=0.1"}).code, 1);
@@ -113,6 +113,7 @@ TEST_F(Vary, RefusesWhatMeansNothing) {
   refused({"--over", "task.length=8", "--split", "other"}, "other");
   refused({"--over", "task.length=8", "--count", "7"}, "6");
   refused({"--over", "task.length=8", "--split", "train"}, "endless");
+  refused({"--over", "task.p-ignore=0.1,0.9", "--split", "ood-sparse"}, "changes nothing in the split 'ood-sparse'");
 }
 
 }  // namespace

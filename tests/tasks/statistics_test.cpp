@@ -40,5 +40,13 @@ TEST(Statistics, DeviationIsThatOfASample) {
   EXPECT_EQ(mean_deviation({3}).deviation, 0);
 }
 
+TEST(Statistics, SmallSharesAreNotWrittenAsNone) {
+  EXPECT_EQ(percent_text(0), "0%");
+  EXPECT_EQ(percent_text(1.0 / 1'062'000), "0.000094%");
+  EXPECT_EQ(percent_text(0.000015), "0.002%");
+  EXPECT_EQ(percent_text(0.5), "50%");
+  EXPECT_EQ(interval_text(0, 1'037'700), "0-0.00037%");
+}
+
 }  // namespace
 }  // namespace tally
