@@ -1,5 +1,6 @@
 #include "core/io/npy.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <vector>
@@ -49,39 +50,55 @@ std::string json_of(std::string text, const std::string& file, std::uint64_t fir
   return text;
 }
 
-DType parse_type(const std::string& written) {
+// What the header says, whether or not a tensor can hold it.
+struct Layout {
+  std::string type;
+  bool fortran_order = false;
+  std::vector<std::int64_t> sizes;
+  std::uint64_t data_begin = 0;
+};
+
+using Types = std::span<const std::string_view>;
+using CheckSizes = void (*)(const std::vector<std::int64_t>& sizes);
+
+void check_type(std::string_view written, Types types) {
   check(written != "|O", "header", "arrays of Python objects are not read");
-  for (const auto& [description, dtype] : descriptions) {
-    if (written == description) return dtype;
+  std::string known;
+  for (const std::string_view type : types) {
+    if (written == type) return;
+    known += concat(type == types.front() ? "" : type == types.back() ? " and " : ", ", type);
   }
-  fail("header", "elements of type '", escape_for_print(written), "' are not read; only <f4, <f8, <i4, <i8 and |b1");
+  fail("header", "elements of type '", escape_for_print(written), "' are not read; only ", known);
 }
 
-NpyHeader parse_header(const std::string& text, const std::string& file, std::uint64_t first_offset) {
-  std::optional<DType> dtype;
+Layout parse_header(const std::string& text, const std::string& file, std::uint64_t first_offset, Types types,
+                    CheckSizes check_sizes) {
+  std::optional<std::string> type;
   std::optional<bool> fortran_order;
-  std::optional<Shape> shape;
+  std::optional<std::vector<std::int64_t>> sizes;
   const JsonLimits limits{.max_depth = 2, .max_values = 100, .integers_only = true};
   parse_json_members(json_of(text, file, first_offset), limits, file, first_offset, [&](const JsonMember& member) {
-    if (member.name == "descr" && !dtype) {
-      dtype = parse_type(member.value.string());
+    if (member.name == "descr" && !type) {
+      check_type(member.value.string(), types);
+      type = member.value.string();
     } else if (member.name == "fortran_order" && !fortran_order) {
       fortran_order = member.value.boolean();
-    } else if (member.name == "shape" && !shape) {
-      shape = shape_from_file(member.value.integers(), sizeof(double));
+    } else if (member.name == "shape" && !sizes) {
+      sizes = member.value.integers();
+      check_sizes(*sizes);
     } else {
       fail("header", "unknown or repeated key");
     }
   });
-  for (const auto& [name, known] : {std::pair{"descr", dtype.has_value()},
+  for (const auto& [name, known] : {std::pair{"descr", type.has_value()},
                                     {"fortran_order", fortran_order.has_value()},
-                                    {"shape", shape.has_value()}}) {
+                                    {"shape", sizes.has_value()}}) {
     check(known, "npy", file, ": byte ", first_offset, ": ", name, " is missing");
   }
-  return {*dtype, *fortran_order, *shape, first_offset + text.size()};
+  return {*type, *fortran_order, *sizes, first_offset + text.size()};
 }
 
-NpyHeader read_header(const FileReader& reader) {
+Layout read_layout(const FileReader& reader, Types types, CheckSizes check_sizes) {
   const std::string begin = reader.read_string(0, std::min<std::uint64_t>(reader.size(), 12));
   const auto byte = [&](std::size_t index) { return static_cast<unsigned char>(begin[index]); };
   check(begin.starts_with(magic), "npy", reader.name(), ": byte 0: not a .npy file");
@@ -93,7 +110,18 @@ NpyHeader read_header(const FileReader& reader) {
   for (std::uint64_t index = header_begin; index-- > 8;) header_bytes = header_bytes << 8 | byte(index);
   check(header_bytes <= max_header_bytes && header_bytes <= reader.size() - header_begin, "npy", reader.name(),
         ": byte 8: header length ", header_bytes, " is over ", max_header_bytes, " or past the end of the file");
-  const NpyHeader header = parse_header(reader.read_string(header_begin, header_bytes), reader.name(), header_begin);
+  const std::string text = reader.read_string(header_begin, header_bytes);
+  return parse_header(text, reader.name(), header_begin, types, check_sizes);
+}
+
+NpyHeader read_header(const FileReader& reader) {
+  std::vector<std::string_view> types;
+  for (const auto& [description, dtype] : descriptions) types.push_back(description);
+  const Layout layout =
+      read_layout(reader, types, [](const auto& sizes) { (void)shape_from_file(sizes, sizeof(double)); });
+  const auto type = std::find(types.begin(), types.end(), layout.type) - types.begin();
+  const NpyHeader header{descriptions[type].second, layout.fortran_order, shape_from_file(layout.sizes, sizeof(double)),
+                         layout.data_begin};
   const std::uint64_t data_bytes = static_cast<std::uint64_t>(header.shape.numel()) * size_of(header.dtype);
   check(reader.size() - header.data_begin == data_bytes, "npy", reader.name(), ": byte ", header.data_begin, ": ",
         header.dtype, " ", header.shape, " takes ", data_bytes, " bytes, but ", reader.size() - header.data_begin,
@@ -104,6 +132,19 @@ NpyHeader read_header(const FileReader& reader) {
 }  // namespace
 
 NpyHeader read_npy_header(const std::string& path) { return read_header(FileReader(path)); }
+
+NpySequence read_npy_sequence(const FileReader& reader, std::span<const std::string_view> types) {
+  const Layout layout = read_layout(reader, types, [](const auto& sizes) {
+    check(sizes.size() == 1, "shape", "rank ", sizes.size(), "; an array in one dimension is wanted");
+    check(sizes[0] >= 0, "shape", "size ", sizes[0], " is negative");
+  });
+  const auto size = static_cast<std::uint64_t>(layout.sizes[0]);
+  const auto element_bytes = static_cast<std::uint64_t>(layout.type.back() - '0');
+  const std::uint64_t bytes = reader.size() - layout.data_begin;
+  check(bytes % element_bytes == 0 && bytes / element_bytes == size, "npy", reader.name(), ": byte ", layout.data_begin,
+        ": ", size, " elements of ", element_bytes, " bytes are promised, but ", bytes, " bytes are there");
+  return {layout.type, size, layout.data_begin};
+}
 
 Tensor read_npy(const std::string& path) {
   const FileReader reader(path);

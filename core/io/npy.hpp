@@ -6,8 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
+#include "core/io/reader.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -21,6 +24,16 @@ struct NpyHeader {
 
 // Throws Error naming file and byte when anything in the header is not as written above.
 NpyHeader read_npy_header(const std::string& path);
+
+// An array in one dimension that is read piece by piece: longer than a tensor may be, of types that no tensor has.
+struct NpySequence {
+  std::string type;  // one of those that were allowed: "<u2"
+  std::uint64_t size = 0;
+  std::uint64_t data_begin = 0;  // byte of the file
+};
+// Throws Error as read_npy_header, and where the array has another rank than 1 or none of the types, whose last
+// character is the size of an element in bytes.
+NpySequence read_npy_sequence(const FileReader& reader, std::span<const std::string_view> types);
 
 // A dense, row-major tensor whatever the order in the file.
 Tensor read_npy(const std::string& path);

@@ -1,6 +1,7 @@
 #include "core/io/safetensors.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "core/io/atomic_file.hpp"
@@ -31,6 +32,17 @@ constexpr FileType file_types[] = {
     {"U64", 8, std::nullopt},     {"F8_E4M3", 1, std::nullopt}, {"F8_E5M2", 1, std::nullopt},
     {"F8_E8M0", 1, std::nullopt},
 };
+
+// IEEE 754 binary16 (1 sign, 5 exponent, 10 fraction) as binary32, which holds all its numbers.
+float widened_half(std::uint16_t bits) {
+  const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16, exponent = bits >> 10 & 31U, fraction = bits & 1023U;
+  if (exponent == 0) {  // zero, or fraction 2^-24
+    const float size = static_cast<float>(fraction) * 0x1p-24F;
+    return sign != 0 ? -size : size;
+  }
+  const std::uint32_t wide = exponent == 31 ? 255 : exponent + 127 - 15;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
 
 std::string_view type_name(DType dtype) {
   return std::find_if(std::begin(file_types), std::end(file_types), [&](const FileType& t) { return t.dtype == dtype; })
@@ -160,12 +172,37 @@ const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
   return found == header_.by_name.end() || entries[*found].name != name ? nullptr : &entries[*found];
 }
 
-Tensor SafetensorsFile::read(std::string_view name) const {
+const SafetensorsEntry& SafetensorsFile::entry_of(std::string_view name) const {
   const SafetensorsEntry* entry = find(name);
   check(entry != nullptr, "safetensors", path(), ": has no tensor '", escape_for_print(name), "'");
-  check(entry->dtype.has_value(), "safetensors", path(), ": tensor '", escape_for_print(name), "' has type ",
-        entry->type, "; only F32, F64, I32, I64 and BOOL can be loaded");
-  return read_tensor(reader_, entry->begin, entry->shape, *entry->dtype, name);
+  return *entry;
+}
+
+Tensor SafetensorsFile::read(std::string_view name) const {
+  const SafetensorsEntry& entry = entry_of(name);
+  check(entry.dtype.has_value(), "safetensors", path(), ": tensor '", escape_for_print(name), "' has type ", entry.type,
+        "; only F32, F64, I32, I64 and BOOL can be loaded");
+  return read_tensor(reader_, entry.begin, entry.shape, *entry.dtype, name);
+}
+
+Tensor SafetensorsFile::read_widened(std::string_view name) const {
+  const SafetensorsEntry& entry = entry_of(name);
+  if (entry.type == "F32") return read(name);
+  const bool half = entry.type == "F16";
+  check(half || entry.type == "BF16", "safetensors", path(), ": tensor '", escape_for_print(name), "' has type ",
+        entry.type, "; weights are F32, F16 or BF16");
+  const Tensor tensor = Tensor::empty(entry.shape);
+  const std::span<float> target = tensor.span<float>();
+  std::vector<std::uint16_t> chunk(std::min<std::size_t>(target.size(), std::size_t{1} << 19));
+  for (std::size_t first = 0; first < target.size(); first += chunk.size()) {
+    const auto part = std::span(chunk).first(std::min(chunk.size(), target.size() - first));
+    reader_.read(entry.begin + 2 * first, std::as_writable_bytes(part));
+    for (std::size_t n = 0; n < part.size(); ++n) {
+      // BF16 is the upper half of an F32.
+      target[first + n] = half ? widened_half(part[n]) : std::bit_cast<float>(std::uint32_t{part[n]} << 16);
+    }
+  }
+  return tensor;
 }
 
 std::uint32_t SafetensorsFile::checksum(const SafetensorsEntry& entry) const {

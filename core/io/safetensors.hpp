@@ -50,11 +50,14 @@ class SafetensorsFile {
 
   // Throws Error when there is no such tensor, tally has no such type, or a byte of a bool is neither 0 nor 1.
   Tensor read(std::string_view name) const;
+  // F32 as it is; F16 and BF16 widened, which is exact. Throws Error for other types.
+  Tensor read_widened(std::string_view name) const;
   // CRC-32C of the tensor's bytes, read in chunks.
   std::uint32_t checksum(const SafetensorsEntry& entry) const;
 
  private:
   explicit SafetensorsFile(const std::string& path) : reader_(path) {}
+  const SafetensorsEntry& entry_of(std::string_view name) const;
 
   FileReader reader_;
   SafetensorsHeader header_;

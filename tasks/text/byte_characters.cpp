@@ -1,0 +1,39 @@
+#include "tasks/text/byte_characters.hpp"
+
+#include "core/utf8.hpp"
+
+namespace tally {
+namespace {
+
+constexpr unsigned plain_count = 188;
+
+}  // namespace
+
+std::string byte_characters(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    const unsigned id = ids_by_byte[byte];
+    append_utf8(text, id < plain_count ? byte : 0x100 + id - plain_count);
+  }
+  return text;
+}
+
+std::optional<std::string> bytes_of_characters(std::string_view written) {
+  std::string bytes;
+  for (std::size_t index = 0; index < written.size(); ++index) {
+    unsigned code = static_cast<unsigned char>(written[index]);
+    if (code >= 0x80) {  // those below U+0144 take two bytes
+      if (code < 0xc2 || code > 0xc5 || ++index == written.size()) return std::nullopt;
+      const auto next = static_cast<unsigned char>(written[index]);
+      if ((next & 0xc0) != 0x80) return std::nullopt;
+      code = (code & 0x1f) << 6 | (next & 0x3f);
+    }
+    if (code < 0x100 && ids_by_byte[code] >= plain_count) return std::nullopt;
+    if (code >= 0x100 + 256 - plain_count) return std::nullopt;
+    bytes += static_cast<char>(code < 0x100 ? code : bytes_by_id[code - 0x100 + plain_count]);
+  }
+  return bytes;
+}
+
+}  // namespace tally

@@ -1,0 +1,270 @@
+#include "tasks/text/corpus.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "core/error.hpp"
+#include "core/io/checksum.hpp"
+#include "core/io/reader.hpp"
+#include "core/utf8.hpp"
+#include "tasks/text/text_pattern.hpp"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
+std::uint32_t checksum_of(std::string_view bytes) { return crc32c(std::as_bytes(std::span(bytes))); }
+
+// The member "text" of a line.
+std::string text_of_line(std::string_view line, const std::string& source) {
+  std::optional<std::string> text;
+  const JsonLimits limits{.max_depth = 64, .max_token_bytes = std::size_t{1} << 31};
+  std::set<std::string> names;
+  parse_json_members(line, limits, source, 0, [&](JsonMember& member) {
+    check(names.insert(member.name).second, "jsonl", "stands here again");
+    if (member.name != "text") return;
+    check(member.value.is_string(), "jsonl", "is ", member.value.kind(), "; a string is wanted");
+    text = std::move(member.value.string());
+  });
+  check(text.has_value(), "jsonl", source, ": 'text' is missing");
+  return std::move(*text);
+}
+
+class Selector {
+ public:
+  Selector(const CorpusRules& rules, const CorpusProgress& progress) : rules_(rules), progress_(progress) {
+    if (!rules.include.empty()) include_.emplace(rules.include);
+    if (!rules.exclude.empty()) exclude_.emplace(rules.exclude);
+    if (!rules.skip_if.empty()) skip_if_.emplace(rules.skip_if);
+  }
+
+  bool add_source(const CorpusSource& source) {
+    std::error_code error;
+    const fs::file_status status = fs::status(source.path, error);
+    check(fs::exists(status), "text", shown(source.path), ": is not there");
+    if (!fs::is_directory(status)) {
+      ++corpus_.found;
+      return add_file(source.path, fs::path(source.path).filename().string(), source.split);
+    }
+    std::vector<std::string> paths;
+    const auto note = [&](const std::error_code& problem, const std::string& at) {
+      if (!problem) return;
+      check(!rules_.strict, "text", shown(at), ": ", problem.message());
+      ++corpus_.unreadable;
+    };
+    std::vector<fs::path> folders{source.path};
+    while (!folders.empty()) {
+      const fs::path folder = std::move(folders.back());
+      folders.pop_back();
+      fs::directory_iterator entries(folder, error);
+      if (error) {
+        note(error, folder.string());
+        continue;
+      }
+      for (; entries != fs::directory_iterator(); entries.increment(error)) {
+        std::error_code unknown;
+        const fs::file_status kind = entries->symlink_status(unknown);
+        note(unknown, entries->path().string());
+        if (fs::is_directory(kind)) folders.push_back(entries->path());
+        if (fs::is_regular_file(kind)) paths.push_back(entries->path().lexically_relative(source.path).string());
+      }
+      note(error, folder.string());
+    }
+    std::sort(paths.begin(), paths.end());
+    for (const std::string& path : paths) {
+      if (include_ && !include_->found_in(path)) continue;
+      ++corpus_.found;
+      if (exclude_ && exclude_->found_in(path)) {
+        ++corpus_.by_path;
+      } else if (!add_file(source.path + "/" + path, path, source.split)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  Corpus take() { return std::move(corpus_); }
+
+ private:
+  bool add_file(const std::string& file, const std::string& path, const std::string& split) {
+    if (path.ends_with(".jsonl")) return add_lines(file, path, split);
+    CorpusText text{.file = file, .path = path, .split = split};
+    std::string bytes;
+    try {
+      const FileReader reader(file);
+      text.bytes = reader.size();
+      if (drop_by_size(text.bytes)) return true;
+      bytes = reader.read_string(0, reader.size());
+    } catch (const Error&) {
+      if (rules_.strict) throw;
+      ++corpus_.unreadable;
+      return true;
+    }
+    add_text(std::move(text), bytes);
+    return progress_(read_ += bytes.size());
+  }
+
+  bool add_lines(const std::string& file, const std::string& path, const std::string& split) {
+    std::optional<FileReader> opened;
+    try {
+      opened.emplace(file);
+    } catch (const Error&) {
+      if (rules_.strict) throw;
+      ++corpus_.unreadable;
+      return true;
+    }
+    const FileReader& reader = *opened;
+    std::int64_t number = 0;
+    std::string rest;  // the line that has begun
+    --corpus_.found;
+    for (std::uint64_t offset = 0, begin = 0; offset < reader.size() || !rest.empty();) {
+      constexpr std::uint64_t chunk = 1 << 20;
+      const std::uint64_t count = std::min(chunk, reader.size() - offset);
+      const std::size_t seen = rest.size();  // without a line end
+      rest += reader.read_string(offset, count);
+      offset += count;
+      std::size_t at = 0;
+      for (std::size_t end = rest.find('\n', seen); at < rest.size(); end = rest.find('\n', at)) {
+        if (end == rest.npos && offset < reader.size()) break;
+        const std::string_view line = std::string_view(rest).substr(at, end - at);
+        add_line({.file = file,
+                  .path = concat(path, ":", ++number),
+                  .split = split,
+                  .offset = begin + at,
+                  .length = line.size()},
+                 line);
+        at += line.size() + 1;
+      }
+      begin += std::min(at, rest.size());
+      rest.erase(0, at);
+      if (!progress_(read_ += count)) return false;
+    }
+    return true;
+  }
+
+  void add_line(CorpusText text, std::string_view line) {
+    if (line.find_first_not_of(" \t\r") == line.npos) return;
+    ++corpus_.found;
+    if (rules_.invalid == "skip" && find_invalid_utf8(line) != line.npos) {
+      ++corpus_.by_invalid;
+      return;
+    }
+    const std::string bytes =
+        text_of_line(line, concat(shown(text.file), ": line ", text.path.substr(text.path.rfind(':') + 1)));
+    text.bytes = bytes.size();
+    if (!drop_by_size(text.bytes)) add_text(std::move(text), bytes);
+  }
+
+  bool drop_by_size(std::uint64_t bytes) {
+    const bool drop = std::cmp_less(bytes, rules_.min_bytes) || std::cmp_greater(bytes, rules_.max_bytes);
+    corpus_.by_size += drop ? 1 : 0;
+    return drop;
+  }
+
+  void add_text(CorpusText text, const std::string& bytes) {
+    if (rules_.invalid != "keep") {
+      const std::size_t wrong = find_invalid_utf8(bytes);
+      check(wrong == bytes.npos || rules_.invalid != "refuse", "text", shown(text.file), ": byte ", wrong,
+            " is not UTF-8");
+      if (wrong != bytes.npos) {
+        ++corpus_.by_invalid;
+        return;
+      }
+    }
+    if (skip_if_ && has_line(bytes, *skip_if_)) {
+      ++corpus_.by_line;
+      return;
+    }
+    text.checksum = checksum_of(bytes);
+    const auto [first, last] = by_checksum_.equal_range(text.checksum);
+    for (auto twin = first; twin != last; ++twin) {
+      const CorpusText& other = corpus_.texts[twin->second];
+      if (other.bytes == text.bytes && read_corpus_text(other) == bytes) {
+        ++corpus_.equal;
+        return;
+      }
+    }
+    by_checksum_.emplace(text.checksum, corpus_.texts.size());
+    if (text.split.empty()) text.split = split_of(text.path);
+    text.path = escape_for_print(text.path, text.path.size());
+    corpus_.texts.push_back(std::move(text));
+  }
+
+  static bool has_line(std::string_view text, const TextPattern& pattern) {
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      std::string_view line = text.substr(0, end);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (pattern.found_in(line)) return true;
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return false;
+  }
+
+  std::string split_of(const std::string& path) const {
+    const std::string key = rules_.split_by == "folder" ? fs::path(path).parent_path().string() : path;
+    const double u = checksum_of(key) / 4294967296.0;
+    return u < rules_.validation ? "validation" : u < rules_.validation + rules_.test ? "test" : "train";
+  }
+
+  const CorpusRules& rules_;
+  const CorpusProgress& progress_;
+  std::optional<TextPattern> include_, exclude_, skip_if_;
+  std::unordered_multimap<std::uint32_t, std::size_t> by_checksum_;
+  std::uint64_t read_ = 0;
+  Corpus corpus_;
+};
+
+}  // namespace
+
+JsonValue CorpusRules::json() const {
+  return JsonValue::object({{"include", include},
+                            {"exclude", exclude},
+                            {"min_bytes", min_bytes},
+                            {"max_bytes", max_bytes},
+                            {"invalid", invalid},
+                            {"skip_if", skip_if},
+                            {"validation", validation},
+                            {"test", test},
+                            {"split_by", split_by}});
+}
+
+JsonValue Corpus::counts() const {
+  return JsonValue::object({{"found", found},
+                            {"kept", texts.size()},
+                            {"dropped", JsonValue::object({{"path", by_path},
+                                                           {"size", by_size},
+                                                           {"invalid", by_invalid},
+                                                           {"content", by_line},
+                                                           {"equal", equal},
+                                                           {"unreadable", unreadable}})}});
+}
+
+Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules& rules,
+                    const CorpusProgress& progress) {
+  const bool are_parts = rules.validation >= 0 && rules.test >= 0 && rules.validation + rules.test <= 1;
+  check(are_parts, "text", "parts ", rules.validation, " and ", rules.test,
+        " of the texts; each at least 0, at most 1 together");
+  Selector selector(rules, progress);
+  for (const CorpusSource& source : sources) {
+    if (!selector.add_source(source)) return {};
+  }
+  return selector.take();
+}
+
+std::string read_corpus_text(const CorpusText& text) {
+  const FileReader reader(text.file);
+  std::string bytes = text.length == 0 ? reader.read_string(0, reader.size())
+                                       : text_of_line(reader.read_string(text.offset, text.length), reader.name());
+  check(bytes.size() == text.bytes && checksum_of(bytes) == text.checksum, "text", reader.name(),
+        ": has changed while it was read");
+  return bytes;
+}
+
+}  // namespace tally

@@ -1,0 +1,216 @@
+#include "tasks/text/encoder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <queue>
+
+#include "core/error.hpp"
+#include "core/utf8.hpp"
+#include "tasks/text/normal_form.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::size_t short_bytes = 32;          // pieces up to here: repeated search beats a heap
+constexpr std::size_t longest_remembered = 128;  // bytes; longer pieces rarely come again
+constexpr std::int32_t no_rank = std::numeric_limits<std::int32_t>::max();
+
+}  // namespace
+
+Encoder::Encoder(const Tokenizer& tokenizer, std::size_t remembered)
+    : tokenizer_(tokenizer), splitter_(*tokenizer.pattern_), remembered_(remembered) {
+  if (remembered > 0) slots_.resize(1 << 10);
+}
+
+void Encoder::encode(std::string_view text, std::vector<std::int32_t>& ids) {
+  if (tokenizer_.parts_.nfc) check_normal_form(text);
+  if (tokenizer_.parts_.merges.empty() && !tokenizer_.parts_.ignore_merges) {
+    for (const char byte : text) ids.push_back(tokenizer_.byte_ids_[static_cast<unsigned char>(byte)]);
+    return;
+  }
+  splitter_.split(text, [&](std::string_view piece) { look_up(piece, ids); });
+}
+
+void Encoder::encode(std::string_view text, std::span<const std::string> allowed, std::vector<std::int32_t>& ids) {
+  for (const std::string& name : allowed) {
+    check(tokenizer_.special(name).has_value() && !name.empty(), "tokenizer", "'", escape_for_print(name),
+          "' is no special token of it");
+  }
+  std::vector<std::size_t> next;  // where each name stands next
+  for (const std::string& name : allowed) next.push_back(text.find(name));
+  for (std::size_t at = 0;;) {
+    std::size_t first = text.npos, which = 0;
+    for (std::size_t index = 0; index < allowed.size(); ++index) {
+      if (next[index] < at) next[index] = text.find(allowed[index], at);
+      const bool is_longer = allowed[index].size() > allowed[which].size();
+      if (next[index] < first || (next[index] == first && is_longer)) {
+        first = next[index];
+        which = index;
+      }
+    }
+    encode(text.substr(at, first - at), ids);
+    if (first == text.npos) return;
+    ids.push_back(*tokenizer_.special(allowed[which]));
+    at = first + allowed[which].size();
+  }
+}
+
+std::vector<std::int32_t> Encoder::encode(std::string_view text) {
+  std::vector<std::int32_t> ids;
+  encode(text, ids);
+  return ids;
+}
+
+void Encoder::encode_piece(std::string_view piece, std::vector<std::int32_t>& ids) { look_up(piece, ids); }
+
+void Encoder::look_up(std::string_view piece, std::vector<std::int32_t>& ids) {
+  if (slots_.empty() || piece.size() > longest_remembered) return merge_piece(piece, ids);
+  const bool is_short = piece.size() <= 15;
+  std::uint64_t key[2] = {0, 0};
+  if (is_short) {
+    std::memcpy(key, piece.data(), piece.size());
+    key[1] |= static_cast<std::uint64_t>(piece.size()) << 56;
+  } else {
+    key[0] = hash_of(piece);
+  }
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t at = static_cast<std::size_t>(hash_of(key[0], key[1])) & mask;
+  for (; slots_[at].key[1] != 0; at = (at + 1) & mask) {
+    const Slot& slot = slots_[at];
+    if (slot.key[0] != key[0]) continue;
+    if (is_short ? slot.key[1] != key[1]
+                 : slot.key[1] >> 32 != (std::uint64_t{0xff} << 24 | piece.size()) ||
+                       std::memcmp(bytes_.data() + (slot.key[1] & 0xffffffff), piece.data(), piece.size()) != 0) {
+      continue;
+    }
+    const std::int32_t* found = slot.count <= 3 ? slot.ids : ids_.data() + slot.ids[0];
+    ids.insert(ids.end(), found, found + slot.count);
+    return;
+  }
+  const std::size_t before = ids.size();
+  merge_piece(piece, ids);
+  if (!is_short) key[1] = std::uint64_t{0xff} << 56 | std::uint64_t{piece.size()} << 32 | bytes_.size();
+  remember(slots_[at], piece, std::span(ids).subspan(before), key[0], key[1]);
+}
+
+void Encoder::remember(Slot& slot, std::string_view piece, std::span<const std::int32_t> ids, std::uint64_t key0,
+                       std::uint64_t key1) {
+  slot = {{key0, key1}, static_cast<std::uint32_t>(ids.size()), {}};
+  if (ids.size() <= 3) {
+    std::copy(ids.begin(), ids.end(), slot.ids);
+  } else {
+    slot.ids[0] = static_cast<std::int32_t>(ids_.size());
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+  }
+  if (piece.size() > 15) bytes_.insert(bytes_.end(), piece.begin(), piece.end());
+  if (++count_ >= remembered_) {
+    std::fill(slots_.begin(), slots_.end(), Slot{});
+    bytes_.clear();
+    ids_.clear();
+    count_ = 0;
+  } else if (2 * count_ > slots_.size()) {
+    grow();
+  }
+}
+
+void Encoder::grow() {
+  std::vector<Slot> old(2 * slots_.size());
+  old.swap(slots_);
+  const std::size_t mask = slots_.size() - 1;
+  for (const Slot& slot : old) {
+    if (slot.key[1] == 0) continue;
+    const bool is_short = slot.key[1] >> 56 != 0xff;
+    std::size_t at = static_cast<std::size_t>(hash_of(slot.key[0], is_short ? slot.key[1] : 0)) & mask;
+    while (slots_[at].key[1] != 0) at = (at + 1) & mask;
+    slots_[at] = slot;
+  }
+}
+
+void Encoder::merge_piece(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  if (tokenizer_.parts_.ignore_merges) {
+    const std::int32_t whole = tokenizer_.find(piece);
+    if (whole >= 0) return ids.push_back(whole);
+  }
+  piece.size() <= short_bytes ? merge_short(piece, ids) : merge_long(piece, ids);
+}
+
+void Encoder::merge_short(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  std::array<std::int32_t, short_bytes> tokens;        // NOLINT: filled up to `count`
+  std::array<std::int32_t, short_bytes> rank, result;  // NOLINT: of the pair that begins here
+  std::size_t count = piece.size();
+  const auto look = [&](std::size_t at) {
+    const PairTable::Entry* entry = tokenizer_.pairs_.find(tokens[at], tokens[at + 1]);
+    rank[at] = entry != nullptr ? entry->rank : no_rank;
+    if (entry != nullptr) result[at] = entry->result;
+  };
+  for (std::size_t at = 0; at < count; ++at) {
+    tokens[at] = tokenizer_.byte_ids_[static_cast<unsigned char>(piece[at])];
+    if (at > 0) look(at - 1);
+  }
+  while (count > 1) {
+    std::size_t best = 0;
+    for (std::size_t at = 1; at + 1 < count; ++at) {
+      if (rank[at] < rank[best]) best = at;
+    }
+    if (rank[best] == no_rank) break;
+    tokens[best] = result[best];
+    for (std::size_t at = best + 1; at + 1 < count; ++at) {
+      tokens[at] = tokens[at + 1];
+      rank[at] = rank[at + 1];
+      result[at] = result[at + 1];
+    }
+    --count;
+    if (best > 0) look(best - 1);
+    if (best + 1 < count) look(best);
+  }
+  ids.insert(ids.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
+}
+
+// A list of the tokens that are left, and a heap of (rank, place) whose entries may be out of date.
+void Encoder::merge_long(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  check(piece.size() < no_rank, "tokenizer", "a piece of ", piece.size(), " bytes; at most 2^31");
+  struct Node {
+    std::int32_t token;
+    std::int32_t before, next;  // places; -1 at the ends
+  };
+  struct Candidate {
+    std::int32_t rank, place, left, right;
+    bool operator>(const Candidate& other) const {
+      return rank != other.rank ? rank > other.rank : place > other.place;
+    }
+  };
+  const auto count = static_cast<std::int32_t>(piece.size());
+  std::vector<Node> nodes(piece.size());
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> heap;
+  const auto node = [&](std::int32_t place) -> Node& { return nodes[static_cast<std::size_t>(place)]; };
+  const auto look = [&](std::int32_t place) {
+    if (place < 0 || node(place).next < 0) return;
+    const std::int32_t left = node(place).token, right = node(node(place).next).token;
+    const PairTable::Entry* entry = tokenizer_.pairs_.find(left, right);
+    if (entry != nullptr) heap.push({entry->rank, place, left, right});
+  };
+  for (std::int32_t place = 0; place < count; ++place) {
+    const auto byte = static_cast<unsigned char>(piece[static_cast<std::size_t>(place)]);
+    node(place) = {tokenizer_.byte_ids_[byte], place - 1, place + 1 < count ? place + 1 : -1};
+  }
+  for (std::int32_t place = 0; place < count; ++place) look(place);
+  while (!heap.empty()) {
+    const Candidate best = heap.top();
+    heap.pop();
+    Node& left = node(best.place);
+    // A token that is gone has the id -1, which no pair has.
+    if (left.token != best.left || left.next < 0 || node(left.next).token != best.right) continue;
+    Node& right = node(left.next);
+    left.token = tokenizer_.pairs_.find(best.left, best.right)->result;
+    right.token = -1;
+    left.next = right.next;
+    if (left.next >= 0) node(left.next).before = best.place;
+    look(left.before);
+    look(best.place);
+  }
+  for (std::int32_t place = 0; place >= 0; place = node(place).next) ids.push_back(node(place).token);
+}
+
+}  // namespace tally

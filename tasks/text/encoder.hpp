@@ -1,0 +1,55 @@
+// Text to tokens, with a table of pieces that were seen before.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tasks/text/tokenizer.hpp"
+
+namespace tally {
+
+// Of one thread. The tokenizer must outlive it.
+class Encoder {
+ public:
+  // `remembered`: pieces that are kept in the table; when it is full it begins anew. 0: none.
+  explicit Encoder(const Tokenizer& tokenizer, std::size_t remembered = std::size_t{1} << 20);
+
+  // Appends the tokens of the text, in which names of special tokens are ordinary text. Throws Error naming the byte
+  // where the pattern fails or where the tokenizer wants normal form C and the text may not be in it.
+  void encode(std::string_view text, std::vector<std::int32_t>& ids);
+  // The same, but the names in `allowed` are those tokens: the first place first, there the longest. Throws Error for a
+  // name that is no special token.
+  void encode(std::string_view text, std::span<const std::string> allowed, std::vector<std::int32_t>& ids);
+  std::vector<std::int32_t> encode(std::string_view text);
+  // Appends the tokens of one piece.
+  void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids);
+
+ private:
+  // Pieces up to 15 bytes are their own key: the bytes, their number on top. Longer ones: their hash, and where their
+  // bytes lie with their length.
+  struct Slot {
+    std::uint64_t key[2] = {0, 0};  // the second is 0 in an empty slot
+    std::uint32_t count = 0;
+    std::int32_t ids[3] = {};  // more than three: the first is where they lie in ids_
+  };
+
+  void merge_piece(std::string_view piece, std::vector<std::int32_t>& ids) const;
+  void merge_short(std::string_view piece, std::vector<std::int32_t>& ids) const;
+  void merge_long(std::string_view piece, std::vector<std::int32_t>& ids) const;
+  void look_up(std::string_view piece, std::vector<std::int32_t>& ids);
+  void remember(Slot& slot, std::string_view piece, std::span<const std::int32_t> ids, std::uint64_t key0,
+                std::uint64_t key1);
+  void grow();
+
+  const Tokenizer& tokenizer_;
+  Splitter splitter_;
+  std::size_t remembered_;
+  std::size_t count_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<char> bytes_;        // of the longer pieces
+  std::vector<std::int32_t> ids_;  // of pieces with more than three tokens
+};
+
+}  // namespace tally

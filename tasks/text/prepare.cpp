@@ -1,0 +1,317 @@
+#include "tasks/text/prepare.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <memory>
+
+#include "core/cpu/parallel.hpp"
+#include "core/error.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/io/checksum.hpp"
+#include "core/io/reader.hpp"
+#include "core/utf8.hpp"
+#include "tasks/text/bpe_training.hpp"
+#include "tasks/text/byte_characters.hpp"
+#include "tasks/text/encoder.hpp"
+#include "tasks/text/token_file.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+#include "tasks/text/words.hpp"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t batch_bytes = 32 << 20;  // of text that is in memory at once, and no more than this many texts
+constexpr std::size_t batch_texts = 4096;
+constexpr const char* split_names[] = {"train", "validation", "test"};
+
+std::uint32_t checksum_of(std::string_view bytes, std::uint32_t before = 0) {
+  return crc32c(std::as_bytes(std::span(bytes)), before);
+}
+
+using TextPointers = std::vector<const CorpusText*>;
+
+// Calls use(first, contents) for batches of texts, which are cut by their sizes alone. False when it was stopped.
+template <class Use>
+bool for_each_batch(const TextPointers& texts, const PrepareObserver& observer, std::string_view stage, Use&& use) {
+  std::uint64_t total = 0, done = 0;
+  for (const CorpusText* text : texts) total += text->bytes;
+  for (std::size_t first = 0; first < texts.size();) {
+    if (observer.stop != nullptr && *observer.stop) return false;
+    std::vector<std::string> contents;
+    std::uint64_t bytes = 0;
+    while (first + contents.size() < texts.size() && contents.size() < batch_texts && bytes < batch_bytes) {
+      contents.push_back(read_corpus_text(*texts[first + contents.size()]));
+      bytes += contents.back().size();
+    }
+    use(first, contents);
+    first += contents.size();
+    if (observer.progress) observer.progress(stage, done += bytes, total);
+  }
+  return true;
+}
+
+class Preparation {
+ public:
+  Preparation(const std::string& out, const PrepareSettings& settings, const PrepareObserver& observer)
+      : out_(out), partial_(out + ".partial"), settings_(settings), observer_(observer) {}
+
+  JsonValue run() {
+    check(settings_.force || !fs::exists(out_), "text", escape_for_print(out_, 1000),
+          ": is there already; --force moves it aside");
+    corpus_ = select_texts(settings_.sources, settings_.rules, [&](std::uint64_t bytes) {
+      if (observer_.progress) observer_.progress("reading", bytes, 0);
+      return observer_.stop == nullptr || !*observer_.stop;
+    });
+    if (observer_.stop != nullptr && *observer_.stop) return {};
+    check(!corpus_.texts.empty(), "text", "no text is left; of ", corpus_.found, " found, ", corpus_.by_path,
+          " were dropped by path, ", corpus_.by_size, " by size, ", corpus_.by_invalid, " as not UTF-8, ",
+          corpus_.by_line, " by a line, and ", corpus_.unreadable, " could not be read");
+    open_partial();
+    if (!make_tokenizer()) return {};
+    JsonValue splits = JsonValue::object();
+    for (const char* name : split_names) {
+      const JsonValue split = encode_split(name);
+      if (split.is_null()) return {};
+      splits.set(name, split);
+    }
+    JsonValue manifest =
+        JsonValue::object({{"version", 1},
+                           {"recipe", plan_.at("recipe")},
+                           {"counts", corpus_.counts()},
+                           {"splits", std::move(splits)},
+                           {"tokenizer", tokenizer_json_},
+                           {"unicode", unicode_version()},
+                           {"element", token_bytes(tokenizer_->vocabulary()) == 2 ? "uint16" : "uint32"}});
+    write_file_atomically(partial_ + "/manifest.json", write_json(manifest, 2) + "\n");
+    finish();
+    return manifest;
+  }
+
+ private:
+  std::string in_partial(std::string_view name) const { return concat(partial_, "/", name); }
+
+  TextPointers texts_of(std::string_view split) const {
+    TextPointers texts;
+    for (const CorpusText& text : corpus_.texts) {
+      if (text.split == split) texts.push_back(&text);
+    }
+    return texts;
+  }
+
+  // What the result depends on; a partial folder of another plan is of no use.
+  void open_partial() {
+    std::uint32_t sum = 0;
+    for (const CorpusText& text : corpus_.texts) {
+      sum = checksum_of(concat(text.path, "\n", text.split, "\n", text.bytes, "\n", text.checksum, "\n"), sum);
+    }
+    JsonValue sources = JsonValue::array();
+    for (const CorpusSource& source : settings_.sources) {
+      const std::string name = fs::path(source.path).lexically_normal().filename().string();
+      sources.push(source.split.empty() ? JsonValue(escape_for_print(name))
+                                        : JsonValue::object({{source.split, escape_for_print(name)}}));
+    }
+    std::string tokenizer;
+    if (!settings_.tokenizer.empty()) {
+      parts_ =
+          settings_.tokenizer == "bytes" ? byte_tokenizer() : read_tokenizer(settings_.tokenizer, settings_.pattern);
+      tokenizer = tokenizer_json(*parts_);
+    } else if (settings_.vocabulary == byte_count + 1) {
+      parts_ = byte_tokenizer();
+    }
+    plan_ = JsonValue::object(
+        {{"version", 1},
+         {"texts", checksum_text(sum)},
+         {"given_tokenizer", checksum_text(checksum_of(tokenizer))},
+         {"recipe", JsonValue::object({{"name", settings_.recipe},
+                                       {"licence", settings_.licence},
+                                       {"sources", std::move(sources)},
+                                       {"rules", settings_.rules.json()},
+                                       {"vocabulary", settings_.vocabulary},
+                                       {"min_count", settings_.min_count},
+                                       {"piece_limit", settings_.piece_limit},
+                                       {"pattern", settings_.pattern.empty() ? "gpt2" : settings_.pattern}})}});
+    const std::string text = write_json(plan_, 2) + "\n";
+    const std::string path = in_partial("plan.json");
+    if (fs::exists(partial_)) {
+      check(fs::is_empty(partial_) || fs::exists(path), "text", escape_for_print(partial_, 1000),
+            ": is in the way; it is no folder of an interrupted preparation");
+      if (fs::exists(path) && read_whole_file(path, 1 << 24) == text) return;
+      fs::remove_all(partial_);
+    }
+    std::error_code error;
+    fs::create_directories(partial_, error);
+    check(!error, "text", escape_for_print(partial_, 1000), ": cannot be made: ", error.message());
+    write_file_atomically(path, text);
+  }
+
+  bool make_tokenizer() {
+    const std::string path = in_partial("tokenizer.json");
+    if (!fs::exists(path)) {
+      if (!parts_ && !train()) return false;
+      write_file_atomically(path, tokenizer_json(*parts_));
+    }
+    const std::string text = read_whole_file(path, std::uint64_t{1} << 30);
+    tokenizer_ = std::make_unique<Tokenizer>(parse_tokenizer_json(text, path));
+    const std::optional<std::int32_t> end = tokenizer_->special(end_of_text_name);
+    check(end.has_value(), "text", "the tokenizer has no ", end_of_text_name, ", which parts the documents");
+    end_of_text_ = *end;
+    for (const std::string& note : tokenizer_->parts().notes) {
+      if (observer_.note) observer_.note(note);
+    }
+    tokenizer_json_ = JsonValue::object({{"vocabulary", tokenizer_->vocabulary()},
+                                         {"merges", tokenizer_->parts().merges.size()},
+                                         {"pattern", tokenizer_->parts().pattern},
+                                         {"end_of_text", end_of_text_},
+                                         {"checksum", checksum_text(checksum_of(text))}});
+    return true;
+  }
+
+  bool train() {
+    BpeTraining training{.vocabulary = settings_.vocabulary, .min_count = settings_.min_count};
+    if (!settings_.pattern.empty()) training.pattern = settings_.pattern;
+    const SplitPattern pattern(training.pattern);
+    PieceCounts counts;
+    bool noted = false;
+    const TextPointers texts = texts_of("train");
+    check(!texts.empty(), "text", "no text is left for training, so no tokenizer can be trained");
+    const bool whole =
+        for_each_batch(texts, observer_, "counting pieces", [&](std::size_t, const std::vector<std::string>& contents) {
+          count_pieces(pattern, std::vector<std::string_view>(contents.begin(), contents.end()), counts);
+          if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
+          counts.drop_single();
+          if (!noted && observer_.note)
+            observer_.note(
+                concat("more than ", settings_.piece_limit, " different pieces: those seen once are dropped"));
+          noted = true;
+        });
+    if (!whole) return false;
+    training.progress = [&](std::int64_t tokens) {
+      const bool tell = observer_.progress && tokens % 256 == 0;
+      if (tell)
+        observer_.progress("training", static_cast<std::uint64_t>(tokens),
+                           static_cast<std::uint64_t>(settings_.vocabulary));
+    };
+    parts_ = train_bpe(counts, training);
+    return true;
+  }
+
+  // What the manifest says of the split; null when it was stopped.
+  JsonValue encode_split(const std::string& name) {
+    const std::string record_path = in_partial(name + ".json");
+    if (fs::exists(record_path)) return read_json(record_path);
+    const TextPointers texts = texts_of(name);
+    AtomicFile tokens(in_partial(name + ".bin")), documents(in_partial("documents-" + name + ".tsv"));
+    const std::size_t width = token_bytes(tokenizer_->vocabulary());
+    std::uint32_t text_sum = 0, token_sum = 0;
+    std::int64_t count = 0, bytes = 0, words = 0;
+    const auto write = [&](const std::vector<std::int32_t>& ids) {
+      std::string packed;
+      packed.reserve(ids.size() * width);
+      for (const std::int32_t id : ids) packed.append(reinterpret_cast<const char*>(&id), width);
+      token_sum = checksum_of(packed, token_sum);
+      tokens.write(packed);
+      count += static_cast<std::int64_t>(ids.size());
+    };
+    const bool whole =
+        for_each_batch(texts, observer_, name, [&](std::size_t first, const std::vector<std::string>& contents) {
+          std::vector<std::vector<std::int32_t>> ids(contents.size());
+          std::vector<std::int64_t> word_counts(contents.size());
+          encode_all(contents, ids, word_counts);
+          for (std::size_t index = 0; index < contents.size(); ++index) {
+            write({end_of_text_});
+            documents.write(concat(texts[first + index]->path, "\t", count, "\t", ids[index].size(), "\t",
+                                   contents[index].size(), "\n"));
+            write(ids[index]);
+            text_sum = checksum_of(contents[index], text_sum);
+            bytes += static_cast<std::int64_t>(contents[index].size());
+            words += word_counts[index];
+          }
+        });
+    if (!whole) return {};
+    if (!texts.empty()) write({end_of_text_});
+    tokens.finish();
+    documents.finish();
+    std::int64_t files = 0;
+    for (std::size_t index = 0; index < texts.size(); ++index) {
+      if (index == 0 || texts[index]->file != texts[index - 1]->file) ++files;
+    }
+    const JsonValue record = JsonValue::object({{"files", files},
+                                                {"documents", texts.size()},
+                                                {"bytes", bytes},
+                                                {"words", words},
+                                                {"tokens", count},
+                                                {"text_checksum", checksum_text(text_sum)},
+                                                {"token_checksum", checksum_text(token_sum)}});
+    write_file_atomically(record_path, write_json(record, 2) + "\n");
+    return record;
+  }
+
+  void encode_all(const std::vector<std::string>& contents, std::vector<std::vector<std::int32_t>>& ids,
+                  std::vector<std::int64_t>& word_counts) {
+    const auto threads = static_cast<std::size_t>(thread_count());
+    while (encoders_.size() < threads) encoders_.push_back(std::make_unique<Encoder>(*tokenizer_));
+    std::vector<std::exception_ptr> errors(contents.size());
+    std::atomic<std::size_t> next{0};
+    parallel_for(static_cast<std::int64_t>(threads), [&](std::int64_t worker) {
+      for (std::size_t index = next++; index < contents.size(); index = next++) {
+        try {
+          encoders_[static_cast<std::size_t>(worker)]->encode(contents[index], ids[index]);
+          word_counts[index] = count_words(contents[index]);
+        } catch (...) {
+          errors[index] = std::current_exception();
+        }
+      }
+    });
+    for (const std::exception_ptr& error : errors) {
+      if (error) std::rethrow_exception(error);
+    }
+  }
+
+  void finish() {
+    std::error_code error;
+    if (fs::exists(out_)) {
+      std::string aside;
+      for (int number = 1; aside.empty() || fs::exists(aside); ++number) aside = concat(out_, ".old-", number);
+      fs::rename(out_, aside, error);
+      check(!error, "text", escape_for_print(out_, 1000), ": cannot be moved aside: ", error.message());
+      if (observer_.note)
+        observer_.note(concat(escape_for_print(out_, 1000), " was moved to ", escape_for_print(aside, 1000)));
+    }
+    fs::rename(partial_, out_, error);
+    check(!error, "text", escape_for_print(out_, 1000), ": cannot be made: ", error.message());
+    // Last: up to here an interrupted preparation goes on from them.
+    for (const char* name : split_names) fs::remove(concat(out_, "/", name, ".json"), error);
+    fs::remove(out_ + "/plan.json", error);
+  }
+
+  std::string out_, partial_;
+  const PrepareSettings& settings_;
+  const PrepareObserver& observer_;
+  Corpus corpus_;
+  JsonValue plan_, tokenizer_json_;
+  std::optional<TokenizerParts> parts_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<std::unique_ptr<Encoder>> encoders_;
+  std::int32_t end_of_text_ = 0;
+};
+
+}  // namespace
+
+JsonValue prepare_text(const std::string& out, const PrepareSettings& settings, const PrepareObserver& observer) {
+  std::string folder = out;
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  check(!folder.empty(), "text", "the folder to make has no name");
+  for (const CorpusSource& source : settings.sources) {
+    std::error_code error;
+    const fs::path from = fs::weakly_canonical(source.path, error), to = fs::weakly_canonical(folder, error);
+    const fs::path below = to.lexically_relative(from);
+    check(below.empty() || *below.begin() == "..", "text", escape_for_print(out, 1000), ": lies in the source ",
+          escape_for_print(source.path, 1000), ", whose texts it would be one of");
+  }
+  return Preparation(folder, settings, observer).run();
+}
+
+}  // namespace tally

@@ -1,0 +1,209 @@
+#include "tasks/text/splitter.hpp"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdint>
+
+#include "core/utf8.hpp"
+
+namespace tally {
+namespace {
+
+struct KnownPattern {
+  std::string_view name;
+  std::string_view text;      // as published
+  std::string_view tiktoken;  // the same as tiktoken writes it
+};
+
+constexpr std::array<KnownPattern, 3> known_patterns{{
+    {"gpt2", R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
+     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)"},
+    {"llama3",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+     R"(\s*[\r\n]+|\s+(?!\S)|\s+)",
+     ""},
+    {"cl100k",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+     R"(\s+(?![\s\S])|\s*[\r\n]|\s+(?!\S)|\s)",
+     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|)"
+     R"(\s*[\r\n]|\s+(?!\S)|\s)"},
+}};
+
+const KnownPattern* find_known(std::string_view name_or_text) {
+  for (const KnownPattern& known : known_patterns) {
+    if (name_or_text == known.name || name_or_text == known.text ||
+        (!known.tiktoken.empty() && name_or_text == known.tiktoken)) {
+      return &known;
+    }
+  }
+  return nullptr;
+}
+
+// The pattern with \s, \S, \d and \D written as the properties of Unicode that other programs mean by them.
+std::string for_pcre2(std::string_view pattern) {
+  const auto refuse = [&](std::size_t at, std::string_view what) {
+    fail("pattern", "'", escape_for_print(pattern), "': byte ", at, ": ", what);
+  };
+  constexpr std::size_t longest = 10'000;
+  check(pattern.size() <= longest, "pattern", "has ", pattern.size(), " bytes; ", longest, " at most");
+  check(!pattern.empty(), "pattern", "is empty");
+  if (const std::size_t zero = pattern.find('\0'); zero != pattern.npos) refuse(zero, "a zero byte");
+  // Groups, those that look ahead or behind, and (?i: are the same everywhere; verbs, callouts, recursion and other
+  // options are not.
+  const auto check_group = [&](std::size_t at) {
+    const std::string_view rest = pattern.substr(at + 1);
+    if (rest.starts_with("*")) refuse(at, "verbs and options are not taken from a pattern");
+    if (!rest.starts_with("?")) return;
+    for (const char* known : {"?:", "?=", "?!", "?>", "?<=", "?<!", "?i:", "?i)"}) {
+      if (rest.starts_with(known)) return;
+    }
+    refuse(at, "a group of this kind is not read: programs differ in what it means");
+  };
+  constexpr std::string_view same_everywhere = "pPrntfx";  // of escapes by letters and digits
+  std::string text;
+  bool in_class = false;
+  for (std::size_t at = 0; at < pattern.size(); ++at) {
+    const char c = pattern[at];
+    if (c == '(' && !in_class) check_group(at);
+    if (c == '\\') {
+      if (at + 1 == pattern.size()) refuse(at, "a backslash at the end");
+      const char next = pattern[++at];
+      switch (next) {
+        case 's': text += R"(\p{White_Space})"; break;
+        case 'S': text += R"(\P{White_Space})"; break;
+        case 'd': text += R"(\p{Nd})"; break;
+        case 'D': text += R"(\P{Nd})"; break;
+        default:
+          if (std::isalnum(static_cast<unsigned char>(next)) != 0 &&
+              same_everywhere.find(next) == same_everywhere.npos) {
+            refuse(at - 1, concat("\\", next, " is not read: programs differ in what it means"));
+          }
+          text += {c, next};
+      }
+      continue;
+    }
+    if (in_class) {
+      if (c == ']') in_class = false;
+      if (c == '[') refuse(at, "'[' within a class is not read: programs differ in what it means");
+    } else if (c == '[') {
+      in_class = true;
+      if (at + 1 < pattern.size() && pattern[at + 1] == '^') text += pattern[at++];
+      if (at + 1 < pattern.size() && pattern[at + 1] == ']') refuse(at + 1, "a class that begins with ']' is not read");
+    } else if (c == '^' || c == '$') {
+      refuse(at, concat("'", c, "' is not read: programs differ in what it means"));
+    }
+    text += pattern[at];
+  }
+  return text;
+}
+
+std::string message_of(int error) {
+  std::array<PCRE2_UCHAR, 256> text{};
+  pcre2_get_error_message(error, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
+const pcre2_code* code_of(const void* code) { return static_cast<const pcre2_code*>(code); }
+
+}  // namespace
+
+const std::vector<std::string_view>& split_pattern_names() {
+  static const std::vector<std::string_view> names{known_patterns[0].name, known_patterns[1].name,
+                                                   known_patterns[2].name};
+  return names;
+}
+
+std::string_view split_pattern_text(std::string_view name_or_text) {
+  const KnownPattern* known = find_known(name_or_text);
+  return known != nullptr ? known->text : name_or_text;
+}
+
+std::string_view split_pattern_name(std::string_view name_or_text) {
+  const KnownPattern* known = find_known(name_or_text);
+  return known != nullptr ? known->name : name_or_text;
+}
+
+std::string unicode_version() {
+  std::array<char, 64> text{};
+  pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, text.data());
+  return text.data();
+}
+
+SplitPattern::SplitPattern(std::string_view name_or_text, bool with_jit) : name_(split_pattern_name(name_or_text)) {
+  const std::string pattern = for_pcre2(split_pattern_text(name_or_text));
+  int error = 0;
+  PCRE2_SIZE place = 0;
+  constexpr std::uint32_t options = PCRE2_UTF | PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY;
+  pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
+  pcre2_set_parens_nest_limit(context, 50);
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &place, context);
+  pcre2_compile_context_free(context);
+  check(code != nullptr, "pattern", "'", escape_for_print(name_), "': ", code != nullptr ? "" : message_of(error));
+  code_ = code;
+  compiled_ = with_jit && pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+}
+
+SplitPattern::~SplitPattern() { pcre2_code_free(static_cast<pcre2_code*>(code_)); }
+
+Splitter::Splitter(const SplitPattern& pattern) : pattern_(pattern) {
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  constexpr std::uint32_t heap_kib = 64 * 1024, depth = 1'000'000;
+  pcre2_set_heap_limit(context, heap_kib);
+  pcre2_set_depth_limit(context, depth);
+  pcre2_match_data* data = pcre2_match_data_create_from_pattern(code_of(pattern.code_), nullptr);
+  if (pattern.compiled_) {
+    pcre2_jit_stack* stack = pcre2_jit_stack_create(std::size_t{32} << 10, std::size_t{8} << 20, nullptr);
+    pcre2_jit_stack_assign(context, nullptr, stack);
+    stack_ = stack;
+  }
+  context_ = context;
+  match_data_ = data;
+  check(context != nullptr && data != nullptr, "pattern", "no memory to match it");
+  ends_ = pcre2_get_ovector_pointer(data);
+}
+
+Splitter::~Splitter() {
+  pcre2_match_data_free(static_cast<pcre2_match_data*>(match_data_));
+  pcre2_match_context_free(static_cast<pcre2_match_context*>(context_));
+  pcre2_jit_stack_free(static_cast<pcre2_jit_stack*>(stack_));
+}
+
+std::size_t Splitter::match(std::string_view stretch, std::size_t at, std::size_t offset) const {
+  auto* data = static_cast<pcre2_match_data*>(match_data_);
+  auto* context = static_cast<pcre2_match_context*>(context_);
+  const auto* text = reinterpret_cast<PCRE2_SPTR>(stretch.data());
+  // A run of blanks is gone through once and then given back one by one: steps in proportion to what is left.
+  const std::size_t left = std::min<std::size_t>(stretch.size() - at, 500'000'000);
+  pcre2_set_match_limit(context, static_cast<std::uint32_t>(1'000'000 + 4 * left));
+  const int count =
+      pattern_.compiled_
+          ? pcre2_jit_match(code_of(pattern_.code_), text, stretch.size(), at, 0, data, context)
+          : pcre2_match(code_of(pattern_.code_), text, stretch.size(), at, PCRE2_NO_UTF_CHECK, data, context);
+  if (count < 0 || ends_[0] != at || ends_[1] <= at) [[unlikely]] {
+    const auto where = [&] { return concat("'", escape_for_print(pattern_.name_), "': byte ", offset + at); };
+    check(count >= 0 || count == PCRE2_ERROR_NOMATCH, "pattern", where(), " of the text: ", message_of(count));
+    fail("pattern", where(), " of the text: no piece begins here; a pattern must match one at every place");
+  }
+  return ends_[1];
+}
+
+std::size_t Splitter::well_formed_bytes(std::string_view text) {
+  return std::min(find_invalid_utf8(text), text.size());
+}
+
+std::size_t Splitter::ill_formed_bytes(std::string_view text) {
+  for (std::size_t at = 1; at < text.size(); ++at) {
+    // A character has four bytes at most.
+    const std::string_view next = text.substr(at, 4);
+    const std::size_t wrong = find_invalid_utf8(next);
+    if (wrong > 0) return at;
+  }
+  return text.size();
+}
+
+}  // namespace tally

@@ -1,0 +1,26 @@
+// A pattern of PCRE2 that is looked for in bytes: paths, and lines of texts.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tally {
+
+class TextPattern {
+ public:
+  // "^" and "$" are the ends of lines. Throws Error naming the pattern when PCRE2 refuses it.
+  explicit TextPattern(const std::string& pattern);
+  ~TextPattern();
+  TextPattern(const TextPattern&) = delete;
+  TextPattern& operator=(const TextPattern&) = delete;
+
+  // Throws Error when looking takes more steps than is sound. Of one thread at a time.
+  bool found_in(std::string_view text) const;
+
+ private:
+  std::string pattern_;
+  void* code_ = nullptr;
+  void* match_data_ = nullptr;
+};
+
+}  // namespace tally

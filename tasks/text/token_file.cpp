@@ -1,0 +1,143 @@
+#include "tasks/text/token_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/io/checksum.hpp"
+#include "core/io/npy.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::uint64_t llm_c_header_bytes = 1024;
+constexpr std::int64_t chunk_tokens = 1 << 16;
+
+std::int32_t word_of(std::string_view header, std::size_t index) {
+  std::int32_t value = 0;
+  std::memcpy(&value, header.data() + index * sizeof value, sizeof value);
+  return value;
+}
+
+// llm.c numbers its kinds of files by days of 2024 and leaves the rest of the header zero. Tokens of a headerless file
+// that look the same would be 250 times one id after four that are rare.
+bool looks_like_llm_c(std::string_view header) {
+  if (header.size() < llm_c_header_bytes) return false;
+  const std::int32_t magic = word_of(header, 0);
+  return magic > 20240000 && magic < 20250000 &&
+         std::all_of(header.begin() + 12, header.end(), [](char c) { return c == 0; });
+}
+
+}  // namespace
+
+TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary, TokenFormat format)
+    : reader_(path), vocabulary_(vocabulary) {
+  constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
+  check(1 <= vocabulary && vocabulary <= largest, "tokens", name(), ": a vocabulary of ", vocabulary,
+        " is not in 1 to ", largest);
+  std::string begin;
+  if (format == TokenFormat::detect) {
+    begin = reader_.read_string(0, std::min<std::uint64_t>(reader_.size(), llm_c_header_bytes));
+  }
+  if (begin.starts_with("\x93NUMPY")) {
+    read_npy();
+  } else if (looks_like_llm_c(begin)) {
+    read_llm_c(begin);
+  } else {
+    element_bytes_ = token_bytes(vocabulary);
+    format_ = element_bytes_ == 2 ? "headerless uint16" : "headerless uint32";
+    check(reader_.size() % element_bytes_ == 0, "tokens", name(), ": has ", reader_.size(),
+          " bytes, which is no whole number of ", format_, " tokens");
+    size_ = static_cast<std::int64_t>(reader_.size() / element_bytes_);
+  }
+  check(size_ > 0, "tokens", name(), ": holds no token");
+  check(element_bytes_ != 2 || vocabulary <= 65'536, "tokens", name(), ": ", format_,
+        " has no room for the ids of a vocabulary of ", vocabulary);
+}
+
+void TokenFile::read_llm_c(std::string_view header) {
+  const std::int32_t magic = word_of(header, 0), version = word_of(header, 1), count = word_of(header, 2);
+  check(magic == 20240520 || magic == 20240801, "tokens", name(), ": byte 0: magic ", magic,
+        " of llm.c is no file of tokens; 20240520 and 20240801 are");
+  const std::int32_t known = magic == 20240520 ? 1 : 7;
+  check(version == known, "tokens", name(), ": byte 4: version ", version, "; with magic ", magic, " only ", known,
+        " is known");
+  element_bytes_ = magic == 20240520 ? 2 : 4;
+  begin_ = llm_c_header_bytes;
+  format_ = element_bytes_ == 2 ? "llm.c uint16" : "llm.c uint32";
+  const std::uint64_t bytes = reader_.size() - begin_;
+  check(count >= 0 && bytes == element_bytes_ * static_cast<std::uint64_t>(count), "tokens", name(),
+        ": byte 8: a count of ", count, " tokens of ", element_bytes_, " bytes, but ", bytes, " bytes follow");
+  size_ = count;
+}
+
+void TokenFile::read_npy() {
+  static constexpr std::array<std::string_view, 4> types{"<u2", "<u4", "<i4", "<i8"};
+  const NpySequence sequence = read_npy_sequence(reader_, types);
+  element_bytes_ = static_cast<std::uint64_t>(sequence.type.back() - '0');
+  is_signed_ = sequence.type[1] == 'i';
+  begin_ = sequence.data_begin;
+  format_ = ".npy " + sequence.type;
+  size_ = static_cast<std::int64_t>(sequence.size);
+}
+
+template <class Element>
+void TokenFile::convert(std::int64_t first, std::span<const std::byte> bytes, std::span<std::int32_t> target) const {
+  for (std::size_t index = 0; index < target.size(); ++index) {
+    Element element{};
+    std::memcpy(&element, bytes.data() + index * sizeof element, sizeof element);
+    const bool known = std::cmp_greater_equal(element, 0) && std::cmp_less(element, vocabulary_);
+    check(known, "tokens", name(), ": token ", first + static_cast<std::int64_t>(index), " is ", element,
+          ", and the vocabulary has ", vocabulary_);
+    target[index] = static_cast<std::int32_t>(element);
+  }
+}
+
+void TokenFile::read(std::int64_t first, std::span<std::int32_t> target) const {
+  const auto count = static_cast<std::int64_t>(target.size());
+  check(first >= 0 && first <= size_ && count <= size_ - first, "tokens", name(), ": tokens ", first, " to ",
+        first + count - 1, " were asked for; there are ", size_);
+  std::vector<std::byte> bytes(element_bytes_ * static_cast<std::size_t>(std::min(count, chunk_tokens)));
+  while (!target.empty()) {
+    const std::span<std::int32_t> part = target.first(std::min<std::size_t>(target.size(), chunk_tokens));
+    const std::span<std::byte> read(bytes.data(), element_bytes_ * part.size());
+    reader_.read(begin_ + element_bytes_ * static_cast<std::uint64_t>(first), read);
+    switch (element_bytes_) {
+      case 2: convert<std::uint16_t>(first, read, part); break;
+      case 4: is_signed_ ? convert<std::int32_t>(first, read, part) : convert<std::uint32_t>(first, read, part); break;
+      default: convert<std::int64_t>(first, read, part);
+    }
+    first += static_cast<std::int64_t>(part.size());
+    target = target.subspan(part.size());
+  }
+}
+
+std::int32_t TokenFile::at(std::int64_t index) const {
+  std::int32_t token = 0;
+  read(index, {&token, 1});
+  return token;
+}
+
+std::uint32_t TokenFile::checksum() const {
+  std::uint32_t sum = 0;
+  std::vector<std::byte> chunk(std::size_t{1} << 20);
+  const std::uint64_t end = begin_ + element_bytes_ * static_cast<std::uint64_t>(size_);
+  for (std::uint64_t offset = begin_; offset < end; offset += chunk.size()) {
+    chunk.resize(std::min<std::uint64_t>(chunk.size(), end - offset));
+    reader_.read(offset, chunk);
+    sum = crc32c(chunk, sum);
+  }
+  return sum;
+}
+
+void TokenFile::check_ids() const {
+  std::vector<std::int32_t> tokens(chunk_tokens);
+  for (std::int64_t first = 0; first < size_; first += chunk_tokens) {
+    read(first, std::span(tokens).first(static_cast<std::size_t>(std::min(chunk_tokens, size_ - first))));
+  }
+}
+
+}  // namespace tally

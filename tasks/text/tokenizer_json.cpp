@@ -1,0 +1,274 @@
+// tokenizer.json: {"version": "1.0", "truncation": null, "padding": null, "added_tokens": [...], "normalizer": ...,
+// "pre_tokenizer": ..., "post_processor": ..., "decoder": ..., "model": {"type": "BPE", "vocab": {...}, "merges":
+// [...]}}
+#include <algorithm>
+#include <initializer_list>
+
+#include "core/error.hpp"
+#include "core/utf8.hpp"
+#include "tasks/text/byte_characters.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+#include "tasks/text/vocabulary.hpp"
+
+namespace tally {
+namespace {
+
+using Names = std::initializer_list<std::string_view>;
+
+// An object of the file with its place, "pre_tokenizer.pretokenizers[0]", for messages.
+class Node {
+ public:
+  Node(const JsonValue& value, std::string source, std::string path)
+      : value_(value), source_(std::move(source)), path_(std::move(path)) {}
+
+  template <class... Parts>
+  [[noreturn]] void refuse(std::string_view member, const Parts&... parts) const {
+    const std::string dot = path_.empty() || member.empty() ? "" : ".";
+    fail("tokenizer", source_, ": ",
+         path_.empty() && member.empty() ? "the file" : path_ + dot + escape_for_print(member), ": ", parts...);
+  }
+  void check_object() const {
+    if (!value_.is_object()) refuse("", "is ", value_.kind(), "; an object is wanted");
+  }
+  // Only these members may be there.
+  void check_names(Names names) const {
+    check_object();
+    for (const JsonMember& member : value_.members()) {
+      if (std::find(names.begin(), names.end(), member.name) == names.end()) refuse(member.name, "is not known here");
+    }
+  }
+  // Null or not there.
+  bool absent(std::string_view name) const {
+    const JsonValue* member = value_.find(name);
+    return member == nullptr || member->is_null();
+  }
+  const JsonValue& member(std::string_view name) const {
+    const JsonValue* found = value_.find(name);
+    if (found == nullptr) refuse(name, "is missing");
+    return *found;
+  }
+  Node child(std::string_view name) const {
+    return {member(name), source_, path_.empty() ? std::string(name) : concat(path_, ".", name)};
+  }
+  std::vector<Node> elements(std::string_view name) const {
+    const JsonValue& array = member(name);
+    if (!array.is_array()) refuse(name, "is ", array.kind(), "; an array is wanted");
+    std::vector<Node> nodes;
+    for (const JsonValue& element : array.elements()) {
+      nodes.emplace_back(element, source_, concat(path_.empty() ? "" : path_ + ".", name, "[", nodes.size(), "]"));
+    }
+    return nodes;
+  }
+  const std::string& text(std::string_view name) const {
+    const JsonValue& value = member(name);
+    if (!value.is_string()) refuse(name, "is ", value.kind(), "; a string is wanted");
+    return value.string();
+  }
+  std::int64_t integer(std::string_view name) const {
+    const JsonValue& value = member(name);
+    if (!value.is_integer()) refuse(name, "is ", value.kind(), "; an integer is wanted");
+    return value.integer();
+  }
+  bool flag(std::string_view name, bool otherwise) const {
+    if (absent(name)) return otherwise;
+    const JsonValue& value = member(name);
+    if (!value.is_bool()) refuse(name, "is ", value.kind(), "; true or false is wanted");
+    return value.boolean();
+  }
+  // What has one value that is understood here.
+  void check_flag(std::string_view name, bool wanted) const {
+    if (flag(name, wanted) != wanted) refuse(name, "is not read here when it is ", !wanted);
+  }
+  void check_absent(Names names) const {
+    for (const std::string_view name : names) {
+      if (!absent(name)) refuse(name, "is not read here unless it is null");
+    }
+  }
+  const JsonValue& value() const { return value_; }
+
+ private:
+  const JsonValue& value_;
+  std::string source_, path_;
+};
+
+void check_byte_level(const Node& node) {
+  node.check_names({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  if (node.text("type") != "ByteLevel") {
+    node.refuse("type", "'", escape_for_print(node.text("type")), "' is not read; ByteLevel is");
+  }
+}
+
+std::string read_pattern(const Node& node) {
+  const std::string& type = node.text("type");
+  if (type == "ByteLevel") {
+    check_byte_level(node);
+    node.check_flag("add_prefix_space", false);
+    node.check_flag("use_regex", true);
+    return "gpt2";
+  }
+  if (type != "Sequence") node.refuse("type", "'", escape_for_print(type), "' is not read; ByteLevel and Sequence are");
+  node.check_names({"type", "pretokenizers"});
+  const std::vector<Node> steps = node.elements("pretokenizers");
+  if (steps.size() != 2) node.refuse("pretokenizers", "has ", steps.size(), " steps; Split and ByteLevel are read");
+  const Node& split = steps[0];
+  split.check_names({"type", "pattern", "behavior", "invert"});
+  if (split.text("type") != "Split")
+    split.refuse("type", "'", escape_for_print(split.text("type")), "' is not read; Split is");
+  if (split.text("behavior") != "Isolated") split.refuse("behavior", "only Isolated is read");
+  split.check_flag("invert", false);
+  const Node pattern = split.child("pattern");
+  pattern.check_names({"Regex"});
+  check_byte_level(steps[1]);
+  steps[1].check_flag("add_prefix_space", false);
+  if (steps[1].flag("use_regex", true)) steps[1].refuse("use_regex", "is not read here unless it is false");
+  return std::string(split_pattern_name(pattern.text("Regex")));
+}
+
+void read_added_tokens(const Node& file, VocabularyBuilder& builder) {
+  if (file.absent("added_tokens")) return;
+  for (const Node& token : file.elements("added_tokens")) {
+    token.check_names({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+    for (const std::string_view name : {"single_word", "lstrip", "rstrip"}) token.check_flag(name, false);
+    // One that is not special would be found in every text, before it is cut into pieces.
+    if (!token.flag("special", false)) token.refuse("special", "is not read here unless it is true");
+    builder.at("added_tokens");
+    builder.add_special(token.text("content"), token.integer("id"));
+  }
+}
+
+void read_merges(const Node& model, VocabularyBuilder& builder) {
+  const JsonValue& merges = model.member("merges");
+  if (!merges.is_array()) model.refuse("merges", "is ", merges.kind(), "; an array is wanted");
+  std::size_t number = 0;
+  for (const JsonValue& merge : merges.elements()) {
+    builder.at("model.merges[", number++, "]");
+    if (merge.is_string()) {
+      const std::string_view text = merge.string();
+      const std::size_t blank = text.find(' ');
+      const bool is_pair = blank != text.npos && text.find(' ', blank + 1) == text.npos;
+      if (!is_pair) builder.fail_here("'", escape_for_print(text), "'; two tokens with one blank between are wanted");
+      builder.add_merge(text.substr(0, blank), text.substr(blank + 1));
+    } else {
+      const bool is_pair = merge.is_array() && merge.elements().size() == 2 && merge.elements()[0].is_string() &&
+                           merge.elements()[1].is_string();
+      if (!is_pair) builder.fail_here("is ", merge.kind(), "; a pair of tokens is wanted");
+      builder.add_merge(merge.elements()[0].string(), merge.elements()[1].string());
+    }
+  }
+}
+
+void read_model(const Node& model, VocabularyBuilder& builder) {
+  model.check_object();
+  if (model.text("type") != "BPE")
+    model.refuse("type", "'", escape_for_print(model.text("type")), "' is not read; BPE is");
+  model.check_names({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+                     "byte_fallback", "ignore_merges", "vocab", "merges"});
+  for (const std::string_view name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    const bool is_empty = !model.absent(name) && model.member(name).is_string() && model.text(name).empty();
+    if (!is_empty) model.check_absent({name});
+  }
+  model.check_absent({"dropout", "unk_token"});
+  for (const std::string_view name : {"fuse_unk", "byte_fallback"}) model.check_flag(name, false);
+  builder.parts.ignore_merges = model.flag("ignore_merges", false);
+  const Node vocabulary = model.child("vocab");
+  vocabulary.check_object();
+  builder.at("model.vocab");
+  for (const JsonMember& token : vocabulary.value().members()) {
+    if (!token.value.is_integer()) {
+      builder.fail_here("'", escape_for_print(token.name), "' is ", token.value.kind(), "; an integer is wanted");
+    }
+    builder.add_written(token.name, token.value.integer());
+  }
+  builder.finish_tokens();
+  read_merges(model, builder);
+}
+
+JsonValue byte_level_json(bool use_regex) {
+  return JsonValue::object(
+      {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}});
+}
+
+JsonValue pre_tokenizer_json(const std::string& pattern) {
+  if (split_pattern_name(pattern) == "gpt2") return byte_level_json(true);
+  const JsonValue split = JsonValue::object({{"type", "Split"},
+                                             {"pattern", JsonValue::object({{"Regex", split_pattern_text(pattern)}})},
+                                             {"behavior", "Isolated"},
+                                             {"invert", false}});
+  return JsonValue::object(
+      {{"type", "Sequence"}, {"pretokenizers", JsonValue(JsonValue::Array{split, byte_level_json(false)})}});
+}
+
+}  // namespace
+
+TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& source) {
+  const JsonLimits limits{.max_depth = 16, .max_values = 10'000'000, .max_token_bytes = 1 << 20};
+  const JsonValue value = parse_json(text, limits, source);
+  const Node file(value, escape_for_print(source, 1000), "");
+  file.check_names({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
+                    "decoder", "model"});
+  if (!file.absent("version") && file.text("version") != "1.0") file.refuse("version", "only \"1.0\" is known");
+  file.check_absent({"truncation", "padding"});
+  VocabularyBuilder builder(escape_for_print(source, 1000));
+  read_added_tokens(file, builder);
+  if (!file.absent("normalizer")) {
+    const Node normalizer = file.child("normalizer");
+    normalizer.check_names({"type"});
+    if (normalizer.text("type") != "NFC") normalizer.refuse("type", "only NFC is read");
+    builder.parts.nfc = true;
+  }
+  const Node pre_tokenizer = file.child("pre_tokenizer");
+  pre_tokenizer.check_object();
+  builder.parts.pattern = read_pattern(pre_tokenizer);
+  const Node decoder = file.child("decoder");
+  decoder.check_object();
+  check_byte_level(decoder);
+  if (!file.absent("post_processor")) {
+    builder.parts.notes.emplace_back("its post-processor is not applied: no token is added before or behind a text");
+  }
+  read_model(file.child("model"), builder);
+  return std::move(builder.parts);
+}
+
+std::string tokenizer_json(const TokenizerParts& parts) {
+  JsonValue added = JsonValue::array(), merges = JsonValue::array();
+  JsonValue::Object vocabulary;
+  for (std::size_t id = 0; id < parts.tokens.size(); ++id) {
+    if (!parts.tokens[id].empty()) vocabulary.push_back({byte_characters(parts.tokens[id]), id});
+  }
+  for (const SpecialToken& special : parts.specials) {
+    added.push(JsonValue::object({{"id", special.id},
+                                  {"content", special.name},
+                                  {"single_word", false},
+                                  {"lstrip", false},
+                                  {"rstrip", false},
+                                  {"normalized", false},
+                                  {"special", true}}));
+  }
+  for (const MergedPair& merge : parts.merges) {
+    const auto written = [&](std::int32_t id) { return byte_characters(parts.tokens[static_cast<std::size_t>(id)]); };
+    merges.push(JsonValue(JsonValue::Array{written(merge.left), written(merge.right)}));
+  }
+  const JsonValue model = JsonValue::object({{"type", "BPE"},
+                                             {"dropout", {}},
+                                             {"unk_token", {}},
+                                             {"continuing_subword_prefix", {}},
+                                             {"end_of_word_suffix", {}},
+                                             {"fuse_unk", false},
+                                             {"byte_fallback", false},
+                                             {"ignore_merges", parts.ignore_merges},
+                                             {"vocab", std::move(vocabulary)},
+                                             {"merges", std::move(merges)}});
+  return write_json(JsonValue::object({{"version", "1.0"},
+                                       {"truncation", {}},
+                                       {"padding", {}},
+                                       {"added_tokens", std::move(added)},
+                                       {"normalizer", parts.nfc ? JsonValue::object({{"type", "NFC"}}) : JsonValue()},
+                                       {"pre_tokenizer", pre_tokenizer_json(parts.pattern)},
+                                       {"post_processor", {}},
+                                       {"decoder", byte_level_json(true)},
+                                       {"model", model}}),
+                    1) +
+         "\n";
+}
+
+}  // namespace tally

@@ -1,0 +1,103 @@
+#include "tasks/text/vocabulary.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/utf8.hpp"
+#include "tasks/text/byte_characters.hpp"
+
+namespace tally {
+
+void VocabularyBuilder::add(std::string bytes, std::int64_t id, bool is_special) {
+  if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
+    fail_here("'", escape_for_print(bytes), "' has the id ", id, "; ids are 0 to the number of tokens less one");
+  }
+  tokens_.push_back({std::move(bytes), static_cast<std::int32_t>(id), is_special});
+}
+
+void VocabularyBuilder::add_special(const std::string& name, std::int64_t id) {
+  if (name.empty()) fail_here("a special token without a name");
+  if (specials_.contains(name)) fail_here("'", escape_for_print(name), "' is there twice");
+  add(name, id, true);
+  specials_[name] = static_cast<std::int32_t>(id);
+  parts.specials.push_back({name, static_cast<std::int32_t>(id)});
+}
+
+void VocabularyBuilder::add_written(const std::string& written, std::int64_t id) {
+  if (const auto special = specials_.find(written); special != specials_.end()) {
+    if (special->second != id)
+      fail_here("'", escape_for_print(written), "' has the ids ", special->second, " and ", id);
+    return;
+  }
+  std::optional<std::string> bytes = bytes_of_characters(written);
+  if (!bytes) fail_here("'", escape_for_print(written), "' holds a character that stands for no byte");
+  add_bytes(std::move(*bytes), id);
+}
+
+void VocabularyBuilder::add_bytes(std::string bytes, std::int64_t id) {
+  if (bytes.empty()) fail_here("a token without bytes, with the id ", id);
+  add(std::move(bytes), id, false);
+}
+
+void VocabularyBuilder::finish_tokens() {
+  std::stable_sort(tokens_.begin(), tokens_.end(), [](const Token& a, const Token& b) { return a.id < b.id; });
+  parts.tokens.reserve(tokens_.size());
+  const auto text_of = [&](std::int32_t id) -> std::string_view { return parts.tokens[static_cast<std::size_t>(id)]; };
+  for (Token& token : tokens_) {
+    const auto next = static_cast<std::int64_t>(parts.tokens.size());
+    if (token.id < next)
+      fail_here("the id ", token.id, " stands for two tokens, '", escape_for_print(token.bytes), "' and another");
+    if (token.id > next) fail_here("no token has the id ", next, ", but one has ", token.id);
+    if (!token.is_special && find(token.bytes) >= 0)
+      fail_here("the token '", escape_for_print(token.bytes), "' is there twice");
+    const bool has_bytes = !token.is_special;
+    parts.tokens.push_back(has_bytes ? std::move(token.bytes) : std::string());
+    if (has_bytes) index_.add(token.id, text_of);
+  }
+  tokens_ = {};
+  std::sort(parts.specials.begin(), parts.specials.end(),
+            [](const SpecialToken& a, const SpecialToken& b) { return a.id < b.id; });
+  for (int byte = 0; byte < byte_count; ++byte) {
+    const std::string bytes(1, static_cast<char>(byte));
+    if (find(bytes) < 0) fail_here("no token is the byte ", byte, " alone, written '", byte_characters(bytes), "'");
+  }
+}
+
+std::int32_t VocabularyBuilder::find(std::string_view bytes) const {
+  return index_.find(bytes,
+                     [&](std::int32_t id) -> std::string_view { return parts.tokens[static_cast<std::size_t>(id)]; });
+}
+
+std::int32_t VocabularyBuilder::find_written(std::string_view written) const {
+  const std::optional<std::string> bytes = bytes_of_characters(written);
+  const std::int32_t id = bytes ? find(*bytes) : -1;
+  if (id < 0) fail_here("'", escape_for_print(written), "' is no token of the vocabulary");
+  return id;
+}
+
+void VocabularyBuilder::add_merge(std::string_view left, std::string_view right) {
+  const std::int32_t left_id = find_written(left), right_id = find_written(right);
+  const auto bytes = [&](std::int32_t id) -> const std::string& { return parts.tokens[static_cast<std::size_t>(id)]; };
+  const std::int32_t result = find(bytes(left_id) + bytes(right_id));
+  if (result < 0) fail_here("'", escape_for_print(left), "' and '", escape_for_print(right), "' together are no token");
+  parts.merges.push_back({left_id, right_id, result, static_cast<std::int32_t>(parts.merges.size())});
+}
+
+void VocabularyBuilder::add_all_pairs() {
+  const std::size_t count = parts.tokens.size();
+  for (std::size_t id = 0; id < count; ++id) {
+    const std::string& whole = parts.tokens[id];
+    constexpr std::size_t longest = 1024;  // every cut of a token is tried
+    if (whole.size() > longest) fail_here("the token ", id, " has ", whole.size(), " bytes; ", longest, " at most");
+    for (std::size_t cut = 1; cut < whole.size(); ++cut) {
+      const std::int32_t left = find(std::string_view(whole).substr(0, cut));
+      const std::int32_t right = left < 0 ? -1 : find(std::string_view(whole).substr(cut));
+      const auto rank = static_cast<std::int32_t>(id);
+      if (right >= 0) parts.merges.push_back({left, right, rank, rank});
+    }
+  }
+}
+
+}  // namespace tally

@@ -1,0 +1,176 @@
+// vocab.json with merges.txt, and .tiktoken; and which kind of file a path is.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/io/reader.hpp"
+#include "core/utf8.hpp"
+#include "tasks/text/byte_characters.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+#include "tasks/text/vocabulary.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::uint64_t max_bytes = std::uint64_t{1} << 28;
+
+// Calls take(line, number) for each line without its end; "\r\n" ends one too.
+template <class Take>
+void for_each_line(std::string_view text, Take&& take) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    take(line, number);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+// RFC 4648, section 4, padded; false when the text is not that.
+bool decode_base64(std::string_view text, std::string& bytes) {
+  if (text.empty() || text.size() % 4 != 0) return false;
+  std::uint32_t bits = 0;
+  std::size_t padding = 0;
+  for (std::size_t index = 0; index < text.size(); ++index) {
+    const char c = text[index];
+    std::uint32_t value = 0;
+    if (c >= 'A' && c <= 'Z')
+      value = static_cast<std::uint32_t>(c - 'A');
+    else if (c >= 'a' && c <= 'z')
+      value = static_cast<std::uint32_t>(c - 'a') + 26;
+    else if (c >= '0' && c <= '9')
+      value = static_cast<std::uint32_t>(c - '0') + 52;
+    else if (c == '+')
+      value = 62;
+    else if (c == '/')
+      value = 63;
+    else if (c == '=' && index + 2 >= text.size())
+      ++padding;
+    else
+      return false;
+    if (padding > 0 && c != '=') return false;
+    bits = bits << 6 | value;
+    if (index % 4 != 3) continue;
+    for (std::size_t part = 0; part < 3 - padding; ++part) bytes += static_cast<char>(bits >> (16 - 8 * part) & 0xff);
+    // What the padding cuts off must be zero, or two texts would mean the same.
+    if ((bits & ((1U << 8 * padding) - 1)) != 0) return false;
+    bits = 0;
+  }
+  return true;
+}
+
+}  // namespace
+
+TokenizerParts parse_vocabulary(std::string_view vocabulary, const std::string& vocabulary_source,
+                                std::string_view merges, const std::string& merges_source) {
+  const JsonLimits limits{.max_depth = 2, .max_token_bytes = 1 << 20, .integers_only = true};
+  const JsonValue tokens = parse_json(vocabulary, limits, vocabulary_source);
+  VocabularyBuilder builder(escape_for_print(vocabulary_source, 1000));
+  builder.at("the vocabulary");
+  if (!tokens.is_object()) builder.fail_here("is ", tokens.kind(), "; an object of tokens and ids is wanted");
+  if (const JsonValue* end = tokens.find(end_of_text_name); end != nullptr && end->is_integer()) {
+    builder.add_special(std::string(end_of_text_name), end->integer());
+  }
+  for (const JsonMember& token : tokens.members()) {
+    if (!token.value.is_integer()) {
+      builder.fail_here("'", escape_for_print(token.name), "' is ", token.value.kind(), "; an integer is wanted");
+    }
+    builder.add_written(token.name, token.value.integer());
+  }
+  builder.finish_tokens();
+  builder.set_source(escape_for_print(merges_source, 1000));
+  for_each_line(merges, [&](std::string_view line, std::size_t number) {
+    // "#version: 0.2" stands at the beginning; elsewhere '#' begins a merge as any other character.
+    if ((number == 1 && line.starts_with("#version")) || line.empty()) return;
+    builder.at("line ", number);
+    const std::size_t blank = line.find(' ');
+    const bool is_pair =
+        blank != line.npos && blank > 0 && blank + 1 < line.size() && line.find(' ', blank + 1) == line.npos;
+    if (!is_pair) builder.fail_here("'", escape_for_print(line), "'; two tokens with one blank between are wanted");
+    builder.add_merge(line.substr(0, blank), line.substr(blank + 1));
+  });
+  return std::move(builder.parts);
+}
+
+TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, std::string_view pattern) {
+  VocabularyBuilder builder(escape_for_print(source, 1000));
+  for_each_line(text, [&](std::string_view line, std::size_t number) {
+    if (line.empty()) return;
+    builder.at("line ", number);
+    const std::size_t blank = std::min(line.find(' '), line.size());
+    std::string bytes;
+    if (!decode_base64(line.substr(0, blank), bytes))
+      builder.fail_here("'", escape_for_print(line.substr(0, blank), 60), "' is not base64");
+    const std::string_view written = line.substr(std::min(blank + 1, line.size()));
+    std::int64_t rank = 0;
+    const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), rank);
+    const bool is_rank = error == std::errc{} && end == written.data() + written.size();
+    if (!is_rank)
+      builder.fail_here("'", escape_for_print(written, 60),
+                        "' is no rank; a token in base64, a blank and a rank are wanted");
+    builder.add_bytes(std::move(bytes), rank);
+  });
+  builder.at("the ranks");
+  const std::int64_t end = builder.token_count();
+  builder.add_special(std::string(end_of_text_name), end);
+  builder.finish_tokens();
+  builder.add_all_pairs();
+  builder.parts.pattern = pattern.empty() ? "cl100k" : split_pattern_name(pattern);
+  // tiktoken looks for the whole piece first.
+  builder.parts.ignore_merges = true;
+  return std::move(builder.parts);
+}
+
+TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path given(path);
+  if (fs::is_directory(given, ignored)) {
+    for (const char* name : {"tokenizer.json", "vocab.json"}) {
+      if (fs::exists(given / name, ignored)) return read_tokenizer((given / name).string(), pattern);
+    }
+    fail("tokenizer", escape_for_print(path, 1000), ": the folder holds neither tokenizer.json nor vocab.json");
+  }
+  const auto check_no_pattern = [&] {
+    check(pattern.empty(), "tokenizer", escape_for_print(path, 1000),
+          ": says itself how text is cut; only a .tiktoken "
+          "file needs a pattern");
+  };
+  const std::string name = given.filename().string();
+  if (name.ends_with("vocab.json") || name.ends_with("merges.txt")) {
+    check_no_pattern();
+    const std::string prefix = path.substr(0, path.size() - 10);  // both names have ten letters
+    return parse_vocabulary(read_whole_file(prefix + "vocab.json", max_bytes), prefix + "vocab.json",
+                            read_whole_file(prefix + "merges.txt", max_bytes), prefix + "merges.txt");
+  }
+  if (name.ends_with(".tiktoken")) return parse_tiktoken(read_whole_file(path, max_bytes), path, pattern);
+  check(name.ends_with(".json"), "tokenizer", escape_for_print(path, 1000),
+        ": tokenizer.json, vocab.json with "
+        "merges.txt, a .tiktoken file or a folder with one of these is wanted");
+  check_no_pattern();
+  return parse_tokenizer_json(read_whole_file(path, max_bytes), path);
+}
+
+VocabularyFiles vocabulary_files(const TokenizerParts& parts) {
+  const bool can_say = split_pattern_name(parts.pattern) == "gpt2" && !parts.ignore_merges && !parts.nfc;
+  check(can_say, "tokenizer",
+        "vocab.json and merges.txt can only say the pattern gpt2, without ignore_merges and "
+        "normal form; write tokenizer.json");
+  check(parts.specials.empty() || (parts.specials.size() == 1 && parts.specials[0].name == end_of_text_name),
+        "tokenizer", "vocab.json and merges.txt know one special token, ", end_of_text_name, "; write tokenizer.json");
+  JsonValue::Object tokens;
+  for (std::size_t id = 0; id < parts.tokens.size(); ++id) {
+    const bool is_special = parts.tokens[id].empty();
+    tokens.push_back({is_special ? std::string(end_of_text_name) : byte_characters(parts.tokens[id]), id});
+  }
+  VocabularyFiles files{write_json(std::move(tokens)) + "\n", "#version: 0.2\n"};
+  for (const MergedPair& merge : parts.merges) {
+    files.merges += byte_characters(parts.tokens[static_cast<std::size_t>(merge.left)]) + " ";
+    files.merges += byte_characters(parts.tokens[static_cast<std::size_t>(merge.right)]) + "\n";
+  }
+  return files;
+}
+
+}  // namespace tally

@@ -1,0 +1,114 @@
+#include "tasks/text/splitter.hpp"
+
+#include "core/utf8.hpp"
+#include "tests/core/io_files.hpp"
+
+namespace tally {
+namespace {
+
+std::vector<std::string> pieces_of(std::string_view pattern, std::string_view text, bool with_jit = true) {
+  const SplitPattern compiled(pattern, with_jit);
+  Splitter splitter(compiled);
+  std::vector<std::string> pieces;
+  splitter.split(text, [&](std::string_view piece) { pieces.emplace_back(piece); });
+  return pieces;
+}
+
+using Pieces = std::vector<std::string>;
+
+TEST(Splitter, PublishedPatterns) {
+  EXPECT_EQ(pieces_of("gpt2", "I'll say  \"x12\"\n\n  ok \n"),
+            (Pieces{"I", "'ll", " say", " ", " \"", "x", "12", "\"", "\n\n ", " ok", " \n"}));
+  EXPECT_EQ(pieces_of("llama3", "I'LL say  x12345\n\n  ok \n"),
+            (Pieces{"I", "'LL", " say", " ", " x", "123", "45", "\n\n", " ", " ok", " \n"}));
+  EXPECT_EQ(pieces_of("llama3", "a\r "), (Pieces{"a", "\r", " "}));
+  EXPECT_EQ(pieces_of("cl100k", "a\r "), (Pieces{"a", "\r "}));
+  EXPECT_EQ(pieces_of("gpt2", "\xe1\xa0\x8e "), (Pieces{"\xe1\xa0\x8e", " "}));  // U+180E is no white space
+}
+
+TEST(Splitter, WrongBytesArePiecesOfTheirOwn) {
+  EXPECT_EQ(pieces_of("gpt2",
+                      "ab\xff\xfe"
+                      "cd\xe2\x82"),
+            (Pieces{"ab", "\xff\xfe", "cd", "\xe2\x82"}));
+  EXPECT_EQ(pieces_of("gpt2", "\xed\xa0\x80 x"), (Pieces{"\xed\xa0\x80", " x"}));  // a surrogate
+  EXPECT_EQ(pieces_of("gpt2", "a \xff b"), (Pieces{"a", " ", "\xff", " b"}));
+  EXPECT_EQ(pieces_of("gpt2", ""), Pieces{});
+  EXPECT_EQ(pieces_of("gpt2", std::string_view("\0\0", 2)), Pieces{std::string("\0\0", 2)});
+}
+
+TEST(Splitter, CompiledAndInterpretedAgree) {
+  std::string text;
+  for (char32_t code = 1; code < 0x30000; code += code < 0x3000 ? 1 : 17) {
+    if (code >= 0xd800 && code < 0xe000) continue;
+    append_utf8(text, code);
+    text += code % 3 == 0 ? " a" : code % 7 == 0 ? "'S\n " : "1";
+  }
+  for (const std::string_view name : split_pattern_names()) {
+    const Pieces pieces = pieces_of(name, text);
+    EXPECT_EQ(pieces, pieces_of(name, text, false)) << name;
+    std::string joined;
+    for (const std::string& piece : pieces) joined += piece;
+    EXPECT_EQ(joined, text) << name;
+  }
+}
+
+TEST(Splitter, NamesAndSpellings) {
+  for (const std::string_view name : split_pattern_names()) {
+    EXPECT_EQ(split_pattern_name(split_pattern_text(name)), name);
+    EXPECT_EQ(SplitPattern(split_pattern_text(name)).name(), name);
+  }
+  EXPECT_EQ(split_pattern_name(R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)"),
+            "gpt2");
+  EXPECT_EQ(pieces_of(R"(\d|\D)", "\xd9\xa1z"), (Pieces{"\xd9\xa1", "z"}));
+  EXPECT_EQ(unicode_version().find("1"), 0);
+}
+
+TEST(Splitter, LongRuns) {
+  constexpr std::size_t size = 10'000'000;
+  for (const bool with_jit : {true, false}) {
+    for (const std::string_view name : split_pattern_names()) {
+      EXPECT_EQ(pieces_of(name, std::string(size, 'a'), with_jit).size(), 1) << name;
+      EXPECT_EQ(pieces_of(name, std::string(size, ' '), with_jit).size(), 1) << name;
+      EXPECT_EQ(pieces_of(name, std::string(size, ' ') + "a", with_jit).size(), 2) << name;
+    }
+  }
+}
+
+TEST(Splitter, PatternsOfFilesAreNotTrusted) {
+  for (const auto& [pattern, message] : {std::pair{"(", "missing closing parenthesis"},
+                                         {"", "is empty"},
+                                         {"(*UTF)a", "byte 0: verbs"},
+                                         {"a(*FAIL)", "byte 1: verbs"},
+                                         {"(?m).", "byte 0: a group of this kind"},
+                                         {"a(?C1)", "byte 1: a group of this kind"},
+                                         {"(?:a|(?R))", "byte 5: a group of this kind"},
+                                         {R"(\h+|\H+)", R"(byte 0: \h is not read)"},
+                                         {R"([\v])", R"(\v is not read)"},
+                                         {R"(\w+|.)", R"(byte 0: \w is not read)"},
+                                         {R"(a\C)", R"(\C is not read)"},
+                                         {"a$|.", "'$' is not read"},
+                                         {"^a|.", "'^' is not read"},
+                                         {"[[:alpha:]]", "'[' within a class"},
+                                         {"[]a]", "begins with ']'"},
+                                         {"a\\", "a backslash at the end"},
+                                         {"[a", "byte"}}) {
+    const std::string text = pattern;
+    EXPECT_ERROR(SplitPattern{text}, pattern[0] == '[' && pattern[1] == 'a' ? "missing terminating ]" : message);
+  }
+  EXPECT_ERROR(SplitPattern(std::string(20'000, 'a')), "20000 bytes");
+  EXPECT_ERROR(SplitPattern(std::string(300, '(') + "a" + std::string(300, ')')), "nested");
+  EXPECT_ERROR(pieces_of("a+", "aab"), "byte 2 of the text: no piece begins here");
+  EXPECT_ERROR(pieces_of("a*|b*", "aac"), "byte 2 of the text: no piece begins here");
+  EXPECT_ERROR(pieces_of("(?=a)|b",
+                         "\xff"
+                         "ab"),
+               "byte 1 of the text: no piece");
+  for (const bool with_jit : {true, false}) {
+    EXPECT_ERROR(pieces_of("(a+)+b|c", std::string(60, 'a'), with_jit), "of the text: ");
+    EXPECT_ERROR(pieces_of("(?:a|(?R)a)+b|(?R)", std::string(60, 'a'), with_jit), "byte");
+  }
+}
+
+}  // namespace
+}  // namespace tally

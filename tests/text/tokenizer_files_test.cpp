@@ -1,0 +1,276 @@
+#include "tasks/text/tokenizer_files.hpp"
+
+#include <chrono>
+
+#include "core/io/json.hpp"
+#include "tasks/text/bpe_training.hpp"
+#include "tasks/text/byte_characters.hpp"
+#include "tasks/text/encoder.hpp"
+#include "tests/core/io_files.hpp"
+
+namespace tally {
+namespace {
+
+TokenizerParts small_tokenizer(const std::string& pattern = "gpt2") {
+  PieceCounts counts;
+  for (const char* piece : {" the", " cat", " that", "\xc3\xa9t\xc3\xa9", "###", "aaaa"}) counts.add(piece, 3);
+  return train_bpe(counts, {.vocabulary = 271, .pattern = pattern});
+}
+
+const std::string sample = "the cat that ### aaaaaa  \xc3\xa9t\xc3\xa9\n\xff 12345";
+
+std::vector<std::int32_t> encoded(const TokenizerParts& parts, std::string_view text = sample) {
+  return Encoder(Tokenizer(parts)).encode(text);
+}
+
+// The file of a small tokenizer, with a change.
+template <class Change>
+std::string changed(Change&& change) {
+  JsonValue file = parse_json(tokenizer_json(small_tokenizer()), {}, "made");
+  change(file);
+  return write_json(file);
+}
+
+JsonValue& member(JsonValue& value, std::string_view name) { return const_cast<JsonValue&>(value.at(name)); }
+
+void expect_refused(const std::string& text, std::string_view message) {
+  EXPECT_ERROR(parse_tokenizer_json(text, "x/tokenizer.json"), message);
+  EXPECT_ERROR(parse_tokenizer_json(text, "x/tokenizer.json"), "x/tokenizer.json");
+}
+
+// A member of the model set to a value.
+void expect_model_refused(std::string_view name, const JsonValue& value, std::string_view message) {
+  expect_refused(changed([&](JsonValue& file) { member(file, "model").set(name, value); }), message);
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    unsigned bits = 0;
+    for (std::size_t k = 0; k < 3; ++k)
+      bits = bits << 8 | (at + k < bytes.size() ? static_cast<unsigned char>(bytes[at + k]) : 0U);
+    for (std::size_t k = 0; k < 4; ++k) text += at + k > bytes.size() ? '=' : digits[bits >> (18 - 6 * k) & 63];
+  }
+  return text;
+}
+
+std::string tiktoken_text(const std::vector<std::string>& merged) {
+  std::string text;
+  int rank = 0;
+  for (int byte = 0; byte < 256; ++byte)
+    text += concat(base64(std::string(1, static_cast<char>(byte))), " ", rank++, "\n");
+  for (const std::string& token : merged) text += concat(base64(token), " ", rank++, "\n");
+  return text;
+}
+
+TEST(TokenizerFiles, JsonIsReadAsItWasWritten) {
+  for (const std::string pattern : {"gpt2", "llama3", "cl100k", R"( ?\p{L}+|[^\p{L}])"}) {
+    TokenizerParts parts = small_tokenizer(pattern);
+    for (const bool flag : {false, true}) {
+      parts.ignore_merges = parts.nfc = flag;
+      const std::string text = tokenizer_json(parts);
+      const TokenizerParts read = parse_tokenizer_json(text, "made");
+      EXPECT_EQ(tokenizer_json(read), text);
+      EXPECT_EQ(read.pattern, pattern);
+      EXPECT_EQ(read.tokens, parts.tokens);
+      EXPECT_EQ(encoded(read), encoded(parts));
+    }
+  }
+}
+
+TEST(TokenizerFiles, MergesAsTextsAndPostProcessors) {
+  const std::string text = changed([](JsonValue& file) {
+    JsonValue merges = JsonValue::array();
+    for (const JsonValue& merge : member(file, "model").elements("merges")) {
+      merges.push(merge.elements()[0].string() + " " + merge.elements()[1].string());
+    }
+    member(file, "model").set("merges", merges);
+    member(file, "model").set("continuing_subword_prefix", "");
+    file.set("post_processor", JsonValue::object({{"type", "ByteLevel"}}));
+  });
+  const TokenizerParts parts = parse_tokenizer_json(text, "made");
+  EXPECT_EQ(encoded(parts), encoded(small_tokenizer()));
+  ASSERT_EQ(parts.notes.size(), 1);
+  EXPECT_TRUE(holds(parts.notes[0], "post-processor is not applied"));
+}
+
+TEST(TokenizerFiles, VocabularyAndMerges) {
+  TemporaryFolder folder;
+  const VocabularyFiles files = vocabulary_files(small_tokenizer());
+  folder.file("vocab.json", files.vocabulary);
+  folder.file("merges.txt", files.merges);
+  for (const std::string& path : {folder.file("vocab.json"), folder.file("merges.txt"), folder.path()}) {
+    const TokenizerParts parts = read_tokenizer(path);
+    EXPECT_EQ(tokenizer_json(parts), tokenizer_json(small_tokenizer()));
+  }
+  // "# #" is a merge, not a remark; CRLF, empty lines and a missing first line are no harm.
+  EXPECT_TRUE(holds(files.merges, "\n# #\n"));
+  std::string windows;
+  for (const char c : files.merges.substr(files.merges.find('\n') + 1))
+    windows += c == '\n' ? "\r\n\r\n" : std::string(1, c);
+  EXPECT_EQ(encoded(parse_vocabulary(files.vocabulary, "v", windows, "m")), encoded(small_tokenizer()));
+  EXPECT_ERROR(parse_vocabulary(files.vocabulary, "v", "#version: 0.2\nt\n", "m"), "m: line 2: 't'");
+  EXPECT_ERROR(parse_vocabulary(files.vocabulary, "v", "t h e\n", "m"), "m: line 1: 't h e'");
+  EXPECT_ERROR(parse_vocabulary(files.vocabulary, "v", "q z\n", "m"), "m: line 1: 'q' and 'z' together are no token");
+  EXPECT_ERROR(parse_vocabulary("[]", "v", "", "m"), "v: the vocabulary: is an array");
+  EXPECT_ERROR(vocabulary_files(small_tokenizer("llama3")), "write tokenizer.json");
+  EXPECT_ERROR(read_tokenizer(folder.file("vocab.json"), "gpt2"), "says itself how text is cut");
+}
+
+TEST(TokenizerFiles, Tiktoken) {
+  TemporaryFolder folder;
+  const std::string path = folder.file("a.tiktoken", tiktoken_text({"th", "he", " the", "the", "abc", "hé"}));
+  const TokenizerParts parts = read_tokenizer(path);
+  EXPECT_EQ(parts.pattern, "cl100k");
+  EXPECT_EQ(parts.specials[0].id, 262);
+  EXPECT_EQ(encoded(parts, "abc the the xthex"), (std::vector<std::int32_t>{260, 258, 258, 32, 120, 259, 120}));
+  // "abc" cannot be reached by merges but is a piece as a whole.
+  EXPECT_EQ(encoded(parts, "abcd"), (std::vector<std::int32_t>{97, 98, 99, 100}));
+  EXPECT_EQ(read_tokenizer(path, "gpt2").pattern, "gpt2");
+  EXPECT_EQ(encoded(parse_tokenizer_json(tokenizer_json(parts), "made"), "abc the the xthex"),
+            encoded(parts, "abc the the xthex"));
+  const std::string bytes = tiktoken_text({});
+  for (const auto& [lines, message] : {std::pair{"YQ== 256\n", "'a' is there twice"},
+                                       {"YWI= 256\nYWM= 256\n", "the id 256 stands for two tokens"},
+                                       {"YWI= 258\n", "no token has the id 256, but one has 257"},
+                                       {"YWI 256\n", "'YWI' is not base64"},
+                                       {"YW=I 256\n", "is not base64"},
+                                       {"YWJ= 256\n", "is not base64"},  // bits that the padding cuts off
+                                       {"YW!= 256\n", "line 257: 'YW!=' is not base64"},
+                                       {"==== 256\n", "is not base64"},
+                                       {"YWI=\n", "'' is no rank"},
+                                       {"YWI= -1\n", "has the id -1"},
+                                       {"YWI= 99999999999999999999\n", "is no rank"},
+                                       {"YWI= 4294967296\n", "has the id 4294967296"},
+                                       {"YWI= 256 7\n", "'256 7' is no rank"}}) {
+    const std::string text = bytes + lines;
+    EXPECT_ERROR(parse_tiktoken(text, "a.tiktoken", ""), message);
+    EXPECT_ERROR(parse_tiktoken(text, "a.tiktoken", ""), "a.tiktoken");
+  }
+  EXPECT_ERROR(parse_tiktoken(bytes.substr(bytes.find('\n') + 1), "a", ""), "no token has the id 0");
+  EXPECT_ERROR(parse_tiktoken("YQ== 0\n", "a", ""), "no token is the byte 0 alone");
+  EXPECT_ERROR(parse_tiktoken(tiktoken_text({std::string(3000, 'a')}), "a", ""), "has 3000 bytes");
+}
+
+TEST(TokenizerFiles, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
+  const auto set = [](std::string_view name, const JsonValue& value) {
+    return changed([&](JsonValue& file) { file.set(name, value); });
+  };
+  expect_refused("[]", "the file: is an array");
+  expect_refused("{}", "pre_tokenizer: is missing");
+  expect_refused("\xef\xbb\xbf{}", "byte order mark");
+  expect_refused("{\"version\": \"\\ud800\"}", "surrogate");
+  expect_refused(std::string(100'000, '['), "nested deeper than 16");
+  expect_refused(set("version", "2.0"), "version: only");
+  expect_refused(set("truncation", JsonValue::object()), "truncation: is not read");
+  expect_refused(set("more", 1), "more: is not known here");
+  expect_refused(set("decoder", JsonValue()), "decoder: is null; an object is wanted");
+  expect_refused(set("decoder", JsonValue::object({{"type", "WordPiece"}})), "decoder.type: 'WordPiece' is not read");
+  expect_refused(set("normalizer", JsonValue::object({{"type", "Lowercase"}})), "normalizer.type: only NFC");
+  expect_refused(set("pre_tokenizer", JsonValue::object({{"type", "Whitespace"}})), "pre_tokenizer.type: 'Whitespace'");
+  expect_refused(set("pre_tokenizer", JsonValue::object({{"type", "ByteLevel"}, {"add_prefix_space", true}})),
+                 "pre_tokenizer.add_prefix_space: is not read here when it is true");
+  const auto sequence = [&](const JsonValue& split, const JsonValue& bytes) {
+    return set("pre_tokenizer",
+               JsonValue::object({{"type", "Sequence"}, {"pretokenizers", JsonValue(JsonValue::Array{split, bytes})}}));
+  };
+  const JsonValue bytes = JsonValue::object({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+  const auto split = [](const JsonValue& pattern, const char* behavior, bool invert) {
+    return JsonValue::object({{"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", invert}});
+  };
+  const JsonValue regex = JsonValue::object({{"Regex", "a|[^a]"}});
+  EXPECT_NO_THROW(parse_tokenizer_json(sequence(split(regex, "Isolated", false), bytes), "made"));
+  expect_refused(sequence(split(regex, "Removed", false), bytes), "pre_tokenizer.pretokenizers[0].behavior");
+  expect_refused(sequence(split(regex, "Isolated", true), bytes), "pre_tokenizer.pretokenizers[0].invert");
+  expect_refused(sequence(split(JsonValue::object({{"String", "a"}}), "Isolated", false), bytes),
+                 "pre_tokenizer.pretokenizers[0].pattern.String: is not known");
+  expect_refused(sequence(split(regex, "Isolated", false), JsonValue::object({{"type", "ByteLevel"}})),
+                 "pretokenizers[1].use_regex");
+}
+
+TEST(TokenizerFiles, ModelsThatCannotBe) {
+  expect_model_refused("type", "WordPiece", "model.type: 'WordPiece' is not read; BPE is");
+  expect_model_refused("type", "Unigram", "'Unigram'");
+  expect_model_refused("dropout", 0.1, "model.dropout: is not read here unless it is null");
+  expect_model_refused("unk_token", "<unk>", "model.unk_token");
+  expect_model_refused("byte_fallback", true, "model.byte_fallback");
+  expect_model_refused("end_of_word_suffix", "</w>", "model.end_of_word_suffix");
+  expect_model_refused("vocab", JsonValue::object(), "model.vocab: no token has the id 0, but one has");
+  expect_model_refused("vocab", 3, "model.vocab: is an integer");
+  expect_model_refused("merges", JsonValue::object(), "model.merges: is an object");
+  const auto merges = [](const JsonValue& merge) { return JsonValue(JsonValue::Array{JsonValue("t h"), merge}); };
+  expect_model_refused("merges", merges("a b c"), "model.merges[1]: 'a b c'");
+  expect_model_refused("merges", merges(5), "model.merges[1]: is an integer; a pair of tokens");
+  expect_model_refused("merges", merges("q z"), "model.merges[1]: 'q' and 'z' together are no token");
+  expect_model_refused("merges", merges("qq z"), "model.merges[1]: 'qq' is no token");
+  expect_model_refused("merges", merges("\xe2\x80\xa2 z"), "is no token");
+  expect_model_refused("merges", merges("<|endoftext|> z"), "is no token");
+  EXPECT_ERROR(Tokenizer(parse_tokenizer_json(
+                   changed([&](JsonValue& file) { member(file, "model").set("merges", merges("t h")); }), "x")),
+               "stands there twice");
+  const auto with_token = [](const char* token, const JsonValue& id) {
+    return changed([&](JsonValue& file) { member(member(file, "model"), "vocab").set(token, id); });
+  };
+  expect_refused(with_token("xyz", 400), "no token has the id 271, but one has 400");
+  expect_refused(with_token("xyz", 5), "the id 5 stands for two tokens");
+  expect_refused(with_token("xyz", -1), "'xyz' has the id -1");
+  expect_refused(with_token("xyz", std::int64_t{1} << 31), "'xyz' has the id 2147483648");
+  expect_refused(with_token("xyz", 1.5), "'xyz' is a real number; an integer is wanted");
+  expect_refused(with_token("x y", 271), "holds a character that stands for no byte");
+  expect_refused(with_token("", 271), "a token without bytes");
+  expect_refused(with_token("<|endoftext|>", 5), "'<|endoftext|>' has the ids 270 and 5");
+  EXPECT_NO_THROW(parse_tokenizer_json(with_token("<|endoftext|>", 270), "x"));
+  const std::string no_byte = changed([](JsonValue& file) {
+    JsonValue& vocabulary = member(member(file, "model"), "vocab");
+    vocabulary.remove("a");
+    vocabulary.set("qqq", 64);
+    member(file, "model").set("merges", JsonValue::array());
+  });
+  expect_refused(no_byte, "no token is the byte 97 alone, written 'a'");
+  const auto special = [](std::string_view name, const JsonValue& value) {
+    return changed([&](JsonValue& file) { const_cast<JsonValue&>(file.elements("added_tokens")[0]).set(name, value); });
+  };
+  expect_refused(special("special", false), "added_tokens[0].special");
+  expect_refused(special("lstrip", true), "added_tokens[0].lstrip");
+  expect_refused(special("content", ""), "added_tokens: a special token without a name");
+  expect_refused(special("id", 5), "the id 5 stands for two tokens");
+  expect_refused(special("id", "5"), "added_tokens[0].id: is a string");
+}
+
+TEST(TokenizerFiles, NamesSayWhichKind) {
+  TemporaryFolder folder;
+  EXPECT_ERROR(read_tokenizer(folder.path()), "holds neither tokenizer.json nor vocab.json");
+  EXPECT_ERROR(read_tokenizer(folder.file("a.txt", "")), "tokenizer.json, vocab.json with merges.txt");
+  EXPECT_ERROR(read_tokenizer(folder.file("none.json")), "cannot be opened");
+  EXPECT_EQ(read_tokenizer(folder.file("t.json", tokenizer_json(small_tokenizer()))).tokens.size(), 271);
+}
+
+TEST(TokenizerFiles, AVocabularyOf128000LoadsSoon) {
+  // Tokens of three letters from an alphabet of 50, made of their first two and the last.
+  PieceCounts none;
+  TokenizerParts parts = train_bpe(none, {});
+  parts.tokens.pop_back();
+  parts.specials.clear();
+  std::int32_t rank = 0;
+  for (std::int32_t a = 0; a < 50; ++a) {
+    for (std::int32_t b = 0; b < 50; ++b) {
+      const auto two = static_cast<std::int32_t>(parts.tokens.size());
+      parts.tokens.push_back(parts.tokens[static_cast<std::size_t>(a)] + parts.tokens[static_cast<std::size_t>(b)]);
+      parts.merges.push_back({a, b, two, rank++});
+      for (std::int32_t c = 0; c < 50; ++c) {
+        parts.merges.push_back({two, c, static_cast<std::int32_t>(parts.tokens.size()), rank++});
+        parts.tokens.push_back(parts.tokens[static_cast<std::size_t>(two)] + parts.tokens[static_cast<std::size_t>(c)]);
+      }
+    }
+  }
+  const std::string text = tokenizer_json(parts);
+  const auto begin = std::chrono::steady_clock::now();
+  const Tokenizer tokenizer(parse_tokenizer_json(text, "made"));
+  // 0.3 s on a free core, measured by tests/bench; here under sanitizers and beside others.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_EQ(tokenizer.vocabulary(), 127'756);
+}
+
+}  // namespace
+}  // namespace tally
