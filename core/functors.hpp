@@ -162,6 +162,27 @@ struct Gelu {
   }
 };
 
+// The same with Phi(x) approximated by (1 + tanh(u)) / 2 = sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3).
+struct GeluTanh {
+  static constexpr double slope = 1.5957691216057308, cubic = 0.044715;  // 2 sqrt(2/pi)
+  template <class T>
+  TALLY_INLINE static T weight(T x) {
+    return math::sigmoid(static_cast<T>(slope) * x * (T{1} + static_cast<T>(cubic) * x * x));
+  }
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    const T bounded = x < T{-40} ? T{-40} : x;
+    return bounded * weight(bounded);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    const T bounded = clamp_magnitude(x, T{40});
+    const T s = weight(bounded);
+    return s +
+           bounded * s * (T{1} - s) * static_cast<T>(slope) * (T{1} + static_cast<T>(3 * cubic) * bounded * bounded);
+  }
+};
+
 struct Silu {
   template <class T>
   TALLY_INLINE T operator()(T x) const {
@@ -309,6 +330,7 @@ template <class F>
     case UnaryOp::tanh: return f(Tanh{});
     case UnaryOp::relu: return f(Relu{});
     case UnaryOp::gelu: return f(Gelu{});
+    case UnaryOp::gelu_tanh: return f(GeluTanh{});
     case UnaryOp::silu: return f(Silu{});
     case UnaryOp::softplus: return f(Softplus{});
     case UnaryOp::add_scalar: return f(AddScalar{parameter});

@@ -45,8 +45,12 @@ struct RandomStream {
   // Where given, the step stands there, in memory of the device that draws: work that is captured once and run at every
   // step (core/graph.hpp) draws other numbers at each. Kernels take now() first.
   const std::uint32_t* step_at = nullptr;
+  // What a kernel counts as element 0 is this one of the stream: of a tensor that is a part of a larger one.
+  std::uint64_t first = 0;
 
-  TALLY_HOST_DEVICE RandomStream now() const { return {seed, stream, step_at != nullptr ? *step_at : step}; }
+  TALLY_HOST_DEVICE RandomStream now() const {
+    return {seed, stream, step_at != nullptr ? *step_at : step, nullptr, first};
+  }
 
   // Elements 4*block .. 4*block+3.
   TALLY_HOST_DEVICE PhiloxBlock block(std::uint64_t index) const {

@@ -1,4 +1,4 @@
-// Matrix products, also of batches, by cuBLAS: c[..., M, N] = alpha a[..., M, K] b[..., K, N] (+ c) (+ bias [N] on each
+// Matrix products, also of batches, by cuBLAS: c[..., M, N] = alpha a[..., M, K] b[..., K, N] (+ c, or bias [N] on each
 // row).
 //
 // cuBLAS knows column-major matrices only. A row-major matrix is the transposed of a column-major one of the same
@@ -59,10 +59,12 @@ void start_with_bias(const View& c, View bias) {
 
 std::int64_t matmul_workspace(View, View) { return 0; }
 
-void matmul(View c, View a, View b, View bias, double alpha, void*) {
+void matmul(View c, View a, View b, View bias, double alpha, bool add, void*) {
   if (c.numel() == 0) return;
-  const bool add = static_cast<bool>(bias);
-  if (add) start_with_bias(c, bias);
+  if (bias) {
+    start_with_bias(c, bias);
+    add = true;
+  }
   if (a.shape.back() == 0) {
     if (!add) fill(c, 0);
     return;

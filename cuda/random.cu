@@ -11,7 +11,7 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 namespace {
 
 // Element n of y is function(n, words), of the `words_each` of the stream's that are its own. A thread takes a block of
-// four words, and has the elements that they make.
+// four words, and has the elements that they make; of the first block some may belong to what comes before y.
 template <class T, int words_each, class F>
 struct Draw {
   T* y;
@@ -20,19 +20,22 @@ struct Draw {
   F function;
   __device__ void operator()(std::int64_t n) const {
     constexpr int each = 4 / words_each;
-    const PhiloxBlock words = stream.now().block(static_cast<std::uint64_t>(n));
+    const PhiloxBlock words = stream.now().block(stream.first / each + static_cast<std::uint64_t>(n));
+    const std::int64_t begin = n * each - static_cast<std::int64_t>(stream.first % each);
     T values[static_cast<std::size_t>(each)];
     TALLY_UNROLL
     for (int i = 0; i < each; ++i) {
-      const std::int64_t element = n * each + i;
-      values[i] = element < count ? function(element, words.data() + i * words_each) : T{0};
+      const std::int64_t element = begin + i;
+      values[i] = element >= 0 && element < count ? function(element, words.data() + i * words_each) : T{0};
     }
     // Whole blocks are written at once where they begin on a boundary.
-    if ((n + 1) * each <= count && reinterpret_cast<std::uintptr_t>(y) % sizeof(values) == 0) {
-      detail::write(y + n * each, values);
+    if (begin >= 0 && begin + each <= count && reinterpret_cast<std::uintptr_t>(y + begin) % sizeof(values) == 0) {
+      detail::write(y + begin, values);
       return;
     }
-    for (int i = 0; i < each && n * each + i < count; ++i) y[n * each + i] = values[i];
+    for (int i = 0; i < each && begin + i < count; ++i) {
+      if (begin + i >= 0) y[begin + i] = values[i];
+    }
   }
 };
 
@@ -40,8 +43,8 @@ template <class T, int words_each, class F>
 void draw(const View& y, RandomStream stream, const F& function, const char* file = __builtin_FILE(),
           int line = __builtin_LINE()) {
   constexpr std::int64_t each = 4 / words_each;
-  const std::int64_t count = y.numel();
-  for_each_index((count + each - 1) / each, Draw<T, words_each, F>{y.as<T>(), count, stream, function}, file, line);
+  const std::int64_t count = y.numel(), words = count + static_cast<std::int64_t>(stream.first % each);
+  for_each_index((words + each - 1) / each, Draw<T, words_each, F>{y.as<T>(), count, stream, function}, file, line);
 }
 
 template <class T>

@@ -13,9 +13,9 @@ namespace tally {
 namespace {
 
 constexpr std::string_view name_of(UnaryOp op) {
-  constexpr std::array<std::string_view, 18> names = {"negate", "abs",  "square",   "sqrt",    "reciprocal", "exp",
-                                                      "log",    "sin",  "cos",      "sigmoid", "tanh",       "relu",
-                                                      "gelu",   "silu", "softplus", "add",     "multiply",   "power"};
+  constexpr std::array<std::string_view, 19> names = {
+      "negate", "abs",  "square", "sqrt",      "reciprocal", "exp",      "log", "sin",      "cos",  "sigmoid",
+      "tanh",   "relu", "gelu",   "gelu_tanh", "silu",       "softplus", "add", "multiply", "power"};
   static_assert(names.size() == static_cast<std::size_t>(UnaryOp::power) + 1);
   return names[static_cast<std::size_t>(op)];
 }
@@ -165,6 +165,7 @@ Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
 Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
 Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
 Tensor gelu(const Tensor& x) { return unary(UnaryOp::gelu, x); }
+Tensor gelu_tanh(const Tensor& x) { return unary(UnaryOp::gelu_tanh, x); }
 Tensor silu(const Tensor& x) { return unary(UnaryOp::silu, x); }
 Tensor softplus(const Tensor& x) { return unary(UnaryOp::softplus, x); }
 

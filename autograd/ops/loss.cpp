@@ -1,24 +1,56 @@
 // Cross entropy of logits [N, V] with one right class a row, over the rows n that the mask lets count (C of them):
 //   loss = 1/C sum_n (log sum_v exp(logits[n, v]) - logits[n, target[n]])
 //   d_logits[n, v] = (softmax(logits[n])[v] - [v = target[n]]) / C * d_loss
+//
+// The same of logits = x weight^T, [N, D] and [V, D], with a large vocabulary: only a strip of rows of the logits is
+// there at a time. Their gradients are formed at once, while the strip is there, and scaled by d_loss in backward:
+//   d_x = d_logits weight,  d_weight = sum over strips of d_logits^T x
+// To have the logits again in backward would save d_x [N, D] between the passes (d_weight takes its memory then, too)
+// and cost a fourth product of N D V multiply-adds beside three.
+#include <algorithm>
+
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
+#include "autograd/ops/product.hpp"
 #include "autograd/profile.hpp"
 
 namespace tally {
 namespace {
 
-void check_operands(const Tensor& logits, const Tensor& targets, const Tensor& mask) {
-  check_floating("cross_entropy", logits);
-  check_same_device("cross_entropy", logits, targets);
-  check_same_device("cross_entropy", logits, mask);
-  check_rank("cross_entropy", logits, 1, "[..., V]");
-  check(targets.dtype() == DType::i32, "cross_entropy", "targets must be i32, got ", targets.dtype());
-  check(mask.dtype() == DType::boolean, "cross_entropy", "the mask must be bool, got ", mask.dtype());
-  const Shape leading = leading_axes(logits.shape());
-  check(targets.shape() == leading && mask.shape() == leading, "cross_entropy", "logits ", logits.shape(),
-        " need targets and mask ", leading, ": got ", targets.shape(), " and ", mask.shape());
+// x [..., what the last axis is called] with a target and a flag for each of its rows.
+void check_rows(std::string_view name, std::string_view x_name, const Tensor& x, std::string_view shape,
+                const Tensor& targets, const Tensor& mask) {
+  check_floating(name, x);
+  check_same_device(name, x, targets);
+  check_same_device(name, x, mask);
+  check_rank(name, x, 1, shape);
+  check(targets.dtype() == DType::i32, name, "targets must be i32, got ", targets.dtype());
+  check(mask.dtype() == DType::boolean, name, "the mask must be bool, got ", mask.dtype());
+  const Shape leading = leading_axes(x.shape());
+  check(targets.shape() == leading && mask.shape() == leading, name, x_name, " ", x.shape(), " need targets and mask ",
+        leading, ": got ", targets.shape(), " and ", mask.shape());
+}
+
+void check_factor(std::string_view name, const Tensor& factor, const Tensor& x) {
+  check(factor.numel() == 1 && factor.dtype() == x.dtype() && factor.device() == x.device(), name,
+        "the weight must be one number of the logits' type on their device, got ", factor.dtype(), " ", factor.shape(),
+        " on ", factor.device());
+}
+
+void check_logits(const Tensor& logits, const Tensor& targets, const Tensor& mask) {
+  check_rows("cross_entropy", "logits", logits, "[..., V]", targets, mask);
+}
+
+// x[n] *= factor, of one number.
+void scale(const Tensor& x, const Tensor& factor) {
+  kernels(x.device()).binary(BinaryOp::multiply, x.view(), x.view(), factor.broadcast_view("scale", x.shape()).view());
+}
+
+// Enough for large products, few enough to stay in a cache near the processor where the vocabulary is not too large.
+std::int64_t rows_of_strip(std::int64_t vocabulary) {
+  constexpr std::int64_t logits = 1 << 22, least = 256;
+  return std::max(least, logits / vocabulary);
 }
 
 }  // namespace
@@ -39,17 +71,22 @@ std::int64_t counted_targets(const Tensor& targets, const Tensor& mask, std::int
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask) {
-  check_operands(logits, targets, mask);
+  check_logits(logits, targets, mask);
   const double weight = 1.0 / static_cast<double>(counted_targets(targets, mask, logits.size(-1)));
   return cross_entropy(logits, targets, mask, Tensor::scalar(weight, logits.dtype(), logits.device()));
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
+namespace {
+
+struct LossAndRows {
+  Tensor loss, rows;  // [] and [N]
+};
+
+LossAndRows cross_entropy_of_rows(const Tensor& logits, const Tensor& targets, const Tensor& mask,
+                                  const Tensor& weight) {
   const ProfileScope scope("cross_entropy");
-  check_operands(logits, targets, mask);
-  check(weight.numel() == 1 && weight.dtype() == logits.dtype() && weight.device() == logits.device(), "cross_entropy",
-        "the weight must be one number of the logits' type on their device, got ", weight.dtype(), " ", weight.shape(),
-        " on ", weight.device());
+  check_logits(logits, targets, mask);
+  check_factor("cross_entropy", weight, logits);
   const Tensor rows = as_rows(logits), factor = weight.detach().reshape_view({});
   const Tensor row_targets = targets.to_dense().reshape_view({rows.size(0)});
   const Tensor row_mask = mask.to_dense().reshape_view({rows.size(0)});
@@ -69,7 +106,70 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& 
                                        kept_targets.get().view(), kept_mask.get().view());
            d.set(0, d_rows.reshape_view(d.shape(0)));
          });
-  return loss;
+  return {loss, row_loss};
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
+  return cross_entropy_of_rows(logits, targets, mask, weight).loss;
+}
+
+TokenLoss token_cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
+  const LossAndRows found = cross_entropy_of_rows(logits, targets, mask, weight);
+  return {found.loss, found.rows.reshape_view(leading_axes(logits.shape())), argmax(logits.detach())};
+}
+
+TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& targets, const Tensor& mask,
+                               const Tensor& weight, std::int64_t strip_rows) {
+  constexpr std::string_view name = "linear_cross_entropy";
+  const ProfileScope scope(name);
+  check_rows(name, "rows", x, "[..., D]", targets, mask);
+  check_same_type(name, x, head);
+  check(head.rank() == 2 && head.size(1) == x.size(-1) && head.size(0) > 0, name, "rows ", x.shape(),
+        " need a head [V, ", x.size(-1), "], got ", head.shape());
+  check_factor(name, weight, x);
+  const Tensor rows = as_rows(x), classes = head.to_dense(), factor = weight.detach().reshape_view({});
+  const std::int64_t count = rows.size(0), vocabulary = classes.size(0);
+  const Tensor row_targets = targets.to_dense().reshape_view({count}), row_mask = mask.to_dense().reshape_view({count});
+  const Tensor row_loss = Tensor::empty({count}, x.dtype(), x.device());
+  const Tensor best = Tensor::empty({count}, DType::i64, x.device());
+  Tensor d_rows, d_head;
+  if (needs_grad({x})) d_rows = Tensor::empty(rows.shape(), x.dtype(), x.device());
+  if (needs_grad({head})) d_head = Tensor::zeros(classes.shape(), x.dtype(), x.device());
+  {
+    const Kernels& on = kernels(x.device());
+    const std::int64_t height = std::min(count, strip_rows > 0 ? strip_rows : rows_of_strip(vocabulary));
+    const Tensor strip = Tensor::empty({height, vocabulary}, x.dtype(), x.device());
+    const Tensor sums = Tensor::empty({height}, x.dtype(), x.device());
+    for (std::int64_t begin = 0; begin < count; begin += height) {
+      const std::int64_t end = std::min(begin + height, count);
+      const auto part = [&](const Tensor& all) { return all.slice_view(0, begin, end); };
+      const Tensor logits = strip.slice_view(0, 0, end - begin), log_sum = sums.slice_view(0, 0, end - begin);
+      const View target = part(row_targets).view(), counts = part(row_mask).view();
+      multiply_into(logits, part(rows), transposed(classes));
+      on.cross_entropy(part(row_loss).view(), log_sum.view(), logits.view(), target, counts);
+      on.argmax(part(best).view(), logits.view());
+      if (!d_rows.defined() && !d_head.defined()) continue;
+      const Tensor d_row = factor.broadcast_view(name, log_sum.shape());
+      on.cross_entropy_backward(logits.view(), d_row.view(), log_sum.view(), logits.view(), target, counts);
+      if (d_rows.defined()) multiply_into(part(d_rows), logits, classes);
+      if (d_head.defined()) multiply_into(d_head, transposed(logits), part(rows), {.add = true});
+    }
+  }
+  Tensor loss = multiply(sum(row_loss), factor);
+  record(name, loss, {x, head}, [d_rows, d_head](const Tensor& d_loss, Gradients& d) {
+    if (d.wants(0)) {
+      scale(d_rows, d_loss);
+      d.set(0, d_rows.reshape_view(d.shape(0)));
+    }
+    if (d.wants(1)) {
+      scale(d_head, d_loss);
+      d.set(1, d_head);
+    }
+  });
+  const Shape leading = leading_axes(x.shape());
+  return {loss, row_loss.reshape_view(leading), best.reshape_view(leading)};
 }
 
 }  // namespace tally

@@ -10,6 +10,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
+#include "autograd/ops/product.hpp"
 #include "autograd/profile.hpp"
 #include "core/matrix_layout.hpp"
 #include "core/workspace.hpp"
@@ -25,8 +26,9 @@ Tensor readable(const Tensor& x) {
   return x.as_strided(own, x.strides(), x.offset()).clone().broadcast_view("matmul", x.shape());
 }
 
-// c = alpha a b (+ bias), all with the same leading axes.
-void multiply(const Tensor& c, const Tensor& given_a, const Tensor& given_b, const View& bias, double alpha) {
+}  // namespace
+
+void multiply_into(const Tensor& c, const Tensor& given_a, const Tensor& given_b, const ProductOptions& options) {
   const Tensor a = readable(given_a), b = readable(given_b);
   for (const Tensor& x : {a, b, c}) {
     const std::int64_t matrices = leading_axes(x.shape(), 2).numel();
@@ -37,8 +39,10 @@ void multiply(const Tensor& c, const Tensor& given_a, const Tensor& given_b, con
   }
   const Kernels& on = kernels(c.device());
   const Workspace workspace(on.matmul_workspace(c.view(), a.view()), c.device());
-  on.matmul(c.view(), a.view(), b.view(), bias, alpha, workspace.data());
+  on.matmul(c.view(), a.view(), b.view(), options.bias, options.alpha, options.add, workspace.data());
 }
+
+namespace {
 
 // alpha a b without recording. One matrix b for many a: the leading axes of a dense a join its rows, which makes one
 // large product of many small ones. Heads are views of [B, T, H, d], where sequence and row lie next to each other:
@@ -60,11 +64,9 @@ Tensor product(const Tensor& a, const Tensor& b, double alpha) {
   const Tensor c = Tensor::empty(append_axes(leading, {a.size(-2), b.size(-1)}), a.dtype(), a.device());
   const Tensor a_all = a.broadcast_view("matmul", append_axes(leading, {a.size(-2), a.size(-1)}));
   const Tensor b_all = b.broadcast_view("matmul", append_axes(leading, {b.size(-2), b.size(-1)}));
-  multiply(c, a_all, b_all, {}, alpha);
+  multiply_into(c, a_all, b_all, {.alpha = alpha});
   return c;
 }
-
-Tensor transposed(const Tensor& matrix) { return matrix.transpose_view(-2, -1); }
 
 }  // namespace
 
@@ -106,7 +108,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   }
   const Tensor rows = as_rows(x);
   const Tensor y_rows = Tensor::empty({rows.size(0), outputs}, x.dtype(), x.device());
-  multiply(y_rows, rows, transposed(weight), bias.view(), 1.0);
+  multiply_into(y_rows, rows, transposed(weight), {.bias = bias.view()});
   Tensor y = y_rows.reshape_view(append_axes(leading_axes(x.shape()), {outputs}));
   record("linear", y, {x, weight, bias},
          [kept_rows = Saved("linear", requires_grad(weight) ? rows : Tensor()),

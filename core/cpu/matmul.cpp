@@ -1,4 +1,4 @@
-// Matrix products, also of batches: c[..., M, N] = alpha a[..., M, K] b[..., K, N] (+ c) (+ bias [N] on each row).
+// Matrix products, also of batches: c[..., M, N] = alpha a[..., M, K] b[..., K, N] (+ c, or bias [N] on each row).
 //
 // Every product is cut into tiles, each of them one single-threaded BLAS call. Where c is transposed, c^T = b^T a^T is
 // computed.
@@ -63,7 +63,7 @@ template <class T>
 class Product {
  public:
   // c is row-major with rows ld_c apart; bias is [M, N] with stride 0 along one of them, or absent.
-  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha)
+  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha, bool add)
       : m_(c.shape.back(1)),
         n_(c.shape.back(0)),
         k_(a.shape.back(0)),
@@ -76,6 +76,7 @@ class Product {
         ld_c_(ld_c),
         bias_(bias),
         alpha_(static_cast<T>(alpha)),
+        add_(add),
         batch_(make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b))),
         tiling_(choose_tiling(matrices_, m_, n_, k_)) {}
 
@@ -119,13 +120,14 @@ class Product {
     T* const tile = (part == 0 ? result(matrix, i) : partial(matrix, part, i)) + j;
     const std::int64_t ld = part == 0 ? ld_c_ : n_;
     // BLAS begins by writing zeros; to add to the bias instead costs nothing.
-    const bool add = part == 0 && (bias_ || inner == 0);
-    if (add) start_tile(tile, rows, columns, i, j);
+    const bool begins = part == 0 && !add_ && (bias_ || inner == 0);
+    if (begins) start_tile(tile, rows, columns, i, j);
     if (inner == 0) return;
+    const bool adds = begins || (part == 0 && add_);
     const auto offset = batch_.element_offsets(matrix);
     gemm_tile(layout_a_.transposed, layout_b_.transposed, static_cast<int>(rows), static_cast<int>(columns),
               static_cast<int>(inner), alpha_, element(a_, layout_a_, offset[1], i, l), static_cast<int>(layout_a_.ld),
-              element(b_, layout_b_, offset[2], l, j), static_cast<int>(layout_b_.ld), add ? T{1} : T{0}, tile,
+              element(b_, layout_b_, offset[2], l, j), static_cast<int>(layout_b_.ld), adds ? T{1} : T{0}, tile,
               static_cast<int>(ld));
   }
 
@@ -157,6 +159,7 @@ class Product {
   std::int64_t ld_c_;
   View bias_;
   T alpha_;
+  bool add_;
   Loop<3> batch_;  // offsets of the matrices of c, a, b
   Tiling tiling_;
   T* parts_ = nullptr;
@@ -173,7 +176,7 @@ std::int64_t matmul_workspace(View c, View a) {
   return (parts - 1) * c.numel() * static_cast<std::int64_t>(size_of(c.dtype));
 }
 
-void matmul(View c, View a, View b, View bias, double alpha, void* workspace) {
+void matmul(View c, View a, View b, View bias, double alpha, bool add, void* workspace) {
   if (c.numel() == 0) return;
   if (bias) {
     bias.shape = {c.shape.back(1), c.shape.back(0)};
@@ -186,8 +189,8 @@ void matmul(View c, View a, View b, View bias, double alpha, void* workspace) {
     a = transposed(std::exchange(b, transposed(a)));
     if (bias) bias = transposed(bias);
   }
-  dispatch_floating(c.dtype,
-                    [&](auto zero) { Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha).compute(workspace); });
+  dispatch_floating(
+      c.dtype, [&](auto zero) { Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha, add).compute(workspace); });
 }
 
 }  // namespace tally::cpu

@@ -13,8 +13,8 @@ constexpr std::int64_t chunk = 1024;
 static_assert(chunk % 4 == 0 && tile_elements % chunk == 0);
 
 // Elements begin .. begin + n - 1 of the stream, with room for whole blocks of four; begin is a multiple of 4.
-TALLY_CLONES void draw(std::uint32_t* bits, RandomStream stream, std::int64_t begin, std::int64_t n) {
-  const auto first = static_cast<std::uint64_t>(begin) / 4;
+TALLY_CLONES void draw(std::uint32_t* bits, RandomStream stream, std::uint64_t begin, std::int64_t n) {
+  const std::uint64_t first = begin / 4;
   const std::int64_t blocks = (n + 3) / 4;
 #pragma omp simd
   for (std::int64_t b = 0; b < blocks; ++b) {
@@ -31,11 +31,14 @@ template <std::int64_t draws, class F>
 void for_each_drawn_chunk(std::int64_t n, RandomStream named, F&& f) {
   const RandomStream stream = named.now();
   parallel_for_blocks(n, tile_elements, [&](std::int64_t begin, std::int64_t end) {
-    std::uint32_t bits[static_cast<std::size_t>(draws * chunk)];
+    std::uint32_t bits[static_cast<std::size_t>(draws * chunk) + 4];
+    constexpr auto each = static_cast<std::uint64_t>(draws);
+    const std::uint64_t before = each * stream.first % 4;  // words of a block that belong to what comes before
     for (std::int64_t i = begin; i < end; i += chunk) {
       const std::int64_t count = std::min(chunk, end - i);
-      draw(bits, stream, draws * i, draws * count);
-      f(i, bits, count);
+      const std::uint64_t word = each * (stream.first + static_cast<std::uint64_t>(i));
+      draw(bits, stream, word - before, draws * count + static_cast<std::int64_t>(before));
+      f(i, bits + before, count);
     }
   });
 }

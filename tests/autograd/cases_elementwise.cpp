@@ -79,6 +79,10 @@ std::vector<OpCase> elementwise_cases() {
       unary_case("tanh", UnaryOp::tanh, 0, any, [](double x) { return std::tanh(x); }),
       unary_case("relu", UnaryOp::relu, 0, off_zero, [](double x) { return x > 0 ? x : 0; }),
       unary_case("gelu", UnaryOp::gelu, 0, any, [](double x) { return x * 0.5 * std::erfc(-x / std::numbers::sqrt2); }),
+      unary_case("gelu_tanh", UnaryOp::gelu_tanh, 0, any,
+                 [](double x) {
+                   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+                 }),
       unary_case("silu", UnaryOp::silu, 0, any, [](double x) { return x * sigmoid_of(x); }),
       unary_case("softplus", UnaryOp::softplus, 0, any,
                  [](double x) { return std::log1p(std::exp(-std::abs(x))) + (x > 0 ? x : 0); }),

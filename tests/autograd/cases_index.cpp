@@ -118,6 +118,41 @@ Array cross_entropy_reference(const std::vector<Array>& x) {
   return loss;
 }
 
+// Cross entropy of x head^T.
+Array linear_cross_entropy_reference(const std::vector<Array>& x) {
+  Shape shape = x[0].shape;
+  shape[shape.rank - 1] = x[1].shape[0];
+  Array logits(shape);
+  for_each_place(shape, [&](const Index& place) {
+    for (std::int64_t d = 0; d < x[0].shape.back(); ++d) {
+      logits[place] += x[0][with_last(place, d)] * x[1][{place.back(), d}];
+    }
+  });
+  return cross_entropy_reference({logits, x[2], x[3]});
+}
+
+// In strips of so many rows.
+Tensor run_linear_cross_entropy(const std::vector<Tensor>& x, std::int64_t strip_rows) {
+  const auto count = static_cast<double>(counted_targets(x[2], x[3], x[1].size(0)));
+  const Tensor weight = Tensor::scalar(1 / count, x[0].dtype(), x[0].device());
+  return linear_cross_entropy(x[0], x[1], x[2], x[3], weight, strip_rows).loss;
+}
+
+OpCase linear_cross_entropy_case(const std::string& name, std::int64_t strip_rows, std::int64_t large_strip_rows) {
+  return {
+      .name = name,
+      .kernels = {"matmul", "cross_entropy", "cross_entropy_backward", "argmax"},
+      .operands = {{Kind::real, -2, 2}, {Kind::real, -1, 1}, {Kind::id, 0, 4}, {Kind::flag}},
+      .shapes = {{{2, 3, 3}, {4, 3}, {2, 3}, {2, 3}}, {{5, 1}, {7, 1}, {5}, {5}}, {{4, 1, 6}, {5, 6}, {4, 1}, {4, 1}}},
+      .large = {{3, 301, 20}, {530, 20}, {3, 301}, {3, 301}},
+      .run =
+          [=](const auto& x) {
+            return run_linear_cross_entropy(x, x[0].numel() > 1000 ? large_strip_rows : strip_rows);
+          },
+      .reference = linear_cross_entropy_reference,
+      .tolerance = 16};
+}
+
 }  // namespace
 
 std::vector<OpCase> index_cases() {
@@ -168,6 +203,8 @@ std::vector<OpCase> index_cases() {
        .large = {{3, 301, 70}, {3, 301}, {3, 301}},
        .run = [](const auto& x) { return cross_entropy(x[0], x[1], x[2]); },
        .reference = cross_entropy_reference},
+      linear_cross_entropy_case("linear_cross_entropy", 2, 200),
+      linear_cross_entropy_case("linear_cross_entropy_in_one_piece", 0, 0),
   };
 }
 

@@ -8,6 +8,7 @@
 #include "autograd/ops.hpp"
 #include "core/allocator.hpp"
 #include "core/error.hpp"
+#include "tests/error_of.hpp"
 
 namespace tally {
 namespace {
@@ -20,16 +21,7 @@ Tensor leaf(const std::vector<double>& values) {
 
 std::vector<double> gradient_of(const Tensor& x) { return gradient(x).to_vector<double>(); }
 
-// The message of the Error that f throws; empty if it throws none.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
+using testing::error_of;
 
 void expect_error(const std::string& message, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;

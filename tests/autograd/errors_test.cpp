@@ -238,6 +238,24 @@ const std::vector<WrongCall>& wrong_calls() {
          cross_entropy(floats({2, 5}), ids({1}), of(DType::boolean, {2}));
        },
        {"[cross_entropy]", "[2, 5]", "[1]", "[2]"}},
+      {"linear_cross_entropy_head",
+       [] {
+         linear_cross_entropy(floats({2, 5}), floats({7, 4}), ids({1, 1}), Tensor::full({2}, 1, DType::boolean),
+                              floats({1}));
+       },
+       {"[linear_cross_entropy]", "[2, 5]", "[V, 5]", "[7, 4]"}},
+      {"linear_cross_entropy_targets",
+       [] {
+         linear_cross_entropy(floats({2, 5}), floats({7, 5}), ids({1}), Tensor::full({2}, 1, DType::boolean),
+                              floats({1}));
+       },
+       {"[linear_cross_entropy]", "rows [2, 5]", "[1]", "[2]"}},
+      {"linear_cross_entropy_weight",
+       [] {
+         linear_cross_entropy(floats({2, 5}), floats({7, 5}), ids({1, 1}), Tensor::full({2}, 1, DType::boolean),
+                              floats({2}));
+       },
+       {"[linear_cross_entropy]", "weight", "one number", "[2]"}},
       {"cross_entropy_type",
        [] {
          cross_entropy(floats({2, 5}), of(DType::i64, {2}), of(DType::boolean, {2}));

@@ -89,6 +89,21 @@ Tensor run_cumsum(const Case& c, DType dtype) {
   return y;
 }
 
+// The loss and the gradients, one behind the other, from strips of four rows.
+Tensor run_linear_cross_entropy(const Case& c, DType dtype) {
+  Tensor x = c.in(0, dtype).clone(), head = c.in(1, dtype).clone();
+  set_requires_grad(x);
+  set_requires_grad(head);
+  const Tensor targets = c.in(2, dtype), mask = c.in(3, dtype);
+  const auto count = static_cast<double>(counted_targets(targets, mask, head.size(0)));
+  const Tensor weight = Tensor::scalar(1 / count, dtype, x.device());
+  const Tensor loss = linear_cross_entropy(x, head, targets, mask, weight, 4).loss;
+  backward(loss);
+  return concat({loss.detach().reshape_view({1}), gradient(x).reshape_view({x.numel()}),
+                 gradient(head).reshape_view({head.numel()})},
+                0);
+}
+
 // h of every step, and the gradients, one behind the other.
 Tensor run_lstm(const Case& c, DType dtype) {
   std::vector<Tensor> in;
@@ -108,6 +123,7 @@ const std::map<std::string, Run> runs = {
     {"softmax", of_one<softmax>},
     {"causal_softmax", of_one<causal_softmax>},
     {"gelu", of_one<gelu>},
+    {"gelu_tanh", of_one<gelu_tanh>},
     {"silu", of_one<silu>},
     {"softplus", of_one<softplus>},
     {"sigmoid", of_one<sigmoid>},
@@ -117,6 +133,7 @@ const std::map<std::string, Run> runs = {
     {"rms_norm", [](const Case& c, DType type) { return rms_norm(c.in(0, type), c.in(1, type), c.number("eps")); }},
     {"cross_entropy",
      [](const Case& c, DType type) { return cross_entropy(c.in(0, type), c.in(1, type), c.in(2, type)); }},
+    {"linear_cross_entropy", run_linear_cross_entropy},
     {"cumsum", run_cumsum},
     {"lstm", run_lstm},
     {"interpolate",

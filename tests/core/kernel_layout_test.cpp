@@ -204,7 +204,7 @@ TEST(ElementwiseKernel, LimitsAtInfinity) {
   x.at(0) = infinity;
   x.at(1) = -infinity;
   cpu::fill(ones.view, 1.0);
-  for (const UnaryOp op : {UnaryOp::gelu, UnaryOp::silu, UnaryOp::softplus, UnaryOp::relu}) {
+  for (const UnaryOp op : {UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu, UnaryOp::softplus, UnaryOp::relu}) {
     cpu::unary(op, 0.0, y.view, x.view);
     EXPECT_EQ(y.values(), (std::vector<float>{infinity, 0.0f}));
     cpu::unary_backward(op, 0.0, y.view, ones.view, x.view, y.view);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/cpu/parallel.hpp"
@@ -19,7 +20,7 @@ namespace tally {
 namespace {
 
 // With a copy of what is neither row-major nor transposed, which is the operation's to make (autograd/ops/matmul.cpp).
-void multiply(View c, View a, View b, View bias, double alpha) {
+void multiply(View c, View a, View b, View bias, double alpha, bool add = false) {
   std::vector<std::vector<double>> copies;  // large enough for any type
   for (View* const x : {&a, &b}) {
     if (layout_of(*x)) continue;
@@ -28,7 +29,7 @@ void multiply(View c, View a, View b, View bias, double alpha) {
     cpu::copy(dense, *x);
     *x = dense;
   }
-  cpu::matmul(c, a, b, bias, alpha, Workspace(cpu::matmul_workspace(c, a), {}).data());
+  cpu::matmul(c, a, b, bias, alpha, add, Workspace(cpu::matmul_workspace(c, a), {}).data());
 }
 
 enum class Order { rows, columns, spread };  // spread: no step of 1, which BLAS cannot read
@@ -77,12 +78,13 @@ struct Product {
   std::int64_t pad = 0;
   bool bias = false;
   double alpha = 1.0;
+  bool add = false;
 };
 
 std::string describe(const Product& p) {
   const auto letter = [](Order order) { return order == Order::rows ? "r" : order == Order::columns ? "c" : "s"; };
   return concat(p.batch, " x ", p.m, "x", p.n, "x", p.k, " orders ", letter(p.order_a), letter(p.order_b),
-                letter(p.order_c), " pad ", p.pad, p.bias ? " bias" : "");
+                letter(p.order_c), " pad ", p.pad, p.bias ? " bias" : "", p.add ? " add" : "");
 }
 
 // Against sums in long double, to the rounding that K additions can make at most.
@@ -98,7 +100,10 @@ void expect_right(const Product& p) {
     bias_view = {bias.view.data, dtype_of<T>, {p.n}, {}};
     bias_view.strides[0] = 1;
   }
-  multiply(c.view, a.view, b.view, bias_view, p.alpha);
+  std::vector<T> before = c.data;
+  View before_view = c.view;
+  before_view.data = before.data();
+  multiply(c.view, a.view, b.view, bias_view, p.alpha, p.add);
 
   const double epsilon = std::numeric_limits<T>::epsilon();
   std::int64_t wrong = 0;
@@ -112,6 +117,7 @@ void expect_right(const Product& p) {
               element<T>(b.view, matrix, l, j));
         }
         if (p.bias) add(bias.data[static_cast<std::size_t>(j)]);
+        if (p.add) add(element<T>(before_view, matrix, i, j));
         const long double error = std::fabs(element<T>(c.view, matrix, i, j) - sum);
         wrong += !(error <= static_cast<long double>(p.k + 4) * epsilon * size);
         element<T>(c.view, matrix, i, j) = T{untouched};
@@ -134,7 +140,7 @@ TYPED_TEST(MatmulKernel, EveryOrderOfEveryMatrix) {
     for (const Order b : {Order::rows, Order::columns, Order::spread}) {
       for (const Order c : {Order::rows, Order::columns}) {
         for (const std::int64_t pad : {0, 3}) {
-          for (const bool bias : {false, true}) {
+          for (const auto& [bias, add] : {std::pair{false, false}, {true, false}, {false, true}}) {
             expect_right<TypeParam>({.batch = 2,
                                      .m = 13,
                                      .n = 7,
@@ -144,7 +150,8 @@ TYPED_TEST(MatmulKernel, EveryOrderOfEveryMatrix) {
                                      .order_c = c,
                                      .pad = pad,
                                      .bias = bias,
-                                     .alpha = 0.75});
+                                     .alpha = 0.75,
+                                     .add = add});
           }
         }
       }
@@ -184,6 +191,9 @@ const std::vector<Product>& cut_products() {
       {.batch = 3, .m = 9, .n = 11, .k = 3001, .order_a = Order::columns, .bias = true},
       {.batch = 40, .m = 33, .n = 47, .k = 21, .order_b = Order::columns},
       {.batch = 300, .m = 5, .n = 3, .k = 8, .order_a = Order::columns, .alpha = 0.125},
+      {.batch = 1, .m = 530, .n = 1030, .k = 9, .add = true},
+      {.batch = 3, .m = 9, .n = 11, .k = 3001, .order_c = Order::columns, .alpha = 0.5, .add = true},
+      {.batch = 2, .m = 5, .n = 3, .k = 0, .add = true},
   };
   return products;
 }
@@ -211,7 +221,7 @@ TYPED_TEST(MatmulKernel, SameBitsForAnyNumberOfThreads) {
     for (const int threads : {1, 2, 3, 2}) {
       set_thread_count(threads);
       auto c = matrices<TypeParam>(4, p.batch, p.m, p.n, p.order_c);
-      multiply(c.view, a.view, b.view, p.bias ? bias_view : View{}, p.alpha);
+      multiply(c.view, a.view, b.view, p.bias ? bias_view : View{}, p.alpha, p.add);
       results.push_back(std::move(c.data));
     }
     for (std::size_t i = 1; i < results.size(); ++i) {

@@ -1,6 +1,8 @@
 // Random numbers are a function of seed, stream, step and element, on every device.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/kernels.hpp"
@@ -11,7 +13,7 @@ namespace tally {
 namespace {
 
 class Random : public testing::OnDevice {};
-TALLY_ON_KERNEL_DEVICES(Random);
+TALLY_ON_EVERY_DEVICE(Random);
 
 // What fill(kernels, view) makes of an empty tensor, f64 from any type.
 template <class Fill>
@@ -41,6 +43,32 @@ TEST_P(Random, DropoutKeepsTheSameElementsOnEveryDevice) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     EXPECT_EQ(values(GetParam(), dtype, drop), values(Device{}, dtype, drop)) << to_text(dtype);
   }
+}
+
+// Wherever the part begins: a block of four words may belong to two parts.
+TEST_P(Random, APartDrawsWhatTheWholeDoes) {
+  const RandomStream stream{5, stream_of("weights"), 3};
+  const auto draw = [&](std::uint64_t first, std::int64_t count, auto&& kernel) {
+    RandomStream part = stream;
+    part.first = first;
+    const Tensor y = Tensor::full({count}, 1, DType::f32, GetParam());
+    kernel(y.view(), part);
+    return y.to(Device{}).to_vector<float>();
+  };
+  const Kernels& k = kernels(GetParam());
+  const auto uniform = [&](View y, const RandomStream& from) { k.random_uniform(y, from, 0, 1); };
+  const auto normal = [&](View y, const RandomStream& from) { k.random_normal(y, from, 0, 1); };
+  const auto drop = [&](View y, const RandomStream& from) { k.dropout(y, y, 0.5, from); };
+  const auto expect_parts = [&](const auto& kernel) {
+    const std::vector<float> whole = draw(0, 6000, kernel);
+    for (const auto& [first, count] : {std::pair{1, 2}, {2, 1}, {3, 5}, {4, 8}, {1021, 4000}, {2047, 2050}}) {
+      const std::vector<float> part = draw(static_cast<std::uint64_t>(first), count, kernel);
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + first)) << first << ", " << count;
+    }
+  };
+  expect_parts(uniform);
+  expect_parts(normal);
+  expect_parts(drop);
 }
 
 }  // namespace

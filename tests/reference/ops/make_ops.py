@@ -76,8 +76,14 @@ def sigmoid(x):
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
+def gelu_tanh(x):
+    """0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)), without cancellation"""
+    return x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3))
+
+
 ACTIVATIONS = {
     "gelu": lambda x: x * 0.5 * math.erfc(-x / math.sqrt(2)),  # 1 + erf(y) = erfc(-y) without cancellation
+    "gelu_tanh": gelu_tanh,
     "silu": lambda x: x * sigmoid(x),
     "softplus": lambda x: max(x, 0) + math.log1p(math.exp(-abs(x))),
     "sigmoid": sigmoid,
@@ -205,12 +211,14 @@ def adam(p, gradients, lr, beta1, beta2, eps, weight_decay=0.0):
     return result
 
 
-def learning_rate(schedule, n, lr, warmup, steps):
-    """lr min(n/warmup, (steps+1-n)/(steps+1-warmup)); the cosine falls along the same way."""
+def learning_rate(schedule, n, lr, warmup, steps, floor):
+    """lr min(n/warmup, (steps+1-n)/(steps+1-warmup)); the cosine falls along the same way; both to a part of lr."""
     if n <= warmup:
         return lr * n / warmup
+    if schedule == "constant":
+        return lr
     done = (n - warmup) / (steps + 1 - warmup)
-    return lr * {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[schedule]
+    return lr * (1 - (1 - floor) * {"linear": done, "cosine": (1 - math.cos(math.pi * done)) / 2}[schedule])
 
 
 def optimisers():
@@ -239,15 +247,14 @@ def optimisers():
         case(f"clip.{name}", [a, b], {"out0": a * factor, "out1": b * factor, "norm": norm}, clip=clip)
 
     for schedule in ("constant", "linear", "cosine"):
-        for name, warmup in (("warmup", 5), ("no-warmup", 0)):
-            rates = [learning_rate(schedule, n, 3e-4, warmup, 20) for n in range(1, 21)]
+        for name, warmup, floor in (("warmup", 5, 0.0), ("no-warmup", 0, 0.0), ("floor", 5, 0.1)):
+            rates = [learning_rate(schedule, n, 3e-4, warmup, 20, floor) for n in range(1, 21)]
             case(f"schedule.{schedule}-{name}", [], np.array(rates), schedule=schedule, lr=3e-4, warmup=warmup,
-                 steps=20)
+                 steps=20, lr_floor=floor)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# LSTM: one sequence and one step at a time, as PyTorch's documentation has it; gradients by complex steps, which know no
-# derivative: d f / d x = Im f(x + i h) / h, without any difference for h = 1e-30 to lose digits in.
+# LSTM: one sequence and one step at a time, as PyTorch's documentation has it.
 
 
 def lstm_steps(x, weight, hidden, cell):
@@ -264,14 +271,15 @@ def lstm_steps(x, weight, hidden, cell):
     return np.array(result).reshape(*x.shape[:2], width)
 
 
-def lstm_gradients(inputs, d_y):
+def complex_step_gradients(function, inputs, d_y):
+    """Without any derivative: d f / d x = Im f(x + i h) / h, where h = 1e-30 leaves no difference to lose digits in."""
     step = 1e-30
     for n, array in enumerate(inputs):
         gradient = np.zeros_like(array)
         for place in np.ndindex(*array.shape):
             moved = [other.astype(complex) for other in inputs]
             moved[n][place] += 1j * step
-            gradient[place] = math.fsum((d_y * lstm_steps(*moved).imag / step).ravel().tolist())
+            gradient[place] = math.fsum((d_y * function(*moved).imag / step).ravel().tolist())
         yield gradient
 
 
@@ -280,8 +288,28 @@ def recurrent():
         inputs = [normal(batch, length, 4 * width), normal(4 * width, width), normal(batch, width),
                   normal(batch, width)]
         d_y = normal(batch, length, width)
-        parts = [lstm_steps(*inputs), *lstm_gradients(inputs, d_y)]
+        parts = [lstm_steps(*inputs), *complex_step_gradients(lstm_steps, inputs, d_y)]
         case(f"lstm.{name}", [*inputs, d_y], np.concatenate([part.ravel() for part in parts]))
+
+
+def mean_loss(x, head, targets, mask):
+    """Of logits x headᵀ, without ever a large exponential; x and head may be complex."""
+    total = 0
+    for row, target in zip((x @ head.T)[mask], targets[mask]):
+        largest = row.real.max()
+        total += np.log(np.exp(row - largest).sum()) + largest - row[target]
+    return np.array([total / mask.sum()])
+
+
+def output_projections():
+    for name, scale, share in (("some", 1, 0.6), ("large", 30, 0.6), ("all", 1, 1.0)):
+        x, head = normal(9, 4) * scale, normal(11, 4)
+        targets, mask = random.randint(11, size=9).astype(np.int32), random.uniform(size=9) < share
+
+        def loss(x, head, targets=targets, mask=mask):
+            return mean_loss(x, head, targets, mask)
+        parts = [loss(x, head), *complex_step_gradients(loss, [x, head], np.ones(1))]
+        case(f"linear_cross_entropy.{name}", [x, head, targets, mask], np.concatenate([part.ravel() for part in parts]))
 
 
 if __name__ == "__main__":
@@ -289,4 +317,5 @@ if __name__ == "__main__":
     pieces()
     optimisers()
     recurrent()
+    output_projections()
     sys.exit(make_references.write_or_check(FOLDER, [("ops.safetensors", tensors, metadata)]))

@@ -1,0 +1,20 @@
+// Matrix products as operations compute them, without a gradient of their own.
+#pragma once
+
+#include "core/tensor.hpp"
+
+namespace tally {
+
+struct ProductOptions {
+  View bias = {};  // [N], on each row
+  double alpha = 1.0;
+  bool add = false;  // to what is there; without a bias
+};
+
+// c = alpha a b (+ bias, or + c), all [..., M, N], [..., M, K], [..., K, N] with the same leading axes and of one type
+// and device, c row-major or transposed. Throws Error where a size is 2^31 or more.
+void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b, const ProductOptions& options = {});
+
+inline Tensor transposed(const Tensor& matrix) { return matrix.transpose_view(-2, -1); }
+
+}  // namespace tally

@@ -1,0 +1,21 @@
+// What an action complains of.
+#pragma once
+
+#include <string>
+
+#include "core/error.hpp"
+
+namespace tally::testing {
+
+// The message of the Error that `action` throws; empty if it throws none.
+template <class Action>
+std::string error_of(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace tally::testing
