@@ -35,8 +35,9 @@ Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 Tensor tanh(const Tensor& x);
-Tensor relu(const Tensor& x);  // gradient 0 at 0
-Tensor gelu(const Tensor& x);  // x Phi(x), by erf
+Tensor relu(const Tensor& x);       // gradient 0 at 0
+Tensor gelu(const Tensor& x);       // x Phi(x), by erf
+Tensor gelu_tanh(const Tensor& x);  // the same with Phi by tanh
 Tensor silu(const Tensor& x);
 Tensor softplus(const Tensor& x);
 Tensor unary(UnaryOp op, const Tensor& x, double parameter = 0);
@@ -128,6 +129,17 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& 
 // The sum over these positions times `weight`, one number of the logits' type that takes no gradient. Reads nothing
 // back from the device, so the caller has to know that the targets are in range (counted_targets).
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight);
+// What a loss over tokens leaves beside itself; neither takes a gradient.
+struct TokenLoss {
+  Tensor loss;  // as cross_entropy with a weight
+  Tensor rows;  // of each position by itself, unweighted; 0 where the mask is not set
+  Tensor best;  // where its largest logit stands, i64
+};
+TokenLoss token_cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight);
+// The same of logits = x head^T, x [..., D] and head [V, D], of which only so many rows are there at a time (0: as many
+// as suit V): for vocabularies whose logits are larger than all else.
+TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& targets, const Tensor& mask,
+                               const Tensor& weight, std::int64_t strip_rows = 0);
 // Number of positions where mask is set. Throws when a target of theirs is outside 0..classes-1, or there are none.
 std::int64_t counted_targets(const Tensor& targets, const Tensor& mask, std::int64_t classes);
 

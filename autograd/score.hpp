@@ -1,8 +1,8 @@
 // What joins the attention scores s_ij = q_i.k_j / sqrt(d): at most one scan and any number of biases, as tensors with
 // gradients. Attention knows these shapes and never an encoding.
 //
-// B batch, H heads, T tokens, P largest position, N hidden width; query i, key j <= i. A generated row comes alone:
-// then the axis of the queries holds the last rows only, T of them, while distances and positions reach over all keys.
+// B batch, H heads of queries, G of keys (core/attention/heads.hpp), T tokens, P largest position, N hidden width;
+// query i, key j <= i. Generated rows come alone: T are the last queries, distances and positions reach over all keys.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ namespace tally {
 // their own.  CoPE, arXiv 2405.18719, equations 3 and 4.
 struct Gates {
   Tensor query;  // r [B, H, T, d], undefined: gates from the score itself
-  Tensor key;    // G [B, H, keys, d]
+  Tensor key;    // G [B, G, keys, d]
 };
 // l_ij += z_i at position min(p_ij, P), linearly interpolated.  CoPE, equation 5.
 struct ContextualTable {
@@ -63,10 +63,10 @@ struct RowToeplitz {
   Tensor z;          // [B, H, T, W]
   bool cap = false;  // distances >= W read row W-1; else they get nothing
 };
-// r_i.G_j / sqrt(d), with the d of q: a product beside that of q and k
+// r_i.G_j / sqrt(d), with the d of q: a product beside that of q and k, whose keys are by key head like k
 struct Product {
   Tensor query;  // r [B, H, T, w]
-  Tensor key;    // G [B, H, keys, w]
+  Tensor key;    // G [B, G, keys, w]
 };
 // bias_ij; costs T x T memory
 struct Dense {
@@ -83,7 +83,7 @@ struct Score {
 };
 
 struct AttentionOperands {
-  Tensor q, k, v;  // [B, H, T, d], [B, H, keys, d], [B, H, keys, e] of the product, rotated where the encoding rotates
+  Tensor q, k, v;  // [B, H, T, d], [B, G, keys, d], [B, G, keys, e] of the product, rotated where the encoding rotates
   double scale;    // 1/sqrt(d)
   // Tiled: of the weights, as dropout(weights, rate, stream) would be.
   double dropout = 0;

@@ -25,9 +25,10 @@ enum class UnaryOp : std::uint8_t {
   sigmoid,
   tanh,
   relu,
-  gelu,      // x Phi(x), Phi by erf
-  silu,      // x sigmoid(x)
-  softplus,  // max(x, 0) + log1p(exp(-|x|))
+  gelu,       // x Phi(x), Phi by erf
+  gelu_tanh,  // x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2
+  silu,       // x sigmoid(x)
+  softplus,   // max(x, 0) + log1p(exp(-|x|))
   add_scalar,
   multiply_scalar,
   power  // x + c, c x, x^c

@@ -48,10 +48,12 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precisio
   T* const v_tile = memory + most_rows<T> * pair_ld;
   T* const q_tile = v_tile + key_elements<T, D>;
   T* const gate_tile = q_tile + product_elements<T, D>;
-  HeadProduct<T, D> score{call.q,     call.k,     at.batch, at.head,
-                          call.width, call.scale, q_tile,   q_tile + most_rows<T> * ld};
-  HeadProduct<T, D> gate{call.gate_query, call.gate_key, at.batch,  at.head,
-                         call.gate_width, call.scale,    gate_tile, gate_tile + most_rows<T> * ld};
+  const int key_head = at.head / call.heads_of_key;
+  HeadProduct<T, D> score{
+      call.q, call.k, at.batch, at.head, key_head, call.width, call.scale, q_tile, q_tile + most_rows<T> * ld};
+  HeadProduct<T, D> gate{call.gate_query, call.gate_key, at.batch,
+                         at.head,         key_head,      call.gate_width,
+                         call.scale,      gate_tile,     gate_tile + most_rows<T> * ld};
   score.set_rows(first_row, row_count);
   if constexpr (family == Family::gated) gate.set_rows(first_row, row_count);
 
@@ -68,7 +70,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precisio
       if (!gate.whole()) gate.load_rows(0);
       gate.set_keys(first, count);
     }
-    load_tile<D>(v_tile, tile, call.v.head(at.batch, at.head), first, count, slice, call.value_width, T{1});
+    load_tile<D>(v_tile, tile, call.v.head(at.batch, key_head), first, count, slice, call.value_width, T{1});
     __syncthreads();
 
     const bool takes_part = at.warp_sees(first);
@@ -174,8 +176,8 @@ void attention(const AttentionCall& call, void*) {
       constexpr int D = decltype(width)::value;
       const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
       launch(attention_forward<T, decltype(precision)::value, D, decltype(family)::value>,
-             grid_of(call.queries(), rows, call, parts_of<D>(device.value_width)), static_cast<unsigned>(32 * warps),
-             shared, context().stream, device);
+             grid_of(call.batch() * call.heads(), call.queries(), rows, parts_of<D>(device.value_width)),
+             static_cast<unsigned>(32 * warps), shared, context().stream, device);
     });
   });
 }

@@ -1,6 +1,7 @@
-// Tiled attention backward by keys: a block has 32 keys, tiles of rows go by from the diagonal down. In a first phase
-// warps stand for rows and make weights and gradients of scores; in a second they stand for keys, each for 16 of them
-// and 32 columns, and add up over the rows: d_k, d_v and all that a key owns.
+// Tiled attention backward by keys: a block has 32 keys of one head. Of each head of queries that shares them, one
+// after the other, tiles of rows go by from the diagonal down. In a first phase warps stand for rows and make weights
+// and gradients of scores; in a second they stand for keys, each for 16 of them and 32 columns, and add up over the
+// rows: d_k, d_v and all that a key owns.
 #include "cuda/attention_gradient.hpp"
 #include "cuda/context.hpp"
 
@@ -58,9 +59,11 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
   const int before = call.keys - call.queries;  // keys before the first query
   const int first_tile = first_key > before ? (first_key - before) / rows : 0;
 
-  const ThreadRows block(call, 0);
+  const int key_heads = call.heads / call.heads_of_key, warp = static_cast<int>(threadIdx.x) / 32;
+  const int batch = static_cast<int>(blockIdx.x) / key_heads, key_head = static_cast<int>(blockIdx.x) % key_heads;
+  const int first_head = key_head * call.heads_of_key;
   using Products = BackwardProducts<T, precision, D, rows>;
-  Products products(call, block.batch, block.head, memory);
+  Products products(call, batch, first_head, memory);
   T* const weights = memory + product_elements<D, rows>(family);
   T* const d_scores = weights + pair_elements<D>;
   T* const d_gate_scores = d_scores + pair_elements<D>;
@@ -68,72 +71,75 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
   products.template each<family>([&](auto& product) { product.set_keys(first_key, count); });
 
   KeySums<T, D> d_k, d_v, d_gate_k;
-  double column_sum = 0;  // of the key threadIdx.x
-  for (int row_tile = first_tile; row_tile * rows < call.queries; ++row_tile) {
-    const int first_row = row_tile * rows;
-    const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
-    const ThreadRows at(call, first_row);
-    __syncthreads();  // the tiles before have been read
-    products.template each<family>([&](auto& product) {
-      product.set_rows(first_row, row_count);
-      if (!product.whole()) product.load_keys(0);
-    });
-    __syncthreads();
+  for (int head = first_head; head < first_head + call.heads_of_key; ++head) {
+    products.template each<family>([&](auto& product) { product.head = head; });
+    double column_sum = 0;  // of the key threadIdx.x
+    for (int row_tile = first_tile; row_tile * rows < call.queries; ++row_tile) {
+      const int first_row = row_tile * rows;
+      const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
+      const ThreadRows at(call, first_row, batch, head);
+      __syncthreads();  // the tiles before have been read
+      products.template each<family>([&](auto& product) {
+        product.set_rows(first_row, row_count);
+        if (!product.whole()) product.load_keys(0);
+      });
+      __syncthreads();
 
-    const int warp_tile = at.warp * warp_rows * pair_ld;
-    const bool takes_part = at.warp_sees(first_key);
-    PairGradients<T, family> gradients(call, at, key_tile);
-    RowState<T> state(call, at);
-    gradients.multiply_scores(products, at.warp, takes_part);
-    if (takes_part) gradients.make_weights(call, at, key_tile, state, d_scores + warp_tile);
-    gradients.multiply_values(products, at.warp, takes_part);
-    if (takes_part) {
-      TALLY_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        if (family != Family::plain && at.valid(r)) {
-          state.run[r] = call.d_prefix_sums[at.index(call, r) * call.tiles() + key_tile];
+      const int warp_tile = at.warp * warp_rows * pair_ld;
+      const bool takes_part = at.warp_sees(first_key);
+      PairGradients<T, family> gradients(call, at, key_tile);
+      RowState<T> state(call, at);
+      gradients.multiply_scores(products, at.warp, takes_part);
+      if (takes_part) gradients.make_weights(call, at, key_tile, state, d_scores + warp_tile);
+      gradients.multiply_values(products, at.warp, takes_part);
+      if (takes_part) {
+        TALLY_UNROLL
+        for (int r = 0; r < 2; ++r) {
+          if (family != Family::plain && at.valid(r)) {
+            state.run[r] = call.d_prefix_sums[at.index(call, r) * call.tiles() + key_tile];
+          }
+        }
+        gradients.finish(call, at, key_tile, state, d_scores + warp_tile);
+      }
+      // Zeros where the warp sees nothing.
+      store_pairs(weights + warp_tile, gradients.weights);
+      gradients.store_d_scores(d_scores + warp_tile);
+      if constexpr (family == Family::gated) store_pairs(d_gate_scores + warp_tile, gradients.d_gate_scores);
+      if (call.by_column) store_pairs(d_logits + warp_tile, gradients.d_logits);
+      __syncthreads();
+      const auto rows_of = [&](const HeadProduct<T, D>& product) {
+        if (product.whole()) return;
+        product.load_rows(slice);
+        __syncthreads();
+      };
+      rows_of(products.score);
+      rows_of(products.value);
+      if constexpr (family == Family::gated) rows_of(products.gate);
+
+      d_v.template add<precision>(at.warp, weights, products.value.row_tile);
+      d_k.template add<precision>(at.warp, d_scores, products.score.row_tile);
+      if constexpr (family == Family::gated) {
+        d_gate_k.template add<precision>(at.warp, d_gate_scores, products.gate.row_tile);
+      }
+      if (call.by_column && static_cast<int>(threadIdx.x) < tile) {
+        for (int i = 0; i < row_count; ++i) {
+          column_sum += static_cast<double>(d_logits[i * pair_ld + static_cast<int>(threadIdx.x)]);
         }
       }
-      gradients.finish(call, at, key_tile, state, d_scores + warp_tile);
     }
-    // Zeros where the warp sees nothing.
-    store_pairs(weights + warp_tile, gradients.weights);
-    gradients.store_d_scores(d_scores + warp_tile);
-    if constexpr (family == Family::gated) store_pairs(d_gate_scores + warp_tile, gradients.d_gate_scores);
-    if (call.by_column) store_pairs(d_logits + warp_tile, gradients.d_logits);
-    __syncthreads();
-    const auto rows_of = [&](const HeadProduct<T, D>& product) {
-      if (product.whole()) return;
-      product.load_rows(slice);
-      __syncthreads();
-    };
-    rows_of(products.score);
-    rows_of(products.value);
-    if constexpr (family == Family::gated) rows_of(products.gate);
-
-    d_v.template add<precision>(at.warp, weights, products.value.row_tile);
-    d_k.template add<precision>(at.warp, d_scores, products.score.row_tile);
-    if constexpr (family == Family::gated) {
-      d_gate_k.template add<precision>(at.warp, d_gate_scores, products.gate.row_tile);
-    }
-    if (call.by_column && static_cast<int>(threadIdx.x) < tile) {
-      for (int i = 0; i < row_count; ++i) {
-        column_sum += static_cast<double>(d_logits[i * pair_ld + static_cast<int>(threadIdx.x)]);
-      }
+    for (int n = 0; n < call.bias_count && slice == 0 && static_cast<int>(threadIdx.x) < count; ++n) {
+      const Rows<double>& d_column = call.biases[n].d_column;
+      if (d_column.data != nullptr)
+        d_column.head(batch, head).at(first_key + static_cast<int>(threadIdx.x)) = column_sum;
     }
   }
 
   const auto store = [&](const Rows<T>& x, const KeySums<T, D>& sums, int width) {
-    if (x.data != nullptr) sums.store(x.head(block.batch, block.head), block.warp, first_key, count, slice, width);
+    if (x.data != nullptr) sums.store(x.head(batch, key_head), warp, first_key, count, slice, width);
   };
   store(call.d_k, d_k, call.width);
   store(call.d_v, d_v, call.value_width);
   if constexpr (family == Family::gated) store(call.d_gate_key, d_gate_k, call.gate_width);
-  for (int n = 0; n < call.bias_count && slice == 0 && static_cast<int>(threadIdx.x) < count; ++n) {
-    const Rows<double>& d_column = call.biases[n].d_column;
-    if (d_column.data != nullptr)
-      d_column.head(block.batch, block.head).at(first_key + static_cast<int>(threadIdx.x)) = column_sum;
-  }
 }
 
 }  // namespace
@@ -151,8 +157,8 @@ void backward_keys(const AttentionCall& call, const DeviceCall<T>& device) {
     const std::int64_t slices =
         std::max({parts_of<D>(device.width), parts_of<D>(device.value_width), parts_of<D>(device.gate_width)});
     launch(attention_backward_keys<T, decltype(precision)::value, D, decltype(family)::value>,
-           grid_of(call.keys(), tile, call, slices), static_cast<unsigned>(32 * key_warps<D>), shared, context().stream,
-           device);
+           grid_of(call.batch() * key_heads(call), call.keys(), tile, slices), static_cast<unsigned>(32 * key_warps<D>),
+           shared, context().stream, device);
   });
 }
 

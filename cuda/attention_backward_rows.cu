@@ -285,11 +285,12 @@ void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
     constexpr Family constant = decltype(family)::value;
     const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
     const auto threads = static_cast<unsigned>(32 * warps);
-    launch(attention_row_delta<T, constant>, grid_of(call.queries(), rows, call, 1), threads, 0, context().stream,
+    const std::int64_t heads = call.batch() * call.heads();
+    launch(attention_row_delta<T, constant>, grid_of(heads, call.queries(), rows, 1), threads, 0, context().stream,
            device);
     const std::int64_t slices = std::max(parts_of<D>(device.width), parts_of<D>(device.gate_width));
     launch(attention_backward_rows<T, decltype(precision)::value, D, constant>,
-           grid_of(call.queries(), rows, call, slices), threads, shared, context().stream, device);
+           grid_of(heads, call.queries(), rows, slices), threads, shared, context().stream, device);
   });
 }
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/attention/call.hpp"
+#include "core/attention/heads.hpp"
 #include "core/attention/policies.hpp"
 #include "core/backend.hpp"
 #include "core/error.hpp"
@@ -70,7 +70,7 @@ struct DeviceBias {
 template <class T>
 struct DeviceCall {
   Kind kind;
-  int heads, queries, keys;
+  int heads, heads_of_key, queries, keys;
   int width, value_width, gate_width;
   T scale;
   // Of weights: 0 where the upper 24 bits of their random number are below, else multiplied by the scale.
@@ -112,10 +112,15 @@ struct ThreadRows {
   int first;            // row of the warp's tile
   int before, queries;  // keys before the first query
 
+  // Of the block's own head.
   template <class Call>
   __device__ ThreadRows(const Call& call, int first_of_block)
-      : batch(static_cast<int>(blockIdx.x) / call.heads),
-        head(static_cast<int>(blockIdx.x) % call.heads),
+      : ThreadRows(call, first_of_block, static_cast<int>(blockIdx.x) / call.heads,
+                   static_cast<int>(blockIdx.x) % call.heads) {}
+  template <class Call>
+  __device__ ThreadRows(const Call& call, int first_of_block, int batch_index, int head_index)
+      : batch(batch_index),
+        head(head_index),
         warp(static_cast<int>(threadIdx.x) / 32),
         first(first_of_block + warp * warp_rows),
         before(call.keys - call.queries),
@@ -187,6 +192,7 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   DeviceCall<T> device{};
   device.kind = call.scan.kind;
   device.heads = static_cast<int>(call.heads());
+  device.heads_of_key = static_cast<int>(heads_of_key(call));
   device.queries = as_int(call.queries());
   device.keys = as_int(call.keys());
   device.width = as_int(call.q.shape[3]);

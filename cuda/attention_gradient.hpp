@@ -35,9 +35,9 @@ struct BackwardProducts {
   HeadProduct<T, D> score, value, gate;
 
   __device__ BackwardProducts(const DeviceCall<T>& call, int batch, int head, T* memory)
-      : score(make(call.q, call.k, batch, head, call.width, call.scale, memory)),
-        value(make(call.d_output, call.v, batch, head, call.value_width, T{1}, memory)),
-        gate(make(call.gate_query, call.gate_key, batch, head, call.gate_width, call.scale, memory)) {}
+      : score(make(call, call.q, call.k, batch, head, call.width, call.scale, memory)),
+        value(make(call, call.d_output, call.v, batch, head, call.value_width, T{1}, memory)),
+        gate(make(call, call.gate_query, call.gate_key, batch, head, call.gate_width, call.scale, memory)) {}
 
   template <Family family, class F>
   __device__ void each(const F& f) {
@@ -47,12 +47,12 @@ struct BackwardProducts {
   }
 
  private:
-  __device__ static HeadProduct<T, D> make(const Rows<T>& row, const Rows<T>& key, int batch, int head, int width,
-                                           T factor, T*& memory) {
+  __device__ static HeadProduct<T, D> make(const DeviceCall<T>& call, const Rows<T>& row, const Rows<T>& key, int batch,
+                                           int head, int width, T factor, T*& memory) {
     T* const row_tile = memory;
     T* const key_tile = row_tile + rows * ld_of<D>;
     memory = key_tile + tile * ld_of<D>;
-    return {row, key, batch, head, width, factor, row_tile, key_tile};
+    return {row, key, batch, head, head / call.heads_of_key, width, factor, row_tile, key_tile};
   }
 };
 

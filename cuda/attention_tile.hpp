@@ -54,7 +54,8 @@ __device__ void each_dropped(const DeviceCall<T>& call, const ThreadRows& at, in
   TALLY_ROLLED
   for (int n = lane_of_warp(); n < warp_rows * blocks; n += 32) {
     const int line = n / blocks;
-    const std::int64_t first = at.index_of(call, at.first + line) * call.keys + first_key;  // element of the stream
+    const std::int64_t first = static_cast<std::int64_t>(stream.first) +  // element of the stream
+                               at.index_of(call, at.first + line) * call.keys + first_key;
     const std::int64_t block = first / 4 + n % blocks;
     const int begin = static_cast<int>(4 * block - first);
     const PhiloxBlock bits = stream.block(static_cast<std::uint64_t>(block));
@@ -122,7 +123,7 @@ __device__ void load_tile(T* target, int lines, const Rows<T>& x, int first, int
 template <class T, int D>
 struct HeadProduct {
   const Rows<T>&rows, &keys;  // of the call, whose address is a constant: their places are computed where they are used
-  int batch, head;
+  int batch, head, key_head;
   int width;
   T factor;
   T *row_tile, *key_tile;  // [rows of a block][ld], [tile][ld]
@@ -134,7 +135,7 @@ struct HeadProduct {
     load_tile<D>(row_tile, block_rows(), rows.head(batch, head), first_row, row_count, part, width, factor);
   }
   __device__ void load_keys(int part) const {
-    load_tile<D>(key_tile, tile, keys.head(batch, head), first_key, key_count, part, width, T{1});
+    load_tile<D>(key_tile, tile, keys.head(batch, key_head), first_key, key_count, part, width, T{1});
   }
   __device__ void set_rows(int first, int count) {
     first_row = first;
@@ -374,15 +375,14 @@ __device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&val
   }
 }
 
-// x: heads of all the batch; y: blocks of so many rows or keys; z: slices. A grid's blocks begin in the order of x,
+// x: `heads` of all the batch; y: blocks of so many rows or keys; z: slices. A grid's blocks begin in the order of x,
 // then y, so that the longest of all heads come first.
-inline dim3 grid_of(std::int64_t count, int each, const AttentionCall& call, std::int64_t slices) {
+inline dim3 grid_of(std::int64_t heads, std::int64_t count, int each, std::int64_t slices) {
   const std::int64_t blocks = (count + each - 1) / each;
   constexpr std::int64_t most_blocks = 65535;
   check(blocks <= most_blocks, "attention", "the CUDA kernels take texts of up to ", most_blocks * each,
         " tokens, not ", count);
-  return {static_cast<unsigned>(call.batch() * call.heads()), static_cast<unsigned>(blocks),
-          static_cast<unsigned>(slices)};
+  return {static_cast<unsigned>(heads), static_cast<unsigned>(blocks), static_cast<unsigned>(slices)};
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

@@ -6,6 +6,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/composed.hpp"
+#include "nn/model.hpp"
 
 namespace tally {
 
@@ -17,19 +18,31 @@ Tensor merge_heads(const Tensor& x) {
   return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
 }
 
-Attention::Attention(const Initializer& start, std::int64_t width, std::int64_t heads, double dropout,
-                     double output_gain, AttentionForm form, WithBias bias)
-    : heads_(heads),
+Tensor for_query_heads(const Tensor& x, std::int64_t heads) {
+  const std::int64_t share = heads / x.size(1);
+  if (share == 1) return x;
+  const Shape shared{x.size(0), x.size(1), share, x.size(2), x.size(3)};
+  return reshape(broadcast_to(unsqueeze(x, 2), shared), {x.size(0), heads, x.size(2), x.size(3)});
+}
+
+HeadSizes HeadSizes::of(const ModelOptions& model) {
+  return {model.width, model.heads, model.key_heads(), model.width_of_head()};
+}
+
+Attention::Attention(const Initializer& start, const HeadSizes& sizes, double dropout, double output_gain,
+                     AttentionForm form, WithBias bias)
+    : heads_(sizes.heads),
+      key_heads_(sizes.key_heads),
       form_(form),
-      query_(start.at("query"), width, width, bias),
-      key_(start.at("key"), width, width, bias),
-      value_(start.at("value"), width, width, bias),
-      output_(start.at("output"), width, width, bias, output_gain) {
+      query_(start.at("query"), sizes.width, sizes.heads * sizes.head_width, bias),
+      key_(start.at("key"), sizes.width, sizes.key_heads * sizes.head_width, bias),
+      value_(start.at("value"), sizes.width, sizes.key_heads * sizes.head_width, bias),
+      output_(start.at("output"), sizes.heads * sizes.head_width, sizes.width, bias, output_gain) {
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
   add_child("output", output_);
-  for (std::int64_t head = 0; head < heads; ++head) {
+  for (std::int64_t head = 0; head < heads_; ++head) {
     dropout_.emplace_back(start, head == 0 ? "weights" : concat("weights.", head), dropout);
   }
 }
@@ -41,7 +54,8 @@ namespace {
 Tensor attend_group(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
                     const Pass& pass, AttentionTrace* trace) {
   if (encoding.traits.mixes) return encoding.finish(encoding.mix(in), in);
-  AttentionOperands operands{in.q, in.k, in.v, in.scale, dropout.rate(pass), dropout.stream(pass)};
+  const std::int64_t weights = in.q.size(1) * in.q.size(2) * in.keys();  // of a sequence
+  AttentionOperands operands{in.q, in.k, in.v, in.scale, dropout.rate(pass), dropout.stream(pass, weights)};
   encoding.rotate(operands.q, operands.k, operands.v, in);
   AttentionInput turned = in;
   turned.rotated_q = operands.q;
@@ -75,8 +89,8 @@ Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncodi
 Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass,
                           const Earlier& earlier) const {
   const Tensor q = split_heads(query_.forward(x), heads_);
-  const Tensor k = split_heads(key_.forward(x), heads_);
-  const Tensor v = split_heads(value_.forward(x), heads_);
+  const Tensor k = split_heads(key_.forward(x), key_heads_);
+  const Tensor v = split_heads(value_.forward(x), key_heads_);
   return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)));
 }
 
@@ -87,10 +101,12 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
   std::vector<AttentionTrace> traces(encoding.size());
   for (std::size_t n = 0; n < encoding.size(); ++n) {
     const HeadGroup& group = encoding[n];
-    const auto heads_of = [&](const Tensor& all) {
-      return group.count == heads_ ? all : slice(all, 1, group.first, group.first + group.count);
+    const auto heads_of = [](const Tensor& all, std::int64_t first, std::int64_t count) {
+      return count == all.size(1) ? all : slice(all, 1, first, first + count);
     };
-    const Tensor own_q = heads_of(q), own_k = heads_of(k), own_v = heads_of(v);
+    const Tensor own_q = heads_of(q, group.first, group.count);
+    const Tensor own_k = heads_of(k, group.first_key, group.key_count);
+    const Tensor own_v = heads_of(v, group.first_key, group.key_count);
     AttentionInput in{x, own_q, own_k, own_v, scale, earlier.first, earlier.cache, group.encoding->constants};
     if (encoding.size() > 1) in.owner = concat("group ", n, ", ");
     outputs.push_back(attend_group(in, *group.encoding, form_, dropout_[static_cast<std::size_t>(group.first)], pass,

@@ -1,5 +1,6 @@
 // Multi-head causal self-attention (arXiv 1706.03762, section 3.2) with a position encoding:
-//   q, k, v = projections of x, heads as strided views [B, H, T, d]
+//   q, k, v = projections of x, heads as strided views [B, H, T, d], of k and v [B, G, T, d]: query head h has the keys
+//             and values of key head floor(h G/H) (grouped queries, arXiv 2305.13245)
 //   o = attention of q, k, v with what the encoding brings (nn/composed.hpp), for each group of heads by itself
 //   y = output projection of the heads side by side
 #pragma once
@@ -23,16 +24,26 @@ struct Earlier {
   KvCache* cache = nullptr;
 };
 
-// Children: query, key, value, output, each [D, D], with bias or none; head h owns the rows h d .. h d + d-1 of the
-// first three.
+// Of one layer.
+struct HeadSizes {
+  static HeadSizes of(const ModelOptions& model);
+
+  std::int64_t width = 0;       // D
+  std::int64_t heads = 0;       // H
+  std::int64_t key_heads = 0;   // G, divides H
+  std::int64_t head_width = 0;  // d
+};
+
+// Children: query [H d, D], key, value [G d, D], output [D, H d], with bias or none; head h owns the rows h d .. h d +
+// d-1 of the first three.
 class Attention final : public Module {
  public:
-  // dropout: rate on the attention weights. output_gain: of output's weight. `heads` divides `width`.
-  Attention(const Initializer& start, std::int64_t width, std::int64_t heads, double dropout, double output_gain,
+  // dropout: rate on the attention weights. output_gain: of output's weight.
+  Attention(const Initializer& start, const HeadSizes& sizes, double dropout, double output_gain,
             AttentionForm form = AttentionForm::tiled, WithBias bias = WithBias::yes);
   // x [B, T, D] -> the same shape
   Tensor forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier = {}) const;
-  // What lies between the projections: q, k, v [B, H, T, d] -> o of the same shape
+  // What lies between the projections: q [B, H, T, d], k and v [B, G, T, d] -> o as q
   Tensor attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v, const LayerEncoding& encoding,
                 const Pass& pass, const Earlier& earlier = {}) const;
   // Whether new tokens can be computed by themselves from what was kept of earlier ones (Earlier). Not where attention
@@ -40,14 +51,16 @@ class Attention final : public Module {
   bool continues(const LayerEncoding& encoding) const;
 
  private:
-  std::int64_t heads_;
+  std::int64_t heads_, key_heads_;
   AttentionForm form_;
   Linear query_, key_, value_, output_;
   std::vector<Dropout> dropout_;  // of the weights, by the first head of a group
 };
 
-// [B, T, D] as [B, H, T, d] and back. The first is a view of its argument.
+// [B, T, H d] as [B, H, T, d] and back. The first is a view of its argument.
 Tensor split_heads(const Tensor& x, std::int64_t heads);
 Tensor merge_heads(const Tensor& x);
+// [B, G, T, d] -> [B, H, T, d]: each head of keys, or values, for every query head that shares it; a copy unless G = H.
+Tensor for_query_heads(const Tensor& x, std::int64_t heads);
 
 }  // namespace tally

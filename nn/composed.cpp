@@ -3,6 +3,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
+#include "nn/attention.hpp"
 
 namespace tally {
 namespace {
@@ -21,10 +22,15 @@ Tensor masked(const Tensor& x, bool with_diagonal = true) {
   return where(triangle(x.size(-1), with_diagonal, x.dtype(), x.device()), x, zero);
 }
 
+// scale r_i.G_j [B, H, T, T], of keys [B, G, T, d].
+Tensor product_of(const Tensor& query, const Tensor& key, double scale) {
+  return matmul(query, transpose(for_query_heads(key, query.size(1)), -1, -2), scale);
+}
+
 // p_ij. Gates see the score alone, never another encoding's bias.
 Tensor positions_of(const Gates& source, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
   const bool own = source.query.defined();
-  const Tensor gates = sigmoid(own ? matmul(source.query, transpose(source.key, -1, -2), in.scale) : s);
+  const Tensor gates = sigmoid(own ? product_of(source.query, source.key, in.scale) : s);
   const Tensor positions = causal_suffix_sum(gates);
   if (trace != nullptr) {
     trace->gates = masked(gates.detach());
@@ -67,7 +73,7 @@ Tensor bias_term(const RowToeplitz& bias, const AttentionOperands& in) {
 }
 
 Tensor bias_term(const Product& bias, const AttentionOperands& in) {
-  return matmul(bias.query, transpose(bias.key, -1, -2), in.scale);
+  return product_of(bias.query, bias.key, in.scale);
 }
 
 Tensor bias_term(const Dense& bias, const AttentionOperands&) { return bias.bias; }
@@ -110,7 +116,7 @@ Tensor logits_of(const AttentionOperands& in, const Score& score, AttentionTrace
   const std::int64_t length = in.q.size(2);
   check(in.k.size(2) == length, "attention", "the composed form takes as many queries as keys, got ", in.q.shape(),
         " and ", in.k.shape());
-  const Tensor s = matmul(in.q, transpose(in.k, -1, -2), in.scale);
+  const Tensor s = product_of(in.q, in.k, in.scale);
   Tensor logits = s;
   const auto join = [&](const Tensor& term) {
     logits = logits + term;
@@ -145,18 +151,19 @@ Tensor composed_logits(const AttentionOperands& in, const Score& score, Attentio
 
 Tensor composed_attention(const AttentionOperands& in, const Score& score, const Encoding& encoding,
                           const Dropout& dropout, const Pass& pass, AttentionTrace* trace) {
+  const Tensor v = for_query_heads(in.v, in.q.size(1));
   Tensor weights;
   {
     Tensor joined;
     const Tensor logits = logits_of(in, score, trace, trace != nullptr ? &joined : nullptr);
     if (joined.defined()) trace->position_weights = weights_of(joined, score, encoding);
     if (const StickBreaking* stick = stick_of(score)) {
-      return stick_breaking(*stick, logits, in.v, dropout, pass, trace);
+      return stick_breaking(*stick, logits, v, dropout, pass, trace);
     }
     weights = encoding.weights(logits);
   }
   if (trace != nullptr) trace->weights = weights.detach();
-  return matmul(dropout(weights, pass), in.v);
+  return matmul(dropout(weights, pass), v);
 }
 
 }  // namespace tally

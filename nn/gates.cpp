@@ -13,9 +13,9 @@ void ContextualGateOptions::visit(OptionVisitor& visitor) {
 }
 
 ContextualGates::ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options)
-    : from_values_(options.source == "values"), rotated_query_(options.rotated_query), heads_(setup.heads) {
+    : from_values_(options.source == "values"), rotated_query_(options.rotated_query), key_heads_(setup.key_heads) {
   if (options.source == "sep-keys") {
-    const std::int64_t own_width = setup.heads * setup.head_width;
+    const std::int64_t own_width = setup.key_heads * setup.head_width;
     weight_ =
         setup.parameter("gate.weight", {own_width, setup.width}, setup.start->linear_weight(setup.width), Scope::layer);
     if (setup.bias)
@@ -26,7 +26,7 @@ ContextualGates::ContextualGates(const EncodingSetup& setup, const ContextualGat
 Gates ContextualGates::operator()(const AttentionInput& in) const {
   if (from_values_) return {query(in), in.keep("values", in.v, 2)};
   if (!weight_.defined()) return {};
-  return {query(in), in.keep("gate keys", split_heads(linear(in.x, weight_, bias_), heads_), 2)};
+  return {query(in), in.keep("gate keys", split_heads(linear(in.x, weight_, bias_), key_heads_), 2)};
 }
 
 ForgetGates::ForgetGates(const EncodingSetup& setup)

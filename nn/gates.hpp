@@ -17,7 +17,7 @@ struct ContextualGateOptions {
   void visit(OptionVisitor& visitor);
 };
 
-// Parameters, with source sep-keys: gate.weight [H d, D], gate.bias [H d] (where k has one), as any projection of x.
+// Parameters, with source sep-keys: gate.weight [G d, D], gate.bias [G d] (where k has one), as that of k.
 class ContextualGates {
  public:
   ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options);
@@ -29,7 +29,7 @@ class ContextualGates {
  private:
   bool from_values_ = false;
   bool rotated_query_ = false;
-  std::int64_t heads_ = 0;
+  std::int64_t key_heads_ = 0;
   Tensor weight_, bias_;  // sep-keys
 };
 

@@ -75,14 +75,15 @@ class Builder {
     batch_ = in.q.size(0);
     heads_ = in.q.size(1);
     queries_ = in.q.size(2);
+    key_heads_ = in.k.size(1);
     keys_ = in.k.size(2);
-    check(in.k.shape() == Shape{batch_, heads_, keys_, in.q.size(3)}, name,
-          "q [B, H, T, d] and k [B, H, K, d] differ in more than their lengths: got ", in.q.shape(), " and ",
+    check(in.k.shape() == Shape{batch_, key_heads_, keys_, in.q.size(3)}, name,
+          "q [B, H, T, d] and k [B, G, K, d] differ in more than their heads and lengths: got ", in.q.shape(), " and ",
           in.k.shape());
-    check(in.v.shape() == Shape{batch_, heads_, keys_, in.v.size(3)}, name,
-          "k [B, H, K, d] and v [B, H, K, e] do not belong "
-          "together: got ",
-          in.k.shape(), " and ", in.v.shape());
+    check(key_heads_ == heads_ || (key_heads_ > 0 && heads_ % key_heads_ == 0), name, "the ", key_heads_,
+          " heads of k do not divide the ", heads_, " of q");
+    check(in.v.shape() == Shape{batch_, key_heads_, keys_, in.v.size(3)}, name,
+          "k [B, G, K, d] and v [B, G, K, e] do not belong together: got ", in.k.shape(), " and ", in.v.shape());
     check(queries_ <= keys_, name, "the queries are the last tokens, but there are ", queries_, " of them for ", keys_,
           " keys");
     check(in.dropout >= 0 && in.dropout < 1, name, "the dropout rate must be at least 0 and below 1, got ", in.dropout);
@@ -127,7 +128,7 @@ class Builder {
     if (!gates.query.defined()) return;
     check_heads("the query of the gates", gates.query);
     layout.gate_query = add("the query of the gates", gates.query, {batch_, heads_, queries_, gates.query.size(3)});
-    layout.gate_key = add("the key of the gates", gates.key, {batch_, heads_, keys_, gates.query.size(3)});
+    layout.gate_key = add("the key of the gates", gates.key, {batch_, key_heads_, keys_, gates.query.size(3)});
   }
   void add_scan(const ContextualTable& scan) {
     layout.scan = AttentionScan::Kind::table;
@@ -180,7 +181,7 @@ class Builder {
   }
 
   const AttentionOperands& in_;
-  std::int64_t batch_ = 0, heads_ = 0, queries_ = 0, keys_ = 0;
+  std::int64_t batch_ = 0, heads_ = 0, key_heads_ = 0, queries_ = 0, keys_ = 0;
 };
 
 // [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.

@@ -1,8 +1,8 @@
 // What one call of tiled attention is given, as plain views: the score shapes of autograd/score.hpp and their
 // gradients. Shared by the CPU and the CUDA kernels, which know these shapes and never an encoding.
 //
-// B batch, H heads, T queries, K keys (K >= T; the queries are the last T of K tokens), d width of q and k, e width of
-// v, P largest position, N hidden width. Query t has place i = K - T + t and sees the keys j <= i.
+// B batch, H heads of queries, G of keys (core/attention/heads.hpp), T queries, K keys (the queries are the last T of K
+// tokens), d, e widths of k, v, P largest position, N hidden width. Query t has place i = K - T + t, sees keys j <= i.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct AttentionScan {
   Kind kind = Kind::none;
   // p_ij = sum_{k=j..i} g_ik,  g = sigmoid(s), or sigmoid(scale gate_query_i . gate_key_j) where these are given.
   View gate_query;  // [B,H,T,w], w of any width
-  View gate_key;    // [B,H,K,w]
+  View gate_key;    // [B,G,K,w]
   View values;
   View weight, bias;            // mlp: [N]
   View remainder;               // stick_breaking: what the rest of the stick attends to [B,H,T,e]; null: nothing
@@ -47,7 +47,7 @@ struct AttentionBias {
 
 // Inputs may have any strides, 0 on broadcast axes.
 struct AttentionCall {
-  View q, k, v;  // [B,H,T,d], [B,H,K,d], [B,H,K,e]
+  View q, k, v;  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
   double scale = 1;
   AttentionScan scan;
   const AttentionBias* biases = nullptr;  // of host memory

@@ -13,9 +13,10 @@
 //   dv_j = sum_i a_ij do_i,  da_ij = do_i.v_j,  dl_ij = a_ij (da_ij - do_i.o_i),  dq_i = scale sum_j ds_ij k_j,
 //   dk_j = scale sum_i ds_ij q_i
 //
-// One chunk of work is a share of the row tiles of one head; heads are divided where there are few of them, by shape
-// alone, and what the shares of a head have in common is added in fixed order: the same bits for any number of threads.
-// A tile whose weights are all negligible beside what its rows already hold is left out (steep biases, FoX).
+// One chunk of work has one head of keys and the heads of queries that share it; where there are few of them it has
+// some of these heads, or a share of their row tiles, by shape alone. What a chunk's heads have in common is added up
+// as they come, what chunks have in common afterwards in fixed order: the same bits for any number of threads. A tile
+// whose weights are all negligible beside what its rows already hold is left out (steep biases, FoX).
 #include <omp.h>
 
 #include <cstdlib>
@@ -39,8 +40,8 @@ class Team {
  public:
   Team(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
-        shares_(shares_of_head(call)),
-        heads_(call.batch() * call.heads()),
+        division_(divide(call)),
+        key_heads_(call.batch() * key_heads(call)),
         key_count_(Worker<T>::key_gradient_count(call)),
         shared_count_(shared_count(call.scan)) {
     const int threads = thread_count();
@@ -51,47 +52,53 @@ class Team {
     }
     if (gradients == nullptr) return;
     for (int n = 0; n < call.bias_count; ++n) shared_count_ += shared_count(call.biases[n], call.keys());
-    // A head that is not divided needs its sums only until they are written.
-    key_gradients_ = arena.take<T>(key_count_ * (shares_ > 1 ? heads_ * shares_ : threads));
-    shared_ = arena.take<double>(shared_count_ * heads_ * shares_);
+    // Keys of one chunk alone need their sums only until they are written.
+    key_gradients_ = arena.take<T>(key_count_ * (division_.chunks() > 1 ? chunks() : threads));
+    const std::int64_t items = call.batch() * call.heads() * division_.shares;
+    shared_ = {arena.take<double>(shared_count_ * items), shared_count_, call.batch(), call.heads(), division_.shares};
   }
 
   void forward() const {
-    parallel_for(heads_ * shares_,
-                 [&](std::int64_t index) { workers_[omp_get_thread_num()]->forward(chunk_at(index)); });
+    parallel_for(chunks(), [&](std::int64_t index) { workers_[omp_get_thread_num()]->forward(chunk_at(index)); });
   }
 
   void backward() const {
-    std::fill_n(shared_, shared_count_ * heads_ * shares_, 0.0);
-    parallel_for(heads_ * shares_, [&](std::int64_t index) {
+    std::fill_n(shared_.data, shared_count_ * shared_.batches * shared_.heads * shared_.shares, 0.0);
+    const std::int64_t parts = division_.chunks();
+    parallel_for(chunks(), [&](std::int64_t index) {
       const std::int64_t thread = omp_get_thread_num();
       Worker<T>& worker = *workers_[thread];
       const Chunk chunk = chunk_at(index);
-      T* const sums = key_gradients_ + (shares_ > 1 ? index : thread) * key_count_;
-      worker.backward(chunk, sums, shared_ + index * shared_count_);
-      if (shares_ == 1) worker.write_key_gradients(chunk.batch, chunk.head, sums, 1);
+      T* const sums = key_gradients_ + (parts > 1 ? index : thread) * key_count_;
+      worker.backward(chunk, sums, shared_);
+      if (parts == 1) worker.write_key_gradients(chunk.batch, chunk.key_head, sums, 1);
     });
     const Worker<T>& any = *workers_[0];
-    if (shares_ > 1) {
-      parallel_for(heads_, [&](std::int64_t head) {
-        any.write_key_gradients(head / call_.heads(), head % call_.heads(),
-                                key_gradients_ + head * shares_ * key_count_, shares_);
+    if (parts > 1) {
+      parallel_for(key_heads_, [&](std::int64_t index) {
+        any.write_key_gradients(index / key_heads(call_), index % key_heads(call_),
+                                key_gradients_ + index * parts * key_count_, parts);
       });
     }
-    any.write_shared({shared_, shared_count_, call_.batch(), call_.heads(), shares_});
+    any.write_shared(shared_);
   }
 
  private:
+  std::int64_t chunks() const { return key_heads_ * division_.chunks(); }
   Chunk chunk_at(std::int64_t index) const {
-    const std::int64_t head = index / shares_;
-    return {head / call_.heads(), head % call_.heads(), index % shares_};
+    const std::int64_t group = heads_of_key(call_), ranges = division_.ranges;
+    const std::int64_t range = index / division_.shares % ranges, key = index / division_.chunks();
+    const std::int64_t key_head = key % key_heads(call_), first = key_head * group;
+    return {key / key_heads(call_), key_head, first + range * group / ranges, first + (range + 1) * group / ranges,
+            index % division_.shares};
   }
 
   const AttentionCall& call_;
-  std::int64_t shares_, heads_, key_count_, shared_count_;
+  Division division_;
+  std::int64_t key_heads_, key_count_, shared_count_;
   Worker<T>** workers_;
   T* key_gradients_ = nullptr;
-  double* shared_ = nullptr;
+  SharedSums shared_;
 };
 
 // f(team) with its memory in `workspace`; null only counts it. Returns the bytes.

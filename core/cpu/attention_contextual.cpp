@@ -5,6 +5,7 @@
 //   d_g_ik = sum_{j<=k} d_p_ij,  d_s_ij = d_l_ij + d_g_ij g_ij (1 - g_ij)
 // Once every row of a tile has passed the last position of its table, the term is one number a row: no gates are needed
 // there, and nothing flows back to them.
+#include "core/attention/heads.hpp"
 #include "core/cpu/attention_mlp_term.hpp"
 #include "core/cpu/attention_terms.hpp"
 
@@ -35,8 +36,8 @@ class Contextual final : public ContextualTile<T> {
     d_gate_key_ = d_gate_key;
     shared_ = shared;
     if (own_) {
-      pack_rows(gate_keys_, width_, Matrix<T>(call_.scan.gate_key, batch, head), 0, call_.keys(), width_, T{1},
-                call_.keys());
+      pack_rows(gate_keys_, width_, Matrix<T>(call_.scan.gate_key, batch, head / heads_of_key(call_)), 0, call_.keys(),
+                width_, T{1}, call_.keys());
     }
   }
 

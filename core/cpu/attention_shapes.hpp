@@ -11,14 +11,14 @@
 
 namespace tally::cpu {
 
-// Sums that several items of work share: each item (one share of the row tiles of one head) has doubles of its own,
-// and afterwards they are added in fixed order.
+// Sums that several items of work share: each share of the row tiles of one head has doubles of its own, and afterwards
+// they are added in fixed order.
 struct SharedSums {
-  const double* data = nullptr;
+  double* data = nullptr;
   std::int64_t step = 0;  // between items
   std::int64_t batches = 0, heads = 0, shares = 0;
 
-  const double* at(std::int64_t batch, std::int64_t head, std::int64_t share) const {
+  double* at(std::int64_t batch, std::int64_t head, std::int64_t share) const {
     return data + ((batch * heads + head) * shares + share) * step;
   }
 };

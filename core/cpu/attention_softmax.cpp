@@ -73,6 +73,7 @@ TALLY_CLONES void draw_dropout(T* mask, RandomStream stream, double rate, std::u
                                std::int64_t keys, std::int64_t lanes) {
   const T kept = static_cast<T>(1.0 / (1.0 - rate));
   const auto threshold = static_cast<std::int32_t>(std::ceil(rate * 0x1p24));  // as in the kernel `dropout`
+  element += stream.first;
   for (std::int64_t j = 0; j < keys; ++j) {
 #pragma omp simd
     for (std::int64_t i = 0; i < lanes; ++i) {

@@ -1,29 +1,17 @@
-// What one thread does in tiled attention: a chunk of a head's row tiles, forward or backward. The formulas stand in
-// core/cpu/attention.cpp. Only for that file.
+// What one thread does in tiled attention: a chunk of row tiles that share their keys, forward or backward. The
+// formulas stand in core/cpu/attention.cpp. Only for that file.
 #pragma once
 
 #include <cmath>
 #include <optional>
 #include <span>
 
+#include "core/cpu/attention_chunks.hpp"
 #include "core/cpu/attention_shapes.hpp"
 #include "core/cpu/attention_softmax.hpp"
 #include "core/math.hpp"
 
 namespace tally::cpu {
-
-// A share of the row tiles of one head: tiles share, share + shares, ...
-struct Chunk {
-  std::int64_t batch, head, share;
-};
-
-// Chunks are as long as heads are where these are many: then a head's keys are packed once.
-inline std::int64_t shares_of_head(const AttentionCall& call) {
-  constexpr std::int64_t work_items = 16, least_tiles = 4;
-  const std::int64_t tiles = (call.queries() + tile_rows - 1) / tile_rows;
-  const std::int64_t wanted = (work_items + call.batch() * call.heads() - 1) / (call.batch() * call.heads());
-  return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, tiles / least_tiles));
-}
 
 inline std::int64_t key_tiles_before(std::int64_t keys) { return (keys + tile_keys - 1) / tile_keys; }
 
@@ -100,31 +88,37 @@ class Worker {
   }
 
   void forward(const Chunk& chunk) {
-    open_head(chunk, nullptr, nullptr);
-    for_each_row_tile(chunk, [&](const RowTile& rows) { forward_rows(rows); });
+    open_keys(chunk);
+    for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
+      open_head(chunk.batch, head, nullptr, nullptr);
+      for_each_row_tile(chunk, head, [&](const RowTile& rows) { forward_rows(rows); });
+    }
   }
-  void backward(const Chunk& chunk, T* key_gradients_memory, double* shared) {
+  void backward(const Chunk& chunk, T* key_gradients_memory, const SharedSums& shared) {
     std::fill_n(key_gradients_memory, key_gradient_count(call_), T{0});
     const KeyGradients<T> sums = key_gradients(key_gradients_memory);
-    open_head(chunk, sums.gate_key, shared);
-    for_each_row_tile(chunk, [&](const RowTile& rows) { backward_rows(rows, sums); });
+    open_keys(chunk);
+    for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
+      open_head(chunk.batch, head, sums.gate_key, shared.at(chunk.batch, head, chunk.share));
+      for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
+    }
   }
-  // The gradients of a head's keys, from those of its shares.
-  void write_key_gradients(std::int64_t batch, std::int64_t head, const T* shares, std::int64_t count) const {
+  // The gradients of a head of keys, from those of its chunks.
+  void write_key_gradients(std::int64_t batch, std::int64_t key_head, const T* chunks, std::int64_t count) const {
     constexpr std::int64_t most = 256;  // columns at a time
     alignas(64) T sum[most];
     const std::int64_t step = key_gradient_count(call_);
     const auto write = [&](const View& d, std::int64_t begin, std::int64_t ld) {
       if (!d) return;
-      const Matrix<T> target(d, batch, head);
+      const Matrix<T> target(d, batch, key_head);
       const std::int64_t width = d.shape[3];
       for (std::int64_t j = 0; j < call_.keys(); ++j) {
         for (std::int64_t first = 0; first < width; first += most) {
           const std::int64_t columns = std::min(most, width - first);
-          const T* const row = shares + begin + j * ld + first;
+          const T* const row = chunks + begin + j * ld + first;
           std::copy_n(row, columns, sum);
-          for (std::int64_t share = 1; share < count; ++share) {
-            for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[share * step + c];
+          for (std::int64_t chunk = 1; chunk < count; ++chunk) {
+            for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[chunk * step + c];
           }
           T* const written = &target.at(j, first);
           for (std::int64_t c = 0; c < columns; ++c) written[c * target.column_step] = sum[c];
@@ -151,12 +145,11 @@ class Worker {
   T* carry() { return contextual_ != nullptr ? contextual_->carry() : stick_ ? stick_->carry() : nullptr; }
 
   template <class F>
-  void for_each_row_tile(const Chunk& chunk, F&& f) {
-    const std::int64_t step = shares_of_head(call_) * tile_rows;
+  void for_each_row_tile(const Chunk& chunk, std::int64_t head, F&& f) {
+    const std::int64_t step = divide(call_).shares * tile_rows;
     for (std::int64_t first = chunk.share * tile_rows; first < call_.queries(); first += step) {
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
-      f(RowTile{chunk.batch, chunk.head, first, call_.keys() - call_.queries() + first, rows,
-                round_up(rows, lane_step)});
+      f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step)});
     }
   }
   std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
@@ -164,22 +157,25 @@ class Worker {
     return {tile * tile_keys, std::min(tile_keys, visible_keys(rows) - tile * tile_keys)};
   }
 
-  void open_head(const Chunk& chunk, T* d_gate_key, double* shared) {
-    pack_rows(k_, width_, Matrix<T>(call_.k, chunk.batch, chunk.head), 0, call_.keys(), width_, T{1}, call_.keys());
-    pack_rows(v_, value_width_, Matrix<T>(call_.v, chunk.batch, chunk.head), 0, call_.keys(), value_width_, T{1},
+  void open_keys(const Chunk& chunk) {
+    pack_rows(k_, width_, Matrix<T>(call_.k, chunk.batch, chunk.key_head), 0, call_.keys(), width_, T{1}, call_.keys());
+    pack_rows(v_, value_width_, Matrix<T>(call_.v, chunk.batch, chunk.key_head), 0, call_.keys(), value_width_, T{1},
               call_.keys());
-    if (contextual_ != nullptr) {
-      contextual_->open_head(chunk.batch, chunk.head, d_gate_key, shared);
-      shared += shared != nullptr ? shared_count(call_.scan) : 0;
-    }
-    for (int n = 0; n < call_.bias_count; ++n) {
-      biases_[n]->open_head(chunk.batch, chunk.head, shared);
-      shared += shared != nullptr ? shared_count(call_.biases[n], call_.keys()) : 0;
-    }
     if (!may_skip()) return;
     for (std::int64_t tile = 0; tile < key_tiles_before(call_.keys()); ++tile) {
       const std::int64_t first = tile * tile_keys;
       key_norm_[tile] = largest_norm(k_ + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
+    }
+  }
+
+  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) {
+    if (contextual_ != nullptr) {
+      contextual_->open_head(batch, head, d_gate_key, shared);
+      shared += shared != nullptr ? shared_count(call_.scan) : 0;
+    }
+    for (int n = 0; n < call_.bias_count; ++n) {
+      biases_[n]->open_head(batch, head, shared);
+      shared += shared != nullptr ? shared_count(call_.biases[n], call_.keys()) : 0;
     }
   }
 
@@ -367,7 +363,7 @@ class Worker {
   std::optional<StickTile<T>> stick_;
   BiasTile<T>** biases_;
 
-  // Of the head: [K, d], [K, e], the largest norm of k in each tile.
+  // Of the head of keys: [K, d], [K, e], the largest norm of k in each tile.
   T *k_, *v_;
   double* key_norm_;
   // Of the row tile; _rows [tile_rows, ld], _lanes [width, tile_rows]. q is scaled.

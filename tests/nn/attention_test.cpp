@@ -58,13 +58,13 @@ Rows attend(const Rows& q, const Rows& k, const Rows& v) {
 
 LayerEncoding plain(std::int64_t heads) {
   EncodingSetup setup;
-  setup.heads = heads;
+  setup.heads = setup.key_heads = heads;
   return EncodingChoice::parse("none").make(setup);
 }
 
 TEST(Attention, ComputesItsFormula) {
   const Initializer start(4, StartValues::authors, DType::f64);  // biases are not zero
-  const Attention attention(start, D, H, 0, 1);
+  const Attention attention(start, {D, H, H, D / H}, 0, 1);
   std::map<std::string, Rows> p;
   for (const auto& [path, parameter] : attention.parameters()) p[path] = parameter.to_vector<double>();
   const Tensor x = start.make("x", {B, T, D}, Fill::normal(2));
@@ -94,7 +94,7 @@ TEST(Attention, SplitsHeadsWithoutACopy) {
 // Of the [T, T] tensors only the weights may stay until backward.
 TEST(Attention, KeepsOneSquareTensor) {
   const Initializer start(4, StartValues::gpt2);
-  const Attention attention(start, 8, 1, 0, 1);
+  const Attention attention(start, {8, 1, 1, 8}, 0, 1);
   const LayerEncoding none = plain(1);
   const Tensor x = start.make("x", {1, 256, 8}, Fill::normal(1));
   const std::size_t before = memory_counters().live_bytes;

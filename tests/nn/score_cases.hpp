@@ -20,6 +20,8 @@ namespace tally::testing {
 
 struct Sizes {
   std::int64_t batch, heads, length, width, value_width;
+  std::int64_t shared_by = 1;  // heads of queries that have the same keys
+  std::int64_t key_heads() const { return heads / shared_by; }
 };
 
 // The parts of a score and how its tensors are made; every tensor comes from `leaf`, so that gradients can be compared.
@@ -39,7 +41,7 @@ inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor)
 inline std::vector<ShapeCase> shape_cases() {
   const auto gates = [](const Sizes& s, const Leaf& leaf) {
     return Gates{leaf("gate_query", {s.batch, s.heads, s.length, s.width}, 1, DType::f64),
-                 leaf("gate_key", {s.batch, s.heads, s.length, s.width}, 1, DType::f64)};
+                 leaf("gate_key", {s.batch, s.key_heads(), s.length, s.width}, 1, DType::f64)};
   };
   const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
     return leaf("z", {s.batch, s.heads, s.length, positions + 1}, 1, DType::f64);
@@ -151,15 +153,15 @@ inline std::vector<ShapeCase> shape_cases() {
        }},
       {"product",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Shape factor{s.batch, s.heads, s.length, 3};
-         score.biases.push_back(Product{leaf("r", factor, 0.5, DType::f64), leaf("g", factor, 1, DType::f64)});
+         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
+                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
        }},
       // Gates see the score without the product.
       {"slope_and_product",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.set_scan(ContextualSlope{leaf("slope", {s.heads}, 0.1, DType::f64), {}});
-         const Shape factor{s.batch, s.heads, s.length, 3};
-         score.biases.push_back(Product{leaf("r", factor, 0.5, DType::f64), leaf("g", factor, 1, DType::f64)});
+         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
+                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
        }},
       {"table_and_every_bias",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
@@ -202,8 +204,8 @@ inline Inputs make_inputs(const ShapeCase& one, const Sizes& sizes, DType dtype,
     return made.leaves[name] = tensor;
   };
   made.operands = {leaf("q", {sizes.batch, sizes.heads, sizes.length, sizes.width}, 1.5, dtype),
-                   leaf("k", {sizes.batch, sizes.heads, sizes.length, sizes.width}, 1.5, dtype),
-                   leaf("v", {sizes.batch, sizes.heads, sizes.length, sizes.value_width}, 1, dtype),
+                   leaf("k", {sizes.batch, sizes.key_heads(), sizes.length, sizes.width}, 1.5, dtype),
+                   leaf("v", {sizes.batch, sizes.key_heads(), sizes.length, sizes.value_width}, 1, dtype),
                    1.0 / std::sqrt(static_cast<double>(sizes.width))};
   one.make(sizes, leaf, made.score);
   for (Bias& bias : made.score.biases) {
@@ -228,7 +230,7 @@ inline Outcome compute(const ShapeCase& one, const Sizes& sizes, DType dtype, bo
   const Dropout drop(Initializer(0, StartValues::gpt2), "weights", dropout);
   const Pass pass{.training = true, .step = {.seed = 3, .number = 5}};
   in.dropout = drop.rate(pass);
-  in.dropout_stream = drop.stream(pass);
+  in.dropout_stream = drop.stream(pass, 1);
   struct Plain final : Encoding {};
   outcome.output =
       tiled ? tiled_attention(in, inputs.score) : composed_attention(in, inputs.score, Plain{}, drop, pass);

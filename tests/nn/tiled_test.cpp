@@ -36,9 +36,14 @@ TALLY_ON_EVERY_DEVICE(Tiled);
 std::vector<Sizes> all_sizes() {
   // One token; fewer rows than lanes; a tile and a bit; several tiles of keys, several shares of a head; widths that
   // are no whole vectors. Heads as wide as models have them, wider than a tile of rows, of one number.
-  if (testing::only_small_kernels(default_device())) return {{1, 1, 35, 4, 4}};
+  if (testing::only_small_kernels(default_device())) return {{1, 1, 35, 4, 4}, {1, 2, 35, 4, 4, 2}};
   std::vector<Sizes> all{{2, 1, 1, 8, 8},    {1, 3, 5, 4, 3}, {1, 2, 67, 20, 17},  {1, 2, several_tiles(), 16, 16},
                          {1, 2, 70, 64, 64}, {1, 1, 9, 1, 1}, {1, 1, 35, 130, 40}, {1, 1, 20, 40, 150}};
+  // Heads that share their keys: all of them, also in widths of several parts; two; so many heads of keys that work is
+  // not divided any further.
+  std::vector<Sizes> shared{{1, 3, 35, 8, 5, 3}, {1, 2, 20, 40, 150, 2}};
+  if (default_device() == Device{}) shared.insert(shared.end(), {{1, 4, 67, 20, 17, 2}, {17, 2, 20, 4, 4, 2}});
+  all.insert(all.end(), shared.begin(), shared.end());
   // The length that is timed, which takes the others minutes.
   if (default_device().type == DeviceType::cuda) all.push_back({1, 1, 4096, 64, 64});
   return all;
@@ -47,7 +52,7 @@ std::vector<Sizes> all_sizes() {
 void expect_equal_forms(double dropout) {
   for (const ShapeCase& one : shape_cases()) {
     for (const Sizes& sizes : all_sizes()) {
-      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
+      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width, " shared by ", sizes.shared_by));
       expect_equal(compute(one, sizes, DType::f64, true, dropout), compute(one, sizes, DType::f64, false, dropout));
     }
   }
@@ -69,7 +74,8 @@ TEST_P(Tiled, GivesTheSameBitsForAnyNumberOfThreads) {
   const int before = thread_count();
   for (const ShapeCase& one : shape_cases()) {
     SCOPED_TRACE(one.name);
-    for (const Sizes& sizes : {Sizes{1, 2, 2 * several_tiles(), 16, 16}, Sizes{3, 7, 70, 8, 8}}) {
+    for (const Sizes& sizes :
+         {Sizes{1, 2, 2 * several_tiles(), 16, 16}, Sizes{3, 7, 70, 8, 8}, Sizes{1, 6, several_tiles(), 8, 8, 3}}) {
       set_thread_count(1);
       const Outcome alone = compute(one, sizes, DType::f32, true);
       set_thread_count(3);
@@ -86,11 +92,12 @@ TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
   if (GetParam() != testing::on_cuda_host) GTEST_SKIP() << "schedules are those of cuda-host";
   const bool few = testing::only_small_kernels(GetParam());
   const std::set<std::string> families{"plain", "table_own_gates", "mlp", "stick", "table_and_every_bias"};
-  std::vector<std::pair<Sizes, ProductPrecision>> forms{{{1, 1, 70, 8, 8}, ProductPrecision::f32}};
+  std::vector<std::pair<Sizes, ProductPrecision>> forms{{{1, 2, 35, 8, 8, 2}, ProductPrecision::f32}};
   if (!few) {
     forms = {{{1, 1, 70, 64, 64}, ProductPrecision::f32},
              {{1, 1, 40, 128, 100}, ProductPrecision::tf32},
              {{1, 2, 70, 32, 20}, ProductPrecision::bf16},
+             {{1, 4, 35, 32, 20, 2}, ProductPrecision::f32},
              {{1, 1, 35, 200, 136}, ProductPrecision::f32}};
   }
   const cuda_host::Settings before = cuda_host::settings();
@@ -233,6 +240,11 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
   };
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.k = normal_tensor("k", {1, 2, 4, 6}); }), "[1, 2, 4, 6]"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.v = normal_tensor("v", {1, 2, 3, 8}); }), "[1, 2, 3, 8]"));
+  EXPECT_TRUE(holds(error([](auto& in, auto&) {
+                      in.q = normal_tensor("q", {1, 3, 4, 8});
+                    }),
+                    "the 2 heads of k do not divide the 3 of q"));
+  EXPECT_TRUE(holds(error([](auto& in, auto&) { in.v = normal_tensor("v", {1, 1, 4, 8}); }), "[1, 1, 4, 8]"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.q = normal_tensor("q", {1, 2, 5, 8}); }), "5 of them for 4 keys"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.q = normal_tensor("q", {2, 4, 8}); }), "q must be [B, H, tokens"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
