@@ -16,10 +16,12 @@ class Dropout {
  public:
   // The site's random stream is that of "dropout/<path>", path as of a parameter of this name.
   Dropout(const Initializer& start, std::string_view name, double rate);
+  // x [B, ...]
   Tensor operator()(const Tensor& x, const Pass& pass) const;
-  // For operations that drop by themselves: the rate of this pass, 0 unless training, and the stream of its mask.
+  // For operations that drop by themselves: the rate of this pass, 0 unless training, and the stream of its mask, which
+  // has so many numbers for each sequence.
   double rate(const Pass& pass) const { return pass.training ? rate_ : 0; }
-  RandomStream stream(const Pass& pass) const { return pass.step.stream(stream_); }
+  RandomStream stream(const Pass& pass, std::int64_t numbers) const { return pass.step.stream(stream_, numbers); }
 
  private:
   std::uint32_t stream_;

@@ -45,6 +45,11 @@ class Sum final : public Encoding {
   void check_length(std::int64_t length) const override {
     for (const SumPart& part : parts_) part.encoding->check_length(length);
   }
+  std::int64_t rows_by_place() const override {
+    std::int64_t rows = 0;
+    for (const SumPart& part : parts_) rows = std::max(rows, part.encoding->rows_by_place());
+    return rows;
+  }
   Tensor embed(const Tensor& x, std::int64_t first) const override {
     Tensor result = x;
     for (const SumPart& part : parts_) result = part.encoding->embed(result, first);
@@ -109,7 +114,8 @@ EncodingSetup EncodingSetup::of(const ModelOptions& model, std::int64_t max_leng
   EncodingSetup setup;
   setup.width = model.width;
   setup.heads = model.heads;
-  setup.head_width = model.width / model.heads;
+  setup.key_heads = model.key_heads();
+  setup.head_width = model.width_of_head();
   setup.layers = model.layers;
   setup.max_length = max_length;
   setup.bias = model.bias;

@@ -34,6 +34,7 @@ struct EncodingSetup {
 
   std::int64_t width = 0;       // D
   std::int64_t heads = 0;       // H of the heads it acts on: all of the layer, or a group of them
+  std::int64_t key_heads = 0;   // G of the keys and values that these heads share, H/G each
   std::int64_t head_width = 0;  // d; a projection of x for these heads is [H d, D]
   std::int64_t layers = 0;
   std::int64_t layer = 0;              // this one, from 0
@@ -59,7 +60,7 @@ using KvCache = std::map<std::string, Tensor, std::less<>>;
 struct AttentionInput {
   const Tensor& x;  // [B, T, D] what the projections saw
   const Tensor& q;  // [B, H, T, d]
-  const Tensor& k;
+  const Tensor& k;  // [B, G, T, d]: query head h has the keys and values of key head floor(h G/H)
   const Tensor& v;
   double scale;              // 1/sqrt(d)
   std::int64_t first = 0;    // place of the first of these tokens
@@ -119,9 +120,12 @@ class Encoding {
 
   // Throws Error naming the limit when sequences of this length cannot be encoded.
   virtual void check_length(std::int64_t length) const { (void)length; }
+  // Learned rows that are looked up by a token's place or distance: those beyond the longest sequence of a training
+  // keep their start values.
+  virtual std::int64_t rows_by_place() const { return 0; }
   // Embeddings [B, T, D] of the tokens first .. first + T - 1, before the first layer.
   virtual Tensor embed(const Tensor& x, std::int64_t first) const { return (void)first, x; }
-  // q, k, v [B, H, T, d] before the product.
+  // q [B, H, T, d], k and v [B, G, T, d] before the product.
   virtual void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const {
     (void)q, (void)k, (void)v, (void)in;
   }
@@ -137,9 +141,11 @@ class Encoding {
   virtual void project() const {}
 };
 
-// An encoding and those heads of a layer that it acts on: first .. first + count - 1.
+// An encoding and those heads of a layer that it acts on, first .. first + count - 1, with the heads of keys that these
+// share.
 struct HeadGroup {
   std::int64_t first = 0, count = 0;
+  std::int64_t first_key = 0, key_count = 0;
   std::unique_ptr<Encoding> encoding;
 };
 // What acts on one layer: groups that cover its heads in order, most often one.
@@ -155,6 +161,9 @@ struct EncodingEntry {
   EncodingTraits traits = {};
   // What there is to say of the model around it, one line, or nothing: Class::note(model), where the class has it.
   std::string (*note)(const ModelOptions& model) = nullptr;
+  // Options that a trained model may take otherwise, for texts longer than those it was trained on: of the options'
+  // struct `static constexpr std::array<std::string_view, N> after_training`, where it has that.
+  std::vector<std::string_view> after_training = {};
 };
 
 // What joins the scores. Throws Error where there is a scan that the traits do not say.
@@ -217,6 +226,9 @@ EncodingEntry encoding_entry(std::string name, std::string summary, std::string 
     }
   };
   if constexpr (requires(const ModelOptions& model) { EncodingType::note(model); }) entry.note = &EncodingType::note;
+  if constexpr (requires { OptionsType::after_training; }) {
+    entry.after_training.assign(OptionsType::after_training.begin(), OptionsType::after_training.end());
+  }
   return entry;
 }
 

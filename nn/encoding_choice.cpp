@@ -250,7 +250,20 @@ std::int64_t EncodingChoice::least_heads() const {
   return least;
 }
 
-void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads) const {
+namespace {
+
+// The group of heads first .. end - 1, of `heads` in all that share `key_heads`, without its encoding.
+HeadGroup group_of(std::int64_t first, std::int64_t end, std::int64_t heads, std::int64_t key_heads) {
+  const std::int64_t share = heads / key_heads, first_key = first / share, end_key = (end - 1) / share + 1;
+  check(end_key - first_key == 1 || (first % share == 0 && end % share == 0), "encoding", "heads ",
+        Range{first, end - 1}.text(), " share heads of keys unevenly: each is for ", share,
+        " heads, and a group has whole ones or lies within one");
+  return {first, end - first, first_key, end_key - first_key, {}};
+}
+
+}  // namespace
+
+void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads, std::int64_t key_heads) const {
   const auto check_there = [&](std::string_view kind, std::int64_t last, std::int64_t count) {
     check(last < count, "encoding", "'", text(), "' names ", kind, " ", last, ", but the model has ", count, " ", kind,
           count == 1 ? "" : "s", " (from 0)");
@@ -271,6 +284,7 @@ void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads) const
       check(next == piece.heads.first, "encoding", "'", text(), "' names head ", piece.heads.first, " of layer ", layer,
             " twice");
       next = piece.heads.all() ? heads : piece.heads.last + 1;
+      if (next <= heads) group_of(piece.heads.first, next, heads, key_heads);
     }
     check_reaches(heads);
   }
@@ -283,7 +297,7 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
   LayerEncoding layer;
   for (const Piece& piece : own) {
     const std::int64_t end = piece.heads.all() ? setup.heads : piece.heads.last + 1;
-    HeadGroup group{piece.heads.first, end - piece.heads.first, {}};
+    HeadGroup group = group_of(piece.heads.first, end, setup.heads, setup.key_heads);
     std::vector<SumPart> made;
     for (const Part& part : parts) {
       if (!contains(piece.sum, part.entry)) continue;
@@ -291,6 +305,7 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
           std::count_if(own.begin(), own.end(), [&](const Piece& p) { return contains(p.sum, part.entry); }) == 1;
       EncodingSetup of_group = setup;
       of_group.heads = group.count;
+      of_group.key_heads = group.key_count;
       of_group.first_layer = first_layer_of(acting(), part.entry);
       of_group.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
         const std::string heads = alone || scope == Scope::model ? "" : "@" + piece.heads.text();

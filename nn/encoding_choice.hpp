@@ -70,7 +70,7 @@ struct EncodingChoice {
   std::int64_t least_layers() const;
   std::int64_t least_heads() const;
   // Throws Error naming what is missing, there twice, or not there at all in a model of these sizes.
-  void check_covers(std::int64_t layers, std::int64_t heads) const;
+  void check_covers(std::int64_t layers, std::int64_t heads, std::int64_t key_heads) const;
 
   // What acts on layer setup.layer. Throws Error for options that do not fit together and for sums of what cannot act
   // together, naming the parts. A sum acts through every part in turn. Parameters are named <encoding>.<name>;

@@ -6,22 +6,21 @@
 
 namespace tally {
 
-TokenShift::TokenShift(const EncodingSetup& setup, std::string_view name)
+TokenShift::TokenShift(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
     : name_(name),
-      weight_(setup.parameter(concat(name, ".weight"), {setup.heads, setup.width},
-                              setup.start->linear_weight(setup.width), Scope::layer)) {}
+      weight_(setup.parameter(concat(name, ".weight"), {heads, setup.width}, setup.start->linear_weight(setup.width),
+                              Scope::layer)) {}
 
 Tensor TokenShift::operator()(const Tensor& rows, const AttentionInput& in) const {
-  const Tensor share = unsqueeze(transpose(sigmoid(linear(in.x, weight_)), 1, 2), 3);  // a [B, H, T, 1]
+  const Tensor share = unsqueeze(transpose(sigmoid(linear(in.x, weight_)), 1, 2), 3);  // a [B, heads, T, 1]
   const Tensor before = Tensor::zeros({rows.size(0), rows.size(1), 1, rows.size(3)}, rows.dtype(), rows.device());
   const Tensor all = concat(std::vector<Tensor>{before, in.keep(name_, rows, 2)}, 2);
   const Tensor previous = slice(all, 2, in.first, in.keys());
   return rows + share * (previous - rows);
 }
 
-HeadNorm::HeadNorm(const EncodingSetup& setup, std::string_view name)
-    : weight_(
-          setup.parameter(concat(name, ".weight"), {setup.heads, setup.head_width}, Fill::constant(1), Scope::layer)),
+HeadNorm::HeadNorm(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
+    : weight_(setup.parameter(concat(name, ".weight"), {heads, setup.head_width}, Fill::constant(1), Scope::layer)),
       ones_(Tensor::full({setup.head_width}, 1.0, setup.dtype, setup.device)) {}
 
 Tensor HeadNorm::operator()(const Tensor& x) const { return rms_norm(x, ones_, 1e-6) * unsqueeze(weight_, 1); }

@@ -11,11 +11,11 @@ namespace tally {
 
 // Rows mixed with those of the token before, per head (arXiv 2503.02130, section 4; RWKV's token shift):
 //   y_t = a_t y0_{t-1} + (1-a_t) y0_t,  a_t = sigmoid(w.x_t),  y0 the rows as given, 0 before token 0
-// Parameters: <name>.weight [H, D], as of a linear layer.
+// Parameters: <name>.weight [heads, D], as of a linear layer.
 class TokenShift {
  public:
-  TokenShift(const EncodingSetup& setup, std::string_view name);
-  // rows [B, H, T, d] -> the same shape
+  TokenShift(const EncodingSetup& setup, std::string_view name, std::int64_t heads);
+  // rows [B, heads, T, d] -> the same shape
   Tensor operator()(const Tensor& rows, const AttentionInput& in) const;
 
  private:
@@ -24,11 +24,11 @@ class TokenShift {
 };
 
 // y = x / sqrt(mean(x²) + 1e-6) * w_h over each head by itself (RMSNorm, arXiv 1910.07467).
-// Parameters: <name>.weight [H, d] ones.
+// Parameters: <name>.weight [heads, d] ones.
 class HeadNorm {
  public:
-  HeadNorm(const EncodingSetup& setup, std::string_view name);
-  // x [B, H, T, d] -> the same shape
+  HeadNorm(const EncodingSetup& setup, std::string_view name, std::int64_t heads);
+  // x [B, heads, T, d] -> the same shape
   Tensor operator()(const Tensor& x) const;
 
  private:

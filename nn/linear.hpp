@@ -16,6 +16,7 @@ class Linear final : public Module {
          double gain = 1);
   // x [..., in] -> [..., out]
   Tensor forward(const Tensor& x) const;
+  const Tensor& weight() const { return weight_; }
 
  private:
   Tensor weight_;

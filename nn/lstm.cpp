@@ -82,16 +82,17 @@ Lstm::Lstm(const ModelOptions& options, std::int64_t vocabulary, const Initializ
 
 Lstm::~Lstm() = default;
 
-Device Lstm::device() const { return parts_->embedding.weight().device(); }
-std::int64_t Lstm::vocabulary() const { return parts_->embedding.weight().size(0); }
+const Tensor& Lstm::head() const {
+  return parts_->head != nullptr ? parts_->head->weight() : parts_->embedding.weight();
+}
 
-Tensor Lstm::forward(const Tensor& tokens, const Pass& pass) { return compute(tokens, pass, nullptr); }
+Tensor Lstm::hidden(const Tensor& tokens, const Pass& pass) { return compute(tokens, pass, nullptr); }
 
 Tensor Lstm::step(const Tensor& tokens, GenerationState& state) {
   const NoGrad no_grad;
   std::vector<KvCache> layers = state.layers;  // the state is as it was if this fails
   layers.resize(parts_->layers.size());
-  const Tensor logits = compute(tokens, {}, &layers);
+  const Tensor logits = linear(compute(tokens, {}, &layers), head());
   state.layers = std::move(layers);
   state.length += tokens.size(1);
   return logits;
@@ -104,7 +105,7 @@ Tensor Lstm::compute(const Tensor& tokens, const Pass& pass, std::vector<KvCache
   for (std::size_t n = 0; n < parts_->layers.size(); ++n) {
     x = parts_->layers[n]->forward(x, pass, layers != nullptr ? &(*layers)[n] : nullptr);
   }
-  return parts_->head != nullptr ? parts_->head->forward(x) : linear(x, parts_->embedding.weight());
+  return x;
 }
 
 }  // namespace tally

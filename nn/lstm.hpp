@@ -20,9 +20,8 @@ class Lstm final : public SequenceModel {
   Lstm(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start);
   ~Lstm() override;
 
-  Device device() const override;
-  std::int64_t vocabulary() const override;
-  Tensor forward(const Tensor& tokens, const Pass& pass = {}) override;
+  Tensor hidden(const Tensor& tokens, const Pass& pass = {}) override;
+  const Tensor& head() const override;
   // Goes on from h and c of the last token: a step costs the same at any length.
   Tensor step(const Tensor& tokens, GenerationState& state) override;
 

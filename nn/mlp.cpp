@@ -7,9 +7,10 @@ namespace tally {
 
 Mlp::Activation Mlp::activation_from_text(std::string_view text) {
   if (text == "gelu") return Activation::gelu;
+  if (text == "gelu-tanh") return Activation::gelu_tanh;
   if (text == "relu") return Activation::relu;
   if (text == "swiglu") return Activation::swiglu;
-  fail("mlp", "activations are gelu, relu and swiglu, not '", text, "'");
+  fail("mlp", "activations are gelu, gelu-tanh, relu and swiglu, not '", text, "'");
 }
 
 Mlp::Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std::string_view activation, double dropout,
@@ -30,6 +31,7 @@ Tensor Mlp::forward(const Tensor& x, const Pass& pass) const {
   Tensor hidden = up_.forward(x);
   switch (activation_) {
     case Activation::gelu: hidden = gelu(hidden); break;
+    case Activation::gelu_tanh: hidden = gelu_tanh(hidden); break;
     case Activation::relu: hidden = relu(hidden); break;
     case Activation::swiglu: hidden = silu(gate_->forward(x)) * hidden; break;
   }

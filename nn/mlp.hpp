@@ -1,6 +1,6 @@
 // The feed-forward part of a block:
-//   gelu, relu  y = down(act(up(x)))
-//   swiglu      y = down(silu(gate(x)) * up(x))     arXiv 2002.05202
+//   gelu, gelu-tanh, relu  y = down(act(up(x)))                  arXiv 1606.08415: by erf; by tanh, as GPT-2 has it
+//   swiglu                 y = down(silu(gate(x)) * up(x))       arXiv 2002.05202
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class Mlp final : public Module {
   Tensor forward(const Tensor& x, const Pass& pass) const;
 
  private:
-  enum class Activation { gelu, relu, swiglu };
+  enum class Activation { gelu, gelu_tanh, relu, swiglu };
   static Activation activation_from_text(std::string_view text);
 
   Activation activation_;

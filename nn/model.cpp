@@ -11,11 +11,18 @@ void ModelOptions::visit(OptionVisitor& visitor) {
                  "attention and MLPs, or layers of LSTM, which have no positions to encode");
   visitor.integer("layers", layers, "blocks of attention and MLP, or of LSTM", 1, 1000);
   visitor.integer("width", width, "model width D", 1, 1 << 16);
-  visitor.integer("heads", heads, "attention heads H; divides the width", 1, 1 << 16);
+  visitor.integer("heads", heads, "attention heads H; divides the width where head-width is not given", 1, 1 << 16);
+  visitor.integer("kv-heads", kv_heads, "heads G of keys and values, each for H/G query heads; divides H; 0 for H", 0,
+                  1 << 16);
+  visitor.integer("head-width", head_width, "of q, k and v in each head; 0 for D/H", 0, 1 << 16);
   visitor.integer("hidden", hidden, "width of the MLP's hidden layer; 0 for 4 D", 0, 1 << 20);
   visitor.choice("norm", norm, {"layer", "rms"}, "LayerNorm or RMSNorm");
+  visitor.real("norm-eps", norm_eps, "under the root of the norms; 0 for the usual 1e-5 (layer) or 1e-6 (rms)", 0, 1);
   visitor.choice("norm-place", norm_place, {"pre", "post"}, "norm before each sublayer, or after its residual");
-  visitor.choice("activation", activation, {"gelu", "relu", "swiglu"}, "of the MLP");
+  visitor.choice("residual", residual, {"sequential", "parallel"},
+                 "the MLP sees the sum with the attention's output, or both see the layer's input");
+  visitor.choice("activation", activation, {"gelu", "gelu-tanh", "relu", "swiglu"},
+                 "of the MLP; gelu by erf or, as GPT-2 has it, by tanh");
   visitor.real("dropout", dropout,
                "on embeddings, attention weights, sublayer outputs and the MLP's hidden layer; on the outputs of LSTMs",
                0, 0.99);
@@ -32,12 +39,29 @@ void ModelOptions::validate() const {
   // Every option by itself: options that came from C++ have not been through set_option.
   ModelOptions copy = *this;
   for (const OptionInfo& info : list_options(copy)) set_option(copy, "model", info.name, to_text(info.value));
-  check(!is_transformer() || width % heads == 0, "model", "width ", width, " is not divisible by ", heads, " heads");
+  if (!is_transformer()) return;
+  check(head_width > 0 || width % heads == 0, "model", "width ", width, " is not divisible by ", heads,
+        " heads, and no head-width is given");
+  check(heads % key_heads() == 0, "model", "kv-heads ", kv_heads, " does not divide the ", heads, " heads");
+  check(residual == "sequential" || norm_place == "pre", "model", "residual = ", residual,
+        " has no effect with norm-place = ", norm_place, "; it goes with norm-place = pre");
 }
 
 std::vector<std::string> ModelOptions::idle() const {
   if (is_transformer()) return {};
-  return {"heads", "hidden", "norm", "norm-place", "activation", "final-norm", "attention"};
+  return {"heads",      "kv-heads", "head-width", "hidden",     "norm",     "norm-eps",
+          "norm-place", "residual", "activation", "final-norm", "attention"};
+}
+
+Tensor SequenceModel::forward(const Tensor& tokens, const Pass& pass) { return linear(hidden(tokens, pass), head()); }
+
+TokenLoss SequenceModel::loss(const Tensor& tokens, const Tensor& targets, const Tensor& mask, const Tensor& weight,
+                              const Pass& pass) {
+  constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
+  const Tensor x = hidden(tokens, pass);
+  const auto row_bytes = vocabulary() * static_cast<std::int64_t>(size_of(x.dtype()));
+  if (tokens.numel() > most_bytes / row_bytes) return linear_cross_entropy(x, head(), targets, mask, weight);
+  return token_cross_entropy(linear(x, head()), targets, mask, weight);
 }
 
 std::int64_t SequenceModel::matrix_parameter_count() const {
@@ -54,7 +78,7 @@ std::int64_t SequenceModel::matrix_parameter_count() const {
 
 void check_model(const ModelOptions& options, const EncodingChoice& encoding) {
   options.validate();
-  if (options.is_transformer()) return encoding.check_covers(options.layers, options.heads);
+  if (options.is_transformer()) return encoding.check_covers(options.layers, options.heads, options.key_heads());
   check(encoding.text() == "none", "model", "pe = ", encoding.text(), " has no effect with kind = ", options.kind,
         ", which takes tokens in their order and has no positions to encode; it goes with --pe none");
 }

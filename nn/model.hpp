@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/ops.hpp"
 #include "nn/encoding_choice.hpp"
 #include "nn/module.hpp"
 #include "nn/pass.hpp"
@@ -16,15 +17,19 @@ namespace tally {
 struct ModelOptions final : OptionsOf<ModelOptions> {
   std::string kind = "transformer";  // transformer, lstm
   std::int64_t layers = 4;
-  std::int64_t width = 256;         // D
-  std::int64_t heads = 4;           // H, divides the width
-  std::int64_t hidden = 0;          // of the MLP; 0 for 4 D
-  std::string norm = "layer";       // layer, rms
-  std::string norm_place = "pre";   // pre, post
-  std::string activation = "gelu";  // gelu, relu, swiglu
-  double dropout = 0;               // on embeddings, attention weights, sublayer outputs and the MLP's hidden layer
-  bool bias = true;                 // of the linear layers
-  bool tied = false;                // output projection = token embedding
+  std::int64_t width = 256;             // D
+  std::int64_t heads = 4;               // H, divides the width where that of a head is not given
+  std::int64_t kv_heads = 0;            // G of keys and values, divides H; 0 for H
+  std::int64_t head_width = 0;          // d; 0 for D/H
+  std::int64_t hidden = 0;              // of the MLP; 0 for 4 D
+  std::string norm = "layer";           // layer, rms
+  double norm_eps = 0;                  // 0 for the usual one of the norm
+  std::string norm_place = "pre";       // pre, post
+  std::string residual = "sequential";  // sequential, parallel
+  std::string activation = "gelu";      // gelu, gelu-tanh, relu, swiglu
+  double dropout = 0;                   // on embeddings, attention weights, sublayer outputs and the MLP's hidden layer
+  bool bias = true;                     // of the linear layers
+  bool tied = false;                    // output projection = token embedding
   bool final_norm = true;
   std::string attention = "tiled";  // tiled, composed
   std::string init = "gpt2";        // gpt2, fan-in, authors
@@ -33,6 +38,10 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
   // Throws Error when the sizes do not fit together.
   void validate() const override;
 
+  // G, d and the width of the MLP's hidden layer, also where the options leave them to H and D.
+  std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  std::int64_t width_of_head() const { return head_width > 0 ? head_width : width / heads; }
+  std::int64_t width_of_hidden() const { return hidden > 0 ? hidden : 4 * width; }
   bool is_transformer() const { return kind == "transformer"; }
   // Names of those that the kind has no use for.
   std::vector<std::string> idle() const;
@@ -48,16 +57,26 @@ struct GenerationState {
 class SequenceModel : public Module {
  public:
   // That of the parameters.
-  virtual Device device() const = 0;
-  virtual std::int64_t vocabulary() const = 0;
-  // tokens i32 [B, T], on any device -> logits [B, T, V]. Errors name the layer on their way up: "in
-  // blocks.2.attention: ...". Layers without attention leave nothing in a trace.
-  virtual Tensor forward(const Tensor& tokens, const Pass& pass = {}) = 0;
+  Device device() const { return head().device(); }
+  std::int64_t vocabulary() const { return head().size(0); }
+  // tokens i32 [B, T], on any device -> logits [B, T, V] = hidden(tokens) headᵀ
+  Tensor forward(const Tensor& tokens, const Pass& pass = {});
+  // token_cross_entropy(forward(tokens), ...): the loss of these tokens' successors. Logits of more than 64 MiB are
+  // never there as a whole.
+  TokenLoss loss(const Tensor& tokens, const Tensor& targets, const Tensor& mask, const Tensor& weight,
+                 const Pass& pass = {});
+  // What the output projection is applied to: tokens i32 [B, T], on any device -> [B, T, D]. Errors name the layer on
+  // their way up: "in blocks.2.attention: ...". Layers without attention leave nothing in a trace.
+  virtual Tensor hidden(const Tensor& tokens, const Pass& pass = {}) = 0;
+  // The weight [V, D] of the output projection.
+  virtual const Tensor& head() const = 0;
   // The same for tokens [B, T] that come after those which `state` has seen (none at first), with no gradients: logits
   // [B, T, V] of these alone.
   virtual Tensor step(const Tensor& tokens, GenerationState& state) = 0;
   // Throws Error naming the limit when sequences of this length are too long for it.
   virtual void check_length(std::int64_t length) const { (void)length; }
+  // The most learned rows that an encoding looks up by place or distance (Encoding::rows_by_place).
+  virtual std::int64_t rows_by_place() const { return 0; }
   // After each update of the parameters: some encodings keep theirs within a range (Encoding::project).
   virtual void project_parameters() const {}
 

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/kernels.hpp"
 #include "core/workspace.hpp"
+#include "nn/parameter_choice.hpp"
 
 namespace tally {
 namespace {
@@ -66,7 +67,9 @@ void OptimizerOptions::visit(OptionVisitor& visitor) {
   visitor.choice("decay", decay, {"all", "matrices"}, "what decays: all parameters, or those of rank 2 or more");
   visitor.real("clip", clip, "largest norm of all gradients together; 0 for no limit", 0);
   visitor.choice("schedule", schedule, {"constant", "linear", "cosine"}, "of the learning rate after the warm-up");
+  visitor.real("lr-floor", lr_floor, "what linear and cosine fall to after the last step, as a part of the peak", 0, 1);
   visitor.integer("warmup", warmup, "steps of linear warm-up");
+  visitor.text("lr-scale", lr_scale, "factors of the learning rate by names of parameters: 'pe.*=10,embedding.*=0.1'");
 }
 
 std::unique_ptr<Options> OptimizerOptions::rule() const {
@@ -121,7 +124,10 @@ std::unique_ptr<Optimizer> Optimizer::make(const OptimizerOptions& options, Name
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, NamedTensors parameters, std::vector<std::string> state)
-    : options_(options), parameters_(std::move(parameters)), state_names_(std::move(state)) {
+    : options_(options),
+      parameters_(std::move(parameters)),
+      lr_factors_(factors_of(parameters_, options.lr_scale)),
+      state_names_(std::move(state)) {
   for (const auto& [path, parameter] : parameters_) {
     std::vector<Tensor>& own = state_.emplace_back();
     for (std::size_t s = 0; s < state_names_.size(); ++s) {
@@ -142,9 +148,9 @@ void Optimizer::step(std::int64_t n, double lr, double gradient_scale) {
 
 Tensor Optimizer::hyperparameters(std::int64_t n, double lr, double gradient_scale) const {
   std::vector<double> rows;
-  for (const auto& [path, parameter] : parameters_) {
-    const bool decays = options_.decay == "all" || parameter.rank() >= 2;
-    const std::vector<double> own = row({n, lr, decays ? options_.weight_decay : 0.0, gradient_scale});
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const bool decays = options_.decay == "all" || parameters_[i].second.rank() >= 2;
+    const std::vector<double> own = row({n, lr * lr_factors_[i], decays ? options_.weight_decay : 0.0, gradient_scale});
     rows.insert(rows.end(), own.begin(), own.end());
   }
   const auto count = static_cast<std::int64_t>(parameters_.size());

@@ -19,8 +19,10 @@ struct OptimizerOptions final : OptionsOf<OptimizerOptions> {
   double weight_decay = 0;
   std::string decay = "all";  // all, matrices: parameters of rank 2 or more, embeddings and encoding tables included
   double clip = 0;            // gradient norm; 0 for none
-  std::string schedule = "constant";  // constant, linear, cosine: down to 0 after the last step
+  std::string schedule = "constant";  // constant, linear, cosine: down to the floor after the last step
+  double lr_floor = 0;                // of the learning rate, as a part of its peak
   std::int64_t warmup = 0;            // steps
+  std::string lr_scale;               // "pe.*=10": of the parameters that a pattern names (nn/parameter_choice.hpp)
 
   void visit(OptionVisitor& visitor) override;
 
@@ -38,7 +40,7 @@ struct OptimizerOptions final : OptionsOf<OptimizerOptions> {
 };
 
 // Learning rate of step n = 1 .. steps: lr * min(n/warmup, r), with r = 1 (constant), (steps+1-n)/(steps+1-warmup)
-// (linear), or (1 + cos(pi (n-warmup)/(steps+1-warmup)))/2 (cosine, after the warm-up).
+// (linear), or (1 + cos(pi (n-warmup)/(steps+1-warmup)))/2 (cosine, after the warm-up); the latter two above a floor.
 double learning_rate(const OptimizerOptions& options, std::int64_t n, std::int64_t steps);
 
 class Optimizer {
@@ -93,6 +95,7 @@ class Optimizer {
  private:
   OptimizerOptions options_;
   NamedTensors parameters_;
+  std::vector<double> lr_factors_;  // of each
   std::vector<std::string> state_names_;
   std::vector<std::vector<Tensor>> state_;  // of each parameter
 };

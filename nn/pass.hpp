@@ -45,10 +45,14 @@ struct StepContext {
   std::uint64_t seed = 0;  // of the run
   std::uint32_t number = 0;
   Tensor scalar = {};
+  // Where a batch is computed in parts: the number of sequences before this one, so that each part draws what the whole
+  // batch would.
+  std::int64_t first_sequence = 0;
 
-  // That of one site in the model.
-  RandomStream stream(std::uint32_t site) const {
-    return {seed, site, number, scalar.defined() ? scalar.view().as<std::uint32_t>() : nullptr};
+  // That of one site in the model, which draws so many numbers for each sequence.
+  RandomStream stream(std::uint32_t site, std::int64_t numbers) const {
+    return {seed, site, number, scalar.defined() ? scalar.view().as<std::uint32_t>() : nullptr,
+            static_cast<std::uint64_t>(first_sequence * numbers)};
   }
 };
 

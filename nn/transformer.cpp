@@ -42,12 +42,13 @@ class Block final : public Module {
  public:
   Block(const Initializer& start, const ModelOptions& options)
       : post_norm_(options.norm_place == "post"),
-        attention_norm_(Norm::make(options.norm, start.at("attention_norm"), options.width)),
-        attention_(start.at("attention"), options.width, options.heads, options.dropout, residual_gain(options),
+        parallel_(options.residual == "parallel"),
+        attention_norm_(Norm::make(options.norm, start.at("attention_norm"), options.width, options.norm_eps)),
+        attention_(start.at("attention"), HeadSizes::of(options), options.dropout, residual_gain(options),
                    options.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled, biases(options)),
-        mlp_norm_(Norm::make(options.norm, start.at("mlp_norm"), options.width)),
-        mlp_(start.at("mlp"), options.width, options.hidden > 0 ? options.hidden : 4 * options.width,
-             options.activation, options.dropout, residual_gain(options), biases(options)),
+        mlp_norm_(Norm::make(options.norm, start.at("mlp_norm"), options.width, options.norm_eps)),
+        mlp_(start.at("mlp"), options.width, options.width_of_hidden(), options.activation, options.dropout,
+             residual_gain(options), biases(options)),
         attention_dropout_(start, "attention", options.dropout),
         mlp_dropout_(start, "mlp", options.dropout),
         place_(start.path("")) {
@@ -77,7 +78,7 @@ class Block final : public Module {
       return mlp_norm_->forward(y + mlp(y));
     }
     const Tensor y = x + attention(attention_norm_->forward(x));
-    return y + mlp(mlp_norm_->forward(y));
+    return y + mlp(mlp_norm_->forward(parallel_ ? x : y));
   }
 
  private:
@@ -87,7 +88,7 @@ class Block final : public Module {
     return 1.0 / std::sqrt(2.0 * static_cast<double>(options.layers));
   }
 
-  bool post_norm_;
+  bool post_norm_, parallel_;
   std::unique_ptr<Norm> attention_norm_;
   Attention attention_;
   Positions positions_;
@@ -104,7 +105,7 @@ struct Transformer::Parts {
   Parts(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start)
       : embedding(start.at("embedding"), vocabulary, options.width),
         embedding_dropout(start, "embedding", options.dropout) {
-    if (options.final_norm) norm = Norm::make(options.norm, start.at("norm"), options.width);
+    if (options.final_norm) norm = Norm::make(options.norm, start.at("norm"), options.width, options.norm_eps);
     if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
   }
 
@@ -162,10 +163,11 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
 
 Transformer::~Transformer() = default;
 
-Device Transformer::device() const { return parts_->embedding.weight().device(); }
-std::int64_t Transformer::vocabulary() const { return parts_->embedding.weight().size(0); }
+const Tensor& Transformer::head() const {
+  return parts_->head != nullptr ? parts_->head->weight() : parts_->embedding.weight();
+}
 
-Tensor Transformer::forward(const Tensor& tokens, const Pass& pass) { return compute(tokens, pass, 0, nullptr); }
+Tensor Transformer::hidden(const Tensor& tokens, const Pass& pass) { return compute(tokens, pass, 0, nullptr); }
 
 Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
   const NoGrad no_grad;
@@ -176,7 +178,7 @@ Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
   }
   if (!state.layers.empty()) {
     std::vector<KvCache> layers = state.layers;  // the state is as it was if this fails
-    const Tensor logits = compute(tokens, {}, state.length, &layers);
+    const Tensor logits = linear(compute(tokens, {}, state.length, &layers), head());
     state.layers = std::move(layers);
     state.length += tokens.size(1);
     return logits;
@@ -199,14 +201,21 @@ Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t
   for (std::size_t n = 0; n < parts_->blocks.size(); ++n) {
     x = parts_->blocks[n]->forward(x, pass, {first, caches != nullptr ? &(*caches)[n] : nullptr});
   }
-  if (parts_->norm != nullptr) x = parts_->norm->forward(x);
-  return parts_->head != nullptr ? parts_->head->forward(x) : linear(x, parts_->embedding.weight());
+  return parts_->norm != nullptr ? parts_->norm->forward(x) : x;
 }
 
 void Transformer::check_length(std::int64_t length) const {
   for (const auto& block : parts_->blocks) {
     for (const HeadGroup& group : block->encoding()) group.encoding->check_length(length);
   }
+}
+
+std::int64_t Transformer::rows_by_place() const {
+  std::int64_t rows = 0;
+  for (const auto& block : parts_->blocks) {
+    for (const HeadGroup& group : block->encoding()) rows = std::max(rows, group.encoding->rows_by_place());
+  }
+  return rows;
 }
 
 const LayerEncoding& Transformer::encoding(std::int64_t layer) const {

@@ -1,5 +1,6 @@
 // The transformer: token embedding, blocks of causal attention and MLP with residuals, final norm, output projection.
 //   pre-norm:  x += attention(norm(x));  x += mlp(norm(x))
+//   parallel:  x += attention(norm(x)) + mlp(norm(x)), each with a norm of its own
 //   post-norm: x = norm(x + attention(x)); x = norm(x + mlp(x))
 #pragma once
 
@@ -22,13 +23,13 @@ class Transformer final : public SequenceModel {
               std::int64_t max_length, const Initializer& start);
   ~Transformer() override;
 
-  Device device() const override;
-  std::int64_t vocabulary() const override;
-  Tensor forward(const Tensor& tokens, const Pass& pass = {}) override;
+  Tensor hidden(const Tensor& tokens, const Pass& pass = {}) override;
+  const Tensor& head() const override;
   // Only the rows of new tokens are computed; where an encoding cannot do that (weights or a whole attention of its
   // own) or the model's attention is in composed form, all is computed anew.
   Tensor step(const Tensor& tokens, GenerationState& state) override;
   void check_length(std::int64_t length) const override;
+  std::int64_t rows_by_place() const override;
   void project_parameters() const override;
 
   // What acts on a layer, from 0.

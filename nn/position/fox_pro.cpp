@@ -1,6 +1,6 @@
 // Forgetting attention with the parts of its Pro block (arXiv 2503.02130, section 4, FoX (Pro)), in this order:
 //   shift of k and v        k_t <- a_t k_{t-1} + (1-a_t) k_t,  a_t = sigmoid(w.x_t) per head, k_{t-1} not shifted
-//   norm of q and k         RMSNorm per head
+//   norm of q and k         RMSNorm per head, of k and v per head of keys
 //   forgetting attention    as fox
 //   norm of the output      RMSNorm per head
 //   output gate             times sigmoid(W_g x)
@@ -22,11 +22,11 @@ class FoxPro final : public Encoding {
  public:
   explicit FoxPro(const EncodingSetup& setup)
       : forget_(setup),
-        key_shift_(setup, "key-shift"),
-        value_shift_(setup, "value-shift"),
-        query_norm_(setup, "query-norm"),
-        key_norm_(setup, "key-norm"),
-        output_norm_(setup, "output-norm"),
+        key_shift_(setup, "key-shift", setup.key_heads),
+        value_shift_(setup, "value-shift", setup.key_heads),
+        query_norm_(setup, "query-norm", setup.heads),
+        key_norm_(setup, "key-norm", setup.key_heads),
+        output_norm_(setup, "output-norm", setup.heads),
         output_gate_(setup, "output-gate") {}
 
   static std::string note(const ModelOptions& model) {

@@ -2,7 +2,8 @@
 // added up from the start of the text, so that a token has one position whatever looks at it.
 //   g_t = sigmoid(w_h.x_t + b_h),  p_t = sum_{u<=t} g_u
 //   l_ij = (q_i.k_j + (W_p q_i).e(p_j)) / sqrt(d),  e(p) interpolated in a table [P+1, d] at min(p, P)
-// Beside another encoding q.k remains the score that its gates see.
+// A token has gate and entry as it has a key: per head of keys. Beside another encoding q.k remains the score that its
+// gates see.
 #include "autograd/ops.hpp"
 #include "nn/encoding.hpp"
 
@@ -22,20 +23,20 @@ class Nexus final : public Encoding {
   Nexus(const EncodingSetup& setup, const NexusOptions& options) {
     const Fill start = Fill::normal(0.02);
     const std::int64_t d = setup.head_width;
-    gate_weight_ = setup.parameter("gate.weight", {setup.heads, setup.width}, start, Scope::layer);
-    gate_bias_ = setup.parameter("gate.bias", {setup.heads}, Fill::constant(0), Scope::layer);
+    gate_weight_ = setup.parameter("gate.weight", {setup.key_heads, setup.width}, start, Scope::layer);
+    gate_bias_ = setup.parameter("gate.bias", {setup.key_heads}, Fill::constant(0), Scope::layer);
     query_weight_ = setup.parameter("query.weight", {d, d}, start, Scope::layer);
     table_ = setup.parameter("table", {options.p_max + 1, d}, start, Scope::layer);
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    const Tensor gates = transpose(sigmoid(linear(in.x, gate_weight_, gate_bias_)), 1, 2);  // [B, H, T]
+    const Tensor gates = transpose(sigmoid(linear(in.x, gate_weight_, gate_bias_)), 1, 2);  // [B, G, T]
     const Tensor positions = slice(cumsum(in.keep("gates", gates, 2)), 2, in.first, in.keys());
     score.biases.push_back(Product{linear(in.q, query_weight_), in.keep("entries", entries(positions), 2)});
   }
 
  private:
-  // e(p) [B, H, T, d] at positions [B, H, T]: every column of the table is interpolated at all of them.
+  // e(p) [B, G, T, d] at positions [B, G, T]: every column of the table is interpolated at all of them.
   Tensor entries(const Tensor& positions) const {
     const std::int64_t columns = table_.size(1);
     const Tensor places = reshape(contiguous(positions), {1, positions.numel()});
@@ -43,7 +44,7 @@ class Nexus final : public Encoding {
     return reshape(transpose(read, 0, 1), {positions.size(0), positions.size(1), positions.size(2), columns});
   }
 
-  Tensor gate_weight_, gate_bias_;  // w [H, D], b [H]
+  Tensor gate_weight_, gate_bias_;  // w [G, D], b [G]
   Tensor query_weight_;             // W_p [d, d]
   Tensor table_;                    // e [P+1, d]
 };

@@ -3,6 +3,7 @@
 // Distances i-j >= K: an error, row K-1 (the CoPE paper's relative-capped), or no term (its plain relative in figure
 // 3).
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "autograd/ops.hpp"
@@ -13,6 +14,7 @@ namespace tally {
 namespace {
 
 struct RelativeOptions final : OptionsOf<RelativeOptions> {
+  static constexpr std::array<std::string_view, 1> after_training{"far"};
   std::string far = "refuse";
   std::string share = "layer";
   std::int64_t distances = 0;
@@ -37,6 +39,7 @@ class Relative final : public Encoding {
                              options.share == "model" ? Scope::model : Scope::layer);
   }
 
+  std::int64_t rows_by_place() const override { return table_.size(0); }
   void check_length(std::int64_t length) const override {
     check(!refuse_far_ || length <= table_.size(0), "relative", "the table has ", table_.size(0),
           " distances, the sequence ", length, " tokens; far = cap or none goes on beyond the table");

@@ -6,7 +6,10 @@
 //   ntk   base s^(r/(r-2)) for base: the fastest plane stays, the slowest turns s times more slowly (arXiv 2309.00071)
 //   yarn  by parts (the same; the released code's rule): planes that turn more than 32 times within L0 stay, those that
 //         turn less than once are interpolated, between them a ramp over i; cos and sin times 0.1 ln s + 1
+//   llama3  by parts (the released code of Llama 3.1): the ramp is over the turns within L0, from low- to
+//         high-freq-factor
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -19,29 +22,44 @@ namespace tally {
 namespace {
 
 struct RopeOptions final : OptionsOf<RopeOptions> {
+  static constexpr std::array<std::string_view, 5> after_training{"stretch", "factor", "trained-length",
+                                                                  "low-freq-factor", "high-freq-factor"};
   std::string layout = "half";
   double base = 10000;
   std::int64_t rotary_dims = 0;
   std::string stretch = "none";
   double factor = 4;
   std::int64_t trained_length = 512;
+  double low_freq_factor = 1, high_freq_factor = 4;
 
   void visit(OptionVisitor& visitor) override {
     visitor.choice("layout", layout, {"half", "interleaved"},
                    "which dims form a plane: i with i + r/2, or 2i with 2i+1");
     visitor.real("base", base, "of the geometric sequence of angles", 1);
     visitor.integer("rotary-dims", rotary_dims, "dims r that are rotated, even; 0 for the whole head", 0, 1 << 16);
-    visitor.choice("stretch", stretch, {"none", "pi", "ntk", "yarn"},
-                   "for longer texts: position interpolation, a larger base, or by parts (YaRN)");
+    visitor.choice("stretch", stretch, {"none", "pi", "ntk", "yarn", "llama3"},
+                   "for longer texts: position interpolation, a larger base, or by parts (YaRN, Llama 3.1)");
     visitor.real("factor", factor, "s by which it is stretched", 1);
-    visitor.integer("trained-length", trained_length, "L0 of yarn: tokens of the texts it was trained on", 1);
+    visitor.integer("trained-length", trained_length, "L0 of yarn and llama3: tokens of the texts it was trained on",
+                    1);
+    visitor.real("low-freq-factor", low_freq_factor,
+                 "of llama3: planes that turn less often within L0 are interpolated", 0);
+    visitor.real("high-freq-factor", high_freq_factor, "of llama3: planes that turn more often within L0 stay", 0);
   }
   void validate() const override {
     const RopeOptions usual;
     check(stretch != "none" || factor == usual.factor, "rope", "factor = ", factor,
-          " has no effect with stretch = none; choose stretch = pi, ntk or yarn");
-    check(stretch == "yarn" || trained_length == usual.trained_length, "rope", "trained-length = ", trained_length,
-          " has no effect with stretch = ", stretch, "; it is for stretch = yarn");
+          " has no effect with stretch = none; choose stretch = pi, ntk, yarn or llama3");
+    const bool by_turns = stretch == "llama3";
+    check(by_turns || stretch == "yarn" || trained_length == usual.trained_length, "rope",
+          "trained-length = ", trained_length, " has no effect with stretch = ", stretch,
+          "; it is for stretch = yarn and llama3");
+    check(by_turns || low_freq_factor == usual.low_freq_factor, "rope", "low-freq-factor = ", low_freq_factor,
+          " has no effect with stretch = ", stretch, "; it is for stretch = llama3");
+    check(by_turns || high_freq_factor == usual.high_freq_factor, "rope", "high-freq-factor = ", high_freq_factor,
+          " has no effect with stretch = ", stretch, "; it is for stretch = llama3");
+    check(low_freq_factor < high_freq_factor, "rope", "low-freq-factor = ", low_freq_factor,
+          " must be less than high-freq-factor = ", high_freq_factor);
   }
 };
 
@@ -67,6 +85,16 @@ void interpolate_by_parts(std::vector<RotaryPlane>& planes, double base, double 
   }
 }
 
+// t θ_i + (1-t) θ_i/s with t = clamp((n - low) / (high - low), 0, 1) for a plane that turns n times within L0.
+void interpolate_by_turns(std::vector<RotaryPlane>& planes, const RopeOptions& options) {
+  for (RotaryPlane& plane : planes) {
+    const double turns = static_cast<double>(options.trained_length) * plane.angle / (2 * std::numbers::pi);
+    const double kept =
+        std::clamp((turns - options.low_freq_factor) / (options.high_freq_factor - options.low_freq_factor), 0.0, 1.0);
+    plane.angle *= kept + (1 - kept) / options.factor;
+  }
+}
+
 Rotary make_rotary(const EncodingSetup& setup, const RopeOptions& options) {
   const std::int64_t dims = options.rotary_dims > 0 ? options.rotary_dims : setup.head_width;
   check(dims % 2 == 0, "rope", "planes need an even number of dims, but ", dims, " are to be rotated");
@@ -80,6 +108,8 @@ Rotary make_rotary(const EncodingSetup& setup, const RopeOptions& options) {
   } else if (options.stretch == "yarn") {
     interpolate_by_parts(planes, options.base, options.factor, static_cast<double>(options.trained_length));
     size = 0.1 * std::log(options.factor) + 1;
+  } else if (options.stretch == "llama3") {
+    interpolate_by_turns(planes, options);
   }
   return {std::move(planes), size, options.layout == "interleaved", setup.max_length, setup.dtype, setup.device};
 }
@@ -105,6 +135,8 @@ TALLY_ENCODING(rope, RopeOptions, Rope, "rotary: q and k turned by angles that g
                "i = 0 .. r/2-1, r = rotary-dims or d.  Stretched by s = factor:  pi  t/s for t\n"
                "ntk  base s^(r/(r-2)) for base;  yarn  θ_i (ρ_i/s + 1 - ρ_i) for θ_i, cos and sin times 0.1 ln s + 1\n"
                "yarn: ρ_i = clamp((i - low) / (high - low), 0, 1), plane n(u) = r ln(L0 / (2π u)) / (2 ln base)\n"
-               "low = max(floor(n(32)), 0), high = min(ceil(n(1)), r-1), 0.001 more where they are equal",
+               "low = max(floor(n(32)), 0), high = min(ceil(n(1)), r-1), 0.001 more where they are equal\n"
+               "llama3  the same angles with 1 - ρ_i = clamp((L0 θ_i / (2π) - low) / (high - low), 0, 1), low- and "
+               "high-freq-factor",
                "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, yarn: Peng et al. "
-               "2023, arXiv 2309.00071");
+               "2023, arXiv 2309.00071; llama3: Grattafiori et al. 2024, arXiv 2407.21783");

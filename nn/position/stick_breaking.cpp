@@ -6,6 +6,7 @@
 // or to a learned vector (r_i = b_h). attend-current: the token itself is the first to take its share, sums end at i
 // and j <= i.
 #include "autograd/ops.hpp"
+#include "nn/attention.hpp"
 #include "nn/encoding.hpp"
 
 namespace tally {
@@ -33,8 +34,9 @@ class StickBreakingEncoding final : public Encoding {
 
   void score(const AttentionInput& in, Score& score) const override {
     StickBreaking scan{attend_current_, {}};
-    if (to_value_) scan.remainder = in.value();
-    if (bias_.defined()) scan.remainder = broadcast_to(unsqueeze(bias_, 1), in.v.shape());
+    const Tensor& v = in.value();
+    if (to_value_) scan.remainder = for_query_heads(v, in.q.size(1));
+    if (bias_.defined()) scan.remainder = broadcast_to(unsqueeze(bias_, 1), in.q.shape());
     score.set_scan(scan);
   }
 

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "nn/attention.hpp"
 #include "nn/transformer.hpp"
+#include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -20,21 +21,13 @@ using testing::normal_tensor;
 
 constexpr std::int64_t vocabulary = 7;
 
-template <class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::error_of;
 
 std::string written(const std::string& text) { return EncodingChoice::parse(text).text(); }
 
 // What a model of 4 layers with 4 heads says of it.
 std::string complaint(const std::string& text) {
-  return error_of([&] { EncodingChoice::parse(text).check_covers(4, 4); });
+  return error_of([&] { EncodingChoice::parse(text).check_covers(4, 4, 4); });
 }
 
 ModelOptions model_of(std::int64_t layers, std::int64_t heads) {
@@ -141,7 +134,7 @@ TEST(Combination, NamesEveryHeadOfEveryLayerOnce) {
             "[encoding] '0:none,1-7:cope' names layer 7, but the model has 4 layers (from 0)");
   EXPECT_EQ(complaint("cope@0-1,alibi@2-4"),
             "[encoding] 'cope@0-1,alibi@2-4' names head 4, but the model has 4 heads (from 0)");
-  EXPECT_EQ(error_of([] { EncodingChoice::parse("1:cope").check_covers(1, 1); }),
+  EXPECT_EQ(error_of([] { EncodingChoice::parse("1:cope").check_covers(1, 1, 1); }),
             "[encoding] '1:cope' names layer 1, but the model has 1 layer (from 0)");
 }
 
@@ -215,7 +208,7 @@ TEST(Combination, AGroupActsOnItsHeadsAlone) {
     setup.parameter = [](std::string_view name, const Shape& of, const Fill&, Scope) {
       return normal_tensor(name, of);
     };
-    const Attention attention(start, width, heads, 0, 1);
+    const Attention attention(start, {width, heads, heads, width / heads}, 0, 1);
     return attention.attend(normal_tensor("x", {1, 6, width}), normal_tensor("q", shape), normal_tensor("k", shape),
                             normal_tensor("v", shape), EncodingChoice::parse(text).make(setup), {});
   };
@@ -230,10 +223,10 @@ TEST(Combination, AGroupActsOnItsHeadsAlone) {
 TEST(Combination, GroupsDropWeightsWithMasksOfTheirOwn) {
   const Initializer start(4, StartValues::fan_in, DType::f64);
   EncodingSetup setup;
-  setup.heads = 2;
+  setup.heads = setup.key_heads = 2;
   const LayerEncoding groups = EncodingChoice::parse("none@0,none@1").make(setup);
   const Tensor q = broadcast_to(normal_tensor("q", {1, 1, 16, 4}), {1, 2, 16, 4});
-  const Attention attention(start, 8, 2, 0.5, 1);
+  const Attention attention(start, {8, 2, 2, 4}, 0.5, 1);
   const auto head = [&](int n, bool training) {
     const Tensor o = attention.attend(normal_tensor("x", {1, 16, 8}), q, q, q, groups, {.training = training});
     return select(o, 1, n).to_vector<double>();

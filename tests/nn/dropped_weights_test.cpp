@@ -14,7 +14,7 @@ TEST_P(DroppedWeights, AreThoseBelowTheRate) {
   const testing::Sizes sizes{1, 1, 20, 4, 4};
   const testing::ShapeCase plain = testing::shape_cases().front();
   const Pass pass{.training = true, .step = {.seed = 3, .number = 5}};  // as compute() has it
-  const RandomStream stream = Dropout(Initializer(0, StartValues::gpt2), "weights", 0.5).stream(pass);
+  const RandomStream stream = Dropout(Initializer(0, StartValues::gpt2), "weights", 0.5).stream(pass, 1);
   int tried = 0;
   for (std::uint64_t weight = 19 * 20; weight < 20 * 20; ++weight) {  // those of the last row, which sees all keys
     const double number = static_cast<double>(uniform_from_bits(stream.bits(weight)));

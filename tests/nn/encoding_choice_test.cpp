@@ -8,6 +8,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/transformer.hpp"
+#include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -18,15 +19,7 @@ using testing::AttentionSizes;
 using testing::make_encoding;
 using testing::normal_tensor;
 
-template <class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::error_of;
 
 TEST(EncodingChoice, KeepsPartsInOrderOfName) {
   EXPECT_EQ(EncodingChoice::parse("cope").text(), "cope");
@@ -267,9 +260,13 @@ TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
     });
   };
   EXPECT_EQ(complaint("rope", {{"factor", "8"}}),
-            "[rope] factor = 8 has no effect with stretch = none; choose stretch = pi, ntk or yarn");
+            "[rope] factor = 8 has no effect with stretch = none; choose stretch = pi, ntk, yarn or llama3");
   EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"trained-length", "64"}}),
-            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = yarn");
+            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = yarn and llama3");
+  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"low-freq-factor", "2"}}),
+            "[rope] low-freq-factor = 2 has no effect with stretch = yarn; it is for stretch = llama3");
+  EXPECT_EQ(complaint("rope", {{"stretch", "llama3"}, {"low-freq-factor", "4"}}),
+            "[rope] low-freq-factor = 4 must be less than high-freq-factor = 4");
   EXPECT_EQ(complaint("rope", {{"stretch", "ntk"}, {"factor", "8"}}), "");
   EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"factor", "8"}, {"trained-length", "64"}}), "");
   EXPECT_EQ(complaint("cope-alibi", {{"slopes", "learned"}, {"sign", "minus"}}),

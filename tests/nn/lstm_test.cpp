@@ -13,6 +13,7 @@
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 #include "tests/devices.hpp"
+#include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -76,14 +77,7 @@ void expect_near(const Tensor& found, const Tensor& expected, const std::string&
   for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], 1e-11) << what << " " << n;
 }
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::error_of;
 
 class Recurrence : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Recurrence);

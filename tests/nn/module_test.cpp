@@ -34,6 +34,7 @@ class Pair final : public Module {
 };
 
 const Initializer start_values(5, StartValues::fan_in);
+const Initializer start_f64(5, StartValues::fan_in, DType::f64);
 
 std::string load_error(Module& module, const NamedTensors& values) {
   try {
@@ -185,10 +186,21 @@ TEST(Norm, KindsByName) {
   EXPECT_THROW(Norm::make("batch", start_values, 4), Error);
 }
 
+TEST(Norm, EpsIsTheUsualOneOrWhatIsGiven) {
+  const Tensor x = Tensor::from(std::vector<double>{1e-3, -1e-3, 2e-3, 1e-3}, {1, 4});
+  const auto rms = [&](double eps) { return Norm::make("rms", start_f64, 4, eps)->forward(x).to_vector<double>(); };
+  const auto layer = [&](double eps) { return Norm::make("layer", start_f64, 4, eps)->forward(x).to_vector<double>(); };
+  EXPECT_EQ(rms(0), rms(1e-6));
+  EXPECT_EQ(layer(0), layer(1e-5));
+  EXPECT_NEAR(rms(1e-3)[2], 2e-3 / std::sqrt(7e-6 / 4 + 1e-3), 1e-15);
+  // Mean 0.75e-3, mean square 1.75e-6.
+  EXPECT_NEAR(layer(1e-2)[2], 1.25e-3 / std::sqrt(1.75e-6 - 0.5625e-6 + 1e-2), 1e-15);
+}
+
 TEST(Mlp, ComputesItsFormula) {
   const Initializer start(3, StartValues::fan_in, DType::f64);
   const Tensor x = start.make("x", {2, 5, 4}, Fill::normal(1));
-  for (const std::string activation : {"gelu", "relu", "swiglu"}) {
+  for (const std::string activation : {"gelu", "gelu-tanh", "relu", "swiglu"}) {
     const Mlp mlp(start, 4, 6, activation, 0, 1);
     std::map<std::string, Tensor> p;
     for (const auto& [path, parameter] : mlp.parameters()) p[path] = parameter;
@@ -196,6 +208,7 @@ TEST(Mlp, ComputesItsFormula) {
     const Tensor up = matmul(x, transpose(p.at("up.weight"), 0, 1)) + p.at("up.bias");
     Tensor hidden;
     if (activation == "gelu") hidden = gelu(up);
+    if (activation == "gelu-tanh") hidden = gelu_tanh(up);
     if (activation == "relu") hidden = maximum(up, Tensor::zeros({1}, DType::f64));
     if (activation == "swiglu") {
       const Tensor gate = matmul(x, transpose(p.at("gate.weight"), 0, 1)) + p.at("gate.bias");

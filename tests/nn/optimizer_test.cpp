@@ -91,7 +91,7 @@ TEST(Optimizer, UpdatesAsTheReferenceDoes) {
 
 TEST(Optimizer, SchedulesAsTheReferenceDoes) {
   const std::vector<std::string> cases = reference_cases({"schedule"});
-  ASSERT_GE(cases.size(), 6u);
+  ASSERT_GE(cases.size(), 9u);
   for (const std::string& name : cases) {
     SCOPED_TRACE(name);
     const OptimizerOptions options = options_of(name);

@@ -25,13 +25,16 @@ inline Tensor some_tokens(std::int64_t length) {
   return Tensor::from(ids, {1, length}, default_device());
 }
 
-// Two layers, two heads, width 8. The parameters are off their start by what their paths say: the same in any model.
+// Two layers, width 8, two heads, or four that share so many heads of keys. The parameters are off their start by what
+// their paths say: the same in any model.
 inline std::unique_ptr<Transformer> make_small_model(const EncodingChoice& choice, const std::string& attention,
-                                                     std::int64_t max_length) {
+                                                     std::int64_t max_length, std::int64_t key_heads = 0) {
   ModelOptions options;
   options.layers = 2;
   options.width = 8;
-  options.heads = 2;
+  options.heads = key_heads > 0 ? 4 : 2;
+  options.kv_heads = key_heads;
+  options.head_width = 4;
   options.init = "fan-in";
   options.attention = attention;
   auto model = std::make_unique<Transformer>(options, choice, vocabulary, max_length, 1, DType::f64, default_device());

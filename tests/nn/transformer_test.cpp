@@ -16,6 +16,7 @@
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 #include "nn/dropout.hpp"
+#include "tests/error_of.hpp"
 
 namespace tally {
 namespace {
@@ -44,15 +45,7 @@ std::vector<std::string> names_and_shapes(const Module& module) {
   return lines;
 }
 
-template <class F>
-std::string error_of(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::error_of;
 
 TEST(Transformer, NamesParametersAsCheckpointsDo) {
   ModelOptions options = small_model();
@@ -138,13 +131,15 @@ TEST(Transformer, SharesATableOfTheWholeModel) {
 
 // One token attends to itself alone, so that a block is a chain of projections that can be written down.
 TEST(Transformer, PutsNormsWhereAsked) {
-  for (const std::string place : {"pre", "post"}) {
+  for (const std::string place : {"pre", "parallel", "post"}) {
     for (const std::string norm : {"layer", "rms"}) {
       for (const bool tied : {false, true}) {
         SCOPED_TRACE(concat(place, " ", norm, tied ? " tied" : ""));
         ModelOptions options = small_model();
         options.layers = 1;
-        options.norm_place = place;
+        options.norm_place = place == "post" ? "post" : "pre";
+        options.residual = place == "parallel" ? "parallel" : "sequential";
+        options.head_width = tied ? 3 : 0;  // of two heads, whose width together is not the model's
         options.norm = norm;
         options.tied = tied;
         Transformer model(options, EncodingChoice::parse("none"), vocabulary, 6, 1, DType::f64);
@@ -170,7 +165,9 @@ TEST(Transformer, PutsNormsWhereAsked) {
         };
         const Tensor tokens = Tensor::from(std::vector<std::int32_t>{3, 1}, {2, 1});
         Tensor x = embedding(p.at("embedding.weight"), tokens);
-        if (place == "pre") {
+        if (place == "parallel") {
+          x = x + attention(normed("blocks.0.attention_norm", x)) + mlp(normed("blocks.0.mlp_norm", x));
+        } else if (place == "pre") {
           x = x + attention(normed("blocks.0.attention_norm", x));
           x = x + mlp(normed("blocks.0.mlp_norm", x));
         } else {
@@ -306,7 +303,12 @@ TEST(Transformer, RefusesSizesThatDoNotFit) {
     change(options);
     return error_of([&] { Transformer(options, EncodingChoice::parse("none"), vocabulary, 6, 1); });
   };
-  EXPECT_EQ(error([](ModelOptions& o) { o.heads = 3; }), "[model] width 8 is not divisible by 3 heads");
+  EXPECT_EQ(error([](ModelOptions& o) { o.heads = 3; }),
+            "[model] width 8 is not divisible by 3 heads, and no head-width is given");
+  EXPECT_EQ(error([](ModelOptions& o) { o.heads = 3, o.head_width = 5; }), "");
+  EXPECT_EQ(error([](ModelOptions& o) { o.residual = "parallel", o.norm_place = "post"; }),
+            "[model] residual = parallel has no effect with norm-place = post; it goes with norm-place = pre");
+  EXPECT_NE(error([](ModelOptions& o) { o.norm_eps = -1; }).find("[model] norm-eps must be"), std::string::npos);
   EXPECT_NE(error([](ModelOptions& o) { o.heads = 0; }).find("[model] heads must be"), std::string::npos);
   EXPECT_NE(error([](ModelOptions& o) { o.layers = 1'000'000'000; }).find("[model] layers must be"), std::string::npos);
   EXPECT_NE(error([](ModelOptions& o) { o.norm = "batch"; }).find("[model] norm must be"), std::string::npos);

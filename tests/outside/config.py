@@ -10,9 +10,12 @@ MODEL_KEYS = {  # name here: (key in "model", value where the key is absent)
     "layers": ("layers", None),
     "width": ("width", None),
     "heads": ("heads", None),
+    "kv_heads": ("kv-heads", 0),           # 0: as many as heads
     "norm": ("norm", "layer"),             # layer, rms
     "norm_place": ("norm-place", "pre"),   # pre, post
-    "activation": ("activation", "gelu"),  # gelu, relu, swiglu
+    "norm_eps": ("norm-eps", 0),           # 0: the usual one
+    "residual": ("residual", "sequential"),  # sequential, parallel
+    "activation": ("activation", "gelu"),  # gelu, gelu-tanh, relu, swiglu
     "tied": ("tied", False),
     "final_norm": ("final-norm", True),
 }
@@ -20,7 +23,8 @@ ENCODING_KEY, ENCODING_OPTIONS_KEY = "pe", "pe-options"
 ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the parameters say the rest
     "relative": {"far": "refuse"},
     "rope": {"layout": "half", "rotary-dims": 0, "base": 10000,  # rotary-dims 0: all
-             "stretch": "none", "factor": 4, "trained-length": 512},
+             "stretch": "none", "factor": 4, "trained-length": 512,
+             "low-freq-factor": 1, "high-freq-factor": 4},
     "xpos": {"layout": "half"},
     "alibi": {"learned": False},
     "kerple": {"kernel": "log"},

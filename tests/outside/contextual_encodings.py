@@ -3,7 +3,8 @@
 import numpy as np
 
 import tape
-from position_encodings import SAME_POSITION, alibi_slopes, contextual_positions, distances, encoding, split_heads
+from position_encodings import (SAME_POSITION, alibi_slopes, contextual_positions, distances, encoding, for_query_heads,
+                                split_heads)
 
 
 @encoding("cope-alibi", "score")
@@ -58,13 +59,14 @@ def fox(layer):
 def shift(layer, rows, part):
     """a y_{t-1} + (1-a) y_t"""
     b, h, t, d = rows.shape
-    a = tape.sigmoid(layer.x @ layer.parameter(f"{part}-shift.weight").swap_last()).transpose(0, 2, 1).reshape(b, h, t, 1)
+    weight = for_query_heads(layer.parameter(f"{part}-shift.weight"), h, 0)
+    a = tape.sigmoid(layer.x @ weight.swap_last()).transpose(0, 2, 1).reshape(b, h, t, 1)
     one_back = np.eye(t, k=-1, dtype=rows.value.dtype)
     return a * (tape.Node(one_back) @ rows) + (1.0 - a) * rows
 
 
 def norm(layer, rows, part):
-    weight = layer.parameter(f"{part}-norm.weight")
+    weight = for_query_heads(layer.parameter(f"{part}-norm.weight"), rows.shape[1], 0)
     return rows / tape.sqrt((rows * rows).mean(-1) + 1e-6) * weight.reshape(weight.shape[0], 1, weight.shape[1])
 
 

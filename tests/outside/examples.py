@@ -12,6 +12,7 @@ MODELS = {
     "pre-norm layer gelu": {},
     "post-norm layer relu tied": {"norm-place": "post", "activation": "relu", "tied": True, "final-norm": False},
     "pre-norm rms swiglu": {"norm": "rms", "activation": "swiglu"},
+    "parallel gelu-tanh eps": {"residual": "parallel", "activation": "gelu-tanh", "norm-eps": 0.01},
 }
 ENCODINGS = [
     ("none", {}), ("absolute", {}), ("sinusoidal", {}),
@@ -20,7 +21,8 @@ ENCODINGS = [
     ("rope", {}), ("rope", {"layout": "interleaved", "base": 100}), ("rope", {"rotary-dims": 2}),
     ("rope", {"rotary-dims": 2, "layout": "interleaved"}),
     ("rope", {"stretch": "pi"}), ("rope", {"stretch": "ntk", "layout": "interleaved"}),
-    ("rope", {"stretch": "yarn", "trained-length": 64}), ("xpos", {}), ("xpos", {"layout": "interleaved"}),
+    ("rope", {"stretch": "yarn", "trained-length": 64}),
+    ("rope", {"stretch": "llama3", "trained-length": 16}), ("xpos", {}), ("xpos", {"layout": "interleaved"}),
     ("alibi", {}), ("alibi", {"learned": True}), ("t5", {}), ("transformer-xl", {}),
     ("kerple", {}), ("kerple", {"kernel": "power"}), ("fire", {}), ("nexus", {"rows": 3}),
     ("hard", {}), ("absolute+hard", {}),

@@ -23,12 +23,16 @@ def linear(parameters, name, x):
 def normalise(config, parameters, name, x):
     if config.norm == "layer":
         x = x - x.mean(-1)
-    y = x / tape.sqrt((x * x).mean(-1) + NORM_EPS[config.norm]) * parameters[f"{name}.weight"]
+    y = x / tape.sqrt((x * x).mean(-1) + (config.norm_eps or NORM_EPS[config.norm])) * parameters[f"{name}.weight"]
     return y + parameters[f"{name}.bias"] if f"{name}.bias" in parameters else y
 
 
 def gelu(x):
     return x * 0.5 * (tape.erf(x * math.sqrt(0.5)) + 1.0)
+
+
+def gelu_tanh(x):
+    return x * tape.sigmoid((x + x * x * x * 0.044715) * (2 * math.sqrt(2 / math.pi)))
 
 
 def mlp(config, parameters, name, x):
@@ -37,7 +41,7 @@ def mlp(config, parameters, name, x):
         gate = linear(parameters, f"{name}.gate", x)
         hidden = gate * tape.sigmoid(gate) * up
     else:
-        hidden = {"gelu": gelu, "relu": tape.relu}[config.activation](up)
+        hidden = {"gelu": gelu, "gelu-tanh": gelu_tanh, "relu": tape.relu}[config.activation](up)
     return linear(parameters, f"{name}.down", hidden)
 
 
@@ -83,9 +87,10 @@ def weights_of_position(layers, joined):
 
 
 def attention(config, parameters, index, x, dumped, record):
-    name = f"model.blocks.{index}.attention"
-    q, k, v = (position.split_heads(linear(parameters, f"{name}.{part}", x), config.heads)
-               for part in ("query", "key", "value"))
+    name, key_heads = f"model.blocks.{index}.attention", config.kv_heads or config.heads
+    q, k, v = (position.split_heads(linear(parameters, f"{name}.{part}", x), heads)
+               for part, heads in (("query", config.heads), ("key", key_heads), ("value", key_heads)))
+    k, v = (position.for_query_heads(y, config.heads, 1) for y in (k, v))
     groups, outputs, recorded = config.groups[index], [], {}
     for group in groups:
         heads = slice(group.first, group.end)
@@ -132,9 +137,11 @@ def transformer(config, parameters, tokens, dumped, record):
         def mlp_part(y):
             return mlp(config, parameters, f"{name}.mlp", y)
 
+        start = x
         for part, norm in ((attention_part, "attention_norm"), (mlp_part, "mlp_norm")):
             if config.norm_place == "pre":
-                x = x + part(normalise(config, parameters, f"{name}.{norm}", x))
+                seen = start if config.residual == "parallel" else x
+                x = x + part(normalise(config, parameters, f"{name}.{norm}", seen))
             else:
                 x = normalise(config, parameters, f"{name}.{norm}", x + part(x))
     if config.final_norm:

@@ -72,6 +72,15 @@ def split_heads(x, heads):
     return x.reshape(b, t, heads, width // heads).transpose(0, 2, 1, 3)
 
 
+def for_query_heads(x, heads, axis):
+    """What belongs to a head of keys, along this axis, for each of the heads that share it."""
+    times, before, after = heads // x.shape[axis], x.shape[:axis], x.shape[axis + 1:]
+    if times == 1:
+        return x
+    each = x.reshape(*before, x.shape[axis], 1, *after) * np.ones((times, *(1 for _ in after)), x.value.dtype)
+    return each.reshape(*before, heads, *after)
+
+
 def distances(t):
     """i - j, [T,T]; negative where the key comes later."""
     return np.arange(t)[:, None] - np.arange(t)[None, :]
@@ -127,7 +136,8 @@ def contextual_positions(layer):
             projected = layer.x @ layer.parameter("gate.weight").swap_last()
             if layer.has("gate.bias"):
                 projected = projected + layer.parameter("gate.bias")
-            source = split_heads(projected, q.shape[1])
+            width = q.shape[3]
+            source = for_query_heads(split_heads(projected, projected.shape[2] // width), q.shape[1], 1)
         gate_logits = (q @ source.swap_last()) * layer.scale
     gates = tape.where(distances(q.shape[2]) >= 0, tape.sigmoid(gate_logits), 0)
     positions = tape.suffix_sum(gates)

@@ -42,6 +42,10 @@ def rope(layer, q, k, v):
         theta = theta / s
     if stretch == "yarn":
         theta, size = angles_by_parts(theta, base, s, int(options["trained-length"])), 0.1 * math.log(max(s, 1)) + 1
+    if stretch == "llama3":  # between high and low turns within the trained length from theta to theta/s
+        low, high = (float(options[f"{name}-freq-factor"]) for name in ("low", "high"))
+        turns = int(options["trained-length"]) * theta / (2 * math.pi)
+        theta = theta * np.interp(turns, (low, high), (1 / s, 1))
     return rotated(q, options["layout"], t * theta, size), rotated(k, options["layout"], t * theta, size), v
 
 

@@ -211,12 +211,12 @@ class References(unittest.TestCase):
         def norm(kind):
             def apply(x, *parameters):
                 named = dict(zip(("norm.weight", "norm.bias"), parameters))
-                return model.normalise(types.SimpleNamespace(norm=kind), named, "norm", x)
+                return model.normalise(types.SimpleNamespace(norm=kind, norm_eps=0), named, "norm", x)
             return apply
 
         functions = {
-            "layer_norm": norm("layer"), "rms_norm": norm("rms"), "gelu": model.gelu, "softmax": tape.softmax,
-            "log_softmax": tape.log_softmax, "sigmoid": tape.sigmoid, "softplus": tape.softplus,
+            "layer_norm": norm("layer"), "rms_norm": norm("rms"), "gelu": model.gelu,
+            "gelu_tanh": model.gelu_tanh, "softmax": tape.softmax, "log_softmax": tape.log_softmax, "sigmoid": tape.sigmoid, "softplus": tape.softplus,
             "interpolate": position.interpolate, "silu": lambda x: x * tape.sigmoid(x),
             "cross_entropy": lambda x, targets, mask: model.loss(x, targets.value, mask.value, mask.value.sum()),
         }

@@ -10,21 +10,21 @@ namespace {
 class CountedDecay final : public Encoding {
  public:
   explicit CountedDecay(const EncodingSetup& setup)
-      : heads_(setup.heads),
+      : key_heads_(setup.key_heads),
         rate_(setup.parameter("rate", {setup.heads}, Fill::constant(0.1), Scope::layer)),
-        gate_(setup.parameter("gate.weight", {setup.heads * setup.head_width, setup.width},
+        gate_(setup.parameter("gate.weight", {setup.key_heads * setup.head_width, setup.width},
                               setup.start->linear_weight(setup.width), Scope::layer)) {}
 
   void score(const AttentionInput& in, Score& score) const override {
     // Gates look back at earlier tokens: what belongs to them is kept while a text is generated.
-    const Tensor gate_keys = in.keep("gate keys", split_heads(linear(in.x, gate_), heads_), 2);
+    const Tensor gate_keys = in.keep("gate keys", split_heads(linear(in.x, gate_), key_heads_), 2);
     score.set_scan(ContextualSlope{negate(rate_), {in.q, gate_keys}});
   }
 
  private:
-  std::int64_t heads_;
+  std::int64_t key_heads_;
   Tensor rate_;  // r [H]
-  Tensor gate_;  // W_g [D, D]
+  Tensor gate_;  // W_g [G d, D]: as keys, by head of keys
 };
 
 }  // namespace

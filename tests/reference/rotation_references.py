@@ -46,7 +46,18 @@ def rope_angle(options, r):
         theta = base ** (-2 * i / r)
         return t * (theta / s * ramp + theta * (1 - ramp))
 
-    return {"none": plain, "pi": interpolated, "ntk": other_base, "yarn": by_parts}[stretch]
+    def by_wavelength(t, i):
+        theta = base ** (-2 * i / r)
+        trained, wavelength = int(options["trained-length"]), 2 * math.pi / theta
+        low, high = float(options.get("low-freq-factor", 1)), float(options.get("high-freq-factor", 4))
+        if wavelength < trained / high:
+            return t * theta
+        if wavelength > trained / low:
+            return t * theta / s
+        smooth = (trained / wavelength - low) / (high - low)
+        return t * ((1 - smooth) * theta / s + smooth * theta)
+
+    return {"none": plain, "pi": interpolated, "ntk": other_base, "yarn": by_parts, "llama3": by_wavelength}[stretch]
 
 
 @encoding("rope", "rotate")
@@ -93,6 +104,11 @@ CASES += [
     Case("rope-pi-factor", "rope", stretched("pi", factor="2.5")),
     Case("rope-ntk-factor", "rope", stretched("ntk", factor="2.5"), d=6),
     Case("rope-yarn-factor", "rope", stretched("yarn", trained=64, factor="2.5"), d=8),
+    # Two planes that stay, one between, one that is interpolated; then other bounds.
+    Case("rope-llama3", "rope", stretched("llama3", trained=1000), d=8),
+    Case("rope-llama3-factors", "rope",
+         stretched("llama3", "interleaved", trained=64, factor="8", base="100",
+                   **{"low-freq-factor": "0.5", "high-freq-factor": "6"}), d=8),
     Case("xpos-half", "xpos", {"layout": "half"}),
     Case("xpos-interleaved", "xpos", {"layout": "interleaved"}, d=6),
     Case("alibi+xpos", "alibi+xpos", {"alibi.learned": "false", "xpos.layout": "half"}),

@@ -1,0 +1,24 @@
+// Parameters chosen by name, as in --train "pe.*" and --optimiser.lr-scale "pe.*=10": patterns with commas between
+// them, in which * stands for any text. A parameter of an encoding, blocks.2.position.cope.table or
+// position.absolute.table, is also called pe.cope.table or pe.absolute.table.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace tally {
+
+// Whether one pattern names the parameter.
+bool names_parameter(std::string_view pattern, std::string_view path);
+
+// The parameters that "all" or a list of patterns names; the others take no gradients from here on. Throws Error for a
+// pattern that names none.
+NamedTensors train_only(const NamedTensors& parameters, std::string_view patterns);
+
+// The factor of each parameter by "pattern=factor,...": that of the first pattern that names it, else 1. Throws Error
+// for text that is no such list and, where there are parameters, for a pattern that names none of them.
+std::vector<double> factors_of(const NamedTensors& parameters, std::string_view list);
+
+}  // namespace tally
