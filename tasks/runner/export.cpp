@@ -1,20 +1,36 @@
-// tally export: the weights of a run alone, with the configuration that they belong to.
+// tally export: the weights of a run alone, with the configuration that they belong to; or its model as another library
+// reads it (tasks/foreign/).
+#include <filesystem>
 #include <memory>
 
+#include "core/io/atomic_file.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/version.hpp"
+#include "tasks/foreign/foreign_model.hpp"
+#include "tasks/foreign/weights.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/trained_model.hpp"
+#include "tasks/text/prepared_text.hpp"
 
 namespace tally {
+namespace fs = std::filesystem;
 namespace {
 
 struct ExportSettings {
-  std::string run, out, checkpoint = "newest";
+  std::string run, out, format, checkpoint = "newest";
 };
 
-Result run_export(const ExportSettings& settings) {
+Result result_of(const ExportSettings& settings, const TrainedModel& trained, std::size_t tensors) {
+  return {.value = JsonValue::object({{"out", settings.out},
+                                      {"step", trained.step},
+                                      {"tensors", tensors},
+                                      {"parameters", trained.model->parameter_count()}}),
+          .notice = true};
+}
+
+Result export_weights(const ExportSettings& settings) {
   check_output(settings.out);
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
@@ -25,11 +41,43 @@ Result run_export(const ExportSettings& settings) {
                     {"version", std::string(version)}};
   add_checksums(metadata, tensors);
   write_safetensors(settings.out, tensors, metadata);
-  return {.value = JsonValue::object({{"out", settings.out},
-                                      {"step", trained.step},
-                                      {"tensors", tensors.size()},
-                                      {"parameters", trained.model->parameter_count()}}),
-          .notice = true};
+  return result_of(settings, trained, tensors.size());
+}
+
+// Made under another name, so that a folder that is there is whole.
+Result export_folder(const ExportSettings& settings) {
+  const Family& family = as_usage([&]() -> const Family& { return find_family(settings.format); });
+  std::string out = settings.out;
+  while (out.size() > 1 && out.ends_with('/')) out.pop_back();
+  const std::string partial = out + ".partial";
+  for (const std::string& path : {out, partial}) {
+    std::error_code error;
+    const bool empty = path == out && fs::is_directory(out, error) && fs::is_empty(out, error);
+    check(empty || !fs::exists(fs::symlink_status(path)), "export", "'", printable(path), "' is there already");
+  }
+  const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
+  const RunConfig& config = trained.folder.config();
+  const JsonValue json = foreign_config(family, config, *trained.task);
+  const NamedTensors tensors = foreign_tensors(family, config.model, trained.model->parameters());
+  try {
+    std::error_code error;
+    fs::create_directories(partial, error);
+    check(!error, "export", "cannot make the folder '", printable(partial), "': ", error.message());
+    write_safetensors(partial + "/model.safetensors", tensors, {{"format", "pt"}});  // which its readers ask for
+    if (config.task->reads_files) {
+      const PreparedText text(OwnSettings(config, family.name).text("task.data"));
+      write_file_atomically(partial + "/tokenizer.json",
+                            read_whole_file(text.tokenizer_path(), std::uint64_t{1} << 30));
+    }
+    write_file_atomically(partial + "/config.json", write_json(json, 2) + "\n");
+    fs::rename(partial, out, error);
+    check(!error, "export", "cannot move '", printable(partial), "' to '", printable(out), "': ", error.message());
+  } catch (...) {
+    std::error_code error;
+    fs::remove_all(partial, error);
+    throw;
+  }
+  return result_of(settings, trained, tensors.size());
 }
 
 }  // namespace
@@ -37,9 +85,11 @@ Result run_export(const ExportSettings& settings) {
 std::function<Result()> declare_export(CommandLine& line) {
   const auto settings = std::make_shared<ExportSettings>();
   line.add("RUN", &settings->run, "folder of the run", {.required = true});
-  line.add("--out", &settings->out, "safetensors file to write", {.required = true});
+  line.add("--out", &settings->out, "safetensors file to write; with --as a folder", {.required = true});
+  line.add("--as", &settings->format,
+           "gpt2, llama or neox: config.json and model.safetensors as transformers reads them");
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
-  return [settings] { return run_export(*settings); };
+  return [settings] { return settings->format.empty() ? export_weights(*settings) : export_folder(*settings); };
 }
 
 }  // namespace tally

@@ -1,0 +1,76 @@
+// Kinds of models that other libraries keep as config.json beside safetensors: GPT-2, LLaMA, GPT-NeoX (Pythia). One
+// file each says what the keys of config.json mean and which tensor is which of ours; reading, checking and writing
+// files is not theirs to do.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tasks/foreign/settings.hpp"
+
+namespace tally {
+
+// A model that config.json describes, in our terms.
+struct ForeignModel {
+  std::string encoding;                                            // "rope"
+  std::vector<std::pair<std::string, std::string>> settings = {};  // {"model.width", "768"}, {"pe.rope.base", "10000"}
+  std::int64_t vocabulary = 0;                                     // V
+  std::int64_t positions = 0;                                      // tokens that it takes, as the file says
+  bool learned_positions = false;                                  // they are rows of a table
+
+  template <class Value>
+  void set(std::string_view name, const Value& value) {
+    settings.emplace_back(name, concat(value));
+  }
+};
+
+// How a tensor of theirs holds one or three of ours, which are [out, in] or [out].
+enum class Layout {
+  same,
+  transposed,    // [in, out]
+  side_by_side,  // [in, out of the first | of the second | of the third]; [out ...]
+  by_head,       // [H, 3, d, in] as [H 3 d, in]; [H 3 d]
+};
+
+struct TensorRow {
+  std::string theirs;             // "transformer.h.0.attn.c_attn.weight"
+  std::vector<std::string> ours;  // "blocks.0.attention.query.weight", ...
+  Layout layout = Layout::same;
+};
+
+struct Family {
+  std::string_view name;                  // as after --as: "neox"
+  std::string_view model_type;            // in config.json: "gpt_neox"
+  std::string_view architecture;          // "GPTNeoXForCausalLM"
+  std::string_view positions_key;         // "max_position_embeddings"
+  std::string_view prefix;                // of tensors, which some files leave out; empty where none does
+  std::vector<std::string_view> buffers;  // ends of names of tensors that hold nothing learned
+  std::string_view head;                  // the output projection, which is there when tied, too, or not
+  // Reads every key that changes the function, and refuses what tally does not have.
+  ForeignModel (*read)(ForeignSettings& settings);
+  // The keys that say what the options do. Throws Error naming the first option that it cannot say.
+  JsonValue (*write)(OwnSettings& settings);
+  // All tensors of a model with these options but the output projection.
+  std::vector<TensorRow> (*tensors)(const ModelOptions& options);
+};
+
+extern const Family gpt2_family, llama_family, neox_family;
+std::span<const Family* const> families();
+// Throws Error naming those that there are.
+const Family& find_family(std::string_view name);
+
+// Two of ours under one name of theirs each: {weight, bias} of "h.0.ln_1" and "blocks.0.attention_norm".
+void add_rows(std::vector<TensorRow>& rows, const std::string& theirs, const std::vector<std::string>& ours, bool bias,
+              Layout layout = Layout::same);
+// "gelu_new" for "gelu-tanh". Throws for what tally does not have.
+std::string activation_from_foreign(ForeignSettings& settings, std::string_view key, std::string_view usual);
+std::string foreign_activation(OwnSettings& settings);
+// Sizes that follow from others where they are not said.
+std::int64_t hidden_of(OwnSettings& settings);
+double norm_eps_of(OwnSettings& settings, double usual);
+
+}  // namespace tally

@@ -1,0 +1,77 @@
+// GPT-2 (Radford et al. 2019) as `transformers` keeps it: learned positions, LayerNorm before each part, GELU by tanh,
+// output projection = token embedding. Its weights are [in, out], q, k and v side by side in c_attn.
+#include "tasks/foreign/family.hpp"
+
+namespace tally {
+namespace {
+
+ForeignModel read(ForeignSettings& settings) {
+  ForeignModel model{.encoding = "absolute", .learned_positions = true};
+  model.vocabulary = settings.count("vocab_size");
+  model.positions = settings.count("n_positions", 1024);
+  const std::int64_t width = settings.count("n_embd"), heads = settings.count("n_head");
+  if (width % heads != 0) settings.refuse("n_head", "= ", heads, " does not divide n_embd = ", width);
+  model.set("model.layers", settings.count("n_layer"));
+  model.set("model.width", width);
+  model.set("model.heads", heads);
+  model.set("model.hidden", settings.count("n_inner", 4 * width));
+  model.set("model.norm", "layer");
+  model.set("model.norm-eps", settings.real("layer_norm_epsilon", 1e-5));
+  model.set("model.activation", activation_from_foreign(settings, "activation_function", "gelu_new"));
+  model.set("model.tied", settings.flag("tie_word_embeddings", true));
+  settings.demand("scale_attn_weights", true, true);
+  settings.demand("scale_attn_by_inverse_layer_idx", false, false);
+  settings.demand("add_cross_attention", false, false);
+  // The last is about the order in which the same is computed.
+  settings.pass_over({"n_ctx", "attn_pdrop", "embd_pdrop", "resid_pdrop", "summary_activation", "summary_first_dropout",
+                      "summary_proj_to_labels", "summary_type", "summary_use_proj", "reorder_and_upcast_attn"});
+  return model;
+}
+
+JsonValue write(OwnSettings& settings) {
+  settings.demand_encoding("absolute");
+  settings.one_of("model.norm", {"layer"});
+  settings.one_of("model.bias", {"true"});
+  const double eps = norm_eps_of(settings, 1e-5);
+  return JsonValue::object({{"n_layer", settings.integer("model.layers")},
+                            {"n_embd", settings.integer("model.width")},
+                            {"n_head", settings.integer("model.heads")},
+                            {"n_inner", hidden_of(settings)},
+                            {"activation_function", foreign_activation(settings)},
+                            {"layer_norm_epsilon", eps},
+                            {"tie_word_embeddings", settings.flag("model.tied")}});
+}
+
+std::vector<TensorRow> tensors(const ModelOptions& options) {
+  std::vector<TensorRow> rows;
+  rows.push_back({"transformer.wte.weight", {"embedding.weight"}});
+  rows.push_back({"transformer.wpe.weight", {"position.absolute.table"}});
+  for (std::int64_t n = 0; n < options.layers; ++n) {
+    const std::string theirs = concat("transformer.h.", n, "."), ours = concat("blocks.", n, ".");
+    const std::string attention = ours + "attention.";
+    add_rows(rows, theirs + "ln_1", {ours + "attention_norm"}, true);
+    add_rows(rows, theirs + "attn.c_attn", {attention + "query", attention + "key", attention + "value"}, true,
+             Layout::side_by_side);
+    add_rows(rows, theirs + "attn.c_proj", {attention + "output"}, true, Layout::transposed);
+    add_rows(rows, theirs + "ln_2", {ours + "mlp_norm"}, true);
+    add_rows(rows, theirs + "mlp.c_fc", {ours + "mlp.up"}, true, Layout::transposed);
+    add_rows(rows, theirs + "mlp.c_proj", {ours + "mlp.down"}, true, Layout::transposed);
+  }
+  add_rows(rows, "transformer.ln_f", {"norm"}, true);
+  return rows;
+}
+
+}  // namespace
+
+const Family gpt2_family{.name = "gpt2",
+                         .model_type = "gpt2",
+                         .architecture = "GPT2LMHeadModel",
+                         .positions_key = "n_positions",
+                         .prefix = "transformer.",
+                         .buffers = {".attn.bias", ".attn.masked_bias"},
+                         .head = "lm_head.weight",
+                         .read = read,
+                         .write = write,
+                         .tensors = tensors};
+
+}  // namespace tally

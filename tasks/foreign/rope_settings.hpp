@@ -1,0 +1,22 @@
+// Settings of rotary positions in config.json, in both forms that there are: in one object `rope_parameters`, or in
+// rope_theta (rotary_emb_base), rope_scaling, rotary_pct. Written is the second, which all versions read.
+#pragma once
+
+#include "tasks/foreign/family.hpp"
+
+namespace tally {
+
+struct RopeDefaults {
+  std::int64_t head_width = 0, positions = 0;
+  double fraction = 1;  // of a head's width that is rotated, where the file says nothing
+};
+
+// Sets the options of rope. Throws Error for what tally has not, and where the two forms contradict each other.
+void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignModel& model);
+
+// Width of a head that is rotated.
+std::int64_t rotary_dims_of(OwnSettings& settings, std::int64_t head_width);
+// rope_scaling, null for none; demands the layout that all these formats have.
+void write_rope_scaling(OwnSettings& settings, JsonValue& json);
+
+}  // namespace tally

@@ -1,0 +1,127 @@
+#include "tasks/foreign/settings.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.hpp"
+#include "core/utf8.hpp"
+
+namespace tally {
+
+ForeignSettings::ForeignSettings(const JsonValue& object, std::string source)
+    : object_(object), source_(std::move(source)) {
+  check(object.is_object(), "import", source_, ": must hold an object, not ", object.kind());
+}
+
+bool ForeignSettings::has(std::string_view key) const {
+  const JsonValue* value = object_.find(key);
+  return value != nullptr && !value->is_null();
+}
+
+const JsonValue* ForeignSettings::take(std::string_view key, bool needed) {
+  read_.emplace(key);
+  if (has(key)) return object_.find(key);
+  check(!needed, "import", source_, ": '", key, "' is missing");
+  return nullptr;
+}
+
+std::int64_t ForeignSettings::count(std::string_view key, std::optional<std::int64_t> usual) {
+  const JsonValue* value = take(key, !usual);
+  if (value == nullptr) return *usual;
+  if (!value->is_integer()) refuse(key, "must be an integer, not ", value->kind());
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t number = value->integer();
+  if (number < 1 || number > most) refuse(key, "is ", number, "; it must be from 1 to ", most);
+  return number;
+}
+
+double ForeignSettings::real(std::string_view key, std::optional<double> usual) {
+  const JsonValue* value = take(key, !usual);
+  if (value == nullptr) return *usual;
+  if (!value->is_number()) refuse(key, "must be a number, not ", value->kind());
+  return value->real();
+}
+
+bool ForeignSettings::flag(std::string_view key, bool usual) {
+  const JsonValue* value = take(key, false);
+  if (value == nullptr) return usual;
+  if (!value->is_bool()) refuse(key, "must be true or false, not ", value->kind());
+  return value->boolean();
+}
+
+std::string ForeignSettings::text(std::string_view key, std::optional<std::string_view> usual) {
+  const JsonValue* value = take(key, !usual);
+  if (value == nullptr) return std::string(*usual);
+  if (!value->is_string()) refuse(key, "must be a string, not ", value->kind());
+  return value->string();
+}
+
+ForeignSettings ForeignSettings::child(std::string_view key) {
+  static const JsonValue empty = JsonValue::object();
+  const JsonValue* value = take(key, false);
+  if (value != nullptr && !value->is_object()) refuse(key, "must be an object, not ", value->kind());
+  return {value == nullptr ? empty : *value, concat(source_, ": ", key)};
+}
+
+void ForeignSettings::demand(std::string_view key, bool wanted, bool usual) {
+  if (flag(key, usual) != wanted) refuse(key, "= ", !wanted, " is a function that tally does not have");
+}
+
+void ForeignSettings::pass_over(std::initializer_list<std::string_view> keys) {
+  read_.insert(keys.begin(), keys.end());
+}
+
+void ForeignSettings::refuse_unread() const {
+  std::vector<std::string> unknown;
+  for (const JsonMember& member : object_.members()) {
+    if (member.value.is_null() || read_.contains(member.name)) continue;
+    if (unknown.size() < 10) unknown.push_back(concat("'", escape_for_print(member.name, 60), "'"));
+  }
+  check(unknown.empty(), "import", source_, ": ", joined(unknown),
+        unknown.size() == 1 ? " is not a key" : " are not keys",
+        " that tally knows, and may change what the model computes; what changes nothing can be taken out of the file");
+}
+
+OwnSettings::OwnSettings(const RunConfig& config, std::string_view format) : config_(config), format_(format) {
+  // How it is trained and computed, not what.
+  read_ = {"model.kind", "model.dropout", "model.init", "model.attention"};
+  check(config.model.is_transformer(), "export", format_, " cannot say model.kind = ", config.model.kind);
+}
+
+std::string OwnSettings::text(std::string_view name) {
+  read_.emplace(name);
+  for (const RunConfig::Field& field : config_.fields()) {
+    if (field.name == name) return to_text(field.option.value);
+  }
+  check_internal(false, "export", "there is no option ", name);
+  return {};
+}
+
+std::int64_t OwnSettings::integer(std::string_view name) { return std::stoll(text(name)); }
+double OwnSettings::real(std::string_view name) { return std::stod(text(name)); }
+
+std::string OwnSettings::one_of(std::string_view name, std::initializer_list<std::string_view> values) {
+  std::string value = text(name);
+  if (std::ranges::find(values, value) != values.end()) return value;
+  fail("export", format_, " cannot say ", name, " = ", value, "; it has ",
+       joined(std::vector<std::string>(values.begin(), values.end()), " or "));
+}
+
+void OwnSettings::demand_encoding(std::string_view encoding) const {
+  check(config_.encoding.text() == encoding, "export", format_, " cannot say --pe ", config_.encoding.text(),
+        "; its models have ", encoding);
+}
+
+void OwnSettings::refuse_unread() const {
+  const RunConfig usual = RunConfig::make(config_.task->name, config_.encoding.text());
+  const std::vector<RunConfig::Field> defaults = usual.fields();
+  for (const RunConfig::Field& field : config_.fields()) {
+    const bool of_function = field.name.starts_with("model.") || field.name.starts_with("pe.");
+    if (!of_function || field.title.empty() || read_.contains(field.name)) continue;
+    const auto plain = std::ranges::find(defaults, field.name, &RunConfig::Field::name);
+    check(plain != defaults.end() && plain->option.value == field.option.value, "export", format_, " cannot say ",
+          field.name, " = ", to_text(field.option.value));
+  }
+}
+
+}  // namespace tally

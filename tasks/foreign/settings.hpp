@@ -1,0 +1,78 @@
+// Settings of a model as two sides have them: config.json of another library, and a configuration of ours. Of both
+// every setting must be read by somebody who knows what it does to the function that the model computes; what nobody
+// has read is refused by name.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "tasks/config.hpp"
+
+namespace tally {
+
+// An object of config.json. A key that is null counts as missing. Errors name file and key.
+class ForeignSettings {
+ public:
+  // `object` must live as long as this. source: "folder/config.json".
+  ForeignSettings(const JsonValue& object, std::string source);
+
+  const std::string& source() const { return source_; }
+  bool has(std::string_view key) const;
+  // From 1 to 2^31 - 1. Without `usual` the key must be there; so with the others.
+  std::int64_t count(std::string_view key, std::optional<std::int64_t> usual = {});
+  double real(std::string_view key, std::optional<double> usual = {});
+  bool flag(std::string_view key, bool usual);
+  std::string text(std::string_view key, std::optional<std::string_view> usual = {});
+  // The object under the key; an empty one where there is none.
+  ForeignSettings child(std::string_view key);
+  // Throws Error unless the flag is as wanted.
+  void demand(std::string_view key, bool wanted, bool usual);
+  // Keys that change nothing of what is computed.
+  void pass_over(std::initializer_list<std::string_view> keys);
+  // Throws Error naming the keys that nobody has read.
+  void refuse_unread() const;
+
+  template <class... Parts>
+  [[noreturn]] void refuse(std::string_view key, const Parts&... why) const {
+    fail("import", source_, ": '", key, "' ", why...);
+  }
+
+ private:
+  const JsonValue* take(std::string_view key, bool needed);
+
+  const JsonValue& object_;
+  std::string source_;
+  std::set<std::string, std::less<>> read_;
+};
+
+// The model and encodings of a configuration, for a format that may not be able to say them. Names are as in
+// RunConfig::fields: "model.norm", "pe.rope.base".
+class OwnSettings {
+ public:
+  // format: "gpt2", for messages.
+  OwnSettings(const RunConfig& config, std::string_view format);
+
+  std::string text(std::string_view name);
+  std::int64_t integer(std::string_view name);
+  double real(std::string_view name);
+  bool flag(std::string_view name) { return text(name) == "true"; }
+  // Throws Error unless the value is one of these; it is returned.
+  std::string one_of(std::string_view name, std::initializer_list<std::string_view> values);
+  // The encoding must be this one alone.
+  void demand_encoding(std::string_view encoding) const;
+  // Throws Error naming the first option that nobody has read and that has not its default.
+  void refuse_unread() const;
+
+ private:
+  const RunConfig& config_;
+  std::string format_;
+  std::set<std::string, std::less<>> read_;
+};
+
+}  // namespace tally

@@ -1,0 +1,259 @@
+#include "tasks/foreign/weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "autograd/finite.hpp"
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "core/io/json.hpp"
+#include "core/utf8.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view single_file = "model.safetensors", index_file = "model.safetensors.index.json";
+
+std::string in_quotes(std::string_view name) { return concat("'", escape_for_print(name, 200), "'"); }
+
+// Name of a tensor -> name of its shard.
+std::map<std::string, std::string> read_index(const std::string& path) {
+  const JsonValue index = read_json(path, {.max_depth = 4, .max_values = 200'000});
+  std::map<std::string, std::string> shards;
+  try {
+    for (const JsonMember& member : index.members("weight_map")) {
+      const std::string& file = member.value.string();
+      const bool beside = !file.empty() && file.find('/') == std::string::npos && file != "." && file != "..";
+      check(beside, "import", in_quotes(member.name), " is to be in ", in_quotes(file), ", which is no file beside it");
+      shards.emplace(member.name, file);
+    }
+  } catch (const Error& error) {
+    fail("import", escape_for_print(path, 1000), ": ", error.what());
+  }
+  return shards;
+}
+
+// What a list of faults holds at most.
+class Faults {
+ public:
+  template <class... Parts>
+  void note(const Parts&... parts) {
+    if (++count_ <= 10) text_ += concat(text_.empty() ? "" : "; ", parts...);
+  }
+  void refuse(const std::string& source) const {
+    check(count_ == 0, "import", source, ": ", text_, count_ > 10 ? concat("; ", count_ - 10, " more") : "");
+  }
+
+ private:
+  std::int64_t count_ = 0;
+  std::string text_;
+};
+
+// The shape that a tensor of theirs must have.
+Shape shape_together(const std::vector<Shape>& ours, Layout layout) {
+  Shape shape = ours.front();
+  for (std::size_t n = 1; n < ours.size(); ++n) shape[0] += ours[n][0];
+  const bool swapped = layout == Layout::transposed || layout == Layout::side_by_side;
+  if (swapped && shape.rank == 2) std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+}  // namespace
+
+ForeignWeights ForeignWeights::open(const std::string& folder) {
+  ForeignWeights weights;
+  const fs::path base(folder);
+  std::error_code error;
+  if (fs::exists(base / single_file, error)) {
+    weights.files_.push_back(std::make_unique<SafetensorsFile>(SafetensorsFile::open((base / single_file).string())));
+    weights.source_ = weights.files_.back()->path();
+    weights.add(*weights.files_.back());
+    return weights;
+  }
+  const std::string index_path = (base / index_file).string();
+  const bool pickled = fs::exists(base / "pytorch_model.bin", error);
+  check(fs::exists(index_path, error), "import", escape_for_print(folder, 1000), ": holds neither ", single_file,
+        " nor ", index_file, pickled ? "; pytorch_model.bin is not read: save the model as safetensors" : "");
+  weights.source_ = escape_for_print(index_path, 1000);
+  const std::map<std::string, std::string> shards = read_index(index_path);
+  std::set<std::string> names;
+  for (const auto& [tensor, shard] : shards) names.insert(shard);
+  for (const std::string& shard : names) {
+    check(fs::exists(base / shard, error), "import", weights.source_, ": the shard ", in_quotes(shard), " is missing");
+    weights.files_.push_back(std::make_unique<SafetensorsFile>(SafetensorsFile::open((base / shard).string())));
+    weights.add(*weights.files_.back());
+    for (const SafetensorsEntry& entry : weights.files_.back()->entries()) {
+      const auto said = shards.find(entry.name);
+      check(said == shards.end() || said->second == shard, "import", weights.source_, ": ", in_quotes(entry.name),
+            " is to be in ", said == shards.end() ? "" : in_quotes(said->second), " and is in ", in_quotes(shard));
+    }
+  }
+  for (const auto& [tensor, shard] : shards) {
+    check(weights.tensors_.contains(tensor), "import", weights.source_, ": ", in_quotes(tensor), " is to be in ",
+          in_quotes(shard), ", which does not hold it");
+  }
+  return weights;
+}
+
+void ForeignWeights::add(const SafetensorsFile& file) {
+  for (const SafetensorsEntry& entry : file.entries()) {
+    const auto [place, is_new] = tensors_.emplace(entry.name, Place{&file, &entry});
+    check(is_new, "import", source_, ": ", in_quotes(entry.name), " is in two shards, ", place->second.file->path(),
+          " and ", file.path());
+  }
+}
+
+std::vector<TensorRow> tensor_rows(const Family& family, const ModelOptions& options) {
+  std::vector<TensorRow> rows = family.tensors(options);
+  if (!options.tied) rows.push_back({std::string(family.head), {"head.weight"}});
+  return rows;
+}
+
+ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& family, const ModelOptions& options,
+                               const NamedShapes& shapes)
+    : weights_(weights), heads_(options.heads) {
+  const auto& there = weights.tensors();
+  const std::map<std::string_view, Shape> own(shapes.begin(), shapes.end());
+  const bool no_prefix = !family.prefix.empty() && std::ranges::none_of(there, [&](const auto& entry) {
+    return entry.first.starts_with(family.prefix);
+  });
+  std::set<std::string, std::less<>> known;
+  std::set<std::string_view> filled;
+  Faults faults;
+  for (TensorRow& row : tensor_rows(family, options)) {
+    if (no_prefix && row.theirs.starts_with(family.prefix)) row.theirs.erase(0, family.prefix.size());
+    std::vector<Shape> parts;
+    for (const std::string& name : row.ours) {
+      const auto found = own.find(name);
+      check_internal(found != own.end(), "import", "the model has no ", name);
+      parts.push_back(found->second);
+      filled.insert(found->first);
+    }
+    if (row.ours.front() == "embedding.weight") embedding_ = row.theirs;
+    known.insert(row.theirs);
+    const auto found = there.find(row.theirs);
+    if (found == there.end()) {
+      faults.note(in_quotes(row.theirs), " is missing");
+      continue;
+    }
+    const SafetensorsEntry& entry = *found->second.entry;
+    const Shape wanted = shape_together(parts, row.layout);
+    const bool type_fits = entry.type == "F32" || entry.type == "F16" || entry.type == "BF16";
+    if (entry.shape != wanted) {
+      faults.note(in_quotes(row.theirs), " is ", entry.shape, ", and by config.json ", wanted);
+    } else if (!type_fits) {
+      faults.note(in_quotes(row.theirs), " is ", entry.type, "; F32, F16 and BF16 are read");
+    }
+    sources_.push_back({std::move(row), found->second});
+  }
+  for (const auto& [name, place] : there) {
+    const bool buffer = std::ranges::any_of(
+        family.buffers, [&own_name = name](std::string_view end) { return own_name.ends_with(end); });
+    if (known.contains(name) || buffer) continue;
+    if (options.tied && name == family.head) {
+      tied_head_ = name;
+    } else {
+      faults.note(in_quotes(name), " is none of a ", family.name, " model's tensors");
+    }
+  }
+  faults.refuse(weights.source());
+  for (const auto& [name, shape] : shapes) {
+    if (!filled.contains(name)) not_in_file_.push_back(name);
+  }
+}
+
+namespace {
+
+Tensor read_finite(const ForeignWeights::Place& place) {
+  Tensor tensor = place.file->read_widened(place.entry->name);
+  check(all_finite(tensor), "import", place.file->path(), ": tensor ", in_quotes(place.entry->name),
+        " holds a number that is not finite");
+  return tensor;
+}
+
+}  // namespace
+
+void ForeignMapping::load(const NamedTensors& parameters) const {
+  const NoGrad only_values;
+  if (!tied_head_.empty()) check_tied();
+  const std::map<std::string_view, Tensor> targets(parameters.begin(), parameters.end());
+  for (const Source& source : sources_) {
+    const auto& names = source.row.ours;
+    const std::vector<Tensor> parts = taken_apart(read_finite(source.place), source.row.layout, names.size(), heads_);
+    for (std::size_t n = 0; n < names.size(); ++n) Tensor(targets.at(names[n])).copy_from(parts[n].to_dense());
+  }
+}
+
+void ForeignMapping::check_tied() const {
+  const Tensor head = read_finite(weights_.tensors().find(tied_head_)->second);
+  const Tensor embedding = read_finite(weights_.tensors().find(embedding_)->second);
+  const auto a = bytes_of(head), b = bytes_of(embedding);
+  check(head.shape() == embedding.shape() && std::memcmp(a.data(), b.data(), a.size()) == 0, "import",
+        weights_.source(), ": ", in_quotes(tied_head_), " differs from ", in_quotes(embedding_),
+        ", and by config.json (tie_word_embeddings) they are one");
+}
+
+std::vector<Tensor> taken_apart(const Tensor& theirs, Layout layout, std::size_t parts, std::int64_t heads) {
+  const auto count = static_cast<std::int64_t>(parts);
+  std::vector<Tensor> ours;
+  switch (layout) {
+    case Layout::same: return {theirs};
+    case Layout::transposed: return {theirs.rank() == 2 ? transpose(theirs, 0, 1) : theirs};
+    case Layout::side_by_side: {
+      const int axis = theirs.rank() - 1;
+      const std::int64_t width = theirs.size(axis) / count;
+      for (std::int64_t n = 0; n < count; ++n) {
+        const Tensor part = slice(theirs, axis, n * width, (n + 1) * width);
+        ours.push_back(axis == 1 ? transpose(part, 0, 1) : part);
+      }
+      return ours;
+    }
+    case Layout::by_head: {
+      const std::int64_t rows = theirs.size(0) / count, in = theirs.numel() / theirs.size(0);
+      const Tensor by_head = reshape(theirs, {heads, count, rows / heads * in});
+      const Shape shape = theirs.rank() == 2 ? Shape{rows, in} : Shape{rows};
+      for (std::int64_t n = 0; n < count; ++n) ours.push_back(reshape(by_head.select_view(1, n).clone(), shape));
+      return ours;
+    }
+  }
+  return ours;
+}
+
+Tensor put_together(const std::vector<Tensor>& ours, Layout layout, std::int64_t heads) {
+  const Tensor& first = ours.front();
+  switch (layout) {
+    case Layout::same: return first;
+    case Layout::transposed: return first.rank() == 2 ? transpose(first, 0, 1).to_dense() : first;
+    case Layout::side_by_side: {
+      const Tensor rows = concat(ours, 0);
+      return rows.rank() == 2 ? transpose(rows, 0, 1).to_dense() : rows;
+    }
+    case Layout::by_head: {
+      std::vector<Tensor> parts;
+      for (const Tensor& own : ours) parts.push_back(reshape(own, {heads, 1, own.numel() / heads}));
+      Shape shape = first.shape();
+      shape[0] *= static_cast<std::int64_t>(ours.size());
+      return reshape(concat(parts, 1), shape);
+    }
+  }
+  return first;
+}
+
+NamedTensors foreign_tensors(const Family& family, const ModelOptions& options, const NamedTensors& parameters) {
+  const NoGrad only_values;
+  const std::map<std::string_view, Tensor> own(parameters.begin(), parameters.end());
+  NamedTensors tensors;
+  for (const TensorRow& row : tensor_rows(family, options)) {
+    std::vector<Tensor> parts;
+    for (const std::string& name : row.ours) parts.push_back(own.at(name).detach());
+    tensors.emplace_back(row.theirs, put_together(parts, row.layout, options.heads));
+  }
+  return tensors;
+}
+
+}  // namespace tally

@@ -1,0 +1,161 @@
+// tally import: a model of another library (tasks/foreign/) as a run at step 0 of the task text.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "core/io/atomic_file.hpp"
+#include "core/io/checksum.hpp"
+#include "tasks/foreign/foreign_model.hpp"
+#include "tasks/printable.hpp"
+#include "tasks/run_folder.hpp"
+#include "tasks/runner/commands.hpp"
+#include "tasks/runner/config_options.hpp"
+#include "tasks/statistics.hpp"
+#include "tasks/text/prepared_text.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+struct ImportSettings {
+  std::string run, from, encoding;
+  bool force = false;
+};
+
+// Nothing where the folder holds none.
+std::optional<TokenizerParts> tokenizer_in(const std::string& folder) {
+  std::error_code error;
+  const bool there = fs::exists(folder + "/tokenizer.json", error) || fs::exists(folder + "/vocab.json", error);
+  return there ? std::optional(read_tokenizer(folder)) : std::nullopt;
+}
+
+// The tokenizer of the run: the folder's own, which is also that of the data, if these are named; else that of the
+// data.
+TokenizerParts choose_tokenizer(const std::string& from, const std::string& data) {
+  std::optional<TokenizerParts> own = tokenizer_in(from);
+  if (data.empty()) {
+    check(own.has_value(), "import", printable(from), ": holds no tokenizer (tokenizer.json, or vocab.json and ",
+          "merges.txt); --data names a text that was prepared with the model's");
+    return std::move(*own);
+  }
+  const PreparedText prepared(data);
+  TokenizerParts of_data = read_tokenizer(prepared.tokenizer_path());
+  check(!own || tokenizer_json(*own) == tokenizer_json(of_data), "import", printable(data),
+        ": was prepared with another tokenizer than that of ", printable(from));
+  return of_data;
+}
+
+// A prepared text without a text: what a run needs to read and write tokens.
+void write_tokenizer(const std::string& folder, const TokenizerParts& parts,
+                     const std::optional<std::int64_t>& end_of_text) {
+  const auto named = std::ranges::find(parts.specials, end_of_text_name, &SpecialToken::name);
+  const auto size = static_cast<std::int64_t>(parts.tokens.size());
+  const std::int64_t end = named != parts.specials.end() ? named->id : end_of_text.value_or(-1);
+  check(0 <= end && end < size, "import", "neither the tokenizer (", end_of_text_name,
+        ") nor config.json (eos_token_id) has a token that ends a text");
+  const std::string text = tokenizer_json(parts);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check(!error, "import", "cannot make the folder '", folder, "': ", error.message());
+  write_file_atomically(folder + "/tokenizer.json", text);
+  const JsonValue tokenizer = JsonValue::object({{"vocabulary", size},
+                                                 {"end_of_text", end},
+                                                 {"checksum", checksum_text(crc32c(std::as_bytes(std::span(text))))}});
+  write_file_atomically(
+      folder + "/manifest.json",
+      write_json(JsonValue::object({{"version", 1}, {"splits", JsonValue::object()}, {"tokenizer", tokenizer}}), 2) +
+          "\n");
+}
+
+// Made under another name, so that a run that is there is whole.
+void write_run(const ImportSettings& settings, RunConfig config, const SequenceModel& model,
+               const TokenizerParts& tokenizer, const std::optional<std::int64_t>& end_of_text) {
+  std::string run = settings.run;
+  while (run.size() > 1 && run.ends_with('/')) run.pop_back();
+  const std::string partial = run + ".partial";
+  const bool own_tokenizer = OwnSettings(config, "a run").text("task.data").empty();
+  RunConfig now = config.clone();
+  if (own_tokenizer) {
+    config.set("task.data", run + "/tokenizer");
+    now.set("task.data", partial + "/tokenizer");
+  }
+  check(!fs::exists(fs::symlink_status(partial)), "import", "'", printable(partial),
+        "' is there, of an import that was interrupted or is at work");
+  try {
+    const RunFolder folder = RunFolder::create(partial, config, false);
+    if (own_tokenizer) write_tokenizer(partial + "/tokenizer", tokenizer, end_of_text);
+    const std::unique_ptr<Task> task = now.make_task();
+    folder.check_can_write_checkpoints(0, 0);
+    folder.write_checkpoint({0, 0, model_record(config, *task)}, model.parameters(), {});
+    const FileDescriptor lock_of_old = RunFolder::make_way(run, settings.force);
+    std::error_code error;
+    fs::rename(partial, run, error);
+    check(!error, "import", "cannot move '", partial, "' to '", run, "': ", error.message());
+  } catch (...) {
+    std::error_code error;
+    fs::remove_all(partial, error);
+    throw;
+  }
+}
+
+Result run_import(const ImportSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
+  if (settings.run.empty()) throw UsageError("[usage] the name of the run folder is empty");
+  if (!settings.force) RunFolder::make_way(settings.run, false);
+  const ForeignDescription description = read_description(settings.from);
+  RunConfig config = as_usage([&] { return config_of(description, settings.encoding); });
+  options.apply(config);
+  as_usage([&] { config.validate(); });
+  const TokenizerParts tokenizer = choose_tokenizer(settings.from, OwnSettings(config, "a run").text("task.data"));
+  check(std::ssize(tokenizer.tokens) <= description.model.vocabulary, "import", printable(settings.from),
+        ": the tokenizer has ", tokenizer.tokens.size(), " tokens, and the model (vocab_size) ",
+        description.model.vocabulary);
+  const ForeignLoaded loaded = load_foreign(settings.from, description, config);
+  write_run(settings, config.clone(), *loaded.model, tokenizer, description.end_of_text);
+  JsonValue started = JsonValue::array();
+  for (const std::string& name : loaded.not_in_file) started.push(name);
+  for (const std::string& note : tokenizer.notes) say(common, concat("tokenizer: ", printable(note)));
+  return {.value = JsonValue::object({{"run", settings.run},
+                                      {"family", description.family->name},
+                                      {"pe", config.encoding.text()},
+                                      {"parameters", loaded.model->parameter_count()},
+                                      {"vocabulary", description.model.vocabulary},
+                                      {"not_in_file", std::move(started)}}),
+          .text = concat(description.family->name, " model with ", with_commas(loaded.model->parameter_count()),
+                         " parameters and a vocabulary of ", with_commas(description.model.vocabulary), ", encoding ",
+                         config.encoding.text(), "\n",
+                         loaded.not_in_file.empty()
+                             ? ""
+                             : concat("not in the file, with their start values: ", joined(loaded.not_in_file), "\n"),
+                         "run: ", printable(settings.run), ", at step 0\n"),
+          .notice = true};
+}
+
+}  // namespace
+
+std::function<Result()> declare_import(CommandLine& line) {
+  const auto settings = std::make_shared<ImportSettings>();
+  line.add("RUN", &settings->run, "folder of the run to make", {.required = true});
+  line.add("--from", &settings->from,
+           "folder with config.json, model.safetensors or its shards, and a tokenizer: GPT-2, LLaMA, GPT-NeoX",
+           {.required = true});
+  line.add("--pe", &settings->encoding,
+           "the model's own encoding in a sum with others, as in rope+cope; what the file lacks has its start values");
+  line.add("--force", &settings->force, "move what the folder holds aside");
+  auto options = std::make_shared<ConfigOptions>();
+  if (const std::string from = line.look_ahead("--from"); !from.empty()) {
+    const ForeignDescription description = read_description(from);
+    const RunConfig config = as_usage([&] { return config_of(description, line.look_ahead("--pe")); });
+    const std::string own = concat("pe.", description.model.encoding, ".");
+    // What the file says is not to be said otherwise.
+    options = ConfigOptions::declare_for(line, config, [own](std::string_view name) {
+      const bool of_model =
+          name.starts_with("model.") && name != "model.dropout" && name != "model.attention" && name != "model.init";
+      return !of_model && !name.starts_with(own) && name != "task.vocabulary" && name != "task.positions";
+    });
+  }
+  return [settings, options, &common = line.common] { return run_import(*settings, *options, common); };
+}
+
+}  // namespace tally

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""What `tally export` writes is read by transformers, with the logits that tally computes.
+
+Usage: check_exports.py TALLY. Imports the models of this folder that commands can take, trains them on for ten steps of
+a small text, writes both back and compares the logits that transformers computes of what was written: before training
+with those of the model's own file, after it with those of `tally dump`. Skipped (exit status 77) without torch and
+transformers.
+"""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    import transformers
+    from safetensors.torch import load_file
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+HERE = pathlib.Path(__file__).resolve().parent
+STEPS, LENGTH = 10, 16
+
+
+def logits_of(folder, tokens):
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, attn_implementation="eager", dtype=torch.float64, output_loading_info=True)
+    for what, names in report.items():
+        assert not names, f"{folder}: {what}: {names}"
+    with torch.no_grad():
+        return model.eval()(tokens.long()).logits
+
+
+def error(a, b):
+    return ((a.double() - b.double()).abs().max() / b.double().abs().max()).item()
+
+
+def main():
+    work, program = pathlib.Path(tempfile.mkdtemp()), pathlib.Path(sys.argv[1]).resolve()
+
+    def tally(*words):
+        finished = subprocess.run([program, *map(str, words), "--threads=2"], cwd=work, capture_output=True, text=True)
+        assert finished.returncode == 0, f"tally {words}: {finished.stderr}"
+
+    try:
+        (work / "texts").mkdir()
+        for file in range(12):
+            lines = [f"func f{line}(x int) int {{ return x + {file * line} }}\n" for line in range(12)]
+            (work / f"texts/{file}.go").write_text("".join(lines))
+        tally("prepare", "data", "texts", "--vocabulary=257", "--validation-part=0.3", "--test-part=0")
+        for name in ["gpt2", "llama", "neox"]:
+            source = work / f"{name}-from"
+            shutil.copytree(HERE / name, source)
+            shutil.copy(work / "data/tokenizer.json", source)
+            tally("import", name, "--from", source, "--data", "data")
+            tally("export", name, "--as", name, "--out", f"{name}-start")
+            tokens = load_file(source / "logits.safetensors")["tokens"]
+            same = error(logits_of(work / f"{name}-start", tokens), logits_of(source, tokens))
+            assert same == 0, f"{name}: what was written differs by {same}"
+            tally("train", name, f"--steps={STEPS}", "--batch=2", f"--length={LENGTH}")
+            tally("export", name, "--as", name, "--out", f"{name}-trained")
+            tally("dump", name, "--split=validation", "--count=1", f"--out={name}.safetensors")
+            dumped = load_file(work / f"{name}.safetensors")
+            trained = error(dumped["logits"], logits_of(work / f"{name}-trained", dumped["tokens"]))
+            assert trained < 2e-6, f"{name}: after training the logits differ by {trained}"
+            moved = error(logits_of(work / f"{name}-trained", tokens), logits_of(source, tokens))
+            assert moved > 1e-3, f"{name}: training changed nothing"
+            file = str(work / f"{name}-trained/tokenizer.json")
+            tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=file)
+            assert tokenizer.encode("func")[0] == 69, "another tokenizer"  # f is byte 102, the 70th from '!' on
+            print(f"{name}: written back the same; after {STEPS} steps within {trained:.1e}, moved by {moved:.2f}")
+    finally:
+        shutil.rmtree(work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+// tally import and export --as: a model of another library as a run that every command takes, and back.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "core/io/safetensors.hpp"
+#include "tests/runner/program.hpp"
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ImportedRuns : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directory(folder_ / "texts");
+    for (int n = 0; n < 12; ++n) {
+      std::string text;
+      for (int line = 0; line < 12; ++line)
+        text += concat("func f", line, "(x int) int { return x + ", n * line, " }\n");
+      write_file(folder_ / concat("texts/", n, ".go"), text);
+    }
+    expect_done({"prepare", folder_ / "data", folder_ / "texts", "--vocabulary=257", "--validation-part=0.3",
+                 "--test-part=0", "--quiet"});
+  }
+
+  // One of the references with a tokenizer of all bytes.
+  std::string source(const std::string& name) {
+    const std::string path = folder_ / (name + "-from");
+    if (!fs::exists(path)) {
+      fs::copy(std::string(TALLY_SOURCE_DIR "/tests/reference/foreign/") + name, path);
+      fs::copy(folder_ / "data/tokenizer.json", path + "/tokenizer.json");
+    }
+    return path;
+  }
+  Finished import(const std::string& run, const std::string& from, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"import", folder_ / run, "--from", from, "--quiet"});
+    return run_tally(more, folder_);
+  }
+  Finished expect_done(const std::vector<std::string>& words) {
+    Finished finished = run_tally(words, folder_);
+    EXPECT_EQ(finished.code, 0) << words.front() << ": " << finished.err;
+    return finished;
+  }
+  void expect_refused(const Finished& finished, int code, std::string_view message) {
+    EXPECT_EQ(finished.code, code) << finished.err;
+    EXPECT_TRUE(holds(finished.err, message)) << message << "\n" << finished.err;
+  }
+  std::vector<std::string> training(const std::string& run, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"train", folder_ / run, "--steps=4", "--batch=2", "--length=16", "--quiet"});
+    return more;
+  }
+  std::string checkpoint(const std::string& run, int step) {
+    return folder_ / concat(run, "/checkpoints/step-0000000", step, ".safetensors");
+  }
+  std::string data() const { return "--data=" + (folder_ / "data"); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ImportedRuns, AreTakenByEveryCommand) {
+  ASSERT_EQ(import("run", source("llama")).code, 0);
+  const std::string run = folder_ / "run";
+  EXPECT_NE(expect_done({"generate", run, "--prompt=fu", "--count=3"}).out, "");
+  EXPECT_NE(expect_done({"predict", run, "func"}).out, "");
+  expect_done({"inspect", run, "--out", folder_ / "page.html", "--text=func f"});
+  EXPECT_TRUE(holds(expect_done({"show", checkpoint("run", 0)}).out, "model.embedding.weight"));
+  // There is a tokenizer, but no text.
+  expect_refused(run_tally({"eval", run}, folder_), 1, "a tokenizer without a text");
+  expect_refused(run_tally({"inspect", run, "--out", folder_ / "page.html"}, folder_), 1, "a tokenizer without a text");
+  expect_done({"eval", run, data(), "--split=validation"});
+  expect_refused(run_tally(training("run"), folder_), 2, "a tokenizer without a text");
+  expect_done(training("run", {data()}));
+  EXPECT_EQ(names_of_checkpoints(run).size(), 2U);  // that of step 0 stays
+  expect_done({"resume", run, "--steps=6", "--quiet"});
+  expect_done({"eval", run, "--split=validation"});
+  expect_refused(import("run", source("llama")), 1, "holds a run already");
+  EXPECT_EQ(import("run", source("llama"), {"--force", data()}).code, 0);
+  expect_done({"eval", run, "--split=validation"});
+}
+
+TEST_F(ImportedRuns, AreWrittenBack) {
+  for (const char* name : {"gpt2", "llama", "neox"}) {
+    ASSERT_EQ(import(name, source(name), {data()}).code, 0);
+    const std::string out = folder_ / concat(name, "-back");
+    expect_done({"export", folder_ / name, "--as", name, "--out", out, "--quiet"});
+    ASSERT_EQ(import(concat(name, "-again"), out).code, 0);
+    const SafetensorsFile a = SafetensorsFile::open(checkpoint(name, 0)),
+                          b = SafetensorsFile::open(checkpoint(concat(name, "-again"), 0));
+    for (const SafetensorsEntry& entry : a.entries()) {
+      EXPECT_EQ(a.read(entry.name).to_vector<float>(), b.read(entry.name).to_vector<float>()) << entry.name;
+    }
+    EXPECT_EQ(a.metadata().at("model"), b.metadata().at("model")) << name;
+    expect_refused(run_tally({"export", folder_ / name, "--as", name, "--out", out}, folder_), 1, "is there already");
+  }
+  expect_refused(run_tally({"export", folder_ / "llama", "--as=gpt2", "--out", folder_ / "x"}, folder_), 1,
+                 "gpt2 cannot say --pe rope");
+  expect_refused(run_tally({"export", folder_ / "llama", "--as=neox", "--out", folder_ / "x"}, folder_), 1,
+                 "neox cannot say model.norm = rms");
+  expect_refused(run_tally({"export", folder_ / "neox", "--as=llama", "--out", folder_ / "x"}, folder_), 1,
+                 "llama cannot say model.norm = layer");
+  expect_refused(run_tally({"export", folder_ / "neox", "--as=lama", "--out", folder_ / "x"}, folder_), 2,
+                 "did you mean 'llama'");
+  EXPECT_FALSE(fs::exists(folder_ / "x") || fs::exists(folder_ / "x.partial"));
+}
+
+// The named parameters alone have a state and change; after a kill and a resume as in one go.
+TEST_F(ImportedRuns, TrainNamedParametersAlone) {
+  const std::vector<std::string> more = {data(), "--train=pe.cope.*", "--optimiser.lr-scale=pe.*=10", "--save-every=2"};
+  for (const char* run : {"one", "two"}) {
+    ASSERT_EQ(import(run, source("neox"), {"--pe=rope+cope", "--pe.p-max=8"}).code, 0);
+  }
+  expect_done(training("one", more));
+  std::vector<std::string> first = training("two", more);
+  *std::ranges::find(first, "--steps=4") = "--steps=2";
+  expect_done(first);
+  expect_done({"resume", folder_ / "two", "--steps=4", "--threads=1", "--quiet"});
+  EXPECT_TRUE(read_file(checkpoint("one", 4)) == read_file(checkpoint("two", 4)));
+  const SafetensorsFile start = SafetensorsFile::open(checkpoint("one", 0)),
+                        end = SafetensorsFile::open(checkpoint("one", 4));
+  int changed = 0, states = 0;
+  for (const SafetensorsEntry& entry : end.entries()) {
+    const bool of_cope = holds(entry.name, ".position.cope.");
+    if (entry.name.starts_with("optimiser.")) {
+      EXPECT_TRUE(of_cope) << entry.name;
+      ++states;
+    } else {
+      const bool same = start.read(entry.name).to_vector<float>() == end.read(entry.name).to_vector<float>();
+      EXPECT_EQ(same, !of_cope) << entry.name;
+      changed += !same;
+    }
+  }
+  EXPECT_EQ(changed, 2);  // a table a layer
+  EXPECT_EQ(states, 4);
+  expect_refused(run_tally({"resume", folder_ / "one", "--train=all", "--steps=6"}, folder_), 2,
+                 "before the first step alone");
+  expect_refused(run_tally({"export", folder_ / "one", "--as=neox", "--out", folder_ / "x"}, folder_), 1,
+                 "neox cannot say --pe cope+rope");
+}
+
+TEST_F(ImportedRuns, RefuseNamesThatNobodyHas) {
+  ASSERT_EQ(import("run", source("gpt2"), {data()}).code, 0);
+  expect_refused(run_tally(training("run", {"--train=pe.cope.*"}), folder_), 2, "'pe.cope.*' names no parameter");
+  expect_refused(run_tally(training("run", {"--optimiser.lr-scale=head*=2"}), folder_), 2,
+                 "'head*' names no parameter");
+  expect_refused(run_tally(training("run", {"--optimiser.lr-scale=pe.*"}), folder_), 2, "no pattern with a factor");
+  EXPECT_EQ(names_of_checkpoints(folder_ / "run").size(), 1U);
+}
+
+TEST_F(ImportedRuns, BeginWithTheirModelOrNotAtAll) {
+  ASSERT_EQ(import("run", source("gpt2"), {data()}).code, 0);
+  fs::resize_file(checkpoint("run", 0), 9000);
+  expect_refused(run_tally({"resume", folder_ / "run", "--steps=2"}, folder_), 1,
+                 "the run begins with the model in it");
+}
+
+TEST_F(ImportedRuns, AreNotHalfMade) {
+  const std::string from = source("gpt2");
+  const auto refused = [&](const std::string& message, const std::vector<std::string>& more = {}) {
+    expect_refused(import("run", from, more), 1, message);
+    EXPECT_FALSE(fs::exists(folder_ / "run") || fs::exists(folder_ / "run.partial"));
+  };
+  fs::rename(from + "/tokenizer.json", folder_ / "kept.json");
+  refused("holds no tokenizer");
+  write_file(from + "/tokenizer.json", "{}");
+  refused("tokenizer.json");
+  fs::copy_file(folder_ / "kept.json", from + "/tokenizer.json", fs::copy_options::overwrite_existing);
+  expect_done({"prepare", folder_ / "other", folder_ / "texts", "--vocabulary=260", "--validation-part=0.3",
+               "--test-part=0", "--quiet"});
+  refused("another tokenizer", {"--data=" + (folder_ / "other")});
+  fs::remove_all(from);
+  refused("config.json");
+  EXPECT_EQ(import("run", source("gpt2"), {"--pe=cope"}).code, 2);
+  EXPECT_EQ(import("run", source("gpt2"), {"--model.width=9"}).code, 2);
+  fs::copy_file(folder_ / "kept.json", source("gpt2-wide") + "/tokenizer.json", fs::copy_options::overwrite_existing);
+  expect_refused(import("run", source("gpt2-wide")), 1, "the tokenizer has 257 tokens, and the model (vocab_size) 40");
+}
+
+}  // namespace
+}  // namespace tally::testing
