@@ -1,0 +1,254 @@
+// Language modelling: predict the next token of a text that `tally prepare` has made into tokens.
+//
+// A sequence is T + 1 neighbouring tokens: T are fed, each predicts its successor, all of them count. Nothing is filled
+// up or masked, and attention sees across the end of a document.
+//
+// Training is read in epochs. Epoch e cuts the N tokens from an offset in [0, T) on into W = floor((N - T) / T)
+// windows, which share the one token that is both target and next input, and takes them in a random order; sequence i
+// is window i mod W of epoch i / W. Offset and order come from (seed, e) alone, so that a resumed run needs no state.
+//
+// Evaluation takes windows in order, each target once: of T tokens side by side (stride 0), or windows that end every S
+// tokens, of which the last S targets count (of the first all). With `after` = A the first A targets are context alone,
+// so that windows of different lengths can be compared on the same targets.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "core/utf8.hpp"
+#include "tasks/batch.hpp"
+#include "tasks/statistics.hpp"
+#include "tasks/task.hpp"
+#include "tasks/text/encoder.hpp"
+#include "tasks/text/prepared_text.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+#include "tasks/text/words.hpp"
+
+namespace tally {
+namespace {
+
+struct TextOptions final : OptionsOf<TextOptions> {
+  static constexpr bool reads_files = true;
+  std::string data;
+  std::int64_t length = 256;
+  std::int64_t stride = 0;
+  std::int64_t after = 0;
+  std::int64_t positions = 0;
+  std::int64_t vocabulary = 0;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.text("data", data, "folder that `tally prepare` made");
+    visitor.integer("length", length, "tokens T of a sequence", 1, 1 << 24);
+    visitor.integer("stride", stride, "evaluation: windows end every so many tokens, whose targets count; 0: T", 0,
+                    1 << 24);
+    visitor.integer("after", after, "evaluation: the first so many targets do not count", 0, 1 << 30);
+    visitor.integer("positions", positions, "tokens that learned tables of positions hold; 0: T", 0, 1 << 24);
+    visitor.integer("vocabulary", vocabulary,
+                    "tokens of the model, where these are more than the tokenizer's; 0: as many");
+  }
+};
+
+// The windows of an evaluation: window k feeds tokens first(k) .. end(k) - 1, its last targets, up to token end(k),
+// count.
+struct Windows {
+  std::int64_t tokens, length, stride, after;
+
+  std::int64_t step() const { return stride > 0 ? stride : length; }
+  // Targets of the first window that count; where nothing is left out, all that it has.
+  std::int64_t first_count() const { return std::min(after == 0 ? length : step(), tokens - 1 - after); }
+  std::int64_t count() const {
+    const std::int64_t targets = tokens - 1 - after;
+    return targets <= 0 ? 0 : 1 + (targets - first_count() + step() - 1) / step();
+  }
+  // Targets are numbered by their token: those of window k that count are begin(k) + 1 .. end(k).
+  std::int64_t begin(std::int64_t k) const { return k == 0 ? after : after + first_count() + (k - 1) * step(); }
+  std::int64_t end(std::int64_t k) const { return std::min(after + first_count() + k * step(), tokens - 1); }
+  std::int64_t first(std::int64_t k) const { return std::max<std::int64_t>(0, end(k) - length); }
+};
+
+class Text final : public Task {
+ public:
+  Text(const TextOptions& options, std::uint64_t seed, std::uint64_t)
+      : prepared_(folder_of(options)),
+        tokenizer_(read_tokenizer(prepared_.tokenizer_path())),
+        length_(options.length),
+        positions_(options.positions),
+        seed_(seed) {
+    check(options.stride <= length_, "text", "stride ", options.stride, " is longer than the sequences of ", length_,
+          " tokens");
+    const std::int64_t size = tokenizer_.vocabulary();
+    check(size == prepared_.manifest().vocabulary, "text", prepared_.tokenizer_path(), " has ", size,
+          " tokens, and the manifest says ", prepared_.manifest().vocabulary);
+    for (std::int64_t id = 0; id < size; ++id) symbols_.push_back(escape_for_print(tokenizer_.bytes_of(id)));
+    check(options.vocabulary == 0 || options.vocabulary >= size, "text", "vocabulary ", options.vocabulary,
+          " is less than the ", size, " tokens of ", prepared_.tokenizer_path());
+    for (std::int64_t id = size; id < options.vocabulary; ++id) symbols_.push_back(concat("<|unused-", id, "|>"));
+    check(positions_ == 0 || positions_ >= length_, "text", "sequences of ", length_,
+          " tokens are longer than the table of ", positions_, " positions");
+    for (const SpecialToken& special : tokenizer_.parts().specials) {
+      symbols_[static_cast<std::size_t>(special.id)] = special.name;
+      specials_.push_back(special.name);
+    }
+    for (const TextSplit& split : prepared_.manifest().splits) {
+      if (split.tokens == 0) continue;
+      const TokenFile& file = files_.try_emplace(split.name, prepared_.tokens(split.name)).first->second;
+      if (split.name == "train") continue;
+      const Windows windows{file.size(), length_, options.stride, options.after};
+      if (windows.count() == 0) continue;
+      windows_.push_back(windows);
+      splits_.push_back({split.name, concat(with_commas(file.size()), " tokens"), windows.count(),
+                         std::min(length_, file.size() - 1)});
+    }
+    // A tokenizer alone is enough for a model that nobody trains or evaluates.
+    if (!prepared_.manifest().splits.empty()) {
+      check(!splits_.empty(), "text", prepared_.folder(), " has no split to evaluate on with more than ",
+            options.after + 1, " tokens");
+      // Where windows of evaluation are asked for, the training split may be too short for them.
+      if (options.stride == 0 && options.after == 0) check_training();
+    }
+    splits_.insert(splits_.begin(), {"train", concat(with_commas(train_tokens()), " tokens, in epochs"), 0, length_});
+    windows_.insert(windows_.begin(), Windows{train_tokens(), length_, 0, 0});
+  }
+
+  const std::vector<std::string>& vocabulary() const override { return symbols_; }
+  std::string vocabulary_record() const override {
+    return concat(symbols_.size(), " tokens, ", prepared_.manifest().tokenizer_checksum);
+  }
+  const std::vector<Split>& splits() const override { return splits_; }
+  std::int64_t max_length() const override { return std::max(positions_, Task::max_length()); }
+
+  Example example(std::string_view name, std::int64_t index) const override {
+    split_holding(name, index);
+    if (name == "train") {
+      check_training();
+      Example example = window(file_of(name), train_window(index), length_);
+      std::ranges::fill(example.loss_mask, std::uint8_t{1});
+      std::ranges::fill(example.score_mask, std::uint8_t{1});
+      return example;
+    }
+    const Windows& windows = windows_of(name);
+    const std::int64_t first = windows.first(index), end = windows.end(index);
+    Example example = window(file_of(name), first, end - first);
+    const auto from = windows.begin(index) - first;
+    std::fill(example.loss_mask.begin() + from, example.loss_mask.end(), std::uint8_t{1});
+    std::fill(example.score_mask.begin() + from, example.score_mask.end(), std::uint8_t{1});
+    return example;
+  }
+
+  // What the tokens stand for, with what steers a terminal escaped; names of special tokens as they are.
+  std::string text(const Example& example) const override { return join_symbols(symbols_, example.tokens, ""); }
+  // Names of special tokens are those tokens.
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids;
+    Encoder(tokenizer_).encode(text, specials_, ids);
+    return ids;
+  }
+
+  std::vector<std::int32_t> beginning() const override { return {prepared_.manifest().end_of_text}; }
+  std::string_view bytes_of(std::int32_t token) const override {
+    return token < tokenizer_.vocabulary() ? tokenizer_.bytes_of(token) : std::string_view();
+  }
+
+  std::optional<TextCounts> text_counts(std::string_view name, std::int64_t count) const override {
+    const Windows& windows = windows_of(name);
+    TextCounts counts{.context = length_,
+                      .stride = windows.step(),
+                      .token_checksum = prepared_.manifest().split(name).token_checksum,
+                      .tokenizer_checksum = prepared_.manifest().tokenizer_checksum};
+    if (count <= 0) return counts;
+    const std::int64_t first = windows.begin(0) + 1, last = windows.end(count - 1);
+    counts.tokens = last - first + 1;
+    WordCounter words;
+    std::vector<std::int32_t> ids;
+    for (std::int64_t begin = first; begin <= last; begin += at_once) {
+      ids.resize(static_cast<std::size_t>(std::min(at_once, last + 1 - begin)));
+      file_of(name).read(begin, ids);
+      for (const std::int32_t id : ids) {
+        const std::string_view bytes = tokenizer_.bytes_of(id);
+        counts.bytes += static_cast<std::int64_t>(bytes.size());
+        counts.documents += id == prepared_.manifest().end_of_text;
+        words.add(bytes);
+      }
+    }
+    counts.words = words.words();
+    return counts;
+  }
+
+ private:
+  static constexpr std::int64_t at_once = 1 << 16;
+
+  static const std::string& folder_of(const TextOptions& options) {
+    check(!options.data.empty(), "text", "say which text: --data FOLDER, one that `tally prepare` made");
+    return options.data;
+  }
+
+  const TokenFile& file_of(std::string_view name) const {
+    const auto found = files_.find(name);
+    check(found != files_.end(), "text", prepared_.folder(), " has no tokens of the split '", name, "'");
+    return found->second;
+  }
+  std::int64_t train_tokens() const { return files_.contains("train") ? file_of("train").size() : 0; }
+  void check_training() const {
+    check(!prepared_.manifest().splits.empty(), "text", prepared_.folder(),
+          " is a tokenizer without a text; --data names one that `tally prepare` made with it");
+    check(train_tokens() >= 2 * length_, "text", prepared_.folder(), "/train.bin has ", train_tokens(),
+          " tokens; sequences of ", length_, " need at least ", 2 * length_);
+  }
+  const Windows& windows_of(std::string_view name) const {
+    const auto found = std::ranges::find(splits_, name, &Split::name);
+    check(found != splits_.end(), "text", "there is no split '", name, "'");
+    return windows_[static_cast<std::size_t>(found - splits_.begin())];
+  }
+
+  // Tokens first .. first + length - 1 are fed, those one further on are the targets.
+  static Example window(const TokenFile& file, std::int64_t first, std::int64_t length) {
+    Example example;
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(length) + 1);
+    file.read(first, tokens);
+    example.targets.assign(tokens.begin() + 1, tokens.end());
+    tokens.pop_back();
+    example.tokens = std::move(tokens);
+    example.loss_mask.assign(example.tokens.size(), 0);
+    example.score_mask.assign(example.tokens.size(), 0);
+    return example;
+  }
+
+  // The first token of sequence `index` of the training stream.
+  std::int64_t train_window(std::int64_t index) const {
+    const std::int64_t tokens = file_of("train").size(), windows = (tokens - length_) / length_;
+    const std::int64_t epoch = index / windows;
+    const std::scoped_lock lock(mutex_);
+    if (epoch != epoch_) {
+      Rng rng({seed_, stream_of("text"), static_cast<std::uint32_t>(epoch)});
+      offset_ = rng.below(static_cast<std::uint32_t>(length_));
+      order_ = random_order(windows, rng);
+      epoch_ = epoch;
+    }
+    return offset_ + order_[static_cast<std::size_t>(index % windows)] * length_;
+  }
+
+  PreparedText prepared_;
+  Tokenizer tokenizer_;
+  std::int64_t length_, positions_;
+  std::uint64_t seed_;
+  std::vector<std::string> symbols_, specials_;
+  std::map<std::string, TokenFile, std::less<>> files_;  // by split
+  std::vector<Split> splits_;                            // train first, without those that are too short
+  std::vector<Windows> windows_;                         // of each
+  mutable std::mutex mutex_;
+  mutable std::int64_t epoch_ = -1, offset_ = 0;
+  mutable std::vector<std::int64_t> order_;  // of the epoch's windows
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_TASK(
+    text, TextOptions, Text, "predict the next token of a text",
+    "T neighbouring tokens of a text that `tally prepare` made (--data FOLDER), each of which predicts its\n"
+    "successor; loss and score are on all. Training takes windows of the text in epochs, in random order;\n"
+    "evaluation takes all of a split, side by side or with a stride, and gives perplexity, bits per byte and word\n"
+    "perplexity with the context, the stride and what was counted.",
+    "CoPE (arXiv 2405.18719), section 5.4");

@@ -1,0 +1,244 @@
+// tally generate: a trained model goes on from a text, token by token, from its own samples.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "tasks/printable.hpp"
+#include "tasks/runner/commands.hpp"
+#include "tasks/runner/signals.hpp"
+#include "tasks/runner/text_stream.hpp"
+#include "tasks/runner/trained_model.hpp"
+#include "tasks/sampling.hpp"
+#include "tasks/statistics.hpp"
+
+namespace tally {
+namespace {
+
+struct GenerateSettings {
+  std::string run, checkpoint = "newest", prompt, prompt_file, stop, full = "stop";
+  std::int64_t count = 200, samples = 1, seed = 1;
+  bool raw = false, show_probability = false;
+  SamplingOptions sampling;
+};
+
+std::string prompt_of(const GenerateSettings& settings) {
+  if (settings.prompt_file.empty()) return settings.prompt;
+  if (settings.prompt_file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  return as_usage([&] { return read_whole_file(settings.prompt_file, std::uint64_t{1} << 30); });
+}
+
+// One text and what is known of it.
+struct Text {
+  TextStream shown;
+  std::vector<std::int32_t> ids = {};  // that were made
+  std::vector<double> log_probabilities = {};
+  std::string bytes = {};
+  bool done = false;
+};
+
+class Generator {
+ public:
+  Generator(const TrainedModel& trained, const GenerateSettings& settings, const CommonOptions& common)
+      : trained_(trained), settings_(settings), common_(common), prompt_(tokens_of(prompt_of(settings))) {
+    for (std::int64_t n = 0; n < settings.samples; ++n) {
+      texts_.push_back({.shown = TextStream(settings.stop, settings.raw || common.json)});
+    }
+  }
+
+  // Until `count` tokens are there, or every text has ended.
+  void run() {
+    const std::atomic<bool>& stop = watch_signals();
+    const NoGrad no_grad;
+    const auto begin = std::chrono::steady_clock::now();
+    feed(prompt_);
+    for (std::int64_t n = 0; n < settings_.count && !stop.load() && !all_done(); ++n) {
+      std::vector<std::int32_t> chosen;
+      for (std::size_t text = 0; text < texts_.size(); ++text) chosen.push_back(choose(text, n));
+      ++made_;
+      if (n + 1 == settings_.count || all_done()) break;
+      if (!go_on(chosen)) break;
+    }
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    for (Text& text : texts_) print(text, text.shown.finish());
+  }
+
+  Result result() {
+    if (streams()) std::fputs("\n", stdout);
+    const double rate = seconds_ > 0 ? static_cast<double>(made_ * settings_.samples) / seconds_ : 0;
+    if (!common_.quiet) {
+      std::fflush(stdout);
+      std::fprintf(stderr, "%s tokens in %.1f s, %s tokens/s%s\n", with_commas(made_ * settings_.samples).c_str(),
+                   seconds_, short_number(rate).c_str(), note_.c_str());
+    }
+    JsonValue samples = JsonValue::array();
+    std::string text;
+    for (std::size_t n = 0; n < texts_.size(); ++n) {
+      JsonValue ids = JsonValue::array(), logs = JsonValue::array();
+      for (const std::int32_t id : texts_[n].ids) ids.push(id);
+      for (const double log : texts_[n].log_probabilities) logs.push(log);
+      samples.push(JsonValue::object({{"ids", std::move(ids)},
+                                      {"text", printable_json(texts_[n].bytes)},
+                                      {"log_probabilities", std::move(logs)}}));
+      if (!streams()) text += concat(n == 0 ? "" : "\n", "--- ", n + 1, "\n", texts_[n].bytes, "\n");
+    }
+    const int code = signal_exit_code();
+    return {.code = code,
+            .value = common_.json ? JsonValue::object({{"run", trained_.folder.path()},
+                                                       {"step", trained_.step},
+                                                       {"prompt_tokens", prompt_.size()},
+                                                       {"tokens_per_second", rate},
+                                                       {"samples", std::move(samples)}})
+                                  : JsonValue{},
+            .text = std::move(text)};
+  }
+
+ private:
+  bool streams() const { return texts_.size() == 1 && !common_.json; }
+  bool all_done() const {
+    return std::ranges::all_of(texts_, [](const Text& text) { return text.done; });
+  }
+
+  std::vector<std::int32_t> tokens_of(const std::string& prompt) const {
+    std::vector<std::int32_t> tokens =
+        prompt.empty() ? trained_.task->beginning() : as_usage([&] { return trained_.task->encode(prompt); });
+    if (tokens.empty()) throw UsageError("[generate] the prompt is empty; say what to go on from with --prompt");
+    return tokens;
+  }
+
+  // A text as JSON can hold it.
+  static std::string printable_json(const std::string& bytes) {
+    TextStream escaped;
+    std::string text = escaped.add(bytes);
+    return text + escaped.finish();
+  }
+
+  // Tokens that all texts have in common.
+  void feed(const std::vector<std::int32_t>& tokens) {
+    const auto batch = static_cast<std::int64_t>(texts_.size()), length = static_cast<std::int64_t>(tokens.size());
+    trained_.model->check_length(length);
+    std::vector<std::int32_t> all;
+    // Logits of all these tokens are there for a moment.
+    constexpr std::int64_t most_logits = 1 << 24;
+    const std::int64_t at_once = std::clamp<std::int64_t>(most_logits / (batch * trained_.model->vocabulary()), 1, 256);
+    for (std::int64_t begin = 0; begin < length && signal_exit_code() == 0; begin += at_once) {
+      const std::int64_t end = std::min(begin + at_once, length);
+      all.clear();
+      for (std::int64_t n = 0; n < batch; ++n) all.insert(all.end(), tokens.begin() + begin, tokens.begin() + end);
+      take(trained_.model->step(Tensor::from(all, {batch, end - begin}), state_));
+    }
+  }
+
+  // Keeps the last logits.
+  void take(const Tensor& logits) {
+    logits_ = cast(slice(logits, 1, logits.size(1) - 1, logits.size(1)), DType::f64).to_vector<double>();
+  }
+
+  std::int32_t choose(std::size_t n, std::int64_t token) {
+    Text& text = texts_[n];
+    const std::size_t size = logits_.size() / texts_.size();
+    const Sampled chosen =
+        sample(std::span(logits_).subspan(n * size, size), settings_.sampling,
+               sampling_uniform(static_cast<std::uint64_t>(settings_.seed), token, static_cast<std::int64_t>(n)));
+    if (text.done) return chosen.id;
+    if (const std::vector<std::int32_t> end = trained_.task->beginning(); !end.empty() && chosen.id == end.front()) {
+      text.done = true;  // the end of a text is the beginning of the next
+      return chosen.id;
+    }
+    text.ids.push_back(chosen.id);
+    text.log_probabilities.push_back(chosen.log_probability);
+    print(text, text.shown.add(trained_.task->bytes_of(chosen.id)));
+    if (settings_.show_probability && streams()) {
+      std::printf("(%.2f)", std::exp(chosen.log_probability));
+      std::fflush(stdout);
+    }
+    text.done = text.shown.stopped();
+    return chosen.id;
+  }
+
+  void print(Text& text, const std::string& more) const {
+    text.bytes += more;
+    if (!streams() || more.empty()) return;
+    std::fputs(more.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  // Feeds what was chosen; where the model takes no more, ends or goes on from the last half. Whether it went on.
+  bool go_on(const std::vector<std::int32_t>& chosen) {
+    const auto batch = static_cast<std::int64_t>(chosen.size());
+    try {
+      trained_.model->check_length(state_.length + 1);
+    } catch (const Error& error) {
+      if (settings_.full == "stop") {
+        note_ = concat("; ended: ", error.what());
+        return false;
+      }
+      const auto half = static_cast<std::size_t>(std::max<std::int64_t>(1, state_.length / 2));
+      state_ = {};
+      std::vector<std::int32_t> all;
+      for (std::size_t n = 0; n < texts_.size(); ++n) {
+        std::vector<std::int32_t> seen = prompt_;
+        seen.insert(seen.end(), texts_[n].ids.begin(), texts_[n].ids.end());
+        if (texts_[n].done) seen.resize(prompt_.size() + static_cast<std::size_t>(made_), chosen[n]);
+        all.insert(all.end(), seen.end() - static_cast<std::ptrdiff_t>(half), seen.end());
+      }
+      take(trained_.model->step(Tensor::from(all, {batch, static_cast<std::int64_t>(half)}), state_));
+      return true;
+    }
+    const std::int64_t trained_length = trained_.task->splits().front().length;
+    if (state_.length >= trained_length)
+      note_ = concat("; beyond the ", trained_length, " tokens that it was trained on");
+    take(trained_.model->step(Tensor::from(chosen, {batch, 1}), state_));
+    return true;
+  }
+
+  const TrainedModel& trained_;
+  const GenerateSettings& settings_;
+  const CommonOptions& common_;
+  std::vector<std::int32_t> prompt_;
+  std::vector<Text> texts_;
+  GenerationState state_;
+  std::vector<double> logits_;  // [samples, vocabulary], of the last token
+  std::int64_t made_ = 0;
+  double seconds_ = 0;
+  std::string note_;
+};
+
+}  // namespace
+
+std::function<Result()> declare_generate(CommandLine& line) {
+  const auto settings = std::make_shared<GenerateSettings>();
+  line.add("RUN", &settings->run, "folder of the run", {.required = true});
+  line.add("--prompt", &settings->prompt, "text to go on from; empty: the beginning of a text");
+  line.add("--prompt-file", &settings->prompt_file, "the same from a file, or - from the standard input",
+           {.excludes = {"--prompt"}});
+  line.add("--count", &settings->count, "tokens at most", {.least = 1, .most = 1 << 24});
+  for (const OptionInfo& option : list_options(settings->sampling)) {
+    line.add(concat("--", option.name),
+             [settings, name = option.name](const std::string& value) {
+               as_usage([&] { set_option(settings->sampling, "generate", name, value); });
+             },
+             option.help, {.usual = to_text(option.value)});
+  }
+  line.add("--seed", &settings->seed, "of the random numbers: the same seed gives the same text", {.least = 0});
+  line.add("--samples", &settings->samples, "texts from the same prompt", {.least = 1, .most = 1024});
+  line.add("--stop", &settings->stop, "a text before which it ends");
+  line.add("--full", &settings->full, "where the model takes no longer text: stop, or go on from its last half",
+           {.allowed = {"stop", "slide"}});
+  line.add("--show-probability", &settings->show_probability, "behind each token how probable the model had it");
+  line.add("--raw", &settings->raw, "bytes as they are: nothing is escaped");
+  line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
+  return [settings, &common = line.common] {
+    const TrainedModel trained = load_trained(settings->run, settings->checkpoint);
+    Generator generator(trained, *settings, common);
+    generator.run();
+    return generator.result();
+  };
+}
+
+}  // namespace tally

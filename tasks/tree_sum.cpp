@@ -1,0 +1,37 @@
+#include "tasks/tree_sum.hpp"
+
+#include "core/error.hpp"
+#include "core/kernels.hpp"
+
+namespace tally {
+
+void TreeSum::add(std::vector<Tensor> term) {
+  sums_.emplace_back(1, std::move(term));
+  while (sums_.size() > 1 && sums_[sums_.size() - 2].first == sums_.back().first) add_last();
+}
+
+std::vector<Tensor> TreeSum::take() {
+  check_internal(!sums_.empty(), "tree sum", "there are no terms");
+  while (sums_.size() > 1) add_last();
+  std::vector<Tensor> sum = std::move(sums_.back().second);
+  sums_.clear();
+  return sum;
+}
+
+void TreeSum::add_last() {
+  const auto [count, terms] = std::move(sums_.back());
+  sums_.pop_back();
+  auto& [sum_count, sum] = sums_.back();
+  sum_count += count;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    if (!terms[i].defined()) continue;
+    if (!sum[i].defined()) {
+      sum[i] = terms[i];
+      continue;
+    }
+    kernels(sum[i].device()).binary(BinaryOp::add, sum[i].view(), sum[i].view(), terms[i].view());
+    sum[i].storage()->bump_version();
+  }
+}
+
+}  // namespace tally

@@ -1,0 +1,28 @@
+// Sums of tensors in a fixed tree, so that parts which are computed elsewhere or in another order give the same bits.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace tally {
+
+// Terms are lists of tensors of the same shapes. Neighbours are added first, then neighbouring pairs, then fours; what
+// is left over at the end is added from the last to the first: which additions are made follows from the number of
+// terms alone. Holds as many terms as that number has binary digits.
+class TreeSum {
+ public:
+  // Takes the tensors for its own and may change their elements. Undefined ones stand for zeros.
+  void add(std::vector<Tensor> term);
+  // The sum of all terms, of which there is at least one; begins anew.
+  std::vector<Tensor> take();
+
+ private:
+  void add_last();  // the last partial sum to the one before it
+
+  std::vector<std::pair<std::int64_t, std::vector<Tensor>>> sums_;  // of so many terms each
+};
+
+}  // namespace tally

@@ -1,0 +1,107 @@
+// tally generate: what the model says by itself, from the same numbers for any number of threads and of samples.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "tasks/runner/text_stream.hpp"
+#include "tests/runner/program.hpp"
+
+namespace tally::testing {
+namespace {
+
+class Generate : public ::testing::Test {
+ protected:
+  void train(const std::string& encoding) {
+    ASSERT_EQ(run_tally(tiny_training(run_, encoding, {"--optimiser.lr=0.02"}), folder_).code, 0);
+  }
+  Finished generate(std::vector<std::string> words) {
+    words.insert(words.begin(), {"generate", run_, "--prompt=w0i1"});
+    return run_tally(words, folder_);
+  }
+  std::vector<std::string> texts(std::vector<std::string> words) {
+    words.emplace_back("--json");
+    const Finished finished = generate(words);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    std::vector<std::string> texts;
+    const JsonValue json = parse_json(finished.out, JsonLimits{}, "generate");
+    for (const JsonValue& one : json.elements("samples")) {
+      texts.push_back(one.string("text"));
+    }
+    return texts;
+  }
+
+  TemporaryFolder folder_;
+  std::string run_ = folder_ / "run";
+};
+
+TEST_F(Generate, GivesTheSameTextForAnyThreadsAndSamples) {
+  train("cope+rope");
+  const std::vector<std::string> three = texts({"--count=12", "--samples=3", "--seed=7", "--threads=1"});
+  ASSERT_EQ(three.size(), 3u);
+  EXPECT_EQ(three[0].size(), 12u);
+  EXPECT_NE(three[0], three[1]);
+  EXPECT_EQ(texts({"--count=12", "--samples=3", "--seed=7", "--threads=2"}), three);
+  EXPECT_EQ(texts({"--count=12", "--samples=1", "--seed=7"}).at(0), three[0]);
+  EXPECT_NE(texts({"--count=12", "--samples=1", "--seed=8"}).at(0), three[0]);
+  EXPECT_EQ(generate({"--count=12", "--seed=7", "--quiet"}).out, three[0] + "\n");
+}
+
+TEST_F(Generate, AtTemperature0ItAnswersAsPredict) {
+  train("fox");
+  const Finished predicted = run_tally({"predict", run_, "w0i1", "--symbols=9", "--quiet"}, folder_);
+  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  EXPECT_EQ(generate({"--count=9", "--temperature=0", "--quiet"}).out, predicted.out);
+}
+
+TEST_F(Generate, TellsHowProbableEachTokenWas) {
+  train("none");
+  const Finished finished = generate({"--count=1", "--temperature=0", "--json"});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const JsonValue one = parse_json(finished.out, JsonLimits{}, "generate").elements("samples").at(0);
+  const Finished predicted = run_tally({"predict", run_, "w0i1", "--json"}, folder_);
+  EXPECT_NEAR(std::exp(one.elements("log_probabilities").at(0).real()),
+              parse_json(predicted.out, JsonLimits{}, "predict").real("probability"), 1e-6);
+}
+
+TEST_F(Generate, EndsWhereItShould) {
+  train("absolute");
+  const std::string text = texts({"--count=20", "--seed=3"}).at(0);
+  const std::string stop = text.substr(5, 2);
+  EXPECT_EQ(texts({"--count=20", "--seed=3", "--stop", stop}).at(0), text.substr(0, text.find(stop)));
+  // 16 tokens are what its table holds.
+  EXPECT_EQ(texts({"--count=60"}).at(0).size(), 13u) << "12 more are fed, and one more is told";
+  EXPECT_EQ(texts({"--count=60", "--full=slide"}).at(0).size(), 60u);
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--temperature=-1"}, {"--top-p=2"}, {"--top-k=-1"}, {"--full=wrap"}, {"--count=0"}}) {
+    EXPECT_EQ(generate(wrong).code, 2) << wrong.front();
+  }
+  EXPECT_EQ(run_tally({"generate", run_}, folder_).code, 2) << "no prompt";
+  EXPECT_EQ(run_tally({"generate", run_, "--prompt=wx"}, folder_).code, 2);
+}
+
+TEST(TextStreams, ShowWholeCharactersAndNothingThatSteersATerminal) {
+  TextStream stream;
+  EXPECT_EQ(stream.add("a\xe2\x82"), "a") << "the rest may come";
+  EXPECT_EQ(stream.add("\xac!"), "\xe2\x82\xac!");
+  EXPECT_EQ(stream.add("\xff\x1b[31m\n\tb\\"), "\\xff\\x1b[31m\n\tb\\");
+  EXPECT_EQ(stream.add("\xf0\x9f"), "");
+  EXPECT_EQ(stream.finish(), "\\xf0\\x9f");
+  TextStream raw("", true);
+  EXPECT_EQ(raw.add("\x1b\xe2"), "\x1b\xe2");
+}
+
+TEST(TextStreams, EndBeforeTheStop) {
+  TextStream stream("end");
+  EXPECT_EQ(stream.add("one e"), "one ");
+  EXPECT_EQ(stream.add("nergy en"), "energy ");
+  EXPECT_FALSE(stream.stopped());
+  EXPECT_EQ(stream.add("d more"), "");
+  EXPECT_TRUE(stream.stopped());
+  EXPECT_EQ(stream.add("more"), "");
+}
+
+}  // namespace
+}  // namespace tally::testing

@@ -1,0 +1,249 @@
+// Language models from the command line: texts to tokens, a run that is killed and goes on, longer contexts,
+// generation.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "core/io/safetensors.hpp"
+#include "tests/runner/page_data.hpp"
+#include "tests/runner/program.hpp"
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TextRuns : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directory(folder_ / "texts");
+    for (int n = 0; n < 40; ++n) {
+      std::string text;
+      for (int line = 0; line < 12; ++line) {
+        text += concat("func f", (n * 7 + line * 3) % 50, "(x int) int {\n\treturn x + ", n + line, "\n}\n");
+      }
+      write_file(folder_ / concat("texts/", n, ".go"), text);
+    }
+    write_file(folder_ / "texts/wrong.go", "\xff\xfe no text");
+    const Finished made = prepare("data", {"--vocabulary=300", "--validation-part=0.2", "--test-part=0.1"});
+    ASSERT_EQ(made.code, 0) << made.err;
+  }
+
+  Finished prepare(const std::string& name, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"prepare", folder_ / name, folder_ / "texts", "--quiet"});
+    return run_tally(more, folder_);
+  }
+  std::vector<std::string> training(const std::string& run, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{"train",
+                                   folder_ / run,
+                                   "--task=text",
+                                   "--data=" + (folder_ / "data"),
+                                   "--preset=code-quick",
+                                   "--pe=cope",
+                                   "--length=16",
+                                   "--model.layers=1",
+                                   "--model.width=8",
+                                   "--model.heads=2",
+                                   "--batch=4",
+                                   "--steps=12",
+                                   "--eval-every=6",
+                                   "--save-every=2",
+                                   "--eval-count=3",
+                                   "--optimiser.warmup=2",
+                                   "--quiet"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  JsonValue json_of(std::vector<std::string> words) {
+    words.emplace_back("--json");
+    const Finished finished = run_tally(words, folder_);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    return parse_json(finished.out, {.max_depth = 16, .max_values = 100'000}, "text");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TextRuns, AreTheSameForAnyThreadsAndAfterAKill) {
+  ASSERT_EQ(run_tally(training("whole", {"--threads=1"}), folder_).code, 0);
+  std::vector<std::string> words = training("killed", {"--threads=2"});
+  words.insert(words.begin(), TALLY_RUNNER);
+  const pid_t process = start_program(words, folder_, "killed");
+  EXPECT_TRUE(comes_true([&] { return names_of_checkpoints(folder_ / "killed").size() >= 2; }));
+  send_signal(process, SIGKILL);
+  finish_program(process, folder_, "killed");
+  const Finished resumed = run_tally({"resume", folder_ / "killed", "--threads=2", "--quiet"}, folder_);
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  expect_same_run(folder_ / "killed", folder_ / "whole");
+  // The record of the model names the tokenizer by its checksum, not by three hundred symbols.
+  EXPECT_TRUE(holds(
+      run_tally({"show", folder_ / concat("whole/checkpoints/", names_of_checkpoints(folder_ / "whole")[0])}, folder_)
+          .out,
+      "300 tokens, "));
+}
+
+TEST_F(TextRuns, PreparingTwiceGivesTheSameBytes) {
+  ASSERT_EQ(prepare("again", {"--vocabulary=300", "--validation-part=0.2", "--test-part=0.1", "--threads=1"}).code, 0);
+  for (const char* file : {"tokenizer.json", "train.bin", "validation.bin", "test.bin", "manifest.json"}) {
+    EXPECT_EQ(read_file(folder_ / "again/" + file), read_file(folder_ / "data/" + file)) << file;
+  }
+  EXPECT_EQ(prepare("again").code, 1) << "it is there";
+  EXPECT_EQ(prepare("refused", {"--invalid=refuse"}).code, 1);
+  EXPECT_FALSE(fs::exists(folder_ / "refused")) << "nothing half-made";
+}
+
+TEST_F(TextRuns, AreEvaluatedWithWhatAPerplexityNeeds) {
+  ASSERT_EQ(run_tally(training("run"), folder_).code, 0);
+  const JsonValue json = json_of({"eval", folder_ / "run", "--split=validation", "--lengths=8,16,32"});
+  const JsonValue::Array& evaluations = json.elements("evaluations");
+  ASSERT_EQ(evaluations.size(), 3u);
+  for (std::size_t n = 0; n < 3; ++n) {
+    const JsonValue& text = evaluations[n].at("text");
+    EXPECT_EQ(text.integer("context"), std::int64_t{8} << n);
+    EXPECT_EQ(text.integer("stride"), 4);
+    for (const char* name : {"tokens", "bytes", "words"}) {
+      EXPECT_EQ(text.integer(name), evaluations[0].at("text").integer(name)) << "the same targets";
+    }
+    EXPECT_GT(text.integer("bytes"), text.integer("tokens"));
+    EXPECT_NEAR(text.real("perplexity"), std::exp(evaluations[n].real("loss")), 1e-9);
+  }
+  const Finished told = run_tally({"eval", folder_ / "run", "--split=test", "--stride=4"}, folder_);
+  EXPECT_TRUE(holds(told.out, "bits per byte of ")) << told.out << told.err;
+  EXPECT_TRUE(holds(told.out, "context 16, stride 4")) << told.out;
+  EXPECT_TRUE(holds(run_tally({"report", folder_ / "run"}, folder_).out, "bits per byte"));
+
+  ASSERT_EQ(prepare("other", {"--vocabulary=257"}).code, 0);
+  const Finished other = run_tally({"eval", folder_ / "run", "--data", folder_ / "other"}, folder_);
+  EXPECT_EQ(other.code, 2);
+  EXPECT_TRUE(holds(other.err, "are not those that the model was trained on (300 tokens, ")) << other.err;
+}
+
+TEST_F(TextRuns, GoOnFromAPromptAndFromNone) {
+  ASSERT_EQ(run_tally(training("run"), folder_).code, 0);
+  const std::vector<std::string> words{"generate", folder_ / "run", "--count=10", "--seed=3"};
+  std::vector<std::string> from_func = words;
+  from_func.insert(from_func.end(), {"--prompt", "func f1(x"});
+  const JsonValue first = json_of(from_func), none = json_of(words);
+  EXPECT_EQ(first.elements("samples").at(0).elements("ids").size(), 10u);
+  EXPECT_EQ(none.integer("prompt_tokens"), 1) << "the end of the text before";
+  const Finished piped = run_tally({"generate", folder_ / "run", "--prompt-file", folder_ / "nothing"}, folder_);
+  EXPECT_EQ(piped.code, 2);
+  EXPECT_TRUE(holds(piped.err, folder_ / "nothing")) << piped.err;
+}
+
+TEST_F(TextRuns, AreComparedOnTheSameTokens) {
+  ASSERT_EQ(run_tally(training("a"), folder_).code, 0);
+  ASSERT_EQ(run_tally(training("b", {"--seed=2"}), folder_).code, 0);
+  const auto evaluation = [&](const std::string& run) {
+    return read_json(folder_ / (run + "/results.json")).elements("evaluations")[0];
+  };
+  const JsonValue a = evaluation("a"), b = evaluation("b");
+  double sum = 0;
+  for (const JsonValue& nats : a.at("text").at("parts").elements("nats")) sum += nats.real();
+  EXPECT_NEAR(sum, a.real("loss") * static_cast<double>(a.at("text").integer("tokens")), 1e-9);
+  EXPECT_EQ(a.at("text").string("token_checksum").size(), 8u);
+
+  const std::vector<std::string> words{"report", folder_ / "a", folder_ / "b", "--paired"};
+  const Finished told = run_tally(words, folder_);
+  ASSERT_EQ(told.code, 0) << told.err;
+  EXPECT_TRUE(holds(told.out, "| validation |")) << told.out;
+  const JsonValue first = json_of(words).elements("paired")[0];
+  EXPECT_NEAR(first.real("difference"), a.real("loss") - b.real("loss"), 1e-12);
+  EXPECT_EQ(run_tally({"report", folder_ / "a", "--paired"}, folder_).code, 2);
+  ASSERT_EQ(run_tally(training("c", {"--task.stride=4"}), folder_).code, 0);
+  const Finished other = run_tally({"report", folder_ / "a", folder_ / "c", "--paired"}, folder_);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_TRUE(holds(other.err, "the stride is 16 in '")) << other.err;
+}
+
+// Figure 3: contexts on the same targets, also longer ones than trained, for what an encoding may take otherwise then.
+TEST_F(TextRuns, VaryTheirContextOnTheSameTargets) {
+  std::vector<std::string> relative = training("runs/relative");
+  *std::ranges::find(relative, "--pe=cope") = "--pe=relative";
+  ASSERT_EQ(run_tally(relative, folder_).code, 0);
+  const std::vector<std::string> words{"vary", folder_ / "runs", "--over", "length=8,16,32", "--split=test"};
+  std::vector<std::string> refused = words;
+  const Finished told = run_tally(refused, folder_);
+  EXPECT_EQ(told.code, 1);
+  EXPECT_TRUE(holds(told.out, "perplexity against task.length with task.after=32 task.stride=4")) << told.out;
+  EXPECT_TRUE(holds(told.out, "far = cap or none goes on beyond the table")) << told.out;
+  std::vector<std::string> capped = words;
+  capped.insert(capped.end(), {"--set", "pe.relative.far=cap"});
+  const JsonValue values = json_of(capped).elements("tables")[0].elements("groups")[0].at("values");
+  const std::vector<std::string> eval{"eval", folder_ / "runs/relative", "--split=test", "--lengths=8,16,32",
+                                      "--set=pe.relative.far=cap"};
+  const JsonValue::Array evaluations = json_of(eval).elements("evaluations");
+  for (std::size_t n = 0; n < 3; ++n) {
+    EXPECT_EQ(values.elements()[n].at("perplexity").real("mean"), evaluations[n].at("text").real("perplexity"));
+  }
+  const Finished trained = run_tally({"eval", folder_ / "runs/relative", "--set=pe.relative.share=model"}, folder_);
+  EXPECT_EQ(trained.code, 2);
+  EXPECT_TRUE(
+      holds(trained.err, "relative was trained with share = layer, which cannot be changed any more; what can is far"))
+      << trained.err;
+}
+
+// The means over marked tokens are worked out here from the dump of the same window.
+TEST_F(TextRuns, AreLookedIntoByLines) {
+  ASSERT_EQ(run_tally(training("run"), folder_).code, 0);
+  const auto inspect = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"inspect", folder_ / "run", "--out", folder_ / "page.html", "--count=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_tally(words, folder_);
+  };
+  ASSERT_EQ(inspect({"--split=test"}).code, 0);
+  const JsonValue page = page_data(read_file(folder_ / "page.html"));
+  ASSERT_EQ(page.elements("marks").size(), 3u);
+  EXPECT_EQ(page.elements("marks")[1].string(), "function");
+  const JsonValue& sequence = page.elements("sequences")[0];
+  const std::vector<std::int64_t> marked = sequence.at("marked").integers();
+  EXPECT_EQ(page.at("symbols").string(std::to_string(sequence.at("tokens").integers()[0])), "<|endoftext|>");
+  EXPECT_EQ(marked[1], 1) << "a file begins with a function";
+  ASSERT_EQ(
+      run_tally({"dump", folder_ / "run", "--split=test", "--count=1", "--out", folder_ / "d.safetensors"}, folder_)
+          .code,
+      0);
+  const Tensor gates = SafetensorsFile::open(folder_ / "d.safetensors").read("blocks.0.gates");
+  const std::vector<float> values = gates.to_vector<float>();
+  for (const int kind : {-1, 1}) {
+    double sum = 0, count = 0;
+    for (std::size_t i = 0; i < 16; ++i) {
+      for (std::size_t j = 0; j <= i; ++j) {
+        if (marked[j] == kind) sum += static_cast<double>(values[i * 16 + j]), count += 1;
+      }
+    }
+    const JsonValue& rows = page.elements("runs")[0].elements("marked_means")[0].elements("gates")[0];
+    EXPECT_NEAR(rows.elements().back().elements()[static_cast<std::size_t>(kind + 1)].real(), sum / count, 1e-4);
+  }
+
+  // A place of the text, another length, lines of one's own.
+  ASSERT_EQ(inspect({"--split=test", "--at=2", "--length=24", "--mark=return"}).code, 0);
+  const JsonValue other = page_data(read_file(folder_ / "page.html"));
+  EXPECT_EQ(other.elements("marks").size(), 1u);
+  EXPECT_EQ(other.elements("sequences")[0].string("name"), "test 0, from token 2");
+  const std::vector<std::int64_t> tokens = other.elements("sequences")[0].at("tokens").integers();
+  EXPECT_EQ(tokens.size(), 24u);
+  const std::vector<std::int64_t> first = sequence.at("tokens").integers();
+  EXPECT_TRUE(std::equal(first.begin() + 2, first.end(), tokens.begin()));
+  EXPECT_EQ(inspect({"--split=train", "--at=2"}).code, 2);
+  EXPECT_EQ(inspect({"--mark=("}).code, 1);
+}
+
+TEST_F(TextRuns, WhatIsNotThereIsNamed) {
+  EXPECT_TRUE(holds(run_tally({"train", folder_ / "none", "--task=text", "--pe=none"}, folder_).err,
+                    "say which text: --data FOLDER"));
+  std::vector<std::string> words = training("short");
+  std::ranges::replace(words, "--length=16", "--length=100000");
+  const Finished finished = run_tally(words, folder_);
+  EXPECT_TRUE(holds(finished.err, "train.bin has ")) << finished.err;
+  EXPECT_FALSE(fs::exists(folder_ / "short"));
+}
+
+}  // namespace
+}  // namespace tally::testing

@@ -1,0 +1,44 @@
+// The memory that a run's work takes, against what is told of it beforehand.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/backend.hpp"
+#include "core/kernels.hpp"
+#include "tasks/estimate.hpp"
+#include "tasks/evaluate.hpp"
+#include "tasks/train_step.hpp"
+
+namespace tally::testing {
+
+// Highest use of memory in two training steps and a batch of every evaluation.
+inline double measured_peak(const RunConfig& config) {
+  const std::unique_ptr<Task> task = config.make_task();
+  const Device device = default_device();
+  reset_peak_memory(device);
+  const std::size_t before = memory_counters(device).live_bytes;
+  const std::unique_ptr<SequenceModel> model = config.make_model(*task);
+  for (const auto& [name, parameter] : model->parameters()) {
+    if (name.ends_with("fire.m")) kernels(device).fill(parameter.view(), 0.01);  // as training may make it
+  }
+  const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, model->parameters());
+  TrainStep step(*model, *optimizer, config.optimiser, 1, config.run.micro_batch);
+  const Batch batch = collate(examples_of(*task, "train", 0, config.run.batch));
+  for (std::int64_t n = 1; n <= 2; ++n) step(batch, n, 10);
+  for (const Split& split : std::span(task->splits()).subspan(1)) {
+    evaluate(*model, *task, split.name, config.run.eval_batch, config.run.eval_batch);
+  }
+  return static_cast<double>(memory_counters(device).peak_bytes - before);
+}
+
+// What a dry run counts is what the run takes: to the byte.
+inline void expect_exact(const RunConfig& config, const std::string& what) {
+  const MemoryEstimate told = estimate_training(config, *config.make_task());
+  EXPECT_EQ(told.total() - told.data, measured_peak(config)) << what;
+}
+
+}  // namespace tally::testing

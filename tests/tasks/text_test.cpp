@@ -1,0 +1,254 @@
+// The task `text`: what its windows hold, that each target counts once, and what is told of what was scored.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <span>
+
+#include "core/io/checksum.hpp"
+#include "core/io/json.hpp"
+#include "tasks/config.hpp"
+#include "tasks/evaluate.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+#include "tests/core/io_files.hpp"
+#include "tests/tasks/make_task.hpp"
+
+namespace tally {
+namespace {
+
+using testing::contains;
+using testing::error_of;
+using testing::make_task;
+
+std::string sum_of(std::string_view bytes) { return checksum_text(crc32c(std::as_bytes(std::span(bytes)))); }
+
+// A folder as `tally prepare` makes it, of bytes. Token number t of a split is t mod 200, but the first, which ends a
+// text that is not there.
+class TextTask : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t train_tokens = 103, validation_tokens = 45;
+
+  TextTask() {
+    const std::string tokenizer = tokenizer_json(byte_tokenizer());
+    folder_.file("tokenizer.json", tokenizer);
+    JsonValue splits = JsonValue::object();
+    for (const auto& [name, size] : {std::pair{"train", train_tokens}, {"validation", validation_tokens}}) {
+      std::string bytes;
+      for (std::int64_t t = 0; t < size; ++t) {
+        bytes += {static_cast<char>(token(t) % 256), static_cast<char>(token(t) / 256)};
+      }
+      folder_.file(std::string(name) + ".bin", bytes);
+      splits.set(name, JsonValue::object({{"files", 1},
+                                          {"documents", 1},
+                                          {"bytes", size - 1},
+                                          {"words", 1},
+                                          {"tokens", size},
+                                          {"text_checksum", "0"},
+                                          {"token_checksum", sum_of(bytes)}}));
+    }
+    const JsonValue of =
+        JsonValue::object({{"vocabulary", 257}, {"end_of_text", 256}, {"checksum", sum_of(tokenizer)}});
+    folder_.file("manifest.json",
+                 write_json(JsonValue::object({{"version", 1}, {"splits", std::move(splits)}, {"tokenizer", of}})));
+  }
+
+  static std::int32_t token(std::int64_t t) { return t == 0 ? 256 : static_cast<std::int32_t>(t % 200); }
+
+  std::unique_ptr<Task> make(testing::Settings settings, std::uint64_t seed = 1) const {
+    settings.emplace_back("data", folder_.path());
+    return make_task("text", settings, seed);
+  }
+
+  // How often each token of the validation split is a target that counts; that all stand where they should is expected.
+  static std::vector<int> counted(const Task& task) {
+    std::vector<int> times(validation_tokens, 0);
+    for (std::int64_t n = 0; n < task.split("validation").count; ++n) {
+      const Example example = task.example("validation", n);
+      EXPECT_EQ(example.loss_mask, example.score_mask);
+      const std::int64_t first = example.tokens[0] == 256 ? 0 : example.tokens[0];
+      for (std::size_t i = 0; i < example.tokens.size(); ++i) {
+        const std::int64_t t = first + static_cast<std::int64_t>(i);
+        EXPECT_EQ(example.tokens[i], token(t));
+        EXPECT_EQ(example.targets[i], token(t + 1));
+        if (example.loss_mask[i] != 0) ++times.at(static_cast<std::size_t>(t + 1));
+      }
+    }
+    return times;
+  }
+
+  // Nothing below `from` counts, everything else once.
+  static std::vector<int> once_from(std::int64_t from) {
+    std::vector<int> times(validation_tokens, 1);
+    std::fill(times.begin(), times.begin() + from, 0);
+    return times;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TextTask, EvaluationCountsEachTargetOnce) {
+  for (const char* length : {"7", "8", "11", "44"}) {
+    SCOPED_TRACE(length);
+    EXPECT_EQ(counted(*make({{"length", length}})), once_from(1));
+    for (const char* stride : {"1", "3", "7"}) {
+      SCOPED_TRACE(stride);
+      EXPECT_EQ(counted(*make({{"length", length}, {"stride", stride}})), once_from(1));
+      EXPECT_EQ(counted(*make({{"length", length}, {"stride", stride}, {"after", "12"}})), once_from(13));
+    }
+  }
+}
+
+TEST_F(TextTask, AWindowWithAStrideHasTheContextBeforeIt) {
+  const auto task = make({{"length", "10"}, {"stride", "4"}});
+  const Split& split = task->split("validation");
+  EXPECT_EQ(split.count, 1 + (44 - 10 + 3) / 4);
+  for (std::int64_t n = 0; n < split.count; ++n) {
+    const Example example = task->example("validation", n);
+    EXPECT_EQ(example.tokens.size(), 10u) << "every token but the first ten has at least six before it";
+    const auto counts = std::accumulate(example.loss_mask.begin(), example.loss_mask.end(), 0);
+    EXPECT_EQ(counts, n == 0 ? 10 : n + 1 < split.count ? 4 : 2) << n;
+  }
+}
+
+// Windows of all lengths end at the same places.
+TEST_F(TextTask, LengthsAreComparedOnTheSameTargets) {
+  std::vector<std::vector<std::int32_t>> ends;
+  for (const char* length : {"4", "8", "16"}) {
+    const auto task = make({{"length", length}, {"stride", "2"}, {"after", "16"}});
+    std::vector<std::int32_t>& last = ends.emplace_back();
+    for (std::int64_t n = 0; n < task->split("validation").count; ++n) {
+      last.push_back(task->example("validation", n).targets.back());
+    }
+    EXPECT_EQ(task->text_counts("validation", task->split("validation").count)->tokens, 28);
+  }
+  EXPECT_EQ(ends[0], ends[1]);
+  EXPECT_EQ(ends[0], ends[2]);
+}
+
+TEST_F(TextTask, AnEpochTakesEachWindowOnce) {
+  const std::int64_t length = 10, windows = (train_tokens - length) / length;
+  const auto task = make({{"length", "10"}}), again = make({{"length", "10"}}), other = make({{"length", "10"}}, 2);
+  std::vector<std::vector<std::int64_t>> epochs;
+  bool differs = false;
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::set<std::int64_t> firsts;
+    std::vector<std::int64_t>& order = epochs.emplace_back();
+    for (std::int64_t n = 0; n < windows; ++n) {
+      const std::int64_t index = epoch * windows + n;
+      const Example example = task->example("train", index);
+      EXPECT_EQ(example.tokens, again->example("train", index).tokens);
+      differs |= example.tokens != other->example("train", index).tokens;
+      ASSERT_EQ(example.tokens.size(), 10u);
+      const std::int64_t first = example.tokens[0] == 256 ? 0 : example.tokens[0];
+      for (std::size_t i = 0; i < 10; ++i) {
+        EXPECT_EQ(example.targets[i], token(first + static_cast<std::int64_t>(i) + 1));
+        EXPECT_EQ(example.loss_mask[i], 1);
+      }
+      firsts.insert(first % length);
+      order.push_back(first);
+    }
+    EXPECT_EQ(firsts.size(), 1u) << "one offset";
+    std::vector<std::int64_t> sorted = order;
+    std::sort(sorted.begin(), sorted.end());
+    for (std::size_t n = 1; n < sorted.size(); ++n) EXPECT_EQ(sorted[n] - sorted[n - 1], length);
+  }
+  EXPECT_TRUE(differs) << "the seed decides";
+  EXPECT_NE(epochs[0], epochs[1]);
+}
+
+TEST_F(TextTask, TellsWhatWasScored) {
+  const auto task = make({{"length", "8"}});
+  const std::optional<TextCounts> counts = task->text_counts("validation", 6);
+  ASSERT_TRUE(counts.has_value());
+  EXPECT_EQ(counts->context, 8);
+  EXPECT_EQ(counts->stride, 8);
+  EXPECT_EQ(counts->tokens, 44);
+  EXPECT_EQ(counts->bytes, 44) << "the end of text, which stands for none, is no target";
+  EXPECT_EQ(counts->documents, 0);
+  EXPECT_EQ(counts->words, 1) << "bytes 34 and on are no white space";
+  EXPECT_EQ(task->text_counts("validation", 2)->tokens, 16);
+
+  Evaluation e;
+  e.split = "validation";
+  e.loss = std::log(4.0);
+  e.text = TextCounts{.context = 8,
+                      .stride = 8,
+                      .tokens = 10,
+                      .words = 5,
+                      .bytes = 20,
+                      .token_checksum = "12345678",
+                      .tokenizer_checksum = "9abcdef0"};
+  e.blocks = {{3.5, 7.25}, {4, 6}};
+  EXPECT_NEAR(e.perplexity(), 4, 1e-12);
+  EXPECT_NEAR(e.bits_per_byte(), 1, 1e-12) << "two bits a token, two bytes a token";
+  EXPECT_NEAR(e.word_perplexity(), 16, 1e-12);
+  const Evaluation read = evaluation_from_json(evaluation_json(3, e));
+  ASSERT_TRUE(read.text.has_value());
+  EXPECT_EQ(read.text->words, 5);
+  EXPECT_EQ(read.perplexity(), e.perplexity());
+  EXPECT_EQ(read.text->token_checksum, "12345678");
+  EXPECT_EQ(read.text->tokenizer_checksum, "9abcdef0");
+  EXPECT_EQ(read.blocks.nats, e.blocks.nats);
+  EXPECT_EQ(read.blocks.tokens, e.blocks.tokens);
+}
+
+// The loss of the whole split does not depend on how its windows are put into batches.
+TEST_F(TextTask, IsEvaluatedWithWhatWasCounted) {
+  RunConfig config = RunConfig::make("text", "none", "code-quick");
+  for (const auto& [name, value] : {std::pair<std::string, std::string>{"task.data", folder_.path()},
+                                    {"task.length", "8"},
+                                    {"model.width", "8"},
+                                    {"model.heads", "2"},
+                                    {"model.layers", "1"}}) {
+    config.set(name, value);
+  }
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  const Evaluation one = evaluate(*model, *task, "validation", 0, 1), all = evaluate(*model, *task, "validation", 0, 6);
+  EXPECT_EQ(one.loss_count, 44);
+  EXPECT_EQ(one.text->tokens, 44);
+  EXPECT_NEAR(one.loss, all.loss, 1e-6 * one.loss);
+  EXPECT_NEAR(one.bits_per_byte(), one.loss / std::log(2.0), 1e-12) << "a byte a token";
+}
+
+TEST_F(TextTask, WhatDoesNotFitIsNamed) {
+  EXPECT_TRUE(contains(error_of([] { make_task("text"); }), "say which text: --data FOLDER"));
+  EXPECT_TRUE(contains(error_of([] { make_task("text", {{"data", "/nowhere"}}); }), "/nowhere"));
+  EXPECT_TRUE(contains(error_of([&] { make({{"length", "52"}}); }), "train.bin has 103 tokens; sequences of 52 need"));
+  EXPECT_TRUE(contains(error_of([&] { make({{"length", "8"}})->example("validation", 6); }), "validation"));
+  EXPECT_TRUE(contains(error_of([&] { make({{"length", "8"}, {"stride", "9"}}); }), "stride 9 is longer than"));
+  EXPECT_TRUE(contains(error_of([&] { make({{"length", "8"}, {"after", "44"}}); }), "has no split to evaluate on"));
+  EXPECT_EQ(make({{"length", "8"}})->vocabulary_record(), "257 tokens, " + sum_of(tokenizer_json(byte_tokenizer())));
+}
+
+// A split without tokens is no split; a folder for evaluation alone has no training split.
+TEST_F(TextTask, SplitsMayBeEmpty) {
+  const auto empty = [&](const std::string& name) {
+    JsonValue manifest = parse_json(bytes_of_file(folder_.file("manifest.json")), {}, "manifest");
+    JsonValue splits = manifest.at("splits"), split = splits.at(name);
+    split.set("tokens", 0);
+    splits.set(name, std::move(split));
+    manifest.set("splits", std::move(splits));
+    folder_.file("manifest.json", write_json(manifest));
+    folder_.file(name + ".bin", "");
+  };
+  empty("train");
+  EXPECT_TRUE(contains(error_of([&] { make({{"length", "8"}}); }), "train.bin has 0 tokens"));
+  const auto task = make({{"length", "8"}, {"stride", "8"}});
+  EXPECT_EQ(counted(*task), once_from(1));
+  EXPECT_TRUE(contains(error_of([&] { task->example("train", 0); }), "train.bin has 0 tokens"));
+}
+
+TEST_F(TextTask, TextGoesInAndOut) {
+  const auto task = make({{"length", "8"}});
+  const std::vector<std::int32_t> ids = task->encode("ab <|endoftext|>\n");
+  ASSERT_EQ(ids.size(), 5u);
+  EXPECT_EQ(ids[3], 256);
+  Example example;
+  example.tokens = ids;
+  EXPECT_EQ(task->text(example), "ab <|endoftext|>\\n");
+}
+
+}  // namespace
+}  // namespace tally
