@@ -4,11 +4,13 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/utf8.hpp"
 #include "core/version.hpp"
 #include "tasks/batch.hpp"
 #include "tasks/evaluate.hpp"
@@ -67,9 +69,9 @@ class CountedSymbols {
   std::vector<int> places_;  // by token
 };
 
-// Means of one head by the symbols of query (row) and key (column). Of a quantity that adds up to 1 over the keys, the
-// sum over all keys of the symbol; of the others, that of a pair. Of decay one row: what the forget gate of a symbol
-// leaves, which is the decay of its left neighbour.
+// Means of one head by the symbols, or marks, of query (row) and key (column). Of a quantity that adds up to 1 over the
+// keys, the sum over all keys of the symbol; of the others, that of a pair. Of decay one row: what the forget gate of a
+// symbol leaves, which is the decay of its left neighbour.
 class MeansBySymbol {
  public:
   MeansBySymbol(const Quantity& quantity, std::size_t symbols)
@@ -127,6 +129,36 @@ class MeansBySymbol {
   std::vector<double> sums_, counts_;  // [queries, keys]
 };
 
+// What the tokens of a sequence are in tables of means: `places` in one of `size` rows, -1 in none.
+struct Grouping {
+  std::vector<int> places;
+  std::size_t size;
+};
+
+// Means of all heads, by layer and quantity.
+class Means {
+ public:
+  void add(std::size_t layer, const Quantity& quantity, std::size_t head, const Grouping& tokens,
+           const std::vector<double>& square) {
+    std::vector<MeansBySymbol>& heads = heads_[{layer, &quantity}];
+    while (heads.size() <= head) heads.emplace_back(quantity, tokens.size);
+    heads[head].add(tokens.places, square);
+  }
+  // An object a layer: rows a head, by the name of the quantity.
+  JsonValue json(std::size_t layers) const {
+    std::vector<JsonValue> result(layers, JsonValue::object());
+    for (const auto& [place, heads] : heads_) {
+      JsonValue all = JsonValue::array();
+      for (const MeansBySymbol& head : heads) all.push(head.json());
+      result[place.first].set(place.second->name, std::move(all));
+    }
+    return JsonValue(std::move(result));
+  }
+
+ private:
+  std::map<std::pair<std::size_t, const Quantity*>, std::vector<MeansBySymbol>> heads_;  // one a head
+};
+
 std::vector<double> numbers_of(const Tensor& x) { return x.to(Device{}).to(DType::f64).to_vector<double>(); }
 
 JsonValue encodings_json(const EncodingChoice& choice) {
@@ -139,8 +171,8 @@ JsonValue encodings_json(const EncodingChoice& choice) {
   return all;
 }
 
-// {"answers", "sure"}: the largest logit of every position, and its probability.
-void add_answers(const Tensor& logits, JsonValue& sequence) {
+// {"answers", "sure"}: the largest logit of every position, which becomes one of those shown, and its probability.
+void add_answers(const Tensor& logits, JsonValue& sequence, std::set<std::int32_t>& shown) {
   const Tensor probabilities = softmax(logits.select_view(0, 0).to(Device{}).to(DType::f64));
   const auto symbols = static_cast<std::size_t>(probabilities.size(1));
   const std::vector<double> all = probabilities.to_vector<double>();
@@ -148,6 +180,7 @@ void add_answers(const Tensor& logits, JsonValue& sequence) {
   for (auto row = all.begin(); row != all.end(); row += static_cast<std::ptrdiff_t>(symbols)) {
     const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(symbols));
     answers.push(best - row);
+    shown.insert(static_cast<std::int32_t>(best - row));
     sure.push(short_number(*best));
   }
   sequence.set("answers", std::move(answers)).set("sure", std::move(sure));
@@ -166,66 +199,57 @@ struct Inspection::Parts {
   struct Run {
     InspectedRun run;
     JsonValue sequences = JsonValue::array();
-    std::map<std::pair<std::size_t, const Quantity*>, std::vector<MeansBySymbol>> means = {};  // by layer; one a head
+    Means by_symbol = {}, by_mark = {};
 
-    // The squares of one quantity, one a head; null for heads that have none. Adds to the means.
-    JsonValue pack(const Tensor& squares, std::size_t layer, const Quantity& quantity, const std::vector<int>& places,
-                   std::size_t symbols, std::int64_t& bytes);
-    void add(const Example& example, const CountedSymbols& counted, std::int64_t& bytes);
-    JsonValue json(const CountedSymbols& counted);
+    void add(const Example& example, const Grouping& by_id, const Grouping& by_line, Parts& parts);
+    JsonValue json(const Parts& parts);
   };
 
   const Task& task;
   CountedSymbols counted_symbols;
+  std::vector<Mark> marks;
   std::vector<Run> runs = {};
+  std::set<std::int32_t> shown = {};  // symbols on the page
   JsonValue sequences = JsonValue::array();
   std::int64_t packed_bytes = 0;
 };
 
-JsonValue Inspection::Parts::Run::pack(const Tensor& squares, std::size_t layer, const Quantity& quantity,
-                                       const std::vector<int>& places, std::size_t symbols, std::int64_t& bytes) {
-  JsonValue heads = JsonValue::array();
-  std::vector<MeansBySymbol>& own = means[{layer, &quantity}];
-  for (std::int64_t head = 0; head < squares.size(1); ++head) {
-    const std::vector<double> square = numbers_of(squares.select_view(0, 0).select_view(0, head));
-    if (own.size() == static_cast<std::size_t>(head)) own.emplace_back(quantity, symbols);
-    if (std::all_of(square.begin(), square.end(), [](double v) { return v == 0; })) {
-      heads.push({});
-      continue;
-    }
-    own[static_cast<std::size_t>(head)].add(places, square);
-    std::string text = pack_square(square, static_cast<std::int64_t>(places.size()), quantity.packing);
-    bytes += static_cast<std::int64_t>(text.size());
-    heads.push(std::move(text));
-  }
-  return heads;
-}
-
-void Inspection::Parts::Run::add(const Example& example, const CountedSymbols& counted, std::int64_t& bytes) {
+void Inspection::Parts::Run::add(const Example& example, const Grouping& by_id, const Grouping& by_line, Parts& parts) {
   const TracedPass pass = trace_pass(run.model, collate(std::vector<Example>{example}), false);
+  const auto length = static_cast<std::int64_t>(example.tokens.size());
+  // The squares of one quantity, one a head; null for heads that have none.
+  const auto pack = [&](const Tensor& squares, std::size_t layer, const Quantity& quantity) {
+    JsonValue heads = JsonValue::array();
+    for (std::int64_t head = 0; head < squares.size(1); ++head) {
+      const std::vector<double> square = numbers_of(squares.select_view(0, 0).select_view(0, head));
+      if (std::ranges::all_of(square, [](double v) { return v == 0; })) {
+        heads.push({});
+        continue;
+      }
+      by_symbol.add(layer, quantity, static_cast<std::size_t>(head), by_id, square);
+      if (by_line.size > 1) by_mark.add(layer, quantity, static_cast<std::size_t>(head), by_line, square);
+      std::string text = pack_square(square, length, quantity.packing);
+      parts.packed_bytes += static_cast<std::int64_t>(text.size());
+      heads.push(std::move(text));
+    }
+    return heads;
+  };
   JsonValue layers = JsonValue::array(), sequence = JsonValue::object();
   for (std::size_t layer = 0; layer < pass.layers.size(); ++layer) {
     JsonValue found = JsonValue::object();
     for (const Quantity& quantity : quantities) {
       const Tensor& squares = pass.layers[layer].*quantity.tensor;
-      if (!squares.defined()) continue;
-      found.set(quantity.name,
-                pack(squares, layer, quantity, counted.places(example.tokens), counted.ids().size(), bytes));
+      if (squares.defined()) found.set(quantity.name, pack(squares, layer, quantity));
     }
     layers.push(std::move(found));
   }
-  add_answers(pass.logits, sequence);
+  add_answers(pass.logits, sequence, parts.shown);
   sequence.set("layers", std::move(layers));
   sequences.push(std::move(sequence));
 }
 
-JsonValue Inspection::Parts::Run::json(const CountedSymbols& counted) {
-  std::vector<JsonValue> layers(static_cast<std::size_t>(run.config.model.layers), JsonValue::object());
-  for (const auto& [place, heads] : means) {
-    JsonValue all = JsonValue::array();
-    for (const MeansBySymbol& head : heads) all.push(head.json());
-    layers[place.first].set(place.second->name, std::move(all));
-  }
+JsonValue Inspection::Parts::Run::json(const Parts& parts) {
+  const auto layers = static_cast<std::size_t>(run.config.model.layers);
   return JsonValue::object({{"name", run.name},
                             {"pe", run.config.encoding.text()},
                             {"step", run.step},
@@ -234,40 +258,58 @@ JsonValue Inspection::Parts::Run::json(const CountedSymbols& counted) {
                             {"heads", run.config.model.heads},
                             {"width", run.config.model.width},
                             {"encodings", encodings_json(run.config.encoding)},
-                            {"counted", integers_json(counted.ids())},
+                            {"counted", integers_json(parts.counted_symbols.ids())},
                             {"sequences", std::move(sequences)},
-                            {"means", JsonValue(std::move(layers))}});
+                            {"means", by_symbol.json(layers)},
+                            {"marked_means", by_mark.json(layers)}});
 }
 
-Inspection::Inspection(const Task& task, std::vector<InspectedRun> runs, const std::vector<std::int32_t>& tokens)
-    : parts_(new Parts{.task = task, .counted_symbols = {task.vocabulary().size(), tokens}}) {
+Inspection::Inspection(const Task& task, std::vector<InspectedRun> runs, const std::vector<std::int32_t>& tokens,
+                       std::vector<Mark> marks)
+    : parts_(
+          new Parts{.task = task, .counted_symbols = {task.vocabulary().size(), tokens}, .marks = std::move(marks)}) {
   for (InspectedRun& run : runs) parts_->runs.push_back({std::move(run)});
+  parts_->shown.insert(parts_->counted_symbols.ids().begin(), parts_->counted_symbols.ids().end());
 }
 
 Inspection::~Inspection() = default;
 
 void Inspection::add(const Example& example, const std::string& name) {
   Parts& parts = *parts_;
-  for (Parts::Run& run : parts.runs) run.add(example, parts.counted_symbols, parts.packed_bytes);
-  parts.sequences.push(
-      JsonValue::object({{"name", name},
-                         {"tokens", integers_json(example.tokens)},
-                         {"targets", integers_json(example.targets)},
-                         {"scored", integers_json(example.score_mask)},
-                         {"gate_levels", gate_levels(static_cast<std::int64_t>(example.tokens.size()))}}));
+  const std::vector<int> marked = find_marks(parts.task, example.tokens, parts.marks);
+  const Grouping symbols{parts.counted_symbols.places(example.tokens), parts.counted_symbols.ids().size()};
+  Grouping marks{marked, parts.marks.size() + 1};
+  for (int& place : marks.places) ++place;  // tokens without a mark come first
+  for (Parts::Run& run : parts.runs) run.add(example, symbols, marks, parts);
+  parts.shown.insert(example.tokens.begin(), example.tokens.end());
+  parts.shown.insert(example.targets.begin(), example.targets.end());
+  JsonValue sequence = JsonValue::object({{"name", name},
+                                          {"tokens", integers_json(example.tokens)},
+                                          {"targets", integers_json(example.targets)},
+                                          {"scored", integers_json(example.score_mask)},
+                                          {"gate_levels", gate_levels(static_cast<std::int64_t>(marked.size()))}});
+  if (!parts.marks.empty()) sequence.set("marked", integers_json(marked));
+  parts.sequences.push(std::move(sequence));
 }
 
 std::int64_t Inspection::packed_bytes() const { return parts_->packed_bytes; }
 
 JsonValue Inspection::json() {
   Parts& parts = *parts_;
-  JsonValue symbols = JsonValue::array(), packings = JsonValue::object(), runs = JsonValue::array();
-  for (const std::string& symbol : parts.task.vocabulary()) symbols.push(symbol);
+  JsonValue symbols = JsonValue::object(), packings = JsonValue::object(), runs = JsonValue::array();
+  JsonValue marks = JsonValue::array();
+  for (const std::int32_t id : parts.shown) {  // a piece of a character as it is printed, special tokens by their names
+    const std::string_view bytes = parts.task.bytes_of(id);
+    const bool whole = !bytes.empty() && find_invalid_utf8(bytes) == std::string_view::npos;
+    symbols.set(std::to_string(id), whole ? bytes : parts.task.vocabulary()[static_cast<std::size_t>(id)]);
+  }
   for (const Quantity& quantity : quantities) packings.set(quantity.name, name_of(quantity.packing));
-  for (Parts::Run& run : parts.runs) runs.push(run.json(parts.counted_symbols));
+  for (const Mark& mark : parts.marks) marks.push(mark.name);
+  for (Parts::Run& run : parts.runs) runs.push(run.json(parts));
   return JsonValue::object({{"task", parts.runs.front().run.config.task->name},
                             {"symbols", std::move(symbols)},
                             {"version", version},
+                            {"marks", std::move(marks)},
                             {"sequences", std::move(parts.sequences)},
                             {"quantities", std::move(packings)},
                             {"runs", std::move(runs)}});

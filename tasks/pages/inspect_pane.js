@@ -158,6 +158,10 @@ class Pane {
         return token;
       }));
     }
+    // A text is set as it was written, with what begins in it pointed out.
+    const {marked} = page.data.sequences[page.sequence];
+    const kinds = page.tokens.map((id, j) => (marked?.[j] >= 0 ? " marked" : "") + (page.data.symbols[id]?.endsWith("\n") ? " line-end" : ""));
+    box.classList.toggle("text", kinds.some(kind => kind.endsWith("line-end")));
     for (let j = 0; j < length; ++j) {
       const token = box.children[j], text = page.symbol(page.tokens[j]);
       if (token.textContent !== text) token.textContent = text;
@@ -165,7 +169,7 @@ class Pane {
       token.style.background = seen ? css[color] : "transparent";
       token.style.color = seen ? (dark[color] ? "#fff" : "#16150f") : "";
       const asked = !scored[j] ? "" : answers[j] === targets[j] ? " asked-right" : " asked-wrong";
-      token.className = (j === query ? "query" : j > query ? "later" : "") + asked;
+      token.className = (j === query ? "query" : j > query ? "later" : "") + asked + kinds[j];
     }
     const chosen = box.children[query];
     if (chosen.offsetTop < box.scrollTop + box.offsetTop || chosen.offsetTop + 26 > box.scrollTop + box.offsetTop + box.clientHeight) {
@@ -217,6 +221,7 @@ class Pane {
       part.style.height = `${size}px`;
     }
     this.drawLabels();
+    paintMarks(this.at(".marks"), this.page, this.cell());
     this.placeRow(true);
     this.noteView();
   }
@@ -344,6 +349,11 @@ class Pane {
       table.append(line);
     }));
     this.at(".meantable").replaceChildren(table);
+    const marked = markedMeans(this), box = this.at(".markedmeans");
+    box.hidden = marked === null;
+    if (box.hidden) return;
+    this.at(".markedmeans h3").textContent = `Mean ${marked.label} where a line begins`;
+    this.at(".markedtable").replaceChildren(marked.table);
   }
   spread() {
     const {length} = this.page.data.sequences;

@@ -1,5 +1,6 @@
 // tally inspect: what runs attend to and what their gates count, as one HTML page to look at.
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "tasks/page.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/other_task.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/sequences.hpp"
 #include "tasks/runner/trained_model.hpp"
@@ -21,9 +23,31 @@ constexpr std::int64_t comfortable_bytes = 4'500'000;
 
 struct InspectSettings {
   std::vector<std::string> runs;
-  std::string out, text, checkpoint = "newest";
+  std::string out, text, checkpoint = "newest", data, mark;
+  std::int64_t length = 0, at = 0;
   SequenceChoice sequences;
 };
+
+// The task whose sequences are shown, where it is not the run's own: another text, or windows of another length or from
+// another place on. Throws UsageError for what the task has not.
+std::unique_ptr<Task> other_task(const InspectSettings& settings, const TrainedModel& trained) {
+  const RunConfig& config = trained.folder.config();
+  std::vector<ChangedOption> changes;
+  if (!settings.data.empty()) changes.push_back({"data", settings.data, "--data"});
+  if (settings.length > 0) changes.push_back({"length", to_text(settings.length), "--length"});
+  if (settings.at > 0) changes.push_back({"after", to_text(settings.at), "--at"});
+  if (changes.empty()) return nullptr;
+  if (settings.at > 0 && settings.sequences.split == trained.task->splits().front().name) {
+    throw UsageError("[inspect] the training split is read in random order: --at means nothing there");
+  }
+  return make_other_task(config, *trained.task, changes);
+}
+
+// Texts have lines.
+std::vector<Mark> marks_of(const InspectSettings& settings, const TaskEntry& task) {
+  if (!settings.mark.empty()) return {{settings.mark, settings.mark}};
+  return task.reads_files ? text_marks() : std::vector<Mark>{};
+}
 
 // The sequences, by name.
 std::vector<std::pair<std::string, Example>> read_sequences(const InspectSettings& settings, const Task& task,
@@ -47,7 +71,9 @@ std::vector<std::pair<std::string, Example>> read_sequences(const InspectSetting
   }
   std::int64_t number = choice.start;
   for (Example& example : choice.read(task, check_length_fits)) {
-    named.emplace_back(concat(split.empty() ? "sequence" : split, " ", number++), std::move(example));
+    std::string name = concat(split.empty() ? "sequence" : split, " ", number++);
+    if (settings.at > 0) name += concat(", from token ", settings.at);
+    named.emplace_back(std::move(name), std::move(example));
   }
   return named;
 }
@@ -57,7 +83,8 @@ Result run_inspect(const InspectSettings& settings, const CommonOptions& common)
   check_output(settings.out);
   std::vector<TrainedModel> trained;
   for (const std::string& run : settings.runs) trained.push_back(load_trained(run, settings.checkpoint));
-  const Task& task = *trained.front().task;
+  const std::unique_ptr<Task> other = other_task(settings, trained.front());
+  const Task& task = other != nullptr ? *other : *trained.front().task;
   std::vector<InspectedRun> runs;
   for (const TrainedModel& one : trained) {
     check(one.folder.config().model.is_transformer(), "inspect", "'", one.folder.path(), "' is an ",
@@ -69,7 +96,7 @@ Result run_inspect(const InspectSettings& settings, const CommonOptions& common)
   const auto sequences = read_sequences(settings, task, [&](std::int64_t, std::int64_t length) {
     for (const InspectedRun& run : runs) {
       check_length({run.config.model, run.config.encoding, static_cast<std::int64_t>(task.vocabulary().size()),
-                    task.max_length(), run.config.dtype()},
+                    trained.front().task->max_length(), run.config.dtype()},
                    length);
       check_fits(estimate_trace(run.config, task, 1, length, false));
     }
@@ -78,7 +105,7 @@ Result run_inspect(const InspectSettings& settings, const CommonOptions& common)
   for (const auto& [name, example] : sequences) {
     tokens.insert(tokens.end(), example.tokens.begin(), example.tokens.end());
   }
-  Inspection inspection(task, runs, tokens);
+  Inspection inspection(task, runs, tokens, marks_of(settings, *trained.front().folder.config().task));
   std::int64_t count = 0;
   for (const auto& [name, example] : sequences) {
     const bool asked = settings.sequences.count > 0 || !settings.sequences.tokens.empty();
@@ -111,6 +138,14 @@ std::function<Result()> declare_inspect(CommandLine& line) {
   settings->sequences.declare(line, "sequences; 0: up to 4, as many as make no more than 5 MB");
   line.add("--text", &settings->text, "a sequence as 'tally data' prints it, instead of a split",
            {.excludes = {"--split", "--count", "--start", "--tokens"}});
+  line.add("--data", &settings->data, "on text: another folder that `tally prepare` made, with the same tokenizer");
+  line.add(
+      "--at", &settings->at, "on text: the token of the split at which the first sequence begins",
+      {.least = 0, .most = std::numeric_limits<std::int32_t>::max(), .excludes = {"--text", "--tokens", "--start"}});
+  line.add("--length", &settings->length, "tokens of a sequence, where the task has a length; 0: the run's",
+           {.least = 0, .most = std::numeric_limits<std::int32_t>::max(), .excludes = {"--text", "--tokens"}});
+  line.add("--mark", &settings->mark,
+           "lines to point out, as a pattern of PCRE2; on text without it paragraphs, sections and functions");
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings, &common = line.common] { return run_inspect(*settings, common); };
 }

@@ -9,14 +9,17 @@
         page.problems     # what the console complained of, and exceptions that nobody caught
 """
 
+import argparse
 import base64
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
+import unittest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -162,3 +165,15 @@ class Page:
             elif event["method"] == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith(("file:", "data:", "about:")):
                 found.append("asks for " + parameters["request"]["url"])
         return found
+
+
+def run_tests(case, description):
+    """The main program of a test whose first argument is the program to test; exits with 77 where there is no Chromium."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tally")
+    given, rest = parser.parse_known_args()
+    if find() is None:
+        print(f"{sys.argv[0]}: there is no Chromium (Debian: chromium); nothing was checked", file=sys.stderr)
+        sys.exit(77)
+    case.tally = given.tally
+    unittest.main(argv=[sys.argv[0], *rest])

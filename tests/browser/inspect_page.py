@@ -7,13 +7,11 @@ TALLY is the program. Exit code 0: all is well, 1: not, 77: there is no Chromium
 as measured; the limits here are loose, for a machine that does other things too.
 """
 
-import argparse
 import json
 import math
 import pathlib
 import struct
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -161,6 +159,29 @@ class InspectPage(unittest.TestCase):
         self.assertEqual(page.evaluate(labels)[1], "attention")
         self.assertEqual(page.problems, [])
 
+    def test_a_text_keeps_its_lines_and_points_out_what_begins(self):
+        texts, data, run = self.folder / "texts", self.folder / "data", self.folder / "text"
+        texts.mkdir()
+        for n in range(6):
+            (texts / f"{n}.md").write_text(f"# Part {n}\n\nSome words of the part {n} that\nhave two lines.\n\nAnd some more.\n" * 2)
+        self.run_tally("prepare", data, texts, "--vocabulary=280", "--validation-part=0.3", "--test-part=0.3")
+        self.run_tally("train", run, "--task=text", f"--data={data}", "--preset=prose-quick", "--pe=cope", "--length=24", "--batch=2",
+                       "--model.width=16", "--model.heads=2", "--model.layers=1", "--steps=1", "--optimiser.warmup=0", "--quiet")
+        page = self.open(run, "--count=1", "--length=48")
+        self.assertEqual(page.evaluate("page.tokens.length"), 48)
+        marked = page.evaluate("Array.from(document.querySelectorAll('.tokens .marked')).map(token => token.textContent).join('|')")
+        self.assertTrue(marked.startswith("#") and "⏎" in marked, marked)
+        tops = "Array.from(document.querySelectorAll('.tokens span')).map(token => token.offsetTop)"
+        ends = page.evaluate("page.tokens.map((id, n) => page.data.symbols[id].endsWith('\\n') ? n : -1).filter(n => n >= 0)")
+        rows = page.evaluate(tops)
+        self.assertTrue(all(rows[n + 1] > rows[n] for n in ends if n + 1 < len(rows)), "a line end begins a new line")
+        self.assertGreater(len(ends), 3)
+        self.assertTrue(page.evaluate("""(() => { const c = document.querySelector('.square .marks');
+            return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(x => x > 0); })()"""))
+        table = page.evaluate("document.querySelector('.markedtable').innerText")
+        self.assertRegex(table, r"elsewhere\s+section\s+paragraph\s+layer 0 · head 0\s+0\.\d\d\s+0\.\d\d \([+−]0\.\d\d\)")
+        self.assertEqual(page.problems, [])
+
     def test_a_large_page_is_quick(self):
         page = self.open(self.train("cope", LARGE), width=1600)
         size = (self.folder / "page.html").stat().st_size
@@ -177,16 +198,5 @@ class InspectPage(unittest.TestCase):
         self.assertEqual(page.problems, [])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tally")
-    given, rest = parser.parse_known_args()
-    if chromium.find() is None:
-        print("inspect_page.py: there is no Chromium (Debian: chromium); nothing was checked", file=sys.stderr)
-        sys.exit(77)
-    InspectPage.tally = given.tally
-    unittest.main(argv=[sys.argv[0], *rest])
-
-
 if __name__ == "__main__":
-    main()
+    chromium.run_tests(InspectPage, __doc__)

@@ -6,11 +6,10 @@
 TALLY is the program. Exit code 0: all is well, 1: not, 77: there is no Chromium (nothing was checked).
 """
 
-import argparse
 import json
+import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -75,17 +74,41 @@ class ReportPage(unittest.TestCase):
         self.assertFalse(page.evaluate("/NaN|undefined/.test(document.body.innerHTML)"))
         self.assertEqual(page.problems, [])
 
+    def test_more_than_six_encodings_are_a_chart_each(self):
+        names = ["cope", "rope", "none", "absolute", "alibi", "kerple", "fox"]
+        self.run_tally("sweep", self.folder / "runs", "--pe=" + ",".join(names), "--seeds=1", *TINY)
+        self.run_tally("sweep", self.folder / "words", "--task=group-word", "--preset=quick", "--pe=cope,rope", "--seeds=1", "--quiet",
+                       "--steps=2", "--batch=2", "--model.width=8", "--model.layers=1", "--optimiser.warmup=0", "--eval-every=1",
+                       "--save-every=2", "--eval-count=2", "--task.eval-count=2", "--threads=1")
+        self.run_tally("report", self.folder / "runs", self.folder / "words", "--out", self.folder / "page.html")
+        page = self.browser.open((self.folder / "page.html").as_uri(), 1280, 1000)
+        charts = "[...document.querySelectorAll('#curves .chart')]"
+        self.assertEqual(page.evaluate(f"{charts}.length"), 7)
+        self.assertEqual(sorted(page.evaluate(f"{charts}.map(chart => chart.querySelector('text').textContent)")), sorted(names))
+        best = page.evaluate("page.groups[0].label")
+        # In each chart its own line, and in grey those of the best and of none, but for these two themselves.
+        for name, own, muted in page.evaluate(f"{charts}.map(chart => [chart.querySelector('text').textContent, "
+                                              "chart.querySelectorAll('.line:not(.muted)').length, chart.querySelectorAll('.muted').length])"):
+            self.assertEqual(own, 1, name)
+            self.assertEqual(muted, len({best, "none"} - {name}), name)
+        self.assertEqual(page.evaluate("document.querySelectorAll('#curves .hit').length"), 14)
+        self.assertIn(best, page.evaluate("document.getElementById('compared').textContent"))
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tally")
-    given, rest = parser.parse_known_args()
-    if chromium.find() is None:
-        print("report_page.py: there is no Chromium (Debian: chromium); nothing was checked", file=sys.stderr)
-        sys.exit(77)
-    ReportPage.tally = given.tally
-    unittest.main(argv=[sys.argv[0], *rest])
+        # One encoding less is six lines in one panel; the other task has two.
+        page.click("#groups button:nth-child(1)")
+        self.assertEqual(page.evaluate(f"{charts}.length"), 0)
+        self.assertEqual(page.evaluate("document.querySelectorAll('#curves .line').length"), 6)
+        self.assertEqual(page.evaluate("document.getElementById('compared').textContent"), "")
+        page.click("#tasks button:nth-child(2)")
+        self.assertEqual(page.evaluate("document.querySelectorAll('#curves .line').length"), 2)
+        page.click("#tasks button:nth-child(1)")
+        page.click("#scale button:nth-child(2)")
+        self.assertEqual(page.evaluate(f"{charts}.length"), 7)
+        self.assertFalse(page.evaluate("/NaN|undefined/.test(document.body.innerHTML)"))
+        self.assertEqual(page.problems, [])
+        if os.environ.get("TALLY_SCREENSHOT"):
+            page.screenshot(os.environ["TALLY_SCREENSHOT"], 1400)
 
 
 if __name__ == "__main__":
-    main()
+    chromium.run_tests(ReportPage, __doc__)
