@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "tasks/estimate.hpp"
 #include "tasks/run_folder.hpp"
 
 namespace tally {
@@ -92,7 +93,7 @@ ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs)
   std::map<std::string, std::set<std::string>> values;  // that an option has among the runs
   for (const RunSummary& run : runs) {
     if (run.config.task != task) continue;
-    report.scores_sequences = run.config.make_task()->scores_sequences();
+    if (!task->reads_files) report.scores_sequences = run.config.make_task()->scores_sequences();
     for (const auto& [name, value] : settings_of(run.config)) values[name].insert(value);
     for (const Evaluation& e : run.results) add_once(report.splits, e.split);
     for (const Evaluation& e : run.generated) add_once(report.generated, e.split);
@@ -112,6 +113,15 @@ ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs)
       report.groups.push_back({std::move(settings), {&run}});
     } else {
       known->runs.push_back(&run);
+    }
+  }
+  for (ReportGroup& group : report.groups) {
+    // There may be no such model, and no longer such files.
+    if (group.count(RunState::finished) == 0 || task->reads_files) continue;
+    const RunConfig& config = group.runs.front()->config;
+    const std::unique_ptr<Task> made = config.make_task();
+    for (const Split& split : made->splits()) {
+      if (reaches_untrained_rows(config, *made, split)) group.untrained.insert(split.name);
     }
   }
   return report;

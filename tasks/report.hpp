@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,7 @@ RunSummary read_run(const std::string& path);
 struct ReportGroup {
   std::map<std::string, std::string> settings;  // only those in which groups of the task differ
   std::vector<const RunSummary*> runs;          // never empty
+  std::set<std::string> untrained = {};         // splits that reach rows for places beyond any training sequence
 
   std::string encoding() const { return runs.front()->config.label(); }
   std::string label() const;  // "cope model.layers=2"
@@ -74,15 +76,29 @@ Report make_report(const std::vector<std::string>& paths);
 enum class ErrorKind { by_task, token, sequence };
 bool counts_sequences(const ReportTask& task, ErrorKind kind);
 
-// Tables in Markdown, one for each task: mean (deviation) over seeds; and pooled counts with 95% intervals. Then what
-// the runs were trained with.
+// Stands behind the error of a split that reaches rows for places beyond any training sequence; what it says.
+inline constexpr std::string_view untrained_mark = "\u2020";
+inline constexpr std::string_view untrained_note =
+    "longer than any training sequence: rows of the learned table that no training sequence reaches are as they "
+    "started";
+
+// "ood-dense, generated": of answers that were fed back, beside those of the same split that were not.
+std::string generated_title(const std::string& split);
+
+// Tables in Markdown, one for each task: mean (deviation) over seeds, marked where a split reaches rows that were not
+// trained; the same with each key of a breakdown at equal weight; and pooled counts with 95% intervals. Then what the
+// runs were trained with.
 std::string report_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
 JsonValue report_json(const Report& report);
+// Of runs of several tasks or presets: encodings and tasks in one table, errors in distribution, and one with the mean
+// over each task's other splits ("ood-..."). Empty for one task with one preset. As JSON an array, a task each.
+std::string overview_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
+JsonValue overview_json(const Report& report, ErrorKind kind = ErrorKind::by_task);
 // Error against step: one panel for each split, one line for each group: the mean over its finished runs (over all if
 // none is), in a band from the lowest to the highest.
 Chart report_chart(const Report& report, ErrorKind kind = ErrorKind::by_task);
-// The picture of a report, SVG: that chart, or, where a task has more groups than lines can be told apart, final errors
-// as dots, the best first, above small charts of each group beside the best one and the one without an encoding.
+// The picture of a report, SVG: that chart, or, of tasks with more groups than lines can be told apart, final errors as
+// dots, the best first, above small charts of each group beside the best one and the one without an encoding.
 std::string report_picture(const Report& report, ErrorKind kind = ErrorKind::by_task);
 
 // The file that a sweep keeps beside its runs: {"format": 1, "runs": [{"name": ..., "state": ..., "config": {...}}]}.

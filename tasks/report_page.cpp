@@ -33,6 +33,7 @@ JsonValue run_json(const RunSummary& run, const std::string& folder) {
   JsonValue machines = JsonValue::array(), results = JsonValue::object(), settings = JsonValue::object();
   for (const Machine& machine : run.machines) machines.push(machine.text());
   for (const Evaluation& e : run.results) results.set(e.split, counts_json(e));
+  for (const Evaluation& e : run.generated) results.set(generated_title(e.split), counts_json(e));
   for (const auto& [name, value] : settings_of(run.config)) settings.set(name, value);
   JsonValue json = JsonValue::object({{"name", run.path},
                                       {"seed", run.config.run.seed},
@@ -54,17 +55,24 @@ JsonValue run_json(const RunSummary& run, const std::string& folder) {
 JsonValue report_page_json(const Report& report, const std::string& folder) {
   JsonValue tasks = JsonValue::array(), problems = JsonValue::array();
   for (const ReportTask& task : report.tasks) {
-    JsonValue splits = JsonValue::array(), groups = JsonValue::array();
+    JsonValue splits = JsonValue::array(), generated = JsonValue::array(), groups = JsonValue::array();
     for (const std::string& split : task.splits) splits.push(split);
+    for (const std::string& split : task.generated) generated.push(generated_title(split));
     for (const ReportGroup& group : task.groups) {
       JsonValue runs = JsonValue::array();
       for (const RunSummary* run : group.runs) runs.push(run_json(*run, folder));
-      groups.push(JsonValue::object({{"label", group.label()}, {"pe", group.encoding()}, {"runs", std::move(runs)}}));
+      JsonValue untrained = JsonValue::array();
+      for (const std::string& split : group.untrained) untrained.push(split), untrained.push(generated_title(split));
+      groups.push(JsonValue::object({{"label", group.label()},
+                                     {"pe", group.encoding()},
+                                     {"untrained", std::move(untrained)},
+                                     {"runs", std::move(runs)}}));
     }
     tasks.push(JsonValue::object({{"name", task.task->name},
                                   {"summary", task.task->summary},
                                   {"sequences", task.scores_sequences},
                                   {"splits", std::move(splits)},
+                                  {"generated", std::move(generated)},
                                   {"groups", std::move(groups)}}));
   }
   for (const std::string& problem : report.problems) problems.push(problem);

@@ -1,6 +1,7 @@
 // A report as a table, as JSON and as a chart.
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "core/error.hpp"
 #include "tasks/dot_plot.hpp"
@@ -15,6 +16,8 @@ namespace tally {
 bool counts_sequences(const ReportTask& task, ErrorKind kind) {
   return kind == ErrorKind::sequence || (kind == ErrorKind::by_task && task.scores_sequences);
 }
+
+std::string generated_title(const std::string& split) { return split + ", generated"; }
 
 namespace {
 
@@ -31,37 +34,103 @@ std::string runs_cell(const ReportGroup& group) {
   return text;
 }
 
-// Of answers that were fed back, beside those of the same split that were not.
-std::string generated_title(const std::string& split) { return split + ", generated"; }
+// "24.65 (0.31)": mean and deviation in four digits.
+std::string mean_text(const std::vector<double>& values) {
+  const MeanDeviation mean = mean_deviation(values);
+  if (mean.n == 0) return "-";
+  return short_number(mean.mean) + (mean.n > 1 ? concat(" (", short_number(mean.deviation, 3), ")") : "");
+}
+
+// "length" where the results are broken down by it; empty where they are not.
+std::string breakdown_of(const std::vector<Evaluation>& results) {
+  const bool all = !results.empty() && std::ranges::all_of(results, [](const Evaluation& e) { return !e.by.empty(); });
+  return all ? results.front().breakdown : "";
+}
+
+// "4.9% (4.4)": over seeds, of the means over keys.
+std::string mean_over_keys_text(const std::vector<Evaluation>& results, bool sequences) {
+  ErrorRates errors;
+  for (const Evaluation& e : results) {
+    errors.rates.push_back(sequences ? e.mean_sequence_error() : e.mean_token_error());
+  }
+  return errors.mean_text();
+}
+
+// The first cells of a group's row: its encoding and the settings in which groups differ.
+std::vector<std::string> begin_of_row(const ReportTask& task, const ReportGroup& group) {
+  std::vector<std::string> cells{group.encoding()};
+  for (const std::string& name : task.settings) {
+    const auto setting = group.settings.find(name);
+    cells.push_back(setting == group.settings.end() ? "" : setting->second);
+  }
+  return cells;
+}
+
+// Perplexities over seeds, with what they were taken over; nothing for tasks that are no text.
+std::string text_table(const ReportTask& task, std::vector<std::string> head) {
+  head.insert(head.end(), {"split", "perplexity", "bits per byte", "context", "stride", "tokens", "bytes", "words"});
+  TableRows rows{head};
+  for (const ReportGroup& group : task.groups) {
+    for (const std::string& split : task.splits) {
+      const std::vector<Evaluation> results = group.results(split);
+      if (results.empty() || !results.front().text) continue;
+      std::vector<double> perplexities, bits;
+      for (const Evaluation& e : results) {
+        if (!e.text) continue;
+        perplexities.push_back(e.perplexity());
+        if (e.text->bytes > 0) bits.push_back(e.bits_per_byte());
+      }
+      rows.push_back(begin_of_row(task, group));
+      const TextCounts& text = *results.front().text;
+      rows.back().insert(rows.back().end(),
+                         {split, mean_text(perplexities), mean_text(bits), to_text(text.context), to_text(text.stride),
+                          with_commas(text.tokens), with_commas(text.bytes), with_commas(text.words)});
+    }
+  }
+  return rows.size() == 1 ? "" : concat("Perplexity of a token at the end\n\n", markdown_table(rows), "\n");
+}
 
 std::string task_text(const ReportTask& task, bool sequences) {
   std::vector<std::string> head{"encoding"};
   head.insert(head.end(), task.settings.begin(), task.settings.end());
-  TableRows means{head}, counts{head};
+  TableRows means{head}, counts{head}, over_keys{head};
+  std::string breakdown;
+  bool any_untrained = false;
+  over_keys.front().insert(over_keys.front().end(), task.splits.begin(), task.splits.end());
   means.front().insert(means.front().end(), task.splits.begin(), task.splits.end());
   for (const std::string& split : task.generated) means.front().push_back(generated_title(split));
   means.front().emplace_back("runs");
   counts.front().insert(counts.front().end(), {"split", "wrong tokens (95% interval)", "wrong sequences"});
   for (const ReportGroup& group : task.groups) {
-    std::vector<std::string> begin{group.encoding()};
-    for (const std::string& name : task.settings) {
-      const auto setting = group.settings.find(name);
-      begin.push_back(setting == group.settings.end() ? "" : setting->second);
-    }
+    const std::vector<std::string> begin = begin_of_row(task, group);
     means.push_back(begin);
-    const auto add = [&](const std::string& title, const std::vector<Evaluation>& results) {
-      means.back().push_back(ErrorRates(results, sequences).mean_text());
+    const auto add = [&](const std::string& split, const std::string& title, const std::vector<Evaluation>& results) {
+      const bool untrained = !results.empty() && group.untrained.contains(split);
+      any_untrained |= untrained;
+      means.back().push_back(concat(error_rates(results, sequences).mean_text(), untrained ? untrained_mark : ""));
       if (results.empty()) return;
       counts.push_back(begin);
-      counts.back().insert(counts.back().end(),
-                           {title, ErrorRates(results, false).pooled_text(), ErrorRates(results, true).pooled_text()});
+      counts.back().insert(counts.back().end(), {title, error_rates(results, false).pooled_text(),
+                                                 error_rates(results, true).pooled_text()});
     };
-    for (const std::string& split : task.splits) add(split, group.results(split));
-    for (const std::string& split : task.generated) add(generated_title(split), group.generated(split));
+    over_keys.push_back(begin);
+    for (const std::string& split : task.splits) {
+      const std::vector<Evaluation> results = group.results(split);
+      add(split, split, results);
+      const std::string by = breakdown_of(results);
+      if (!by.empty()) breakdown = by;
+      over_keys.back().push_back(by.empty() ? "-" : mean_over_keys_text(results, sequences));
+    }
+    for (const std::string& split : task.generated) add(split, generated_title(split), group.generated(split));
     means.back().push_back(runs_cell(group));
   }
   std::string text = concat(task.task->name, ", wrong ", sequences ? "sequences" : "tokens",
                             " at the end: mean over seeds (standard deviation)\n\n", markdown_table(means), "\n");
+  if (any_untrained) text += concat(untrained_mark, " ", untrained_note, "\n\n");
+  text += text_table(task, head);
+  if (!breakdown.empty()) {
+    text += concat("The same, each ", breakdown, " with equal weight\n\n", markdown_table(over_keys), "\n");
+  }
   if (counts.size() > 1) {
     text += concat("Counts of all seeds together; the intervals (Wilson) know nothing of differences between seeds\n\n",
                    markdown_table(counts), "\n");
@@ -88,11 +157,13 @@ JsonValue group_json(const ReportTask& task, const ReportGroup& group) {
   JsonValue generated = JsonValue::array(), runs = JsonValue::array();
   for (const auto& [name, value] : group.settings) settings.set(name, value);
   for (const RunState state : run_states) states.set(name_of(state), group.count(state));
-  const auto add = [](JsonValue& list, const std::string& split, const std::vector<Evaluation>& results) {
+  const auto add = [&](JsonValue& list, const std::string& split, const std::vector<Evaluation>& results) {
     if (results.empty()) return;
-    list.push(JsonValue::object({{"split", split},
-                                 {"token_error", ErrorRates(results, false).json()},
-                                 {"sequence_error", ErrorRates(results, true).json()}}));
+    JsonValue errors = JsonValue::object({{"split", split},
+                                          {"token_error", error_rates(results, false).json()},
+                                          {"sequence_error", error_rates(results, true).json()}});
+    if (group.untrained.contains(split)) errors.set("untrained_rows", true);
+    list.push(std::move(errors));
   };
   for (const std::string& split : task.splits) add(splits, split, group.results(split));
   for (const std::string& split : task.generated) add(generated, split, group.generated(split));
@@ -125,7 +196,7 @@ ChartSeries series_of(const ReportGroup& group, std::string_view split, bool seq
   }
   ChartSeries series{group.label(), {}};
   for (const auto& [step, evaluations] : by_step) {
-    const std::vector<double> rates = ErrorRates(evaluations, sequences).rates;
+    const std::vector<double> rates = error_rates(evaluations, sequences).rates;
     const auto [low, high] = std::minmax_element(rates.begin(), rates.end());
     series.points.push_back({static_cast<double>(step), mean_deviation(rates).mean, *low, *high});
   }
@@ -151,20 +222,22 @@ JsonValue report_json(const Report& report) {
   return JsonValue::object({{"groups", std::move(groups)}, {"problems", std::move(problems)}});
 }
 
-Chart report_chart(const Report& report, ErrorKind kind) {
+namespace {
+
+Chart chart_of(const std::vector<const ReportTask*>& tasks, ErrorKind kind) {
   Chart chart;
   bool any_tokens = false, any_sequences = false;
   std::size_t most_seeds = 0;
-  for (const ReportTask& task : report.tasks) {
-    const bool sequences = counts_sequences(task, kind);
+  for (const ReportTask* task : tasks) {
+    const bool sequences = counts_sequences(*task, kind);
     (sequences ? any_sequences : any_tokens) = true;
-    for (const std::string& split : task.splits) {
-      ChartPanel panel{report.tasks.size() > 1 ? concat(task.task->name, " ", split) : split, {}};
-      for (const ReportGroup& group : task.groups) panel.series.push_back(series_of(group, split, sequences));
+    for (const std::string& split : task->splits) {
+      ChartPanel panel{tasks.size() > 1 ? concat(task->task->name, " ", split) : split, {}};
+      for (const ReportGroup& group : task->groups) panel.series.push_back(series_of(group, split, sequences));
       chart.panels.push_back(std::move(panel));
     }
-    for (const ReportGroup& group : task.groups) most_seeds = std::max(most_seeds, group.runs.size());
-    chart.title += concat(chart.title.empty() ? "" : ", ", task.task->name);
+    for (const ReportGroup& group : task->groups) most_seeds = std::max(most_seeds, group.runs.size());
+    chart.title += concat(chart.title.empty() ? "" : ", ", task->task->name);
   }
   chart.title += ": error while training";
   if (most_seeds > 1) chart.title += ", mean over seeds (band: lowest to highest)";
@@ -173,22 +246,32 @@ Chart report_chart(const Report& report, ErrorKind kind) {
   return chart;
 }
 
-namespace {
-
 constexpr std::size_t most_lines = 6;
 
-double mean_error(const ReportGroup& group, std::string_view split, bool sequences) {
-  const ErrorRates errors(group.results(split), sequences);
-  return errors.rates.empty() ? 2 : mean_deviation(errors.rates).mean;  // behind all others
+std::optional<double> mean_error(const ReportGroup& group, std::string_view split, bool sequences) {
+  const ErrorRates errors = error_rates(group.results(split), sequences);
+  if (errors.rates.empty()) return std::nullopt;
+  return mean_deviation(errors.rates).mean;
 }
 
-// Groups with finished runs by their final errors, the lowest sum over the splits first.
+// How many lines a chart of the task has.
+std::size_t line_count(const ReportTask& task) {
+  const auto evaluated = [](const RunSummary* run) { return !run->measurements.empty(); };
+  return static_cast<std::size_t>(std::ranges::count_if(
+      task.groups, [&](const ReportGroup& group) { return std::ranges::any_of(group.runs, evaluated); }));
+}
+
+// Groups with finished runs (all where there is none) by their final errors, the lowest sum over the splits first.
 std::vector<const ReportGroup*> by_error(const ReportTask& task, bool sequences) {
   std::vector<std::pair<double, const ReportGroup*>> sums;
+  const auto is_finished = [](const ReportGroup& group) { return group.count(RunState::finished) > 0; };
+  const bool any_finished = std::ranges::any_of(task.groups, is_finished);
   for (const ReportGroup& group : task.groups) {
-    if (group.count(RunState::finished) == 0) continue;
+    if (any_finished && !is_finished(group)) continue;
     double sum = 0;
-    for (const std::string& split : task.splits) sum += mean_error(group, split, sequences);
+    for (const std::string& split : task.splits) {
+      sum += mean_error(group, split, sequences).value_or(2);  // behind all others
+    }
     sums.emplace_back(sum, &group);
   }
   std::stable_sort(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -206,7 +289,7 @@ DotPlot dots_of(const ReportTask& task, const std::vector<const ReportGroup*>& g
     plot.rows.push_back({group->label(), {}});
     for (std::size_t s = 0; s < task.splits.size(); ++s) {
       const std::vector<Evaluation> results = group->results(task.splits[s]);
-      plot.rows.back().errors.push_back(ErrorRates(results, sequences).rates);
+      plot.rows.back().errors.push_back(error_rates(results, sequences).rates);
       for (const Evaluation& e : results) {
         const std::int64_t answers = std::max<std::int64_t>(1, sequences ? e.sequences : e.scored);
         plot.smallest[s] = std::min(plot.smallest[s], 1 / static_cast<double>(answers));
@@ -216,16 +299,20 @@ DotPlot dots_of(const ReportTask& task, const std::vector<const ReportGroup*>& g
   return plot;
 }
 
-// A panel for each group, of the split that tells groups apart most.
+// A panel for each group, of the split that tells groups apart most among those that all have.
 Chart multiples_of(const ReportTask& task, const std::vector<const ReportGroup*>& groups, bool sequences) {
   std::string split;
   double widest = -1;
   for (const std::string& candidate : task.splits) {
     std::vector<double> means;
-    for (const ReportGroup* group : groups) means.push_back(mean_error(*group, candidate, sequences));
+    for (const ReportGroup* group : groups) {
+      if (const std::optional<double> mean = mean_error(*group, candidate, sequences)) means.push_back(*mean);
+    }
+    if (means.size() < groups.size()) continue;
     const auto [low, high] = std::ranges::minmax(means);
     if (high - low > widest) widest = high - low, split = candidate;
   }
+  if (split.empty() && !task.splits.empty()) split = task.splits.back();
   ChartSeries best = series_of(*groups.front(), split, sequences), none;
   for (const ReportGroup* group : groups) {
     if (group->encoding() == "none" && none.points.empty()) none = series_of(*group, split, sequences);
@@ -249,15 +336,26 @@ Chart multiples_of(const ReportTask& task, const std::vector<const ReportGroup*>
 
 std::string report_picture(const Report& report, ErrorKind kind) {
   std::vector<std::string> pictures;
+  std::vector<const ReportTask*> with_few;
   for (const ReportTask& task : report.tasks) {
     const bool sequences = counts_sequences(task, kind);
+    if (line_count(task) <= most_lines) {
+      with_few.push_back(&task);
+      continue;
+    }
     const std::vector<const ReportGroup*> groups = by_error(task, sequences);
-    if (groups.size() <= most_lines) continue;
     pictures.push_back(svg_text(dots_of(task, groups, sequences)));
     pictures.push_back(svg_text(multiples_of(task, groups, sequences)));
   }
   if (pictures.empty()) return svg_text(report_chart(report, kind));
+  if (!with_few.empty()) pictures.push_back(svg_text(chart_of(with_few, kind)));
   return stacked("final errors and learning curves", pictures);
+}
+
+Chart report_chart(const Report& report, ErrorKind kind) {
+  std::vector<const ReportTask*> tasks;
+  for (const ReportTask& task : report.tasks) tasks.push_back(&task);
+  return chart_of(tasks, kind);
 }
 
 }  // namespace tally

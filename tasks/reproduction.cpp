@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "nn/options.hpp"
+#include "tasks/estimate.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/statistics.hpp"
 
@@ -69,10 +70,9 @@ class Runs {
 const Evaluation* evaluation_of(const RunSummary& run, const ReproductionColumn& column) {
   if (run.state != RunState::finished) return nullptr;
   if (column.share >= 1) {
-    for (const Evaluation& e : run.results) {
-      if (e.split == column.split && !e.generated) return &e;
-    }
-    return nullptr;
+    const std::vector<Evaluation>& results = column.generated ? run.generated : run.results;
+    const auto found = std::ranges::find(results, column.split, &Evaluation::split);
+    return found == results.end() ? nullptr : &*found;
   }
   const auto step = static_cast<std::int64_t>(std::llround(column.share * static_cast<double>(run.config.run.steps)));
   for (const Measurement& m : run.measurements) {
@@ -110,7 +110,7 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
                                       const ReproductionColumn& column, const ReproductionSetting& setting,
                                       std::int64_t seed) {
   if (column.task.empty()) return std::nullopt;
-  return in_file(concat(table.name, ", ", row.label, ", ", column.title), [&] {
+  return in_file(concat(table.name, ", ", row.label, ", ", column.title.at(setting.scale)), [&] {
     const Scale scale = setting.scale;
     RunConfig config = RunConfig::make(column.task, row.encoding.at(scale), name_of(scale));
     const Settings settings =
@@ -156,26 +156,30 @@ Reproduced reproduced(const Reproduction& table, const ReproductionSetting& sett
         const RunSummary* summary = runs.find(*run);
         const Evaluation* e = summary == nullptr ? nullptr : evaluation_of(*summary, column);
         if (e == nullptr) continue;
-        cell.sequences = summary->config.make_task()->scores_sequences();
-        cell.rates.push_back(cell.sequences ? e->sequence_error() : e->token_error());
-        cell.wrong += cell.sequences ? e->wrong_sequences : e->wrong;
-        cell.of += cell.sequences ? e->sequences : e->scored;
+        if (cell.errors.rates.empty()) {
+          const std::unique_ptr<Task> task = summary->config.make_task();
+          cell.sequences = task->scores_sequences();
+          cell.untrained = reaches_untrained_rows(summary->config, *task, task->split(column.split));
+        }
+        cell.errors.add(*e, cell.sequences);
       }
     }
   }
   return result;
 }
 
+bool Reproduced::Cell::comparable() const { return printed && errors.rates.size() >= 2; }
+
 bool Reproduced::Cell::differs() const {
-  if (!printed || rates.empty()) return false;
-  const MeanDeviation measured = mean_deviation(rates);
+  if (!comparable()) return false;
+  const MeanDeviation measured = mean_deviation(errors.rates);
   const double theirs = printed->mean / 100;
   const double their_deviation = std::isnan(printed->deviation) ? 0 : printed->deviation / 100;
   // Two standard errors of the difference; the paper's means are of three seeds.
   constexpr double their_seeds = 3;
   const double error = std::sqrt(measured.deviation * measured.deviation / static_cast<double>(measured.n) +
                                  their_deviation * their_deviation / their_seeds);
-  const Interval counts = wilson_interval(wrong, of);
+  const Interval counts = wilson_interval(errors.wrong, errors.of);
   return std::abs(measured.mean - theirs) > 2 * error && (theirs < counts.low || theirs > counts.high);
 }
 

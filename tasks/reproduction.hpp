@@ -14,6 +14,7 @@
 
 #include "core/io/json.hpp"
 #include "tasks/config.hpp"
+#include "tasks/error_rates.hpp"
 #include "tasks/report.hpp"
 #include "tasks/svg.hpp"
 
@@ -33,6 +34,13 @@ struct Scaled {
   const std::string& at(Scale scale) const { return scale == Scale::quick ? quick : paper; }
 };
 
+struct ScaledNumber {
+  double quick, paper;
+  ScaledNumber(double both = 0) : quick(both), paper(both) {}
+  ScaledNumber(double quick_, double paper_) : quick(quick_), paper(paper_) {}
+  double at(Scale scale) const { return scale == Scale::quick ? quick : paper; }
+};
+
 // A number in print, in percent or in the unit that its column says. Not a number: not stated.
 struct Printed {
   double mean = std::numeric_limits<double>::quiet_NaN();
@@ -48,17 +56,19 @@ struct ReproductionRow {
 };
 
 struct ReproductionColumn {
-  std::string title;
-  std::string task;      // empty: a column of numbers in print alone
-  std::string split;     // on which the error is measured
-  Scaled settings = {};  // of the runs behind this column
-  double share = 1;      // of the training after which the error was taken
-  double x = 0;          // its place in a picture over columns
+  Scaled title;
+  std::string task;        // empty: a column of numbers in print alone
+  std::string split;       // on which the error is measured
+  Scaled settings = {};    // of the runs behind this column
+  double share = 1;        // of the training after which the error was taken
+  ScaledNumber x = {};     // its place in a picture over columns, whose axis is logarithmic
+  bool generated = false;  // the error of answers that were fed back
+  std::string unit = {};   // of the numbers in print where they are no errors in percent: "perplexity"
 };
 
 // A choice that the paper leaves open.
 struct OpenChoice {
-  std::string what, chosen, why;
+  Scaled what, chosen, why;
 };
 
 enum class ReproductionPicture { none, over_steps, over_columns };
@@ -104,11 +114,12 @@ std::vector<ReproductionRun> runs_of(const Reproduction& table, const Reproducti
 // What the runs in a folder say.
 struct Reproduced {
   struct Cell {
-    std::vector<double> rates;         // of the finished runs
-    std::int64_t wrong = 0, of = 0;    // together
+    ErrorRates errors{};               // of the finished runs
     std::optional<Printed> printed{};  // of the paper
     bool sequences = false;            // counts sequences, not tokens
-    bool differs() const;              // from what is printed, beyond the spread of both and the interval of the counts
+    bool untrained = false;            // the split reaches rows that no training sequence does
+    bool comparable() const;           // with a number in print: two seeds at least, one has no spread
+    bool differs() const;              // comparable, and beyond the spread of both and the interval of the counts
   };
   const Reproduction* table;
   ReproductionSetting setting;
@@ -123,6 +134,8 @@ Reproduced reproduced(const Reproduction& table, const ReproductionSetting& sett
 // Markdown: measured mean (deviation) beside the number in print, what differs marked, how many of the pairs that the
 // paper tells apart are in its order, the open choices.
 std::string reproduced_text(const Reproduced& result);
+// The presets that the runs are of, a line each: what it is and all that it sets.
+std::string presets_text(const Reproduction& table, Scale scale);
 JsonValue reproduced_json(const Reproduced& result);
 // Throws Error for a table without a picture.
 Chart reproduced_chart(const Reproduced& result);

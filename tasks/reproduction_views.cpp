@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "core/error.hpp"
+#include "tasks/preset.hpp"
 #include "tasks/reproduction.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/table.hpp"
@@ -20,13 +22,9 @@ std::string printed_cell(const std::optional<Printed>& printed) {
 
 // "4.9% (4.4)*"; with the number of runs where some are missing.
 std::string measured_cell(const Reproduced& result, const Reproduced::Cell& cell) {
-  const MeanDeviation mean = mean_deviation(cell.rates);
-  if (mean.n == 0) return "-";
-  std::string text = percent_text(mean.mean);
-  if (mean.n > 1) text += concat(" (", percent_number(mean.deviation), ")");
-  if (cell.differs()) text += "*";
-  if (mean.n < static_cast<std::int64_t>(result.setting.seeds.size())) text += concat(" of ", mean.n);
-  return text;
+  const std::size_t n = cell.errors.rates.size();
+  return concat(cell.errors.mean_text(), cell.untrained ? untrained_mark : "", cell.differs() ? "*" : "",
+                n > 0 && n < result.setting.seeds.size() ? concat(" of ", n) : "");
 }
 
 bool any_printed(const Reproduced& result, std::size_t column) {
@@ -52,7 +50,7 @@ Pairs compare_order(const Reproduced& result, std::size_t column) {
   for (std::size_t i = 0; i < rows; ++i) {
     for (std::size_t j = i + 1; j < rows; ++j) {
       const Reproduced::Cell &a = result.cells[i][column], &b = result.cells[j][column];
-      if (!a.printed || !b.printed || a.rates.empty() || b.rates.empty()) continue;
+      if (!a.printed || !b.printed || a.errors.rates.empty() || b.errors.rates.empty()) continue;
       // Where no deviation is printed, means say which is lower, and nobody how surely.
       constexpr double their_seeds = 3;
       const auto their_error = [&](const Printed& printed) {
@@ -61,7 +59,7 @@ Pairs compare_order(const Reproduced& result, std::size_t column) {
       pairs.unsure |= std::isnan(a.printed->deviation) || std::isnan(b.printed->deviation);
       const int theirs = order(a.printed->mean, their_error(*a.printed), b.printed->mean, their_error(*b.printed));
       if (theirs == 0) continue;
-      const MeanDeviation x = mean_deviation(a.rates), y = mean_deviation(b.rates);
+      const MeanDeviation x = mean_deviation(a.errors.rates), y = mean_deviation(b.errors.rates);
       const auto our_error = [](const MeanDeviation& mean) {
         return mean.n > 1 ? mean.deviation / std::sqrt(static_cast<double>(mean.n))
                           : std::numeric_limits<double>::infinity();  // one seed tells nothing of the spread
@@ -78,19 +76,55 @@ std::string order_text(const Reproduced& result) {
   for (std::size_t c = 0; c < result.table->columns.size(); ++c) {
     const Pairs pairs = compare_order(result, c);
     if (pairs.all() == 0) continue;
-    text += concat("- ", result.table->columns[c].title, ": of ", pairs.all(), pairs.all() == 1 ? " pair" : " pairs",
-                   " of rows that the paper tells apart, ", pairs.same, " in the same order here, ", pairs.open,
-                   " not told apart, ", pairs.reversed, " reversed",
+    text += concat("- ", result.table->columns[c].title.at(result.setting.scale), ": of ", pairs.all(),
+                   pairs.all() == 1 ? " pair" : " pairs", " of rows that the paper tells apart, ", pairs.same,
+                   " in the same order here, ", pairs.open, " not told apart, ", pairs.reversed, " reversed",
                    pairs.unsure ? " (some without a deviation in print: the lower mean decides)" : "", "\n");
   }
   return text.empty() ? "" : "\nOrder (two standard errors tell rows apart):\n\n" + text;
 }
 
-std::string choices_text(const Reproduction& table) {
+std::string choices_text(const Reproduction& table, Scale scale) {
   if (table.choices.empty()) return "";
   TableRows rows{{"left open", "chosen", "source or reason"}};
-  for (const OpenChoice& choice : table.choices) rows.push_back({choice.what, choice.chosen, choice.why});
+  for (const OpenChoice& choice : table.choices) {
+    rows.push_back({choice.what.at(scale), choice.chosen.at(scale), choice.why.at(scale)});
+  }
   return "\n" + markdown_table(rows);
+}
+
+// "paper", or for a column of numbers in print alone "paper, Wikitext-103: perplexity".
+std::string printed_title(const ReproductionColumn& column, Scale scale) {
+  const std::string title = column.task.empty() ? column.title.at(scale) : "paper";
+  return column.unit.empty() ? title : concat(title, ": ", column.unit);
+}
+
+// What the numbers and the marks of the table say.
+std::string legend_text(const Reproduced& result) {
+  const std::size_t seeds = result.setting.seeds.size();
+  bool any_different = false, any_untrained = false, any_alone = false;
+  for (const auto& row : result.cells) {
+    for (const Reproduced::Cell& cell : row) {
+      any_different |= cell.differs();
+      any_untrained |= cell.untrained;
+      any_alone |= cell.printed && cell.errors.rates.size() == 1;
+    }
+  }
+  std::string text = concat("Wrong answers at the end, in percent: mean over ", seeds,
+                            seeds == 1 ? " seed" : " seeds (standard deviation)");
+  if (any_different) {
+    text += "; * beyond the paper's number by more than two standard errors and outside the 95% interval of the counts";
+  }
+  if (any_alone) text += "; no mark for what differs where there is one seed, which tells nothing of the spread";
+  text += "\n";
+  if (any_untrained) text += concat("\n", untrained_mark, " ", untrained_note, "\n");
+  for (std::size_t c = 0; c < result.table->columns.size(); ++c) {
+    const ReproductionColumn& column = result.table->columns[c];
+    if (column.unit.empty() || !any_printed(result, c)) continue;
+    text += concat("\nThe column '", printed_title(column, result.setting.scale),
+                   "' has no wrong answers: it is what the paper prints, and nothing of it is measured here\n");
+  }
+  return text;
 }
 
 }  // namespace
@@ -98,36 +132,27 @@ std::string choices_text(const Reproduction& table) {
 std::string reproduced_text(const Reproduced& result) {
   const Reproduction& table = *result.table;
   std::string text = concat(table.title, "\n\nPrinted: ", table.source, "\n");
-  const std::size_t seeds = result.setting.seeds.size();
   text += result.setting.scale == Scale::paper
               ? "Scale: paper, the published setting."
               : "Scale: quick, a REDUCED setting: orders can be compared with the paper, numbers cannot.";
   if (!result.setting.changes.empty()) text += concat(" CHANGED: ", result.setting.changes, ".");
   text += "\n\n";
   TableRows rows{{""}};
-  bool any_different = false;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const ReproductionColumn& column = table.columns[c];
-    if (!column.task.empty()) rows[0].push_back(column.title);
-    if (any_printed(result, c)) rows[0].push_back(column.task.empty() ? column.title : "paper");
+    if (!column.task.empty()) rows[0].push_back(column.title.at(result.setting.scale));
+    if (any_printed(result, c)) rows[0].push_back(printed_title(column, result.setting.scale));
   }
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     rows.push_back({table.rows[r].label});
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const Reproduced::Cell& cell = result.cells[r][c];
-      any_different |= cell.differs();
       if (!table.columns[c].task.empty()) rows.back().push_back(measured_cell(result, cell));
       if (any_printed(result, c)) rows.back().push_back(printed_cell(cell.printed));
     }
   }
   text += markdown_table(rows);
-  text += concat("\nWrong answers at the end, in percent: mean over ", seeds,
-                 seeds == 1 ? " seed" : " seeds (standard deviation)",
-                 any_different ? "; * beyond the paper's number by more than two standard errors and outside the 95% "
-                                 "interval of the counts"
-                               : "",
-                 "\n");
-  text += order_text(result) + choices_text(table);
+  text += "\n" + legend_text(result) + order_text(result) + choices_text(table, result.setting.scale);
   std::string states;
   for (const auto& [state, count] : result.runs)
     states += concat(states.empty() ? "" : ", ", count, " ", name_of(state));
@@ -136,37 +161,47 @@ std::string reproduced_text(const Reproduced& result) {
   return text;
 }
 
+std::string presets_text(const Reproduction& table, Scale scale) {
+  std::string text;
+  std::set<std::string> told;
+  for (const ReproductionColumn& column : table.columns) {
+    if (column.task.empty() || !told.insert(column.task).second) continue;
+    const PresetEntry& preset = find_preset(column.task, name_of(scale));
+    text += concat("- ", preset.task, ", preset ", preset.name, ": ", preset.summary, ":");
+    for (const auto& [name, value] : preset.settings) text += concat(" ", name, "=", value);
+    text += "\n";
+  }
+  return text;
+}
+
 JsonValue reproduced_json(const Reproduced& result) {
   const Reproduction& table = *result.table;
   JsonValue rows = JsonValue::array(), choices = JsonValue::array(), states = JsonValue::object();
   JsonValue problems = JsonValue::array();
+  const Scale scale = result.setting.scale;
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     JsonValue cells = JsonValue::array();
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const Reproduced::Cell& cell = result.cells[r][c];
-      const MeanDeviation mean = mean_deviation(cell.rates);
-      JsonValue json = JsonValue::object({{"column", table.columns[c].title}, {"n", mean.n}});
-      if (mean.n > 0) {
-        const Interval interval = wilson_interval(cell.wrong, cell.of);
-        json.set("mean", mean.mean);
-        json.set("deviation", mean.deviation);
-        json.set("wrong", cell.wrong);
-        json.set("of", cell.of);
-        json.set("low", interval.low);
-        json.set("high", interval.high);
+      JsonValue json = JsonValue::object({{"column", table.columns[c].title.at(scale)}});
+      if (!cell.errors.rates.empty()) {
         json.set("counts", cell.sequences ? "sequences" : "tokens");
+        json.set("errors", cell.errors.json());
+        if (cell.untrained) json.set("untrained_rows", true);
       }
       if (cell.printed) {
         json.set("printed", cell.printed->mean);
         if (!std::isnan(cell.printed->deviation)) json.set("printed_deviation", cell.printed->deviation);
-        json.set("differs", cell.differs());
+        if (!table.columns[c].unit.empty()) json.set("unit", table.columns[c].unit);
+        if (cell.comparable()) json.set("differs", cell.differs());
       }
       cells.push(std::move(json));
     }
     rows.push(JsonValue::object({{"row", table.rows[r].label}, {"cells", std::move(cells)}}));
   }
   for (const OpenChoice& choice : table.choices) {
-    choices.push(JsonValue::object({{"what", choice.what}, {"chosen", choice.chosen}, {"why", choice.why}}));
+    choices.push(JsonValue::object(
+        {{"what", choice.what.at(scale)}, {"chosen", choice.chosen.at(scale)}, {"why", choice.why.at(scale)}}));
   }
   for (const auto& [state, count] : result.runs) states.set(name_of(state), count);
   for (const std::string& problem : result.problems) problems.push(problem);
@@ -190,13 +225,14 @@ Chart reproduced_chart(const Reproduced& result) {
     return chart;
   }
   Chart chart{concat(table.title, " (scale: ", name_of(result.setting.scale), ")"), table.x_label, "wrong", {{}}};
+  chart.logarithmic_x = true;
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     ChartSeries series{table.rows[r].label, {}};
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      const std::vector<double>& rates = result.cells[r][c].rates;
+      const std::vector<double>& rates = result.cells[r][c].errors.rates;
       if (rates.empty()) continue;
       const auto [low, high] = std::ranges::minmax(rates);
-      series.points.push_back({table.columns[c].x, mean_deviation(rates).mean, low, high});
+      series.points.push_back({table.columns[c].x.at(result.setting.scale), mean_deviation(rates).mean, low, high});
     }
     chart.panels.front().series.push_back(std::move(series));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/error.hpp"
 #include "tasks/svg_parts.hpp"
@@ -42,31 +43,35 @@ class Styles {
   }
 };
 
-// One panel's area in pixels, and what its axes reach; both begin at 0.
+// One panel's area in pixels, and what its axes reach; x is logarithmic where it does not begin at 0.
 struct Frame {
   double x0, x1, y0, y1;  // left, right, top, bottom
-  double last_x, last_y;
+  double first_x, last_x, first_y, last_y;
 
-  double at_x(double value) const { return x0 + value / last_x * (x1 - x0); }
-  double at_y(double value) const { return y1 - value / last_y * (y1 - y0); }
+  double at_x(double value) const {
+    const double share = first_x > 0 ? std::log(value / first_x) / std::log(last_x / first_x) : value / last_x;
+    return x0 + share * (x1 - x0);
+  }
+  double at_y(double value) const { return y1 - (value - first_y) / (last_y - first_y) * (y1 - y0); }
   std::string at(double x, double y) const { return concat(px(at_x(x)), " ", px(at_y(y))); }
 };
 
 std::string draw_axes(const Frame& frame, const std::string& title, const std::vector<double>& y_ticks,
-                      bool with_y_labels) {
+                      bool with_y_labels, bool numbers) {
   constexpr double wide_panel = 300, narrow_panel = 150;
   const double panel_width = frame.x1 - frame.x0;
   std::string svg = text_at((frame.x0 + frame.x1) / 2, frame.y0 - 9, "middle", " class=\"panel\"", title);
   for (const double tick : y_ticks) {
-    svg += path("grid", concat("M", frame.at(0, tick), "H", px(frame.x1)));
-    if (with_y_labels) svg += text_at(frame.x0 - 8, frame.at_y(tick) + 4, "end", "", number(100 * tick) + "%");
+    svg += path("grid", concat("M", frame.at(frame.first_x, tick), "H", px(frame.x1)));
+    if (with_y_labels)
+      svg += text_at(frame.x0 - 8, frame.at_y(tick) + 4, "end", "", numbers ? number(tick) : number(100 * tick) + "%");
   }
-  for (const double tick : axis_ticks(0, frame.last_x,
-                                      panel_width > wide_panel     ? 6
-                                      : panel_width > narrow_panel ? 4
-                                                                   : 2)) {
+  const int count = panel_width > wide_panel ? 6 : panel_width > narrow_panel ? 4 : 2;
+  const std::vector<double> x_ticks =
+      frame.first_x > 0 ? logarithmic_ticks(frame.first_x, frame.last_x) : axis_ticks(0, frame.last_x, count);
+  for (const double tick : x_ticks) {
     if (tick > frame.last_x) continue;
-    svg += path("axis", concat("M", frame.at(tick, 0), "v5"));
+    svg += path("axis", concat("M", frame.at(tick, frame.first_y), "v5"));
     // Narrow panels stand so near each other that the last tick of one would meet the 0 of the next.
     if (tick > 0 || with_y_labels || panel_width > narrow_panel) {
       svg += text_at(frame.at_x(tick), frame.y1 + 18, "middle", "", short_count(tick));
@@ -166,17 +171,35 @@ std::vector<double> axis_ticks(double low, double high, int count) {
   return ticks;
 }
 
+std::vector<double> logarithmic_ticks(double low, double high) {
+  std::vector<double> ticks;
+  for (double power = std::pow(10.0, std::floor(std::log10(low) + 1e-9));; power *= 10) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double tick = factor * power;
+      if (tick <= low * (1 + 1e-9)) ticks.clear();
+      ticks.push_back(tick);
+      if (ticks.size() > 1 && tick >= high * (1 - 1e-9)) return ticks;
+    }
+  }
+}
+
 std::string svg_text(const Chart& given) {
   Chart chart = given;
-  double highest = 0;
+  double highest = 0, lowest = std::numeric_limits<double>::infinity();
   for (ChartPanel& panel : chart.panels) {
     for (ChartSeries& series : panel.series) {
-      std::erase_if(series.points, [](const ChartPoint& p) { return !std::isfinite(p.x) || !std::isfinite(p.y); });
-      for (const ChartPoint& p : series.points) highest = std::max({highest, p.y, p.high});
+      std::erase_if(series.points, [&](const ChartPoint& p) {
+        return !std::isfinite(p.x) || !std::isfinite(p.y) || (chart.logarithmic_x && p.x <= 0);
+      });
+      for (const ChartPoint& p : series.points) {
+        highest = std::max({highest, p.y, p.high});
+        lowest = std::min({lowest, p.y, p.low});
+      }
     }
   }
   // One y axis for all panels, so that heights compare.
-  const std::vector<double> y_ticks = axis_ticks(0, highest > 0 ? highest : 0.01, 5);
+  if (!chart.numbers || lowest >= highest) lowest = 0;
+  const std::vector<double> y_ticks = axis_ticks(lowest, highest > 0 ? highest : 0.01, 5);
   const Styles styles(chart);
   double top = title_height, margin = right;
   std::string drawn = text_at(left, 26, "start", " class=\"title\"", chart.title);
@@ -205,17 +228,22 @@ std::string svg_text(const Chart& given) {
     const std::size_t row = n / columns;
     const double x0 = left + static_cast<double>(n % columns) * (panel_width + gap);
     const double y0 = top + static_cast<double>(row) * chart.panel_height;
-    double last_x = 0;
+    double first_x = std::numeric_limits<double>::infinity(), last_x = 0;
     for (const ChartSeries& series : panel.series) {
-      for (const ChartPoint& p : series.points) last_x = std::max(last_x, p.x);
+      for (const ChartPoint& p : series.points) first_x = std::min(first_x, p.x), last_x = std::max(last_x, p.x);
     }
-    const Frame frame{x0,
-                      x0 + panel_width,
-                      y0 + panel_title_height,
-                      y0 + chart.panel_height - (row + 1 < rows ? row_gap : 0),
-                      last_x > 0 ? last_x : 1,
-                      y_ticks.back()};
-    drawn += draw_axes(frame, panel.title, y_ticks, n % columns == 0);
+    if (last_x <= 0) last_x = 1;
+    if (chart.logarithmic_x) {
+      const std::vector<double> ticks = logarithmic_ticks(std::min(first_x, last_x), last_x);
+      first_x = ticks.front();
+      last_x = ticks.back();
+    } else {
+      first_x = 0;
+    }
+    const Frame frame{
+        x0,      x0 + panel_width, y0 + panel_title_height, y0 + chart.panel_height - (row + 1 < rows ? row_gap : 0),
+        first_x, last_x,           y_ticks.front(),         y_ticks.back()};
+    drawn += draw_axes(frame, panel.title, y_ticks, n % columns == 0, chart.numbers);
     for (const ChartSeries& series : panel.series) drawn += draw_series(frame, series, styles);
     if (named && (n + 1 == count || (n + 1) % columns == 0)) drawn += draw_names(frame, panel, styles);
   }

@@ -29,15 +29,21 @@ struct Chart {
   std::string title, x_label, y_label;
   std::vector<ChartPanel> panels;
   int panels_in_row = 4;
-  double panel_height = 292;  // with its title and its ticks; pixels
+  double panel_height = 292;   // with its title and its ticks; pixels
+  bool logarithmic_x = false;  // all x above 0 then; else the axis begins at 0
+  bool numbers = false;        // y values are numbers, on an axis about them; else shares in percent, from 0 on
 };
 
-// y values are fractions and are labelled as percent. Values that are not finite are left out. 900 wide; 400 high for
+// Values that are not finite are left out. 900 wide; 400 high for
 // one row of panels as they are usually high, and more for more rows.
 std::string svg_text(const Chart& chart);
 
 // Round numbers that cover low..high (low < high) in about `count` steps of 1, 2 or 5 times a power of ten; the first
 // is at most low, the last at least high.
 std::vector<double> axis_ticks(double low, double high, int count);
+
+// 1, 2 and 5 times powers of ten that cover low..high (0 < low <= high), two at least; the first is at most low, the
+// last at least high.
+std::vector<double> logarithmic_ticks(double low, double high);
 
 }  // namespace tally

@@ -1,6 +1,7 @@
 // The page of `tally report`: what is chosen, the pictures, the table, the run that a point stands for.
 
 const colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a", "#a5a000", "#7a5cc7", "#b5543c"];
+const mostLines = 6;  // that can be told apart in one panel
 const svgSpace = "http://www.w3.org/2000/svg";
 
 function element(name, attributes = {}, ...children) {
@@ -27,6 +28,7 @@ const page = {
   theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light",
 
   get here() { return this.data.tasks[this.task]; },
+  get columns() { return [...this.here.splits, ...this.here.generated]; },
   get groups() { return this.ordered.filter(group => !this.off.has(group.label)); },
 
   finished(group) { return group.runs.filter(run => run.state === "finished"); },
@@ -121,7 +123,7 @@ const page = {
   },
 
   drawDots() {
-    const groups = this.groups.filter(group => this.finished(group).length > 0), splits = this.here.splits;
+    const groups = this.groups.filter(group => this.finished(group).length > 0), splits = this.columns;
     const width = 1200, row = 22, top = 30, left = 24 + 7 * Math.max(6, ...groups.map(group => group.label.length));
     const panel = (width - left - 20) / Math.max(1, splits.length), bottom = top + row * groups.length;
     const svg = shape("svg", {viewBox: `0 0 ${width} ${bottom + 30}`, role: "img", "aria-label": "final errors of every seed"});
@@ -171,60 +173,108 @@ const page = {
     return [...steps].sort((a, b) => a[0] - b[0]).map(([step, seeds]) => ({step, seeds, mean: meanOf(seeds.map(seed => seed.share))}));
   },
   drawCurves() {
-    document.getElementById("curvetitle").textContent = `Wrong ${this.sequences ? "sequences" : "tokens"} while training, ${this.split}`;
-    const width = 1200, height = 380, left = 64, top = 12, bottom = height - 34;
     const lines = this.groups.map(group => ({group, points: this.points(group)})).filter(line => line.points.length);
-    const right = width - 20 - 7 * Math.max(4, ...lines.map(line => line.group.label.length));
+    const small = lines.length > mostLines;
+    document.getElementById("curvetitle").textContent = `Wrong ${this.sequences ? "sequences" : "tokens"} while training, ${this.split}`;
+    document.getElementById("compared").textContent = small
+      ? `More than ${mostLines} lines would be a tangle: a chart each, the best first, in grey ${[...new Set(this.compared(lines).map(line => line.group.label))].join(" and ")}.` : "";
+    const axes = this.axes(lines);
+    document.getElementById("curves").replaceChildren(small ? this.multiples(axes, lines) : this.together(axes, lines));
+  },
+  // What all lines of a picture have in common: reach and kind of the axes.
+  axes(lines) {
     const lastStep = Math.max(1, ...lines.flatMap(line => line.points.map(point => point.step)));
     const shares = lines.flatMap(line => line.points.flatMap(point => point.seeds.map(seed => seed.share)));
     const high = Math.max(1e-6, ...shares), low = 10 ** Math.floor(Math.log10(Math.min(high / 10, ...shares.filter(share => share > 0))));
     const marks = this.logarithmic ? [] : ticks(high, 5), highest = this.logarithmic ? 10 ** Math.ceil(Math.log10(high)) : marks.at(-1);
     if (this.logarithmic) for (let tick = highest; tick >= low * 0.999; tick /= 10) marks.push(tick);
+    return {lastStep, low, highest, marks};
+  },
+  // Places a panel of these axes in pixels and draws them.
+  panel(svg, {lastStep, low, highest, marks}, {left, right, top, bottom}, steps, labelled) {
     const x = step => left + step / lastStep * (right - left);
     const y = share => this.logarithmic
       ? bottom - (share <= 0 ? 0 : 16 + Math.log10(Math.max(share, low) / low) / Math.log10(highest / low) * (bottom - top - 16))
       : bottom - share / highest * (bottom - top);
-    const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "error while training"});
     for (const tick of marks) {
-      svg.append(shape("path", {class: "grid", d: `M${left} ${y(tick)}H${right}`}), shape("text", {class: "soft", x: left - 8, y: y(tick) + 4, "text-anchor": "end"}, percent(tick)));
+      svg.append(shape("path", {class: "grid", d: `M${left} ${y(tick)}H${right}`}));
+      if (labelled) svg.append(shape("text", {class: "soft", x: left - 8, y: y(tick) + 4, "text-anchor": "end"}, percent(tick)));
     }
-    if (this.logarithmic) svg.append(shape("text", {class: "soft", x: left - 8, y: bottom + 4, "text-anchor": "end"}, "0"));
-    for (const tick of ticks(lastStep, 8)) {
+    if (this.logarithmic && labelled) svg.append(shape("text", {class: "soft", x: left - 8, y: bottom + 4, "text-anchor": "end"}, "0"));
+    for (const tick of ticks(lastStep, steps)) {
       if (tick <= lastStep) svg.append(shape("text", {class: "soft", x: x(tick), y: bottom + 20, "text-anchor": "middle"}, withCommas(tick)));
     }
     svg.append(shape("path", {class: "axis", d: `M${left} ${top}V${bottom}H${right}`}));
-    const names = [];
-    for (const {group, points} of lines) {
-      const colour = this.colour(group), way = (values, first) => values.map(([step, share], n) => `${n || !first ? "L" : "M"}${x(step).toFixed(1)} ${y(share).toFixed(1)}`).join("");
-      const lowest = points.map(point => [point.step, Math.min(...point.seeds.map(seed => seed.share))]);
-      const most = points.map(point => [point.step, Math.max(...point.seeds.map(seed => seed.share))]);
-      svg.append(shape("path", {fill: colour, "fill-opacity": 0.12, d: way(most, true) + way(lowest.reverse(), false) + "Z"}),
-                 shape("path", {class: "line", stroke: colour, d: way(points.map(point => [point.step, point.mean]), true)}));
-      for (const point of points) {
-        for (const {run, share} of point.seeds) {
-          svg.append(this.mark(shape("circle", {cx: x(point.step), cy: y(share), r: point.seeds.length > 1 ? 2.2 : 3, fill: colour, "fill-opacity": 0.75}), run,
-                               `${group.label}, seed ${run.seed}, step ${withCommas(point.step)}: ${percent(share)} wrong`));
-        }
+    return {x, y};
+  },
+  way({x, y}, values, first = true) {
+    return values.map(([step, share], n) => `${n || !first ? "L" : "M"}${x(step).toFixed(1)} ${y(share).toFixed(1)}`).join("");
+  },
+  means: points => points.map(point => [point.step, point.mean]),
+  // A group's line in its band, each seed a mark.
+  curve(svg, place, {group, points}) {
+    const colour = this.colour(group);
+    const lowest = points.map(point => [point.step, Math.min(...point.seeds.map(seed => seed.share))]);
+    const most = points.map(point => [point.step, Math.max(...point.seeds.map(seed => seed.share))]);
+    svg.append(shape("path", {fill: colour, "fill-opacity": 0.12, d: this.way(place, most) + this.way(place, lowest.reverse(), false) + "Z"}),
+               shape("path", {class: "line", stroke: colour, d: this.way(place, this.means(points))}));
+    for (const point of points) {
+      for (const {run, share} of point.seeds) {
+        svg.append(this.mark(shape("circle", {cx: place.x(point.step), cy: place.y(share), r: point.seeds.length > 1 ? 2.2 : 3, fill: colour, "fill-opacity": 0.75}), run,
+                             `${group.label}, seed ${run.seed}, step ${withCommas(point.step)}: ${percent(share)} wrong`));
       }
-      names.push({y: y(points.at(-1).mean), label: group.label, colour});
+    }
+  },
+  // All lines in one panel, named where they end.
+  together(axes, lines) {
+    const width = 1200, height = 380, right = width - 20 - 7 * Math.max(4, ...lines.map(line => line.group.label.length)), bottom = height - 34;
+    const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "error while training"});
+    const place = this.panel(svg, axes, {left: 64, right, top: 12, bottom}, 8, true), names = [];
+    for (const line of lines) {
+      this.curve(svg, place, line);
+      names.push({y: place.y(line.points.at(-1).mean), label: line.group.label, colour: this.colour(line.group)});
     }
     names.sort((a, b) => a.y - b.y);
     for (let n = names.length; n-- > 0;) names[n].y = Math.min(names[n].y, n + 1 < names.length ? names[n + 1].y - 13 : bottom);
     for (const name of names) svg.append(shape("text", {x: right + 8, y: name.y + 4, style: `fill:${name.colour}`}, name.label));
-    document.getElementById("curves").replaceChildren(svg);
+    return svg;
+  },
+  // What small charts show beside their own line: the best, and the one without an encoding.
+  compared(lines) {
+    return [lines[0], lines.find(line => line.group.pe === "none")].filter(line => line);
+  },
+  // A chart for each group.
+  multiples(axes, lines) {
+    const width = 1200, inRow = 5, left = 64, gap = 26, rowHeight = 170;
+    const wide = (width - left - 10 - gap * (inRow - 1)) / inRow, rows = Math.ceil(lines.length / inRow);
+    const svg = shape("svg", {viewBox: `0 0 ${width} ${rows * rowHeight}`, role: "img", "aria-label": "error while training, a chart for each encoding"});
+    lines.forEach((line, n) => {
+      const x0 = left + n % inRow * (wide + gap), y0 = Math.floor(n / inRow) * rowHeight;
+      const chart = shape("g", {class: "chart"}, shape("text", {x: x0 + wide / 2, y: y0 + 16, "text-anchor": "middle", "font-weight": 600}, line.group.label));
+      const place = this.panel(chart, axes, {left: x0, right: x0 + wide, top: y0 + 26, bottom: y0 + rowHeight - 32}, 2, n % inRow === 0);
+      for (const other of this.compared(lines)) {
+        if (other !== line) chart.append(shape("path", {class: "line muted", d: this.way(place, this.means(other.points))}));
+      }
+      this.curve(chart, place, line);
+      svg.append(chart);
+    });
+    return svg;
   },
 
   drawTable() {
-    const head = element("tr", {}, element("th", {}, "encoding"), ...this.here.splits.map(split => element("th", {}, split)), element("th", {}, "runs"));
-    const rows = this.groups.map(group => element("tr", {}, element("td", {}, group.label), ...this.here.splits.map(split => {
+    const head = element("tr", {}, element("th", {}, "encoding"), ...this.columns.map(split => element("th", {}, split)), element("th", {}, "runs"));
+    const rows = this.groups.map(group => element("tr", {}, element("td", {}, group.label), ...this.columns.map(split => {
       const finals = this.finals(group, split);
       if (!finals.length) return element("td", {}, "–");
       const shares = finals.map(final => final.share), [wrong, of] = finals.reduce(([w, o], {counts}) => [w + counts[0], o + counts[1]], [0, 0]);
       const [low, high] = wilson(wrong, of);
-      return element("td", {}, percent(meanOf(shares)) + (shares.length > 1 ? ` (${percentNumber(deviationOf(shares))})` : ""),
+      const mark = group.untrained.includes(split) ? "†" : "";
+      return element("td", {}, percent(meanOf(shares)) + (shares.length > 1 ? ` (${percentNumber(deviationOf(shares))})` : "") + mark,
                      element("div", {class: "counts"}, `${withCommas(wrong)} of ${withCommas(of)}: ${percentNumber(low)}–${percent(high)}`));
     }), element("td", {}, this.states(group))));
     document.getElementById("table").replaceChildren(element("table", {}, head, ...rows));
+    const untrained = this.groups.some(group => this.finished(group).length && group.untrained.some(split => this.columns.includes(split)));
+    document.getElementById("untrained").hidden = !untrained;
   },
   // "3", "2 of 4, 1 diverged"
   states(group) {

@@ -12,6 +12,8 @@ TALLY_REPRODUCTION(
                 {"sparse, 70%", "flip-flop", "ood-sparse", "", 0.7},
                 {"sparse, at the end", "flip-flop", "ood-sparse"}},
     .rows = {{"absolute", "absolute", "", {}}, {"rope", "rope", "", {}}, {"cope", "cope", "", {}}},
-    .choices = {{"sequences of an evaluation on the way", "1,000 of each split (quick: 250); all at the end",
-                 "the paper does not say; the set of 100,000 would take longer than training"}},
+    .choices = {{"sequences of an evaluation on the way",
+                 {"250 of each split; all at the end", "1,000 of each split; all at the end"},
+                 {"the paper does not say",
+                  "the paper does not say; the set of 100,000 would take longer than training"}}},
     .picture = tally::ReproductionPicture::over_steps);

@@ -11,6 +11,6 @@ TALLY_REPRODUCTION(lstm, .title = "Flip-flop: an LSTM of one layer",
                              "none",
                              {"model.kind=lstm model.layers=1", "model.kind=lstm model.layers=1 model.width=128"},
                              {{0.0}, {0.0}, {0.0}}}},
-                   .choices = {{"width", "128 (quick: 64)", "ours"},
+                   .choices = {{"width", {"64", "128"}, "ours"},
                                {"training", "that of the transformers",
                                 "one program for both; theirs has a learning rate of its own"}});

@@ -26,5 +26,6 @@ TALLY_REPRODUCTION(one_layer, .title = "Flip-flop with one layer, two heads and 
                              "none",
                              {"model.layers=1 model.heads=2", "model.layers=1 model.heads=2 model.width=64"},
                              {}}},
-                   .choices = {{"training", "as the CoPE paper's flip-flop (quick: the preset quick)",
+                   .choices = {{"training",
+                                {"that of the preset quick", "as the CoPE paper's flip-flop"},
                                 "that paper's own settings are not at hand"}});

@@ -76,8 +76,10 @@ TALLY_REPRODUCTION(
              {"cope-alibi, - 1/4 (not in the paper)", "cope-alibi", "pe.sign=minus pe.first-slope=0.25", {}},
              {"cope-alibi, - 1/16 (not in the paper)", "cope-alibi", "pe.sign=minus pe.first-slope=0.0625", {}}},
     .choices = {
-        {"sizes", "width, layers/heads; in brackets what the quick scale has in their place",
-         "half the layers, a quarter of the width"},
+        {"sizes",
+         {"width, layers/heads in print; in brackets what stands in their place",
+          "width, layers/heads; those in brackets are of the quick scale"},
+         {"half the layers, a quarter of the width", "the paper's"}},
         {"cope-alibi: sign of the slopes", "+ as printed, and - beside it",
          "printed as s + m p, which favours far keys; ALiBi has s - m (i-j)"},
         {"cope-alibi: learned slopes", "one a head and layer, from 0", "ours; start and sharing are not stated"},

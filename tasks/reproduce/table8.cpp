@@ -8,7 +8,7 @@ TALLY_REPRODUCTION(
     .columns = {{"in-distribution", "flip-flop", "in-distribution"},
                 {"sparse (OOD)", "flip-flop", "ood-sparse"},
                 {"dense (OOD)", "flip-flop", "ood-dense"},
-                {"paper: perplexity, test", "", ""}},
+                {.title = "paper, Wikitext-103, test", .task = "", .split = "", .unit = "perplexity"}},
     .rows = {{"absolute", "absolute", "", {{}, {}, {}, {24.87}}},
              {"relative", "relative", "", {{}, {}, {}, {23.81}}},
              {"cope", "cope", "", {{}, {}, {}, {23.58}}},

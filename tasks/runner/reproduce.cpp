@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/io/atomic_file.hpp"
+#include "tasks/machine.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/reproduction.hpp"
 #include "tasks/runner/commands.hpp"
@@ -23,7 +24,9 @@ struct ReproduceSettings {
 };
 
 // Everything that anyone needs to judge the table: how it came about, then every run with counts and machine.
-std::string page_text(const Reproduced& result, const ReproduceSettings& settings, const std::string& picture) {
+// work: what this call trained; empty where it only shows what is there.
+std::string page_text(const Reproduced& result, const ReproduceSettings& settings, const std::string& picture,
+                      const std::string& work) {
   char day[11] = "";
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
@@ -32,9 +35,12 @@ std::string page_text(const Reproduced& result, const ReproduceSettings& setting
   if (!picture.empty()) text += concat("![", result.table->title, "](", picture, ")\n\n");
   std::string changes;
   for (const std::string& change : settings.changes) changes += " --set " + change;
-  text += concat("```\ntally reproduce ", result.table->name, " --scale ", settings.scale, " --seeds ", settings.seeds,
-                 changes, "\n```\n\nWritten on ", day, ". The finished runs trained for ",
-                 duration_text(result.seconds), " together.\n\n## The runs\n\n");
+  text +=
+      concat("```\ntally reproduce ", result.table->name, " --scale ", settings.scale, " --seeds ", settings.seeds,
+             changes, "\n```\n\nWritten on ", day, ". The finished runs trained for ", duration_text(result.seconds),
+             " together, each for itself. ", work.empty() ? "Nothing was trained by this call" : "This call: " + work,
+             ", on ", printable(Machine::here().text()), ".\n\n## The settings\n\n",
+             presets_text(*result.table, result.setting.scale), "\n## The runs\n\n");
   return result.paths.empty() ? text : text + report_text(make_report(result.paths));
 }
 
@@ -84,7 +90,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
       picture = path.substr(path.rfind('/') + 1);
       json.set("picture", path);
     }
-    write_file_atomically(settings.out, page_text(result, settings, picture));
+    write_file_atomically(settings.out, page_text(result, settings, picture, settings.show ? "" : plan.work_text()));
     json.set("page", settings.out);
     say(common, concat("page: ", printable(settings.out)));
   }

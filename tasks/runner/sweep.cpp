@@ -1,4 +1,5 @@
-// tally sweep: a grid of runs, every encoding with every seed and every combination of settings, several at a time.
+// tally sweep: a grid of runs, every encoding with every seed and every combination of settings, several at a time; of
+// a suite, on each of its presets.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -10,6 +11,7 @@
 #include "tasks/runner/config_options.hpp"
 #include "tasks/runner/grid.hpp"
 #include "tasks/runner/run_plan.hpp"
+#include "tasks/suite.hpp"
 
 namespace tally {
 namespace {
@@ -21,42 +23,69 @@ struct SweepSettings {
   bool dry_run = false;
 };
 
+struct Variant {
+  std::string place;  // of its runs in the sweep's folder: "mqar/", and nothing where there is one task
+  RunConfig config;
+};
+
+// "mqar/", where tally reproduce has the same runs; "group-word-quick-a5/" of another preset than quick.
+std::string place_of(const PresetEntry& preset) {
+  return concat(preset.task, preset.name == "quick" ? "" : "-" + preset.name, "/");
+}
+
+// Every encoding, of a suite on every preset, without the grid.
+std::vector<Variant> variants_of(const ConfigOptions& options) {
+  std::vector<Variant> variants;
+  const std::vector<std::string> encodings = options.encodings();
+  if (options.suite().empty()) {
+    for (const std::string& encoding : encodings) variants.push_back({"", options.resolve(encoding)});
+    return variants;
+  }
+  const SuiteEntry& suite = as_usage([&]() -> const SuiteEntry& { return find_suite(options.suite()); });
+  for (const PresetEntry* preset : presets_of(suite)) {
+    for (const std::string& encoding : encodings) {
+      variants.push_back({place_of(*preset), options.resolve(encoding, *preset)});
+    }
+  }
+  return variants;
+}
+
 // Every encoding with every combination of values, seed by seed, so that what is there after half the time compares
 // all. A setting of an encoding is left out of the names of the encodings that do not have it.
 std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOptions& options) {
   const std::vector<GridDimension> dimensions = parse_grid(settings.grid);
-  std::vector<std::pair<Settings, RunConfig>> variants;
+  const std::vector<Variant> bases = variants_of(options);
+  std::vector<std::pair<Settings, Variant>> variants;
   std::set<std::string> used;
-  for (const std::string& encoding : options.encodings()) {
-    const RunConfig base = options.resolve(encoding);
+  for (const Variant& base : bases) {
     std::vector<GridDimension> own;
     for (const GridDimension& dimension : dimensions) {
       if (dimension.key == "seed") throw UsageError("[sweep] seeds are given with --seeds");
-      if (dimension.key.starts_with("pe.") && !base.has(dimension.key)) continue;
+      if (dimension.key.starts_with("pe.") && !base.config.has(dimension.key)) continue;
       own.push_back(dimension);
       used.insert(dimension.key);
     }
     for (const Settings& combination : combinations(own)) {
-      RunConfig config = base.clone();
+      RunConfig config = base.config.clone();
       as_usage([&] {
         for (const auto& [key, value] : combination) config.set(key, value);
         config.validate();
         config.refuse_idle();
       });
-      variants.emplace_back(combination, std::move(config));
+      variants.emplace_back(combination, Variant{base.place, std::move(config)});
     }
   }
   for (const GridDimension& dimension : dimensions) {
     if (!used.contains(dimension.key)) {
-      const RunConfig any = options.resolve(options.encodings().front());
-      throw UsageError(
-          concat("[sweep] no encoding has the option ", dimension.key, did_you_mean_option(any, dimension.key)));
+      throw UsageError(concat("[sweep] no encoding has the option ", dimension.key,
+                              did_you_mean_option(bases.front().config, dimension.key)));
     }
   }
   std::vector<PlannedRun> plan;
   for (const std::int64_t seed : parse_seeds(settings.seeds)) {
-    for (const auto& [combination, config] : variants) {
-      plan.push_back({run_name(config.encoding.text(), combination, seed), config.clone()});
+    for (const auto& [combination, variant] : variants) {
+      plan.push_back(
+          {variant.place + run_name(variant.config.encoding.text(), combination, seed), variant.config.clone()});
       plan.back().config.run.seed = seed;
     }
   }
@@ -81,7 +110,7 @@ Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, co
   return {
       plan.code(),
       JsonValue::object({{"folder", plan.folder()}, {"states", plan.states_json()}, {"report", report_json(report)}}),
-      concat("\n", report_text(report), "\n", plan.states_text())};
+      concat("\n", overview_text(report), report_text(report), "\n", plan.states_text())};
 }
 
 }  // namespace

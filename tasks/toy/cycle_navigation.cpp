@@ -14,22 +14,14 @@
 namespace tally {
 namespace {
 
-struct CycleNavigationOptions final : OptionsOf<CycleNavigationOptions> {
-  RunningAnswerOptions of;
-
-  void visit(OptionVisitor& visitor) override { of.visit(visitor); }
-};
-
-class CycleNavigation final : public LengthTask {
+class CycleNavigation final : public RunningAnswerTask {
  public:
-  CycleNavigation(const CycleNavigationOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : LengthTask({"cycle-navigation", {"0", "1", "2", "3", "4", "<", ".", ">", "="}, Writing::symbols, "length"},
-                   options.of.lengths, seed, data_seed),
-        every_(options.of.every) {}
+  CycleNavigation(const RunningAnswerOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+      : RunningAnswerTask("cycle-navigation", {"0", "1", "2", "3", "4", "<", ".", ">", "="}, options, seed, data_seed) {
+  }
 
  private:
   static constexpr std::int32_t states = 5;
-  static constexpr std::int32_t separator = states + 3;
 
   Example draw_length(Rng& rng, std::int64_t n) const override {
     std::vector<std::int32_t> actions, reached;
@@ -39,17 +31,15 @@ class CycleNavigation final : public LengthTask {
       actions.push_back(states + action);
       reached.push_back(state = (state + action - 1 + states) % states);
     }
-    return running_answer(std::move(actions), separator, reached, every_);
+    return answered(std::move(actions), reached);
   }
-
-  bool every_;
 };
 
 }  // namespace
 }  // namespace tally
 
 TALLY_TASK(
-    cycle_navigation, CycleNavigationOptions, CycleNavigation, "where does a walk on a cycle of five states end?",
+    cycle_navigation, RunningAnswerOptions, CycleNavigation, "where does a walk on a cycle of five states end?",
     "n actions, each uniform among back <, stay . and on >, then `=`; the answer is the state that is reached from\n"
     "0, mod 5. Train and in-distribution have 1 to N actions, ood-long up to 5N/2, ood-far up to 25N/2. Score is on\n"
     "the answer, and so is the loss (option: on the state so far as well). Errors are broken down by length.",

@@ -15,21 +15,13 @@
 namespace tally {
 namespace {
 
-struct EvenPairsOptions final : OptionsOf<EvenPairsOptions> {
-  RunningAnswerOptions of;
-
-  void visit(OptionVisitor& visitor) override { of.visit(visitor); }
-};
-
-class EvenPairs final : public LengthTask {
+class EvenPairs final : public RunningAnswerTask {
  public:
-  EvenPairs(const EvenPairsOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : LengthTask({"even-pairs", {"0", "1", "="}, Writing::symbols, "length"}, options.of.lengths, seed, data_seed),
-        every_(options.of.every) {}
+  EvenPairs(const RunningAnswerOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+      : RunningAnswerTask("even-pairs", {"0", "1", "="}, options, seed, data_seed) {}
 
  private:
   Example draw_length(Rng& rng, std::int64_t n) const override {
-    constexpr std::int32_t separator = 2;
     std::vector<std::int32_t> bits, answers;
     std::int32_t answer = 0;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -38,17 +30,15 @@ class EvenPairs final : public LengthTask {
       bits.push_back(bit);
       answers.push_back(answer);
     }
-    return running_answer(std::move(bits), separator, answers, every_);
+    return answered(std::move(bits), answers);
   }
-
-  bool every_;
 };
 
 }  // namespace
 }  // namespace tally
 
 TALLY_TASK(
-    even_pairs, EvenPairsOptions, EvenPairs, "is the number of unequal neighbours odd?",
+    even_pairs, RunningAnswerOptions, EvenPairs, "is the number of unequal neighbours odd?",
     "n bits, uniform, then `=`; the answer is the number of unequal neighbours mod 2. Train and in-distribution\n"
     "have 1 to N bits, ood-long up to 5N/2, ood-far up to 25N/2. Score is on the answer, and so is the loss\n"
     "(option: on the answer so far as well). Errors are broken down by length.",

@@ -49,7 +49,7 @@ class MissingDuplicate final : public LengthTask {
     for (std::size_t i = 0; i < bits; ++i) tokens[i] = tokens[bits + i] = static_cast<std::int32_t>(rng.below(2));
     std::int32_t& hidden = tokens[rng.below(static_cast<std::uint32_t>(2 * n))];
     const std::int32_t answer = std::exchange(hidden, blank);
-    return running_answer(std::move(tokens), equals, {answer}, false);
+    return one_answer(std::move(tokens), equals, answer);
   }
 };
 

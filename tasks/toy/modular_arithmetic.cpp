@@ -90,7 +90,7 @@ class ModularArithmetic final : public LengthTask {
     if (!brackets_ && n % 2 == 0) --n;
     std::vector<std::int32_t> tokens;
     const std::int32_t value = brackets_ ? write_brackets(rng, n, tokens) : write_simple(rng, n, tokens);
-    return running_answer(std::move(tokens), equals, {value}, false);
+    return one_answer(std::move(tokens), equals, value);
   }
 
   bool brackets_;

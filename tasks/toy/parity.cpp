@@ -14,38 +14,28 @@
 namespace tally {
 namespace {
 
-struct ParityOptions final : OptionsOf<ParityOptions> {
-  RunningAnswerOptions of;
-
-  void visit(OptionVisitor& visitor) override { of.visit(visitor); }
-};
-
-class Parity final : public LengthTask {
+class Parity final : public RunningAnswerTask {
  public:
-  Parity(const ParityOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : LengthTask({"parity", {"0", "1", "="}, Writing::symbols, "length"}, options.of.lengths, seed, data_seed),
-        every_(options.of.every) {}
+  Parity(const RunningAnswerOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+      : RunningAnswerTask("parity", {"0", "1", "="}, options, seed, data_seed) {}
 
  private:
   Example draw_length(Rng& rng, std::int64_t n) const override {
-    constexpr std::int32_t separator = 2;
     std::vector<std::int32_t> bits, parities;
     std::int32_t parity = 0;
     for (std::int64_t i = 0; i < n; ++i) {
       bits.push_back(static_cast<std::int32_t>(rng.below(2)));
       parities.push_back(parity ^= bits.back());
     }
-    return running_answer(std::move(bits), separator, parities, every_);
+    return answered(std::move(bits), parities);
   }
-
-  bool every_;
 };
 
 }  // namespace
 }  // namespace tally
 
 TALLY_TASK(
-    parity, ParityOptions, Parity, "is the number of ones odd?",
+    parity, RunningAnswerOptions, Parity, "is the number of ones odd?",
     "n bits, uniform, then `=`; the answer is the number of ones mod 2. Train and in-distribution have 1 to N bits,\n"
     "ood-long up to 5N/2, ood-far up to 25N/2. Score is on the answer, and so is the loss (option: on the parity so\n"
     "far as well). Errors are broken down by length.",

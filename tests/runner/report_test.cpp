@@ -83,6 +83,31 @@ TEST_F(Reports, MeanDeviationAndCounts) {
   EXPECT_NEAR(sparse.at("sequence_error").real("mean"), 0.5, 1e-12);
 }
 
+TEST_F(Reports, SeveralTasksAreSeenInOneTable) {
+  const auto of = [](const std::string& task, const std::string& preset, const std::string& encoding, int seed) {
+    RunConfig config = RunConfig::make(task, encoding, preset);
+    config.run.seed = seed;
+    return config;
+  };
+  add("cope-seed1", of("flip-flop", "quick", "cope", 1), 40, 2);
+  EXPECT_EQ(overview_text(make_report({sweep_})), "") << "one task is a table already";
+  add("cope-seed2", of("flip-flop", "quick", "cope", 2), 20, 6);
+  add("words/rope", of("group-word", "quick", "rope", 1), 20, 30);
+  add("words/cope", of("group-word", "quick-a5", "cope", 1), 20, 0);
+  add("words/cope-2", of("group-word", "quick-a5", "cope", 2), 20, 0, false);
+  const Report report = make_report({sweep_});
+  const std::string text = overview_text(report);
+  EXPECT_TRUE(has(text, "| encoding | flip-flop | group-word quick-a5 | group-word quick |")) << text;
+  EXPECT_TRUE(has(text, "| cope     | 0% (0, 2) | 0% (1)              | -                |")) << text;
+  // Out of distribution: 2% and 6% of tokens; half of the sequences, as group-word is judged.
+  EXPECT_TRUE(has(text, "| cope     | 4% (2.83, 2) | 0% (1)              | -                |")) << text;
+  EXPECT_TRUE(has(text, "| rope     | -            | -                   | 50% (1)          |")) << text;
+  EXPECT_TRUE(has(text, "whole sequences of group-word quick-a5, group-word quick")) << text;
+  const JsonValue json = overview_json(report);
+  ASSERT_EQ(json.elements().size(), 3u);
+  EXPECT_NEAR(json.elements()[0].elements("rows")[0].at("out_of_distribution").real("mean"), 0.04, 1e-12);
+}
+
 TEST_F(Reports, GroupsBySettingsThatDiffer) {
   for (const std::int64_t layers : {1, 2}) {
     for (const std::int64_t seed : {1, 2}) {
@@ -145,6 +170,66 @@ TEST_F(Reports, SelectiveCopyIsJudgedBySequences) {
   EXPECT_TRUE(has(report_text(report, ErrorKind::token), "| cope     | 0%              | 2%         | 1    |"));
 }
 
+TEST_F(Reports, RowsThatNoTrainingReachesAreMarked) {
+  // Selective copy is trained on 256 + 256 + 256 tokens; its sparse split is longer.
+  const auto add_run = [&](const std::string& name, const std::string& encoding, const std::string& task,
+                           const std::vector<std::pair<std::string, std::string>>& settings = {}) {
+    RunConfig config = config_of(task, encoding, 1);
+    for (const auto& [option, value] : settings) config.set(option, value);
+    add(name, config, 10, 2);
+  };
+  add_run("absolute", "absolute", "selective-copy");
+  add_run("relative", "0:relative,1:cope", "selective-copy");
+  add_run("few", "relative", "selective-copy", {{"pe.distances", "16"}, {"pe.far", "cap"}});
+  add_run("cope", "cope", "selective-copy");
+  const Report report = make_report({sweep_});
+  const std::string text = report_text(report, ErrorKind::token);
+  EXPECT_TRUE(has(text, "2%\u2020")) << text;
+  EXPECT_TRUE(has(text, "\u2020 longer than any training sequence")) << text;
+  for (const ReportGroup& group : report.tasks.at(0).groups) {
+    const bool reaches = group.encoding().find("absolute") == 0 || group.encoding().find("0:") == 0;
+    EXPECT_EQ(group.untrained, reaches ? std::set<std::string>{"ood-sparse"} : std::set<std::string>{})
+        << group.label();
+  }
+  const TemporaryFolder other;
+  RunFolder::create(other / "flip", config_of("flip-flop", "absolute", 1), false);
+  EXPECT_FALSE(has(report_text(make_report({other / "flip"})), "\u2020")) << "its splits are equally long";
+}
+
+TEST_F(Reports, EachKeyOfABreakdownHasEqualWeight) {
+  add("none-seed1", config_of("parity", "none", 1), 10, 2);
+  const RunFolder run = RunFolder::open(folder_ / "none-seed1");
+  Evaluation e = evaluation(100, "ood-long", 30, 100).evaluation;
+  e.breakdown = "length";
+  e.by[41] = {.scored = 60, .wrong = 0, .sequences = 6, .wrong_sequences = 0};
+  e.by[42] = {.scored = 40, .wrong = 30, .sequences = 4, .wrong_sequences = 1};
+  JsonValue results = JsonValue::array();
+  results.push(evaluation_json(100, e));
+  run.write_results(JsonValue::object({{"best_step", 100}, {"evaluations", std::move(results)}}));
+  const std::string text = report_text(make_report({sweep_}), ErrorKind::token);
+  EXPECT_TRUE(has(text, "each length with equal weight")) << text;
+  EXPECT_TRUE(has(text, "37.5%")) << "(0/60 + 30/40) / 2, not 30/100: " << text;
+}
+
+TEST_F(Reports, GeneratedAnswersStandBesideTheOthers) {
+  add("cope-seed1", config_of("selective-copy", "cope", 1), 10, 2);
+  const RunFolder run = RunFolder::open(folder_ / "cope-seed1");
+  JsonValue results = run.read_results(), generated = JsonValue::array();
+  Evaluation e = evaluation(100, "ood-sparse", 7, 100, 4).evaluation;
+  e.generated = true;
+  generated.push(evaluation_json(100, e));
+  results.set("generated", std::move(generated));
+  run.write_results(results);
+  const Report report = make_report({sweep_});
+  EXPECT_TRUE(has(report_text(report), "ood-sparse, generated")) << report_text(report);
+  const JsonValue page = report_page_json(report, sweep_);
+  const JsonValue& task = page.at("tasks").elements()[0];
+  EXPECT_EQ(write_json(task.at("generated")), R"(["ood-sparse, generated"])");
+  EXPECT_EQ(
+      write_json(task.at("groups").elements()[0].at("runs").elements()[0].at("results").at("ood-sparse, generated")),
+      "[7,100,4,10]");
+}
+
 TEST_F(Reports, CurvesAreMeansInBands) {
   add("cope-seed1", config_of("flip-flop", "cope", 1), 40, 2);
   add("cope-seed2", config_of("flip-flop", "cope", 2), 20, 6);
@@ -195,6 +280,9 @@ TEST_F(Reports, ManyGroupsAreDotsTheBestFirstAndSmallCharts) {
   EXPECT_LT(picture.find(">xpos<"), picture.find(">none<"));
   EXPECT_LT(picture.find(">none<"), picture.find(">absolute<"));
   EXPECT_TRUE(has(picture, "ood-sparse while training; grey: rope and none")) << "where groups differ most";
+  // A task with fewer groups keeps its chart below.
+  add("words", RunConfig::make("group-word", "cope", "quick"), 10, 5);
+  EXPECT_TRUE(has(report_picture(make_report({sweep_})), "group-word: error while training"));
 }
 
 // Two runs on one machine, one on two, and one of a version that did not say.

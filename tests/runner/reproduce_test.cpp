@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tasks/reproduction.hpp"
+#include "tasks/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -70,7 +72,13 @@ TEST(Reproduce, WritesAPageWithItsPicture) {
   const Finished dry = run_tally(words(folder / "runs", {"--dry-run"}), folder);
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_FALSE(fs::exists(folder / "runs")) << "a dry run writes nothing";
-  EXPECT_EQ(std::count(dry.out.begin(), dry.out.end(), '\n') >= 6, true) << dry.out;
+  for (const std::string encoding : {"absolute", "rope", "cope"}) {
+    for (const char* end : {"eval-count=5-seed1: waiting\n", "eval-count=5-seed2: waiting\n"}) {
+      const std::size_t run = dry.out.find("/flip-flop/" + encoding);
+      ASSERT_NE(run, std::string::npos) << encoding << "\n" << dry.out;
+      EXPECT_NE(dry.out.find(end, run), std::string::npos) << encoding << "\n" << dry.out;
+    }
+  }
 
   const Finished finished = run_tally(words(folder / "runs", {"--out", folder / "page.md"}), folder);
   ASSERT_EQ(finished.code, 0) << finished.err;
@@ -78,8 +86,9 @@ TEST(Reproduce, WritesAPageWithItsPicture) {
   EXPECT_TRUE(holds(finished.out, " left")) << "time left is told: " << finished.out;
   const std::string page = read_file(folder / "page.md");
   for (const char* part : {"REDUCED", "CHANGED: task.length=16", "![Flip-flop: error while training](page.svg)",
-                           "tally reproduce figure5 --scale quick --seeds 1..2 --set task.length=16",
-                           "Trained on: ", "Runs: 6 finished"}) {
+                           "tally reproduce figure5 --scale quick --seeds 1..2 --set task.length=16", "Trained on: ",
+                           "Runs: 6 finished", "This call: 6 runs trained in ", " at a time with 1 thread each, on ",
+                           "\n- flip-flop, preset quick: length 128, 64 wide", " task.length=128 "}) {
     EXPECT_TRUE(holds(page, part)) << part << "\n" << page;
   }
   EXPECT_TRUE(holds(read_file(folder / "page.svg"), "ood-sparse"));
@@ -87,6 +96,38 @@ TEST(Reproduce, WritesAPageWithItsPicture) {
   EXPECT_TRUE(holds(run_tally(words(folder / "runs"), folder).out, "6 of 6 runs are finished"));
   const Finished shown = run_tally(words(folder / "runs", {"--show", "--json"}), folder);
   EXPECT_EQ(table_of(shown), table_of(run_tally(words(folder / "runs", {"--json"}), folder)));
+}
+
+// Absolute positions have rows up to the longest split; the sparse one is longer than any sequence of training.
+TEST(Reproduce, RowsThatNoTrainingReachesAreMarked) {
+  const TemporaryFolder folder;
+  const Reproduction& table = find_reproduction("table2");
+  const ReproductionSetting setting{Scale::quick, {1, 2}, ""};
+  constexpr std::size_t copy = 2;  // the first of selective copy's columns: in distribution, dense, sparse
+  for (const std::size_t row : {0u, 1u}) {
+    for (const std::int64_t seed : setting.seeds) {
+      const auto run = run_of(table, table.rows[row], table.columns[copy], setting, seed);
+      const RunFolder made = RunFolder::create(folder / run->name, run->config, false);
+      JsonValue results = JsonValue::array();
+      for (const char* split : {"in-distribution", "ood-dense", "ood-sparse"}) {
+        Evaluation e;
+        e.split = split;
+        e.scored = e.sequences = 10;
+        results.push(evaluation_json(run->config.run.steps, e));
+      }
+      made.write_results(JsonValue::object({{"best_step", 1}, {"evaluations", std::move(results)}}));
+      rewrite_metrics(made.metrics_path(), {RunRecord{JsonValue::object({{"run", "tally"}})}});
+    }
+  }
+  const Reproduced result = reproduced(table, setting, folder.path().string());
+  ASSERT_EQ(result.runs.at(RunState::finished), 4) << (result.problems.empty() ? "" : result.problems[0]);
+  for (const std::size_t row : {0u, 1u}) {
+    for (const std::size_t column : {copy, copy + 1, copy + 2}) {
+      EXPECT_EQ(result.cells[row][column].errors.rates.size(), 2u);
+      const bool absolute_sparse = row == 0 && column == copy + 2;
+      EXPECT_EQ(result.cells[row][column].untrained, absolute_sparse) << table.rows[row].label << " " << column;
+    }
+  }
 }
 
 TEST(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {
@@ -99,7 +140,7 @@ TEST(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {
   EXPECT_TRUE(holds(change.err, "figure5, absolute")) << change.err;
   EXPECT_TRUE(holds(change.err, "non-blanks")) << change.err;
   EXPECT_EQ(run_tally({"reproduce", "figure5", "--set", "steps"}, folder).code, 2);
-  EXPECT_FALSE(fs::exists("runs/quick/sweep.json"));
+  EXPECT_FALSE(fs::exists(folder / "runs")) << "nothing is begun";
 }
 
 }  // namespace

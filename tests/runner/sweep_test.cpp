@@ -184,6 +184,34 @@ TEST_F(Sweeps, AnswersAsJson) {
   EXPECT_EQ(json.at("report").elements("groups").size(), 1u);
 }
 
+TEST_F(Sweeps, ASuiteTrainsSeveralTasks) {
+  const auto suite = [&](const std::vector<std::string>& options, const char* encodings = "--pe=cope,rope") {
+    std::vector<std::string> all{"sweep", sweep_, "--suite=recall", encodings, "--seeds=1", "--threads=1"};
+    all.insert(all.end(), options.begin(), options.end());
+    return run_tally(all, folder_);
+  };
+  const Finished plan = suite({"--dry-run", "--set", "pe.cope.p-max=4,8"});
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  for (const char* run : {"/mqar/cope-pe.cope.p-max=4-seed1\n", "/last-x/rope-seed1\n", "/n-back/rope-seed1\n"}) {
+    EXPECT_TRUE(has(plan.out, sweep_ + run)) << plan.out;
+  }
+  EXPECT_TRUE(holds(suite({"--task=mqar"}).err, "--task")) << "a suite says which tasks";
+  EXPECT_TRUE(holds(suite({"--task.length=64"}).err, "task.length")) << "not all its tasks are as long";
+  const Finished wrong = suite({"--model.heads=3"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_TRUE(holds(wrong.err, "mqar quick: ")) << wrong.err;
+  const Finished unknown = run_tally({"sweep", sweep_, "--suite=recal", "--pe=cope"}, folder_);
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(holds(unknown.err, "did you mean 'recall'?")) << unknown.err;
+  EXPECT_FALSE(fs::exists(sweep_));
+  const Finished trained = suite({"--steps=2", "--batch=2", "--model.width=8", "--model.layers=1", "--eval-every=2",
+                                  "--optimiser.warmup=0", "--save-every=2", "--task.eval-count=2"},
+                                 "--pe=rope");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_TRUE(holds(trained.out, "Encodings and tasks, in distribution")) << trained.out;
+  EXPECT_TRUE(holds(trained.out, "5 of 5 runs finished")) << trained.out;
+}
+
 TEST_F(Sweeps, WrongUsageStartsNothing) {
   const std::vector<std::vector<std::string>> wrong{
       {"--seeds=3..1"},

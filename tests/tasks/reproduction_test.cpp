@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "tasks/statistics.hpp"
 
 namespace tally {
 namespace {
@@ -18,7 +19,6 @@ TEST(Reproductions, EveryRunOfEveryTableCanBeMadeAtBothScales) {
     EXPECT_FALSE(table->rows.empty() || table->columns.empty()) << table->name;
     for (const ReproductionRow& row : table->rows) EXPECT_LE(row.printed.size(), table->columns.size()) << row.label;
     for (const Scale scale : {Scale::quick, Scale::paper}) {
-      if (table->name == "encodings" && scale == Scale::paper) continue;  // of tasks that no paper's preset is for
       const std::vector<ReproductionRun> runs = runs_of(*table, {scale, {1, 2}, ""});
       std::set<std::string> folders;
       for (const ReproductionRun& run : runs) EXPECT_TRUE(folders.insert(run.name).second) << run.name;
@@ -53,17 +53,124 @@ TEST(Reproductions, AnUnknownTableIsNamedWithItsNeighbour) {
 
 TEST(Reproductions, ANumberDiffersBeyondTheSpreadOfBothAndTheIntervalOfTheCounts) {
   using Cell = Reproduced::Cell;
-  EXPECT_FALSE((Cell{{0.05}, 5, 100}.differs())) << "nothing is printed";
-  EXPECT_FALSE((Cell{{}, 0, 0, Printed{5}}.differs())) << "nothing is measured";
+  EXPECT_FALSE((Cell{{{0.05, 0.05}, 5, 100}}.differs())) << "nothing is printed";
+  EXPECT_FALSE((Cell{{{}, 0, 0}, Printed{5}}.differs())) << "nothing is measured";
   // 0 of 1,000: up to 0.38% is within the interval of the counts.
-  EXPECT_FALSE((Cell{{0, 0}, 0, 1000, Printed{0.3}}.differs()));
-  EXPECT_TRUE((Cell{{0, 0}, 0, 1000, Printed{0.5}}.differs()));
+  EXPECT_FALSE((Cell{{{0, 0}, 0, 1000}, Printed{0.3}}.differs()));
+  EXPECT_TRUE((Cell{{{0, 0}, 0, 1000}, Printed{0.5}}.differs()));
   // 10% +- 0 measured on many; printed 16% (6): 2 * 6 / sqrt(3) = 6.9 points cover the difference, (4) do not.
-  EXPECT_FALSE((Cell{{0.1, 0.1}, 100'000, 1'000'000, Printed{16, 6}}.differs()));
-  EXPECT_TRUE((Cell{{0.1, 0.1}, 100'000, 1'000'000, Printed{16, 4}}.differs()));
+  EXPECT_FALSE((Cell{{{0.1, 0.1}, 100'000, 1'000'000}, Printed{16, 6}}.differs()));
+  EXPECT_TRUE((Cell{{{0.1, 0.1}, 100'000, 1'000'000}, Printed{16, 4}}.differs()));
   // A spread of our own: 5% and 15%, a standard error of 5 points.
-  EXPECT_FALSE((Cell{{0.05, 0.15}, 100'000, 1'000'000, Printed{19}}.differs()));
-  EXPECT_TRUE((Cell{{0.05, 0.15}, 100'000, 1'000'000, Printed{21}}.differs()));
+  EXPECT_FALSE((Cell{{{0.05, 0.15}, 100'000, 1'000'000}, Printed{19}}.differs()));
+  EXPECT_TRUE((Cell{{{0.05, 0.15}, 100'000, 1'000'000}, Printed{21}}.differs()));
+}
+
+TEST(Reproductions, OneSeedIsNotMarkedAndTheTableSaysWhy) {
+  using Cell = Reproduced::Cell;
+  const Cell one{{{0.5}, 500'000, 1'000'000}, Printed{5}}, two{{{0.5, 0.5}, 1'000'000, 2'000'000}, Printed{5}};
+  EXPECT_FALSE(one.differs());
+  EXPECT_TRUE(two.differs());
+  const Reproduction table{.name = "t",
+                           .title = "T",
+                           .source = "S",
+                           .columns = {{"c", "flip-flop", "ood-sparse"}},
+                           .rows = {{"a", "none"}, {"b", "rope"}}};
+  Reproduced result{.table = &table, .setting = {Scale::quick, {1}, ""}, .cells = {{one}, {{}}}};
+  const std::string note = "no mark for what differs where there is one seed, which tells nothing of the spread";
+  EXPECT_NE(reproduced_text(result).find(note), std::string::npos) << reproduced_text(result);
+  EXPECT_FALSE(reproduced_json(result).elements("rows")[0].elements("cells")[0].contains("differs"));
+  result = {.table = &table, .setting = {Scale::quick, {1, 2}, ""}, .cells = {{two}, {two}}};
+  EXPECT_EQ(reproduced_text(result).find(note), std::string::npos);
+  EXPECT_TRUE(reproduced_json(result).elements("rows")[0].elements("cells")[0].boolean("differs"));
+}
+
+TEST(Reproductions, WhatReachesUntrainedRowsHasItsMark) {
+  Reproduction table{.name = "t",
+                     .title = "T",
+                     .source = "S",
+                     .columns = {{"c", "selective-copy", "ood-sparse"}},
+                     .rows = {{"a", "absolute"}}};
+  Reproduced::Cell cell{{{0.5, 0.5}, 10, 20}};
+  Reproduced result{.table = &table, .setting = {Scale::quick, {1, 2}, ""}, .cells = {{cell}}};
+  EXPECT_EQ(reproduced_text(result).find(untrained_mark), std::string::npos);
+  result.cells[0][0].untrained = true;
+  const std::string text = reproduced_text(result);
+  EXPECT_NE(text.find(concat("50% (0)", untrained_mark)), std::string::npos) << text;
+  EXPECT_NE(text.find(concat(untrained_mark, " longer than any training sequence")), std::string::npos) << text;
+}
+
+TEST(Reproductions, NumbersOfAnotherUnitHaveAHeadingOfTheirOwn) {
+  const Reproduction& table = find_reproduction("table8");
+  Reproduced result{.table = &table, .setting = {Scale::quick, {1, 2}, ""}};
+  for (const ReproductionRow& row : table.rows) {
+    auto& cells = result.cells.emplace_back(table.columns.size());
+    if (!row.printed.empty()) cells.back().printed = row.printed.back();
+  }
+  const std::string text = reproduced_text(result);
+  EXPECT_NE(text.find("| paper, Wikitext-103, test: perplexity |"), std::string::npos) << text;
+  EXPECT_NE(text.find("The column 'paper, Wikitext-103, test: perplexity' has no wrong answers"), std::string::npos);
+}
+
+// What a table says of choices, beside what its runs do.
+TEST(Reproductions, ChoicesAreThoseOfTheRuns) {
+  const auto setting_of = [](const char* table_name, const char* row_label, std::size_t column, Scale scale,
+                             const char* name) {
+    const Reproduction& table = find_reproduction(table_name);
+    for (const ReproductionRow& row : table.rows) {
+      if (row.label != row_label) continue;
+      const auto run = run_of(table, row, table.columns[column], {scale, {1}, ""}, 1);
+      for (const RunConfig::Group& group : run->config.groups()) {
+        for (const OptionInfo& option : group.options) {
+          if (group.prefix + option.name == name) return to_text(option.value);
+        }
+      }
+    }
+    return std::string();
+  };
+  const auto chosen = [](const char* table_name, std::string_view what, Scale scale) {
+    for (const OpenChoice& choice : find_reproduction(table_name).choices) {
+      if (choice.what.at(scale).starts_with(what)) return choice.chosen.at(scale);
+    }
+    return std::string();
+  };
+  for (const Scale scale : {Scale::quick, Scale::paper}) {
+    SCOPED_TRACE(name_of(scale));
+    const bool one_table = setting_of("table3", "relative", 0, scale, "pe.relative.share") == "model";
+    EXPECT_EQ(chosen("table3", "relative's table", scale), one_table ? "one for the whole model" : "one per layer");
+    const int rows = std::stoi(setting_of("table3", "cope", 0, scale, "pe.cope.p-max")) + 1;
+    const bool scaled = setting_of("table3", "cope", 0, scale, "pe.cope.position-scale") == "sqrt-d";
+    EXPECT_EQ(chosen("table3", "cope's table", scale),
+              concat("one per layer, ", rows, " rows, z ", scaled ? "/ sqrt(d)" : "as printed"));
+    EXPECT_EQ(chosen("table2", "selective copy: p_max", scale),
+              setting_of("table2", "cope", 2, scale, "pe.cope.p-max"));
+    EXPECT_EQ(chosen("table2", "flip-flop: p_max", scale), setting_of("table2", "cope", 0, scale, "pe.cope.p-max"));
+    const bool matrices = setting_of("table2", "cope", 0, scale, "optimiser.decay") == "matrices";
+    EXPECT_EQ(chosen("table2", "flip-flop: weight decay", scale),
+              concat("0.1", matrices ? " on matrices alone" : "", ", 50 steps, the bit after r"));
+    EXPECT_EQ(chosen("lstm", "width", scale), setting_of("lstm", "LSTM, one layer", 0, scale, "model.width"));
+    EXPECT_EQ(chosen("figure5", "sequences", scale).substr(0, 3),
+              with_commas(std::stoi(setting_of("figure5", "cope", 0, scale, "eval-count"))).substr(0, 3));
+  }
+}
+
+TEST(Reproductions, Figure2CountsProgramsOnALogarithmicAxis) {
+  const Reproduction& table = find_reproduction("figure2");
+  for (const Scale scale : {Scale::quick, Scale::paper}) {
+    Reproduced result{.table = &table, .setting = {scale, {1}, ""}};
+    for (std::size_t r = 0; r < table.rows.size(); ++r) {
+      result.cells.emplace_back(table.columns.size(), Reproduced::Cell{{{0.25}, 1, 4}});
+    }
+    const Chart chart = reproduced_chart(result);
+    EXPECT_TRUE(chart.logarithmic_x);
+    ASSERT_EQ(chart.panels.at(0).series.at(0).points.size(), table.columns.size());
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      const auto run = run_of(table, table.rows[0], table.columns[c], {scale, {1}, ""}, 1);
+      const double programs = static_cast<double>(run->config.make_task()->split("train").count);
+      EXPECT_EQ(chart.panels[0].series[0].points[c].x, programs);
+      EXPECT_TRUE(table.columns[c].title.at(scale).starts_with(with_commas(static_cast<std::int64_t>(programs))));
+    }
+  }
 }
 
 TEST(Reproductions, OrderIsComparedWherePrintedNumbersTellRowsApart) {
@@ -75,7 +182,7 @@ TEST(Reproductions, OrderIsComparedWherePrintedNumbersTellRowsApart) {
   Reproduced result{.table = &table, .setting = {Scale::quick, {1}, ""}};
   const auto cell = [](double measured, Printed printed) {
     return std::vector{
-        Reproduced::Cell{{measured, measured}, static_cast<std::int64_t>(measured * 1e6), 1'000'000, printed}};
+        Reproduced::Cell{{{measured, measured}, static_cast<std::int64_t>(measured * 1e6), 1'000'000}, printed}};
   };
   // In print a < b, and c lies within the spread of both; measured b < a.
   result.cells = {cell(0.3, {10, 1}), cell(0.2, {20, 1}), cell(0.1, {15, 20}), cell(0.4, {30, 1})};
@@ -85,7 +192,7 @@ TEST(Reproductions, OrderIsComparedWherePrintedNumbersTellRowsApart) {
             std::string::npos)
       << text;
   // One seed knows nothing of its spread; without a deviation in print the paper's is not known either.
-  for (auto& row : result.cells) row[0].rates.pop_back(), row[0].printed->deviation = NAN;
+  for (auto& row : result.cells) row[0].errors.rates.pop_back(), row[0].printed->deviation = NAN;
   EXPECT_NE(reproduced_text(result).find("0 in the same order here, 6 not told apart, 0 reversed (some without"),
             std::string::npos)
       << reproduced_text(result);

@@ -100,6 +100,28 @@ TEST(Svg, PointsLieWhereTheAxesSay) {
   EXPECT_NE(svg.find("fill=\"#fff\""), std::string::npos);  // reads on a dark page too
 }
 
+TEST(AxisTicks, LogarithmicOnesCoverTheRange) {
+  using Ticks = std::vector<double>;
+  EXPECT_EQ(logarithmic_ticks(1500, 40'000), (Ticks{1000, 2000, 5000, 10'000, 20'000, 50'000}));
+  EXPECT_EQ(logarithmic_ticks(1000, 10'000), (Ticks{1000, 2000, 5000, 10'000}));
+  EXPECT_EQ(logarithmic_ticks(7, 7), (Ticks{5, 10}));
+  EXPECT_EQ(logarithmic_ticks(2, 2), (Ticks{2, 5}));
+}
+
+TEST(Svg, ALogarithmicAxisGivesEqualRatiosEqualWidths) {
+  Chart chart{"t", "x", "y", {{"a", {line("s", {{1000, 0.1}, {2000, 0.2}, {4000, 0.3}, {10'000, 0.4}})}}}};
+  chart.logarithmic_x = true;
+  const std::string svg = svg_text(chart);
+  expect_well_formed(svg);
+  std::vector<double> x;
+  for (const std::string& text : attributes(svg, "circle", "cx")) x.push_back(std::stod(text));
+  ASSERT_EQ(x.size(), 4u);
+  EXPECT_NEAR(x[2] - x[1], x[1] - x[0], 0.21);  // pixels are written to a tenth
+  EXPECT_NEAR((x[3] - x[0]) / (x[1] - x[0]), std::log(10) / std::log(2), 0.01);
+  chart.panels[0].series[0].points[0].x = 0;  // has no place there
+  EXPECT_EQ(attributes(svg_text(chart), "circle", "cx").size(), 3u);
+}
+
 TEST(Svg, OneColourALabelInAllPanels) {
   const Chart chart{"t",
                     "x",
@@ -184,6 +206,21 @@ TEST(Svg, ManyPanelsAndSeriesStayInside) {
   const double height = std::stod(attributes(svg, "svg", "height").front());
   for (const std::string& y : attributes(svg, "text", "y")) EXPECT_LT(std::stod(y), height);
   for (const std::string& x : attributes(svg, "circle", "cx")) EXPECT_LE(std::stod(x), 900);
+}
+
+// Perplexities: an axis about the values, labelled as they are.
+TEST(Svg, NumbersStandOnAnAxisAboutThem) {
+  Chart chart{
+      "title", "x", "y", {{"panel", {line("a", {{256, 20.5}, {512, 24.5}}), line("b", {{256, 21}, {512, 22}})}}}};
+  EXPECT_GT(count(svg_text(chart), "%<"), 0u);
+  chart.numbers = true;
+  const std::string svg = svg_text(chart);
+  EXPECT_EQ(count(svg, "%<"), 0u);
+  EXPECT_EQ(count(svg, ">20<"), 1u) << "the lowest tick";
+  EXPECT_EQ(count(svg, ">0<"), 1u) << "of x alone";
+  const std::vector<std::string> heights = attributes(svg, "circle", "cy");
+  ASSERT_EQ(heights.size(), 4u);
+  EXPECT_GT(std::stod(heights[0]) - std::stod(heights[1]), 150) << "4 of 5 in a panel of nearly 250 pixels";
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+// Suites: what they hold is there, each preset once.
+#include "tasks/suite.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/tasks/make_task.hpp"
+
+namespace tally {
+namespace {
+
+std::vector<std::string> names_of(std::string_view suite) {
+  std::vector<std::string> names;
+  for (const PresetEntry* preset : presets_of(find_suite(suite))) names.push_back(preset->task + "/" + preset->name);
+  return names;
+}
+
+TEST(Suites, HoldPresetsThatThereAre) {
+  for (const SuiteEntry* suite : suite_registry()) {
+    EXPECT_FALSE(names_of(suite->name).empty()) << suite->name;
+    EXPECT_FALSE(suite->summary.empty()) << suite->name;
+  }
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names_of("paper"), (Names{"flip-flop/quick", "selective-copy/quick", "counting/quick"}));
+}
+
+TEST(Suites, AllHoldsTheOthersEachPresetOnce) {
+  const std::vector<std::string> all = names_of("all");
+  const std::set<std::string> once(all.begin(), all.end());
+  EXPECT_EQ(once.size(), all.size());
+  for (const SuiteEntry* suite : suite_registry()) {
+    for (const std::string& name : names_of(suite->name)) EXPECT_TRUE(once.contains(name)) << name;
+  }
+}
+
+TEST(Suites, UnknownNamesAreRefused) {
+  EXPECT_NE(testing::error_of([] { find_suite("recal"); }).find("did you mean 'recall'?"), std::string::npos);
+  const SuiteEntry wrong("wrong", "", "mqar/fast");
+  EXPECT_NE(testing::error_of([&] { presets_of(wrong); }).find("has no preset 'fast'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tally
