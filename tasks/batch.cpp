@@ -13,6 +13,18 @@ Batch Batch::to(Device device) const {
   return {tokens.to(device), targets.to(device), loss_mask.to(device), score_mask.to(device), keys};
 }
 
+std::vector<Batch> Batch::parts(std::int64_t sequences) const {
+  std::vector<Batch> parts;
+  const std::int64_t count = tokens.size(0), length = tokens.size(1);
+  for (std::int64_t begin = 0, end = 0; begin < count; begin = end) {
+    end = sequences > 0 ? std::min(begin + sequences, count) : count;
+    const auto rows = [&](const Tensor& x) { return x.slice_view(0, begin, end); };
+    parts.push_back({rows(tokens), rows(targets), rows(loss_mask), rows(score_mask)});
+    if (!keys.empty()) parts.back().keys.assign(keys.begin() + begin * length, keys.begin() + end * length);
+  }
+  return parts;
+}
+
 Batch Batch::without_values(std::int64_t sequences, std::int64_t length, Device device) {
   const auto make = [&](DType dtype) { return Tensor::empty({sequences, length}, dtype, device); };
   return {make(DType::i32), make(DType::i32), make(DType::boolean), make(DType::boolean)};
@@ -49,6 +61,15 @@ std::vector<Example> examples_of(const Task& task, std::string_view split, std::
   return examples;
 }
 
+std::vector<std::int64_t> random_order(std::int64_t count, Rng& rng) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  for (std::size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1], order[rng.below(static_cast<std::uint32_t>(i))]);
+  }
+  return order;
+}
+
 TrainingOrder::TrainingOrder(const Split& split, std::int64_t batch, std::uint64_t seed)
     : count_(split.count), batch_(batch), seed_(seed) {
   check(batch > 0, "batch", "the batch must hold at least one sequence");
@@ -66,12 +87,8 @@ std::vector<std::int64_t> TrainingOrder::indices(std::int64_t step) {
   const std::int64_t begin = (step - 1) % steps_per_epoch * batch_;
   const std::int64_t end = std::min(begin + batch_, count_);
   if (epoch != epoch_) {
-    order_.resize(static_cast<std::size_t>(count_));
-    std::iota(order_.begin(), order_.end(), 0);
     Rng rng({seed_, stream_of("training order"), static_cast<std::uint32_t>(epoch)});
-    for (std::size_t i = order_.size(); i > 1; --i) {
-      std::swap(order_[i - 1], order_[rng.below(static_cast<std::uint32_t>(i))]);
-    }
+    order_ = random_order(count_, rng);
     epoch_ = epoch;
   }
   result.assign(order_.begin() + begin, order_.begin() + end);

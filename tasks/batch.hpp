@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/random.hpp"
 #include "core/tensor.hpp"
 #include "tasks/task.hpp"
 
@@ -19,6 +20,8 @@ struct Batch {
   std::vector<std::int32_t> keys = {};  // [B, T], of Example::keys; empty if the task breaks nothing down
 
   Batch to(Device device) const;
+  // Cut into batches of so many sequences, the last of what is left; 0: all of them. The tensors share their elements.
+  std::vector<Batch> parts(std::int64_t sequences) const;
   // Of a device that counts memory; as collate makes them.
   static Batch without_values(std::int64_t sequences, std::int64_t length, Device device);
 };
@@ -27,6 +30,9 @@ Batch collate(const std::vector<Example>& examples);
 
 // The examples `begin` .. `end`-1 of a split.
 std::vector<Example> examples_of(const Task& task, std::string_view split, std::int64_t begin, std::int64_t end);
+
+// 0 .. count-1 in a random order.
+std::vector<std::int64_t> random_order(std::int64_t count, Rng& rng);
 
 // Which sequences of the training split step n = 1, 2, ... sees: a pure function of n, so that a resumed run sees what
 // an uninterrupted one would. An endless split is read on and on; a fixed set is read in epochs, each in an order of

@@ -116,7 +116,7 @@ JsonValue bench_step(const BenchOptions& options) {
   const auto model = config.make_model(*task);
   const auto optimizer = Optimizer::make(config.optimiser, model->parameters());
   const auto seed = static_cast<std::uint64_t>(config.run.seed);
-  TrainStep train_step(*model, *optimizer, config.optimiser, seed);
+  TrainStep train_step(*model, *optimizer, config.optimiser, seed, config.run.micro_batch);
   TrainingOrder order(task->splits().front(), config.run.batch, seed);
   const std::int64_t all = options.warmup + options.steps;
 
@@ -155,9 +155,8 @@ JsonValue bench_attention(const BenchOptions& options) {
   const ModelOptions& model = options.config.model;
   const DType dtype = options.config.dtype();
   model.validate();
-  const std::int64_t heads = model.heads, width = model.width;
   const Initializer start(1, start_values_from_text(model.init), dtype, default_device());
-  const Attention attention(start, width, heads, model.dropout, 1.0,
+  const Attention attention(start, HeadSizes::of(model), model.dropout, 1.0,
                             model.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled);
   std::vector<Tensor> leaves;
   EncodingSetup setup = EncodingSetup::of(model, options.max_length, start);
@@ -167,9 +166,11 @@ JsonValue bench_attention(const BenchOptions& options) {
     return leaves.back();
   };
   const LayerEncoding encoding = options.config.encoding.make(setup);
-  const Shape split{options.config.run.batch, heads, options.length, setup.head_width};
-  const Tensor x = random_leaf("x", {split[0], options.length, width}, dtype).detach();
-  for (const char* name : {"q", "k", "v"}) leaves.push_back(random_leaf(name, split, dtype));
+  const Shape split{options.config.run.batch, model.heads, options.length, setup.head_width};
+  const Tensor x = random_leaf("x", {split[0], options.length, model.width}, dtype).detach();
+  Shape of_keys = split;
+  of_keys[1] = model.key_heads();
+  for (const char* name : {"q", "k", "v"}) leaves.push_back(random_leaf(name, *name == 'q' ? split : of_keys, dtype));
   const Tensor q = leaves.end()[-3], k = leaves.end()[-2], v = leaves.end()[-1];
   const Tensor d_y = Tensor::full(split, 1.0, dtype, default_device());
 
@@ -260,7 +261,7 @@ std::vector<JsonValue> bench_operations(const BenchOptions& options) {
   const DType dtype = options.config.dtype();
   model.validate();
   const std::int64_t B = options.config.run.batch, T = options.length, D = model.width, H = model.heads;
-  const std::int64_t d = D / H, V = options.vocabulary, hidden = model.hidden > 0 ? model.hidden : 4 * D;
+  const std::int64_t d = model.width_of_head(), V = options.vocabulary, hidden = model.width_of_hidden();
   constexpr std::int64_t positions = 65;
   const auto normal = [&](const Shape& shape, double mean = 0) {
     return random_leaf(to_text(shape), shape, dtype, mean);

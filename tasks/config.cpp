@@ -94,6 +94,9 @@ bool starts_any(std::string_view name, std::string_view prefix, std::string_view
 void RunOptions::visit(OptionVisitor& visitor) {
   visitor.integer("steps", steps, "training steps", 1);
   visitor.integer("batch", batch, "sequences a step", 1, 1 << 20);
+  visitor.integer("micro-batch", micro_batch,
+                  "sequences of a step at once, which takes less memory; their gradients are added. 0: the whole batch",
+                  0, 1 << 20);
   visitor.integer("eval-every", eval_every, "steps between evaluations; 0: at the end alone");
   visitor.integer("save-every", save_every, "steps between checkpoints; 0: with every evaluation");
   visitor.integer("log-every", log_every, "steps between training lines in metrics.jsonl", 1);
@@ -105,6 +108,10 @@ void RunOptions::visit(OptionVisitor& visitor) {
   visitor.integer("seed", seed, "start values, training stream, dropout", 0);
   visitor.integer("data-seed", data_seed, "evaluation sets and fixed training sets", 0);
   visitor.choice("dtype", dtype, {"f32", "f64"}, "type of all computations");
+  visitor.text(
+      "train", train,
+      "parameters that are trained: all, or patterns of their names: 'pe.*,blocks.0.*'. The others stay as they "
+      "are");
 }
 
 RunConfig RunConfig::make(std::string_view task, std::string_view encoding, std::string_view preset) {
@@ -162,11 +169,9 @@ void RunConfig::set(std::string_view name, std::string_view value) {
 
 std::vector<RunConfig::Field> RunConfig::fields() const {
   // Short names; "pe.p-max" is one where one encoding alone has it.
-  static const std::map<std::string, std::string> short_names{{"task.length", "length"},
-                                                              {"model.layers", "layers"},
-                                                              {"model.width", "width"},
-                                                              {"model.heads", "heads"},
-                                                              {"optimiser.lr", "lr"}};
+  static const std::map<std::string, std::string> short_names{{"task.length", "length"},  {"task.data", "data"},
+                                                              {"model.layers", "layers"}, {"model.width", "width"},
+                                                              {"model.heads", "heads"},   {"optimiser.lr", "lr"}};
   std::vector<Field> result;
   std::map<std::string, int> holders;
   for (const Group& group : groups()) {
@@ -208,6 +213,7 @@ std::string did_you_mean_option(const RunConfig& config, std::string_view name) 
 
 void RunConfig::validate() const {
   check_model(model, encoding);
+  check(run.micro_batch <= run.batch, "run", "micro-batch ", run.micro_batch, " is more than the batch of ", run.batch);
   check(optimiser.warmup <= run.steps, "optimiser", "warmup ", optimiser.warmup, " is longer than the run of ",
         run.steps, " steps; a shorter one is set with --optimiser.warmup");
 }
@@ -222,6 +228,7 @@ void RunConfig::refuse_idle(const RunConfig* before) const {
   };
   for (const std::string& name : model.idle()) refuse("model", "model." + name, concat("with kind = ", model.kind));
   if (optimiser.weight_decay == 0) refuse("optimiser", "optimiser.decay", "with weight-decay = 0");
+  if (optimiser.schedule == "constant") refuse("optimiser", "optimiser.lr-floor", "with schedule = constant");
   if (run.eval_every == 0) refuse("run", "eval-count", "with eval-every = 0: the last evaluation counts all");
 }
 

@@ -21,15 +21,17 @@ class JsonValue;
 struct RunOptions final : OptionsOf<RunOptions> {
   std::int64_t steps = 1000;
   std::int64_t batch = 16;
-  std::int64_t eval_every = 0;  // 0: at the end alone
-  std::int64_t save_every = 0;  // 0: with every evaluation
-  std::int64_t log_every = 10;  // steps between lines about training in metrics.jsonl
+  std::int64_t micro_batch = 0;  // sequences of it at once; 0: all of them
+  std::int64_t eval_every = 0;   // 0: at the end alone
+  std::int64_t save_every = 0;   // 0: with every evaluation
+  std::int64_t log_every = 10;   // steps between lines about training in metrics.jsonl
   std::int64_t eval_batch = 64;
   std::int64_t eval_count = 0;  // sequences of each split while training; 0: all of the split. The last counts all.
   bool eval_generated = false;  // at the end also answers that are fed back
   std::int64_t seed = 1;        // start values, training stream, dropout
   std::int64_t data_seed = 0;   // evaluation sets and fixed training sets
   std::string dtype = "f32";    // f32, f64
+  std::string train = "all";    // parameters, by patterns of their names (nn/parameter_choice.hpp)
 
   void visit(OptionVisitor& visitor) override;
 };

@@ -5,12 +5,16 @@
 
 namespace tally {
 
-ErrorRates::ErrorRates(const std::vector<Evaluation>& evaluations, bool sequences) {
-  for (const Evaluation& e : evaluations) {
-    wrong += sequences ? e.wrong_sequences : e.wrong;
-    of += sequences ? e.sequences : e.scored;
-    rates.push_back(sequences ? e.sequence_error() : e.token_error());
-  }
+void ErrorRates::add(const Evaluation& evaluation, bool sequences) {
+  rates.push_back(sequences ? evaluation.sequence_error() : evaluation.token_error());
+  wrong += sequences ? evaluation.wrong_sequences : evaluation.wrong;
+  of += sequences ? evaluation.sequences : evaluation.scored;
+}
+
+ErrorRates error_rates(const std::vector<Evaluation>& evaluations, bool sequences) {
+  ErrorRates errors;
+  for (const Evaluation& evaluation : evaluations) errors.add(evaluation, sequences);
+  return errors;
 }
 
 std::string ErrorRates::mean_text() const {

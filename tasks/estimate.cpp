@@ -7,6 +7,7 @@
 #include "autograd/node.hpp"
 #include "core/allocator.hpp"
 #include "core/backend.hpp"
+#include "nn/parameter_choice.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/evaluate.hpp"
 #include "tasks/generate.hpp"
@@ -88,13 +89,14 @@ MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
 
 // A step, and whatever `after` does while optimiser and batch are still there.
 template <class After>
-MemoryEstimate count_step(const ModelSetting& setting, const OptimizerOptions& options, std::int64_t sequences,
+MemoryEstimate count_step(const ModelSetting& setting, const RunConfig& config, std::int64_t sequences,
                           std::int64_t length, After&& after) {
   return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
-    estimate.gradients = bytes_of(model.parameters());
-    const std::unique_ptr<Optimizer> optimizer = Optimizer::make(options, model.parameters());
+    const NamedTensors trained = train_only(model.parameters(), config.run.train);
+    estimate.gradients = bytes_of(trained);
+    const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, trained);
     estimate.optimiser = counted.live() - estimate.parameters;
-    TrainStep step(model, *optimizer, options, 0);
+    TrainStep step(model, *optimizer, config.optimiser, 0, config.run.micro_batch);
     const Batch batch = counted.batch(sequences, length);
     step(batch, 1, 1);
     after(model, batch, counted);
@@ -159,6 +161,13 @@ void check_length(const ModelSetting& setting, std::int64_t length) {
   make_model(setting)->check_length(length);
 }
 
+bool reaches_untrained_rows(const RunConfig& config, const Task& task, const Split& split) {
+  const std::int64_t trained = task.splits().front().length;
+  if (split.length <= trained) return false;
+  const OnlyCounting counted;
+  return make_model(model_of(config, task))->rows_by_place() > trained;
+}
+
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
   const std::vector<Split>& splits = task.splits();
   const auto sequences_in = [](const Split& split, std::int64_t batch) {
@@ -166,10 +175,12 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
   };
   const Split& train = splits.front();
   MemoryEstimate estimate =
-      count_step(model_of(config, task), config.optimiser, sequences_in(train, config.run.batch), train.length,
+      count_step(model_of(config, task), config, sequences_in(train, config.run.batch), train.length,
                  [&](SequenceModel& model, const Batch& batch, const OnlyCounting& counted) {
                    Evaluation found;
-                   evaluate_batch(model, batch, found);  // before a checkpoint
+                   for (const Batch& part : batch.parts(config.run.micro_batch)) {
+                     evaluate_batch(model, part, found);  // before a checkpoint
+                   }
                    for (const Split& split : std::span(splits).subspan(1)) {
                      const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
                      evaluate_batch(model, counted.batch(sequences, split.length), found);
@@ -188,12 +199,16 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
   return estimate;
 }
 
-MemoryEstimate estimate_loading(const RunConfig& config, const Task& task) {
-  return count_model(model_of(config, task), [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting&) {
+MemoryEstimate estimate_loading(const ModelSetting& setting) {
+  return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting&) {
     for (const auto& [name, parameter] : model.parameters()) {
       estimate.checkpoint = std::max(estimate.checkpoint, bytes_of(parameter));
     }
   });
+}
+
+MemoryEstimate estimate_loading(const RunConfig& config, const Task& task) {
+  return estimate_loading(model_of(config, task));
 }
 
 MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t sequences,
@@ -213,9 +228,8 @@ MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::in
                      });
 }
 
-MemoryEstimate estimate_step(const ModelSetting& timed, const OptimizerOptions& optimiser, std::int64_t sequences,
-                             std::int64_t length) {
-  return count_step(timed, optimiser, sequences, length, [](auto&&...) {});
+MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config, std::int64_t length) {
+  return count_step(timed, config, config.run.batch, length, [](auto&&...) {});
 }
 
 namespace {

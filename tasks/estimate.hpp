@@ -42,6 +42,8 @@ std::string attention_form(const ModelSetting& model, std::int64_t layers);
 
 // Throws Error naming the limit when an encoding of the model does not take sequences of this length.
 void check_length(const ModelSetting& model, std::int64_t length);
+// Whether the model has rows for places that no training sequence reaches, and this split does.
+bool reaches_untrained_rows(const RunConfig& config, const Task& task, const Split& split);
 
 // Memory of work on a batch of `sequences` of `length` tokens: the work itself runs on a device that only counts, so
 // the total is what the default device's own counters will show at their highest, to the byte, for sequences of just
@@ -50,6 +52,7 @@ void check_length(const ModelSetting& model, std::int64_t length);
 // Of a run: its steps and its evaluations.
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task);
 // Of a model that is made and filled from a checkpoint, tensor by tensor.
+MemoryEstimate estimate_loading(const ModelSetting& model);
 MemoryEstimate estimate_loading(const RunConfig& config, const Task& task);
 // Of what a model answers.
 MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t sequences,
@@ -59,8 +62,7 @@ MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, st
 MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::int64_t sequences, std::int64_t length,
                               bool with_gradients);
 // Of what tasks/bench.hpp times: a training step, a layer's attention, operations one by one.
-MemoryEstimate estimate_step(const ModelSetting& timed, const OptimizerOptions& optimiser, std::int64_t sequences,
-                             std::int64_t length);
+MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config, std::int64_t length);
 MemoryEstimate estimate_attention(const BenchOptions& timed);
 MemoryEstimate estimate_operations(const BenchOptions& timed);
 

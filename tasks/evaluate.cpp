@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "autograd/node.hpp"
@@ -30,6 +32,14 @@ double mean_over_keys(const Evaluation& evaluation, double (ErrorCounts::*error)
 
 double Evaluation::mean_token_error() const { return mean_over_keys(*this, &ErrorCounts::token_error); }
 double Evaluation::mean_sequence_error() const { return mean_over_keys(*this, &ErrorCounts::sequence_error); }
+
+double Evaluation::perplexity() const { return std::exp(loss); }
+double Evaluation::bits_per_byte() const {
+  return loss * static_cast<double>(text->tokens) / static_cast<double>(text->bytes) / std::numbers::ln2;
+}
+double Evaluation::word_perplexity() const {
+  return std::exp(loss * static_cast<double>(text->tokens) / static_cast<double>(text->words));
+}
 
 Evaluation evaluation_of(const Task& task, std::string_view split) {
   Evaluation evaluation;
@@ -83,15 +93,25 @@ Tensor loss_of(const Tensor& logits, const Batch& batch) {
 
 }  // namespace
 
-void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation) {
+void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation, LossBlockCounter* parts) {
   const NoGrad no_grad;
-  const Tensor logits = model.forward(batch.tokens);
-  if (const std::int64_t count = counted(batch); count > 0) {
-    evaluation.loss_sum += loss_of(logits, batch).item() * static_cast<double>(count);
-    evaluation.loss_count += count;
-    evaluation.loss = evaluation.loss_sum / static_cast<double>(evaluation.loss_count);
+  const Device device = model.device();
+  const std::int64_t count = counted(batch);
+  if (count > 0) counted_targets(batch.targets, batch.loss_mask, model.vocabulary());  // in range
+  const Tensor weight = Tensor::scalar(1, model.head().dtype(), device);
+  const TokenLoss found = model.loss(batch.tokens, batch.targets.to(device), batch.loss_mask.to(device), weight);
+  add_scores(evaluation, found.best, batch);
+  if (count == 0 || batch.targets.device().type == DeviceType::meta) return;
+  const std::vector<double> nats = found.rows.to(Device{}).to(DType::f64).to_vector<double>();
+  const auto targets = batch.targets.span<std::int32_t>();
+  const auto mask = batch.loss_mask.span<bool>();
+  for (std::size_t t = 0; t < nats.size(); ++t) {
+    if (!mask[t]) continue;
+    evaluation.loss_sum += nats[t];
+    if (parts != nullptr) parts->add(targets[t], nats[t]);
   }
-  add_scores(evaluation, argmax(logits.detach()), batch);
+  evaluation.loss_count += count;
+  evaluation.loss = evaluation.loss_sum / static_cast<double>(evaluation.loss_count);
 }
 
 TracedPass trace_pass(SequenceModel& model, const Batch& batch, bool with_gradients) {
@@ -124,10 +144,16 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
                     std::int64_t batch, const std::atomic<bool>* stop) {
   count = sequences_of(task, split, count);
   Evaluation result = evaluation_of(task, split);
+  const std::vector<std::int32_t> between = task.beginning();  // texts alone have it
+  std::optional<LossBlockCounter> parts;
+  if (between.size() == 1) parts.emplace(between.front());
   for (std::int64_t begin = 0; begin < count; begin += batch) {
-    if (stop != nullptr && stop->load()) break;
-    evaluate_batch(model, collate(examples_of(task, split, begin, std::min(begin + batch, count))), result);
+    if (stop != nullptr && stop->load()) return result;  // what was scored of a text is not known
+    evaluate_batch(model, collate(examples_of(task, split, begin, std::min(begin + batch, count))), result,
+                   parts ? &*parts : nullptr);
   }
+  result.text = task.text_counts(split, count);
+  if (parts) result.blocks = parts->blocks();
   return result;
 }
 
@@ -139,6 +165,45 @@ constexpr std::array<std::pair<const char*, std::int64_t ErrorCounts::*>, 4> cou
      {"wrong_sequences", &ErrorCounts::wrong_sequences},
      {"sequences", &ErrorCounts::sequences}}};
 
+constexpr std::array<std::pair<const char*, std::int64_t TextCounts::*>, 6> text_count_names{
+    {{"context", &TextCounts::context},
+     {"stride", &TextCounts::stride},
+     {"tokens", &TextCounts::tokens},
+     {"words", &TextCounts::words},
+     {"bytes", &TextCounts::bytes},
+     {"documents", &TextCounts::documents}}};
+
+constexpr std::array<std::pair<const char*, std::string TextCounts::*>, 2> checksum_names{
+    {{"token_checksum", &TextCounts::token_checksum}, {"tokenizer_checksum", &TextCounts::tokenizer_checksum}}};
+
+JsonValue text_json(const Evaluation& e) {
+  JsonValue text = JsonValue::object();
+  for (const auto& [name, count] : text_count_names) text.set(name, (*e.text).*count);
+  for (const auto& [name, checksum] : checksum_names) text.set(name, (*e.text).*checksum);
+  text.set("perplexity", e.perplexity());
+  if (e.text->bytes > 0) text.set("bits_per_byte", e.bits_per_byte());
+  if (e.text->words > 0) text.set("word_perplexity", e.word_perplexity());
+  if (const std::optional<double> error = e.loss_error()) text.set("loss_error", *error);
+  JsonValue nats = JsonValue::array(), tokens = JsonValue::array();
+  for (std::size_t n = 0; n < e.blocks.nats.size(); ++n) {
+    nats.push(e.blocks.nats[n]);
+    tokens.push(e.blocks.tokens[n]);
+  }
+  return text.set("parts", JsonValue::object({{"nats", std::move(nats)}, {"tokens", std::move(tokens)}}));
+}
+
+void read_text(const JsonValue& text, Evaluation& e) {
+  e.text.emplace();
+  for (const auto& [name, count] : text_count_names) (*e.text).*count = text.integer(name);
+  if (!text.contains("parts")) return;  // of the first version
+  for (const auto& [name, checksum] : checksum_names) (*e.text).*checksum = text.string(name);
+  const JsonValue& parts = text.at("parts");
+  for (const JsonValue& nats : parts.elements("nats")) e.blocks.nats.push_back(nats.real());
+  e.blocks.tokens = parts.at("tokens").integers();
+  check(e.blocks.nats.size() == e.blocks.tokens.size(), "evaluation", "'parts' has ", e.blocks.nats.size(),
+        " losses and ", e.blocks.tokens.size(), " counts of tokens");
+}
+
 }  // namespace
 
 JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
@@ -149,6 +214,7 @@ JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
                                       {"token_error", e.token_error()},
                                       {"sequence_error", e.sequence_error()}});
   for (const auto& [name, count] : count_names) json.set(name, e.*count);
+  if (e.text) json.set("text", text_json(e));
   if (e.by.empty()) return json;
   JsonValue keys = JsonValue::array();
   for (const auto& [key, counts] : e.by) keys.push(key);
@@ -170,6 +236,7 @@ Evaluation evaluation_from_json(const JsonValue& json) {
   e.generated = json.contains("generated") && json.boolean("generated");
   if (!e.generated) e.loss = json.real("loss");
   for (const auto& [name, count] : count_names) e.*count = json.integer(name);
+  if (const JsonValue* text = json.find("text"); text != nullptr) read_text(*text, e);
   const JsonValue* by = json.find("by");  // none in files of the first versions
   if (by == nullptr) return e;
   e.breakdown = by->string("name");

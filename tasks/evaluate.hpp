@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "core/io/json.hpp"
 #include "nn/model.hpp"
 #include "tasks/batch.hpp"
+#include "tasks/loss_blocks.hpp"
 
 namespace tally {
 
@@ -33,8 +35,18 @@ struct Evaluation : ErrorCounts {
   double loss = 0;                              // mean over positions that count in the loss,
   double loss_sum = 0;                          // their sum,
   std::int64_t loss_count = 0;                  // and their number; both in this process alone
+  std::optional<TextCounts> text = {};          // what was scored, on text: tokens are loss_count
+  LossBlocks blocks = {};                       // the loss of a text by its parts; none on other tasks
   std::string breakdown;                        // Task::breakdown(), and
   std::map<std::int32_t, ErrorCounts> by = {};  // the same counts for each of its keys; of a sequence what has that key
+
+  // exp(loss), of a token; loss in bits of a byte; exp of the loss of a word. On text alone.
+  double perplexity() const;
+  double bits_per_byte() const;
+  double word_perplexity() const;
+
+  // Of the loss, over the parts of a text; nothing where there are fewer than two.
+  std::optional<double> loss_error() const { return standard_error(blocks); }
 
   // Means over keys, each with equal weight: of scores by length it is what is published.
   double mean_token_error() const;
@@ -56,8 +68,10 @@ void add_sequence(Evaluation& evaluation, const std::vector<ScoredToken>& tokens
 // that is not the target.
 void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch);
 
-// Adds loss and scores of one batch.
-void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation);
+// Adds loss and scores of one batch; the loss token by token in double, in the order of the targets. `parts`: where it
+// is added up as well.
+void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation,
+                    LossBlockCounter* parts = nullptr);
 
 // What a pass leaves to be looked at: logits [B, T, V], mean loss, and the materialised attention of every layer from a
 // second pass. The model has gradients if they are wanted.

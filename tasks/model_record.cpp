@@ -23,7 +23,7 @@ ModelRecord model_record(const RunConfig& config, const Task& task) {
   record.insert({{"task", config.task->name},
                  {"pe", config.encoding.text()},
                  {"dtype", config.run.dtype},
-                 {"vocabulary", joined(task.vocabulary(), " ")}});
+                 {"vocabulary", task.vocabulary_record()}});
   return record;
 }
 

@@ -107,15 +107,14 @@ NamedTensors with_prefix(const std::string& prefix, const NamedTensors& tensors)
   return result;
 }
 
-RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bool force) {
-  config.validate();
+FileDescriptor RunFolder::make_way(const std::string& path, bool force) {
   const std::string folder = without_slashes(path);
   check(!folder.empty(), "run", "the name of the run folder is empty");
   std::error_code error;
   const auto status = fs::symlink_status(folder, error);
   const bool there = fs::exists(status);
   const bool empty_folder = there && fs::is_directory(folder, error) && fs::is_empty(folder, error);
-  FileDescriptor lock_of_old;  // until the new run has its own, so that of two processes only one moves it
+  FileDescriptor lock_of_old;  // so that of two processes only one moves it
   if (there && !empty_folder) {
     // First: one that is being made is no run yet.
     if (fs::is_directory(folder, error)) lock_of_old = lock_of(folder);
@@ -129,6 +128,14 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
     fs::rename(folder, aside, error);
     check(!error, "run", "cannot move '", folder, "' to '", aside, "': ", error.message());
   }
+  return lock_of_old;
+}
+
+RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bool force) {
+  config.validate();
+  const std::string folder = without_slashes(path);
+  const FileDescriptor lock_of_old = make_way(folder, force);
+  std::error_code error;
   fs::create_directories(folder, error);
   check(!error, "run", "cannot make the folder '", folder, "': ", error.message());
   RunFolder run(folder, config.clone());
@@ -300,7 +307,7 @@ void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(st
   std::int64_t newer = 0;  // planned ones beyond the one looked at
   for (std::vector<std::int64_t> steps = checkpoint_steps(); !steps.empty(); steps.pop_back()) {
     const std::int64_t step = steps.back();
-    const bool keep = newer == 0 || step == best || (planned(step) && newer < 2);
+    const bool keep = step == 0 || newer == 0 || step == best || (planned(step) && newer < 2);
     newer += planned(step);
     std::error_code error;
     if (!keep) fs::remove(checkpoint_path(step), error);

@@ -31,6 +31,8 @@ class RunFolder {
   // else; with `force` what is there is moved aside first (to <path>.old, <path>.old-2, ...), unless a process trains
   // in it.
   static RunFolder create(const std::string& path, const RunConfig& config, bool force);
+  // The part of it that makes the path free. What it returns is to be held until the new run has its own lock.
+  static FileDescriptor make_way(const std::string& path, bool force);
   // An existing run. Throws Error when there is none, or when config.json cannot be read.
   static RunFolder open(const std::string& path);
   // The same, locked before anything is read. Where the last checkpoint is there but cannot be read, the run is not
@@ -85,9 +87,10 @@ class RunFolder {
   // The newest checkpoint that can be read; step 0 without tensors if there is none. Calls `skipped` with the error of
   // each one that was passed over.
   StoredCheckpoint newest_checkpoint(const std::function<void(const std::string&)>& skipped) const;
-  // Removes the checkpoints but the last two of planned steps, the one of step `best` (-1 for none), and what is newer
-  // than all planned ones. An interrupted run leaves one at a step that is not planned; it goes when it is overtaken,
-  // so that in the end there are those that an uninterrupted run keeps.
+  // Removes the checkpoints but that of step 0, which an imported run begins with, the last two of planned steps, the
+  // one of step `best` (-1 for none), and what is newer than all planned ones. An interrupted run leaves one at a step
+  // that is not planned; it goes when it is overtaken, so that in the end there are those that an uninterrupted run
+  // keeps.
   void prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t step)>& planned) const;
 
   // The configuration with which the run was trained last, from its metrics; nothing where they do not say so. That of

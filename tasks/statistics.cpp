@@ -45,6 +45,12 @@ std::string with_commas(std::int64_t value) {
   return digits;
 }
 
+std::string short_number(double value, int digits) {
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
+  return buffer;
+}
+
 std::string percent_number(double fraction) {
   char buffer[32];
   const double percent = 100 * fraction;

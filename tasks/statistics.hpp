@@ -36,6 +36,8 @@ class RunningMean {
   std::int64_t n_ = 0;
 };
 
+// "0.03125", "24.65": in so many significant digits, as few as it takes.
+std::string short_number(double value, int digits = 4);
 // "26,400".
 std::string with_commas(std::int64_t value);
 // "12.3", "0.015": percent in three significant digits, as few as it takes.

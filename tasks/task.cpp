@@ -26,6 +26,8 @@ std::int64_t Task::max_length() const {
   return longest;
 }
 
+std::string Task::vocabulary_record() const { return joined(vocabulary(), " "); }
+
 std::vector<std::string> Task::roles(const Example& example) const {
   std::vector<std::string> roles;
   for (const std::int32_t token : example.tokens) roles.push_back(vocabulary().at(static_cast<std::size_t>(token)));

@@ -67,12 +67,10 @@ Example prompt_and_outputs(std::vector<std::int32_t> prompt, const std::vector<s
   return example;
 }
 
-Example running_answer(std::vector<std::int32_t> prompt, std::int32_t separator,
-                       const std::vector<std::int32_t>& answers, bool every) {
+Example one_answer(std::vector<std::int32_t> prompt, std::int32_t separator, std::int32_t answer) {
   prompt.push_back(separator);
   Example example = tag_example(std::move(prompt));
-  for (std::size_t t = 0; every && t < answers.size(); ++t) train_on(example, t, answers[t]);
-  ask(example, example.tokens.size() - 1, answers.back());
+  ask(example, example.tokens.size() - 1, answer);
   return example;
 }
 
@@ -136,6 +134,19 @@ Example LengthTask::draw(Rng& rng, const LengthRange& range) const {
 void RunningAnswerOptions::visit(OptionVisitor& visitor) {
   lengths.visit(visitor);
   visitor.flag("every", every, "train on the answer so far at every symbol of the prompt, too");
+}
+
+RunningAnswerTask::RunningAnswerTask(std::string name, std::vector<std::string> vocabulary,
+                                     const RunningAnswerOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+    : LengthTask({std::move(name), std::move(vocabulary), Writing::symbols, "length"}, options.lengths, seed,
+                 data_seed),
+      every_(options.every) {}
+
+Example RunningAnswerTask::answered(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& answers) const {
+  const auto separator = static_cast<std::int32_t>(vocabulary().size()) - 1;
+  Example example = one_answer(std::move(prompt), separator, answers.back());
+  for (std::size_t t = 0; every_ && t < answers.size(); ++t) train_on(example, t, answers[t]);
+  return example;
 }
 
 }  // namespace tally

@@ -79,10 +79,8 @@ void ask(Example& example, std::size_t t, std::int32_t target);
 void train_on(Example& example, std::size_t t, std::int32_t target);
 // Prompt, which ends in its separator, and outputs: each is predicted from what stands before it, and scored.
 Example prompt_and_outputs(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& outputs);
-// A prompt with one answer, the last of `answers`, asked at the separator that is put behind it. With `every` the
-// answers to the beginnings of the prompt, one for each of its symbols, are trained on too.
-Example running_answer(std::vector<std::int32_t> prompt, std::int32_t separator,
-                       const std::vector<std::int32_t>& answers, bool every);
+// A prompt with one answer, asked at the separator that is put behind it.
+Example one_answer(std::vector<std::int32_t> prompt, std::int32_t separator, std::int32_t answer);
 // The same key wherever something is scored.
 void set_key(Example& example, std::int64_t key);
 
@@ -125,11 +123,23 @@ class LengthTask : public ToyTask<LengthRange> {
 };
 
 // A language whose every prompt has one answer, that of its beginnings included.
-struct RunningAnswerOptions {
+struct RunningAnswerOptions final : OptionsOf<RunningAnswerOptions> {
   LengthOptions lengths;
   bool every = false;
 
-  void visit(OptionVisitor& visitor);
+  void visit(OptionVisitor& visitor) override;
+};
+
+class RunningAnswerTask : public LengthTask {
+ protected:
+  // The separator is the last symbol.
+  RunningAnswerTask(std::string name, std::vector<std::string> vocabulary, const RunningAnswerOptions& options,
+                    std::uint64_t seed, std::uint64_t data_seed);
+  // `answers` after each symbol of the prompt: the last is asked, and with the option all are trained on.
+  Example answered(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& answers) const;
+
+ private:
+  bool every_;
 };
 
 }  // namespace tally

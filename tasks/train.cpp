@@ -10,6 +10,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/backend.hpp"
+#include "nn/parameter_choice.hpp"
 #include "tasks/generate.hpp"
 #include "tasks/metrics.hpp"
 
@@ -28,8 +29,9 @@ class Run {
         stop_(stop),
         task_(config_.make_task()),
         model_(config_.make_model(*task_)),
-        optimizer_(Optimizer::make(config_.optimiser, model_->parameters())),
-        train_step_(*model_, *optimizer_, config_.optimiser, static_cast<std::uint64_t>(config_.run.seed)),
+        optimizer_(Optimizer::make(config_.optimiser, train_only(model_->parameters(), config_.run.train))),
+        train_step_(*model_, *optimizer_, config_.optimiser, static_cast<std::uint64_t>(config_.run.seed),
+                    config_.run.micro_batch),
         order_(task_->splits().front(), config_.run.batch, static_cast<std::uint64_t>(config_.run.seed)) {}
 
   TrainOutcome go() {
@@ -79,12 +81,14 @@ class Run {
         [this](const std::string& why) { observer_.message(concat("passed over a checkpoint: ", why)); });
     const std::int64_t step = checkpoint.step;
     tokens_ = checkpoint.tokens;
-    if (step > 0) {
+    if (checkpoint.file) {
       in_file(folder_.checkpoint_path(step), [&] {
         check_same_model(checkpoint.record, config_, *task_);
         load_tensors(model_->parameters(), checkpoint.tensors("model."));
-        load_tensors(optimizer_->state(), checkpoint.tensors("optimiser."));
+        if (step > 0) load_tensors(optimizer_->state(), checkpoint.tensors("optimiser."));
       });
+    } else if (const auto steps = folder_.checkpoint_steps(); !steps.empty() && steps.front() == 0) {
+      fail("checkpoint", folder_.checkpoint_path(0), ": cannot be read, and the run begins with the model in it");
     }
     std::vector<MetricsRecord> records = read_metrics(folder_.metrics_path());
     const std::optional<RunConfig> trained = folder_.trained_config(records);
@@ -135,12 +139,11 @@ class Run {
     for (const auto& [name, parameter] : model_->parameters()) {
       if (!all_finite(parameter)) report_divergence(step, concat("update of ", name), "");
     }
-    const NoGrad only_the_value;
-    const double loss = at_step(step, [&] {
-      const Batch batch = batch_.to(model_->device());
-      return cross_entropy(model_->forward(batch.tokens), batch.targets, batch.loss_mask).item();
+    Evaluation found;
+    at_step(step, [&] {
+      for (const Batch& part : batch_.parts(config_.run.micro_batch)) evaluate_batch(*model_, part, found);
     });
-    if (!std::isfinite(loss)) report_divergence(step, "loss after the update", concat(": ", loss));
+    if (!std::isfinite(found.loss)) report_divergence(step, "loss after the update", concat(": ", found.loss));
   }
 
   void save(std::int64_t step) {
@@ -149,10 +152,10 @@ class Run {
     folder_.write_checkpoint({step, tokens_, model_record(config_, *task_)}, model_->parameters(), optimizer_->state());
   }
 
-  // Of the steps with a checkpoint: lower error on the first evaluation split is better, then lower loss; the earlier
-  // of equals stays. -1 where none was evaluated.
+  // Of the steps with a checkpoint: lower error on the first evaluation split is better, then lower loss, on text lower
+  // loss alone; the earlier of equals stays. -1 where none was evaluated.
   std::int64_t best_step() const {
-    const auto rank = [](const Evaluation& e) { return std::pair(e.token_error(), e.loss); };
+    const auto rank = [](const Evaluation& e) { return std::pair(e.text ? 0 : e.token_error(), e.loss); };
     const Measurement* best = nullptr;
     for (const Measurement& measured : measurements_) {
       if (measured.evaluation.split != task_->splits().at(1).name || !saved_at(measured.step)) continue;

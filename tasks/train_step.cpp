@@ -11,6 +11,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/profile.hpp"
 #include "tasks/evaluate.hpp"
+#include "tasks/tree_sum.hpp"
 
 namespace tally {
 
@@ -18,8 +19,16 @@ void report_divergence(std::int64_t n, std::string_view tensor, std::string_view
   throw Diverged(concat("[train] step ", n, ": the ", tensor, " is not finite", why));
 }
 
-TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed)
-    : model_(model), optimizer_(optimizer), options_(options), seed_(seed), parameters_(model.parameters()) {}
+TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed,
+                     std::int64_t micro_batch)
+    : model_(model),
+      optimizer_(optimizer),
+      options_(options),
+      seed_(seed),
+      micro_batch_(micro_batch),
+      parameters_(model.parameters()) {
+  std::erase_if(parameters_, [](const auto& parameter) { return !requires_grad(parameter.second); });
+}
 
 // A captured step reads the tensors that it was captured with.
 void TrainStep::take(const Batch& batch, const Tensor& hyperparameters) {
@@ -43,16 +52,33 @@ void TrainStep::take(const Batch& batch, const Tensor& hyperparameters) {
   in_.on_host(rows).copy_from(hyperparameters);
 }
 
-void TrainStep::compute() {
-  model_.clear_gradients();
-  {
-    const Pass pass{.training = true, .step = {.seed = seed_, .scalar = in_.on_device(step)}};
-    const Tensor logits = model_.forward(in_.on_device(tokens), pass);
-    const Tensor mean = cross_entropy(logits, in_.on_device(targets), in_.on_device(loss_mask), in_.on_device(weight));
-    out_.on_device(loss).copy_from(mean.detach());
-    out_.on_device(best).copy_from(argmax(logits.detach()));
-    backward(mean);
+// Loss and gradients of the parts of a batch, each a term of the mean over the whole batch, are added as one list.
+void TrainStep::compute_gradients() {
+  const std::int64_t sequences = in_.on_device(tokens).size(0);
+  const std::int64_t height = micro_batch_ > 0 ? micro_batch_ : sequences;
+  TreeSum total;
+  for (std::int64_t begin = 0; begin < sequences; begin += height) {
+    const auto part = [&](Tensor& all) { return all.slice_view(0, begin, std::min(begin + height, sequences)); };
+    const Pass pass{.training = true, .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = begin}};
+    model_.clear_gradients();
+    const TokenLoss found = model_.loss(part(in_.on_device(tokens)), part(in_.on_device(targets)),
+                                        part(in_.on_device(loss_mask)), in_.on_device(weight), pass);
+    part(out_.on_device(best)).copy_from(found.best);
+    backward(found.loss);
+    std::vector<Tensor> term{found.loss.detach()};
+    for (const auto& [name, parameter] : parameters_) term.push_back(gradient(parameter));
+    total.add(std::move(term));
   }
+  const std::vector<Tensor> sums = total.take();
+  out_.on_device(loss).copy_from(sums.front());
+  model_.clear_gradients();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (sums[i + 1].defined()) set_gradient(parameters_[i].second, sums[i + 1]);
+  }
+}
+
+void TrainStep::compute() {
+  compute_gradients();
   squared_gradients(out_.on_device(squares), parameters_);
   Optimizer::clip(in_.on_device(rows), out_.on_device(squares), out_.on_device(loss), options_.clip);
   optimizer_.update(in_.on_device(rows));

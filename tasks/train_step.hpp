@@ -46,8 +46,11 @@ auto at_step(std::int64_t n, F&& f) {
 
 class TrainStep {
  public:
-  // Keeps references to both. seed: of the run.
-  TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed);
+  // Keeps references to both; the optimiser's parameters are those of the model that take gradients. seed: of the run.
+  // micro_batch: so many sequences at a time, whose gradients are added in the tree of tasks/tree_sum.hpp; 0: all of
+  // them.
+  TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed,
+            std::int64_t micro_batch = 0);
 
   // Step n counts from 1 to `steps`. Throws Diverged naming step and first tensor; model and optimiser are then as they
   // were. Fills in all of the report but tokens and seconds.
@@ -56,12 +59,14 @@ class TrainStep {
  private:
   void take(const Batch& batch, const Tensor& hyperparameters);
   void compute();
+  void compute_gradients();
   void check_finite(const StepReport& report, const std::vector<double>& norms) const;
 
   SequenceModel& model_;
   Optimizer& optimizer_;
   OptimizerOptions options_;
   std::uint64_t seed_;
+  std::int64_t micro_batch_;
   NamedTensors parameters_;
   // What goes in: the batch's tokens, targets and loss mask, the step [1] that dropout draws for, 1 over the number of
   // positions that the loss is the mean of [1], the optimiser's hyperparameters [parameters, row].

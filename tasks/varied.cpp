@@ -27,19 +27,37 @@ std::vector<double> places_of(const std::vector<std::string>& values) {
   return numbers.size() == values.size() ? numbers : places;
 }
 
-// "4.9% (4.4, n 3)".
-std::string cell_text(const VariedCell& cell, bool sequences) {
-  const MeanDeviation mean = mean_deviation(ErrorRates(cell.results, sequences).rates);
-  if (mean.n == 0) return "-";
-  return concat(percent_text(mean.mean), " (", mean.n > 1 ? percent_number(mean.deviation) + ", " : "", "n ", mean.n,
-                ")");
+std::vector<double> perplexities(const VariedCell& cell) {
+  std::vector<double> values;
+  for (const Evaluation& e : cell.results) values.push_back(e.perplexity());
+  return values;
 }
 
-std::string what_is_wrong(const VariedTable& table) {
+// "4.9% (4.4, n 3)"; of a text "24.9 (0.2, n 3)".
+std::string cell_text(const VariedTable& table, const VariedCell& cell) {
+  const bool text = table.of_text();
+  const MeanDeviation mean =
+      mean_deviation(text ? perplexities(cell) : error_rates(cell.results, table.sequences).rates);
+  if (mean.n == 0) return "-";
+  const std::string deviation = text ? short_number(mean.deviation, 2) : percent_number(mean.deviation);
+  return concat(text ? short_number(mean.mean) : percent_text(mean.mean), " (", mean.n > 1 ? deviation + ", " : "",
+                "n ", mean.n, ")");
+}
+
+std::string what_is_shown(const VariedTable& table) {
+  if (table.of_text()) return "perplexity";
   return concat("wrong ", table.sequences ? "sequences" : "tokens", table.generated ? " of generated answers" : "");
 }
 
 }  // namespace
+
+bool VariedTable::of_text() const {
+  return std::ranges::any_of(lines, [](const VariedLine& line) {
+    return std::ranges::any_of(line.cells, [](const VariedCell& cell) {
+      return !cell.results.empty() && cell.results.front().text.has_value();
+    });
+  });
+}
 
 VariedFile::VariedFile(std::string path) : path_(std::move(path)) {
   std::error_code error;
@@ -52,7 +70,7 @@ VariedFile::VariedFile(std::string path) : path_(std::move(path)) {
     for (const JsonValue& line : file.elements("results")) {
       const Evaluation e = evaluation_from_json(line);
       entries_.push_back({{line.integer("step"), line.string("option"), line.string("value"), e.split,
-                           line.integer("count"), e.generated},
+                           line.integer("count"), e.generated, line.contains("with") ? line.string("with") : ""},
                           e});
     }
   });
@@ -69,6 +87,7 @@ void VariedFile::add(const VariedKey& key, const Evaluation& evaluation) {
   for (const Entry& entry : entries_) {
     JsonValue line = evaluation_json(entry.key.step, entry.evaluation);
     line.set("option", entry.key.option).set("value", entry.key.value).set("count", entry.key.count);
+    if (!entry.key.with.empty()) line.set("with", entry.key.with);
     results.push(std::move(line));
   }
   const JsonValue file = JsonValue::object({{"format", 1}, {"results", std::move(results)}});
@@ -85,12 +104,13 @@ std::string varied_text(const std::vector<VariedTable>& tables) {
       rows.push_back({line.label});
       for (std::size_t n = 0; n < line.cells.size(); ++n) {
         const VariedCell& cell = line.cells[n];
-        rows.back().push_back(cell_text(cell, table.sequences));
+        rows.back().push_back(cell_text(table, cell));
         if (!cell.refusal.empty()) refusals += concat(line.label, " at ", table.values[n], ": ", cell.refusal, "\n");
       }
       if (line.unfinished > 0) refusals += concat(line.label, ": ", line.unfinished, " runs are not finished\n");
     }
-    text += concat(table.task, ", ", table.split, ", ", what_is_wrong(table), " against ", table.option,
+    text += concat(table.task, ", ", table.split, ", ", what_is_shown(table), " against ", table.option,
+                   table.with.empty() ? "" : " with " + table.with,
                    ": mean over seeds (standard deviation, number of runs)\n\n", markdown_table(rows), "\n", refusals,
                    refusals.empty() ? "" : "\n");
   }
@@ -106,8 +126,13 @@ JsonValue varied_json(const std::vector<VariedTable>& tables) {
       for (std::size_t n = 0; n < line.cells.size(); ++n) {
         JsonValue cell = JsonValue::object({{"value", table.values[n]}});
         if (!line.cells[n].results.empty()) {
-          cell.set("token_error", ErrorRates(line.cells[n].results, false).json());
-          cell.set("sequence_error", ErrorRates(line.cells[n].results, true).json());
+          if (table.of_text()) {
+            const MeanDeviation mean = mean_deviation(perplexities(line.cells[n]));
+            cell.set("perplexity",
+                     JsonValue::object({{"mean", mean.mean}, {"deviation", mean.deviation}, {"n", mean.n}}));
+          }
+          cell.set("token_error", error_rates(line.cells[n].results, false).json());
+          cell.set("sequence_error", error_rates(line.cells[n].results, true).json());
         }
         if (!line.cells[n].refusal.empty()) cell.set("refused", line.cells[n].refusal);
         cells.push(std::move(cell));
@@ -121,6 +146,7 @@ JsonValue varied_json(const std::vector<VariedTable>& tables) {
     all.push(JsonValue::object({{"task", table.task},
                                 {"option", table.option},
                                 {"split", table.split},
+                                {"with", table.with},
                                 {"generated", table.generated},
                                 {"groups", std::move(groups)}}));
   }
@@ -135,7 +161,9 @@ Chart varied_chart(const std::vector<VariedTable>& tables) {
     for (const VariedLine& line : table.lines) {
       ChartSeries series{line.label, {}};
       for (std::size_t n = 0; n < line.cells.size(); ++n) {
-        const std::vector<double> rates = ErrorRates(line.cells[n].results, table.sequences).rates;
+        const VariedCell& cell = line.cells[n];
+        const std::vector<double> rates =
+            table.of_text() ? perplexities(cell) : error_rates(cell.results, table.sequences).rates;
         if (rates.empty()) continue;
         const auto [low, high] = std::ranges::minmax(rates);
         series.points.push_back({places[n], mean_deviation(rates).mean, low, high});
@@ -143,10 +171,12 @@ Chart varied_chart(const std::vector<VariedTable>& tables) {
       std::ranges::sort(series.points, {}, &ChartPoint::x);
       panel.series.push_back(std::move(series));
     }
-    chart.title = concat(table.task, ": error of trained models against ", table.option,
-                         ", mean over seeds (band: lowest to highest)");
+    chart.numbers = table.of_text();
+    chart.logarithmic_x = chart.numbers && std::ranges::min(places) > 0;
+    chart.title = concat(table.task, ": ", chart.numbers ? "perplexity" : "error", " of trained models against ",
+                         table.option, ", mean over seeds (band: lowest to highest)");
     chart.x_label = table.option;
-    chart.y_label = what_is_wrong(table);
+    chart.y_label = what_is_shown(table);
     chart.panels.push_back(std::move(panel));
   }
   return chart;

@@ -1,5 +1,5 @@
-// How errors of trained models change with one option of their task: what was
-// found, kept beside each run; as a table, as JSON, as a chart.
+// How errors of trained models change with one option of their task: what was found, kept beside each run; as a table,
+// as JSON, as a chart.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct VariedKey {
   std::string split;
   std::int64_t count = 0;  // sequences
   bool generated = false;  // answers fed back (tasks/generate.hpp)
+  std::string with = {};   // what else was changed, "task.after=1024 pe.relative.far=cap"
   bool operator==(const VariedKey&) const = default;
 };
 
-// What was found in one run, a file in its folder: {"format": 1, "results":
-// [{"option", "value", "count", and what an evaluation has}]}.
+// What was found in one run, a file in its folder: {"format": 1, "results": [{"option", "value", "count", "with" and
+// what an evaluation has}]}.
 class VariedFile {
  public:
-  // Reads what is there already. Throws Error when it cannot be read or has
-  // another format.
+  // Reads what is there already. Throws Error when it cannot be read or has another format.
   explicit VariedFile(std::string path);
   // Null for what was not found yet.
   const Evaluation* find(const VariedKey& key) const;
@@ -48,8 +48,7 @@ inline constexpr std::string_view varied_file_name = "varied.json";
 // Runs that differ in nothing but the seed, with one value.
 struct VariedCell {
   std::vector<Evaluation> results;
-  std::string refusal;  // why there is none of a run: the encoding does not take
-                        // this length
+  std::string refusal;  // why there is none of a run: the encoding does not take this length
 };
 
 struct VariedLine {
@@ -61,18 +60,20 @@ struct VariedLine {
 
 struct VariedTable {
   std::string task, option, split;
-  bool generated = false,
-       sequences = false;  // whether `sequences` are counted rather than tokens
+  bool generated = false, sequences = false;  // whether `sequences` are counted rather than tokens
   std::vector<std::string> values;
-  std::vector<VariedLine> lines;
+  std::string with = {};  // VariedKey::with
+  std::vector<VariedLine> lines = {};
+
+  // Of a text: then perplexities are compared, not errors.
+  bool of_text() const;
 };
 
 // Markdown; then what could not be evaluated, and why.
 std::string varied_text(const std::vector<VariedTable>& tables);
 JsonValue varied_json(const std::vector<VariedTable>& tables);
-// A panel for each table: mean over seeds, in a band from the lowest to the
-// highest, against the option's value; against its place where the values are
-// no numbers.
+// A panel for each table: mean over seeds, in a band from the lowest to the highest, against the option's value;
+// against its place where the values are no numbers.
 Chart varied_chart(const std::vector<VariedTable>& tables);
 
 }  // namespace tally

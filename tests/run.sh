@@ -6,7 +6,7 @@
 # --quick          only the tests whose executable or data changed since they last passed, without those labelled slow or
 #                  long
 # --preset NAME    of CMakePresets.json: release (as without), debug, asan, clang, tsan
-# --folders A,B    builds and runs the tests of these folders alone: core, cuda, autograd, nn, tasks, runner, sanitize
+# --folders A,B    builds and runs the tests of these folders alone: core, cuda, autograd, nn, text, tasks, runner, sanitize
 #
 # The last line is ctest's "100% tests passed, 0 tests failed out of N"; the exit status is 0 only then.
 set -euo pipefail

@@ -117,9 +117,7 @@ MemoryEstimate checked(const BenchOptions& o, MemoryEstimate memory) {
   return memory;
 }
 
-MemoryEstimate estimate_step(const BenchOptions& o) {
-  return estimate_step(model_of(o), o.config.optimiser, o.config.run.batch, o.length);
-}
+MemoryEstimate estimate_step(const BenchOptions& o) { return estimate_step(model_of(o), o.config, o.length); }
 
 // What a step would take, with nothing run.
 Figures plan_step(const BenchOptions& o) {

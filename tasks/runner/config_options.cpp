@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "tasks/preset.hpp"
 #include "tasks/runner/grid.hpp"
+#include "tasks/suite.hpp"
 
 namespace tally {
 namespace {
@@ -89,6 +89,14 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
   line.add("--preset", &options->preset_,
            concat("the task's settings: ", preset_names(line.look_ahead("--task")), " ('tally list presets')"));
   line.add("--config", &options->file_, "JSON file of settings; single options win over it");
+  std::vector<const PresetEntry*> suite;
+  if (several) {
+    const std::string name = line.look_ahead("--suite");
+    if (!name.empty()) suite = as_usage([&] { return presets_of(find_suite(name)); });
+    line.add("--suite", &options->suite_,
+             concat("presets of several tasks instead of one: ", suite_names(), " ('tally list suites')"),
+             {.excludes = {"--task", "--preset", "--config"}});
+  }
   as_usage([&] {
     ConfigOptions ahead;
     ahead.task_ = line.look_ahead("--task");
@@ -97,14 +105,20 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
     ahead.file_ = line.look_ahead("--config");
     if (several && !ahead.encoding_.empty()) ahead.encoding_ = sum_of(split_encodings(ahead.encoding_));
     if (ahead.file_.empty()) {
+      if (!suite.empty()) ahead.task_ = suite.front()->task, ahead.preset_ = suite.front()->name;
       if (ahead.task_.empty()) ahead.task_ = "flip-flop", ahead.preset_.clear();
       if (ahead.encoding_.empty()) {
         ahead.encoding_ = "none";
         line.footer = "Options of an encoding, --pe.<name>, are listed here when it is named too: --help --pe cope.";
       }
     }
-    options->declare_fields(line, ahead.read(ahead.encoding_),
-                            [several](std::string_view name) { return !several || name != "seed"; });
+    // An option that all tasks of a suite have is one of the suite's.
+    std::vector<RunConfig> others;
+    for (const PresetEntry* preset : suite) others.push_back(RunConfig::make(preset->task, "none", preset->name));
+    options->declare_fields(line, ahead.read(ahead.encoding_), [&](std::string_view name) {
+      const auto has = [&](const RunConfig& config) { return config.has(name); };
+      return (!several || name != "seed") && (!name.starts_with("task.") || std::ranges::all_of(others, has));
+    });
   });
   return options;
 }
@@ -142,6 +156,25 @@ RunConfig ConfigOptions::resolve(const std::string& encoding) const {
   });
 }
 
+RunConfig ConfigOptions::resolve(const std::string& encoding, const PresetEntry& preset) const {
+  return as_usage([&] {
+    return in_file(concat(preset.task, " ", preset.name), [&] {
+      RunConfig config = RunConfig::make(preset.task, encoding, preset.name);
+      apply(config, encoding);
+      config.validate();
+      config.refuse_idle();
+      return config;
+    });
+  });
+}
+
+void ConfigOptions::apply(RunConfig& config, const std::string& encoding) const {
+  for (const auto& [name, value] : settings_) {
+    const bool of_another = encoding != encoding_ && name.starts_with("pe.") && !config.has(name);
+    if (!of_another) config.set(name, value);
+  }
+}
+
 RunConfig ConfigOptions::read(const std::string& wanted) const {
   return as_usage([&] {
     RunConfig config;
@@ -162,10 +195,7 @@ RunConfig ConfigOptions::read(const std::string& wanted) const {
       check(!encoding.empty(), "usage", "--pe is missing; 'tally list encodings' shows what there is");
       config = RunConfig::make(task_, encoding, preset_);
     }
-    for (const auto& [name, value] : settings_) {
-      const bool of_another = encoding != encoding_ && name.starts_with("pe.") && !config.has(name);
-      if (!of_another) config.set(name, value);
-    }
+    apply(config, encoding);
     return config;
   });
 }

@@ -11,6 +11,7 @@
 
 #include "core/io/json.hpp"
 #include "tasks/config.hpp"
+#include "tasks/preset.hpp"
 #include "tasks/runner/command.hpp"
 
 namespace tally {
@@ -20,7 +21,8 @@ class ConfigOptions {
   // Declares the options on `line`. The words behind the command are looked through first, because task and encodings
   // bring options of their own; without a task the help shows those of flip-flop.
   // several: with a list of encodings, "cope,rope,cope+rope", options are those of all of them, but for the seed, which
-  // a sweep has a list of too.
+  // a sweep has a list of too. There may be a --suite then instead of a task with its preset; options of a
+  // task are those that all of its tasks have.
   static std::shared_ptr<ConfigOptions> declare(CommandLine& line, bool several = false);
   // Declares the options of a given configuration alone, and of these only those whose full names are wanted.
   using Wanted = std::function<bool(std::string_view name)>;
@@ -31,6 +33,10 @@ class ConfigOptions {
   RunConfig resolve() const { return resolve(encoding_); }
   // The same with one encoding of a list; options of parts that it does not have are left out.
   RunConfig resolve(const std::string& encoding) const;
+  // The same of a preset, where the command line names no task.
+  RunConfig resolve(const std::string& encoding, const PresetEntry& preset) const;
+  // The name of the suite that --suite gives; empty without one.
+  const std::string& suite() const { return suite_; }
   // The encodings of a list. Throws UsageError when there is none.
   std::vector<std::string> encodings() const;
   // Applies the single options to another configuration.
@@ -51,11 +57,13 @@ class ConfigOptions {
  private:
   // The configuration before it is known whether all of it fits together.
   RunConfig read(const std::string& wanted) const;
+  // Applies the single options, but for those of encodings that a list has and this one has not.
+  void apply(RunConfig& config, const std::string& encoding) const;
   // What stands for --pe where it is missing: "none" for a model that has no use for one, else nothing.
   std::string missing_encoding() const;
   void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted);
 
-  std::string task_, encoding_, preset_, file_;                // encoding_ as given, perhaps a list
+  std::string task_, encoding_, preset_, file_, suite_;        // encoding_ as given, perhaps a list
   std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
 };
 

@@ -136,14 +136,20 @@ std::string lstm_text() {
 std::string text_of(const TaskEntry& entry) {
   const std::unique_ptr<Options> options = entry.make_options();
   std::string text = concat("task ", entry.name, ": ", entry.summary, "\n\n", indented(entry.description),
-                            options_text("task.", list_options(*options)), "\nSplits\n");
-  const std::unique_ptr<Task> task = entry.make(*options, 1, 0);
-  for (const Split& split : task->splits()) {
-    text += concat("  ", split.name, ": ", split.summary, "; ",
-                   split.count == 0 ? "endless" : concat(with_commas(split.count), " sequences"), ", up to ",
-                   split.length, " tokens\n");
+                            options_text("task.", list_options(*options)));
+  if (entry.reads_files) {
+    text += "\nSplits and vocabulary are those of its files\n";
+  } else {
+    const std::unique_ptr<Task> task = entry.make(*options, 1, 0);
+    text += "\nSplits\n";
+    for (const Split& split : task->splits()) {
+      text += concat("  ", split.name, ": ", split.summary, "; ",
+                     split.count == 0 ? "endless" : concat(with_commas(split.count), " sequences"), ", up to ",
+                     split.length, " tokens\n");
+    }
+    text += concat("\nVocabulary: ", task->vocabulary().size(), " symbols\n");
   }
-  text += concat("\nVocabulary: ", task->vocabulary().size(), " symbols\n\nPresets\n");
+  text += "\nPresets\n";
   for (const PresetEntry* preset : preset_registry()) {
     if (preset->task == entry.name) text += concat("  ", preset->name, ": ", preset->summary, "\n");
   }

@@ -8,7 +8,9 @@
 #include "tasks/generate.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/other_task.hpp"
 #include "tasks/runner/progress.hpp"
+#include "tasks/runner/sequences.hpp"
 #include "tasks/runner/trained_model.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/table.hpp"
@@ -17,31 +19,47 @@ namespace tally {
 namespace {
 
 struct EvalSettings {
-  std::string run, split, checkpoint = "newest";
+  std::string run, split, checkpoint = "newest", data;
+  std::vector<std::string> changes;
   std::vector<std::int64_t> lengths;
-  std::int64_t count = 0;
+  std::int64_t count = 0, stride = 0;
   bool generate = false, by = false;
 };
 
-// The run's task with sequences of another length.
-std::unique_ptr<Task> task_of_length(const RunConfig& config, std::int64_t length) {
-  const std::unique_ptr<Options> options = config.task_options->clone();
-  const std::vector<OptionInfo> infos = list_options(*options);
-  if (std::none_of(infos.begin(), infos.end(), [](const OptionInfo& info) { return info.name == "length"; })) {
-    throw UsageError(
-        concat("[eval] the task ", config.task->name, " has no option 'length', so --lengths means nothing"));
+// One of the tasks that are asked for in place of the run's own.
+struct OtherTask {
+  std::string label;  // "length 64  ", empty for the run's own lengths
+  std::vector<ChangedOption> changes;
+};
+
+std::vector<OtherTask> other_tasks(const RunConfig& config, const EvalSettings& settings) {
+  std::vector<ChangedOption> all;
+  if (!settings.data.empty()) all.push_back({"data", settings.data, "--data"});
+  std::int64_t stride = settings.stride;
+  if (!settings.lengths.empty() && has_option(config, "stride")) {  // all lengths on the same targets
+    const auto [shortest, longest] = std::ranges::minmax(settings.lengths);
+    if (stride == 0) stride = std::max<std::int64_t>(1, shortest / 2);
+    all.push_back({"after", to_text(longest), "--lengths"});
   }
-  return as_usage([&] {
-    RunConfig other = config.clone();
-    other.set("task.length", to_text(length));
-    return other.make_task();
-  });
+  if (stride > 0) all.push_back({"stride", to_text(stride), "--stride"});
+  std::vector<OtherTask> others;
+  for (const std::int64_t length : settings.lengths) {
+    others.push_back({concat("length ", length, "  "), {{"length", to_text(length), "--lengths"}}});
+    others.back().changes.insert(others.back().changes.end(), all.begin(), all.end());
+  }
+  if (others.empty() && !all.empty()) others.push_back({"", all});
+  return others;
 }
 
 // Those that are asked for. Throws UsageError for one that is not there or has not as many sequences.
 std::vector<Split> splits_of(const Task& task, const EvalSettings& settings) {
-  std::vector<Split> splits(task.splits().begin() + 1, task.splits().end());
-  if (!settings.split.empty()) splits = {as_usage([&] { return task.split(settings.split); })};
+  std::vector<Split> splits;
+  if (settings.split.empty()) {
+    const std::span<const Split> all = evaluation_splits(task);
+    splits.assign(all.begin(), all.end());
+  } else {
+    splits = {as_usage([&] { return task.split(settings.split); })};
+  }
   for (const Split& split : splits) {
     if (split.count == 0 && settings.count == 0) {
       throw UsageError(concat("[eval] the split '", split.name, "' is endless; say how many sequences with --count"));
@@ -64,9 +82,10 @@ std::string breakdown_text(const Evaluation& e) {
 }
 
 Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
-  const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
-  const RunConfig& config = trained.folder.config();
-  say(common, concat(printable(trained.folder.path()), ", step ", trained.step));
+  const TrainedModel trained = load_trained(settings.run, settings.checkpoint, settings.changes);
+  const RunConfig& config = trained.config;
+  say(common, concat(printable(trained.folder.path()), ", step ", trained.step,
+                     settings.changes.empty() ? "" : ", with " + printable(joined(settings.changes))));
   struct Work {
     const Task& task;
     Split split;
@@ -74,14 +93,14 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
   };
   std::vector<std::unique_ptr<Task>> tasks;
   std::vector<Work> works;  // all is looked through first: a wrong length is wrong usage
-  for (const std::int64_t length : settings.lengths) {
-    tasks.push_back(task_of_length(config, length));
+  for (const OtherTask& other : other_tasks(config, settings)) {
+    tasks.push_back(make_other_task(config, *trained.task, other.changes));
     for (const Split& split : splits_of(*tasks.back(), settings)) {
-      works.push_back({*tasks.back(), split, concat("length ", length, "  ", split.name)});
+      works.push_back({*tasks.back(), split, other.label + split.name});
     }
   }
-  for (const Split& split : splits_of(*trained.task, settings)) {
-    if (settings.lengths.empty()) works.push_back({*trained.task, split, split.name});
+  if (tasks.empty()) {
+    for (const Split& split : splits_of(*trained.task, settings)) works.push_back({*trained.task, split, split.name});
   }
   if (settings.by && trained.task->breakdown().empty()) {
     throw UsageError(concat("[eval] the task ", config.task->name, " breaks its errors down by nothing"));
@@ -104,8 +123,10 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
     }
   }
   if (!common.json) return {code};
-  return {code, JsonValue::object(
-                    {{"run", trained.folder.path()}, {"step", trained.step}, {"evaluations", std::move(evaluations)}})};
+  return {code, JsonValue::object({{"run", trained.folder.path()},
+                                   {"step", trained.step},
+                                   {"changes", joined(settings.changes)},
+                                   {"evaluations", std::move(evaluations)}})};
 }
 
 }  // namespace
@@ -116,11 +137,17 @@ std::function<Result()> declare_eval(CommandLine& line) {
   line.add("--split", &settings->split, "one split; all but the training split without");
   line.add("--lengths", &settings->lengths, "sequences of these lengths, where the task has one: 64,128",
            {.least = 1, .most = std::numeric_limits<std::int32_t>::max()});
+  line.add("--stride", &settings->stride,
+           "on text: windows end every so many tokens, whose targets count; 0: side by side, or with --lengths half "
+           "the shortest, all lengths on the same targets",
+           {.least = 0, .most = std::numeric_limits<std::int32_t>::max()});
+  line.add("--data", &settings->data, "on text: another folder that `tally prepare` made, with the same tokenizer");
   line.add("--count", &settings->count, "sequences of each split; 0: all", {.least = 0, .most = endless_count});
   line.add("--generate", &settings->generate,
            "the model goes on from its own answers: each is fed back, where the task gives the right ones else");
   line.add("--by", &settings->by,
            "a table of the errors by length, gap or whatever the task breaks them down by; --json always has it");
+  line.add("--set", &settings->changes, changes_help);
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings, &common = line.common] { return run_eval(*settings, common); };
 }

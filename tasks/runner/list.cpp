@@ -1,4 +1,4 @@
-// tally list: one line for each task, encoding and preset.
+// tally list: one line for each task, encoding, preset and suite.
 #include <algorithm>
 #include <memory>
 
@@ -6,12 +6,13 @@
 #include "tasks/preset.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/grid.hpp"
+#include "tasks/suite.hpp"
 #include "tasks/task.hpp"
 
 namespace tally {
 namespace {
 
-const std::vector<std::string> kinds{"tasks", "encodings", "presets"};
+const std::vector<std::string> kinds{"tasks", "encodings", "presets", "suites"};
 
 // What there is of a kind; options are named only.
 template <class Registry>
@@ -20,6 +21,9 @@ JsonValue entries_of(const Registry& registry) {
   for (const auto* entry : registry) {
     JsonValue line = JsonValue::object({{"name", entry->name}, {"summary", entry->summary}});
     if constexpr (requires { entry->settings; }) line.set("name", concat(entry->task, " ", entry->name));
+    if constexpr (requires { entry->parts; }) {
+      line.set("summary", concat(entry->summary, " (", joined(entry->parts), ")"));
+    }
     if constexpr (requires { entry->formula; }) line.set("formula", entry->formula);
     if constexpr (requires { entry->paper; }) {
       line.set("paper", entry->paper);
@@ -63,15 +67,16 @@ std::string markdown(const JsonValue& entries) {
 
 Result run_list(const std::string& wanted, bool as_markdown) {
   if (!wanted.empty() && std::find(kinds.begin(), kinds.end(), wanted) == kinds.end()) {
-    throw UsageError(
-        concat("[list] there are tasks, encodings and presets, not '", wanted, "'", did_you_mean(wanted, kinds)));
+    throw UsageError(concat("[list] there are tasks, encodings, presets and suites, not '", wanted, "'",
+                            did_you_mean(wanted, kinds)));
   }
   Result result{.value = JsonValue::object()};
   for (const std::string& kind : kinds) {
     if (!wanted.empty() && kind != wanted) continue;
     JsonValue entries = kind == "tasks"       ? entries_of(task_registry())
                         : kind == "encodings" ? entries_of(encoding_registry())
-                                              : entries_of(preset_registry());
+                        : kind == "presets"   ? entries_of(preset_registry())
+                                              : entries_of(suite_registry());
     result.text += as_markdown ? markdown(entries) : concat(kind, "\n", listing(entries));
     result.value.set(kind, std::move(entries));
   }
@@ -83,7 +88,7 @@ Result run_list(const std::string& wanted, bool as_markdown) {
 std::function<Result()> declare_list(CommandLine& line) {
   const auto kind = std::make_shared<std::string>();
   const auto as_markdown = std::make_shared<bool>(false);
-  line.add("KIND", kind.get(), "tasks, encodings or presets; all without");
+  line.add("KIND", kind.get(), "tasks, encodings, presets or suites; all without");
   line.add("--markdown", as_markdown.get(), "as a table for a page, with options and sources");
   return [kind, as_markdown, &common = line.common] {
     if (*as_markdown && common.json) throw UsageError("[list] --markdown and --json exclude each other");

@@ -16,12 +16,6 @@ namespace {
 
 constexpr double redraw_seconds = 0.1, plain_line_seconds = 10;
 
-std::string short_number(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.4g", value);
-  return buffer;
-}
-
 }  // namespace
 
 std::string duration_text(double seconds) {
@@ -44,7 +38,25 @@ std::int64_t peak_rss_mib() {
   return usage.ru_maxrss / 1024;
 }
 
+namespace {
+
+std::string text_evaluation_text(const Evaluation& e) {
+  const TextCounts& text = *e.text;
+  const std::optional<double> error = e.loss_error();
+  return concat("loss ", short_number(e.loss), error ? concat(" +- ", short_number(*error, 2)) : "", ", perplexity ",
+                short_number(e.perplexity()), " of ", with_commas(text.tokens), " tokens",
+                text.bytes > 0
+                    ? concat("; ", short_number(e.bits_per_byte()), " bits per byte of ", with_commas(text.bytes),
+                             "; word perplexity ", short_number(e.word_perplexity()), " of ", with_commas(text.words))
+                    : "",
+                "; context ", text.context, ", stride ", text.stride, "; tokens ", text.token_checksum, ", tokenizer ",
+                text.tokenizer_checksum, "; ", percent_text(e.token_error()), " wrong");
+}
+
+}  // namespace
+
 std::string evaluation_text(const Evaluation& e) {
+  if (e.text) return text_evaluation_text(e);
   return concat(percent_text(e.token_error()), " wrong (", rate_text(e.wrong, e.scored, "tokens"), "); ",
                 rate_text(e.wrong_sequences, e.sequences, "sequences"),
                 e.generated ? "; generated" : concat("; loss ", short_number(e.loss)));

@@ -31,12 +31,15 @@ std::string find_run(const std::vector<std::string>& arguments) {
 }
 
 // Throws UsageError when the parameters or the optimiser's state of the run would no longer fit.
-void refuse_other_model(const RunConfig& before, const RunConfig& after) {
+void refuse_other_model(const RunConfig& before, const RunConfig& after, bool trained_already) {
   for (const std::string& difference : differences(before, after)) {
     const bool architecture = difference.starts_with("model.") || difference.starts_with("pe") ||
                               difference.starts_with("task ") || difference.starts_with("dtype ") ||
                               difference.starts_with("optimiser.name ");
     if (architecture) throw UsageError(concat("[resume] the model of a run cannot change: ", difference));
+  }
+  if (before.run.train != after.run.train && trained_already) {
+    throw UsageError("[resume] which parameters are trained can change before the first step alone");
   }
   if (Optimizer::make(before.optimiser, {})->state_names() != Optimizer::make(after.optimiser, {})->state_names()) {
     throw UsageError(concat("[resume] what ", after.optimiser.name,
@@ -72,7 +75,8 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
   as_usage([&] {
     after.validate();
     after.refuse_idle(&before);
-    refuse_other_model(before, after);
+    const std::vector<std::int64_t> steps = folder.checkpoint_steps();
+    refuse_other_model(before, after, !steps.empty() && steps.back() > 0);
   });
   if (folder.finished() && after.run.steps <= before.run.steps) {
     const std::optional<RunConfig> trained = folder.trained_config(read_metrics(folder.metrics_path()));

@@ -41,7 +41,7 @@ RunFolder open_when_free(const std::string& path) {
     try {
       return RunFolder::open_to_train(path);
     } catch (const RunInUse&) {
-      if (std::chrono::steady_clock::now() > end) throw;
+      if (std::chrono::steady_clock::now() > end || signal_exit_code() != 0) throw;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
@@ -180,6 +180,7 @@ void RunPlan::execute(std::int64_t jobs) {
   fs::create_directories(folder_, error);
   check(!error, "sweep", "cannot make the folder '", folder_, "': ", error.message());
   write_state();
+  const Clock::time_point begin = Clock::now();
   const std::atomic<bool>& stop = watch_signals();
   const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   jobs_ = jobs;
@@ -195,7 +196,14 @@ void RunPlan::execute(std::int64_t jobs) {
       if (is_open(runs_[next])) start(next);
       ++next;
     }
-    if (children_.empty() && (stop || next == runs_.size())) break;
+    if (children_.empty() && (stop || next == runs_.size())) {
+      if (stop || in_use_.empty()) break;
+      // All that is left is trained by others: what they finish is taken, what they leave is gone on with.
+      const std::size_t index = in_use_.front();
+      in_use_.pop_front();
+      start(index);
+      continue;
+    }
     if (stop && !told_to_stop) {
       for (const auto& [process, child] : children_) kill(process, signal_exit_code() - 128);
       told_to_stop = true;
@@ -203,6 +211,12 @@ void RunPlan::execute(std::int64_t jobs) {
     constexpr int patience_ms = 200;
     if (const auto ended = wait_for_child(patience_ms)) finish(*ended, stop);
   }
+  seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::string RunPlan::work_text() const {
+  return concat(trained_, trained_ == 1 ? " run" : " runs", " trained in ", duration_text(seconds_), ", ", jobs_,
+                " at a time with ", child_.threads, child_.threads == 1 ? " thread" : " threads", " each");
 }
 
 void RunPlan::say(const std::string& text) const { tally::say(common_, printable(text)); }
@@ -252,9 +266,8 @@ void RunPlan::start(std::size_t index) {
     children_.emplace(start_tally(words, path + ".log"), Child{index, Clock::now()});
     run.state = RunState::unfinished;
     say(concat(run.name, ": ", begun ? "goes on" : "starts"));
-  } catch (const RunInUse& why) {
-    run.state = RunState::unfinished;
-    complain(concat(run.name, ": left to others: ", why.what()));
+  } catch (const RunInUse&) {
+    wait_for_others(run);
   } catch (const Error& why) {
     run.state = RunState::failed;
     complain(concat(run.name, ": failed: ", why.what()));
@@ -262,12 +275,19 @@ void RunPlan::start(std::size_t index) {
   write_state();
 }
 
-bool RunPlan::left_to_others(PlannedRun& run) const {
+void RunPlan::wait_for_others(PlannedRun& run) {
+  const auto index = static_cast<std::size_t>(&run - runs_.data());
+  if (told_.insert(index).second) say(concat(run.name, ": another process is training it"));
+  run.state = RunState::unfinished;
+  in_use_.push_back(index);
+}
+
+bool RunPlan::left_to_others(PlannedRun& run) {
   try {
     open_when_free(path_of(run));
     return look_at(run);
   } catch (const RunInUse&) {
-    run.state = RunState::unfinished;
+    wait_for_others(run);
     return true;
   } catch (const Error&) {
     return false;
@@ -283,6 +303,7 @@ void RunPlan::finish(const EndedProcess& ended, bool stopping) {
   const bool interrupted = ended.code == exit_code::interrupted || ended.code == exit_code::terminated;
   if (ended.code == exit_code::done) {
     run.state = RunState::finished;
+    ++trained_;
     const std::optional<double> left = seconds_left(jobs_);
     say(concat(run.name, ": done in ", duration_text(seconds), ": ", results_text(RunFolder::open(path_of(run))), "; ",
                count(RunState::finished), " of ", runs_.size(),

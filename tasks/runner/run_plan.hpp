@@ -7,8 +7,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,8 @@ class RunPlan {
   std::int64_t jobs(std::int64_t wanted) const;
   // Trains all that is open until it is done or a signal comes.
   void execute(std::int64_t jobs);
+  // What execute did: "4 runs trained in 12 min, 2 at a time with 1 thread each".
+  std::string work_text() const;
 
   // What a command that executed it ends with: "3 of 4 runs finished, 1 diverged", the exit code, states as JSON.
   std::string states_text() const;
@@ -64,7 +68,9 @@ class RunPlan {
   // Sets the state of a run that is there, and returns whether it is finished. Throws Error when it is another run.
   bool look_at(PlannedRun& run) const;
   // Whether a run whose process failed did so because another one was quicker to begin it; sets its state then.
-  bool left_to_others(PlannedRun& run) const;
+  bool left_to_others(PlannedRun& run);
+  // Comes back to the run when nothing else is left.
+  void wait_for_others(PlannedRun& run);
   void write_state() const;
   void start(std::size_t index);
   void finish(const EndedProcess& ended, bool stopping);
@@ -74,8 +80,11 @@ class RunPlan {
   const CommonOptions& common_;
   CommonOptions child_;      // those of every run
   double bytes_of_run_ = 0;  // that the largest needs
-  std::int64_t jobs_ = 1;
+  std::int64_t jobs_ = 1, trained_ = 0;
+  double seconds_ = 0;  // that execute took
   std::map<pid_t, Child> children_;
+  std::deque<std::size_t> in_use_;  // runs that other processes train
+  std::set<std::size_t> told_;      // of which that has been said
 };
 
 }  // namespace tally

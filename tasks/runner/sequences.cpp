@@ -48,8 +48,14 @@ void SequenceChoice::declare(CommandLine& line, const std::string& count_help) {
            {.excludes = {"--split", "--count", "--start"}});
 }
 
+std::span<const Split> evaluation_splits(const Task& task) {
+  check(task.splits().size() > 1, "split",
+        "there are no sequences to evaluate on: where a run has a tokenizer without a ", "text, --data names one");
+  return std::span(task.splits()).subspan(1);
+}
+
 std::string SequenceChoice::split_of(const Task& task) const {
-  return !tokens.empty() ? "" : split.empty() ? task.splits().at(1).name : split;
+  return !tokens.empty() ? "" : split.empty() ? evaluation_splits(task).front().name : split;
 }
 
 std::vector<Example> SequenceChoice::read(

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "tasks/task.hpp"
 
 namespace tally {
+
+// All splits but the one for training. Throws Error where there are none.
+std::span<const Split> evaluation_splits(const Task& task);
 
 struct SequenceChoice {
   std::string split, tokens;  // the name of a split (the first evaluation split if empty), or a file

@@ -1,4 +1,6 @@
 // tally train
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "tasks/estimate.hpp"
@@ -51,9 +53,20 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   return run_training(std::move(folder), common, settings.profile);
 }
 
+// Whether one of the words is a run of which nothing is there but the model that it begins with.
+bool is_imported(const std::vector<std::string>& words) {
+  return std::ranges::any_of(words, [](const std::string& word) {
+    std::error_code error;
+    if (word.starts_with("-") || !std::filesystem::exists(word + "/checkpoints", error)) return false;
+    return RunFolder::open(word).checkpoint_steps() == std::vector<std::int64_t>{0};
+  });
+}
+
 }  // namespace
 
 std::function<Result()> declare_train(CommandLine& line) {
+  // A model that was imported has its configuration already.
+  if (is_imported(line.words())) return declare_resume(line);
   const auto settings = std::make_shared<TrainSettings>();
   line.add("RUN", &settings->run, "folder to train into", {.required = true});
   const auto options = ConfigOptions::declare(line);

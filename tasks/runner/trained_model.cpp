@@ -33,10 +33,45 @@ RunFolder::StoredCheckpoint choose_checkpoint(const RunFolder& folder, const std
   return folder.open_checkpoint(step);
 }
 
+// Throws UsageError naming the first option that is not as it was trained and has to be.
+void check_may_change(const RunConfig& trained, const RunConfig& changed) {
+  const auto options_of = [](const RunConfig& config, std::size_t part) {
+    return list_options(*config.encoding.parts[part].options);
+  };
+  for (std::size_t part = 0; part < trained.encoding.parts.size(); ++part) {
+    const EncodingEntry& entry = *trained.encoding.parts[part].entry;
+    const std::vector<OptionInfo> before = options_of(trained, part), after = options_of(changed, part);
+    for (std::size_t n = 0; n < before.size(); ++n) {
+      if (before[n].value == after[n].value || std::ranges::count(entry.after_training, before[n].name) > 0) continue;
+      throw UsageError(
+          concat("[set] ", entry.name, " was trained with ", before[n].name, " = ", to_text(before[n].value),
+                 ", which cannot be changed any more",
+                 entry.after_training.empty()
+                     ? ""
+                     : concat("; what can is ", joined({entry.after_training.begin(), entry.after_training.end()}))));
+    }
+  }
+}
+
+RunConfig with_changes(const RunConfig& config, const std::vector<std::string>& changes) {
+  RunConfig changed = config.clone();
+  for (const GridDimension& change : parse_grid(changes)) {
+    if (!change.key.starts_with("pe.") || change.values.size() != 1) {
+      throw UsageError(concat("[set] '", change.key, "': one value of an option of an encoding, pe.relative.far=cap"));
+    }
+    as_usage([&] { changed.set(change.key, change.values.front()); });
+  }
+  as_usage([&] { changed.validate(); });
+  check_may_change(config, changed);
+  return changed;
+}
+
 }  // namespace
 
-TrainedModel load_trained(const std::string& run, const std::string& checkpoint) {
+TrainedModel load_trained(const std::string& run, const std::string& checkpoint,
+                          const std::vector<std::string>& changes) {
   RunFolder folder = RunFolder::open(run);
+  RunConfig config = with_changes(folder.config(), changes);
   check(!folder.checkpoint_steps().empty(), "checkpoint", "'", folder.path(), "' has no checkpoint yet");
   std::unique_ptr<Task> task = in_file(folder.config_path(), [&] {
     std::unique_ptr<Task> made = folder.config().make_task();
@@ -44,12 +79,12 @@ TrainedModel load_trained(const std::string& run, const std::string& checkpoint)
     return made;
   });
   const RunFolder::StoredCheckpoint chosen = choose_checkpoint(folder, checkpoint);
-  std::unique_ptr<SequenceModel> model = folder.config().make_model(*task);
+  std::unique_ptr<SequenceModel> model = config.make_model(*task);
   in_file(folder.checkpoint_path(chosen.step), [&] {
     check_same_model(chosen.record, folder.config(), *task);
     load_tensors(model->parameters(), chosen.tensors("model."));
   });
-  return {std::move(folder), std::move(task), std::move(model), chosen.step};
+  return {std::move(folder), std::move(config), std::move(task), std::move(model), chosen.step};
 }
 
 }  // namespace tally

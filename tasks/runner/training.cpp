@@ -43,6 +43,7 @@ class ProfilingPrinter final : public ProgressPrinter {
 MemoryEstimate check_can_train(const RunConfig& config) {
   const MemoryEstimate need = as_usage([&] {
     const std::unique_ptr<Task> task = config.make_task();
+    (void)task->example(task->splits().front().name, 0);  // there may be none to train on
     MemoryEstimate estimate = estimate_training(config, *task);
     check_length(model_of(config, *task), task->max_length());  // now, and not where a split first has such a sequence
     return estimate;

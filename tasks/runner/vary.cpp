@@ -1,6 +1,5 @@
-// tally vary: errors of trained models while one option of their task changes,
-// from one checkpoint each: how long sequences may become, how dense what has
-// to be read.
+// tally vary: errors of trained models while one option of their task changes, from one checkpoint each: how long
+// sequences may become, how dense what has to be read.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -15,8 +14,10 @@
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/error_option.hpp"
 #include "tasks/runner/grid.hpp"
+#include "tasks/runner/other_task.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/progress.hpp"
+#include "tasks/runner/sequences.hpp"
 #include "tasks/runner/signals.hpp"
 #include "tasks/runner/trained_model.hpp"
 #include "tasks/varied.hpp"
@@ -25,32 +26,54 @@ namespace tally {
 namespace {
 
 struct VarySettings {
-  std::vector<std::string> folders, over;
+  std::vector<std::string> folders, over, changes;
   std::string split, out, error = "task";
   std::int64_t count = 0;
   bool generate = false;
 };
 
-// The task of a run with another value of the option. Throws UsageError for a
-// value that does not fit, and where the model would not know the symbols.
+// The task of a run with another value of the option, and of others that go with it. Throws UsageError for a value that
+// does not fit, and where the model would not know the symbols.
 struct VariedTask {
   std::unique_ptr<Task> task;
   std::string value;  // as the option prints it
 
-  VariedTask(const RunConfig& config, const std::string& option, const std::string& text) {
+  VariedTask(const RunConfig& config, const std::string& option, const std::string& text, const Settings& others) {
     RunConfig other = config.clone();
     as_usage([&] {
       other.set(option, text);
+      for (const auto& [name, setting] : others) other.set(name, setting);
       task = other.make_task();
     });
     value = settings_of(other).at(option);
-    if (task->vocabulary() != config.make_task()->vocabulary()) {
-      throw UsageError(concat("[vary] ", option, " = ", text,
-                              " changes the symbols, which trained models cannot learn "
-                              "any more"));
+    if (task->vocabulary_record() != config.make_task()->vocabulary_record()) {
+      throw UsageError(
+          concat("[vary] ", option, " = ", text, " changes the symbols, which trained models cannot learn any more"));
     }
   }
 };
+
+// Contexts of a text are compared on the same targets, as 'tally eval --lengths' does: the longest is left out before
+// the first of them, and all windows end at the same places.
+Settings beside(const RunConfig& config, const std::string& option, const std::vector<std::string>& values) {
+  if (option != "task.length" || !has_option(config, "after") || !has_option(config, "stride")) return {};
+  std::vector<std::int64_t> lengths;
+  for (const std::string& value : values) {
+    const std::optional<std::int64_t> length = whole_number(value);
+    if (!length || *length < 1) throw UsageError(concat("[vary] '", value, "' is no length"));
+    lengths.push_back(*length);
+  }
+  const auto [shortest, longest] = std::ranges::minmax(lengths);
+  return {{"task.after", to_text(longest)}, {"task.stride", to_text(std::max<std::int64_t>(1, shortest / 2))}};
+}
+
+// "task.after=1024 pe.relative.far=cap".
+std::string text_of(const Settings& settings, const std::vector<std::string>& changes) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : settings) all.push_back(concat(name, "=", value));
+  all.insert(all.end(), changes.begin(), changes.end());
+  return joined(all, " ");
+}
 
 // The full name of a task's option; empty where the task has none of this name.
 std::string option_of(const RunConfig& config, const std::string& name) {
@@ -59,6 +82,15 @@ std::string option_of(const RunConfig& config, const std::string& name) {
   }
   return "";
 }
+
+// What is asked of the runs of one task: all is looked through before anything is computed.
+struct Plan {
+  const ReportTask* report;
+  std::string option, split;
+  Settings beside = {};                  // other options of the task that go with it
+  std::string with = {};                 // what is changed beside the option, as text
+  std::vector<std::string> values = {};  // as the option prints them
+};
 
 // All evaluations of one run, from its file where they are there already.
 class VariedRun {
@@ -70,24 +102,31 @@ class VariedRun {
         common_(common),
         stop_(stop),
         file_(concat(run.path, "/", varied_file_name)),
-        folder_(RunFolder::open(run.path)) {}
+        folder_(RunFolder::open(run.path)) {
+    for (const std::string& change : settings.changes) {
+      const bool ours = std::ranges::any_of(run.config.encoding.parts, [&](const EncodingChoice::Part& part) {
+        return change.starts_with(concat("pe.", part.entry->name, "."));
+      });
+      if (ours) changes_.push_back(change);
+    }
+  }
 
   // Adds a result or a refusal; nothing once the work is to stop.
-  void evaluate(const std::string& option, const std::string& value, const std::string& split_name, VariedCell& cell) {
+  void evaluate(const Plan& plan, const std::string& value, VariedCell& cell) {
+    const std::string& option = plan.option;
     const std::string label = concat(run_.path, ", ", option, "=", value);
     try {
-      const VariedTask varied(run_.config, option, value);
-      const Split& split = varied.task->split(split_name);
+      const VariedTask varied(run_.config, option, value, plan.beside);
+      const Split& split = varied.task->split(plan.split);
       const std::int64_t count = settings_.count == 0 ? split.count : settings_.count;
-      VariedKey key{0, option, varied.value, split.name, count, settings_.generate};
-      // The step of the last checkpoint, as long as nobody had to look at the
-      // files.
+      VariedKey key{0, option, varied.value, split.name, count, settings_.generate, text_of(plan.beside, changes_)};
+      // The step of the last checkpoint, as long as nobody had to look at the files.
       const std::vector<std::int64_t> steps = folder_.checkpoint_steps();
       key.step = trained_ ? trained_->step : steps.empty() ? 0 : steps.back();
       if (const Evaluation* known = file_.find(key)) return cell.results.push_back(*known);
-      if (!trained_) trained_.emplace(load_trained(run_.path));
+      if (!trained_) trained_.emplace(load_trained(run_.path, "newest", changes_));
       key.step = trained_->step;
-      const RunConfig& config = trained_->folder.config();
+      const RunConfig& config = trained_->config;
       trained_->model->check_length(split.length);
       check_fits(estimate_evaluation(config, *varied.task, config.run.eval_batch, split.length));
       const auto& evaluate_as = settings_.generate ? evaluate_generated : tally::evaluate;
@@ -110,15 +149,8 @@ class VariedRun {
   const std::atomic<bool>& stop_;
   VariedFile file_;
   RunFolder folder_;
+  std::vector<std::string> changes_;     // of encodings that this run has
   std::optional<TrainedModel> trained_;  // once something has to be computed
-};
-
-// What is asked of the runs of one task: all is looked through before anything
-// is computed.
-struct Plan {
-  const ReportTask* report;
-  std::string option, split;
-  std::vector<std::string> values = {};  // as the option prints them
 };
 
 std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, const GridDimension& over) {
@@ -133,11 +165,12 @@ std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, c
       continue;
     }
     const std::unique_ptr<Task> made = config.make_task();
-    const std::string split = settings.split.empty() ? made->splits().at(1).name : settings.split;
-    plans.push_back({&task, option, split});
+    const std::string split = settings.split.empty() ? evaluation_splits(*made).front().name : settings.split;
+    plans.push_back({&task, option, split, beside(config, option, over.values)});
+    plans.back().with = text_of(plans.back().beside, settings.changes);
     std::set<std::string> sequences;  // the first ones, as text
     for (const std::string& value : over.values) {
-      const VariedTask varied(config, option, value);
+      const VariedTask varied(config, option, value, plans.back().beside);
       plans.back().values.push_back(varied.value);
       const Split& of = as_usage([&]() -> const Split& { return varied.task->split(split); });
       if (of.count == 0 && settings.count == 0) {
@@ -168,7 +201,7 @@ VariedTable vary(const Plan& plan, const VarySettings& settings, const CommonOpt
                     settings.generate,
                     counts_sequences(*plan.report, error_kind(settings.error)),
                     plan.values,
-                    {}};
+                    plan.with};
   for (const ReportGroup& group : plan.report->groups) {
     VariedLine& line = table.lines.emplace_back();
     line.label = group.label();
@@ -181,7 +214,7 @@ VariedTable vary(const Plan& plan, const VarySettings& settings, const CommonOpt
       line.runs.push_back(run->path);
       VariedRun work(*run, settings, common, stop);
       for (std::size_t n = 0; n < plan.values.size() && !stop.load(); ++n) {
-        work.evaluate(plan.option, plan.values[n], plan.split, line.cells[n]);
+        work.evaluate(plan, plan.values[n], line.cells[n]);
       }
     }
   }
@@ -230,13 +263,13 @@ std::function<Result()> declare_vary(CommandLine& line) {
   line.add("DIR", &settings->folders, "runs, or folders with runs in them; the finished ones are evaluated",
            {.required = true});
   line.add("--over", &settings->over,
-           "option=value,value of the task: task.length=64,256, "
-           "task.p-ignore=0.1,0.9, task.blanks=8,64",
+           "option=value,value of the task: task.length=64,256, task.p-ignore=0.1,0.9, task.blanks=8,64",
            {.required = true});
   line.add("--split", &settings->split, "where sequences come from; the first evaluation split");
   line.add("--count", &settings->count, "sequences at each value; 0: the whole split",
            {.least = 0, .most = endless_count});
   line.add("--generate", &settings->generate, "the model goes on from its own answers, as in 'tally eval --generate'");
+  line.add("--set", &settings->changes, changes_help);
   line.add("--out", &settings->out, "file for the curves, .svg");
   add_error_option(line, &settings->error);
   return [settings, &common = line.common] { return run_vary(*settings, common); };

@@ -101,7 +101,7 @@ double our_rate(const Case& shape) {
   const View b = matrices(data.b, shape.batch, shape.k, shape.n, shape.transpose_b);
   const View c = matrices(data.c, shape.batch, shape.m, shape.n, false);
   const tally::Workspace workspace(tally::cpu::matmul_workspace(c, a), {});
-  return rate(shape, [&] { tally::cpu::matmul(c, a, b, View{}, 1.0, workspace.data()); });
+  return rate(shape, [&] { tally::cpu::matmul(c, a, b, View{}, 1.0, false, workspace.data()); });
 }
 
 template <class T>

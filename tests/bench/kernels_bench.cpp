@@ -216,8 +216,9 @@ void products() {
     std::swap(transposed.shape[0], transposed.shape[1]);
     std::swap(transposed.strides[0], transposed.strides[1]);
     const double megabytes = static_cast<double>(m * inner + n * inner + m * n) * 4 / mega;
-    measure(name, megabytes, [&] { k.matmul(y.view, x.view, transposed, View{}, 1, workspace()); });
-    measure(name + ", bias", megabytes, [&] { k.matmul(y.view, x.view, transposed, bias.view, 1, workspace()); });
+    measure(name, megabytes, [&] { k.matmul(y.view, x.view, transposed, View{}, 1, false, workspace()); });
+    measure(name + ", bias", megabytes,
+            [&] { k.matmul(y.view, x.view, transposed, bias.view, 1, false, workspace()); });
   };
   product("matmul 8192 x 256 x 256", 8192, 256, 256);
   product("matmul 8192 x 1024 x 256", 8192, 1024, 256);

@@ -86,7 +86,7 @@ TEST_F(Resume, AfterFiveKillsTheRunIsTheSame) {
 // each update.
 TEST(ResumeOfASum, AfterFiveKillsTheRunWithDropoutIsTheSame) {
   const TemporaryFolder folder;
-  const std::vector<std::string> dropout{"--model.dropout=0.1"};
+  const std::vector<std::string> dropout{"--model.dropout=0.1", "--micro-batch=3"};
   const std::string reference = folder / "reference", run = folder / "run";
   ASSERT_EQ(run_tally(training(reference, dropout, "kerple+fox-pro"), folder).code, 0);
   train_with_five_kills(training(run, dropout, "kerple+fox-pro"), folder);

@@ -57,7 +57,8 @@ MAY_SWITCH = {"core/random.hpp", "cuda/runtime.hpp", "cuda/launch.hpp", "cuda/in
 # as a whole string alone, and examples of --pe ("cope+rope", "--pe cope") not at all.
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 WORDS_TOO = {"none", "relative", "absolute", "hard", "fire"}
-NAMES_ENCODINGS = {("nn", "position"), ("tasks", "presets"), ("tasks", "reproduce")}  # and what names several to compare
+# And what names several to compare, or those that formats of others know.
+NAMES_ENCODINGS = {("nn", "position"), ("tasks", "presets"), ("tasks", "reproduce"), ("tasks", "foreign")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
 

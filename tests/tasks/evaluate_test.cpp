@@ -31,6 +31,45 @@ TEST(Evaluate, GivesTheSameForAnyBatch) {
   EXPECT_GT(whole.scored, 40);
 }
 
+TEST(Evaluate, PartsOfABatchGiveWhatItGives) {
+  RunConfig config = RunConfig::make("even-pairs", "alibi");
+  for (const auto& [name, value] :
+       {std::pair{"task.max-length", "4"}, {"model.width", "8"}, {"model.heads", "2"}, {"model.layers", "1"}}) {
+    config.set(name, value);
+  }
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  const std::string& split = task->splits().at(1).name;
+  const Batch batch = collate(examples_of(*task, split, 0, 7));
+  Evaluation whole = evaluation_of(*task, split), found = evaluation_of(*task, split);
+  evaluate_batch(*model, batch, whole);
+  const std::vector<Batch> parts = batch.parts(3);
+  ASSERT_EQ(parts.size(), 3U);
+  EXPECT_EQ(parts.back().tokens.size(0), 1);
+  for (const Batch& part : parts) evaluate_batch(*model, part, found);
+  EXPECT_NEAR(found.loss, whole.loss, 1e-6);
+  EXPECT_FALSE(whole.by.empty());
+  whole.loss = found.loss;
+  EXPECT_EQ(write_json(evaluation_json(1, found)), write_json(evaluation_json(1, whole)));
+  EXPECT_EQ(batch.parts(0).size(), 1U);
+}
+
+// A loss is not asked for where nothing counts in it.
+TEST(Evaluate, ABatchWithNothingThatCountsChangesNoLoss) {
+  RunConfig config = RunConfig::make("flip-flop", "alibi", "quick");
+  config.set("task.length", "16");
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  Batch batch = collate(examples_of(*task, "ood-dense", 0, 2));
+  Evaluation found = evaluation_of(*task, "ood-dense");
+  evaluate_batch(*model, batch, found);
+  const double loss = found.loss;
+  batch.loss_mask.fill(0);
+  evaluate_batch(*model, batch, found);
+  EXPECT_EQ(found.loss, loss);
+  EXPECT_EQ(found.sequences, 4);
+}
+
 // Six tokens of two keys in three sequences, one of them without the second key.
 TEST(Evaluate, BreaksErrorsDownByKey) {
   Evaluation e;

@@ -1,0 +1,24 @@
+// A run's task with some of its options changed: other lengths, another folder of text.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tasks/config.hpp"
+#include "tasks/task.hpp"
+
+namespace tally {
+
+struct ChangedOption {
+  std::string name, value;  // of the task, "length", "64"
+  std::string word;         // of the command line, "--lengths": what an error names
+};
+
+// Throws UsageError where the task has no such option or refuses the value, and where the symbols would be others than
+// those of `own`, the task that the model was trained on.
+std::unique_ptr<Task> make_other_task(const RunConfig& config, const Task& own,
+                                      const std::vector<ChangedOption>& changes);
+bool has_option(const RunConfig& config, std::string_view name);
+
+}  // namespace tally
