@@ -14,6 +14,7 @@
 #include "core/kernels.hpp"
 #include "core/random.hpp"
 #include "nn/attention.hpp"
+#include "nn/parameter_choice.hpp"
 #include "tasks/batch.hpp"
 #include "tasks/train_step.hpp"
 
@@ -114,7 +115,7 @@ JsonValue bench_step(const BenchOptions& options) {
   const RunConfig& config = options.config;
   const auto task = config.make_task();
   const auto model = config.make_model(*task);
-  const auto optimizer = Optimizer::make(config.optimiser, model->parameters());
+  const auto optimizer = Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
   const auto seed = static_cast<std::uint64_t>(config.run.seed);
   TrainStep train_step(*model, *optimizer, config.optimiser, seed, config.run.micro_batch);
   TrainingOrder order(task->splits().front(), config.run.batch, seed);

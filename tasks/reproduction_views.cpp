@@ -133,7 +133,7 @@ std::string reproduced_text(const Reproduced& result) {
   const Reproduction& table = *result.table;
   std::string text = concat(table.title, "\n\nPrinted: ", table.source, "\n");
   text += result.setting.scale == Scale::paper
-              ? "Scale: paper, the published setting."
+              ? "Scale: paper, the published setting; what that leaves open is chosen as listed below."
               : "Scale: quick, a REDUCED setting: orders can be compared with the paper, numbers cannot.";
   if (!result.setting.changes.empty()) text += concat(" CHANGED: ", result.setting.changes, ".");
   text += "\n\n";

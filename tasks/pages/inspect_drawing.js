@@ -96,3 +96,13 @@ function paintSquare(canvas, numbers, length, quantity, colors, byRow, most, siz
   }
   paint.putImageData(image, 0, 0);
 }
+
+// A mean in a table, in its colour, with text beside it; an empty cell where there is none.
+function meanCell(quantity, mean, theme, beside = "") {
+  const cell = element("td", {class: "cell"}, mean === null ? "" : mean.toFixed(2) + beside);
+  if (mean === null) return cell;
+  const {css, dark} = palette(quantity.hue, theme), color = shade(quantity, mean, 1);
+  cell.style.background = css[color];
+  cell.style.color = dark[color] ? "#fff" : "#16150f";
+  return cell;
+}

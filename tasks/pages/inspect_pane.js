@@ -330,21 +330,13 @@ class Pane {
     by.value = this.by;
     by.parentElement.hidden = oneRow;
     const row = oneRow ? 0 : this.by === "all" ? symbols.length : Number(this.by);
-    const {css, dark} = palette(of.hue, page.theme), table = element("table", {}), top = element("tr", {}, element("th", {}));
+    const table = element("table", {}), top = element("tr", {}, element("th", {}));
     for (const id of symbols) top.append(element("th", {class: "key"}, page.symbol(id)));
     table.append(top);
     means.forEach((layer, l) => (layer[from] || []).forEach((head, h) => {
       if (!this.has(of, l, h)) return;
       const line = element("tr", {class: l === this.layer && h === this.head ? "head here" : "head"}, element("th", {}, `layer ${l} · head ${h}`));
-      for (const mean of head[row]) {
-        const cell = element("td", {class: "cell"}, mean === null ? "" : mean.toFixed(2));
-        if (mean !== null) {
-          const color = shade(of, mean, 1);
-          cell.style.background = css[color];
-          cell.style.color = dark[color] ? "#fff" : "#16150f";
-        }
-        line.append(cell);
-      }
+      for (const mean of head[row]) line.append(meanCell(of, mean, page.theme));
       line.addEventListener("click", () => this.moveTo(l, h));
       table.append(line);
     }));

@@ -34,7 +34,7 @@ function markedMeans(pane) {
   const from = ["gates", "breaks", "decay"].find(id => means.some(layer => layer[id]));
   if (!from || there.size < 2) return null;
   const of = QUANTITIES.find(q => q.from === from && !q.sums), columns = [...there].filter(n => n >= 0).sort((a, b) => a - b);
-  const {css, dark} = palette(of.hue, pane.page.theme), table = element("table", {});
+  const table = element("table", {});
   table.append(element("tr", {}, element("th", {}), element("th", {class: "key"}, "elsewhere"),
     ...columns.map(mark => element("th", {class: "key"}, data.marks[mark]))));
   means.forEach((layer, l) => (layer[from] || []).forEach((head, h) => {
@@ -43,14 +43,8 @@ function markedMeans(pane) {
       element("th", {}, `layer ${l} · head ${h}`));
     for (const column of [-1, ...columns]) {
       const mean = all[column + 1], more = mean - all[0];
-      const cell = element("td", {class: "cell"}, mean === null ? ""
-        : mean.toFixed(2) + (column < 0 ? "" : ` (${more < 0 ? "−" : "+"}${Math.abs(more).toFixed(2)})`));
-      if (mean !== null) {
-        const color = shade(of, mean, 1);
-        cell.style.background = css[color];
-        cell.style.color = dark[color] ? "#fff" : "#16150f";
-      }
-      line.append(cell);
+      const beside = column < 0 || mean === null ? "" : ` (${more < 0 ? "−" : "+"}${Math.abs(more).toFixed(2)})`;
+      line.append(meanCell(of, mean, pane.page.theme, beside));
     }
     line.addEventListener("click", () => pane.moveTo(l, h));
     table.append(line);

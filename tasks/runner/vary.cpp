@@ -2,6 +2,7 @@
 // sequences may become, how dense what has to be read.
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -67,6 +68,22 @@ Settings beside(const RunConfig& config, const std::string& option, const std::v
   return {{"task.after", to_text(longest)}, {"task.stride", to_text(std::max<std::int64_t>(1, shortest / 2))}};
 }
 
+// Whether a change, "pe.relative.far=cap", is one of an encoding that the run has.
+bool concerns(const std::string& change, const RunConfig& config) {
+  return std::ranges::any_of(config.encoding.parts, [&](const EncodingChoice::Part& part) {
+    return change.starts_with(concat("pe.", part.entry->name, "."));
+  });
+}
+
+// Throws UsageError for a change that none of the runs would take.
+void check_changes(const std::vector<std::string>& changes, const std::vector<RunSummary>& runs) {
+  for (const std::string& change : changes) {
+    if (std::ranges::none_of(runs, [&](const RunSummary& run) { return concerns(change, run.config); })) {
+      throw UsageError(concat("[vary] --set ", change, " belongs to the encoding of none of the runs"));
+    }
+  }
+}
+
 // "task.after=1024 pe.relative.far=cap".
 std::string text_of(const Settings& settings, const std::vector<std::string>& changes) {
   std::vector<std::string> all;
@@ -103,12 +120,8 @@ class VariedRun {
         stop_(stop),
         file_(concat(run.path, "/", varied_file_name)),
         folder_(RunFolder::open(run.path)) {
-    for (const std::string& change : settings.changes) {
-      const bool ours = std::ranges::any_of(run.config.encoding.parts, [&](const EncodingChoice::Part& part) {
-        return change.starts_with(concat("pe.", part.entry->name, "."));
-      });
-      if (ours) changes_.push_back(change);
-    }
+    std::ranges::copy_if(settings.changes, std::back_inserter(changes_),
+                         [&](const std::string& change) { return concerns(change, run.config); });
   }
 
   // Adds a result or a refusal; nothing once the work is to stop.
@@ -232,6 +245,7 @@ Result run_vary(const VarySettings& settings, const CommonOptions& common) {
   const Report report = make_report(settings.folders);
   const auto finished = [](const RunSummary& run) { return run.state == RunState::finished; };
   check(std::ranges::any_of(report.runs, finished), "vary", "none of the runs is finished");
+  check_changes(settings.changes, report.runs);
   const std::vector<Plan> plans = plans_of(report, settings, over);
   const std::atomic<bool>& stop = watch_signals();
   std::vector<VariedTable> tables;

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.hpp"
+#include "tests/error_of.hpp"
 
 namespace tally {
 
@@ -60,17 +60,7 @@ std::string little_endian(T value) {
   return bytes;
 }
 
-// The message of the tally::Error that `action` throws; empty when it throws none. Anything else passes through and
-// fails the test.
-template <class Action>
-std::string error_of(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::error_of;
 
 inline bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 

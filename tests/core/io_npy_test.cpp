@@ -28,7 +28,7 @@ std::string data_of(const std::vector<T>& values) {
   return bytes;
 }
 
-class Npy : public testing::Test {
+class Npy : public ::testing::Test {
  protected:
   Tensor read(std::string_view bytes) { return read_npy(folder_.file("a.npy", bytes)); }
   void expect_refused(std::string_view bytes, std::string_view message) {

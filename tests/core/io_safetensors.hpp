@@ -19,7 +19,7 @@ inline std::string entry(std::string_view name, std::string_view type, std::stri
   return concat("\"", name, "\":{\"dtype\":\"", type, "\",\"shape\":", shape, ",\"data_offsets\":", offsets, "}");
 }
 
-class Safetensors : public testing::Test {
+class Safetensors : public ::testing::Test {
  protected:
   SafetensorsFile open(std::string_view bytes) { return SafetensorsFile::open(folder_.file("a.safetensors", bytes)); }
   void expect_refused(std::string_view bytes, std::string_view message) {

@@ -114,6 +114,7 @@ TEST_F(Vary, RefusesWhatMeansNothing) {
   refused({"--over", "task.length=8", "--count", "7"}, "6");
   refused({"--over", "task.length=8", "--split", "train"}, "endless");
   refused({"--over", "task.p-ignore=0.1,0.9", "--split", "ood-sparse"}, "changes nothing in the split 'ood-sparse'");
+  refused({"--over", "task.length=8", "--set", "pe.relative.far=cap"}, "belongs to the encoding of none of the runs");
 }
 
 }  // namespace

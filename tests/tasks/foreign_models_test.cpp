@@ -80,6 +80,29 @@ TEST_P(ForeignModels, AreTheSameFunctionWithContextualPositionsAdded) {
   EXPECT_LE(difference(logits_of(folder, tokens, {}, pe), alone), 3 * error);  // both round
 }
 
+// At a table of zeros no gate changes a score: the first step moves the table alone, gates follow once it is not zero.
+TEST_P(ForeignModels, TrainTheTableBeforeTheGates) {
+  const std::string folder = folder_of(GetParam());
+  const ForeignDescription description = read_description(folder);
+  RunConfig config = config_of(description, description.model.encoding + "+cope");
+  config.set("pe.cope.gates", "sep-keys");
+  const ForeignLoaded loaded = load_foreign(folder, description, config);
+  const Tensor tokens = SafetensorsFile::open(folder + "/logits.safetensors").read("tokens");
+  const Tensor logits = loaded.model->forward(tokens);
+  backward(sum(logits * logits));
+  int tables = 0, gates = 0;
+  for (const auto& [name, parameter] : loaded.model->parameters()) {
+    if (!contains(name, ".cope.")) continue;
+    const bool table = contains(name, "table");
+    const Tensor moved = gradient(parameter);
+    const double most = moved.defined() ? largest(moved) : 0;
+    (table ? tables : gates) += 1;
+    EXPECT_EQ(most > 0, table) << name;
+  }
+  EXPECT_GT(tables, 0);
+  EXPECT_GT(gates, 0);
+}
+
 // What is written reads back to the same bytes.
 TEST_P(ForeignModels, AreWrittenAsTheyWereRead) {
   const std::string folder = folder_of(GetParam());

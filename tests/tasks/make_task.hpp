@@ -14,6 +14,7 @@
 
 #include "core/error.hpp"
 #include "tasks/task.hpp"
+#include "tests/error_of.hpp"
 
 namespace tally::testing {
 
@@ -25,18 +26,6 @@ inline std::unique_ptr<Task> make_task(std::string_view name, const Settings& se
   const std::unique_ptr<Options> options = entry.make_options();
   for (const auto& [option, value] : settings) set_option(*options, "task", option, value);
   return entry.make(*options, seed, data_seed);
-}
-
-// The message of the tally::Error that `action` throws; a failed test if it throws none.
-template <class Action>
-std::string error_of(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Prepare : public testing::Test {
+class Prepare : public ::testing::Test {
  protected:
   Prepare() {
     for (int number = 0; number < 40; ++number) {

@@ -11,7 +11,7 @@ const std::string tokens = std::string("\11\0\1\0\2\0\3\0\11\0\11\0", 12);
 
 std::string sum_of(std::string_view bytes) { return checksum_text(crc32c(std::as_bytes(std::span(bytes)))); }
 
-class Prepared : public testing::Test {
+class Prepared : public ::testing::Test {
  protected:
   Prepared() {
     folder_.file("tokenizer.json", "{}");

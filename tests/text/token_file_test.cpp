@@ -31,7 +31,7 @@ std::string npy(std::string_view type, std::string_view shape, const std::string
                 data);
 }
 
-class Tokens : public testing::Test {
+class Tokens : public ::testing::Test {
  protected:
   std::vector<std::int32_t> read(const std::string& bytes, std::int64_t vocabulary) {
     const TokenFile file(folder_.file("a.bin", bytes), vocabulary);
