@@ -23,13 +23,16 @@ if(TALLY_SANITIZE)
   target_compile_definitions(tally_flags INTERFACE TALLY_SANITIZED=1)
   target_link_options(tally_flags INTERFACE ${sanitizers})
 endif()
-if(TALLY_FUZZ)
-  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    message(FATAL_ERROR "TALLY_FUZZ needs clang (libFuzzer)")
-  endif()
-  target_compile_options(tally_flags INTERFACE -fsanitize=fuzzer-no-link)
-  target_link_options(tally_flags INTERFACE -fsanitize=fuzzer-no-link)
+# Fuzzers go with AddressSanitizer, by clang alone.
+if(TALLY_SANITIZE STREQUAL "address" AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(TALLY_FUZZERS ON)
 endif()
+# tally_coverage(<library>): a fuzzer of it sees which branches an input takes.
+function(tally_coverage library)
+  if(TALLY_FUZZERS)
+    target_compile_options(${library} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
 
 add_library(tally_warnings INTERFACE)
 target_compile_options(tally_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
