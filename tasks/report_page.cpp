@@ -76,7 +76,10 @@ JsonValue report_page_json(const Report& report, const std::string& folder) {
                                   {"groups", std::move(groups)}}));
   }
   for (const std::string& problem : report.problems) problems.push(problem);
-  return JsonValue::object({{"version", version}, {"tasks", std::move(tasks)}, {"problems", std::move(problems)}});
+  return JsonValue::object({{"version", version},
+                            {"overview", overview_json(report)},
+                            {"tasks", std::move(tasks)},
+                            {"problems", std::move(problems)}});
 }
 
 std::string report_page(const Report& report, const std::string& folder) {

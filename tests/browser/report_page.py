@@ -94,6 +94,18 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(page.evaluate("document.querySelectorAll('#curves .hit').length"), 14)
         self.assertIn(best, page.evaluate("document.getElementById('compared').textContent"))
 
+        # Encodings and tasks in one table, of the numbers that the text form prints; a task's name leads there.
+        overview = json.loads(self.run_tally("report", self.folder / "runs", self.folder / "words", "--json"))["overview"]
+        self.assertEqual(page.evaluate("page.data.overview"), overview)
+        self.assertEqual(page.evaluate("document.querySelectorAll('#overviewtable tr').length"), 2 + len(names))
+        shown = page.evaluate("[...document.querySelectorAll('#overviewtable tr')].slice(2).map(row => "
+                              "[...row.children].map(cell => cell.textContent))")
+        self.assertEqual(sum(cell == "–" for row in shown for cell in row), 2 * (len(names) - 2))  # words: two encodings
+        page.click("#overviewtable th:nth-child(3) button")
+        self.assertEqual(page.evaluate("page.here.name"), "group-word")
+        page.click("#overviewtable th:nth-child(2) button")
+        self.assertEqual(page.evaluate("page.here.name"), "flip-flop")
+
         # One encoding less is six lines in one panel; the other task has two.
         page.click("#groups button:nth-child(1)")
         self.assertEqual(page.evaluate(f"{charts}.length"), 0)
