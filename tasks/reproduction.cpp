@@ -11,6 +11,7 @@
 #include "tasks/estimate.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/statistics.hpp"
+#include "tasks/varied.hpp"
 
 namespace tally {
 namespace {
@@ -66,19 +67,26 @@ class Runs {
   std::map<std::string, std::optional<RunSummary>> runs_;
 };
 
-// The error that counts: at the end, or where the column looks.
-const Evaluation* evaluation_of(const RunSummary& run, const ReproductionColumn& column) {
-  if (run.state != RunState::finished) return nullptr;
+// What counts: at the end, or where the column looks.
+std::optional<Evaluation> evaluation_of(const RunSummary& run, const ReproductionColumn& column,
+                                        const std::optional<ContextQuestion>& context) {
+  if (run.state != RunState::finished) return std::nullopt;
+  if (context) {
+    const VariedFile file(concat(run.path, "/", varied_file_name));
+    const Evaluation* found = file.find_largest({run.config.run.steps, "task.length", context->value, context->split, 0,
+                                                 false, changes_text(context->beside, context->changes)});
+    return found == nullptr ? std::nullopt : std::optional(*found);
+  }
   if (column.share >= 1) {
     const std::vector<Evaluation>& results = column.generated ? run.generated : run.results;
     const auto found = std::ranges::find(results, column.split, &Evaluation::split);
-    return found == results.end() ? nullptr : &*found;
+    return found == results.end() ? std::nullopt : std::optional(*found);
   }
   const auto step = static_cast<std::int64_t>(std::llround(column.share * static_cast<double>(run.config.run.steps)));
   for (const Measurement& m : run.measurements) {
-    if (m.step == step && m.evaluation.split == column.split) return &m.evaluation;
+    if (m.step == step && m.evaluation.split == column.split) return m.evaluation;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -106,13 +114,32 @@ const Reproduction& find_reproduction(std::string_view name) {
        nearest.empty() ? "" : concat("did you mean '", nearest, "'? "), "there are ", reproduction_names());
 }
 
+std::optional<ContextQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
+                                          const ReproductionColumn& column, Scale scale) {
+  const auto length_of = [&](const ReproductionColumn& any) {
+    return std::int64_t{std::llround(any.context.at(scale))};
+  };
+  if (length_of(column) == 0) return std::nullopt;
+  std::vector<std::int64_t> lengths;
+  for (const ReproductionColumn& other : table.columns) {
+    if (other.text == column.text && length_of(other) > 0) lengths.push_back(length_of(other));
+  }
+  ContextQuestion question{to_text(length_of(column)), column.split, same_targets(lengths)};
+  std::istringstream words(row.beyond.at(scale));
+  for (std::string word; words >> word;) question.changes.push_back(word);
+  return question;
+}
+
 std::optional<ReproductionRun> run_of(const Reproduction& table, const ReproductionRow& row,
                                       const ReproductionColumn& column, const ReproductionSetting& setting,
                                       std::int64_t seed) {
   if (column.task.empty()) return std::nullopt;
   return in_file(concat(table.name, ", ", row.label, ", ", column.title.at(setting.scale)), [&] {
     const Scale scale = setting.scale;
-    RunConfig config = RunConfig::make(column.task, row.encoding.at(scale), name_of(scale));
+    const ReproductionText* text = column.text;
+    const std::string preset(text == nullptr ? name_of(scale) : text->preset.at(scale));
+    RunConfig config = RunConfig::make(column.task, row.encoding.at(scale), preset);
+    if (text != nullptr) config.set("task.data", text->data.at(scale));
     const Settings settings =
         settings_from_text(concat(row.settings.at(scale), " ", column.settings.at(scale), " ", setting.changes));
     for (const auto& [key, value] : settings) {
@@ -122,7 +149,8 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
     config.run.seed = seed;
     config.validate();
     config.refuse_idle();
-    std::string name = column.task + "/" + run_name(config.encoding.text(), settings, seed);
+    const std::string folder = concat(column.task, text == nullptr ? "" : "-" + preset);
+    std::string name = concat(folder, "/", run_name(config.encoding.text(), settings, seed));
     return std::optional(ReproductionRun{std::move(name), std::move(config)});
   });
 }
@@ -154,8 +182,14 @@ Reproduced reproduced(const Reproduction& table, const ReproductionSetting& sett
         const std::optional<ReproductionRun> run = run_of(table, row, column, setting, seed);
         if (!run) continue;
         const RunSummary* summary = runs.find(*run);
-        const Evaluation* e = summary == nullptr ? nullptr : evaluation_of(*summary, column);
-        if (e == nullptr) continue;
+        if (summary == nullptr) continue;
+        const std::optional<Evaluation> e =
+            evaluation_of(*summary, column, context_of(table, row, column, setting.scale));
+        if (!e) continue;
+        if (e->text) {
+          cell.perplexities.push_back(e->perplexity());
+          continue;
+        }
         if (cell.errors.rates.empty()) {
           const std::unique_ptr<Task> task = summary->config.make_task();
           cell.sequences = task->scores_sequences();
@@ -168,19 +202,22 @@ Reproduced reproduced(const Reproduction& table, const ReproductionSetting& sett
   return result;
 }
 
-bool Reproduced::Cell::comparable() const { return printed && errors.rates.size() >= 2; }
+bool Reproduced::Cell::comparable() const { return printed && values().size() >= 2; }
 
 bool Reproduced::Cell::differs() const {
   if (!comparable()) return false;
-  const MeanDeviation measured = mean_deviation(errors.rates);
-  const double theirs = printed->mean / 100;
-  const double their_deviation = std::isnan(printed->deviation) ? 0 : printed->deviation / 100;
+  const MeanDeviation measured = mean_deviation(values());
+  const double unit = perplexities.empty() ? 100 : 1;  // errors are printed in percent
+  const double theirs = printed->mean / unit;
+  const double their_deviation = std::isnan(printed->deviation) ? 0 : printed->deviation / unit;
   // Two standard errors of the difference; the paper's means are of three seeds.
   constexpr double their_seeds = 3;
   const double error = std::sqrt(measured.deviation * measured.deviation / static_cast<double>(measured.n) +
                                  their_deviation * their_deviation / their_seeds);
+  const bool beyond_spread = std::abs(measured.mean - theirs) > 2 * error;
+  if (!perplexities.empty()) return beyond_spread;
   const Interval counts = wilson_interval(errors.wrong, errors.of);
-  return std::abs(measured.mean - theirs) > 2 * error && (theirs < counts.low || theirs > counts.high);
+  return beyond_spread && (theirs < counts.low || theirs > counts.high);
 }
 
 }  // namespace tally

@@ -53,17 +53,27 @@ struct ReproductionRow {
   Scaled encoding;
   Scaled settings = {};               // of its runs beyond the preset's: "model.layers=2 model.heads=2"
   std::vector<Printed> printed = {};  // by column; may end early
+  Scaled beyond = {};                 // how it is evaluated on other contexts than trained on: "pe.relative.far=cap"
+};
+
+// A prepared text that language models are trained on.
+struct ReproductionText {
+  Scaled preset;   // of the task `text`
+  Scaled data;     // its folder
+  Scaled made_by;  // a command, or what has to be done
 };
 
 struct ReproductionColumn {
   Scaled title;
-  std::string task;        // empty: a column of numbers in print alone
-  std::string split;       // on which the error is measured
-  Scaled settings = {};    // of the runs behind this column
-  double share = 1;        // of the training after which the error was taken
-  ScaledNumber x = {};     // its place in a picture over columns, whose axis is logarithmic
-  bool generated = false;  // the error of answers that were fed back
-  std::string unit = {};   // of the numbers in print where they are no errors in percent: "perplexity"
+  std::string task;                        // empty: a column of numbers in print alone
+  std::string split;                       // on which the error is measured
+  Scaled settings = {};                    // of the runs behind this column
+  double share = 1;                        // of the training after which the error was taken
+  ScaledNumber x = {};                     // its place in a picture over columns, whose axis is logarithmic
+  bool generated = false;                  // the error of answers that were fed back
+  std::string unit = {};                   // of the numbers in print where they are no errors in percent: "perplexity"
+  const ReproductionText* text = nullptr;  // then perplexities are measured, not errors
+  ScaledNumber context = {};  // of the windows evaluated, where it is said; all of a table's score the same targets
 };
 
 // A choice that the paper leaves open.
@@ -104,6 +114,15 @@ struct ReproductionRun {
   std::string name;  // "flip-flop/cope-model.layers=1-seed2", from the folder of the scale
   RunConfig config;
 };
+// The context of a cell that is evaluated after training, as 'tally vary --over task.length' does (runner/vary.cpp):
+// what is asked of its run, but for step and count.
+struct ContextQuestion {
+  std::string value, split;                                      // of task.length
+  std::vector<std::pair<std::string, std::string>> beside = {};  // other options of the task that go with it
+  std::vector<std::string> changes = {};                         // of the encoding: "pe.relative.far=cap"
+};
+std::optional<ContextQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
+                                          const ReproductionColumn& column, Scale scale);
 // The run behind a cell; nothing in a column without runs.
 std::optional<ReproductionRun> run_of(const Reproduction& table, const ReproductionRow& row,
                                       const ReproductionColumn& column, const ReproductionSetting& setting,
@@ -114,12 +133,14 @@ std::vector<ReproductionRun> runs_of(const Reproduction& table, const Reproducti
 // What the runs in a folder say.
 struct Reproduced {
   struct Cell {
-    ErrorRates errors{};               // of the finished runs
-    std::optional<Printed> printed{};  // of the paper
-    bool sequences = false;            // counts sequences, not tokens
-    bool untrained = false;            // the split reaches rows that no training sequence does
-    bool comparable() const;           // with a number in print: two seeds at least, one has no spread
-    bool differs() const;              // comparable, and beyond the spread of both and the interval of the counts
+    ErrorRates errors{};                 // of the finished runs
+    std::optional<Printed> printed{};    // of the paper
+    std::vector<double> perplexities{};  // of the finished runs, on text instead of errors
+    bool sequences = false;              // counts sequences, not tokens
+    bool untrained = false;              // the split reaches rows that no training sequence does
+    const std::vector<double>& values() const { return perplexities.empty() ? errors.rates : perplexities; }
+    bool comparable() const;  // with a number in print: two seeds at least, one has no spread
+    bool differs() const;     // comparable, and beyond the spread of both and the interval of the counts
   };
   const Reproduction* table;
   ReproductionSetting setting;

@@ -20,10 +20,17 @@ std::string printed_cell(const std::optional<Printed>& printed) {
          (std::isnan(printed->deviation) ? "" : concat(" (", to_text(printed->deviation), ")"));
 }
 
+// "24.87 (0.12)"
+std::string perplexity_text(const std::vector<double>& perplexities) {
+  const MeanDeviation mean = mean_deviation(perplexities);
+  return concat(short_number(mean.mean), mean.n > 1 ? concat(" (", short_number(mean.deviation, 2), ")") : "");
+}
+
 // "4.9% (4.4)*"; with the number of runs where some are missing.
 std::string measured_cell(const Reproduced& result, const Reproduced::Cell& cell) {
-  const std::size_t n = cell.errors.rates.size();
-  return concat(cell.errors.mean_text(), cell.untrained ? untrained_mark : "", cell.differs() ? "*" : "",
+  const std::size_t n = cell.values().size();
+  return concat(cell.perplexities.empty() ? cell.errors.mean_text() : perplexity_text(cell.perplexities),
+                cell.untrained ? untrained_mark : "", cell.differs() ? "*" : "",
                 n > 0 && n < result.setting.seeds.size() ? concat(" of ", n) : "");
 }
 
@@ -50,7 +57,7 @@ Pairs compare_order(const Reproduced& result, std::size_t column) {
   for (std::size_t i = 0; i < rows; ++i) {
     for (std::size_t j = i + 1; j < rows; ++j) {
       const Reproduced::Cell &a = result.cells[i][column], &b = result.cells[j][column];
-      if (!a.printed || !b.printed || a.errors.rates.empty() || b.errors.rates.empty()) continue;
+      if (!a.printed || !b.printed || a.values().empty() || b.values().empty()) continue;
       // Where no deviation is printed, means say which is lower, and nobody how surely.
       constexpr double their_seeds = 3;
       const auto their_error = [&](const Printed& printed) {
@@ -59,7 +66,7 @@ Pairs compare_order(const Reproduced& result, std::size_t column) {
       pairs.unsure |= std::isnan(a.printed->deviation) || std::isnan(b.printed->deviation);
       const int theirs = order(a.printed->mean, their_error(*a.printed), b.printed->mean, their_error(*b.printed));
       if (theirs == 0) continue;
-      const MeanDeviation x = mean_deviation(a.errors.rates), y = mean_deviation(b.errors.rates);
+      const MeanDeviation x = mean_deviation(a.values()), y = mean_deviation(b.values());
       const auto our_error = [](const MeanDeviation& mean) {
         return mean.n > 1 ? mean.deviation / std::sqrt(static_cast<double>(mean.n))
                           : std::numeric_limits<double>::infinity();  // one seed tells nothing of the spread
@@ -107,11 +114,18 @@ std::string legend_text(const Reproduced& result) {
     for (const Reproduced::Cell& cell : row) {
       any_different |= cell.differs();
       any_untrained |= cell.untrained;
-      any_alone |= cell.printed && cell.errors.rates.size() == 1;
+      any_alone |= cell.printed && cell.values().size() == 1;
     }
   }
-  std::string text = concat("Wrong answers at the end, in percent: mean over ", seeds,
+  const auto of_text = [](const ReproductionColumn& column) { return column.text != nullptr; };
+  const auto measured = [](const ReproductionColumn& column) { return !column.task.empty(); };
+  const std::vector<ReproductionColumn>& columns = result.table->columns;
+  const bool errors = std::ranges::count_if(columns, measured) > std::ranges::count_if(columns, of_text);
+  const bool texts = std::ranges::any_of(columns, of_text);
+  std::string text = concat(errors ? "Wrong answers at the end, in percent" : "", errors && texts ? "; of texts " : "",
+                            texts ? "perplexity of a token" : "", ": mean over ", seeds,
                             seeds == 1 ? " seed" : " seeds (standard deviation)");
+  if (texts) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
   if (any_different) {
     text += "; * beyond the paper's number by more than two standard errors and outside the 95% interval of the counts";
   }
@@ -165,8 +179,9 @@ std::string presets_text(const Reproduction& table, Scale scale) {
   std::string text;
   std::set<std::string> told;
   for (const ReproductionColumn& column : table.columns) {
-    if (column.task.empty() || !told.insert(column.task).second) continue;
-    const PresetEntry& preset = find_preset(column.task, name_of(scale));
+    const std::string own(column.text == nullptr ? name_of(scale) : column.text->preset.at(scale));
+    if (column.task.empty() || !told.insert(concat(column.task, " ", own)).second) continue;
+    const PresetEntry& preset = find_preset(column.task, own);
     text += concat("- ", preset.task, ", preset ", preset.name, ": ", preset.summary, ":");
     for (const auto& [name, value] : preset.settings) text += concat(" ", name, "=", value);
     text += "\n";
@@ -184,7 +199,10 @@ JsonValue reproduced_json(const Reproduced& result) {
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
       const Reproduced::Cell& cell = result.cells[r][c];
       JsonValue json = JsonValue::object({{"column", table.columns[c].title.at(scale)}});
-      if (!cell.errors.rates.empty()) {
+      if (!cell.perplexities.empty()) {
+        const MeanDeviation mean = mean_deviation(cell.perplexities);
+        json.set("perplexity", JsonValue::object({{"mean", mean.mean}, {"deviation", mean.deviation}, {"n", mean.n}}));
+      } else if (!cell.errors.rates.empty()) {
         json.set("counts", cell.sequences ? "sequences" : "tokens");
         json.set("errors", cell.errors.json());
         if (cell.untrained) json.set("untrained_rows", true);
@@ -224,12 +242,18 @@ Chart reproduced_chart(const Reproduced& result) {
     chart.title += concat(" (scale: ", name_of(result.setting.scale), ")");
     return chart;
   }
-  Chart chart{concat(table.title, " (scale: ", name_of(result.setting.scale), ")"), table.x_label, "wrong", {{}}};
+  const bool of_text =
+      std::ranges::any_of(table.columns, [](const ReproductionColumn& column) { return column.text != nullptr; });
+  Chart chart{concat(table.title, " (scale: ", name_of(result.setting.scale), ")"),
+              table.x_label,
+              of_text ? "perplexity" : "wrong",
+              {{}}};
+  chart.numbers = of_text;
   chart.logarithmic_x = true;
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     ChartSeries series{table.rows[r].label, {}};
     for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      const std::vector<double>& rates = result.cells[r][c].errors.rates;
+      const std::vector<double>& rates = result.cells[r][c].values();
       if (rates.empty()) continue;
       const auto [low, high] = std::ranges::minmax(rates);
       series.points.push_back({table.columns[c].x.at(result.setting.scale), mean_deviation(rates).mean, low, high});

@@ -81,6 +81,15 @@ const Evaluation* VariedFile::find(const VariedKey& key) const {
   return place == entries_.end() ? nullptr : &place->evaluation;
 }
 
+const Evaluation* VariedFile::find_largest(VariedKey key) const {
+  const Entry* largest = nullptr;
+  for (const Entry& entry : entries_) {
+    key.count = entry.key.count;
+    if (entry.key == key && (largest == nullptr || entry.key.count > largest->key.count)) largest = &entry;
+  }
+  return largest == nullptr ? nullptr : &largest->evaluation;
+}
+
 void VariedFile::add(const VariedKey& key, const Evaluation& evaluation) {
   entries_.push_back({key, evaluation});
   JsonValue results = JsonValue::array();
@@ -92,6 +101,19 @@ void VariedFile::add(const VariedKey& key, const Evaluation& evaluation) {
   }
   const JsonValue file = JsonValue::object({{"format", 1}, {"results", std::move(results)}});
   write_file_atomically(path_, write_json(file, 2) + "\n");
+}
+
+std::vector<std::pair<std::string, std::string>> same_targets(const std::vector<std::int64_t>& lengths) {
+  const auto [shortest, longest] = std::ranges::minmax(lengths);
+  return {{"task.after", to_text(longest)}, {"task.stride", to_text(std::max<std::int64_t>(1, shortest / 2))}};
+}
+
+std::string changes_text(const std::vector<std::pair<std::string, std::string>>& beside,
+                         const std::vector<std::string>& changes) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : beside) all.push_back(concat(name, "=", value));
+  all.insert(all.end(), changes.begin(), changes.end());
+  return joined(all, " ");
 }
 
 std::string varied_text(const std::vector<VariedTable>& tables) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/io/json.hpp"
@@ -32,6 +33,8 @@ class VariedFile {
   explicit VariedFile(std::string path);
   // Null for what was not found yet.
   const Evaluation* find(const VariedKey& key) const;
+  // The same, of whatever count: that of the most sequences.
+  const Evaluation* find_largest(VariedKey key) const;
   // Writes the file, atomically.
   void add(const VariedKey& key, const Evaluation& evaluation);
 
@@ -44,6 +47,14 @@ class VariedFile {
   std::vector<Entry> entries_;
 };
 inline constexpr std::string_view varied_file_name = "varied.json";
+
+// Contexts of a text are compared on the same targets, as 'tally eval --lengths' does: the longest is left out before
+// the first of them, and all windows end at the same places. {{"task.after", "1024"}, {"task.stride", "128"}}
+std::vector<std::pair<std::string, std::string>> same_targets(const std::vector<std::int64_t>& lengths);
+
+// VariedKey::with: "task.after=1024 pe.relative.far=cap".
+std::string changes_text(const std::vector<std::pair<std::string, std::string>>& beside,
+                         const std::vector<std::string>& changes);
 
 // Runs that differ in nothing but the seed, with one value.
 struct VariedCell {

@@ -1,10 +1,12 @@
 // tally reproduce: a table or figure of a paper, from its runs to the page that shows them beside the printed numbers.
 // What is finished is skipped; stopped or killed at any moment, it goes on where it was and ends with the same table.
 #include <ctime>
+#include <filesystem>
 #include <memory>
 
 #include "core/io/atomic_file.hpp"
 #include "tasks/machine.hpp"
+#include "tasks/model_record.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/reproduction.hpp"
 #include "tasks/runner/commands.hpp"
@@ -12,6 +14,8 @@
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/progress.hpp"
 #include "tasks/runner/run_plan.hpp"
+#include "tasks/runner/signals.hpp"
+#include "tasks/runner/varied_run.hpp"
 
 namespace tally {
 namespace {
@@ -44,6 +48,41 @@ std::string page_text(const Reproduced& result, const ReproduceSettings& setting
   return result.paths.empty() ? text : text + report_text(make_report(result.paths));
 }
 
+// Throws UsageError that says how to make a text that a table needs and that is not there.
+void check_texts(const Reproduction& table, const ReproductionSetting& setting) {
+  for (const ReproductionColumn& column : table.columns) {
+    if (column.text == nullptr) continue;
+    const std::optional<ReproductionRun> run = run_of(table, table.rows.front(), column, setting, 1);
+    const std::string data = settings_of(run->config).at("task.data");
+    std::error_code error;
+    if (std::filesystem::exists(data, error)) continue;
+    throw UsageError(concat("[reproduce] there is no ", data, ", which ", table.name,
+                            " trains on; it is made by: ", column.text->made_by.at(setting.scale)));
+  }
+}
+
+// Evaluates the finished runs at the contexts that the table asks for. What was found is kept beside the runs.
+void evaluate_contexts(const Reproduction& table, const ReproductionSetting& setting, const std::string& folder,
+                       const CommonOptions& common) {
+  const std::atomic<bool>& stop = watch_signals();
+  for (const std::int64_t seed : setting.seeds) {
+    for (const ReproductionRow& row : table.rows) {
+      for (const ReproductionColumn& column : table.columns) {
+        const std::optional<ContextQuestion> context = context_of(table, row, column, setting.scale);
+        const std::optional<ReproductionRun> run = run_of(table, row, column, setting, seed);
+        const std::string path = run ? concat(folder, "/", run->name) : "";
+        std::error_code error;
+        if (!context || !run || !std::filesystem::exists(path + "/config.json", error)) continue;
+        const RunSummary summary = read_run(path);
+        if (summary.state != RunState::finished || stop.load()) continue;
+        VariedCell found;
+        VariedRun(summary, context->changes, common, stop)
+            .evaluate({"task.length", context->value, context->beside, context->split}, found);
+      }
+    }
+  }
+}
+
 Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
   const Reproduction& table = as_usage([&]() -> const Reproduction& { return find_reproduction(settings.name); });
   const ReproductionSetting setting{settings.scale == "paper" ? Scale::paper : Scale::quick,
@@ -53,6 +92,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
     known_ending(settings.out, {".md"});
     check_output(settings.out);
   }
+  if (!settings.show) as_usage([&] { check_texts(table, setting); });
   std::vector<PlannedRun> runs;
   std::vector<ReproductionRun> needed = as_usage([&] { return runs_of(table, setting); });
   if (settings.show) needed.clear();  // what is looked at need not fit into this machine's memory
@@ -78,6 +118,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
       return result;
     }
     plan.execute(jobs);
+    evaluate_contexts(table, setting, folder, common);
   }
   const Reproduced result = reproduced(table, setting, folder);
   JsonValue json = reproduced_json(result);

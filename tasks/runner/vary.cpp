@@ -8,9 +8,7 @@
 #include <set>
 
 #include "core/io/atomic_file.hpp"
-#include "tasks/estimate.hpp"
 #include "tasks/generate.hpp"
-#include "tasks/model_record.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/error_option.hpp"
@@ -20,7 +18,7 @@
 #include "tasks/runner/progress.hpp"
 #include "tasks/runner/sequences.hpp"
 #include "tasks/runner/signals.hpp"
-#include "tasks/runner/trained_model.hpp"
+#include "tasks/runner/varied_run.hpp"
 #include "tasks/varied.hpp"
 
 namespace tally {
@@ -33,30 +31,8 @@ struct VarySettings {
   bool generate = false;
 };
 
-// The task of a run with another value of the option, and of others that go with it. Throws UsageError for a value that
-// does not fit, and where the model would not know the symbols.
-struct VariedTask {
-  std::unique_ptr<Task> task;
-  std::string value;  // as the option prints it
-
-  VariedTask(const RunConfig& config, const std::string& option, const std::string& text, const Settings& others) {
-    RunConfig other = config.clone();
-    as_usage([&] {
-      other.set(option, text);
-      for (const auto& [name, setting] : others) other.set(name, setting);
-      task = other.make_task();
-    });
-    value = settings_of(other).at(option);
-    if (task->vocabulary_record() != config.make_task()->vocabulary_record()) {
-      throw UsageError(
-          concat("[vary] ", option, " = ", text, " changes the symbols, which trained models cannot learn any more"));
-    }
-  }
-};
-
-// Contexts of a text are compared on the same targets, as 'tally eval --lengths' does: the longest is left out before
-// the first of them, and all windows end at the same places.
-Settings beside(const RunConfig& config, const std::string& option, const std::vector<std::string>& values) {
+// What goes with a context of a text, so that all of them score the same targets; else nothing.
+TaskSettings beside(const RunConfig& config, const std::string& option, const std::vector<std::string>& values) {
   if (option != "task.length" || !has_option(config, "after") || !has_option(config, "stride")) return {};
   std::vector<std::int64_t> lengths;
   for (const std::string& value : values) {
@@ -64,8 +40,7 @@ Settings beside(const RunConfig& config, const std::string& option, const std::v
     if (!length || *length < 1) throw UsageError(concat("[vary] '", value, "' is no length"));
     lengths.push_back(*length);
   }
-  const auto [shortest, longest] = std::ranges::minmax(lengths);
-  return {{"task.after", to_text(longest)}, {"task.stride", to_text(std::max<std::int64_t>(1, shortest / 2))}};
+  return same_targets(lengths);
 }
 
 // Whether a change, "pe.relative.far=cap", is one of an encoding that the run has.
@@ -84,14 +59,6 @@ void check_changes(const std::vector<std::string>& changes, const std::vector<Ru
   }
 }
 
-// "task.after=1024 pe.relative.far=cap".
-std::string text_of(const Settings& settings, const std::vector<std::string>& changes) {
-  std::vector<std::string> all;
-  for (const auto& [name, value] : settings) all.push_back(concat(name, "=", value));
-  all.insert(all.end(), changes.begin(), changes.end());
-  return joined(all, " ");
-}
-
 // The full name of a task's option; empty where the task has none of this name.
 std::string option_of(const RunConfig& config, const std::string& name) {
   for (const RunConfig::Field& field : config.fields()) {
@@ -104,66 +71,9 @@ std::string option_of(const RunConfig& config, const std::string& name) {
 struct Plan {
   const ReportTask* report;
   std::string option, split;
-  Settings beside = {};                  // other options of the task that go with it
+  TaskSettings beside = {};              // other options of the task that go with it
   std::string with = {};                 // what is changed beside the option, as text
   std::vector<std::string> values = {};  // as the option prints them
-};
-
-// All evaluations of one run, from its file where they are there already.
-class VariedRun {
- public:
-  VariedRun(const RunSummary& run, const VarySettings& settings, const CommonOptions& common,
-            const std::atomic<bool>& stop)
-      : run_(run),
-        settings_(settings),
-        common_(common),
-        stop_(stop),
-        file_(concat(run.path, "/", varied_file_name)),
-        folder_(RunFolder::open(run.path)) {
-    std::ranges::copy_if(settings.changes, std::back_inserter(changes_),
-                         [&](const std::string& change) { return concerns(change, run.config); });
-  }
-
-  // Adds a result or a refusal; nothing once the work is to stop.
-  void evaluate(const Plan& plan, const std::string& value, VariedCell& cell) {
-    const std::string& option = plan.option;
-    const std::string label = concat(run_.path, ", ", option, "=", value);
-    try {
-      const VariedTask varied(run_.config, option, value, plan.beside);
-      const Split& split = varied.task->split(plan.split);
-      const std::int64_t count = settings_.count == 0 ? split.count : settings_.count;
-      VariedKey key{0, option, varied.value, split.name, count, settings_.generate, text_of(plan.beside, changes_)};
-      // The step of the last checkpoint, as long as nobody had to look at the files.
-      const std::vector<std::int64_t> steps = folder_.checkpoint_steps();
-      key.step = trained_ ? trained_->step : steps.empty() ? 0 : steps.back();
-      if (const Evaluation* known = file_.find(key)) return cell.results.push_back(*known);
-      if (!trained_) trained_.emplace(load_trained(run_.path, "newest", changes_));
-      key.step = trained_->step;
-      const RunConfig& config = trained_->config;
-      trained_->model->check_length(split.length);
-      check_fits(estimate_evaluation(config, *varied.task, config.run.eval_batch, split.length));
-      const auto& evaluate_as = settings_.generate ? evaluate_generated : tally::evaluate;
-      const Evaluation found =
-          evaluate_as(*trained_->model, *varied.task, split.name, count, config.run.eval_batch, &stop_);
-      if (stop_.load()) return;
-      file_.add(key, found);
-      say(common_, concat(printable(label), ": ", evaluation_text(found)));
-      cell.results.push_back(found);
-    } catch (const Error& why) {
-      complain(concat(label, ": ", why.what()));
-      cell.refusal = printable(why.what());
-    }
-  }
-
- private:
-  const RunSummary& run_;
-  const VarySettings& settings_;
-  const CommonOptions& common_;
-  const std::atomic<bool>& stop_;
-  VariedFile file_;
-  RunFolder folder_;
-  std::vector<std::string> changes_;     // of encodings that this run has
-  std::optional<TrainedModel> trained_;  // once something has to be computed
 };
 
 std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, const GridDimension& over) {
@@ -180,7 +90,7 @@ std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, c
     const std::unique_ptr<Task> made = config.make_task();
     const std::string split = settings.split.empty() ? evaluation_splits(*made).front().name : settings.split;
     plans.push_back({&task, option, split, beside(config, option, over.values)});
-    plans.back().with = text_of(plans.back().beside, settings.changes);
+    plans.back().with = changes_text(plans.back().beside, settings.changes);
     std::set<std::string> sequences;  // the first ones, as text
     for (const std::string& value : over.values) {
       const VariedTask varied(config, option, value, plans.back().beside);
@@ -225,9 +135,13 @@ VariedTable vary(const Plan& plan, const VarySettings& settings, const CommonOpt
         continue;
       }
       line.runs.push_back(run->path);
-      VariedRun work(*run, settings, common, stop);
+      std::vector<std::string> changes;
+      std::ranges::copy_if(settings.changes, std::back_inserter(changes),
+                           [&](const std::string& change) { return concerns(change, run->config); });
+      VariedRun work(*run, std::move(changes), common, stop);
       for (std::size_t n = 0; n < plan.values.size() && !stop.load(); ++n) {
-        work.evaluate(plan, plan.values[n], line.cells[n]);
+        work.evaluate({plan.option, plan.values[n], plan.beside, plan.split, settings.count, settings.generate},
+                      line.cells[n]);
       }
     }
   }

@@ -245,5 +245,51 @@ TEST_F(TextRuns, WhatIsNotThereIsNamed) {
   EXPECT_FALSE(fs::exists(folder_ / "short"));
 }
 
+// A picture of the paper by one command: trains, evaluates each model at the contexts on the same targets, keeps what
+// it found, and shows what vary and eval show.
+TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
+  std::vector<std::string> words{"reproduce", "figure3",     "--dir",   folder_ / "runs",
+                                 "--seeds=1", "--threads=1", "--jobs=1"};
+  std::vector<std::string> nowhere = words;
+  nowhere.insert(nowhere.end(), {"--set", "task.data=" + (folder_ / "nowhere")});
+  const Finished without = run_tally(nowhere, folder_);
+  EXPECT_EQ(without.code, 2);
+  EXPECT_TRUE(
+      holds(without.err, folder_ / "nowhere, which figure3 trains on; it is made by: tasks/text/fetch.sh prose"))
+      << without.err;
+  for (const std::string& change :
+       {"task.data=" + (folder_ / "data"), std::string("task.length=16"), std::string("model.layers=1"),
+        std::string("model.width=8"), std::string("model.heads=2"), std::string("batch=4"), std::string("steps=3"),
+        std::string("eval-every=0"), std::string("save-every=3"), std::string("optimiser.warmup=0")}) {
+    words.insert(words.end(), {"--set", change});
+  }
+  words.insert(words.end(), {"--out", folder_ / "figure3.md"});
+  const JsonValue json = json_of(words);
+  ASSERT_EQ(json.elements("rows").size(), 9u);
+  EXPECT_TRUE(holds(read_file(folder_ / "figure3.md"), "Perplexity of a token: mean over 1 seed"));
+  EXPECT_TRUE(holds(read_file(folder_ / "figure3.svg"), "context in tokens"));
+
+  std::string run;
+  for (const auto& entry : fs::directory_iterator(folder_ / "runs/text-prose-quick")) {
+    if (entry.is_directory() && entry.path().filename().string().starts_with("relative-")) run = entry.path();
+  }
+  const std::vector<std::string> contexts{"--lengths=256,512,1024", "--split=validation"};
+  for (const auto& [row, far] : {std::pair{2, "none"}, std::pair{3, "cap"}}) {
+    std::vector<std::string> eval{"eval", run, concat("--set=pe.relative.far=", far)};
+    eval.insert(eval.end(), contexts.begin(), contexts.end());
+    const JsonValue evaluated = json_of(eval);
+    const JsonValue line = json.elements("rows")[static_cast<std::size_t>(row)];
+    for (std::size_t n = 0; n < 3; ++n) {
+      EXPECT_EQ(line.elements("cells")[n].at("perplexity").real("mean"),
+                evaluated.elements("evaluations")[n].at("text").real("perplexity"))
+          << far << " " << n;
+    }
+  }
+  const std::string page = read_file(folder_ / "figure3.md");
+  words.insert(words.end(), {"--show"});
+  fs::rename(folder_ / "data", folder_ / "gone");  // what was found is there, also where the text is not
+  EXPECT_EQ(write_json(json_of(words).at("rows")), write_json(json.at("rows")));
+}
+
 }  // namespace
 }  // namespace tally::testing

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "core/error.hpp"
 #include "tasks/statistics.hpp"
+#include "tasks/varied.hpp"
 
 namespace tally {
 namespace {
@@ -40,6 +42,29 @@ TEST(Reproductions, TablesShareTheirRuns) {
   }
   EXPECT_TRUE(names("table4").contains("counting/cope-seed1"));
   EXPECT_TRUE(names("table2").contains("counting/cope-seed1"));
+}
+
+TEST(Reproductions, ContextsOfAFigureScoreTheSameTargets) {
+  const Reproduction& figure = find_reproduction("figure3");
+  const auto capped = std::ranges::find(figure.rows, "relative, capped", &ReproductionRow::label);
+  const ContextQuestion question = context_of(figure, *capped, figure.columns[1], Scale::quick).value();
+  EXPECT_EQ(question.value, "512");
+  EXPECT_EQ(changes_text(question.beside, question.changes), "task.after=1024 task.stride=128 pe.relative.far=cap");
+  EXPECT_EQ(context_of(figure, *capped, figure.columns[2], Scale::paper).value().value, "4096");
+  const ReproductionSetting setting{Scale::quick, {1}, ""};
+  EXPECT_EQ(run_of(figure, *capped, figure.columns[1], setting, 2).value().name, "text-prose-quick/relative-seed2");
+  const Reproduction& table = find_reproduction("table5");
+  EXPECT_FALSE(context_of(table, table.rows[0], table.columns[0], Scale::quick));
+}
+
+// Perplexities are compared as they are printed, and no counts stand behind them.
+TEST(Reproductions, APerplexityDiffersBeyondTheSpreadOfBoth) {
+  Reproduced::Cell cell{.printed = Printed{23.5, 0.3}, .perplexities = {23.0, 23.2}};
+  EXPECT_FALSE(cell.differs());  // 0.4 apart; 2 sqrt(0.02 / 2 + 0.03) = 0.4
+  cell.perplexities = {22.9, 23.1};
+  EXPECT_TRUE(cell.differs());
+  cell.perplexities = {20};
+  EXPECT_FALSE(cell.differs()) << "one seed";
 }
 
 TEST(Reproductions, AnUnknownTableIsNamedWithItsNeighbour) {

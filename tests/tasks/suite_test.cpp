@@ -23,7 +23,8 @@ TEST(Suites, HoldPresetsThatThereAre) {
     EXPECT_FALSE(suite->summary.empty()) << suite->name;
   }
   using Names = std::vector<std::string>;
-  EXPECT_EQ(names_of("paper"), (Names{"flip-flop/quick", "selective-copy/quick", "counting/quick", "last-sentence/quick"}));
+  EXPECT_EQ(names_of("paper"),
+            (Names{"flip-flop/quick", "selective-copy/quick", "counting/quick", "last-sentence/quick"}));
 }
 
 TEST(Suites, AllHoldsTheOthersEachPresetOnce) {

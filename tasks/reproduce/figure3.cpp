@@ -1,0 +1,40 @@
+// CoPE paper, figure 3: language models on longer contexts than they were trained on.
+#include "tasks/reproduce/texts.hpp"
+
+TALLY_REPRODUCTION(
+    figure3, .title = "Perplexity of language models against their context",
+    .source =
+        "CoPE (arXiv 2405.18719), figure 3: curves without numbers; relative falls apart, capped it holds, cope is "
+        "best",
+    .columns = {{.title = {"256 (trained)", "1,024 (trained)"},
+                 .task = "text",
+                 .split = "validation",
+                 .x = {256, 1024},
+                 .text = &reproduce::prose,
+                 .context = {256, 1024}},
+                {.title = {"512", "2,048"},
+                 .task = "text",
+                 .split = "validation",
+                 .x = {512, 2048},
+                 .text = &reproduce::prose,
+                 .context = {512, 2048}},
+                {.title = {"1,024", "4,096"},
+                 .task = "text",
+                 .split = "validation",
+                 .x = {1024, 4096},
+                 .text = &reproduce::prose,
+                 .context = {1024, 4096}}},
+    .rows = {{"none", "none"},
+             {"rope", "rope"},
+             {"relative", "relative", "", {}, "pe.relative.far=none"},
+             {"relative, capped", "relative", "", {}, "pe.relative.far=cap"},
+             {"alibi", "alibi"},
+             {"fox", "fox"},
+             {"stick-breaking", "stick-breaking"},
+             {"cope", "cope"},
+             {"cope + rope", "cope+rope"}},
+    .choices = {reproduce::prose_choice(),
+                {"targets", "the same for all contexts: windows end at the same places, the first are context alone",
+                 "longer windows have fewer cold starts, and every encoding would seem to gain"},
+                {"cope + relative", "left out", "two kinds of going on at once"}},
+    .picture = ReproductionPicture::over_columns, .x_label = "context in tokens");

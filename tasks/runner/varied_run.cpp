@@ -1,0 +1,71 @@
+#include "tasks/runner/varied_run.hpp"
+
+#include "core/error.hpp"
+#include "tasks/estimate.hpp"
+#include "tasks/generate.hpp"
+#include "tasks/model_record.hpp"
+#include "tasks/printable.hpp"
+#include "tasks/runner/progress.hpp"
+
+namespace tally {
+
+VariedTask::VariedTask(const RunConfig& config, const std::string& option, const std::string& text,
+                       const TaskSettings& others) {
+  RunConfig other = config.clone();
+  as_usage([&] {
+    other.set(option, text);
+    for (const auto& [name, setting] : others) other.set(name, setting);
+    task = other.make_task();
+  });
+  value = settings_of(other).at(option);
+  if (task->vocabulary_record() != config.make_task()->vocabulary_record()) {
+    throw UsageError(
+        concat("[vary] ", option, " = ", text, " changes the symbols, which trained models cannot learn any more"));
+  }
+}
+
+VariedRun::VariedRun(const RunSummary& run, std::vector<std::string> changes, const CommonOptions& common,
+                     const std::atomic<bool>& stop)
+    : run_(run),
+      changes_(std::move(changes)),
+      common_(common),
+      stop_(stop),
+      file_(concat(run.path, "/", varied_file_name)),
+      folder_(RunFolder::open(run.path)) {}
+
+void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
+  const std::string label = concat(run_.path, ", ", question.option, "=", question.value);
+  try {
+    const VariedTask varied(run_.config, question.option, question.value, question.beside);
+    const Split& split = varied.task->split(question.split);
+    const std::int64_t count = question.count == 0 ? split.count : question.count;
+    VariedKey key{0,
+                  question.option,
+                  varied.value,
+                  split.name,
+                  count,
+                  question.generate,
+                  changes_text(question.beside, changes_)};
+    // The step of the last checkpoint, as long as nobody had to look at the files.
+    const std::vector<std::int64_t> steps = folder_.checkpoint_steps();
+    key.step = trained_ ? trained_->step : steps.empty() ? 0 : steps.back();
+    if (const Evaluation* known = file_.find(key)) return cell.results.push_back(*known);
+    if (!trained_) trained_.emplace(load_trained(run_.path, "newest", changes_));
+    key.step = trained_->step;
+    const RunConfig& config = trained_->config;
+    trained_->model->check_length(split.length);
+    check_fits(estimate_evaluation(config, *varied.task, config.run.eval_batch, split.length));
+    const auto& evaluate_as = question.generate ? evaluate_generated : tally::evaluate;
+    const Evaluation found =
+        evaluate_as(*trained_->model, *varied.task, split.name, count, config.run.eval_batch, &stop_);
+    if (stop_.load()) return;
+    file_.add(key, found);
+    say(common_, concat(printable(label), ": ", evaluation_text(found)));
+    cell.results.push_back(found);
+  } catch (const Error& why) {
+    complain(concat(label, ": ", why.what()));
+    cell.refusal = printable(why.what());
+  }
+}
+
+}  // namespace tally
