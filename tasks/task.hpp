@@ -84,6 +84,9 @@ class Task {
   // token that does.
   virtual std::vector<std::int32_t> sources(const Example& example) const;
 
+  // Sequences of training until all of it has been seen once; 0 for an endless stream.
+  virtual std::int64_t epoch() const { return splits().front().count; }
+
   // What learned tables must hold: the longest sequence of any split, or what a task says.
   virtual std::int64_t max_length() const;
   // Throws Error naming the known splits when there is none of this name.

@@ -6,6 +6,7 @@
 // Training is read in epochs. Epoch e cuts the N tokens from an offset in [0, T) on into W = floor((N - T) / T)
 // windows, which share the one token that is both target and next input, and takes them in a random order; sequence i
 // is window i mod W of epoch i / W. Offset and order come from (seed, e) alone, so that a resumed run needs no state.
+// With `order` random, sequence i begins anywhere, each place as likely as any other, whatever came before.
 //
 // Evaluation takes windows in order, each target once: of T tokens side by side (stride 0), or windows that end every S
 // tokens, of which the last S targets count (of the first all). With `after` = A the first A targets are context alone,
@@ -37,6 +38,7 @@ struct TextOptions final : OptionsOf<TextOptions> {
   std::int64_t after = 0;
   std::int64_t positions = 0;
   std::int64_t vocabulary = 0;
+  std::string order = "epochs";
 
   void visit(OptionVisitor& visitor) override {
     visitor.text("data", data, "folder that `tally prepare` made");
@@ -47,6 +49,8 @@ struct TextOptions final : OptionsOf<TextOptions> {
     visitor.integer("positions", positions, "tokens that learned tables of positions hold; 0: T", 0, 1 << 24);
     visitor.integer("vocabulary", vocabulary,
                     "tokens of the model, where these are more than the tokenizer's; 0: as many");
+    visitor.choice("order", order, {"epochs", "random"},
+                   "training: windows in epochs, each once; or from places drawn anew for each");
   }
 };
 
@@ -75,7 +79,8 @@ class Text final : public Task {
         tokenizer_(read_tokenizer(prepared_.tokenizer_path())),
         length_(options.length),
         positions_(options.positions),
-        seed_(seed) {
+        seed_(seed),
+        random_(options.order == "random") {
     check(options.stride <= length_, "text", "stride ", options.stride, " is longer than the sequences of ", length_,
           " tokens");
     const std::int64_t size = tokenizer_.vocabulary();
@@ -108,7 +113,7 @@ class Text final : public Task {
       // Where windows of evaluation are asked for, the training split may be too short for them.
       if (options.stride == 0 && options.after == 0) check_training();
     }
-    splits_.insert(splits_.begin(), {"train", concat(with_commas(train_tokens()), " tokens, in epochs"), 0, length_});
+    splits_.insert(splits_.begin(), {"train", concat(with_commas(train_tokens()), random_ ? " tokens, from random places" : " tokens, in epochs"), 0, length_});
     windows_.insert(windows_.begin(), Windows{train_tokens(), length_, 0, 0});
   }
 
@@ -117,6 +122,7 @@ class Text final : public Task {
     return concat(symbols_.size(), " tokens, ", prepared_.manifest().tokenizer_checksum);
   }
   const std::vector<Split>& splits() const override { return splits_; }
+  std::int64_t epoch() const override { return (train_tokens() - length_) / length_; }
   std::int64_t max_length() const override { return std::max(positions_, Task::max_length()); }
 
   Example example(std::string_view name, std::int64_t index) const override {
@@ -217,14 +223,21 @@ class Text final : public Task {
 
   // The first token of sequence `index` of the training stream.
   std::int64_t train_window(std::int64_t index) const {
-    const std::int64_t tokens = file_of("train").size(), windows = (tokens - length_) / length_;
-    const std::int64_t epoch = index / windows;
+    const std::int64_t tokens = train_tokens(), windows = epoch();
+    if (random_) {
+      const PhiloxBlock bits =
+          RandomStream{seed_, stream_of("text, random places")}.block(static_cast<std::uint64_t>(index));
+      const std::uint64_t together = std::uint64_t{bits[0]} << 32 | bits[1];
+      const double uniform = static_cast<double>(together >> 11) * 0x1p-53;
+      return static_cast<std::int64_t>(uniform * static_cast<double>(tokens - length_));
+    }
+    const std::int64_t number = index / windows;
     const std::scoped_lock lock(mutex_);
-    if (epoch != epoch_) {
-      Rng rng({seed_, stream_of("text"), static_cast<std::uint32_t>(epoch)});
+    if (number != epoch_) {
+      Rng rng({seed_, stream_of("text"), static_cast<std::uint32_t>(number)});
       offset_ = rng.below(static_cast<std::uint32_t>(length_));
       order_ = random_order(windows, rng);
-      epoch_ = epoch;
+      epoch_ = number;
     }
     return offset_ + order_[static_cast<std::size_t>(index % windows)] * length_;
   }
@@ -233,6 +246,7 @@ class Text final : public Task {
   Tokenizer tokenizer_;
   std::int64_t length_, positions_;
   std::uint64_t seed_;
+  bool random_;
   std::vector<std::string> symbols_, specials_;
   std::map<std::string, TokenFile, std::less<>> files_;  // by split
   std::vector<Split> splits_;                            // train first, without those that are too short

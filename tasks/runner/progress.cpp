@@ -87,11 +87,21 @@ void ProgressPrinter::started(const RunConfig& config, const SequenceModel& mode
   steps_ = config.run.steps;
   last_drawn_ = Clock::now();
   if (quiet_) return;
-  const std::int64_t tokens = config.run.batch * config.make_task()->splits().front().length;
+  const auto task = config.make_task();
+  const std::int64_t tokens = config.run.batch * task->splits().front().length;
+  steps_of_epoch_ = static_cast<double>(task->epoch()) / static_cast<double>(config.run.batch);
   print(concat(config.task->name, " with ", config.label(), ": ", with_commas(model.parameter_count()), " parameters, ",
                with_commas(tokens), " tokens a step, device ", model.device(), ", BLAS ", blas_info().core, ", ",
                thread_count(), thread_count() == 1 ? " thread" : " threads"));
   if (from_step > 0) print(concat("going on from step ", from_step, " of ", steps_));
+}
+
+// "  epoch 1.25": how often the training's text or set has been seen.
+std::string ProgressPrinter::epoch_text(std::int64_t step) const {
+  if (steps_of_epoch_ <= 0) return "";
+  char text[48];
+  std::snprintf(text, sizeof text, "  epoch %.2f", static_cast<double>(step) / steps_of_epoch_);
+  return text;
 }
 
 void ProgressPrinter::stepped(const StepReport& report) {
@@ -106,7 +116,7 @@ void ProgressPrinter::stepped(const StepReport& report) {
   const double rate = span > 0 ? static_cast<double>(tokens_ - first_tokens_) / span : 0;
   const double per_step = report.step > first_step_ + 1 ? span / static_cast<double>(report.step - first_step_ - 1) : 0;
   const std::string line =
-      concat("step ", report.step, "/", report.steps, "  loss ", short_number(report.loss), "  error ",
+      concat("step ", report.step, "/", report.steps, epoch_text(report.step), "  loss ", short_number(report.loss), "  error ",
              percent_text(report.token_error), "  lr ", short_number(report.lr), "  grad ",
              short_number(report.grad_norm), "  ", with_commas(std::llround(rate)), " tokens/s  ",
              duration_text(per_step * static_cast<double>(report.steps - report.step)), " left");

@@ -1,6 +1,7 @@
 // The task `text`: what its windows hold, that each target counts once, and what is told of what was scored.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
@@ -155,6 +156,28 @@ TEST_F(TextTask, AnEpochTakesEachWindowOnce) {
   }
   EXPECT_TRUE(differs) << "the seed decides";
   EXPECT_NE(epochs[0], epochs[1]);
+}
+
+TEST_F(TextTask, RandomPlacesAreDrawnAnewForEachSequence) {
+  const testing::Settings settings{{"length", "10"}, {"order", "random"}};
+  const auto task = make(settings), again = make(settings), other = make(settings, 2);
+  EXPECT_EQ(task->epoch(), (train_tokens - 10) / 10);
+  constexpr std::int64_t places = train_tokens - 10, drawn = 200 * places;
+  std::vector<int> times(places, 0);
+  int same = 0;
+  for (std::int64_t n = 0; n < drawn; ++n) {
+    const Example example = task->example("train", n);
+    const std::int64_t first = example.tokens[0] == 256 ? 0 : example.tokens[0];
+    ++times.at(static_cast<std::size_t>(first));
+    if (n < 100) {
+      EXPECT_EQ(example.tokens, again->example("train", n).tokens);
+      same += example.tokens == other->example("train", n).tokens;
+    }
+  }
+  EXPECT_LT(same, 10) << "the seed decides";
+  // 200 +- 14 each: five deviations.
+  EXPECT_GT(std::ranges::min(times), 130);
+  EXPECT_LT(std::ranges::max(times), 270);
 }
 
 TEST_F(TextTask, TellsWhatWasScored) {
