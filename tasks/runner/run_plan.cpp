@@ -255,17 +255,19 @@ void RunPlan::start(std::size_t index) {
   try {
     if (!begun) {
       RunFolder::create(path, run.config, false);
-    } else if (look_at(run)) {
-      return say(concat(run.name, ": finished meanwhile"));
-    } else {
+    } else if (!look_at(run)) {
       open_when_free(path);
     }
-    // A new run too is one that is resumed, from step 0: its folder alone says what it is.
-    std::vector<std::string> words{"resume", path};
-    for (const std::string& word : child_.words()) words.push_back(word);
-    children_.emplace(start_tally(words, path + ".log"), Child{index, Clock::now()});
-    run.state = RunState::unfinished;
-    say(concat(run.name, ": ", begun ? "goes on" : "starts"));
+    if (run.state == RunState::finished) {
+      say(concat(run.name, ": finished meanwhile"));
+    } else {
+      // A new run too is one that is resumed, from step 0: its folder alone says what it is.
+      std::vector<std::string> words{"resume", path};
+      for (const std::string& word : child_.words()) words.push_back(word);
+      children_.emplace(start_tally(words, path + ".log"), Child{index, Clock::now()});
+      run.state = RunState::unfinished;
+      say(concat(run.name, ": ", begun ? "goes on" : "starts"));
+    }
   } catch (const RunInUse&) {
     wait_for_others(run);
   } catch (const Error& why) {
