@@ -80,7 +80,10 @@ std::int64_t longest_of(const RunConfig& config) {
 
 ForeignDescription read_description(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  const JsonValue json = read_json(path, {.max_depth = 8, .max_values = 100'000}, 1 << 20);
+  return describe_foreign(read_json(path, foreign_config_limits, 1 << 20), path);
+}
+
+ForeignDescription describe_foreign(const JsonValue& json, const std::string& path) {
   ForeignSettings settings(json, escape_for_print(path, 1000));
   const std::string type = settings.text("model_type");
   std::vector<std::string> known;

@@ -21,6 +21,9 @@ struct ForeignDescription {
 };
 // Throws Error naming file and key.
 ForeignDescription read_description(const std::string& folder);
+// The same of what config.json holds.
+ForeignDescription describe_foreign(const JsonValue& config, const std::string& path);
+inline constexpr JsonLimits foreign_config_limits{.max_depth = 8, .max_values = 100'000};
 
 // The configuration of a run: the model's settings, and for the rest what RunConfig::make gives. pe: its encoding if
 // empty, else one in which it acts on every head of every layer. The data are not chosen yet.

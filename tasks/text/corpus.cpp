@@ -21,21 +21,6 @@ namespace fs = std::filesystem;
 std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
 std::uint32_t checksum_of(std::string_view bytes) { return crc32c(std::as_bytes(std::span(bytes))); }
 
-// The member "text" of a line.
-std::string text_of_line(std::string_view line, const std::string& source) {
-  std::optional<std::string> text;
-  const JsonLimits limits{.max_depth = 64, .max_token_bytes = std::size_t{1} << 31};
-  std::set<std::string> names;
-  parse_json_members(line, limits, source, 0, [&](JsonMember& member) {
-    check(names.insert(member.name).second, "jsonl", "stands here again");
-    if (member.name != "text") return;
-    check(member.value.is_string(), "jsonl", "is ", member.value.kind(), "; a string is wanted");
-    text = std::move(member.value.string());
-  });
-  check(text.has_value(), "jsonl", source, ": 'text' is missing");
-  return std::move(*text);
-}
-
 class Selector {
  public:
   Selector(const CorpusRules& rules, const CorpusProgress& progress) : rules_(rules), progress_(progress) {
@@ -222,6 +207,20 @@ class Selector {
 };
 
 }  // namespace
+
+std::string text_of_line(std::string_view line, const std::string& source) {
+  std::optional<std::string> text;
+  const JsonLimits limits{.max_depth = 64, .max_token_bytes = std::size_t{1} << 31};
+  std::set<std::string> names;
+  parse_json_members(line, limits, source, 0, [&](JsonMember& member) {
+    check(names.insert(member.name).second, "jsonl", "stands here again");
+    if (member.name != "text") return;
+    check(member.value.is_string(), "jsonl", "is ", member.value.kind(), "; a string is wanted");
+    text = std::move(member.value.string());
+  });
+  check(text.has_value(), "jsonl", source, ": 'text' is missing");
+  return std::move(*text);
+}
 
 JsonValue CorpusRules::json() const {
   return JsonValue::object({{"include", include},
