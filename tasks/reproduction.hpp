@@ -30,7 +30,7 @@ struct Scaled {
   std::string quick, paper;
   Scaled(const char* both = "") : quick(both), paper(both) {}
   Scaled(const std::string& both) : quick(both), paper(both) {}
-  Scaled(const char* quick_, const char* paper_) : quick(quick_), paper(paper_) {}
+  Scaled(std::string quick_, std::string paper_) : quick(std::move(quick_)), paper(std::move(paper_)) {}
   const std::string& at(Scale scale) const { return scale == Scale::quick ? quick : paper; }
 };
 
