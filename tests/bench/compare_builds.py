@@ -46,11 +46,13 @@ def main():
     usage.add_argument("--preset", default="quick")
     usage.add_argument("--steps", type=int, default=60)
     usage.add_argument("--rounds", type=int, default=5)
-    usage.add_argument("options", nargs="*", help="of tally train, after --")
-    given = usage.parse_args()
+    words, options = sys.argv[1:], []
+    if "--" in words:
+        words, options = words[: words.index("--")], words[words.index("--") + 1 :]
+    given = usage.parse_args(words)
 
     arguments = ["--preset", given.preset, "--steps", str(given.steps), "--eval-every", str(given.steps)]
-    arguments += ["--optimiser.warmup", "1", "--task.eval-count", "16", "--save-every", str(given.steps), *given.options]
+    arguments += ["--optimiser.warmup", "1", "--task.eval-count", "16", "--save-every", str(given.steps), *options]
     print(f"{'encoding':20} {'old ms':>9} {'new ms':>9} {'new/old':>8}")
     slower = []
     for pe in given.pe.split(",") if given.pe else all_encodings(given.new):
