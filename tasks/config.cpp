@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/io/json.hpp"
+#include "core/precision.hpp"
 #include "tasks/preset.hpp"
 
 namespace tally {
@@ -229,6 +230,9 @@ void RunConfig::refuse_idle(const RunConfig* before) const {
   for (const std::string& name : model.idle()) refuse("model", "model." + name, concat("with kind = ", model.kind));
   if (optimiser.weight_decay == 0) refuse("optimiser", "optimiser.decay", "with weight-decay = 0");
   if (optimiser.schedule == "constant") refuse("optimiser", "optimiser.lr-floor", "with schedule = constant");
+  check(dtype() != DType::f64 || product_precision() == ProductPrecision::f32, "run", "--precision ",
+        product_precision_names[static_cast<std::size_t>(product_precision())],
+        " has no effect with dtype = f64: it rounds products of f32");
   if (run.eval_every == 0) refuse("run", "eval-count", "with eval-every = 0: the last evaluation counts all");
 }
 

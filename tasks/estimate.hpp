@@ -1,4 +1,5 @@
-// What work will need, told before any of it is there: parameters by name, and bytes of memory.
+// What work will need, told before any of it is there: parameters by name, and bytes of memory. Of encodings whose form
+// depends on a learned number (FIRE's threshold) the most that any value of it takes.
 #pragma once
 
 #include <cstdint>

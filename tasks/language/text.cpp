@@ -113,7 +113,10 @@ class Text final : public Task {
       // Where windows of evaluation are asked for, the training split may be too short for them.
       if (options.stride == 0 && options.after == 0) check_training();
     }
-    splits_.insert(splits_.begin(), {"train", concat(with_commas(train_tokens()), random_ ? " tokens, from random places" : " tokens, in epochs"), 0, length_});
+    splits_.insert(
+        splits_.begin(),
+        {"train", concat(with_commas(train_tokens()), random_ ? " tokens, from random places" : " tokens, in epochs"),
+         0, length_});
     windows_.insert(windows_.begin(), Windows{train_tokens(), length_, 0, 0});
   }
 

@@ -1,6 +1,6 @@
 // CoPE's table 7 has cope-alibi without an error in distribution; with the formula as printed it hardly beats guessing
 // here. One choice at a time is changed.
-#include "tasks/reproduction.hpp"
+#include "tasks/reproduce/choices.hpp"
 
 TALLY_REPRODUCTION(
     cope_alibi, .title = "cope-alibi on flip-flop: which choice makes the difference",
@@ -21,5 +21,6 @@ TALLY_REPRODUCTION(
               {"steps=4000 eval-every=400 save-every=400", "steps=40000"}},
              {"as printed, gpt2 start values", "cope-alibi", {"model.init=gpt2", ""}},
              {"as printed, learning rate / 3", "cope-alibi", {"optimiser.lr=3.3e-4", "optimiser.lr=1e-4"}}},
-    .choices = {{"what is varied", "one choice at a time from the formula as printed",
-                 "sign, first slope, learned slopes, size, steps, start values, rate"}});
+    .choices = reproduce::with({{"what is varied", "one choice at a time from the formula as printed",
+                                 "sign, first slope, learned slopes, size, steps, start values, rate"}},
+                               reproduce::flip_flop_choices()));

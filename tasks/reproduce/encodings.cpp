@@ -27,6 +27,7 @@ TALLY_REPRODUCTION(encodings, .title = "Every encoding on every task", .source =
                                {"counting, few passes", "counting", "ood-short"},
                                {"mqar", "mqar", "in-distribution"},
                                {"mqar, twice the pairs", "mqar", "ood-dense"},
+                               {"mqar, twice as long", "mqar", "ood-long"},
                                {{"s3 words", "a5 words"}, "group-word", "in-distribution"},
                                {{"s3 words, twice as long", "a5 words, twice as long"}, "group-word", "ood-long"}},
                    .rows = every_encoding(),

@@ -30,5 +30,12 @@ TALLY_REPRODUCTION(
                   "the figure's axis runs from 1K to 10K; its points are not listed"}},
                 {"length of training",
                  {"the same number of steps for all", "100 epochs of the set"},
-                 {"epochs of few programs would be few steps", "what the paper states"}}},
+                 {"epochs of few programs would be few steps", "what the paper states"}},
+                {"length of programs",
+                 {"3 to 48 operations", "3 to 512 operations"},
+                 {"the preset's; table 3 has longer ones", "the paper's"}},
+                {"tables of cope and relative",
+                 {"cope's: one per layer, 65 rows; relative's: one per layer",
+                  "cope's: one per layer, 513 rows; relative's: one for the whole model"},
+                 {"the preset's", "the authors' released code"}}},
     .picture = tally::ReproductionPicture::over_columns, .x_label = "training programs");

@@ -1,5 +1,5 @@
 // CoPE paper, figure 5: flip-flop error while training.
-#include "tasks/reproduction.hpp"
+#include "tasks/reproduce/choices.hpp"
 
 TALLY_REPRODUCTION(
     figure5, .title = "Flip-flop: error while training",
@@ -12,8 +12,9 @@ TALLY_REPRODUCTION(
                 {"sparse, 70%", "flip-flop", "ood-sparse", "", 0.7},
                 {"sparse, at the end", "flip-flop", "ood-sparse"}},
     .rows = {{"absolute", "absolute", "", {}}, {"rope", "rope", "", {}}, {"cope", "cope", "", {}}},
-    .choices = {{"sequences of an evaluation on the way",
-                 {"250 of each split; all at the end", "1,000 of each split; all at the end"},
-                 {"the paper does not say",
-                  "the paper does not say; the set of 100,000 would take longer than training"}}},
+    .choices = reproduce::with({{"sequences of an evaluation on the way",
+                                 {"250 of each split; all at the end", "1,000 of each split; all at the end"},
+                                 {"the paper does not say",
+                                  "the paper does not say; the set of 100,000 would take longer than training"}}},
+                               reproduce::flip_flop_choices()),
     .picture = tally::ReproductionPicture::over_steps);

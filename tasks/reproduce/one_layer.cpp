@@ -1,5 +1,5 @@
 // The cheap flip-flop comparison of the PaTH paper: one layer, two heads, width 64.
-#include "tasks/reproduction.hpp"
+#include "tasks/reproduce/choices.hpp"
 
 TALLY_REPRODUCTION(one_layer, .title = "Flip-flop with one layer, two heads and width 64",
                    .source = "PaTH attention (arXiv 2505.16381), table 1",
@@ -26,6 +26,7 @@ TALLY_REPRODUCTION(one_layer, .title = "Flip-flop with one layer, two heads and 
                              "none",
                              {"model.layers=1 model.heads=2", "model.layers=1 model.heads=2 model.width=64"},
                              {}}},
-                   .choices = {{"training",
-                                {"that of the preset quick", "as the CoPE paper's flip-flop"},
-                                "that paper's own settings are not at hand"}});
+                   .choices = reproduce::with({{"training",
+                                                {"that of the preset quick", "as the CoPE paper's flip-flop"},
+                                                "that paper's own settings are not at hand"}},
+                                              reproduce::flip_flop_choices()));

@@ -1,6 +1,6 @@
 // CoPE paper, table 8: variants of CoPE on a language model. Here the same variants on flip-flop, beside the paper's
 // perplexities: another task, so only which variants matter can be compared.
-#include "tasks/reproduction.hpp"
+#include "tasks/reproduce/choices.hpp"
 
 TALLY_REPRODUCTION(
     table8, .title = "Variants of CoPE on flip-flop: the toy counterpart of the paper's ablation on Wikitext-103",
@@ -20,5 +20,6 @@ TALLY_REPRODUCTION(
              {"cope, p_max 16", "cope", "pe.p-max=16", {{}, {}, {}, {23.22}}},
              {"cope, p_max = length (paper: 1024)", "cope", {"pe.p-max=128", "pe.p-max=512"}, {{}, {}, {}, {23.31}}},
              {"cope-alibi, ALiBi's slopes", "cope-alibi", "pe.slopes=alibi", {{}, {}, {}, {25.09}}}},
-    .choices = {{"the paper's base", "a table for all layers; here a table a layer",
-                 "its row 'tables per layer' is our default"}});
+    .choices = reproduce::with({{"the paper's base", "a table for all layers; here a table a layer",
+                                 "its row 'tables per layer' is our default"}},
+                               reproduce::flip_flop_choices()));

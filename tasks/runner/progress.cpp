@@ -116,8 +116,8 @@ void ProgressPrinter::stepped(const StepReport& report) {
   const double rate = span > 0 ? static_cast<double>(tokens_ - first_tokens_) / span : 0;
   const double per_step = report.step > first_step_ + 1 ? span / static_cast<double>(report.step - first_step_ - 1) : 0;
   const std::string line =
-      concat("step ", report.step, "/", report.steps, epoch_text(report.step), "  loss ", short_number(report.loss), "  error ",
-             percent_text(report.token_error), "  lr ", short_number(report.lr), "  grad ",
+      concat("step ", report.step, "/", report.steps, epoch_text(report.step), "  loss ", short_number(report.loss),
+             "  error ", percent_text(report.token_error), "  lr ", short_number(report.lr), "  grad ",
              short_number(report.grad_norm), "  ", with_commas(std::llround(rate)), " tokens/s  ",
              duration_text(per_step * static_cast<double>(report.steps - report.step)), " left");
   if (terminal_) {

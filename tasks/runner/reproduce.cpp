@@ -102,8 +102,8 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
     plan.take_stock();
     const std::int64_t jobs = plan.jobs(settings.jobs);
     const std::optional<double> left = plan.seconds_left(jobs);
-    tally::say(common, concat(printable(folder), ": ", plan.count(RunState::finished), " of ", plan.runs().size(),
-                              " runs are finished; ",
+    tally::say(common, concat(printable(folder), ", scale ", settings.scale, ": ", plan.count(RunState::finished),
+                              " of ", plan.runs().size(), " runs are finished; ",
                               left ? concat("what is left takes about ", duration_text(*left), ", ", jobs, " at a time")
                                    : "how long the others take is known when one has finished"));
     if (settings.dry_run) {
@@ -113,7 +113,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
         names.push(JsonValue::object({{"run", plan.path_of(run)}, {"state", name_of(run.state)}}));
         result.text += concat(printable(plan.path_of(run)), ": ", name_of(run.state), "\n");
       }
-      result.value = JsonValue::object({{"runs", std::move(names)}});
+      result.value = JsonValue::object({{"scale", settings.scale}, {"runs", std::move(names)}});
       if (left) result.value.set("seconds_left", *left);
       return result;
     }
@@ -145,7 +145,7 @@ std::function<Result()> declare_reproduce(CommandLine& line) {
   const auto settings = std::make_shared<ReproduceSettings>();
   line.add("NAME", &settings->name, concat("table or figure: ", reproduction_names()), {.required = true});
   line.add("--scale", &settings->scale,
-           "paper: the published setting; quick: reduced, less than two hours a table on two cores",
+           "paper: the published setting; quick: reduced, less than two hours a table on two cores but for 'encodings'",
            {.allowed = {"quick", "paper"}});
   line.add("--dir", &settings->folder, "folder for the runs; runs/<scale>, which all tables share");
   line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");

@@ -9,6 +9,7 @@
 
 #include "core/backend.hpp"
 #include "core/kernels.hpp"
+#include "nn/parameter_choice.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/evaluate.hpp"
 #include "tasks/train_step.hpp"
@@ -25,7 +26,8 @@ inline double measured_peak(const RunConfig& config) {
   for (const auto& [name, parameter] : model->parameters()) {
     if (name.ends_with("fire.m")) kernels(device).fill(parameter.view(), 0.01);  // as training may make it
   }
-  const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, model->parameters());
+  const std::unique_ptr<Optimizer> optimizer =
+      Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
   TrainStep step(*model, *optimizer, config.optimiser, 1, config.run.micro_batch);
   const Batch batch = collate(examples_of(*task, "train", 0, config.run.batch));
   for (std::int64_t n = 1; n <= 2; ++n) step(batch, n, 10);
