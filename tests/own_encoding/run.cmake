@@ -1,5 +1,5 @@
-# Does what nn/position/README.md says: copies the sources, adds the page's two encodings to nn/position and nothing else,
-# builds the runner, and looks for them in the list, the help, the gradient check and a short training run.
+# Does what nn/position/README.md says: copies the sources, adds its encoding and that of contextual.md to nn/position and
+# nothing else, builds the runner, and looks for them in the list, the help, the gradient check and a short training run.
 #
 # cmake -D SOURCE=<root of the sources> -D COMPILER=<c++> -D GENERATOR=<name> -D WORK=<folder to use> -P run.cmake
 set(tree ${WORK}/tally)
@@ -8,14 +8,16 @@ file(MAKE_DIRECTORY ${tree})
 foreach(part IN ITEMS core autograd nn tasks cuda CMakeLists.txt)
   file(COPY ${SOURCE}/${part} DESTINATION ${tree})
 endforeach()
+set(page_of_decay README.md)
+set(page_of_counted_decay contextual.md)
 foreach(encoding IN ITEMS decay counted_decay)
   file(COPY ${SOURCE}/tests/own_encoding/${encoding}.cpp DESTINATION ${tree}/nn/position)
-  # The page shows these files.
-  file(READ ${SOURCE}/nn/position/README.md page)
+  # The pages show these files.
+  file(READ ${SOURCE}/nn/position/${page_of_${encoding}} page)
   file(READ ${SOURCE}/tests/own_encoding/${encoding}.cpp text)
   string(FIND "${page}" "${text}" found)
   if(found EQUAL -1)
-    message(FATAL_ERROR "nn/position/README.md does not show tests/own_encoding/${encoding}.cpp as it is")
+    message(FATAL_ERROR "nn/position/${page_of_${encoding}} does not show tests/own_encoding/${encoding}.cpp as it is")
   endif()
 endforeach()
 

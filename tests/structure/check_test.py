@@ -29,6 +29,10 @@ class CheckTest(unittest.TestCase):
         self.assertEqual(self.found("cuda/launch.cuh", PRAGMA + "#include <cuda_runtime.h>\n"), [])
         self.assertEqual(self.found(".gitignore", "/build/\n"), [])
 
+    def test_a_readme_leads_in(self):
+        self.assertEqual(self.found("nn/README.md", "line\n" * 80), [])
+        self.assert_offence("nn/README.md", "line\n" * 81, "81 lines, 80 at most")
+
     def test_include_upwards(self):
         self.assert_offence("core/tensor.hpp", PRAGMA + '#include "autograd/ops.hpp"\n', "core/tensor.hpp:2: core/ may")
         self.assert_offence("autograd/ops.hpp", PRAGMA + '#include "nn/linear.hpp"\n', "autograd/ may include only")
