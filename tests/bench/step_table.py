@@ -138,6 +138,9 @@ def main():
     rows = measure(args)
     print(long_table(rows, args))
     if args.write:
+        processor = next(iter(rows.values()))["tally"][0]["machine"]["processor"]
+        if "Intel" not in processor:
+            sys.exit(f"--write is for the Intel machine's place in the pages; this is {processor}: its table is above")
         put(HERE / "measurements.md", lambda _: "\n" + long_table(rows, args) + "\n")
         put(HERE.parents[1] / "README.md", lambda old: short_table(rows, old) + "\n" if old.startswith("\n") else
             short_table(rows, old))
