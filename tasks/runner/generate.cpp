@@ -118,20 +118,36 @@ class Generator {
     return text + escaped.finish();
   }
 
-  // Tokens that all texts have in common.
+  // Tokens that all texts have in common: computed once, whatever the number of texts.
   void feed(const std::vector<std::int32_t>& tokens) {
-    const auto batch = static_cast<std::int64_t>(texts_.size()), length = static_cast<std::int64_t>(tokens.size());
+    const auto length = static_cast<std::int64_t>(tokens.size());
     trained_.model->check_length(length);
-    std::vector<std::int32_t> all;
     // Logits of all these tokens are there for a moment.
     constexpr std::int64_t most_logits = 1 << 24;
-    const std::int64_t at_once = std::clamp<std::int64_t>(most_logits / (batch * trained_.model->vocabulary()), 1, 256);
+    const std::int64_t at_once = std::clamp<std::int64_t>(most_logits / trained_.model->vocabulary(), 1, 256);
     for (std::int64_t begin = 0; begin < length && signal_exit_code() == 0; begin += at_once) {
       const std::int64_t end = std::min(begin + at_once, length);
-      all.clear();
-      for (std::int64_t n = 0; n < batch; ++n) all.insert(all.end(), tokens.begin() + begin, tokens.begin() + end);
-      take(trained_.model->step(Tensor::from(all, {batch, end - begin}), state_));
+      const std::vector<std::int32_t> part(tokens.begin() + begin, tokens.begin() + end);
+      take(trained_.model->step(Tensor::from(part, {1, end - begin}), state_));
     }
+    repeat();
+  }
+
+  // One state for each text. All that layers keep begins with the axis of sequences.
+  void repeat() {
+    const auto samples = static_cast<std::int64_t>(texts_.size());
+    if (samples == 1) return;
+    const auto repeated = [&](const Tensor& x) {
+      Shape shape = x.shape();
+      shape[0] = samples;
+      return broadcast_to(x, shape).clone();
+    };
+    for (KvCache& layer : state_.layers) {
+      for (auto& [name, kept] : layer) kept = repeated(kept);
+    }
+    if (state_.tokens.defined()) state_.tokens = repeated(state_.tokens);
+    const std::vector<double> one = logits_;
+    for (std::int64_t n = 1; n < samples; ++n) logits_.insert(logits_.end(), one.begin(), one.end());
   }
 
   // Keeps the last logits.

@@ -49,6 +49,18 @@ TEST_F(Generate, GivesTheSameTextForAnyThreadsAndSamples) {
   EXPECT_EQ(generate({"--count=12", "--seed=7", "--quiet"}).out, three[0] + "\n");
 }
 
+// The prompt is computed once; what every kind of layer has kept of it is there for each text.
+TEST_F(Generate, TextsGoOnFromOnePrompt) {
+  for (const char* pe : {"fox-pro", "nexus", "transformer-xl", "absolute+hard"}) {
+    SCOPED_TRACE(pe);
+    train(pe);
+    const std::vector<std::string> together = texts({"--count=8", "--temperature=0", "--samples=3"});
+    const std::string alone = texts({"--count=8", "--temperature=0"}).at(0);
+    EXPECT_EQ(together, std::vector<std::string>(3, alone));
+    std::filesystem::remove_all(run_);
+  }
+}
+
 TEST_F(Generate, AtTemperature0ItAnswersAsPredict) {
   train("fox");
   const Finished predicted = run_tally({"predict", run_, "w0i1", "--symbols=9", "--quiet"}, folder_);
