@@ -183,8 +183,12 @@ Reproduced reproduced(const Reproduction& table, const ReproductionSetting& sett
         if (!run) continue;
         const RunSummary* summary = runs.find(*run);
         if (summary == nullptr) continue;
-        const std::optional<Evaluation> e =
-            evaluation_of(*summary, column, context_of(table, row, column, setting.scale));
+        std::optional<Evaluation> e;
+        try {
+          e = evaluation_of(*summary, column, context_of(table, row, column, setting.scale));
+        } catch (const Error& why) {  // what is kept beside a run is damaged: the rest of the table is not
+          if (std::ranges::count(result.problems, why.what()) == 0) result.problems.emplace_back(why.what());
+        }
         if (!e) continue;
         if (e->text) {
           cell.perplexities.push_back(e->perplexity());

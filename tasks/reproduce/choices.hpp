@@ -39,7 +39,7 @@ inline Choices counting_choices() {
   return {
       {"length of programs",
        {"3 to 96 operations", "3 to 512 operations"},
-       {"in the preset's, of up to 48, every encoding counts right", "the paper's"}},
+       {"in the preset's, of up to 48, every encoding is at 0 to 5%", "the paper's"}},
       {"cope's table",
        {"one per layer, 129 rows, z as printed", "one per layer, 513 rows, z / sqrt(d)"},
        {"as many rows as tokens; the authors' code has 513 for 512, and z / sqrt(d)", "the authors' released code"}},

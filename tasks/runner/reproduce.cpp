@@ -61,26 +61,35 @@ void check_texts(const Reproduction& table, const ReproductionSetting& setting) 
   }
 }
 
-// Evaluates the finished runs at the contexts that the table asks for. What was found is kept beside the runs.
-void evaluate_contexts(const Reproduction& table, const ReproductionSetting& setting, const std::string& folder,
+// Evaluates the finished runs at the contexts that the table asks for, each model loaded once. What was found is kept
+// beside the runs. Whether every context was taken.
+bool evaluate_contexts(const Reproduction& table, const ReproductionSetting& setting, const std::string& folder,
                        const CommonOptions& common) {
   const std::atomic<bool>& stop = watch_signals();
+  bool all = true;
   for (const std::int64_t seed : setting.seeds) {
     for (const ReproductionRow& row : table.rows) {
+      std::optional<RunSummary> summary;
+      std::optional<VariedRun> work;
       for (const ReproductionColumn& column : table.columns) {
         const std::optional<ContextQuestion> context = context_of(table, row, column, setting.scale);
-        const std::optional<ReproductionRun> run = run_of(table, row, column, setting, seed);
-        const std::string path = run ? concat(folder, "/", run->name) : "";
+        if (!context || stop.load()) continue;
+        const std::string path = concat(folder, "/", run_of(table, row, column, setting, seed)->name);
         std::error_code error;
-        if (!context || !run || !std::filesystem::exists(path + "/config.json", error)) continue;
-        const RunSummary summary = read_run(path);
-        if (summary.state != RunState::finished || stop.load()) continue;
+        if (!std::filesystem::exists(path + "/config.json", error)) continue;
+        if (!summary || summary->path != path) {
+          work.reset();
+          summary = read_run(path);
+        }
+        if (summary->state != RunState::finished) continue;
+        if (!work) work.emplace(*summary, context->changes, common, stop);
         VariedCell found;
-        VariedRun(summary, context->changes, common, stop)
-            .evaluate({"task.length", context->value, context->beside, context->split}, found);
+        work->evaluate({"task.length", context->value, context->beside, context->split}, found);
+        all &= found.refusal.empty();
       }
     }
   }
+  return all;
 }
 
 Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
@@ -98,6 +107,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   if (settings.show) needed.clear();  // what is looked at need not fit into this machine's memory
   for (ReproductionRun& run : needed) runs.push_back({std::move(run.name), std::move(run.config)});
   RunPlan plan(folder, std::move(runs), common);
+  bool contexts = true;
   if (!settings.show) {
     plan.take_stock();
     const std::int64_t jobs = plan.jobs(settings.jobs);
@@ -118,7 +128,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
       return result;
     }
     plan.execute(jobs);
-    evaluate_contexts(table, setting, folder, common);
+    contexts = evaluate_contexts(table, setting, folder, common);
   }
   const Reproduced result = reproduced(table, setting, folder);
   JsonValue json = reproduced_json(result);
@@ -135,7 +145,8 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
     json.set("page", settings.out);
     say(common, concat("page: ", printable(settings.out)));
   }
-  return {settings.show ? exit_code::done : plan.code(), std::move(json),
+  const int code = settings.show ? exit_code::done : plan.code();
+  return {code == exit_code::done && !contexts ? exit_code::failed : code, std::move(json),
           concat("\n", reproduced_text(result), settings.show ? "" : plan.states_text())};
 }
 

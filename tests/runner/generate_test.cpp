@@ -54,9 +54,25 @@ TEST_F(Generate, TextsGoOnFromOnePrompt) {
   for (const char* pe : {"fox-pro", "nexus", "transformer-xl", "absolute+hard"}) {
     SCOPED_TRACE(pe);
     train(pe);
-    const std::vector<std::string> together = texts({"--count=8", "--temperature=0", "--samples=3"});
-    const std::string alone = texts({"--count=8", "--temperature=0"}).at(0);
-    EXPECT_EQ(together, std::vector<std::string>(3, alone));
+    // How probable each token was tells a state from another where the tokens are the same.
+    const auto probabilities = [&](const std::string& samples) {
+      const Finished finished = generate({"--count=8", "--temperature=0", "--json", samples});
+      EXPECT_EQ(finished.code, 0) << finished.err;
+      std::vector<std::vector<double>> all;
+      const JsonValue json = parse_json(finished.out, JsonLimits{}, "generate");
+      for (const JsonValue& one : json.elements("samples")) {
+        std::vector<double>& texts = all.emplace_back();
+        for (const JsonValue& log : one.elements("log_probabilities")) texts.push_back(log.real());
+      }
+      return all;
+    };
+    const std::vector<double> alone = probabilities("--samples=1").at(0);
+    ASSERT_EQ(alone.size(), 8u);
+    const std::vector<std::vector<double>> together = probabilities("--samples=3");
+    ASSERT_EQ(together.size(), 3u);
+    for (const std::vector<double>& one : together) {
+      for (std::size_t n = 0; n < alone.size(); ++n) EXPECT_NEAR(one[n], alone[n], 1e-5) << n;
+    }
     std::filesystem::remove_all(run_);
   }
 }

@@ -285,10 +285,15 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
           << far << " " << n;
     }
   }
-  const std::string page = read_file(folder_ / "figure3.md");
   words.insert(words.end(), {"--show"});
   fs::rename(folder_ / "data", folder_ / "gone");  // what was found is there, also where the text is not
   EXPECT_EQ(write_json(json_of(words).at("rows")), write_json(json.at("rows")));
+  // One damaged file is named, and costs its own row alone.
+  write_file(run + "/varied.json", "{");
+  const JsonValue damaged = json_of(words);
+  EXPECT_EQ(damaged.elements("problems").size(), 1u);
+  EXPECT_FALSE(damaged.elements("rows")[2].elements("cells")[0].contains("perplexity"));
+  EXPECT_TRUE(damaged.elements("rows")[0].elements("cells")[0].contains("perplexity"));
 }
 
 }  // namespace
