@@ -251,6 +251,15 @@ TEST_F(Bench, EveryCombinationOfSettings) {
   EXPECT_NE(text.out.find("\n| 9        | "), std::string::npos) << text.out;
 }
 
+// What takes no gradients has none of the optimiser's state either, as in training.
+TEST_F(Bench, AStepTrainsWhatIsNamed) {
+  const JsonValue json = bench_json({"step", "--pe", "cope", "--steps=1", "--warmup=0", "--set", "train=all,pe.*"});
+  const JsonValue::Array& variants = json.elements("variants");
+  ASSERT_EQ(variants.size(), 2u);
+  EXPECT_LT(variants[1].real("tensor_peak_bytes"), variants[0].real("tensor_peak_bytes"));
+  EXPECT_NE(bench({"step", "--steps=1", "--set", "train=nothing.*"}).code, 0);
+}
+
 TEST_F(Bench, ASteadyStepTakesNoMemoryFromTheSystem) {
 #ifdef TALLY_SANITIZED
   GTEST_SKIP() << "under a sanitizer every block is taken from the system";
