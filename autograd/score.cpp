@@ -13,4 +13,10 @@ void Score::set_scan(Scan value) {
   scan = std::move(value);
 }
 
+void Score::set_normaliser(Normaliser value) {
+  check(normaliser.is_softmax(), "encoding",
+        "two parts of the sum each take the place of the softmax: keep one of them (biases and rotations may join it)");
+  normaliser = std::move(value);
+}
+
 }  // namespace tally

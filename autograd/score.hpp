@@ -1,5 +1,5 @@
 // What joins the attention scores s_ij = q_i.k_j / sqrt(d): at most one scan and any number of biases, as tensors with
-// gradients. Attention knows these shapes and never an encoding.
+// gradients; and how logits become weights. Attention knows these shapes and never an encoding.
 //
 // B batch, H heads of queries, G of keys (core/attention/heads.hpp), T tokens, P largest position, N hidden width;
 // query i, key j <= i. Generated rows come alone: T are the last queries, distances and positions reach over all keys.
@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/random.hpp"
+#include "core/attention/call.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -38,12 +38,11 @@ struct ContextualMlp {
   Tensor weight, bias;  // w, b [N]
   Gates gates;
 };
-// Takes the place of the softmax: with l the logits, biases included,
-//   A_ij = exp(l_ij - sum_{k=j..i-1} softplus(l_ik)) for j < i,  rem_i = exp(-sum_{k<i} softplus(l_ik)),
-//   o_i = sum_j A_ij v_j + rem_i r_i;  with attend_current sums end at i and j <= i.  arXiv 2410.17980.
+// l_ij -= sum_{k=j..i-1} softplus(l_ik) with the biases in l, and no key sees itself; with attend_current sums end at i
+// and it does. With the normaliser exp, e^l of these:  A_ij = exp(l_ij - sum_{k=j..i-1} softplus(l_ik)),
+// 1 - sum_j A_ij = exp(-sum_{k<i} softplus(l_ik)).  arXiv 2410.17980.
 struct StickBreaking {
   bool attend_current = false;
-  Tensor remainder;  // r [B, H, T, d], undefined: what remains of the stick is dropped
 };
 using Scan = std::variant<ContextualTable, ContextualSlope, ContextualMlp, StickBreaking>;
 
@@ -74,26 +73,44 @@ struct Dense {
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, Product, Dense>;
 
+// How the logits of a row become its weights: a_ij = n(l_ij) / (z0 + sum_j m(l_ij)) over the keys j that i sees; 0 in a
+// row that sees none.
+struct Normaliser {
+  using Kind = AttentionNormaliser::Kind;  // n, m and z0 of each
+  Kind kind = Kind::softmax;
+  Tensor sink = {};   // c [H]: z0 = e^c of a softmax; undefined: 0
+  double offset = 0;  // of sigmoid
+  // What a row's weights leave over attends to r [B, H, T, e]: o_i += (1 - sum_j a_ij) r_i; undefined: nothing
+  Tensor rest = {};
+
+  bool is_softmax() const { return kind == Kind::softmax && !sink.defined(); }
+};
+
 struct Score {
   std::optional<Scan> scan;
   std::vector<Bias> biases;
+  Normaliser normaliser;
+  double factor = 1;  // of q.k, beside 1/sqrt(d)
 
   // Throws Error when there is one already: each scan defines what the running sum along the keys means.
   void set_scan(Scan value);
+  // Throws Error when there is another than the softmax already.
+  void set_normaliser(Normaliser value);
 };
 
 struct AttentionOperands {
   Tensor q, k, v;  // [B, H, T, d], [B, G, keys, d], [B, G, keys, e] of the product, rotated where the encoding rotates
   double scale;    // 1/sqrt(d)
+  Visible visible = {};
   // Tiled: of the weights, as dropout(weights, rate, stream) would be.
   double dropout = 0;
   RandomStream dropout_stream = {};
 };
 
 // o [B, H, T, e]: causal attention with these shapes in tiles, in memory linear in the length beside the shapes' own
-// tensors (but for one number per row and 128 keys with a scan). The queries are the last T of the keys' tokens. Throws
-// Error naming the operand whose shape does not fit. Written out in ordinary operations, every intermediate in memory:
-// nn/composed.hpp.
+// tensors (but for one number per row and 128 keys with a scan); tiles of pairs that are not visible cost nothing. The
+// queries are the last T of the keys' tokens. Throws Error naming the operand whose shape does not fit. Written out in
+// ordinary operations, every intermediate in memory: nn/composed.hpp.
 Tensor tiled_attention(const AttentionOperands& in, const Score& score);
 
 }  // namespace tally

@@ -3,7 +3,7 @@
 // exponentials under the largest logit so far, and adds up values.
 //
 // Traffic: q, k, v are read once by each block that needs them, T/64 times k and v in all, mostly from the L2 cache;
-// written are o, two numbers a row, and with a scan one number per row and key tile. Nothing of size T x T.
+// written are o, three numbers a row, and with a scan one number per row and key tile. Nothing of size T x T.
 #include "core/kernels.hpp"
 #include "cuda/attention_tile.hpp"
 #include "cuda/context.hpp"
@@ -27,14 +27,15 @@ inline constexpr std::size_t shared_elements = most_rows<T>* pair_ld + key_eleme
 // rounded in wide heads would be with three; the shared memory of the largest has three, too.
 template <class T, ProductPrecision precision, int D, Family family>
 [[maybe_unused]] inline constexpr int blocks_at_once =
-    sizeof(T) > sizeof(float)                                                                               ? 1
-    : is_contextual(family) || (D > 64 && (family == Family::sticks || precision != ProductPrecision::f32)) ? 2
-                                                                                                            : 3;
+    sizeof(T) > sizeof(float)                                                                              ? 1
+    : is_contextual(family) || (D > 64 && (family == Family::ruled || precision != ProductPrecision::f32)) ? 2
+                                                                                                           : 3;
 
 template <class T, ProductPrecision precision, int D, Family family>
 __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precision, D, family>)
     attention_forward(const __grid_constant__ DeviceCall<T> call) {
-  constexpr bool sticks = family == Family::sticks;
+  const Rule rule = rule_of<family>(call);
+  const bool shifts = rule == Rule::softmax || rule == Rule::softpick;
   constexpr int ld = ld_of<D>;
   SHARED_DYNAMIC(T, memory);
   const int rows = block_rows();
@@ -57,12 +58,19 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precisio
   score.set_rows(first_row, row_count);
   if constexpr (family == Family::gated) gate.set_rows(first_row, row_count);
 
-  T o[2][width_columns<D>] = {}, m[2], n[2] = {0, 0};
-  m[0] = m[1] = std::numeric_limits<T>::lowest();
+  // Sums under the shifts m: n of what the rule divides by, picked of weights where that is another sum. A sink is one
+  // more logit, which is there before the others.
+  T o[2][width_columns<D>] = {}, m[2], n[2] = {0, 0}, picked[2] = {0, 0};
+  m[0] = m[1] = rule != Rule::softmax  ? T{0}
+                : call.sink != nullptr ? call.sink[at.head * call.sink_step]
+                                       : std::numeric_limits<T>::lowest();
+  if (at.leads() && rule == Rule::softpick) n[0] = n[1] = static_cast<T>(attention::softpick_least);
+  if (at.leads() && rule == Rule::softmax && call.sink != nullptr) n[0] = n[1] = T{1};
   RunningSum<T> sums[2];
   for (int key_tile = (seen_keys + tile - 1) / tile - 1; key_tile >= 0; --key_tile) {
     const int first = key_tile * tile;
     const int count = static_cast<int>(seen_keys - first < tile ? seen_keys - first : tile);
+    if (!at.block_sees(call, row_count, first, count)) continue;
     __syncthreads();  // the tile before has been read
     if (!score.whole()) score.load_rows(0);
     score.set_keys(first, count);
@@ -83,7 +91,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precisio
       copy_pairs(gate_scores, pairs.logits);
     }
     if (!takes_part) continue;
-    if constexpr (family != Family::plain) {
+    if (family != Family::plain && call.kind != Kind::none) {
       const bool keeps = call.prefix_sums != nullptr && at.leads() && slice == 0;
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
@@ -96,7 +104,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precisio
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       T largest = m[r];
-      if constexpr (!sticks) {
+      if (shifts) {
         TALLY_UNROLL
         for (int c = 0; c < columns; ++c) {
           largest = pairs.sees(r, c) && pairs.logits[r][c] > largest ? pairs.logits[r][c] : largest;
@@ -107,17 +115,25 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precisio
         }
         const T factor = math::exp(m[r] - largest);
         n[r] *= factor;
+        picked[r] *= factor;
         TALLY_UNROLL
         for (std::size_t c = 0; c < width_columns<D>; ++c) o[r][c] *= factor;
         m[r] = largest;
       }
+      const T one = rule == Rule::softpick ? math::exp(-largest) : T{0};
       TALLY_UNROLL
       for (int c = 0; c < columns; ++c) {
         T weight = 0;
         if (pairs.sees(r, c)) {
-          weight = sticks ? attention::stick_weight(pairs.logits[r][c], pairs.positions[r][c])
-                          : math::exp(pairs.logits[r][c] - largest);
-          n[r] += weight;
+          if (rule == Rule::softpick) {
+            const auto own = attention::softpick(pairs.logits[r][c], largest, one);
+            weight = own.above;
+            n[r] += own.size;
+            picked[r] += weight;
+          } else {
+            weight = weight_of(rule, call, pairs.logits[r][c], largest);
+            n[r] += weight;
+          }
         }
         pairs.logits[r][c] = weight;
       }
@@ -134,23 +150,29 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precisio
   T factor[2] = {1, 1};
   TALLY_UNROLL
   for (int r = 0; r < 2; ++r) {
-    const T sum = sum_of_row(n[r]);
+    const T sum = sum_of_row(n[r]), of_weights = rule == Rule::softpick ? sum_of_row(picked[r]) : sum;
     if (!at.valid(r)) continue;
-    T* const stat = call.softmax_statistics + 2 * at.index(call, r);
-    const bool writes = at.leads() && slice == 0;
-    if constexpr (sticks) {
-      const T taken = sums[r].settle(), rest = math::exp(-taken);
-      if (writes) stat[0] = taken, stat[1] = rest;
-      if (call.remainder.data == nullptr) continue;
-      const Rows<T> remainder = call.remainder.head(at.batch, at.head);
-      TALLY_UNROLL
-      for (int c = 0; c < D / row_lanes; ++c) {
-        const int column = slice * D + tile_column(c);
-        if (column < call.value_width) o[r][c] += rest * remainder.at(at.row(r), column);
-      }
-    } else {
-      factor[r] = T{1} / sum;
-      if (writes) stat[0] = m[r], stat[1] = factor[r];
+    // A row that sees no key has no weights, and its output is 0.
+    const T inverse = !shifts ? T{1} : sum > T{0} ? T{1} / sum : T{0};
+    T left = rule == Rule::softmax ? T{0} : T{1} - of_weights * inverse;
+    if (rule == Rule::softmax && call.sink != nullptr) {
+      left = math::exp(call.sink[at.head * call.sink_step] - m[r]) * inverse;
+    }
+    if (family == Family::ruled && spends(call)) left = math::exp(-sums[r].settle());
+    if (at.leads() && slice == 0) {
+      T* const own = call.row_statistics + statistics_per_row * at.index(call, r);
+      own[0] = m[r];
+      own[1] = inverse;
+      own[2] = left;
+    }
+    factor[r] = inverse;
+    if (call.rest.data == nullptr) continue;
+    const Rows<T> rest = call.rest.head(at.batch, at.head);
+    factor[r] = 1;
+    TALLY_UNROLL
+    for (int c = 0; c < D / row_lanes; ++c) {
+      const int column = slice * D + tile_column(c);
+      if (column < call.value_width) o[r][c] = o[r][c] * inverse + left * rest.at(at.row(r), column);
     }
   }
   store_rows<D>(call.output, at, o, slice, call.value_width, factor);

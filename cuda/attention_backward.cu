@@ -25,7 +25,8 @@ std::int64_t row_blocks_of(const AttentionCall& call) {
 // What the kernels write between them, of a workspace.
 template <class T>
 struct Between {
-  T *row_delta, *d_prefix_sums;
+  T *row_gradients, *d_prefix_sums;
+  double* sink_parts;
   double *row_sums, *unit_sums;        // what rows add to begins at 0,
   double* by_distance[most_biases]{};  // also for each toeplitz bias
   std::int64_t row_sum_elements = 0, unit_sum_elements = 0, distance_elements = 0;
@@ -40,7 +41,8 @@ struct Between {
     if (by_row) row_sum_elements = row_sum_count * rows;
     if (kind == Kind::mlp) unit_sum_elements = row_sum_count * call.scan.values.shape[3] * rows;
     distance_elements = heads * row_blocks_of<T>(call) * call.keys();
-    row_delta = arena.take<T>(rows);
+    row_gradients = arena.take<T>(2 * rows);
+    sink_parts = arena.take<double>(gradients.d_sink ? rows : 0);
     d_prefix_sums = arena.take<T>(kind != Kind::none ? attention_prefix_sums(heads, call.queries(), call.keys()) : 0);
     row_sums = arena.take<double>(row_sum_elements);
     unit_sums = arena.take<double>(unit_sum_elements);
@@ -65,7 +67,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   device.d_v = Rows<T>::of(gradients.d_v);
   device.d_gate_query = Rows<T>::of(gradients.d_gate_query);
   device.d_gate_key = Rows<T>::of(gradients.d_gate_key);
-  device.d_remainder = Rows<T>::of(gradients.d_remainder);
+  device.d_rest = Rows<T>::of(gradients.d_rest);
   const Kind kind = call.scan.kind;
   const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
   const std::int64_t row_blocks = row_blocks_of<T>(call);
@@ -93,7 +95,8 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
 
   Arena arena(workspace);
   const Between<T> between(call, gradients, arena);
-  device.row_delta = between.row_delta;
+  device.row_gradients = between.row_gradients;
+  device.sink_parts = between.sink_parts;
   device.d_prefix_sums = between.d_prefix_sums;
   device.balances = kind == Kind::slope || kind == Kind::mlp;
   device.row_sums = between.row_sums;
@@ -119,6 +122,10 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     if (d) sum_doubles({d.data, d.dtype, kept, {d_steps}}, {x, DType::f64, shape, {steps}});
   };
   const std::int64_t batches = call.batch(), queries = call.queries(), per_batch = call.heads() * queries;
+  if (gradients.d_sink) {
+    add(gradients.d_sink, {1, call.heads(), 1}, {0, gradients.d_sink.strides[0], 0}, between.sink_parts,
+        {batches, call.heads(), queries}, {per_batch, queries, 1});
+  }
   if (kind == Kind::slope) {
     constexpr std::int64_t step = row_sum_count;
     add(gradients.d_values, {1, call.heads(), 1}, {0, gradients.d_values.strides[0], 0}, between.row_sums + 1,

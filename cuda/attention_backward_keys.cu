@@ -78,6 +78,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
       const int first_row = row_tile * rows;
       const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
       const ThreadRows at(call, first_row, batch, head);
+      if (!at.block_sees(call, row_count, first_key, count)) continue;
       __syncthreads();  // the tiles before have been read
       products.template each<family>([&](auto& product) {
         product.set_rows(first_row, row_count);
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
       if (takes_part) {
         TALLY_UNROLL
         for (int r = 0; r < 2; ++r) {
-          if (family != Family::plain && at.valid(r)) {
+          if (family != Family::plain && call.kind != Kind::none && gradients.pairs.takes_part(r)) {
             state.run[r] = call.d_prefix_sums[at.index(call, r) * call.tiles() + key_tile];
           }
         }

@@ -164,6 +164,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
   for (int key_tile = 0; key_tile * tile < seen_keys; ++key_tile) {
     const int first = key_tile * tile;
     const int count = static_cast<int>(seen_keys - first < tile ? seen_keys - first : tile);
+    if (!at.block_sees(call, row_count, first, count)) continue;
     __syncthreads();  // the tile before has been read
     products.template each<family>([&](auto& product) {
       if (!product.whole()) product.load_rows(0);
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     if (takes_part) {
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
-        if (family != Family::plain && owns && at.valid(r) && at.leads()) {
+        if (family != Family::plain && call.kind != Kind::none && owns && at.valid(r) && at.leads()) {
           call.d_prefix_sums[at.index(call, r) * call.tiles() + key_tile] = state.run[r];
         }
       }
@@ -229,12 +230,12 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
   const T scale[2] = {call.scale, call.scale};
   store_rows<D>(call.d_q, at, d_q, slice, call.width, scale);
   if constexpr (family == Family::gated) store_rows<D>(call.d_gate_query, at, d_gate_q, slice, call.gate_width, scale);
-  if (call.d_remainder.data != nullptr && owns) {
-    const Rows<T> d_o = call.d_output.head(at.batch, at.head), d = call.d_remainder.head(at.batch, at.head);
+  if (call.d_rest.data != nullptr && owns) {
+    const Rows<T> d_o = call.d_output.head(at.batch, at.head), d = call.d_rest.head(at.batch, at.head);
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       for (int c = lane_of_warp() % row_lanes; at.valid(r) && c < call.value_width; c += row_lanes) {
-        d.at(at.row(r), c) = state.inverse[r] * d_o.at(at.row(r), c);
+        d.at(at.row(r), c) = state.left[r] * d_o.at(at.row(r), c);
       }
     }
   }
@@ -252,22 +253,28 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
   }
 }
 
-// do.o of each row, or with sticks do.remainder.
-template <class T, Family family>
-__global__ void attention_row_delta(const __grid_constant__ DeviceCall<T> call) {
+// do.r and do.o - do.r of each row, and its part of the gradient of a sink: -(1 - sum_j a_ij) D_i.
+template <class T>
+__global__ void attention_row_gradients(const __grid_constant__ DeviceCall<T> call) {
   const ThreadRows at(call, static_cast<int>(blockIdx.y) * block_rows());
-  const Rows<T>& source = family == Family::sticks ? call.remainder : call.output;
-  const Rows<T> d_o = call.d_output.head(at.batch, at.head);
+  const Rows<T> d_o = call.d_output.head(at.batch, at.head), o = call.output.head(at.batch, at.head);
   for (int r = 0; r < 2; ++r) {
-    T sum = 0;
-    if (at.valid(r) && source.data != nullptr) {
-      const Rows<T> other = source.head(at.batch, at.head);
-      for (int c = lane_of_warp() % row_lanes; c < call.value_width; c += row_lanes) {
-        sum += d_o.at(at.row(r), c) * other.at(at.row(r), c);
-      }
+    T of_output = 0, of_rest = 0;
+    for (int c = lane_of_warp() % row_lanes; at.valid(r) && c < call.value_width; c += row_lanes) {
+      const T d = d_o.at(at.row(r), c);
+      of_output += d * o.at(at.row(r), c);
+      if (call.rest.data != nullptr) of_rest += d * call.rest.head(at.batch, at.head).at(at.row(r), c);
     }
-    sum = sum_of_row(sum);
-    if (at.valid(r) && at.leads()) call.row_delta[at.index(call, r)] = sum;
+    of_output = sum_of_row(of_output);
+    of_rest = sum_of_row(of_rest);
+    if (!at.valid(r) || !at.leads()) continue;
+    const std::int64_t row = at.index(call, r);
+    const T d_row = of_output - of_rest;
+    call.row_gradients[2 * row] = of_rest;
+    call.row_gradients[2 * row + 1] = d_row;
+    if (call.sink_parts == nullptr) continue;
+    const T left = call.row_statistics[statistics_per_row * row + 2];
+    call.sink_parts[row] = -static_cast<double>(left) * static_cast<double>(d_row);
   }
 }
 
@@ -286,8 +293,7 @@ void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
     const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
     const auto threads = static_cast<unsigned>(32 * warps);
     const std::int64_t heads = call.batch() * call.heads();
-    launch(attention_row_delta<T, constant>, grid_of(heads, call.queries(), rows, 1), threads, 0, context().stream,
-           device);
+    launch(attention_row_gradients<T>, grid_of(heads, call.queries(), rows, 1), threads, 0, context().stream, device);
     const std::int64_t slices = std::max(parts_of<D>(device.width), parts_of<D>(device.gate_width));
     launch(attention_backward_rows<T, decltype(precision)::value, D, constant>,
            grid_of(heads, call.queries(), rows, slices), threads, shared, context().stream, device);

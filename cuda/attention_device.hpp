@@ -20,9 +20,12 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
 using Kind = AttentionScan::Kind;
 
-// What kernels are compiled for; the kinds of contextual scans differ by the term of a position alone. gated:
+using Rule = AttentionNormaliser::Kind;
+
+// What kernels are compiled for. plain: a softmax of scores and biases; ruled: another rule, with stick-breaking or
+// without; contextual: by any rule; the kinds of contextual scans differ by the term of a position alone. gated:
 // contextual with gates of their own queries and keys.
-enum class Family : std::uint8_t { plain, contextual, gated, sticks };
+enum class Family : std::uint8_t { plain, contextual, gated, ruled };
 constexpr bool is_contextual(Family family) { return family == Family::contextual || family == Family::gated; }
 
 inline constexpr int tile = 32;  // keys that are taken at once
@@ -77,21 +80,27 @@ struct DeviceCall {
   std::int32_t drop_below;
   T kept_scale;
   RandomStream dropout_stream;
-  Rows<T> q, k, v, output, gate_query, gate_key, values, remainder;
+  Visible visible;
+  Rule rule;
+  T offset;
+  const T* sink;  // null: none
+  std::int64_t sink_step;
+  Rows<T> q, k, v, output, gate_query, gate_key, values, rest;
   bool own_gates, attend_current;
   int entries;  // P+1 of a table, N of a hidden layer
   const T *weight, *bias;
   std::int64_t weight_step, bias_step, slope_step;
-  T *softmax_statistics, *prefix_sums;
+  T *row_statistics, *prefix_sums;
   DeviceBias<T> biases[most_biases];
   int bias_count;
 
   // Backward.
-  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_remainder;
-  T* row_delta;                 // do.o of each row; of stick-breaking the gradient of what remains of the stick
-  T* d_prefix_sums;             // sums of d_position (stick-breaking: of A dA) over the keys to the left of each tile
+  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_rest;
+  T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
+  T* d_prefix_sums;             // sums of d_position (stick-breaking: of dl) over the keys to the left of each tile
   double* row_sums;             // [B, H, T, 4] where the scan is a slope or a network, or a bias wants sums of rows
   double* unit_sums;            // [B, H, T, 4, N] of a network
+  double* sink_parts;           // [B, H, T] of the gradient of a sink; null: not wanted
   bool by_distance, by_column;  // whether a bias wants sums over diagonals, columns
   // Whether the kernel by rows needs d_logits and positions of pairs in shared memory, and their weights to balance
   // sums.
@@ -104,6 +113,16 @@ struct DeviceCall {
 template <class T>
 __device__ T of_row(int r, T upper, T lower) {
   return r == 0 ? upper : lower;
+}
+
+// By which rule logits become weights, told when the kernel is compiled where it is the softmax.
+template <Family family, class T>
+__device__ Rule rule_of(const DeviceCall<T>& call) {
+  return family == Family::plain ? Rule::softmax : call.rule;
+}
+template <class T>
+__device__ bool spends(const DeviceCall<T>& call) {
+  return call.kind == Kind::stick_breaking;
 }
 
 // The two rows (queries) of a thread: those of tile_row among the 16 of its warp. Four threads share them.
@@ -130,6 +149,12 @@ struct ThreadRows {
   __device__ int place(int r) const { return before + row(r); }  // it sees the keys 0 .. place
   __device__ bool valid(int r) const { return row(r) < queries; }
   __device__ bool leads() const { return lane_of_warp() % row_lanes == 0; }
+  // Whether any row of the block, of so many rows, sees a key of a tile with so many.
+  template <class Call>
+  __device__ bool block_sees(const Call& call, int row_count, int first_key, int count) const {
+    const int place = before + first - warp * warp_rows;
+    return call.visible.sees_any(place, place + row_count - 1, first_key, first_key + count - 1);
+  }
   // Whether any row of the warp can see a key from this one on.
   __device__ bool warp_sees(int key) const {
     const int end = first + warp_rows < queries ? first + warp_rows : queries;
@@ -209,7 +234,14 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.output = Rows<T>::of(call.output);
   device.gate_query = Rows<T>::of(call.scan.gate_query);
   device.gate_key = Rows<T>::of(call.scan.gate_key);
-  device.remainder = Rows<T>::of(call.scan.remainder);
+  device.visible = call.visible;
+  device.rule = call.normaliser.kind;
+  device.offset = static_cast<T>(call.normaliser.offset);
+  device.rest = Rows<T>::of(call.normaliser.rest);
+  if (call.normaliser.sink) {
+    device.sink = call.normaliser.sink.as<T>();
+    device.sink_step = call.normaliser.sink.strides[0];
+  }
   device.attend_current = call.scan.attend_current;
   if (call.scan.kind == Kind::slope) {
     device.values.data = call.scan.values.as<T>();
@@ -224,7 +256,7 @@ DeviceCall<T> device_call(const AttentionCall& call) {
     device.weight_step = call.scan.weight.strides[0];
     device.bias_step = call.scan.bias.strides[0];
   }
-  device.softmax_statistics = call.softmax_statistics.as<T>();
+  device.row_statistics = call.row_statistics.as<T>();
   device.prefix_sums = call.prefix_sums.as<T>();
   device.bias_count = call.bias_count;
   for (int n = 0; n < call.bias_count; ++n) {
@@ -281,8 +313,10 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
   const auto with_precision = [&](auto precision) {
     const auto run = [&]<Family family>() { with_family(precision, std::integral_constant<Family, family>{}); };
     switch (call.kind) {
-      case Kind::none: return run.template operator()<Family::plain>();
-      case Kind::stick_breaking: return run.template operator()<Family::sticks>();
+      case Kind::none:
+        if (call.rule == Rule::softmax) return run.template operator()<Family::plain>();
+        return run.template operator()<Family::ruled>();
+      case Kind::stick_breaking: return run.template operator()<Family::ruled>();
       default: break;
     }
     call.own_gates ? run.template operator()<Family::gated>() : run.template operator()<Family::contextual>();

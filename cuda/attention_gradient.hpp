@@ -9,17 +9,20 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 // What forward has kept of a thread's rows, and where their gradient's running sum is.
 template <class T>
 struct RowState {
-  T m[2] = {}, inverse[2] = {}, delta[2] = {};
-  T run[2] = {};  // sum of d_position over the keys so far, from the left
+  T m[2] = {}, inverse[2] = {}, left[2] = {};
+  T d_left[2] = {}, d_row[2] = {};  // do.r and D = do.o - do.r
+  T run[2] = {};                    // sum of d_position over the keys so far, from the left
 
   __device__ RowState(const DeviceCall<T>& call, const ThreadRows& at) {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       if (!at.valid(r)) continue;
-      const T* const stat = call.softmax_statistics + 2 * at.index(call, r);
-      m[r] = stat[0];
-      inverse[r] = stat[1];
-      delta[r] = call.row_delta[at.index(call, r)];
+      const T* const own = call.row_statistics + statistics_per_row * at.index(call, r);
+      m[r] = own[0];
+      inverse[r] = own[1];
+      left[r] = own[2];
+      d_left[r] = call.row_gradients[2 * at.index(call, r)];
+      d_row[r] = call.row_gradients[2 * at.index(call, r) + 1];
     }
   }
 };
@@ -60,7 +63,7 @@ struct BackwardProducts {
 template <class T, Family family>
 struct PairGradients {
   Pairs<T, family> pairs;
-  T weights[2][columns] = {};  // after dropout
+  T weights[2][columns] = {};  // after dropout; of softpick the slopes of its terms until `finish`
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
 
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
@@ -85,16 +88,20 @@ struct PairGradients {
     RunningSum<T> sums[2];
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
-      if (family != Family::plain && at.valid(r)) {
+      if (family != Family::plain && call.kind != Kind::none && pairs.takes_part(r)) {
         sums[r].sum = call.prefix_sums[at.index(call, r) * call.tiles() + key_tile];
       }
     }
     pairs.finish(call, at, key_tile * tile, d_gate_scores, sums, scratch);
+    const Rule rule = rule_of<family>(call);
+    T one[2] = {};
+    if (rule == Rule::softpick) one[0] = math::exp(-state.m[0]), one[1] = math::exp(-state.m[1]);
     each_pair([&](int r, int c) {
       T weight = 0;
       if (pairs.sees(r, c)) {
-        weight = family == Family::sticks ? attention::stick_weight(pairs.logits[r][c], pairs.positions[r][c])
-                                          : math::exp(pairs.logits[r][c] - state.m[r]) * state.inverse[r];
+        weight = rule == Rule::softpick
+                     ? attention::softpick(pairs.logits[r][c], state.m[r], one[r]).slope * state.inverse[r]
+                     : weight_of(rule, call, pairs.logits[r][c], state.m[r]) * state.inverse[r];
       }
       weights[r][c] = weight;
     });
@@ -114,17 +121,28 @@ struct PairGradients {
       __syncwarp();
       each_pair([&](int r, int c) { d_logits[r][c] *= own_pair(scratch, r, c); });
     }
+    const Rule rule = rule_of<family>(call);
+    each_pair([&](int r, int c) {
+      const T d_weight = d_logits[r][c] - state.d_left[r], weight = weights[r][c];
+      if (rule == Rule::softmax) {
+        d_logits[r][c] = weight * (d_weight - state.d_row[r]);
+      } else if (rule == Rule::softpick) {
+        d_logits[r][c] = weight * ((weight > T{0} ? d_weight : T{0}) - state.d_row[r]);
+        weights[r][c] = weight > T{0} ? weight - math::exp(-state.m[r]) * state.inverse[r] : T{0};
+      } else {
+        d_logits[r][c] = weight * d_weight * (rule == Rule::sigmoid ? T{1} - weight : T{1});
+      }
+    });
     T moved[2][columns] = {};
     each_pair([&](int r, int c) {
-      d_logits[r][c] = weights[r][c] * (d_logits[r][c] - state.delta[r]);
       if (call.drop_below > 0) weights[r][c] *= own_pair(scratch, r, c);
       d_gate_scores[r][c] = 0;
       moved[r][c] = is_contextual(family) ? d_logits[r][c] * pairs.slopes[r][c] : d_logits[r][c];
     });
-    if (family == Family::plain || pairs.saturated) return;
+    if (family == Family::plain || pairs.saturated || call.kind == Kind::none) return;
     sum_rightward(moved, state.run);
     each_pair([&](int r, int c) {
-      if constexpr (family == Family::sticks) {
+      if constexpr (family == Family::ruled) {
         d_logits[r][c] -= pairs.gates[r][c] * moved[r][c];
       } else {
         d_gate_scores[r][c] = moved[r][c] * attention::gate_slope(pairs.gates[r][c]);

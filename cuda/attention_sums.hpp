@@ -1,8 +1,9 @@
 // Tiled attention backward: sums of a row's gradients times positions, for slopes and networks of positions, which
 // enlarge what rounding made of them.
 //
-// dl = a (da - do.o) adds up to 0 in every row but for what rounding made of do.o, which is proportional to the
-// weights: at its end a row is freed of it, as in core/cpu/attention_sums.hpp.
+// dl = a (da - do.o) of a softmax adds up to 0 in every row, or with a sink to what the sink leaves over, but for what
+// rounding made of do.o, which is proportional to the weights: at its end a row is freed of it, as in
+// core/cpu/attention_sums.hpp.
 #pragma once
 
 #include "cuda/attention_tile.hpp"
@@ -16,9 +17,10 @@ inline constexpr int few_keys = 16;  // as many terms are added without double
 struct PositionSums {
   double d = 0, d_p = 0, a = 0, a_p = 0;
 
-  // The sum of x dl of the row whose sums `row` are, from that as rounded and the sum of x a.
-  __device__ static double balanced(const double* row, double of_d, double of_a) {
-    return of_d - row[0] / row[2] * of_a;
+  // The sum of x dl of the row whose sums `row` are, from that as rounded and the sum of x a. excess: of dl over what
+  // it should add up to.
+  __device__ static double balanced(const double* row, double excess, double of_d, double of_a) {
+    return row[2] == 0 ? of_d : of_d - excess / row[2] * of_a;
   }
 };
 
@@ -94,16 +96,20 @@ __device__ void close_row_sums(const DeviceCall<T>& call, const ThreadRows& at) 
   __syncwarp();  // a lane has added what others read
   for (int line = 0; line < warp_rows && at.first + line < at.queries; ++line) {
     const int row = at.first + line;
-    double* const row_sums = call.row_sums + row_sum_count * at.index_of(call, row);
+    const std::int64_t index = at.index_of(call, row);
+    double* const row_sums = call.row_sums + row_sum_count * index;
+    const double expected = static_cast<double>(call.row_gradients[2 * index + 1]) *
+                            static_cast<double>(call.row_statistics[statistics_per_row * index + 2]);
+    const double excess = call.rule == Rule::softmax ? row_sums[0] - expected : 0.0;
     if (call.kind == Kind::slope) {
-      if (lane_of_warp() == 0) row_sums[1] = PositionSums::balanced(row_sums, row_sums[1], row_sums[3]);
+      if (lane_of_warp() == 0) row_sums[1] = PositionSums::balanced(row_sums, excess, row_sums[1], row_sums[3]);
       continue;
     }
     double* const sums = call.unit_sums + row_sum_count * call.entries * at.index_of(call, row);
     for (int n = lane_of_warp(); n < call.entries; n += 32) {
       const Rows<T> values = call.values.head(at.batch, at.head), d_values = call.d_values.head(at.batch, at.head);
-      const double d = PositionSums::balanced(row_sums, sums[n], sums[2 * call.entries + n]);
-      const double d_p = PositionSums::balanced(row_sums, sums[call.entries + n], sums[3 * call.entries + n]);
+      const double d = PositionSums::balanced(row_sums, excess, sums[n], sums[2 * call.entries + n]);
+      const double d_p = PositionSums::balanced(row_sums, excess, sums[call.entries + n], sums[3 * call.entries + n]);
       const auto w = static_cast<double>(call.weight[n * call.weight_step]);
       const auto b = static_cast<double>(call.bias[n * call.bias_step]), u = static_cast<double>(values.at(row, n));
       if (call.d_values.data != nullptr) d_values.at(row, n) = static_cast<T>(w * d_p + b * d);

@@ -8,12 +8,11 @@
 // itself, to be added afterwards in fixed order.
 #pragma once
 
-#include "cuda/attention_device.hpp"
+#include "cuda/attention_scan.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-inline constexpr int columns = tile / row_lanes;  // of the pairs that a thread has of each row
-inline constexpr int pair_ld = tile + 4;          // of a tile of pairs in shared memory, [rows][keys]
+inline constexpr int pair_ld = tile + 4;  // of a tile of pairs in shared memory, [rows][keys]
 // Of a block; in double half as many have all their tiles in shared memory. Tiles lie there as for so many, however
 // many there are, so that their addresses are constants.
 template <class T>
@@ -168,73 +167,6 @@ struct HeadProduct {
   }
 };
 
-// A running sum with what rounding loses kept beside it.
-template <class T>
-struct RunningSum {
-  T sum = 0, lost = 0;
-  __device__ void add(T value) {
-    const T next = sum + value;
-    lost += (sum - next) + value;
-    sum = next;
-  }
-  __device__ T value() const { return sum + lost; }
-  // Tiles begin with what can be kept between them.
-  __device__ T settle() {
-    sum += lost;
-    lost = 0;
-    return sum;
-  }
-};
-
-// Each of a row's pairs becomes the sum of itself and those to its right in the tile, and of what `sums` held before,
-// which then hold those of the whole row as well.
-template <class T>
-__device__ void sum_leftward(T (&x)[2][columns], RunningSum<T> (&sums)[2]) {
-  const int lane = lane_of_warp() % row_lanes;
-  TALLY_UNROLL
-  for (int r = 0; r < 2; ++r) {
-    TALLY_UNROLL
-    for (int c = columns - 2; c >= 0; c -= 2) {
-      // Over the pairs of columns of the lanes from this one on, then without it.
-      T from = x[r][c] + x[r][c + 1];
-      const T next = __shfl_down_sync(whole_warp, from, 1, row_lanes);
-      from += lane + 1 < row_lanes ? next : T{0};
-      const T third = __shfl_down_sync(whole_warp, from, 2, row_lanes);
-      from += lane + 2 < row_lanes ? third : T{0};
-      const T shifted = __shfl_down_sync(whole_warp, from, 1, row_lanes), before = sums[r].value();
-      x[r][c + 1] = before + ((lane + 1 < row_lanes ? shifted : T{0}) + x[r][c + 1]);
-      x[r][c] = before + from;
-      sums[r].add(__shfl_sync(whole_warp, from, 0, row_lanes));
-    }
-  }
-}
-// The same from the left.
-template <class T>
-__device__ void sum_rightward(T (&x)[2][columns], T (&sums)[2]) {
-  const int lane = lane_of_warp() % row_lanes;
-  TALLY_UNROLL
-  for (int r = 0; r < 2; ++r) {
-    TALLY_UNROLL
-    for (int c = 0; c < columns; c += 2) {
-      T upto = x[r][c] + x[r][c + 1];
-      const T next = __shfl_up_sync(whole_warp, upto, 1, row_lanes);
-      upto += lane >= 1 ? next : T{0};
-      const T third = __shfl_up_sync(whole_warp, upto, 2, row_lanes);
-      upto += lane >= 2 ? third : T{0};
-      const T shifted = __shfl_up_sync(whole_warp, upto, 1, row_lanes);
-      x[r][c] = sums[r] + ((lane >= 1 ? shifted : T{0}) + x[r][c]);
-      x[r][c + 1] = sums[r] + upto;
-      sums[r] += __shfl_sync(whole_warp, upto, row_lanes - 1, row_lanes);
-    }
-  }
-}
-// The sum over the four lanes of a row; each gets it.
-template <class T>
-__device__ T sum_of_row(T x) {
-  x += __shfl_xor_sync(whole_warp, x, 1);
-  return x + __shfl_xor_sync(whole_warp, x, 2);
-}
-
 template <class T>
 __device__ __forceinline__ void exchange_rows(T (&x)[2][columns]) {
   TALLY_UNROLL
@@ -253,17 +185,26 @@ struct Pairs {
   T slopes[2][columns] = {};     // d term / d position
   T positions[2][columns] = {};  // of stick-breaking what the keys up to this one take of the stick
   bool saturated = false;        // every position of the warp is beyond the table
-  int last_seen[2];              // the last column that a row sees; -1: none
+  // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
+  int last_seen[2], first_seen[2], always;
 
-  __device__ Pairs(const DeviceCall<T>& call, const ThreadRows& at, int first_key) {
-    const int itself = family == Family::sticks && !call.attend_current ? 1 : 0;
+  __device__ Pairs(const DeviceCall<T>& call, const ThreadRows& at, int first_key)
+      : always(static_cast<int>(call.visible.first < first_key + tile ? call.visible.first : first_key + tile) -
+               first_key) {
+    const int itself = family == Family::ruled && spends(call) && !call.attend_current ? 1 : 0;
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int last = at.place(r) - itself - first_key;
       last_seen[r] = !at.valid(r) || last < 0 ? -1 : last < tile ? static_cast<int>(last) : tile - 1;
+      first_seen[r] = static_cast<int>(call.visible.begin(at.place(r))) - first_key;
     }
   }
-  __device__ bool sees(int r, int c) const { return tile_column(c) <= last_seen[r]; }
+  __device__ bool sees(int r, int c) const {
+    const int column = tile_column(c);
+    return column <= last_seen[r] && (column >= first_seen[r] || column < always);
+  }
+  // Whether the row sees anything of the tile: only then have its running sums been kept there.
+  __device__ bool takes_part(int r) const { return last_seen[r] >= 0 && (last_seen[r] >= first_seen[r] || always > 0); }
 
   // From scores to logits. `sums`: the running sums along the rows, at the right edge of the tile before, at its left
   // edge afterwards, but beyond a table, where they stay. scratch: the warp's rows of a tile in shared memory.
@@ -288,12 +229,14 @@ struct Pairs {
       });
       each_pair([&](int r, int c) { logits[r][c] += own_pair(scratch, r, c); });
     }
-    if constexpr (family == Family::sticks) {
+    if constexpr (family == Family::ruled) {
+      if (!spends(call)) return;
       each_pair([&](int r, int c) {
         positions[r][c] = sees(r, c) ? attention::stick_taken(logits[r][c]) : T{0};
         gates[r][c] = sees(r, c) ? math::sigmoid(logits[r][c]) : T{0};
       });
       sum_leftward(positions, sums);
+      each_pair([&](int r, int c) { logits[r][c] -= positions[r][c]; });
     }
   }
 
@@ -348,6 +291,12 @@ struct Pairs {
     }
   }
 };
+
+// e^(l - shift) of a softmax, or what another rule takes but softpick.
+template <class T>
+__device__ T weight_of(Rule rule, const DeviceCall<T>& call, T logit, T shift) {
+  return rule == Rule::sigmoid ? math::sigmoid(logit - call.offset) : math::exp(logit - shift);
+}
 
 template <class T>
 __device__ void copy_pairs(T (&to)[2][columns], const T (&from)[2][columns]) {

@@ -55,7 +55,7 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
                     const Pass& pass, AttentionTrace* trace) {
   if (encoding.traits.mixes) return encoding.finish(encoding.mix(in), in);
   const std::int64_t weights = in.q.size(1) * in.q.size(2) * in.keys();  // of a sequence
-  AttentionOperands operands{in.q, in.k, in.v, in.scale, dropout.rate(pass), dropout.stream(pass, weights)};
+  AttentionOperands operands{in.q, in.k, in.v, in.scale, in.visible, dropout.rate(pass), dropout.stream(pass, weights)};
   encoding.rotate(operands.q, operands.k, operands.v, in);
   AttentionInput turned = in;
   turned.rotated_q = operands.q;
@@ -108,6 +108,7 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
     const Tensor own_k = heads_of(k, group.first_key, group.key_count);
     const Tensor own_v = heads_of(v, group.first_key, group.key_count);
     AttentionInput in{x, own_q, own_k, own_v, scale, earlier.first, earlier.cache, group.encoding->constants};
+    in.visible = group.visible;
     if (encoding.size() > 1) in.owner = concat("group ", n, ", ");
     outputs.push_back(attend_group(in, *group.encoding, form_, dropout_[static_cast<std::size_t>(group.first)], pass,
                                    pass.trace != nullptr ? &traces[n] : nullptr));

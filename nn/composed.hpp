@@ -3,7 +3,7 @@
 //
 //   s_ij = scale q_i.k_j                         the score
 //   l_ij = s_ij + what joins it (autograd/score.hpp)   the logit
-//   a_ij = softmax of row i over j <= i          the weight (or another rule of the encoding)
+//   a_ij = softmax of row i over the j it sees   the weight (or another rule: Normaliser, Encoding::weights)
 //   o_i  = sum_j a_ij v_j
 //
 // Costs memory for several [B, H, T, T] tensors: the weights, and gates and positions where there is a scan, stay until

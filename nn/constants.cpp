@@ -16,20 +16,29 @@ Tensor table_of(std::int64_t rows, std::int64_t columns, DType dtype, Device dev
 
 Tensor Constants::of(Number number, std::int64_t first, std::int64_t end, DType dtype, Device device) {
   const auto value = [&](std::int64_t t, std::int64_t) { return number(t); };
-  return table(reinterpret_cast<Key>(number), end, 1, dtype, device, value).select_view(1, 0).slice_view(0, first, end);
+  const Key key{reinterpret_cast<void (*)()>(number)};
+  return table(key, end, 1, dtype, device, value).select_view(1, 0).slice_view(0, first, end);
+}
+
+Tensor Constants::of_keys_seen(Number number, const Visible& visible, std::int64_t first, std::int64_t end, DType dtype,
+                               Device device) {
+  const auto value = [&](std::int64_t t, std::int64_t) { return number(visible.count(t)); };
+  const Key key{reinterpret_cast<void (*)()>(number), visible};
+  return table(key, end, 1, dtype, device, value).select_view(1, 0).slice_view(0, first, end);
 }
 
 Tensor Constants::of(Element element, std::int64_t first, std::int64_t end, std::int64_t columns, DType dtype,
                      Device device) {
   const auto value = [&](std::int64_t t, std::int64_t column) { return element(t, column, columns); };
-  return table(reinterpret_cast<Key>(element), end, columns, dtype, device, value).slice_view(0, first, end);
+  return table({reinterpret_cast<void (*)()>(element)}, end, columns, dtype, device, value).slice_view(0, first, end);
 }
 
-Tensor Constants::table(Key key, std::int64_t end, std::int64_t columns, DType dtype, Device device,
+Tensor Constants::table(const Key& key, std::int64_t end, std::int64_t columns, DType dtype, Device device,
                         const std::function<double(std::int64_t, std::int64_t)>& value) {
   std::int64_t rows = std::max(length_, end);
   for (const Table& made : tables_) {
-    if (made.key != key || made.columns != columns || made.values.dtype() != dtype || made.values.device() != device) {
+    if (!(made.key == key) || made.columns != columns || made.values.dtype() != dtype ||
+        made.values.device() != device) {
       continue;
     }
     if (made.values.size(0) >= end) return made.values;

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "core/attention/visible.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -26,12 +28,20 @@ class Constants {
 
   // number(t) of first .. end - 1: [end - first]
   Tensor of(Number number, std::int64_t first, std::int64_t end, DType dtype, Device device);
+  // number(n) of the n keys that each of the places first .. end - 1 sees: [end - first]
+  Tensor of_keys_seen(Number number, const Visible& visible, std::int64_t first, std::int64_t end, DType dtype,
+                      Device device);
   // Rows first .. end - 1: [end - first, columns]
   Tensor of(Element element, std::int64_t first, std::int64_t end, std::int64_t columns, DType dtype, Device device);
 
  private:
-  using Key = void (*)();
-  Tensor table(Key key, std::int64_t end, std::int64_t columns, DType dtype, Device device,
+  // What a table holds: of positions, or of the keys that they see.
+  struct Key {
+    void (*function)();
+    std::optional<Visible> visible = {};
+    bool operator==(const Key&) const = default;
+  };
+  Tensor table(const Key& key, std::int64_t end, std::int64_t columns, DType dtype, Device device,
                const std::function<double(std::int64_t t, std::int64_t column)>& value);
 
   struct Table {

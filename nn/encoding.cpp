@@ -17,29 +17,30 @@ namespace {
 class Sum final : public Encoding {
  public:
   Sum(std::vector<SumPart> parts, const std::string& where) : parts_(std::move(parts)) {
-    const SumPart* scanning = nullptr;  // the part with the scan
+    const SumPart* scanning = nullptr;     // the part with the scan
+    const SumPart* normalising = nullptr;  // that with another rule than the softmax
     for (const SumPart& part : parts_) {
       const EncodingTraits& own = part.encoding->traits;
       check(!own.mixes, "encoding", where, part.name, " computes the whole attention and cannot be part of a sum");
-      if (own.replaces_softmax) {
-        check(rule_ == nullptr, "encoding", where, rule_ == nullptr ? "" : rule_->name, " and ", part.name,
-              " each replace the softmax; keep one of them");
-        rule_ = &part;
+      if (own.replaces_softmax || own.normalises) {
+        check(normalising == nullptr, "encoding", where, normalising == nullptr ? "" : normalising->name, " and ",
+              part.name, " each take the place of the softmax; keep one of them");
+        normalising = &part;
+        if (own.replaces_softmax) rule_ = &part;
       }
-      if (own.scan != ScanOf::nothing) {
+      if (own.scans) {
         check(scanning == nullptr, "encoding", where, scanning == nullptr ? "" : scanning->name, " and ", part.name,
               " each want a running sum along the keys, but a score has one: each such encoding defines what the sum "
               "means; keep one of them (biases and rotations may join it)");
         scanning = &part;
-        traits.scan = own.scan;
       }
+      traits.scans |= own.scans;
+      traits.normalises |= own.normalises;
       traits.embeds |= own.embeds;
       traits.rotates |= own.rotates;
       traits.replaces_softmax |= own.replaces_softmax;
       traits.straight_through |= own.straight_through;
     }
-    check(rule_ == nullptr || traits.scan != ScanOf::weights, "encoding", where, rule_ == nullptr ? "" : rule_->name,
-          " and ", scanning == nullptr ? "" : scanning->name, " each take the place of the softmax; keep one of them");
   }
 
   void check_length(std::int64_t length) const override {
@@ -110,6 +111,10 @@ Tensor AttentionInput::distances(Constants::Element element, std::int64_t column
   return constants->of(element, 0, keys(), columns, q.dtype(), q.device());
 }
 
+Tensor AttentionInput::keys_seen(Constants::Number number, std::optional<DType> dtype) const {
+  return constants->of_keys_seen(number, visible, first, keys(), dtype.value_or(q.dtype()), q.device());
+}
+
 EncodingSetup EncodingSetup::of(const ModelOptions& model, std::int64_t max_length, const Initializer& start) {
   EncodingSetup setup;
   setup.width = model.width;
@@ -132,12 +137,13 @@ EncodingSetup EncodingSetup::of(const ModelOptions& model, std::int64_t max_leng
 Score score_of(const Encoding& encoding, const AttentionInput& in) {
   Score score;
   encoding.score(in, score);
-  if (!score.scan.has_value()) return score;  // in this layer: the option of an encoding may leave some without
-  const bool of_weights = std::holds_alternative<StickBreaking>(*score.scan);
-  const ScanOf scan = of_weights ? ScanOf::weights : ScanOf::positions;
-  check(encoding.traits.scan == scan, "encoding", "a scan of ", of_weights ? "weights" : "positions",
-        " that its file does not tell of: write .scan = ScanOf::", of_weights ? "weights" : "positions",
-        " at the end of its TALLY_ENCODING line");
+  // What is told need not be there in this layer: an option may leave some without.
+  const auto check_told = [](bool has, bool told, std::string_view what, std::string_view trait) {
+    check(!has || told, "encoding", what, " that its file does not tell of: write .", trait,
+          " = true at the end of its TALLY_ENCODING line");
+  };
+  check_told(score.scan.has_value(), encoding.traits.scans, "a running sum along the keys", "scans");
+  check_told(!score.normaliser.is_softmax(), encoding.traits.normalises, "another rule than the softmax", "normalises");
   return score;
 }
 

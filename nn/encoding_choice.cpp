@@ -1,6 +1,7 @@
 #include "nn/encoding_choice.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
 #include <tuple>
@@ -24,20 +25,67 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return pieces;
 }
 
+std::optional<std::int64_t> whole_number(std::string_view digits) {
+  std::int64_t value = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (read.ec != std::errc() || read.ptr != digits.data() + digits.size() || value < 0) return std::nullopt;
+  return value;
+}
+
 // "2" or "1-3"; `kind` is "layers" or "heads".
 Range parse_range(std::string_view text, std::string_view kind, std::string_view whole) {
   const auto number = [&](std::string_view digits) {
-    std::int64_t value = 0;
-    const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    check(read.ec == std::errc() && read.ptr == digits.data() + digits.size() && value >= 0 && value < Range::end,
-          "encoding", "'", text, "' in '", whole, "' names no ", kind, "; write 2 or 1-3");
-    return value;
+    const std::optional<std::int64_t> value = whole_number(digits);
+    check(value.has_value() && *value < Range::end, "encoding", "'", text, "' in '", whole, "' names no ", kind,
+          "; write 2 or 1-3");
+    return *value;
   };
   const std::size_t dash = text.find('-');
   const std::int64_t first = number(text.substr(0, dash));
   const std::int64_t last = dash == std::string_view::npos ? first : number(text.substr(dash + 1));
   check(first <= last, "encoding", "'", text, "' in '", whole, "' names no ", kind, ": it ends before it begins");
   return {first, last};
+}
+
+// What a bracket can say, by its name there.
+struct Sight {
+  std::string_view name;
+  std::int64_t Visible::*member;
+};
+constexpr std::array<Sight, 3> sights{
+    {{"window", &Visible::window}, {"chunk", &Visible::chunk}, {"first", &Visible::first}}};
+
+// "window=256,first=4"
+Visible parse_visible(std::string_view text, std::string_view whole) {
+  Visible visible;
+  for (const std::string_view part : split(text, ',')) {
+    const std::size_t equals = std::min(part.find('='), part.size());
+    const auto* const known = std::find_if(sights.begin(), sights.end(),
+                                           [&](const Sight& sight) { return sight.name == part.substr(0, equals); });
+    const auto value = equals < part.size() ? whole_number(part.substr(equals + 1)) : std::nullopt;
+    check(known != sights.end() && value.has_value() && *value > 0 && *value < Range::end, "encoding", "'", part,
+          "' in '", whole, "' says nothing of what queries see; write window=256, chunk=256 or first=4, each above 0");
+    check(visible.*known->member == 0, "encoding", "'", whole, "' says ", known->name, " twice");
+    visible.*known->member = *value;
+  }
+  check(!visible.everything(), "encoding", "first = ", visible.first,
+        " has no effect where every key before a query is seen; it is for window and chunk");
+  return visible;
+}
+
+// Pieces, which commas within brackets do not part.
+std::vector<std::string_view> split_pieces(std::string_view text) {
+  std::vector<std::string_view> pieces;
+  std::size_t begin = 0, depth = 0;
+  for (std::size_t n = 0; n <= text.size(); ++n) {
+    const char c = n < text.size() ? text[n] : ',';
+    if (c == '[') ++depth;
+    if (c == ']' && depth > 0) --depth;
+    if (n < text.size() && (c != ',' || depth > 0)) continue;
+    pieces.push_back(text.substr(begin, n - begin));
+    begin = n + 1;
+  }
+  return pieces;
 }
 
 bool by_name(const EncodingEntry* a, const EncodingEntry* b) { return a->name < b->name; }
@@ -109,7 +157,11 @@ std::string EncodingChoice::Range::text() const { return first == last ? to_text
 std::string EncodingChoice::Piece::sum_text() const {
   std::string text;
   for (const EncodingEntry* entry : sum) text += concat(text.empty() ? "" : "+", entry->name);
-  return text;
+  std::string seen;
+  for (const Sight& sight : sights) {
+    if (visible.*sight.member > 0) seen += concat(seen.empty() ? "[" : ",", sight.name, "=", visible.*sight.member);
+  }
+  return seen.empty() ? text : text + seen + "]";
 }
 
 std::string EncodingChoice::Piece::text() const {
@@ -119,7 +171,7 @@ std::string EncodingChoice::Piece::text() const {
 EncodingChoice EncodingChoice::parse(std::string_view text) {
   EncodingChoice choice;
   Range layers;
-  for (std::string_view rest : split(text, ',')) {
+  for (std::string_view rest : split_pieces(text)) {
     Piece piece;
     if (const std::size_t colon = rest.find(':'); colon != std::string_view::npos) {
       layers = parse_range(rest.substr(0, colon), "layers", text);
@@ -129,6 +181,12 @@ EncodingChoice EncodingChoice::parse(std::string_view text) {
     if (const std::size_t at = rest.find('@'); at != std::string_view::npos) {
       piece.heads = parse_range(rest.substr(at + 1), "heads", text);
       rest = rest.substr(0, at);
+    }
+    if (const std::size_t open = rest.find('['); open != std::string_view::npos) {
+      check(rest.back() == ']', "encoding", "'", rest, "' in '", text,
+            "' has a bracket that does not end it; write none[window=256], or none[window=256]@0-1 for some heads");
+      piece.visible = parse_visible(rest.substr(open + 1, rest.size() - open - 2), text);
+      rest = rest.substr(0, open);
     }
     for (const std::string_view name : split(rest, '+')) {
       check(!name.empty(), "encoding", "'", text,
@@ -150,7 +208,9 @@ EncodingChoice EncodingChoice::parse(std::string_view text) {
     return std::tie(a.layers.first, a.layers.last, a.heads.first) <
            std::tie(b.layers.first, b.layers.last, b.heads.first);
   });
-  if (choice.pieces.size() == 1 && choice.pieces[0].layers.all() && choice.pieces[0].heads.all()) choice.pieces.clear();
+  const Piece& first = choice.pieces.front();
+  const bool everywhere = first.layers.all() && first.heads.all() && first.visible == Visible{};
+  if (choice.pieces.size() == 1 && everywhere) choice.pieces.clear();
   return choice;
 }
 
@@ -322,6 +382,9 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
       group.encoding = sum_of_encodings(std::move(made), pieces.empty() ? "" : concat("in ", piece.text(), ": "));
     }
     group.encoding->constants = setup.constants;
+    group.visible = piece.visible;
+    check(group.visible.everything() || !group.encoding->traits.mixes, "encoding", piece.sum_text(), ": ",
+          piece.sum.front()->name, " computes the whole attention and does not know what its queries are to see");
     layer.push_back(std::move(group));
   }
   return layer;

@@ -1,12 +1,15 @@
 // Which encodings act where, as --pe names them:
 //
-//   choice = piece {"," piece}      piece         = [layers ":"] sum ["@" heads]
+//   choice = piece {"," piece}      piece         = [layers ":"] sum ["[" see {"," see} "]"] ["@" heads]
 //   sum    = name {"+" name}        layers, heads = number | number "-" number, from 0
+//   see    = ("window" | "chunk" | "first") "=" number
 //
 //   cope+rope                       on all heads of all layers
 //   0:none,1-3:cope                 by layer
 //   cope@0-1,alibi@2-3              by groups of heads, in every layer
 //   0:rope,1-3:cope@0-1,alibi@2-3   a piece without layers goes on with those of the piece before it: alibi is in 1-3
+//   0-2:rope[window=256],3:none     what queries see of the keys before them (core/attention/visible.hpp), whatever
+//                                   the sum is made of
 //
 // Every head of every layer is named exactly once. What acts on the embeddings (absolute) acts once, before layer 0 and
 // for all heads, so it must be named for all of layer 0; named for further layers too it changes nothing there.
@@ -40,17 +43,19 @@ struct EncodingChoice {
     bool operator==(const Range&) const = default;
   };
   struct Piece {
-    Range layers, heads;
-    std::vector<const EncodingEntry*> sum;  // in order of name, however it was written
+    Range layers = {}, heads = {};
+    Visible visible = {};
+    std::vector<const EncodingEntry*> sum = {};  // in order of name, however it was written
 
-    std::string sum_text() const;  // "cope+rope"
+    std::string sum_text() const;  // "cope+rope", "rope[window=256,first=4]"
     std::string text() const;      // "1-3:cope+rope@0-1"
   };
 
-  std::vector<Part> parts;    // all encodings that are named, in order of name
-  std::vector<Piece> pieces;  // by layers, then heads; empty: the sum of all parts acts everywhere
+  std::vector<Part> parts;  // all encodings that are named, in order of name
+  // By layers, then heads; empty: the sum of all parts acts everywhere, and every query sees all keys before it.
+  std::vector<Piece> pieces;
 
-  // Throws Error for an empty text, unknown names, a name twice in a sum, and ranges that are none.
+  // Throws Error for an empty text, unknown names, a name twice in a sum, and ranges or brackets that are none.
   static EncodingChoice parse(std::string_view text);
   EncodingChoice clone() const;
   std::string text() const;  // "cope+rope", "0:none,1-3:cope"

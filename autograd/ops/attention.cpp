@@ -1,5 +1,5 @@
 // Tiled attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
-// Kept for backward: the inputs, the output, two numbers a row, and with a scan one running sum per row and key tile.
+// Kept for backward: the inputs, the output, three numbers a row, and with a scan one running sum per row and key tile.
 #include <utility>
 #include <vector>
 
@@ -22,9 +22,13 @@ using Slot = int;
 struct Layout {
   double scale = 1, dropout = 0;
   RandomStream dropout_stream;
+  Visible visible;
   AttentionScan::Kind scan = AttentionScan::Kind::none;
   bool attend_current = false;
-  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, values = -1, weight = -1, bias = -1, remainder = -1;
+  AttentionNormaliser::Kind normaliser = AttentionNormaliser::Kind::softmax;
+  double offset = 0;
+  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, values = -1, weight = -1, bias = -1, sink = -1,
+       rest = -1;
   struct Bias {
     AttentionBias::Kind kind;
     bool cap = false;
@@ -40,8 +44,7 @@ struct Call {
 
   // at(slot): the view of that operand, null for slot -1.
   template <class At>
-  Call(const Layout& layout, const Tensor& output, const Tensor& softmax_statistics, const Tensor& prefix_sums,
-       At&& at) {
+  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums, At&& at) {
     call.q = at(layout.q);
     call.k = at(layout.k);
     call.v = at(layout.v);
@@ -55,12 +58,16 @@ struct Call {
     call.scan.values = at(layout.values);
     call.scan.weight = at(layout.weight);
     call.scan.bias = at(layout.bias);
-    call.scan.remainder = at(layout.remainder);
+    call.visible = layout.visible;
+    call.normaliser.kind = layout.normaliser;
+    call.normaliser.offset = layout.offset;
+    call.normaliser.sink = at(layout.sink);
+    call.normaliser.rest = at(layout.rest);
     for (const Layout::Bias& one : layout.biases) biases.push_back({one.kind, at(one.values), at(one.column), one.cap});
     call.biases = biases.data();
     call.bias_count = static_cast<int>(biases.size());
     call.output = output.view();
-    call.softmax_statistics = softmax_statistics.view();
+    call.row_statistics = row_statistics.view();
     if (prefix_sums.defined()) call.prefix_sums = prefix_sums.view();
   }
 };
@@ -90,11 +97,16 @@ class Builder {
     layout.scale = in.scale;
     layout.dropout = in.dropout;
     layout.dropout_stream = in.dropout_stream;
+    check(in.visible.window >= 0 && in.visible.chunk >= 0 && in.visible.first >= 0, name,
+          "window, chunk and first of what a query sees are 0 or more, got ", in.visible.window, ", ", in.visible.chunk,
+          " and ", in.visible.first);
+    layout.visible = in.visible;
     layout.q = add(in.q);
     layout.k = add(in.k);
     layout.v = add(in.v);
     if (score.scan) std::visit([&](const auto& scan) { add_scan(scan); }, *score.scan);
     for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(shape); }, bias);
+    add_normaliser(score.normaliser);
   }
 
   Layout layout;
@@ -150,8 +162,18 @@ class Builder {
   void add_scan(const StickBreaking& scan) {
     layout.scan = AttentionScan::Kind::stick_breaking;
     layout.attend_current = scan.attend_current;
-    if (scan.remainder.defined()) {
-      layout.remainder = add("the remainder", scan.remainder, {batch_, heads_, queries_, in_.v.size(3)});
+  }
+  void add_normaliser(const Normaliser& normaliser) {
+    using Kind = Normaliser::Kind;
+    check(!normaliser.sink.defined() || normaliser.kind == Kind::softmax, name, "a sink is of a softmax alone");
+    check(normaliser.offset == 0 || normaliser.kind == Kind::sigmoid, name, "an offset is of sigmoid weights alone");
+    check(layout.scan != AttentionScan::Kind::stick_breaking || normaliser.kind == Kind::exp, name,
+          "logits of a broken stick are for the normaliser exp");
+    layout.normaliser = normaliser.kind;
+    layout.offset = normaliser.offset;
+    if (normaliser.sink.defined()) layout.sink = add("the sink", normaliser.sink, {heads_});
+    if (normaliser.rest.defined()) {
+      layout.rest = add("the rest", normaliser.rest, {batch_, heads_, queries_, in_.v.size(3)});
     }
   }
 
@@ -264,20 +286,21 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const ProfileScope scope(name);
   AttentionOperands in = given;
   Score score = given_score;
+  if (score.factor != 1) in.q = in.q * score.factor;  // what stands beside it has the scale alone
   join_products(in, score);
   Builder builder(in, score);
   const Layout& layout = builder.layout;
   const Device device = in.q.device();
   const std::int64_t heads = in.q.size(0) * in.q.size(1);
   Tensor output = empty_by_token({in.q.size(0), in.q.size(1), in.q.size(2), in.v.size(3)}, in.q.dtype(), device);
-  const Tensor softmax_statistics = Tensor::empty({heads, in.q.size(2), 2}, in.q.dtype(), device);
+  const Tensor row_statistics = Tensor::empty({heads, in.q.size(2), statistics_per_row}, in.q.dtype(), device);
   Tensor prefix_sums;
   if (layout.scan != AttentionScan::Kind::none && needs_grad(builder.inputs)) {
     prefix_sums =
         Tensor::empty({kernels(device).attention_prefix_sums(heads, in.q.size(2), in.k.size(2))}, in.q.dtype(), device);
   }
   const Kernels& on = kernels(device);
-  const Call forward(layout, output, softmax_statistics, prefix_sums, [&](Slot slot) {
+  const Call forward(layout, output, row_statistics, prefix_sums, [&](Slot slot) {
     return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view();
   });
   {
@@ -287,30 +310,31 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
 
   std::vector<Saved> kept;
   for (const Tensor& input : builder.inputs) kept.emplace_back(name, input);
-  record(name, output, builder.inputs,
-         [layout, kept, kept_output = Saved(name, output), softmax_statistics, prefix_sums](const Tensor& d_y,
-                                                                                            Gradients& d) {
-           InputGradients gradients(layout, d, kept, d_y.numel() == 0);
-           const Call call(layout, kept_output.get(), softmax_statistics, prefix_sums, [&](Slot slot) {
-             return slot < 0 ? View{} : kept[static_cast<std::size_t>(slot)].get().view();
-           });
-           AttentionGradients wanted;
-           wanted.d_output = d_y.view();
-           wanted.d_q = gradients.at(layout.q);
-           wanted.d_k = gradients.at(layout.k);
-           wanted.d_v = gradients.at(layout.v);
-           wanted.d_gate_query = gradients.at(layout.gate_query);
-           wanted.d_gate_key = gradients.at(layout.gate_key);
-           wanted.d_values = gradients.at(layout.values);
-           wanted.d_weight = gradients.at(layout.weight);
-           wanted.d_bias = gradients.at(layout.bias);
-           wanted.d_remainder = gradients.at(layout.remainder);
-           wanted.biases = gradients.biases().data();
-           const Kernels& on_its_device = kernels(d_y.device());
-           const Workspace workspace(on_its_device.attention_backward_workspace(call.call, wanted), d_y.device());
-           on_its_device.attention_backward(call.call, wanted, workspace.data());
-           gradients.give(d);
-         });
+  record(
+      name, output, builder.inputs,
+      [layout, kept, kept_output = Saved(name, output), row_statistics, prefix_sums](const Tensor& d_y, Gradients& d) {
+        InputGradients gradients(layout, d, kept, d_y.numel() == 0);
+        const Call call(layout, kept_output.get(), row_statistics, prefix_sums, [&](Slot slot) {
+          return slot < 0 ? View{} : kept[static_cast<std::size_t>(slot)].get().view();
+        });
+        AttentionGradients wanted;
+        wanted.d_output = d_y.view();
+        wanted.d_q = gradients.at(layout.q);
+        wanted.d_k = gradients.at(layout.k);
+        wanted.d_v = gradients.at(layout.v);
+        wanted.d_gate_query = gradients.at(layout.gate_query);
+        wanted.d_gate_key = gradients.at(layout.gate_key);
+        wanted.d_values = gradients.at(layout.values);
+        wanted.d_weight = gradients.at(layout.weight);
+        wanted.d_bias = gradients.at(layout.bias);
+        wanted.d_sink = gradients.at(layout.sink);
+        wanted.d_rest = gradients.at(layout.rest);
+        wanted.biases = gradients.biases().data();
+        const Kernels& on_its_device = kernels(d_y.device());
+        const Workspace workspace(on_its_device.attention_backward_workspace(call.call, wanted), d_y.device());
+        on_its_device.attention_backward(call.call, wanted, workspace.data());
+        gradients.give(d);
+      });
   return output;
 }
 

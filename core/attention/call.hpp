@@ -2,11 +2,13 @@
 // gradients. Shared by the CPU and the CUDA kernels, which know these shapes and never an encoding.
 //
 // B batch, H heads of queries, G of keys (core/attention/heads.hpp), T queries, K keys (the queries are the last T of K
-// tokens), d, e widths of k, v, P largest position, N hidden width. Query t has place i = K - T + t, sees keys j <= i.
+// tokens), d, e widths of k, v, P largest position, N hidden width. Query t has place i = K - T + t and sees keys j <=
+// i, of which Visible may leave some out.
 #pragma once
 
 #include <cstdint>
 
+#include "core/attention/visible.hpp"
 #include "core/random.hpp"
 #include "core/view.hpp"
 
@@ -19,7 +21,7 @@ struct AttentionScan {
     table,          // l += values_i at min(p_ij, P), linearly interpolated;  values [B,H,T,P+1]
     slope,          // l += values_h p_ij;                                    values [H]
     mlp,            // l += sum_n values_i[n] relu(weight[n] p_ij + bias[n]); values [B,H,T,N]
-    stick_breaking  // weights exp(l_ij - sum_{k=j..i-1} softplus(l_ik)) instead of the softmax
+    stick_breaking  // l -= sum_{k=j..i-1} softplus(l_ik), with the biases in l; a key does not see itself
   };
   Kind kind = Kind::none;
   // p_ij = sum_{k=j..i} g_ik,  g = sigmoid(s), or sigmoid(scale gate_query_i . gate_key_j) where these are given.
@@ -27,10 +29,23 @@ struct AttentionScan {
   View gate_key;    // [B,G,K,w]
   View values;
   View weight, bias;            // mlp: [N]
-  View remainder;               // stick_breaking: what the rest of the stick attends to [B,H,T,e]; null: nothing
-  bool attend_current = false;  // stick_breaking: j <= i instead of j < i
+  bool attend_current = false;  // stick_breaking: the sum ends at i and a key sees itself
 
   bool contextual() const { return kind != Kind::none && kind != Kind::stick_breaking; }
+};
+
+// How the logits of a row become its weights: a_ij = n(l_ij) / Z_i,  Z_i = z0 + sum_j m(l_ij).
+struct AttentionNormaliser {
+  enum class Kind : std::uint8_t {
+    softmax,   // n = m = e^l; z0 = e^c with a sink c, else 0
+    sigmoid,   // n = sigmoid(l - offset), Z = 1 (arXiv 2409.04431)
+    softpick,  // n = relu(e^l - 1), m = |e^l - 1|, z0 = 1e-8 (arXiv 2504.20966)
+    exp        // n = e^l, Z = 1: of logits that are never above 0
+  };
+  Kind kind = Kind::softmax;
+  View sink;          // c [H] of softmax; null: none
+  double offset = 0;  // of sigmoid
+  View rest;          // r [B,H,T,e]: o_i += (1 - sum_j a_ij) r_i; null: what is left over goes nowhere
 };
 
 struct AttentionBias {
@@ -45,11 +60,16 @@ struct AttentionBias {
   bool cap = false;
 };
 
+// Numbers a row that forward leaves for backward: AttentionCall::row_statistics.
+inline constexpr std::int64_t statistics_per_row = 3;
+
 // Inputs may have any strides, 0 on broadcast axes.
 struct AttentionCall {
   View q, k, v;  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
   double scale = 1;
+  Visible visible;
   AttentionScan scan;
+  AttentionNormaliser normaliser;
   const AttentionBias* biases = nullptr;  // of host memory
   int bias_count = 0;
   // Weights are 0 with probability `dropout`, else a / (1 - dropout), by the stream's element of their place in
@@ -58,10 +78,9 @@ struct AttentionCall {
   RandomStream dropout_stream;
 
   // Results.
-  View output;              // [B,H,T,e], any strides
-  View softmax_statistics;  // [B,H,T,2] dense: largest logit and 1 / sum of e^(l - largest); stick_breaking: sum of
-                            // softplus over the row and what remains of the stick
-  View prefix_sums;         // of the scan at the tiles' edges, attention_prefix_sums elements; null without a scan
+  View output;          // [B,H,T,e], any strides
+  View row_statistics;  // [B,H,T,3] dense: the shift M of its exponents, e^M / Z, and what is left over
+  View prefix_sums;     // of the scan at the tiles' edges, attention_prefix_sums elements; null without a scan
 
   std::int64_t batch() const { return q.shape[0]; }
   std::int64_t heads() const { return q.shape[1]; }
@@ -76,7 +95,8 @@ struct AttentionBiasGradient {
 struct AttentionGradients {
   View d_output;  // given
   View d_q, d_k, d_v;
-  View d_gate_query, d_gate_key, d_values, d_weight, d_bias, d_remainder;  // of the scan
+  View d_gate_query, d_gate_key, d_values, d_weight, d_bias;  // of the scan
+  View d_sink, d_rest;                                        // of the normaliser
   const AttentionBiasGradient* biases = nullptr;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "core/math.hpp"
 
@@ -61,10 +62,26 @@ template <class T>
 TALLY_INLINE T stick_taken(T l) {
   return math::softplus(l);
 }
-// `taken` of this key and of those between it and the query; never above 0 in the exponent.
+
+// --- normalisers; a pair that is not seen has l = -inf ---
+
+// sigmoid(l - offset) is a weight as it is (arXiv 2409.04431).
+
+// softpick (arXiv 2504.20966) under a shift M >= 0, one = e^-M: t = e^(l-M) - e^-M, of which the weight takes what is
+// above 0, the sum the size, and derivatives the slope sign(t) e^(l-M).
 template <class T>
-TALLY_INLINE T stick_weight(T l, T taken) {
-  return math::exp(l - taken);
+struct Softpick {
+  T above, size, slope;
+};
+template <class T>
+TALLY_INLINE Softpick<T> softpick(T l, T shift, T one) {
+  // e may be 0 without being that of a pair that is not seen.
+  const T e = math::exp(l - shift), t = l >= std::numeric_limits<T>::lowest() ? e - one : T{0};
+  const T above = t > T{0} ? t : T{0}, below = t < T{0} ? -t : T{0};
+  const T slope = t < T{0} ? -e : e;
+  return {above, above + below, t == T{0} ? T{0} : slope};
 }
+// z0 of its sum, which keeps a row from dividing by 0.
+inline constexpr double softpick_least = 1e-8;
 
 }  // namespace tally::attention

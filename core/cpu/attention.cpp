@@ -1,15 +1,16 @@
 // Tiled attention on the CPU: no matrix of T x K numbers is ever stored.
 //
-//   s_ij = scale q_i.k_j,  l_ij = s_ij + the terms of scan and biases,  a_ij = softmax over j <= i,  o_i = sum_j a_ij
-//   v_j
+//   s_ij = scale q_i.k_j,  l_ij = s_ij + the terms of scan and biases,  a_ij = softmax over the keys that i sees,
+//   o_i = sum_j a_ij v_j
 //
 // Forward takes the key tiles of a row tile from the diagonal to the left, with the softmax's running maximum m and sum
 // n:
 //   m' = max(m, max_j l_ij),  n' = n e^(m-m') + sum_j e^(l_ij - m'),  o' = o e^(m-m') + sum_j e^(l_ij - m') v_j
 // and keeps m and 1/n a row (their joint logarithm would cost digits of every weight) and, with a scan, the running
 // sums at every tile's right edge. (Milakov and Gimelshein 2018, arXiv 1805.02867; FlashAttention, arXiv 2205.14135;
-// sums along the keys: core/cpu/attention_contextual.cpp.) Backward has the weights again as e^(l - m) / n, takes the
-// key tiles from left to right, and adds up
+// sums along the keys: core/cpu/attention_contextual.cpp; other rules than the softmax, and what is left over of a
+// row's weights: core/cpu/attention_normaliser.hpp.) Backward has the weights again as e^(l - m) / n, takes the key
+// tiles from left to right, and adds up
 //   dv_j = sum_i a_ij do_i,  da_ij = do_i.v_j,  dl_ij = a_ij (da_ij - do_i.o_i),  dq_i = scale sum_j ds_ij k_j,
 //   dk_j = scale sum_i ds_ij q_i
 //
@@ -51,6 +52,7 @@ class Team {
       if (worker != nullptr) workers_[n] = worker;
     }
     if (gradients == nullptr) return;
+    shared_count_ += NormaliserTile<T>::shared_count(call);
     for (int n = 0; n < call.bias_count; ++n) shared_count_ += shared_count(call.biases[n], call.keys());
     // Keys of one chunk alone need their sums only until they are written.
     key_gradients_ = arena.take<T>(key_count_ * (division_.chunks() > 1 ? chunks() : threads));

@@ -71,11 +71,8 @@ class ToeplitzTile final : public BiasTile<T> {
     if (!d_values_) return;
     for (std::int64_t head = 0; head < sums.heads; ++head) {
       for (std::int64_t n = 0; n < distances_; ++n) {
-        double sum = 0;
-        for (std::int64_t batch = 0; batch < sums.batches; ++batch) {
-          for (std::int64_t share = 0; share < sums.shares; ++share) sum += sums.at(batch, head, share)[n];
-        }
-        d_values_.as<T>()[head * d_values_.strides[0] + n * d_values_.strides[1]] = static_cast<T>(sum);
+        d_values_.as<T>()[head * d_values_.strides[0] + n * d_values_.strides[1]] =
+            static_cast<T>(sums.of_head(head, n));
       }
     }
   }
@@ -205,9 +202,10 @@ template <class T>
 TALLY_CLONES void add_by_distance(T* score, const T* z, std::int64_t step, std::int64_t lane_step, std::int64_t width,
                                   bool cap, const RowTile rows, const KeyTile keys) {
   for (std::int64_t j = 0; j < keys.keys; ++j) {
-    const std::int64_t hidden = keys.hidden(rows, j);
+    const Lanes seeing = keys.seeing(rows, j);
+    const std::int64_t end = std::min<std::int64_t>(rows.rows, seeing.end);
     const std::int64_t nearest = rows.last_key - keys.first - j;  // distance of lane 0
-    for (std::int64_t i = hidden; i < rows.rows; ++i) {
+    for (std::int64_t i = seeing.begin; i < end; ++i) {
       const std::int64_t distance = nearest + i;
       const bool inside = distance < width;
       const T value = z[i * lane_step + (inside ? distance : width - 1) * step];
@@ -220,9 +218,10 @@ template <class T>
 TALLY_CLONES void add_to_distance(T* d_z, std::int64_t ld, const T* d, std::int64_t width, bool cap, const RowTile rows,
                                   const KeyTile keys) {
   for (std::int64_t j = 0; j < keys.keys; ++j) {
-    const std::int64_t hidden = keys.hidden(rows, j);
+    const Lanes seeing = keys.seeing(rows, j);
+    const std::int64_t end = std::min<std::int64_t>(rows.rows, seeing.end);
     const std::int64_t nearest = rows.last_key - keys.first - j;
-    for (std::int64_t i = hidden; i < rows.rows; ++i) {
+    for (std::int64_t i = seeing.begin; i < end; ++i) {
       const std::int64_t distance = nearest + i;
       if (distance < width) {
         d_z[i * ld + distance] += d[j * tile_rows + i];

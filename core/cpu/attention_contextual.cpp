@@ -14,7 +14,7 @@ namespace tally::cpu {
 namespace {
 
 template <class T, class Term>
-class Contextual final : public ContextualTile<T> {
+class Contextual final : public ScanTile<T> {
  public:
   Contextual(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
@@ -29,8 +29,6 @@ class Contextual final : public ContextualTile<T> {
         gate_score_(arena.take<T>(own_ ? tile_keys * tile_rows : 0)),
         d_gate_lanes_(arena.take<T>(tile_rows * width_)),
         kept_(gradients != nullptr ? tile_keys * tile_rows : 0, arena) {}
-
-  T* carry() override { return carry_; }
 
   void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) override {
     d_gate_key_ = d_gate_key;
@@ -73,8 +71,8 @@ class Contextual final : public ContextualTile<T> {
                  rows.rows, true);
   }
 
-  void close_rows(const RowTile& rows) override {
-    term_.close_rows(rows);
+  void close_rows(const RowTile& rows, const T* d_logit_sums) override {
+    term_.close_rows(rows, d_logit_sums);
     if (own_ && gradients_->d_gate_query) {
       unpack_lanes(Matrix<T>(gradients_->d_gate_query, rows.batch, rows.head), rows.first, rows.rows, width_,
                    d_gate_lanes_, static_cast<T>(call_.scale));
@@ -93,15 +91,14 @@ class Contextual final : public ContextualTile<T> {
   T* d_gate_key_ = nullptr;
   double* shared_ = nullptr;
   bool saturated_ = false;
-  alignas(64) T carry_[tile_rows];
+  using ScanTile<T>::carry_;
   alignas(64) T run_[tile_rows];
 };
 
 }  // namespace
 
 template <class T>
-ContextualTile<T>* ContextualTile<T>::make(const AttentionCall& call, const AttentionGradients* gradients,
-                                           Arena& arena) {
+ScanTile<T>* make_contextual(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena) {
   switch (call.scan.kind) {
     case AttentionScan::Kind::table: return arena.make<Contextual<T, TableTerm<T>>>(call, gradients);
     case AttentionScan::Kind::slope: return arena.make<Contextual<T, SlopeTerm<T>>>(call, gradients);
@@ -110,7 +107,7 @@ ContextualTile<T>* ContextualTile<T>::make(const AttentionCall& call, const Atte
   }
 }
 
-template class ContextualTile<float>;
-template class ContextualTile<double>;
+template ScanTile<float>* make_contextual(const AttentionCall&, const AttentionGradients*, Arena&);
+template ScanTile<double>* make_contextual(const AttentionCall&, const AttentionGradients*, Arena&);
 
 }  // namespace tally::cpu

@@ -12,10 +12,11 @@ TALLY_CLONES void add_mlp_term(T* score, const T* gate_score, T* carry, const T*
                                T* kept_position) {
   alignas(64) T p[tile_rows], term[tile_rows], lost[tile_rows] = {};
   for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
-    const std::int64_t hidden = keys.hidden(rows, j), row = j * tile_rows;
+    const Lanes seeing = keys.seeing(rows, j);
+    const std::int64_t row = j * tile_rows;
 #pragma omp simd
-    for (std::int64_t i = 0; i < rows.lanes; ++i) {
-      const T g = i < hidden ? T{0} : gate(gate_score[row + i]);
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows.lanes); ++i) {
+      const T g = seeing.hold(i) ? gate(gate_score[row + i]) : T{0};
       p[i] = advance_position(carry[i], lost[i], g);
       term[i] = 0;
       if constexpr (keep) {
@@ -127,13 +128,13 @@ class MlpTerm : public NeverSaturated<T> {
     slopes_to_gates(d, d_gate_score, run, kept.slope, kept.gate, keys.keys, rows.lanes);
   }
   // The hidden value is w p + b where it is not zero: d_u = w sum_j dl p + b sum_j dl, d_w = u sum_j dl p, ...
-  void close_rows(const RowTile& rows) {
+  void close_rows(const RowTile& rows, const T* d_logit_sums) {
     const PositionSums sums = unit_sums();
     for (std::int64_t n = 0; n < width_; ++n) {
       for (std::int64_t i = 0; i < rows.rows; ++i) {
         const std::int64_t lane = n * tile_rows + i;
-        const double d = row_sums_.balanced(i, sums.d[lane], sums.a[lane]);
-        const double d_p = row_sums_.balanced(i, sums.d_p[lane], sums.a_p[lane]);
+        const double d = row_sums_.balanced(i, d_logit_sums, sums.d[lane], sums.a[lane]);
+        const double d_p = row_sums_.balanced(i, d_logit_sums, sums.d_p[lane], sums.a_p[lane]);
         const auto u = static_cast<double>(u_[lane]);
         d_u_[lane] = static_cast<T>(static_cast<double>(weight_[n]) * d_p + static_cast<double>(bias_[n]) * d);
         shared_[n] += u * d_p;

@@ -21,31 +21,50 @@ struct SharedSums {
   double* at(std::int64_t batch, std::int64_t head, std::int64_t share) const {
     return data + ((batch * heads + head) * shares + share) * step;
   }
+  // Of number n of a head.
+  double of_head(std::int64_t head, std::int64_t n = 0) const {
+    double sum = 0;
+    for (std::int64_t batch = 0; batch < batches; ++batch) {
+      for (std::int64_t share = 0; share < shares; ++share) sum += at(batch, head, share)[n];
+    }
+    return sum;
+  }
 };
 
-// p_ij = sum of gates over the keys from j to i, and the term at that position.
+// A running sum over the keys from j to i, and what the logit l_ij gets from it.
 template <class T>
-class ContextualTile {
+class ScanTile {
  public:
-  // Null where the scan is not contextual, and where the arena only counts.
-  static ContextualTile* make(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
+  // Null where there is no scan, and where the arena only counts.
+  static ScanTile* make(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
 
   // Backward adds to d_gate_key [K, gate_width] and `shared`; forward gives null.
   virtual void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) = 0;
   virtual void open_rows(const RowTile& rows) = 0;
   // Running sums over the keys to the right of the tile that comes next, [tile_rows]; forward advances them, backward
   // sets them before each tile.
-  virtual T* carry() = 0;
+  T* carry() { return carry_; }
+  // Whether nothing to the left of the running sums has a weight that matters.
+  virtual bool used_up(const RowTile& rows) const { return (void)rows, false; }
   // score += the term, from the tile's last key to its first. For backward what the gradient needs is kept.
   virtual void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) = 0;
   // d holds the gradient of the logits and gets that of the scores; weights: before dropout.
   virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) = 0;
-  virtual void close_rows(const RowTile& rows) = 0;
+  // d_logit_sums: what d adds up to along each row, but for rounding; null where that is not known.
+  virtual void close_rows(const RowTile& rows, const T* d_logit_sums) = 0;
   virtual void write_shared(const SharedSums& sums) const = 0;
 
  protected:
-  ~ContextualTile() = default;
+  ~ScanTile() = default;
+  alignas(64) T carry_[tile_rows];
 };
+
+// Of contextual positions.
+template <class T>
+ScanTile<T>* make_contextual(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
+
+// Whether the scan sees the logits with their biases, and its sum is of what the rows spend: e^-sum is left over.
+inline bool spends(const AttentionScan& scan) { return scan.kind == AttentionScan::Kind::stick_breaking; }
 
 // Doubles of shared sums that an item of work needs for the scan: slope 1, mlp 2 N.
 inline std::int64_t shared_count(const AttentionScan& scan) {
@@ -68,28 +87,6 @@ template <class T>
 inline constexpr T negligible_exponent = sizeof(T) == sizeof(float) ? T{20} : T{40};
 // False with TALLY_SKIP_TILES=0 in the environment: benches then show what computing all of them takes.
 bool skips_tiles();
-
-// Weights by the stick-breaking rule instead of the softmax.
-template <class T>
-class StickTile {
- public:
-  StickTile(const AttentionCall& call, bool for_gradient, Arena& arena);
-  void open_rows();
-  // Sum of softplus over the keys so far; as ContextualTile::carry.
-  T* carry() { return carry_; }
-  // Whether what is left of every row's stick is negligible.
-  bool used_up(const RowTile& rows) const;
-  // score: logits, become weights. For backward what the gradient needs is kept.
-  void weights(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient);
-  // d holds the gradient of the weights and gets that of the logits; d_rest [tile_rows] is that of what remains.
-  void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, const T* d_rest, T* d);
-
- private:
-  bool attend_current_;
-  T* share_;  // sigmoid of the logits, [tile_keys, tile_rows]
-  alignas(64) T carry_[tile_rows];
-  alignas(64) T run_[tile_rows];  // sum of A (dA - drest) over the keys so far, from the left
-};
 
 template <class T>
 class BiasTile {

@@ -1,8 +1,9 @@
 // Sums of a row's gradients times positions, which enlarge what rounding made of them.
 //
-// dl = a (da - do.o) adds up to 0 in every row, but for what rounding made of do.o and of the sum of weights. Times
-// positions, which may be hundreds, that little is what limits the precision of a gradient. It is proportional to the
-// weights: sums over a row are freed of it at the end, once what dl and a add up to is known.
+// dl = a (da - do.o) of a softmax adds up to 0 in every row, or with a sink to what the sink leaves over, but for what
+// rounding made of do.o and of the sum of weights. Times positions, which may be hundreds, that little is what limits
+// the precision of a gradient. It is proportional to the weights: sums over a row are freed of it at the end, once what
+// dl and a add up to is known.
 #pragma once
 
 #include <algorithm>
@@ -66,8 +67,13 @@ class RowSums {
  public:
   void open() { std::fill_n(memory_, 4 * tile_rows, 0.0); }
   PositionSums sums() { return {memory_, tile_rows}; }
-  // The sum of x dl of a row, from that as rounded and the sum of x a.
-  double balanced(std::int64_t row, double of_d, double of_a) { return of_d - sums().d[row] / sums().a[row] * of_a; }
+  // The sum of x dl of a row, from that as rounded and the sum of x a. expected: what dl adds up to in the rows; null
+  // where that is not known.
+  template <class T>
+  double balanced(std::int64_t row, const T* expected, double of_d, double of_a) {
+    if (expected == nullptr || sums().a[row] == 0) return of_d;
+    return of_d - (sums().d[row] - static_cast<double>(expected[row])) / sums().a[row] * of_a;
+  }
 
  private:
   double memory_[4 * tile_rows];

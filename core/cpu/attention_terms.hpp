@@ -66,7 +66,7 @@ TALLY_CLONES void add_table_term(T* score, const T* gate_score, T* carry, const 
   alignas(64) Entry<T> found[tile_rows];
   alignas(64) T lost[tile_rows] = {};
   for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
-    const auto hidden = static_cast<std::int32_t>(keys.hidden(rows, j));
+    const Lanes seeing = keys.seeing(rows, j);
     const auto lanes = static_cast<std::int32_t>(rows.lanes);
     T* const s = score + j * tile_rows;
     const T* const gs = gate_score + j * tile_rows;
@@ -75,7 +75,7 @@ TALLY_CLONES void add_table_term(T* score, const T* gate_score, T* carry, const 
     T* const ks = kept_slope + (keep ? j * tile_rows : 0);
 #pragma omp simd
     for (std::int32_t i = 0; i < lanes; ++i) {
-      const T g = i < hidden ? T{0} : gate(gs[i]);
+      const T g = seeing.hold(i) ? gate(gs[i]) : T{0};
       const T p = advance_position(carry[i], lost[i], g);
       const auto place = attention::place_in_table(p, last);
       at[i] = i * ld + place.low;
@@ -185,7 +185,7 @@ class TableTerm {
                 const Kept<T>& kept) const {
     table_gradient(d, d_gate_score, run, d_table_, ld_, rows, keys, kept.gate, kept.position, kept.slope);
   }
-  void close_rows(const RowTile& rows) {
+  void close_rows(const RowTile& rows, const T*) {
     if (!gradients_->d_values) return;
     const Matrix<T> d_z(gradients_->d_values, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
@@ -215,14 +215,14 @@ TALLY_CLONES void add_slope_term(T* score, const T* gate_score, T* carry, T slop
                                  const KeyTile keys, T* kept_gate, T* kept_position) {
   alignas(64) T lost[tile_rows] = {};
   for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
-    const auto hidden = static_cast<std::int32_t>(keys.hidden(rows, j));
+    const Lanes seeing = keys.seeing(rows, j);
     T* const s = score + j * tile_rows;
     const T* const gs = gate_score + j * tile_rows;
     T* const kg = kept_gate + (keep ? j * tile_rows : 0);
     T* const kp = kept_position + (keep ? j * tile_rows : 0);
 #pragma omp simd
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows.lanes); ++i) {
-      const T g = i < hidden ? T{0} : gate(gs[i]);
+      const T g = seeing.hold(i) ? gate(gs[i]) : T{0};
       const T p = advance_position(carry[i], lost[i], g);
       s[i] += slope * p;
       if constexpr (keep) {
@@ -273,18 +273,16 @@ class SlopeTerm : public NeverSaturated<T> {
     add_to_row_sums(row_sums_.sums(), d, weight, kept.position, keys.keys, rows.lanes);
     slope_gradient(d, d_gate_score, run, slope_, keys.keys, rows.lanes, kept.gate);
   }
-  void close_rows(const RowTile& rows) {
+  void close_rows(const RowTile& rows, const T* d_logit_sums) {
     const PositionSums sums = row_sums_.sums();
-    for (std::int64_t i = 0; i < rows.rows; ++i) *shared_ += row_sums_.balanced(i, sums.d_p[i], sums.a_p[i]);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      *shared_ += row_sums_.balanced(i, d_logit_sums, sums.d_p[i], sums.a_p[i]);
+    }
   }
   void write_shared(const SharedSums& sums) const {
     const View& d_slope = gradients_->d_values;
     for (std::int64_t head = 0; head < sums.heads && d_slope; ++head) {
-      double sum = 0;
-      for (std::int64_t batch = 0; batch < sums.batches; ++batch) {
-        for (std::int64_t share = 0; share < sums.shares; ++share) sum += *sums.at(batch, head, share);
-      }
-      d_slope.as<T>()[head * d_slope.strides[0]] = static_cast<T>(sum);
+      d_slope.as<T>()[head * d_slope.strides[0]] = static_cast<T>(sums.of_head(head));
     }
   }
 

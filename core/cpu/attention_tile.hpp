@@ -8,6 +8,7 @@
 
 #include "core/attention/call.hpp"
 #include "core/cpu/parallel.hpp"
+#include "core/math.hpp"
 #include "core/workspace.hpp"
 
 namespace tally::cpu {
@@ -27,19 +28,39 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + st
 struct RowTile {
   std::int64_t batch = 0, head = 0;
   std::int64_t first = 0;     // query of lane 0
-  std::int64_t last_key = 0;  // that lane 0 sees; it sees all before too
+  std::int64_t last_key = 0;  // that lane 0 sees: its place
   std::int64_t rows = 0;      // lanes with a query; what the others hold is finite and ends nowhere
   std::int64_t lanes = 0;     // rows rounded up to a multiple of lane_step
+  Visible visible;            // which of the keys before it a place sees
+
+  std::int64_t last_place() const { return last_key + rows - 1; }
+};
+
+// The lanes begin .. end - 1. A loop asks by one comparison.
+struct Lanes {
+  std::int32_t begin = 0, end = 0;
+  TALLY_INLINE bool hold(std::int32_t lane) const {
+    return static_cast<std::uint32_t>(lane - begin) < static_cast<std::uint32_t>(end - begin);
+  }
 };
 
 // The keys first .. first + keys - 1 for a tile of rows.
 struct KeyTile {
   std::int64_t first = 0, keys = 0;
-  // Lanes 0 .. hidden(j) - 1 lie above the diagonal: their queries do not see key j (counted from the tile's first).
-  std::int64_t hidden(const RowTile& rows, std::int64_t j) const {
-    return std::clamp<std::int64_t>(first + j - rows.last_key, 0, tile_rows);
+  // Those whose queries see key j, counted from the tile's first. strictly: not the one on the diagonal.
+  Lanes seeing(const RowTile& rows, std::int64_t j, bool strictly = false) const {
+    const auto lane = [&](std::int64_t place) { return std::clamp<std::int64_t>(place - rows.last_key, 0, tile_rows); };
+    const std::int64_t key = first + j, begin = lane(key + (strictly ? 1 : 0));
+    const std::int64_t end = std::max(begin, lane(rows.visible.end(key)));
+    return {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
   }
-  bool on_diagonal(const RowTile& rows) const { return first + keys - 1 > rows.last_key; }
+  bool seen_by_any(const RowTile& rows) const {
+    return rows.visible.sees_any(rows.last_key, rows.last_place(), first, first + keys - 1);
+  }
+  // Whether every row sees every key.
+  bool seen_by_all(const RowTile& rows) const {
+    return rows.visible.sees_all(rows.last_key, rows.last_place(), first, first + keys - 1);
+  }
 };
 
 // Matrix (batch, head) of a [B, H, N, width] view of any strides.

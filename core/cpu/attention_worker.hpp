@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cmath>
-#include <optional>
 #include <span>
 
 #include "core/cpu/attention_chunks.hpp"
+#include "core/cpu/attention_normaliser.hpp"
 #include "core/cpu/attention_shapes.hpp"
-#include "core/cpu/attention_softmax.hpp"
 #include "core/math.hpp"
 
 namespace tally::cpu {
@@ -51,17 +50,17 @@ class Worker {
         value_width_(call.v.shape[3]),
         ld_(round_up(width_, vector_lanes<T>)),
         value_ld_(round_up(value_width_, vector_lanes<T>)),
-        contextual_(ContextualTile<T>::make(call, gradients, arena)),
+        scan_(ScanTile<T>::make(call, gradients, arena)),
+        normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
         k_(arena.take<T>(call.keys() * width_)),
         v_(arena.take<T>(call.keys() * value_width_)),
         key_norm_(arena.take<double>(key_tiles_before(call.keys()))),
         q_rows_(arena.take<T>(tile_rows * ld_)),
         q_lanes_(arena.take<T>(tile_rows * width_)),
-        rest_rows_(arena.take<T>(call.scan.remainder ? tile_rows * value_ld_ : 0)),
+        rest_rows_(arena.take<T>(call.normaliser.rest ? tile_rows * value_ld_ : 0)),
         score_(arena.take<T>(tile_keys * tile_rows)),
         mask_(arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0)) {
-    if (call.scan.kind == AttentionScan::Kind::stick_breaking) stick_.emplace(call, gradients != nullptr, arena);
     for (int n = 0; n < call.bias_count; ++n) {
       BiasTile<T>* const tile =
           BiasTile<T>::make(call, call.biases[n], gradients != nullptr ? gradients->biases + n : nullptr, arena);
@@ -130,10 +129,10 @@ class Worker {
     write(gradients_->d_gate_key, call_.keys() * (ld_ + value_ld_), gate_width<T>(call_.scan));
   }
   void write_shared(SharedSums sums) const {
-    if (contextual_ != nullptr) {
-      contextual_->write_shared(sums);
-      sums.data += shared_count(call_.scan);
-    }
+    normaliser_.write_shared(sums);
+    sums.data += normaliser_.shared_count(call_);
+    if (scan_ != nullptr) scan_->write_shared(sums);
+    sums.data += shared_count(call_.scan);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->write_shared(sums);
       sums.data += shared_count(call_.biases[n], call_.keys());
@@ -142,19 +141,23 @@ class Worker {
 
  private:
   std::span<BiasTile<T>* const> biases() const { return {biases_, static_cast<std::size_t>(call_.bias_count)}; }
-  T* carry() { return contextual_ != nullptr ? contextual_->carry() : stick_ ? stick_->carry() : nullptr; }
 
   template <class F>
   void for_each_row_tile(const Chunk& chunk, std::int64_t head, F&& f) {
     const std::int64_t step = divide(call_).shares * tile_rows;
     for (std::int64_t first = chunk.share * tile_rows; first < call_.queries(); first += step) {
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
-      f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step)});
+      f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step),
+                call_.visible});
     }
   }
   std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
+  // Without the keys at its left edge that no row sees any more.
   KeyTile key_tile(const RowTile& rows, std::int64_t tile) const {
-    return {tile * tile_keys, std::min(tile_keys, visible_keys(rows) - tile * tile_keys)};
+    const std::int64_t first = tile * tile_keys, end = std::min(first + tile_keys, visible_keys(rows));
+    const std::int64_t begin = rows.visible.begin(rows.last_key);
+    const bool trimmed = first >= rows.visible.first && first < begin && begin < end;
+    return {trimmed ? begin : first, end - (trimmed ? begin : first)};
   }
 
   void open_keys(const Chunk& chunk) {
@@ -169,13 +172,16 @@ class Worker {
   }
 
   void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) {
-    if (contextual_ != nullptr) {
-      contextual_->open_head(batch, head, d_gate_key, shared);
-      shared += shared != nullptr ? shared_count(call_.scan) : 0;
-    }
+    const auto next = [&](std::int64_t count) {
+      double* const own = shared;
+      shared += shared != nullptr ? count : 0;
+      return own;
+    };
+    shared_of_normaliser_ = next(normaliser_.shared_count(call_));
+    double* const of_scan = next(shared_count(call_.scan));
+    if (scan_ != nullptr) scan_->open_head(batch, head, d_gate_key, of_scan);
     for (int n = 0; n < call_.bias_count; ++n) {
-      biases_[n]->open_head(batch, head, shared);
-      shared += shared != nullptr ? shared_count(call_.biases[n], call_.keys()) : 0;
+      biases_[n]->open_head(batch, head, next(shared_count(call_.biases[n], call_.keys())));
     }
   }
 
@@ -183,35 +189,37 @@ class Worker {
     pack_rows(q_rows_, ld_, Matrix<T>(call_.q, rows.batch, rows.head), rows.first, rows.rows, width_,
               static_cast<T>(call_.scale), tile_rows);
     transpose_to_lanes(q_lanes_, q_rows_, ld_, width_);
-    if (contextual_ != nullptr) contextual_->open_rows(rows);
-    if (stick_) stick_->open_rows();
+    if (scan_ != nullptr) scan_->open_rows(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = largest_norm(q_rows_, ld_, rows.rows, width_);
-    if (call_.scan.remainder) {
-      pack_rows(rest_rows_, value_ld_, Matrix<T>(call_.scan.remainder, rows.batch, rows.head), rows.first, rows.rows,
+    if (call_.normaliser.rest) {
+      pack_rows(rest_rows_, value_ld_, Matrix<T>(call_.normaliser.rest, rows.batch, rows.head), rows.first, rows.rows,
                 value_width_, T{1}, tile_rows);
     }
   }
 
   bool may_skip() const {
-    return skips_tiles() && call_.scan.kind == AttentionScan::Kind::none && call_.bias_count > 0;
+    return skips_tiles() && call_.scan.kind == AttentionScan::Kind::none && call_.bias_count > 0 &&
+           call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
   }
-  // Whether every weight of the tile is negligible beside those of logit m in its row.
+  // Whether every weight of the tile is negligible beside that of the largest logit of its row.
   bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) const {
-    if (!may_skip() || keys.on_diagonal(rows)) return false;
+    if (!may_skip() || !keys.seen_by_all(rows)) return false;
     double bound = row_norm_ * key_norm_[tile];
     for (BiasTile<T>* const bias : biases()) bound += bias->upper_bound(rows, keys);
-    const double least = static_cast<double>(*std::min_element(largest_, largest_ + rows.rows));
-    return bound < least - static_cast<double>(negligible_exponent<T>) - std::log(static_cast<double>(call_.keys()));
+    return bound < static_cast<double>(normaliser_.least_shift(rows)) - static_cast<double>(negligible_exponent<T>) -
+                       std::log(static_cast<double>(call_.keys()));
   }
 
   // score_ = the logits of the tile.
   void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
     lane_product(score_, tile_rows, k_ + keys.first * width_, width_, 1, q_lanes_, tile_rows, keys.keys, rows.lanes,
                  width_, false);
-    if (contextual_ != nullptr) contextual_->add(rows, keys, score_, for_gradient);
+    const bool last = spends(call_.scan);
+    if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
-    if (!stick_ && keys.on_diagonal(rows)) hide(score_, std::numeric_limits<T>::lowest(), rows, keys);
+    if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
+    if (!keys.seen_by_all(rows)) hide(score_, rows, keys);
   }
 
   // y = the weights after dropout, with the mask in mask_. Returns false, and leaves y alone, where nothing is dropped.
@@ -227,20 +235,18 @@ class Worker {
 
   void forward_rows(const RowTile& rows) {
     open_rows(rows);
+    normaliser_.open_rows(rows);
     std::fill_n(output_lanes_, tile_rows * value_width_, T{0});
-    std::fill_n(largest_, tile_rows, std::numeric_limits<T>::lowest());
-    std::fill_n(sum_, tile_rows, T{0});
     T* const kept = call_.prefix_sums ? call_.prefix_sums.as<T>() + prefix_sums_offset(call_, rows) : nullptr;
     for (std::int64_t tile = key_tiles_before(visible_keys(rows)) - 1; tile >= 0; --tile) {
       const KeyTile keys = key_tile(rows, tile);
-      if (kept != nullptr) std::copy_n(carry(), tile_rows, kept + tile * tile_rows);
-      if (stick_ && stick_->used_up(rows)) continue;
+      if (!keys.seen_by_any(rows)) continue;
+      if (kept != nullptr) std::copy_n(scan_->carry(), tile_rows, kept + tile * tile_rows);
+      if (scan_ != nullptr && scan_->used_up(rows)) continue;
       if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, false);
-      if (stick_) {
-        stick_->weights(rows, keys, score_, false);
-      } else if (advance_softmax(score_, largest_, sum_, rescale_, keys.keys, rows.lanes)) {
-        scale_lanes(output_lanes_, rescale_, value_width_, rows.lanes);
+      if (normaliser_.advance(score_, keys.keys, rows.lanes)) {
+        scale_lanes(output_lanes_, normaliser_.rescale(), value_width_, rows.lanes);
       }
       drop(rows, keys, score_, score_);
       lane_product(output_lanes_, tile_rows, v_ + keys.first * value_width_, 1, value_width_, score_, tile_rows,
@@ -250,34 +256,16 @@ class Worker {
   }
 
   void write_rows(const RowTile& rows) {
-    T* const stat = softmax_statistics(rows);
-    if (!stick_) {
-      for (std::int64_t i = 0; i < rows.rows; ++i) {
-        inverse_sum_[i] = T{1} / sum_[i];
-        stat[2 * i] = largest_[i];
-        stat[2 * i + 1] = inverse_sum_[i];
-      }
-      scale_lanes(output_lanes_, inverse_sum_, value_width_, rows.lanes);
-    } else {
-      for (std::int64_t i = 0; i < rows.rows; ++i) {
-        stat[2 * i] = stick_->carry()[i];
-        stat[2 * i + 1] = math::exp(-stat[2 * i]);
-      }
-      if (call_.scan.remainder) {
-        for (std::int64_t i = 0; i < rows.rows; ++i) {
-          const T rest = stat[2 * i + 1];
-          for (std::int64_t c = 0; c < value_width_; ++c)
-            output_lanes_[c * tile_rows + i] += rest * rest_rows_[i * value_ld_ + c];
-        }
+    normaliser_.close_rows(rows, spends(call_.scan) ? scan_->carry() : nullptr);
+    scale_lanes(output_lanes_, normaliser_.inverse(), value_width_, rows.lanes);
+    for (std::int64_t i = 0; i < rows.rows && call_.normaliser.rest; ++i) {
+      const T left = normaliser_.left()[i];
+      for (std::int64_t c = 0; c < value_width_; ++c) {
+        output_lanes_[c * tile_rows + i] += left * rest_rows_[i * value_ld_ + c];
       }
     }
     unpack_lanes(Matrix<T>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_, output_lanes_,
                  T{1});
-  }
-
-  T* softmax_statistics(const RowTile& rows) const {
-    return call_.softmax_statistics.as<T>() +
-           2 * ((rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first);
   }
 
   void backward_rows(const RowTile& rows, const KeyGradients<T>& sums) {
@@ -288,28 +276,23 @@ class Worker {
     const std::int64_t tiles = key_tiles_before(visible_keys(rows));
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const KeyTile keys = key_tile(rows, tile);
-      if (kept != nullptr) std::copy_n(kept + tile * tile_rows, tile_rows, carry());
-      if (stick_ && stick_->used_up(rows)) continue;
+      if (!keys.seen_by_any(rows)) continue;
+      if (kept != nullptr) std::copy_n(kept + tile * tile_rows, tile_rows, scan_->carry());
+      if (scan_ != nullptr && scan_->used_up(rows)) continue;
       if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
-      if (stick_) {
-        stick_->weights(rows, keys, score_, true);
-      } else {
-        softmax_weights(score_, largest_, inverse_sum_, keys.keys, rows.lanes);
-      }
+      normaliser_.weights(score_, keys.keys, rows.lanes);
       const bool dropped = drop(rows, keys, kept_weight_, score_);
       lane_product(sums.v + keys.first * value_ld_, value_ld_, dropped ? kept_weight_ : score_, tile_rows, 1,
                    d_output_rows_, value_ld_, keys.keys, value_ld_, rows.rows, true);
       lane_product(d_score_, tile_rows, v_ + keys.first * value_width_, value_width_, 1, d_output_lanes_, tile_rows,
                    keys.keys, rows.lanes, value_width_, false);
       if (dropped) apply_dropout(d_score_, d_score_, mask_, keys.keys, rows.lanes);
-      if (stick_) {
-        stick_->gradient(rows, keys, score_, delta_, d_score_);
-      } else {
-        softmax_gradient(d_score_, score_, delta_, keys.keys, rows.lanes);
-      }
+      normaliser_.gradient(d_score_, score_, keys.keys, rows.lanes);
+      const bool last = spends(call_.scan);
+      if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
-      if (contextual_ != nullptr) contextual_->gradient(rows, keys, score_, d_score_);
+      if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
       lane_product(d_q_lanes_, tile_rows, k_ + keys.first * width_, 1, width_, d_score_, tile_rows, width_, rows.lanes,
                    keys.keys, true);
       lane_product(sums.k + keys.first * ld_, ld_, d_score_, tile_rows, 1, q_rows_, ld_, keys.keys, ld_, rows.rows,
@@ -319,39 +302,24 @@ class Worker {
       unpack_lanes(Matrix<T>(gradients_->d_q, rows.batch, rows.head), rows.first, rows.rows, width_, d_q_lanes_,
                    static_cast<T>(call_.scale));
     }
-    if (contextual_ != nullptr) contextual_->close_rows(rows);
+    normaliser_.close_gradient(rows, shared_of_normaliser_);
+    if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
   }
 
-  // d_output by rows and by lanes, the softmax's statistics, and delta.
+  // d_output by rows and by lanes, and what the normaliser needs of the rows.
   void open_gradient(const RowTile& rows) {
-    const T* const stat = softmax_statistics(rows);
-    // Lanes without a query have weight 0, whatever their logits are: e^l alone may overflow, and 0 inf is no number.
-    std::fill_n(largest_, tile_rows, std::numeric_limits<T>::max());
-    std::fill_n(inverse_sum_, tile_rows, T{0});
-    std::fill_n(delta_, tile_rows, T{0});
-    for (std::int64_t i = 0; i < rows.rows; ++i) {
-      largest_[i] = stat[2 * i];
-      inverse_sum_[i] = stat[2 * i + 1];
-    }
     pack_rows(d_output_rows_, value_ld_, Matrix<T>(gradients_->d_output, rows.batch, rows.head), rows.first, rows.rows,
               value_width_, T{1}, tile_rows);
     transpose_to_lanes(d_output_lanes_, d_output_rows_, value_ld_, value_width_);
-    const Matrix<T> output(call_.output, rows.batch, rows.head);
-    for (std::int64_t i = 0; i < rows.rows && (!stick_ || call_.scan.remainder); ++i) {
-      double product = 0;
-      for (std::int64_t c = 0; c < value_width_; ++c) {
-        const T other = stick_ ? rest_rows_[i * value_ld_ + c] : output.at(rows.first + i, c);
-        product += static_cast<double>(d_output_rows_[i * value_ld_ + c]) * static_cast<double>(other);
-      }
-      delta_[i] = static_cast<T>(product);
-    }
-    if (!gradients_->d_remainder) return;
-    const Matrix<T> d_remainder(gradients_->d_remainder, rows.batch, rows.head);
+    normaliser_.open_gradient(rows, d_output_rows_, call_.normaliser.rest ? rest_rows_ : nullptr, value_ld_,
+                              value_width_);
+    if (!gradients_->d_rest) return;
+    const Matrix<T> d_rest(gradients_->d_rest, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
-      const T rest = stat[2 * i + 1];
+      const T left = normaliser_.left()[i];
       for (std::int64_t c = 0; c < value_width_; ++c)
-        d_remainder.at(rows.first + i, c) = rest * d_output_rows_[i * value_ld_ + c];
+        d_rest.at(rows.first + i, c) = left * d_output_rows_[i * value_ld_ + c];
     }
   }
 
@@ -359,8 +327,8 @@ class Worker {
   const AttentionGradients* gradients_;
   std::int64_t width_, value_width_;  // d, e
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
-  ContextualTile<T>* contextual_;
-  std::optional<StickTile<T>> stick_;
+  ScanTile<T>* scan_;
+  NormaliserTile<T> normaliser_;
   BiasTile<T>** biases_;
 
   // Of the head of keys: [K, d], [K, e], the largest norm of k in each tile.
@@ -371,11 +339,7 @@ class Worker {
   T* output_lanes_ = nullptr;                                                      // forward
   T *d_output_rows_ = nullptr, *d_output_lanes_ = nullptr, *d_q_lanes_ = nullptr;  // backward
   double row_norm_ = 0;
-  alignas(64) T largest_[tile_rows];      // logit
-  alignas(64) T inverse_sum_[tile_rows];  // 1 / sum of e^(l - largest)
-  alignas(64) T sum_[tile_rows];          // forward, so far
-  alignas(64) T rescale_[tile_rows];      // forward: what the output so far is multiplied by
-  alignas(64) T delta_[tile_rows];        // backward: do.o, or the gradient of what remains of the stick
+  double* shared_of_normaliser_ = nullptr;
   // Of the tile [tile_keys, tile_rows].
   T* score_;  // scores, logits, weights one after the other
   T* mask_;   // with dropout

@@ -65,4 +65,4 @@ class CopeMlp final : public Encoding {
 TALLY_ENCODING(cope_mlp, CopeMlpOptions, CopeMlp, "contextual positions through a small network instead of a table",
                "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij + q_i.f(p_ij)\n"
                "f(p) = W2 relu(w1 p + b1) + b2",
-               "CoPE-MLP: Golovneva et al. 2024, arXiv 2405.18719", .scan = ScanOf::positions);
+               "CoPE-MLP: Golovneva et al. 2024, arXiv 2405.18719", .scans = true);

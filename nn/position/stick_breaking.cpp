@@ -5,20 +5,18 @@
 // What remains is dropped (r = 0), goes to the token's own value (r_i = v_i, as in the sum, so shifted with fox-pro),
 // or to a learned vector (r_i = b_h). attend-current: the token itself is the first to take its share, sums end at i
 // and j <= i.
-#include "autograd/ops.hpp"
-#include "nn/attention.hpp"
 #include "nn/encoding.hpp"
+#include "nn/remainder.hpp"
 
 namespace tally {
 namespace {
 
 struct StickBreakingOptions final : OptionsOf<StickBreakingOptions> {
-  std::string remainder = "drop";
+  RemainderOption remainder;
   bool attend_current = false;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.choice("remainder", remainder, {"drop", "value", "bias"},
-                   "what is left of the stick: nothing, the token's own value, or a learned vector for each head");
+    remainder.visit(visitor, "what is left of the stick");
     visitor.flag("attend-current", attend_current, "a token attends to itself too");
   }
 };
@@ -26,23 +24,16 @@ struct StickBreakingOptions final : OptionsOf<StickBreakingOptions> {
 class StickBreakingEncoding final : public Encoding {
  public:
   StickBreakingEncoding(const EncodingSetup& setup, const StickBreakingOptions& options)
-      : attend_current_(options.attend_current), to_value_(options.remainder == "value") {
-    if (options.remainder == "bias") {
-      bias_ = setup.parameter("remainder", {setup.heads, setup.head_width}, Fill::constant(0), Scope::layer);
-    }
-  }
+      : attend_current_(options.attend_current), remainder_(setup, options.remainder) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    StickBreaking scan{attend_current_, {}};
-    const Tensor& v = in.value();
-    if (to_value_) scan.remainder = for_query_heads(v, in.q.size(1));
-    if (bias_.defined()) scan.remainder = broadcast_to(unsqueeze(bias_, 1), in.q.shape());
-    score.set_scan(scan);
+    score.set_scan(StickBreaking{attend_current_});
+    score.set_normaliser({.kind = Normaliser::Kind::exp, .rest = remainder_(in)});
   }
 
  private:
-  bool attend_current_, to_value_;
-  Tensor bias_;  // [H, d]
+  bool attend_current_;
+  Remainder remainder_;
 };
 
 }  // namespace
@@ -51,5 +42,5 @@ class StickBreakingEncoding final : public Encoding {
 TALLY_ENCODING(stick_breaking, StickBreakingOptions, StickBreakingEncoding,
                "each key, the nearest first, takes its share of what is left",
                "A_ij = sigmoid(s_ij) prod_{k=j+1..i-1} (1 - sigmoid(s_ik)), j < i;  o_i = sum_j A_ij v_j (+ rem_i r_i)",
-               "Stick-breaking attention: Tan et al. 2025, arXiv 2410.17980", .scan = ScanOf::weights,
+               "Stick-breaking attention: Tan et al. 2025, arXiv 2410.17980", .scans = true, .normalises = true,
                .also_called = "sba");

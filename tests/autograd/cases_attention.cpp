@@ -22,9 +22,24 @@ using Term = std::function<double(const std::vector<Array>& x, std::int64_t b, s
 struct Rule {
   Term term = [](const auto&, auto, auto, auto, auto, double) { return 0.0; };
   int gate_query = 0, gate_key = 1;  // operands that gates come from
-  bool sticks = false;               // stick-breaking instead of the softmax
-  int remainder = -1;
+  bool sticks = false;               // logits have the stick taken from them
+  Normaliser::Kind kind = Normaliser::Kind::softmax;
+  double offset = 0;
+  int sink = -1, rest = -1;
+  Visible visible = {};
 };
+
+struct Terms {
+  double n, m;
+};
+Terms terms_of(const Rule& rule, double logit) {
+  switch (rule.kind) {
+    case Normaliser::Kind::sigmoid: return {sigmoid_of(logit - rule.offset), 0};
+    case Normaliser::Kind::softpick: return {std::max(std::expm1(logit), 0.0), std::abs(std::expm1(logit))};
+    case Normaliser::Kind::exp: return {std::exp(logit), 0};
+    default: return {std::exp(logit), std::exp(logit)};
+  }
+}
 
 double product_of(const Array& a, const Array& b, std::int64_t batch, std::int64_t head, std::int64_t t,
                   std::int64_t j) {
@@ -39,23 +54,26 @@ std::vector<double> attend_row(const std::vector<Array>& x, const Rule& rule, st
   const std::int64_t place = x[1].shape[2] - x[0].shape[2] + t, width = x[2].shape[3];
   const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   std::vector<double> weight(at(place + 1)), output(at(width));
-  double position = 0, taken = 0, largest = -1e300, sum = 0;
+  const bool divides = rule.kind == Normaliser::Kind::softmax || rule.kind == Normaliser::Kind::softpick;
+  double position = 0, taken = 0, left = 1;
+  double sum = !divides ? 1 : rule.kind == Normaliser::Kind::softpick ? 1e-8 : 0;
+  if (rule.sink >= 0) sum = std::exp(x[at(rule.sink)][{h}]);
   for (std::int64_t j = place; j >= 0; --j) {
+    const bool near = (rule.visible.window == 0 || place - j < rule.visible.window) &&
+                      (rule.visible.chunk == 0 || place / rule.visible.chunk == j / rule.visible.chunk);
+    if (!near && j >= rule.visible.first) continue;
     position += sigmoid_of(product_of(x[at(rule.gate_query)], x[at(rule.gate_key)], b, h, t, j));
     const double logit = product_of(x[0], x[1], b, h, t, j) + rule.term(x, b, h, t, j, position);
-    if (rule.sticks && j < place) taken += softplus_of(logit);
-    weight[at(j)] = rule.sticks ? (j < place ? std::exp(logit - taken) : 0) : logit;
-    largest = std::max(largest, logit);
+    if (rule.sticks && j == place) continue;
+    if (rule.sticks) taken += softplus_of(logit);
+    const Terms terms = terms_of(rule, logit - taken);
+    weight[at(j)] = terms.n;
+    if (divides) sum += terms.m;
   }
-  for (double& w : weight) {
-    if (!rule.sticks) w = std::exp(w - largest);
-    sum += w;
-  }
+  for (const double w : weight) left -= w / sum;
   for (std::int64_t c = 0; c < width; ++c) {
-    for (std::int64_t j = 0; j <= place; ++j) {
-      output[at(c)] += weight[at(j)] / (rule.sticks ? 1 : sum) * x[2][{b, h, j, c}];
-    }
-    if (rule.remainder >= 0) output[at(c)] += std::exp(-taken) * x[at(rule.remainder)][{b, h, t, c}];
+    for (std::int64_t j = 0; j <= place; ++j) output[at(c)] += weight[at(j)] / sum * x[2][{b, h, j, c}];
+    if (rule.rest >= 0) output[at(c)] += left * x[at(rule.rest)][{b, h, t, c}];
   }
   return output;
 }
@@ -97,10 +115,10 @@ OpCase attention_case(const std::string& name, const Rule& rule,
           .shapes = std::move(small),
           .large = shapes(1, 2, 330, 330),
           .run =
-              [make](const Tensors& x) {
+              [make, visible = rule.visible](const Tensors& x) {
                 Score score;
                 make(x, score);
-                return tiled_attention({x[0], x[1], x[2], scale}, score);
+                return tiled_attention({x[0], x[1], x[2], scale, visible}, score);
               },
           .reference = reference_of(rule),
           .tolerance = 64};
@@ -159,9 +177,32 @@ std::vector<OpCase> attention_cases() {
         score.set_scan(ContextualMlp{x[3], x[4], x[5], {}});
       },
       0.2));
-  cases.push_back(attention_case("attention_stick_breaking", {.sticks = true, .remainder = 3}, rows_of(2),
+  using By = Normaliser::Kind;
+  cases.push_back(attention_case("attention_stick_breaking", {.sticks = true, .kind = By::exp, .rest = 3}, rows_of(2),
                                  [](const Tensors& x, Score& score) {
-                                   score.set_scan(StickBreaking{false, x[3]});
+                                   score.set_scan(StickBreaking{});
+                                   score.set_normaliser({By::exp, {}, 0, x[3]});
+                                 }));
+  const auto sink_and_rest = [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t) {
+    return Shapes{{h}, {b, h, t, 2}};
+  };
+  cases.push_back(
+      attention_case("attention_sink", {.sink = 3, .rest = 4}, sink_and_rest, [](const Tensors& x, Score& score) {
+        score.set_normaliser({By::softmax, x[3], 0, x[4]});
+      }));
+  cases.push_back(attention_case("attention_sigmoid", {.kind = By::sigmoid, .offset = 0.7, .rest = 3}, rows_of(2),
+                                 [](const Tensors& x, Score& score) {
+                                   score.set_normaliser({By::sigmoid, {}, 0.7, x[3]});
+                                 }));
+  cases.push_back(attention_case("attention_softpick", {.kind = By::softpick, .rest = 3}, rows_of(2),
+                                 [](const Tensors& x, Score& score) {
+                                   score.set_normaliser({By::softpick, {}, 0, x[3]});
+                                 }));
+  const Visible visible{.window = 3, .first = 1};
+  cases.push_back(attention_case("attention_window", {.visible = visible}, nothing, [](const Tensors&, Score&) {}));
+  cases.push_back(attention_case("attention_table_in_chunks", {.term = table, .visible = {.chunk = 3}}, rows_of(3),
+                                 [](const Tensors& x, Score& score) {
+                                   score.set_scan(ContextualTable{x[3], {}});
                                  }));
   cases.push_back(attention_case(
       "attention_toeplitz",

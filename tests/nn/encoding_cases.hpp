@@ -118,6 +118,17 @@ inline std::vector<EncodingCase> plain_cases() {
   return cases;
 }
 
+// The same, where queries do not see all keys before them.
+inline std::vector<EncodingCase> windowed_cases() {
+  std::vector<EncodingCase> cases;
+  for (const EncodingEntry* entry : encoding_registry()) {
+    const std::string text =
+        concat(entry->name, cases.size() % 2 == 0 ? "[window=20,first=2]" : "[window=40,chunk=33]");
+    cases.push_back({EncodingChoice::parse(text), text});
+  }
+  return cases;
+}
+
 inline bool has_option(const EncodingEntry& entry, std::string_view name) {
   const auto infos = list_options(*entry.make_options());
   return std::any_of(infos.begin(), infos.end(), [&](const OptionInfo& info) { return info.name == name; });

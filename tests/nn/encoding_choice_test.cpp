@@ -80,6 +80,30 @@ TEST(EncodingChoice, SaysWhatIsWrongWithAnOption) {
   EXPECT_NE(error_of([&] { none.set_option("p-max", "3"); }).find("unknown option 'p-max'"), std::string::npos);
 }
 
+TEST(EncodingChoice, SaysWhatQueriesSee) {
+  const auto piece_of = [](std::string_view text) { return EncodingChoice::parse(text).acting().front(); };
+  const EncodingChoice one = EncodingChoice::parse("rope+cope[first=4,window=256]");
+  EXPECT_EQ(one.text(), "cope+rope[window=256,first=4]");
+  EXPECT_EQ(EncodingChoice::parse(one.text()).text(), one.text());
+  EXPECT_TRUE(one.acting().front().visible == (Visible{.window = 256, .first = 4}));
+  EXPECT_TRUE(piece_of("none").visible == Visible{});
+  EXPECT_EQ(EncodingChoice::parse("3:none,0-2:rope[window=4096,chunk=8192]").text(),
+            "0-2:rope[window=4096,chunk=8192],3:none");
+  EXPECT_EQ(EncodingChoice::parse("cope[chunk=5]@0-1,alibi@2-3").text(), "cope[chunk=5]@0-1,alibi@2-3");
+
+  const auto error = [](std::string_view text) { return error_of([&] { EncodingChoice::parse(text); }); };
+  for (const std::string_view text : {"rope[window]", "rope[window=0]", "rope[window=-1]", "rope[window=x]", "rope[]",
+                                      "rope[size=3]", "rope[window=3,]"}) {
+    EXPECT_NE(error(text).find("says nothing of what queries see; write window=256"), std::string::npos) << text;
+  }
+  EXPECT_EQ(error("rope[window=3,window=4]"), "[encoding] 'rope[window=3,window=4]' says window twice");
+  EXPECT_EQ(error("rope[first=3]"),
+            "[encoding] first = 3 has no effect where every key before a query is seen; it is for window and chunk");
+  for (const std::string_view text : {"rope[window=3", "rope[window=3]x", "rope[window=3]+cope"}) {
+    EXPECT_NE(error(text).find("has a bracket that does not end it"), std::string::npos) << text;
+  }
+}
+
 // Encodings for these tests alone, one hook each.
 struct Scanning final : Encoding {
   void score(const AttentionInput& in, Score& score) const override { score.set_scan(ContextualTable{in.q, {}}); }
@@ -91,7 +115,10 @@ struct Even final : Encoding {  // every key counts the same
   Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.0)); }
 };
 struct Sticks final : Encoding {
-  void score(const AttentionInput&, Score& score) const override { score.set_scan(StickBreaking{}); }
+  void score(const AttentionInput&, Score& score) const override {
+    score.set_scan(StickBreaking{});
+    score.set_normaliser({Normaliser::Kind::exp});
+  }
 };
 struct Turning final : Encoding {
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput&) const override { q = q + 1.0; }
@@ -117,7 +144,7 @@ template <class Made>
 EncodingEntry entry_of(const std::string& name, const EncodingTraits& said = {}) {
   return encoding_entry<NoOptions, Made>(name, "", "", "", said);
 }
-constexpr EncodingTraits scans{.scan = ScanOf::positions}, scans_weights{.scan = ScanOf::weights},
+constexpr EncodingTraits scans{.scans = true}, scans_and_weighs{.scans = true, .normalises = true},
     before_rotations{.before_rotations = true};
 
 // Attention of a sum of such entries.
@@ -154,7 +181,7 @@ TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
   EXPECT_EQ(error_of([&] {
               output_of({&first, &second});
             }),
-            "[encoding] first and second each replace the softmax; keep one of them");
+            "[encoding] first and second each take the place of the softmax; keep one of them");
   EXPECT_EQ(error_of([&] {
               output_of({&first, &whole});
             }),
@@ -167,12 +194,24 @@ TEST(EncodingSum, RefusesStickBreakingBesideAnotherRuleForTheWeights) {
             "[encoding] hard and stick-breaking each take the place of the softmax; keep one of them");
 }
 
+TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
+  const EncodingEntry whole = entry_of<Whole>("whole");
+  EncodingChoice choice;
+  choice.parts.push_back({&whole, whole.make_options()});
+  choice.pieces.push_back({.visible = {.window = 3}, .sum = {&whole}});
+  EXPECT_EQ(error_of([&] { make_encoding(choice, AttentionSizes{}, nullptr); }),
+            "[encoding] whole[window=3]: whole computes the whole attention and does not know what its queries are to "
+            "see");
+}
+
 TEST(EncodingTraits, AScanMustBeTold) {
   const EncodingEntry silent = entry_of<Scanning>("silent"), sticks = entry_of<Sticks>("sticks", scans);
   EXPECT_EQ(error_of([&] { output_of({&silent}); }),
-            "[encoding] a scan of positions that its file does not tell of: write .scan = ScanOf::positions at the end "
-            "of its TALLY_ENCODING line");
-  EXPECT_NE(error_of([&] { output_of({&sticks}); }).find("write .scan = ScanOf::weights"), std::string::npos);
+            "[encoding] a running sum along the keys that its file does not tell of: write .scans = true at the end of "
+            "its TALLY_ENCODING line");
+  EXPECT_EQ(error_of([&] { output_of({&sticks}); }),
+            "[encoding] another rule than the softmax that its file does not tell of: write .normalises = true at the "
+            "end of its TALLY_ENCODING line");
 }
 
 // Whatever their names: 3 q + 1, not 3 (q + 1).
@@ -293,7 +332,7 @@ struct MixedAndWeighed final : Encoding {
 TEST(EncodingTraits, MayNotContradictTheHooks) {
   EXPECT_TRUE(fits_hooks<Scanning>(scans) && fits_hooks<Norming>(before_rotations) && fits_hooks<Even>({}));
   EXPECT_FALSE(fits_hooks<Turning>(scans) || fits_hooks<Scanning>(before_rotations));
-  EXPECT_FALSE(fits_hooks<Even>(scans_weights) || fits_hooks<MixedAndWeighed>({}));
+  EXPECT_FALSE(fits_hooks<Even>(scans_and_weighs) || fits_hooks<MixedAndWeighed>({}));
   EXPECT_FALSE(fits_hooks<Even>({.replaces_softmax = true})) << "said a second time";
 }
 

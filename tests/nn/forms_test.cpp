@@ -134,6 +134,8 @@ TEST_P(Forms, AreTheSameWithFewerHeadsOfKeys) {
   }
 }
 
+TEST_P(Forms, AreTheSameInWindows) { expect_same_forms(testing::windowed_cases()); }
+
 TEST_P(Forms, AreTheSameForEncodingsTogether) { expect_same_forms(together_cases(fast() ? 1 : 4)); }
 
 // Else the tests of them say little.
@@ -170,11 +172,11 @@ void expect_causal(const EncodingCase& one) {
 
 TEST_P(Forms, AreCausalAcrossTiles) {
   for (const EncodingCase& one : plain_cases()) expect_causal(one);
+  for (const EncodingCase& one : testing::windowed_cases()) expect_causal(one);
   for (const EncodingCase& one : some_together()) expect_causal(one);
 }
 
-void expect_generates_the_whole(const EncodingCase& one, std::int64_t key_heads) {
-  constexpr std::int64_t length = 11;
+void expect_generates_the_whole(const EncodingCase& one, std::int64_t key_heads, std::int64_t length = 11) {
   SCOPED_TRACE(concat(one.label, " heads of keys ", key_heads));
   const Tensor tokens = some_tokens(length);
   const auto model = model_for(one, length, key_heads);
@@ -193,6 +195,7 @@ TEST_P(Forms, GenerateWhatTheWholeTextGives) {
   for (const EncodingCase& one : plain_cases()) {
     for (const std::int64_t key_heads : {1, 2}) expect_generates_the_whole(one, key_heads);
   }
+  for (const EncodingCase& one : testing::windowed_cases()) expect_generates_the_whole(one, 0, 35);
 }
 
 }  // namespace

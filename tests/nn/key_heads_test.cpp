@@ -39,6 +39,7 @@ TEST(KeyHeads, AreThoseOfAllHeadsWithEqualKeys) {
   const Tensor tokens = some_tokens(length);
   for (const EncodingCase& one : all_cases()) {
     if (testing::refused_for_length(one.choice, length, length)) continue;
+    if (one.choice.parts[0].entry->traits.keys_follow_queries) continue;
     for (const std::int64_t key_heads : {1, 2}) {
       SCOPED_TRACE(concat(one.label, " heads of keys ", key_heads));
       const auto shared = make_small_model(one.choice, "composed", length, key_heads);

@@ -39,8 +39,8 @@ inline bool refused_together(const EncodingChoice& choice, std::int64_t max_leng
       return std::count_if(piece.sum.begin(), piece.sum.end(), [&](const auto* entry) { return holds(entry->traits); });
     };
     // One running sum along the keys, one rule that makes weights of logits.
-    if (count([](const auto& of) { return of.scan != ScanOf::nothing; }) > 1) return true;
-    if (count([](const auto& of) { return of.scan == ScanOf::weights || of.replaces_softmax; }) > 1) return true;
+    if (count([](const auto& of) { return of.scans; }) > 1) return true;
+    if (count([](const auto& of) { return of.normalises || of.replaces_softmax; }) > 1) return true;
     if (count([](const auto& of) { return of.mixes; }) > 0 && piece.sum.size() > 1) return true;
     // Embeddings have no heads, and no layers after the first.
     const bool everywhere = piece.heads.all() && piece.layers.first == 0;

@@ -34,9 +34,15 @@ struct ShapeCase {
   // Whether rounding decides between two derivatives somewhere: at positions beside an integer, where the table bends,
   // or where a hidden unit does.
   bool kinks = false;
+  Visible visible = {};
 };
 
 inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor); }
+
+inline void break_stick(Score& score, bool attend_current = false) {
+  score.set_scan(StickBreaking{attend_current});
+  score.set_normaliser({Normaliser::Kind::exp});
+}
 
 inline std::vector<ShapeCase> shape_cases() {
   const auto gates = [](const Sizes& s, const Leaf& leaf) {
@@ -45,6 +51,13 @@ inline std::vector<ShapeCase> shape_cases() {
   };
   const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
     return leaf("z", {s.batch, s.heads, s.length, positions + 1}, 1, DType::f64);
+  };
+  using Kind = Normaliser::Kind;
+  const auto rest = [](const Sizes& s, const Leaf& leaf) {
+    return leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64);
+  };
+  const auto sink = [](const Sizes& s, const Leaf& leaf) {
+    return Normaliser{Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)};
   };
   return {
       {"plain", [](const Sizes&, const Leaf&, Score&) {}},
@@ -96,15 +109,78 @@ inline std::vector<ShapeCase> shape_cases() {
                                       leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64), gates(s, leaf)});
        },
        true},
-      {"stick", [](const Sizes&, const Leaf&, Score& score) { score.set_scan(StickBreaking{}); }},
-      {"stick_attend_current",
-       [](const Sizes&, const Leaf&, Score& score) {
-         score.set_scan(StickBreaking{true, {}});
-       }},
+      {"stick", [=](const Sizes&, const Leaf&, Score& score) { break_stick(score, false); }},
+      {"stick_attend_current", [=](const Sizes&, const Leaf&, Score& score) { break_stick(score, true); }},
       {"stick_remainder",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(StickBreaking{false, leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64)});
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         break_stick(score, false);
+         score.normaliser.rest = rest(s, leaf);
        }},
+      {"sink", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_normaliser(sink(s, leaf)); }},
+      {"sink_with_rest_and_slope",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualSlope{leaf("slope", {s.heads}, 0.1, DType::f64), {}});
+         score.set_normaliser(sink(s, leaf));
+         score.normaliser.rest = rest(s, leaf);
+       }},
+      {"sigmoid",
+       [](const Sizes&, const Leaf&, Score& score) {
+         score.set_normaliser({Kind::sigmoid, {}, 1.5});
+       }},
+      {"sigmoid_with_rest_and_mlp",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualMlp{leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64),
+                                      leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64), gates(s, leaf)});
+         score.set_normaliser({Kind::sigmoid, {}, 4, rest(s, leaf)});
+       },
+       true},
+      {"softpick", [](const Sizes&, const Leaf&, Score& score) { score.set_normaliser({Kind::softpick}); }},
+      {"softpick_with_rest_and_table",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualTable{table(s, leaf, 16), {}});
+         score.set_normaliser({Kind::softpick, {}, 0, rest(s, leaf)});
+       },
+       true},
+      // Windows beside tiles of keys and rows, within them and over several.
+      {"window", [](const Sizes&, const Leaf&, Score&) {}, false, {.window = 40}},
+      {"window_of_itself", [](const Sizes&, const Leaf&, Score&) {}, false, {.window = 1}},
+      {"window_and_first",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
+       },
+       false,
+       {.window = 20, .first = 3}},
+      {"chunks",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(Dense{leaf("dense", {1, s.heads, s.length, s.length}, 1, DType::f64)});
+         score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
+       },
+       false,
+       {.chunk = 33}},
+      {"table_in_a_window",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualTable{table(s, leaf, 9), gates(s, leaf)});
+       },
+       true,
+       {.window = 25, .first = 2}},
+      {"slope_in_a_window",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualSlope{leaf("slope", {s.heads}, 0.1, DType::f64), {}});
+       },
+       false,
+       {.window = 25, .first = 2}},
+      {"stick_in_chunks",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         break_stick(score, false);
+         score.normaliser.rest = rest(s, leaf);
+         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+       },
+       false,
+       {.window = 50, .chunk = 33}},
+      {"softpick_in_a_window",
+       [](const Sizes&, const Leaf&, Score& score) { score.set_normaliser({Kind::softpick}); },
+       false,
+       {.window = 30}},
       {"toeplitz",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length + 3}, 1, DType::f64)});
@@ -173,8 +249,8 @@ inline std::vector<ShapeCase> shape_cases() {
        },
        true},
       {"stick_and_toeplitz",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(StickBreaking{});
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         break_stick(score, false);
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
        }},
   };
@@ -206,7 +282,7 @@ inline Inputs make_inputs(const ShapeCase& one, const Sizes& sizes, DType dtype,
   made.operands = {leaf("q", {sizes.batch, sizes.heads, sizes.length, sizes.width}, 1.5, dtype),
                    leaf("k", {sizes.batch, sizes.key_heads(), sizes.length, sizes.width}, 1.5, dtype),
                    leaf("v", {sizes.batch, sizes.key_heads(), sizes.length, sizes.value_width}, 1, dtype),
-                   1.0 / std::sqrt(static_cast<double>(sizes.width))};
+                   1.0 / std::sqrt(static_cast<double>(sizes.width)), one.visible};
   one.make(sizes, leaf, made.score);
   for (Bias& bias : made.score.biases) {
     if (auto* row_column = std::get_if<RowColumn>(&bias)) {

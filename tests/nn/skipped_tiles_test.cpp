@@ -148,7 +148,7 @@ TEST_P(SkippedTiles, CountWhileAnyStickIsLeft) {
       return c != 0 ? 0.0 : i == length - 1 ? 1.4 * one : -1.4 * one;
     });
   };
-  const ShapeCase stick{"stick", [](const Sizes&, const Leaf&, Score& score) { score.set_scan(StickBreaking{}); }};
+  const ShapeCase stick{"stick", [](const Sizes&, const Leaf&, Score& score) { testing::break_stick(score); }};
   const auto output = [&](bool tiled) {
     return slice(compute(stick, sizes, DType::f64, tiled, 0, values).output, 2, first_row, length);
   };

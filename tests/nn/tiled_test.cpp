@@ -138,7 +138,7 @@ TEST_P(Tiled, TakesTheLastRowsAlone) {
       };
       const Shape shape{all.batch, all.heads, all.length, all.width};
       const AttentionOperands in{leaf("q", shape, 1.5, DType::f64), leaf("k", shape, 1.5, DType::f64),
-                                 leaf("v", shape, 1, DType::f64), 0.35};
+                                 leaf("v", shape, 1, DType::f64), 0.35, one.visible};
       Score score;
       one.make(all, leaf, score);
       for (Bias& bias : score.biases) {
@@ -209,7 +209,7 @@ TEST(TiledOnCpu, LeavesOutTilesThatDoNotMatter) {
                    }},
                   "v", "output");
   // The stick is used up.
-  expect_left_out({"stick", [](const Sizes&, const Leaf&, Score& score) { score.set_scan(StickBreaking{}); }}, "v",
+  expect_left_out({"stick", [](const Sizes&, const Leaf&, Score& score) { testing::break_stick(score); }}, "v",
                   "output");
   // All positions are beyond the table, so that no gate matters.
   expect_left_out({"table",

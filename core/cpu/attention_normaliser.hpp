@@ -1,0 +1,86 @@
+// How the logits of a row tile become weights, key tile by key tile, in the layout of core/cpu/attention_tile.hpp
+// (AttentionNormaliser has the rules), and dropout of weights.
+//
+// A row's sums are kept under a shift M of its exponents, e^-M Z and e^-M o; where M changes both are rescaled. With
+// D_i = sum_j a_ij (da_ij - do.r_i) = do.o_i - do.r_i all rules have the same gradient,
+//   dl_ij = (n'(l_ij) (da_ij - do.r_i) - m'(l_ij) D_i) / Z_i
+#pragma once
+
+#include "core/cpu/attention_shapes.hpp"
+#include "core/cpu/attention_tile.hpp"
+
+namespace tally::cpu {
+
+// What one thread keeps of the rules for the row tile at hand.
+template <class T>
+class NormaliserTile {
+ public:
+  using Kind = AttentionNormaliser::Kind;
+
+  NormaliserTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
+
+  static std::int64_t shared_count(const AttentionCall& call) { return call.normaliser.sink ? 1 : 0; }
+
+  // Forward: open_rows, advance for each key tile, close_rows.
+  void open_rows(const RowTile& rows);
+  // score: logits, -inf for pairs that are not seen, become weights under the shift so far. What the sum of values so
+  // far must be multiplied by is in rescale(), where the result is true.
+  bool advance(T* score, std::int64_t keys, std::int64_t lanes);
+  const T* rescale() const { return rescale_; }
+  // Writes the rows' statistics. taken: null, or what is left over is e^-taken, known better than from the weights.
+  void close_rows(const RowTile& rows, const T* taken);
+
+  // Backward: open_gradient with do [rows, ld] and r likewise, or null; then for each key tile weights and gradient;
+  // close_gradient adds to `shared`.
+  void open_gradient(const RowTile& rows, const T* d_output, const T* rest, std::int64_t ld, std::int64_t width);
+  void weights(T* score, std::int64_t keys, std::int64_t lanes);
+  // d: gradient of the weights, becomes that of the logits.
+  void gradient(T* d, const T* weight, std::int64_t keys, std::int64_t lanes) const;
+  void close_gradient(const RowTile& rows, double* shared) const;
+  void write_shared(const SharedSums& sums) const;
+
+  // Of each row: 1 / Z under the shift, and 1 - the sum of its weights.
+  const T* inverse() const { return inverse_; }
+  const T* left() const { return left_; }
+  // What the gradients of a row's logits add up to, but for rounding; null where that is not known.
+  const T* d_logit_sums() const { return kind_ == Kind::softmax ? d_logit_sum_ : nullptr; }
+  // A bound below every row's shift: weights are at most e^(l - M).
+  T least_shift(const RowTile& rows) const { return *std::min_element(shift_, shift_ + rows.rows); }
+
+ private:
+  T* statistics(const RowTile& rows) const;
+
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  Kind kind_;
+  T* slope_;  // backward, softpick: the tile's sign(l) e^l / Z
+  alignas(64) T shift_[tile_rows];
+  alignas(64) T sum_[tile_rows];      // forward: of m(l) e^-M so far
+  alignas(64) T picked_[tile_rows];   // forward, softpick: of n(l) e^-M so far
+  alignas(64) T rescale_[tile_rows];  // forward
+  alignas(64) T inverse_[tile_rows];
+  alignas(64) T left_[tile_rows];
+  alignas(64) T d_left_[tile_rows];       // backward: do.r
+  alignas(64) T d_row_[tile_rows];        // backward: D
+  alignas(64) T delta_[tile_rows];        // backward: do.o
+  alignas(64) T d_logit_sum_[tile_rows];  // backward
+};
+
+// Pairs that are not seen.
+template <class T>
+void hide(T* score, const RowTile rows, const KeyTile keys);
+
+template <class T>
+void scale_lanes(T* x, const T* factor, std::int64_t rows, std::int64_t lanes);
+
+// mask = 1 / (1 - rate) where a weight is kept, else 0. `element` is that of lane 0 and the tile's first key; rows are
+// `row_step` elements apart.
+template <class T>
+void draw_dropout(T* mask, RandomStream stream, double rate, std::uint64_t element, std::uint64_t row_step,
+                  std::int64_t keys, std::int64_t lanes);
+
+// y = x mask
+template <class T>
+void apply_dropout(T* y, const T* x, const T* mask, std::int64_t keys, std::int64_t lanes);
+
+}  // namespace tally::cpu

@@ -1,0 +1,31 @@
+// Where the part of a row goes that its weights leave over of 1, for encodings with another rule than the softmax
+// (Normaliser::rest).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "nn/encoding.hpp"
+
+namespace tally {
+
+struct RemainderOption {
+  std::string value = "drop";
+
+  // Option "remainder".
+  void visit(OptionVisitor& visitor, std::string_view what);
+};
+
+// Parameters, with bias: remainder [H, d] zeros.
+class Remainder {
+ public:
+  Remainder(const EncodingSetup& setup, const RemainderOption& option);
+  // r [B, H, T, d]: nothing, the token's own value as it is in the sum, or a learned vector for each head
+  Tensor operator()(const AttentionInput& in) const;
+
+ private:
+  bool to_value_;
+  Tensor bias_;
+};
+
+}  // namespace tally
