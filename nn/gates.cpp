@@ -29,12 +29,14 @@ Gates ContextualGates::operator()(const AttentionInput& in) const {
   return {query(in), in.keep("gate keys", split_heads(linear(in.x, weight_, bias_), key_heads_), 2)};
 }
 
-ForgetGates::ForgetGates(const EncodingSetup& setup)
-    : weight_(setup.parameter("forget.weight", {setup.heads, setup.width}, Fill::normal(0.02), Scope::layer)),
+ForgetGates::ForgetGates(const EncodingSetup& setup, double sign)
+    : sign_(sign),
+      weight_(setup.parameter("forget.weight", {setup.heads, setup.width}, Fill::normal(0.02), Scope::layer)),
       bias_(setup.parameter("forget.bias", {setup.heads}, Fill::constant(0), Scope::layer)) {}
 
 RowColumn ForgetGates::operator()(const AttentionInput& in) const {
-  const Tensor log_forget = negate(softplus(negate(linear(in.x, weight_, bias_))));  // [B, T, H]
+  const Tensor opening = linear(in.x, weight_, bias_);
+  const Tensor log_forget = negate(softplus(sign_ > 0 ? negate(opening) : opening));  // [B, T, H]
   // In double: L grows with the length, while what counts are differences of neighbours.
   const Tensor own = cast(transpose(log_forget, 1, 2), DType::f64);
   const Tensor total = cumsum(in.keep("log forget", own, 2));  // [B, H, keys]

@@ -38,10 +38,12 @@ class ContextualGates {
 // Parameters: forget.weight [H, D] N(0, 0.02²), forget.bias [H] zeros.
 class ForgetGates {
  public:
-  explicit ForgetGates(const EncodingSetup& setup);
+  // sign: of w_f.x_t + b_f, 1 or -1
+  explicit ForgetGates(const EncodingSetup& setup, double sign = 1);
   RowColumn operator()(const AttentionInput& in) const;
 
  private:
+  double sign_;
   Tensor weight_, bias_;
 };
 

@@ -37,6 +37,10 @@ class Rotary {
   Tables tables_;
 };
 
+// The same with angles that are computed: x [B, H, T, d], angle [B, H or 1, T, r/2], in f64 where they grow with the
+// length. Gradients go to both.
+Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved);
+
 // θ_i = base^(-2i/r), i = 0 .. r/2-1
 std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base);
 

@@ -8,6 +8,9 @@
 //         turn less than once are interpolated, between them a ramp over i; cos and sin times 0.1 ln s + 1
 //   llama3  by parts (the released code of Llama 3.1): the ramp is over the turns within L0, from low- to
 //         high-freq-factor
+// Fewer frequencies, whatever the length: `fastest` p keeps the fastest floor(p r/2) planes and does not turn the
+// others (p-RoPE, arXiv 2410.06205); `clip` weakens the n slowest by a half cosine, `clip-hard` leaves them out (arXiv
+// 2602.05258, published under the name of CoPE, which it is not).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -31,6 +34,9 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
   double factor = 4;
   std::int64_t trained_length = 512;
   double low_freq_factor = 1, high_freq_factor = 4;
+  std::string frequencies = "all";
+  double fastest = 1;
+  std::int64_t clipped = 20;
 
   void visit(OptionVisitor& visitor) override {
     visitor.choice("layout", layout, {"half", "interleaved"},
@@ -45,6 +51,10 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
     visitor.real("low-freq-factor", low_freq_factor,
                  "of llama3: planes that turn less often within L0 are interpolated", 0);
     visitor.real("high-freq-factor", high_freq_factor, "of llama3: planes that turn more often within L0 stay", 0);
+    visitor.choice("frequencies", frequencies, {"all", "fastest", "clip", "clip-hard"},
+                   "which planes turn: all, the fastest, or all but the slowest, which fade or do not turn");
+    visitor.real("fastest", fastest, "p of fastest: the share of planes that turn", 0, 1);
+    visitor.integer("clipped", clipped, "n of clip and clip-hard: the slowest planes, at most r/2", 1, 1 << 15);
   }
   void validate() const override {
     const RopeOptions usual;
@@ -58,6 +68,11 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
           " has no effect with stretch = ", stretch, "; it is for stretch = llama3");
     check(by_turns || high_freq_factor == usual.high_freq_factor, "rope", "high-freq-factor = ", high_freq_factor,
           " has no effect with stretch = ", stretch, "; it is for stretch = llama3");
+    check(frequencies == "fastest" || fastest == usual.fastest, "rope", "fastest = ", fastest,
+          " has no effect with frequencies = ", frequencies, "; it is for frequencies = fastest");
+    const bool clips = frequencies == "clip" || frequencies == "clip-hard";
+    check(clips || clipped == usual.clipped, "rope", "clipped = ", clipped,
+          " has no effect with frequencies = ", frequencies, "; it is for frequencies = clip and clip-hard");
     check(low_freq_factor < high_freq_factor, "rope", "low-freq-factor = ", low_freq_factor,
           " must be less than high-freq-factor = ", high_freq_factor);
   }
@@ -95,6 +110,22 @@ void interpolate_by_turns(std::vector<RotaryPlane>& planes, const RopeOptions& o
   }
 }
 
+// Planes stand from the fastest to the slowest.
+void leave_out(std::vector<RotaryPlane>& planes, const RopeOptions& options) {
+  const std::int64_t count = std::ssize(planes);
+  if (options.frequencies == "fastest") {
+    const auto kept = static_cast<std::int64_t>(std::floor(options.fastest * static_cast<double>(count)));
+    for (std::int64_t i = kept; i < count; ++i) planes[static_cast<std::size_t>(i)].angle = 0;
+  } else if (options.frequencies != "all") {
+    const std::int64_t clipped = std::min(options.clipped, count);
+    for (std::int64_t m = 0; m < clipped; ++m) {
+      const double way = clipped > 1 ? static_cast<double>(m) / static_cast<double>(clipped - 1) : 1;
+      const double kept = options.frequencies == "clip" ? 0.5 * (1 + std::cos(std::numbers::pi * way)) : 0;
+      planes[static_cast<std::size_t>(count - clipped + m)].angle *= kept;
+    }
+  }
+}
+
 Rotary make_rotary(const EncodingSetup& setup, const RopeOptions& options) {
   const std::int64_t dims = options.rotary_dims > 0 ? options.rotary_dims : setup.head_width;
   check(dims % 2 == 0, "rope", "planes need an even number of dims, but ", dims, " are to be rotated");
@@ -111,6 +142,7 @@ Rotary make_rotary(const EncodingSetup& setup, const RopeOptions& options) {
   } else if (options.stretch == "llama3") {
     interpolate_by_turns(planes, options);
   }
+  leave_out(planes, options);
   return {std::move(planes), size, options.layout == "interleaved", setup.max_length, setup.dtype, setup.device};
 }
 
@@ -130,13 +162,16 @@ class Rope final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the position",
-               "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/r)\n"
-               "i = 0 .. r/2-1, r = rotary-dims or d.  Stretched by s = factor:  pi  t/s for t\n"
-               "ntk  base s^(r/(r-2)) for base;  yarn  θ_i (ρ_i/s + 1 - ρ_i) for θ_i, cos and sin times 0.1 ln s + 1\n"
-               "yarn: ρ_i = clamp((i - low) / (high - low), 0, 1), plane n(u) = r ln(L0 / (2π u)) / (2 ln base)\n"
-               "low = max(floor(n(32)), 0), high = min(ceil(n(1)), r-1), 0.001 more where they are equal\n"
-               "llama3  the same angles with 1 - ρ_i = clamp((L0 θ_i / (2π) - low) / (high - low), 0, 1), low- and "
-               "high-freq-factor",
-               "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, yarn: Peng et al. "
-               "2023, arXiv 2309.00071; llama3: Grattafiori et al. 2024, arXiv 2407.21783");
+TALLY_ENCODING(
+    rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the position",
+    "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/r)\n"
+    "i = 0 .. r/2-1, r = rotary-dims or d.  Stretched by s = factor:  pi  t/s for t\n"
+    "ntk  base s^(r/(r-2)) for base;  yarn  θ_i (ρ_i/s + 1 - ρ_i) for θ_i, cos and sin times 0.1 ln s + 1\n"
+    "yarn: ρ_i = clamp((i - low) / (high - low), 0, 1), plane n(u) = r ln(L0 / (2π u)) / (2 ln base)\n"
+    "low = max(floor(n(32)), 0), high = min(ceil(n(1)), r-1), 0.001 more where they are equal\n"
+    "llama3  the same angles with 1 - ρ_i = clamp((L0 θ_i / (2π) - low) / (high - low), 0, 1), low- and "
+    "high-freq-factor\n"
+    "frequencies = fastest: θ_i = 0 for i >= floor(p r/2);  clip: the n slowest times ½(1 + cos(π m/(n-1)))",
+    "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, yarn: Peng et al. "
+    "2023, arXiv 2309.00071; llama3: Grattafiori et al. 2024, arXiv 2407.21783; fastest: Barbero et al. 2025, "
+    "arXiv 2410.06205; clip: arXiv 2602.05258");

@@ -1,0 +1,42 @@
+// Gated attention (arXiv 2505.06708): the output of each head times a gate of the token it is for, before the output
+// projection; queries that found nothing can say so.
+//   o_i <- o_i sigmoid(W x_i + b),  W with a row for each number of a head, or for each head
+#include "autograd/ops.hpp"
+#include "nn/attention.hpp"
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+struct GatedOptions final : OptionsOf<GatedOptions> {
+  std::string per = "element";
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.choice("per", per, {"element", "head"}, "what has a gate of its own: each number of a head, or each head");
+  }
+};
+
+class Gated final : public Encoding {
+ public:
+  Gated(const EncodingSetup& setup, const GatedOptions& options) : heads_(setup.heads) {
+    const std::int64_t gates = setup.heads * (options.per == "head" ? 1 : setup.head_width);
+    weight_ =
+        setup.parameter("gate.weight", {gates, setup.width}, setup.start->linear_weight(setup.width), Scope::layer);
+    if (setup.bias) bias_ = setup.parameter("gate.bias", {gates}, setup.start->linear_bias(setup.width), Scope::layer);
+  }
+
+  Tensor finish(const Tensor& output, const AttentionInput& in) const override {
+    return output * split_heads(sigmoid(linear(in.x, weight_, bias_)), heads_);
+  }
+
+ private:
+  std::int64_t heads_;
+  Tensor weight_, bias_;  // W [H d, D] or [H, D], b as many
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(gated, GatedOptions, Gated, "a gate on the output of every head",
+               "o_i <- o_i sigmoid(W x_i + b);  W [H d, D], or [H, D] with per = head",
+               "gated attention: Qiu et al. 2025, arXiv 2505.06708");

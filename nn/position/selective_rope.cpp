@@ -1,0 +1,101 @@
+// Selective RoPE (arXiv 2511.17388, figure 9, for softmax attention): q and k are turned by angles that the tokens
+// choose, added up from the start of the text.
+//   φ_t = conv(W_h q_t / |q_t|),  g_t = sigmoid(w_h.x_t / |x_t| + b_h)
+//   angle_p(t) = τ_p sum_{m<=t} g_m φ_m,p,  τ_p = base^(-2p/d);  pairs (2p, 2p+1)
+// conv: causal, over the last 4 tokens, each number by itself; norms with 1e-6 under the root. Start values of W and
+// conv are not printed: ours are N(0, 1/d) and those of a linear layer. Keys that heads share turn by one angle, that
+// of the first of these heads.
+#include <cmath>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/attention.hpp"
+#include "nn/encoding.hpp"
+#include "nn/rotary.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::int64_t taps = 4;
+
+struct SelectiveRopeOptions final : OptionsOf<SelectiveRopeOptions> {
+  double base = 500000;
+  std::string temperature = "fixed";
+  bool phase_gate = true;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.real("base", base, "of the temperatures τ", 1);
+    visitor.choice("temperature", temperature, {"fixed", "learned"}, "whether τ is trained");
+    visitor.flag("phase-gate", phase_gate, "g; else every token counts whole");
+  }
+};
+
+// x / |x| over the last axis.
+Tensor unit(const Tensor& x) { return x / sqrt(sum(square(x), {-1}, true) + 1e-6); }
+
+class SelectiveRope final : public Encoding {
+ public:
+  SelectiveRope(const EncodingSetup& setup, const SelectiveRopeOptions& options)
+      : key_heads_(setup.key_heads), pairs_(setup.head_width / 2) {
+    const std::int64_t d = setup.head_width;
+    check(d % 2 == 0, "selective-rope", "planes need an even head width, got ", d);
+    const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill) {
+      return setup.parameter(name, shape, fill, Scope::layer);
+    };
+    angle_ = make("angle.weight", {key_heads_, pairs_, d}, Fill::normal(1 / std::sqrt(static_cast<double>(d))));
+    conv_ = make("conv.weight", {key_heads_, pairs_, taps}, setup.start->linear_weight(taps));
+    if (options.phase_gate) {
+      gate_weight_ = make("gate.weight", {key_heads_, setup.width}, setup.start->linear_weight(setup.width));
+      gate_bias_ = make("gate.bias", {key_heads_}, setup.start->linear_bias(setup.width));
+    }
+    std::vector<double> fixed;
+    for (const RotaryPlane& plane : rotary_planes(d, options.base)) fixed.push_back(plane.angle);
+    temperature_ = options.temperature == "learned" ? make("temperature", {pairs_}, Fill::list(fixed))
+                                                    : Tensor::from(fixed, {pairs_}, setup.device).to(setup.dtype);
+  }
+
+  void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
+    const std::int64_t share = in.q.size(1) / key_heads_;
+    const Shape grouped{in.q.size(0), key_heads_, share, in.q.size(2), in.q.size(3)};
+    const Tensor first_heads = select(reshape(in.q, grouped), 2, 0);                           // [B, G, T, d]
+    const Tensor chosen = matmul(unit(first_heads), transpose(unsqueeze(angle_, 0), -1, -2));  // [B, G, T, d/2]
+    Tensor phase = convolved(in.keep("phases", chosen, 2), in);
+    if (gate_weight_.defined()) {
+      const Tensor gate = sigmoid(linear(unit(in.x), gate_weight_, gate_bias_));  // [B, T, G]
+      phase = phase * unsqueeze(transpose(gate, 1, 2), 3);
+    }
+    const Tensor kept = in.keep("turns", cast(phase, DType::f64), 2);
+    const Tensor turned = transpose(cumsum(transpose(kept, 2, 3)), 2, 3);  // [B, G, keys, d/2]
+    const Tensor own = slice(turned, 2, in.first, in.keys()) * cast(temperature_, DType::f64);
+    q = turn_pairs(q, for_query_heads(own, q.size(1)), true);
+    k = turn_pairs(k, own, true);
+  }
+
+ private:
+  // Rows of these tokens: the last tap is for the token itself; 0 before token 0.
+  Tensor convolved(const Tensor& all, const AttentionInput& in) const {
+    const Shape before{all.size(0), all.size(1), taps - 1, all.size(3)};
+    const Tensor padded = concat({Tensor::zeros(before, all.dtype(), all.device()), all}, 2);
+    Tensor sum;
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      const Tensor weight = unsqueeze(select(conv_, 2, tap), 1);  // [G, 1, d/2]
+      const Tensor term = slice(padded, 2, in.first + tap, in.keys() + tap) * weight;
+      sum = sum.defined() ? sum + term : term;
+    }
+    return sum;
+  }
+
+  std::int64_t key_heads_, pairs_;
+  Tensor angle_;                    // W [G, d/2, d]
+  Tensor conv_;                     // [G, d/2, 4]
+  Tensor gate_weight_, gate_bias_;  // w [G, D], b [G]
+  Tensor temperature_;              // τ [d/2]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(selective_rope, SelectiveRopeOptions, SelectiveRope, "rotary, by angles that the tokens choose",
+               "φ_t = conv(W_h q_t / |q_t|);  g_t = sigmoid(w_h.x_t / |x_t| + b_h)\n"
+               "q_t, k_t turned by τ_p sum_{m<=t} g_m φ_m,p in the pairs (2p, 2p+1);  τ_p = base^(-2p/d)",
+               "Selective RoPE: arXiv 2511.17388", .keys_follow_queries = true);

@@ -1,0 +1,56 @@
+// Sigmoid attention (arXiv 2409.04431): every weight by itself, with no sum over the row.
+//   a_ij = sigmoid(l_ij - ln n),  n the length of the texts it is trained on, or the number of keys that query i sees
+// The offset makes a row's weights add up to about 1 where its logits are about 0.
+#include <cmath>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/encoding.hpp"
+#include "nn/remainder.hpp"
+
+namespace tally {
+namespace {
+
+struct SigmoidOptions final : OptionsOf<SigmoidOptions> {
+  std::int64_t length = 512;
+  bool visible = false;
+  RemainderOption remainder;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.integer("length", length, "n, the tokens of the texts it is trained on", 1);
+    visitor.flag("visible", visible, "n is the number of keys that a query sees");
+    remainder.visit(visitor, "where what weights leave over of 1 goes (or lack)");
+  }
+  void validate() const override {
+    check(!visible || length == SigmoidOptions().length, "sigmoid", "length = ", length,
+          " has no effect with visible = true");
+  }
+};
+
+class SigmoidEncoding final : public Encoding {
+ public:
+  SigmoidEncoding(const EncodingSetup& setup, const SigmoidOptions& options)
+      : visible_(options.visible),
+        offset_(visible_ ? 0 : std::log(static_cast<double>(options.length))),
+        remainder_(setup, options.remainder) {}
+
+  void score(const AttentionInput& in, Score& score) const override {
+    score.set_normaliser({.kind = Normaliser::Kind::sigmoid, .offset = offset_, .rest = remainder_(in)});
+    if (!visible_) return;
+    const auto offset = [](std::int64_t n) { return -std::log(static_cast<double>(n)); };
+    const Shape shape{in.q.size(0), in.q.size(1), in.q.size(2)};
+    score.biases.push_back(RowColumn{broadcast_to(in.keys_seen(offset, DType::f64), shape), {}});
+  }
+
+ private:
+  bool visible_;
+  double offset_;
+  Remainder remainder_;
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(sigmoid, SigmoidOptions, SigmoidEncoding, "weights by the logistic function, each by itself",
+               "a_ij = sigmoid(l_ij - ln n);  n = length, or the number of keys that query i sees",
+               "sigmoid attention: Ramapuram et al. 2024, arXiv 2409.04431", .normalises = true);

@@ -1,0 +1,42 @@
+// A sink: one more logit a head, learned, that takes its part of every row's softmax and leads nowhere, so that a query
+// need not attend to anything (the released code of gpt-oss, 2025; zero and fixed it is "softmax off by one").
+//   a_ij = e^l_ij / (e^c_h + sum_k e^l_ik)
+// What it takes may go somewhere all the same (remainder).
+#include "nn/encoding.hpp"
+#include "nn/remainder.hpp"
+
+namespace tally {
+namespace {
+
+struct SinkOptions final : OptionsOf<SinkOptions> {
+  double deviation = 0.02;
+  RemainderOption remainder;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.real("deviation", deviation, "of the start values of c, which are normal", 0);
+    remainder.visit(visitor, "where what the sink takes goes");
+  }
+};
+
+class Sink final : public Encoding {
+ public:
+  Sink(const EncodingSetup& setup, const SinkOptions& options)
+      : logit_(setup.parameter("logit", {setup.heads}, Fill::normal(options.deviation), Scope::layer)),
+        remainder_(setup, options.remainder) {}
+
+  void score(const AttentionInput& in, Score& score) const override {
+    score.set_normaliser({.sink = logit_, .rest = remainder_(in)});
+  }
+
+ private:
+  Tensor logit_;  // c [H]
+  Remainder remainder_;
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(sink, SinkOptions, Sink, "a learned logit per head that takes its part of every softmax",
+               "a_ij = e^l_ij / (e^c_h + sum_k e^l_ik);  c learned, from N(0, 0.02²)",
+               "attention sinks: Xiao et al. 2024, arXiv 2309.17453; learned, in the released code of gpt-oss",
+               .normalises = true);

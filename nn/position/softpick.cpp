@@ -1,0 +1,33 @@
+// Softpick (arXiv 2504.20966): a softmax that can be exactly 0, and whose rows need not add up to 1.
+//   a_ij = relu(e^l_ij - 1) / (sum_k |e^l_ik - 1| + 1e-8)
+// A key with l <= 0 gets nothing, and still takes from what the others get.
+#include "nn/encoding.hpp"
+#include "nn/remainder.hpp"
+
+namespace tally {
+namespace {
+
+struct SoftpickOptions final : OptionsOf<SoftpickOptions> {
+  RemainderOption remainder;
+
+  void visit(OptionVisitor& visitor) override { remainder.visit(visitor, "where what weights leave over of 1 goes"); }
+};
+
+class SoftpickEncoding final : public Encoding {
+ public:
+  SoftpickEncoding(const EncodingSetup& setup, const SoftpickOptions& options) : remainder_(setup, options.remainder) {}
+
+  void score(const AttentionInput& in, Score& score) const override {
+    score.set_normaliser({.kind = Normaliser::Kind::softpick, .rest = remainder_(in)});
+  }
+
+ private:
+  Remainder remainder_;
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(softpick, SoftpickOptions, SoftpickEncoding, "a rectified softmax: weights can be exactly 0",
+               "a_ij = relu(e^l_ij - 1) / (sum_k |e^l_ik - 1| + 1e-8)", "softpick: Zuhri et al. 2025, arXiv 2504.20966",
+               .normalises = true);
