@@ -287,7 +287,7 @@ struct EncodedAttention {
 };
 
 inline EncodedAttention encoded_attention(const Encoding& encoding, AttentionInput in) {
-  AttentionOperands operands{in.q, in.k, in.v, in.scale};
+  AttentionOperands operands{in.q, in.k, in.v, in.scale, in.visible};
   encoding.rotate(operands.q, operands.k, operands.v, in);
   in.rotated_q = operands.q;
   in.rotated_v = operands.v;
@@ -329,8 +329,9 @@ inline double distance_to_kinks(const AttentionOperands& operands, const Score& 
 
 // Attention output [B, H, T, d] of q, k, v as projected, with x what the projections saw.
 inline Tensor attention_output(const Encoding& encoding, const Tensor& x, const Tensor& q, const Tensor& k,
-                               const Tensor& v, AttentionTrace* trace = nullptr) {
-  const AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
+                               const Tensor& v, AttentionTrace* trace = nullptr, const Visible& visible = {}) {
+  AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
+  in.visible = visible;
   Tensor output = encoding.mix(in);
   if (!output.defined()) {
     const auto [operands, score] = encoded_attention(encoding, in);

@@ -57,10 +57,13 @@ std::string name_in_file(const EncodingChoice& choice, std::string_view name) {
   return std::string(choice.parts.size() == 1 ? name.substr(name.find('.') + 1) : name);
 }
 
-// What lies above the diagonal means nothing: 0 there, as in the files.
-Tensor below_the_diagonal(const Tensor& x) {
-  const Tensor zero = Tensor::zeros({1}, x.dtype(), x.device());
-  return where(less(zero, causal_softmax(Tensor::zeros(x.shape(), x.dtype(), x.device()))), x, zero);
+// What is of pairs that are not seen means nothing: 0 there, as in the files.
+Tensor of_seen(const Tensor& x, const Visible& visible = {}) {
+  std::vector<double> seen;
+  for (std::int64_t i = 0; i < x.size(2); ++i) {
+    for (std::int64_t j = 0; j < x.size(3); ++j) seen.push_back(visible.sees(i, j) ? 1 : 0);
+  }
+  return x * Tensor::from(seen, {x.size(2), x.size(3)}, x.device());
 }
 
 // What goes into the weights, where the file holds it.
@@ -71,8 +74,9 @@ void expect_equal_logits(const Encoding& encoding, const AttentionInput& in, con
     expect_equal(operands.q, file, "rotated_q");
     expect_equal(operands.k, file, "rotated_k");
   }
-  expect_equal(below_the_diagonal(matmul(operands.q, transpose(operands.k, -1, -2), operands.scale)), file, "s");
-  expect_equal(below_the_diagonal(composed_logits(operands, score)), file, "logits");
+  const double scale = operands.scale * score.factor;
+  expect_equal(of_seen(matmul(operands.q, transpose(operands.k, -1, -2), scale)), file, "s");
+  expect_equal(of_seen(composed_logits(operands, score), in.visible), file, "logits");
 }
 
 EncodingChoice choice_of(const SafetensorsFile& file) {
@@ -111,8 +115,10 @@ void check_file(const SafetensorsFile& file) {
   Tensor output;
   if (is_attention) {
     const Tensor q = leaf("q"), k = leaf("k"), v = leaf("v");
-    expect_equal_logits(*encoding, {x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))}, file);
-    output = attention_output(*encoding, x, q, k, v, &trace);
+    AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
+    in.visible = choice.acting().front().visible;
+    expect_equal_logits(*encoding, in, file);
+    output = attention_output(*encoding, x, q, k, v, &trace, in.visible);
     expect_equal(trace.weights, file, "weights");
   } else {
     output = encoding->embed(x, 0);

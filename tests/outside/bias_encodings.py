@@ -78,7 +78,7 @@ def hard(layer, logits, dumped):
     Between logits that are all but equal rounding alone decides: where the program's weights are known and their key's logit
     is the largest but for that, theirs is the choice.
     """
-    seen, places = distances(logits.shape[2]) >= 0, np.arange(logits.shape[2])
+    seen, places = layer.seen, np.arange(logits.shape[2])
     value = np.where(seen, logits.value, -np.inf)
     largest = value.max(axis=-1, keepdims=True)
     near = value >= largest - SAME_POSITION

@@ -1,6 +1,7 @@
 """Reads a run's config.json. Every key name this check relies on stands in this file."""
 
 import json
+import re
 from collections import namedtuple
 from types import SimpleNamespace
 
@@ -24,17 +25,26 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "relative": {"far": "refuse"},
     "rope": {"layout": "half", "rotary-dims": 0, "base": 10000,  # rotary-dims 0: all
              "stretch": "none", "factor": 4, "trained-length": 512,
-             "low-freq-factor": 1, "high-freq-factor": 4},
+             "low-freq-factor": 1, "high-freq-factor": 4,
+             "frequencies": "all", "share": 1, "clipped": 20},
+    "carope": {"layout": "half"},
+    "selective-rope": {"base": 500000, "temperature": "fixed", "phase-gate": True},
     "xpos": {"layout": "half"},
     "alibi": {"learned": False},
     "kerple": {"kernel": "log"},
     "cope": {"position-scale": "none", "gates": "keys"},
     "cope-alibi": {"slopes": "halving", "sign": "plus", "first-slope": 1, "p-max": 0, "gates": "keys"},
     "cope-mlp": {"layers": "all", "gates": "keys"},
+    "fox": {"sign": "plus", "score-scale": "sqrt-d"},
     "stick-breaking": {"remainder": "drop", "attend-current": False},
+    "sink": {"remainder": "drop"},
+    "sigmoid": {"length": 512, "visible": False, "remainder": "drop"},
+    "softpick": {"remainder": "drop"},
+    "ssmax": {"bias": False},
 }
 
-Group = namedtuple("Group", "first end names")  # heads first .. end-1 of a layer and the encodings that act on them
+# Heads first .. end-1 of a layer, the encodings that act on them, and what their queries see.
+Group = namedtuple("Group", "first end names sight", defaults=(position.Sight(),))
 
 
 def read(path):
@@ -61,20 +71,24 @@ def from_dict(config):
 
 
 def groups_of_layers(text, layers, heads):
-    """"cope+rope", "0:none,1-3:cope" or "0:rope,1-3:cope@0-1,alibi@2-3" -> for every layer its groups of heads."""
+    """"cope+rope", "0:none,1-3:cope" or "0:rope[window=3,first=1],1-3:cope@0-1,alibi@2-3" -> for every layer its groups
+    of heads."""
     def bounds(span):
         first, last = (span.split("-") * 2)[:2]
         return int(first), int(last)
 
     result, which = [[] for _ in range(layers)], (0, layers - 1)
-    for piece in text.split(","):
+    for piece in re.split(r",(?![^\[]*\])", text):  # commas within brackets part nothing
         if ":" in piece:
             span, piece = piece.split(":")
             which = bounds(span)
-        names, _, span = piece.partition("@")
+        piece, _, span = piece.partition("@")
+        names, _, seen = piece.removesuffix("]").partition("[")
+        limits = dict(limit.split("=") for limit in seen.split(",")) if seen else {}
+        sight = position.Sight(**{name: int(number) for name, number in limits.items()})
         first, last = bounds(span) if span else (0, heads - 1)
         for layer in range(which[0], which[1] + 1):
-            result[layer].append(Group(first, last + 1, sorted(names.split("+"))))
+            result[layer].append(Group(first, last + 1, sorted(names.split("+")), sight))
     for index, groups in enumerate(result):
         groups.sort()
         if [head for group in groups for head in range(group.first, group.end)] != list(range(heads)):

@@ -3,6 +3,7 @@
 import numpy as np
 
 import tape
+from normaliser_encodings import rest_rows
 from position_encodings import (SAME_POSITION, alibi_slopes, contextual_positions, distances, encoding, for_query_heads,
                                 split_heads)
 
@@ -48,12 +49,18 @@ def decisive(layer, positions):
 @encoding("fox-pro", "score")
 def fox(layer):
     gates = layer.x @ layer.parameter("forget.weight").swap_last() + layer.parameter("forget.bias")  # [B,T,H]
-    log_forget = (tape.softplus(gates * -1) * -1).transpose(0, 2, 1)
+    sign = -1 if layer.options.get("sign") == "minus" else 1
+    log_forget = (tape.softplus(gates * -sign) * -1).transpose(0, 2, 1)
     total = tape.suffix_sum(log_forget[..., ::-1])[..., ::-1]  # from the first token on
     b, h, t = total.shape
     bias = tape.where(distances(t) >= 0, total.reshape(b, h, t, 1) - total.reshape(b, h, 1, t), 0)
-    layer.record("decay", tape.where(distances(t) >= 0, tape.exp(bias), 0))
+    layer.record("decay", tape.where(layer.seen, tape.exp(bias), 0))
     return bias
+
+
+@encoding("fox", "scale")
+def fox_scale(layer):
+    return 1.0 if layer.options["score-scale"] == "none" else layer.scale
 
 
 def shift(layer, rows, part):
@@ -70,7 +77,7 @@ def norm(layer, rows, part):
     return rows / tape.sqrt((rows * rows).mean(-1) + 1e-6) * weight.reshape(weight.shape[0], 1, weight.shape[1])
 
 
-@encoding("fox-pro", "rotate")
+@encoding("fox-pro", "prepare")
 def fox_pro_rows(layer, q, k, v):
     return norm(layer, q, "query"), norm(layer, shift(layer, k, "key"), "key"), shift(layer, v, "value")
 
@@ -83,8 +90,8 @@ def fox_pro_output(layer, output):
 
 @encoding("stick-breaking", "weights")
 def stick_breaking(layer, logits, _):
-    n = distances(logits.shape[-1])
-    visible = n >= 0 if layer.options["attend-current"] else n > 0
+    own = layer.options["attend-current"]
+    visible = layer.seen & (distances(logits.shape[-1]) >= (0 if own else 1))
     taken = tape.suffix_sum(tape.where(visible, tape.softplus(logits), 0))
     layer.remainder = tape.exp(taken[..., :1] * -1)  # [B,H,T,1]
     layer.breaks = tape.where(visible, tape.sigmoid(logits), 0)
@@ -94,10 +101,4 @@ def stick_breaking(layer, logits, _):
 @encoding("stick-breaking", "rest")
 def stick_breaking_rest(layer, output):
     layer.record("breaks", layer.breaks)
-    if layer.options["remainder"] == "drop":
-        return output
-    rest = layer.rotated_v
-    if layer.options["remainder"] == "bias":
-        bias = layer.parameter("remainder")
-        rest = bias.reshape(bias.shape[0], 1, bias.shape[1])
-    return output + layer.remainder * rest
+    return output if layer.options["remainder"] == "drop" else output + layer.remainder * rest_rows(layer)

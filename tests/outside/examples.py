@@ -40,12 +40,39 @@ ENCODINGS = [
     ("0:none,1:cope", {"cope": {"rows": 3}}),
     ("cope@0,alibi@1", {"cope": {"rows": 3, "gates": "sep-keys"}, "alibi": {"learned": True}}),
     ("0:cope+rope@0,cope@1,1:relative", {"cope": {"rows": 3}}),
+    ("fox", {"sign": "minus"}), ("fox", {"sign": "minus", "score-scale": "none"}),
+    ("cope+fox", {"cope": {"rows": 3, "gates": "values"}, "fox": {"score-scale": "none"}}),
+    ("rope", {"frequencies": "share", "share": 0.5}), ("rope", {"frequencies": "clip"}),
+    ("rope", {"frequencies": "clip-hard", "clipped": 1, "stretch": "pi"}),
+    ("carope", {}), ("carope", {"layout": "interleaved"}), ("carope+fox-pro", {}),
+    ("selective-rope", {}), ("selective-rope", {"phase-gate": False, "base": 100}),
+    ("selective-rope", {"temperature": "learned"}),
+    ("cope+selective-rope", {"cope": {"rows": 3, "gates": "values", "rotated-query": True}}),
+    ("sink", {}), ("sink", {"remainder": "value"}), ("sink", {"remainder": "bias"}),
+    ("sigmoid", {}), ("sigmoid", {"length": 4, "remainder": "value"}),
+    ("sigmoid", {"visible": True, "remainder": "bias"}),
+    ("softpick", {}), ("softpick", {"remainder": "value"}), ("softpick", {"remainder": "bias"}),
+    ("fox-pro+sink", {"sink": {"remainder": "value"}}), ("cope+sigmoid", {"cope": {"rows": 3}}), ("alibi+softpick", {}),
+    ("ssmax", {}), ("ssmax", {"bias": True}), ("cope+rope+ssmax", {"cope": {"rows": 3}}),
+    ("gated", {}), ("gated", {"per": "head"}), ("fox-pro+gated", {}),
+    ("none[window=3]", {}), ("alibi+rope[window=4,chunk=3,first=1]", {}), ("hard[chunk=3]", {}),
+    ("cope[window=3,first=1]", {"rows": 3}), ("cope-alibi[chunk=4]", {}), ("cope-mlp[window=3]", {"rows": 3}),
+    ("stick-breaking[window=3]", {"remainder": "value"}), ("fox[chunk=3]", {}), ("fox-pro[window=3,first=1]", {}),
+    ("sink[window=3]", {}), ("sigmoid[window=3]", {"visible": True}), ("softpick[chunk=4]", {}),
+    ("ssmax[window=3,first=1]", {}), ("0:rope[window=2]@0,none@1,1:none", {}),
+    ("0:cope[window=3]@0,cope@1,1:alibi", {"cope": {"rows": 3}}),
+]
+GROUPED = [  # with fewer heads of keys
+    ("cope", {"rows": 3, "gates": "sep-keys"}), ("nexus", {"rows": 3}), ("fox-pro", {}), ("ssmax", {"bias": True}),
+    ("sink", {"remainder": "value"}), ("gated", {}), ("carope", {}), ("selective-rope", {}),
 ]
 
 
-def encoding_parameters(random, name, options, owner, heads=HEADS):
+def encoding_parameters(random, name, options, owner, heads=HEADS, key_heads=HEADS):
     """Start values of an encoding on so many heads; `rows`, `shared` and `per-head` say which shapes."""
     width, rows = WIDTH // HEADS, options.get("rows", T)
+    remainder = {"remainder": (heads, width)} if options.get("remainder") == "bias" else {}
+    gates = heads if options.get("per") == "head" else heads * width
     forget = {"forget.weight": (heads, WIDTH), "forget.bias": (heads,)}
     shapes = {
         "absolute": {"table": (T + 2, WIDTH)},
@@ -56,20 +83,28 @@ def encoding_parameters(random, name, options, owner, heads=HEADS):
         "kerple": {"r1": (heads,), "r2": (heads,)},
         "fire": {"c": (1,), "m": (1,), "hidden.weight": (32, 1), "hidden.bias": (32,), "output.weight": (heads, 32),
                  "output.bias": (heads,)},
-        "nexus": {"gate.weight": (heads, WIDTH), "gate.bias": (heads,), "query.weight": (width, width),
+        "nexus": {"gate.weight": (key_heads, WIDTH), "gate.bias": (key_heads,), "query.weight": (width, width),
                   "table": (rows, width)},
         "cope": {"table": (heads, rows, width) if options.get("per-head") else (rows, width)},
         "cope-alibi": {"slopes": (heads,)} if options.get("slopes") == "learned" else {},
         "cope-mlp": {"hidden.weight": (rows,), "hidden.bias": (rows,), "output.weight": (width, rows),
                      "output.bias": (width,)},
         "fox": forget,
-        "fox-pro": {**forget, "key-shift.weight": (heads, WIDTH), "value-shift.weight": (heads, WIDTH),
-                    "query-norm.weight": (heads, width), "key-norm.weight": (heads, width),
+        "fox-pro": {**forget, "key-shift.weight": (key_heads, WIDTH), "value-shift.weight": (key_heads, WIDTH),
+                    "query-norm.weight": (heads, width), "key-norm.weight": (key_heads, width),
                     "output-norm.weight": (heads, width), "output-gate.weight": (heads * width, WIDTH)},
-        "stick-breaking": {"remainder": (heads, width)} if options.get("remainder") == "bias" else {},
+        "stick-breaking": remainder, "sigmoid": remainder, "softpick": remainder,
+        "sink": {"logit": (heads,), **remainder},
+        "ssmax": {"factor": (heads,), "bias": (heads,)} if options.get("bias") else {"factor": (heads,)},
+        "gated": {"gate.weight": (gates, WIDTH), "gate.bias": (gates,)},
+        "carope": {"frequency.weight": (key_heads, WIDTH), "frequency.bias": (key_heads,)},
+        "selective-rope": {
+            "angle.weight": (key_heads, width // 2, width), "conv.weight": (key_heads, width // 2, 4),
+            **({"gate.weight": (key_heads, WIDTH), "gate.bias": (key_heads,)} if options.get("phase-gate", True) else {}),
+            **({"temperature": (width // 2,)} if options.get("temperature") == "learned" else {})},
     }.get(name, {})
     if options.get("gates") == "sep-keys":
-        shapes |= {"gate.weight": (heads * width, WIDTH), "gate.bias": (heads * width,)}
+        shapes |= {"gate.weight": (key_heads * width, WIDTH), "gate.bias": (key_heads * width,)}
     arrays = {f"{owner}.{key}": random.normal(size=shape) for key, shape in shapes.items()}
     return {key: np.abs(array) for key, array in arrays.items()} if name == "kerple" else arrays
 
@@ -78,7 +113,7 @@ def example(model_options, pe, options, seed=1):
     """A configuration, its parameters and a batch."""
     random = np.random.RandomState(seed)
     names = run_config.names_in(run_config.groups_of_layers(pe, LAYERS, HEADS))
-    by_name = {name: options.get(name, options if pe == name else {}) for name in names}
+    by_name = {name: options.get(name, options if names == [name] else {}) for name in names}
     config = run_config.from_dict({"model": {"layers": LAYERS, "width": WIDTH, "heads": HEADS, **model_options},
                                    "pe": pe, "pe-options": by_name})
     shapes = {"model.embedding.weight": (V, WIDTH)}
@@ -94,7 +129,8 @@ def example(model_options, pe, options, seed=1):
 
     for n in range(LAYERS):
         for part in ("query", "key", "value", "output"):
-            linear(f"model.blocks.{n}.attention.{part}", WIDTH, WIDTH)
+            fewer = config.kv_heads and part in ("key", "value")
+            linear(f"model.blocks.{n}.attention.{part}", WIDTH, WIDTH // HEADS * config.kv_heads if fewer else WIDTH)
         for part in ("up", "gate") if config.activation == "swiglu" else ("up",):
             linear(f"model.blocks.{n}.mlp.{part}", WIDTH, HIDDEN)
         linear(f"model.blocks.{n}.mlp.down", HIDDEN, WIDTH)
@@ -114,7 +150,9 @@ def example(model_options, pe, options, seed=1):
             for group in groups:
                 if name in group.names:
                     owner = f"model.blocks.{n}.position.{model.owner_of(name, group, groups)}"
-                    arrays |= encoding_parameters(random, name, by_name[name], owner, group.end - group.first)
+                    heads = group.end - group.first
+                    key_heads = max(1, heads * (config.kv_heads or HEADS) // HEADS)
+                    arrays |= encoding_parameters(random, name, by_name[name], owner, heads, key_heads)
     tokens = random.randint(V, size=(B, T + 1)).astype(np.int32)
     mask = random.uniform(size=(B, T)) < 0.7
     return config, arrays, {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": mask, "score_mask": mask}

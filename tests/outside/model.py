@@ -45,15 +45,23 @@ def mlp(config, parameters, name, x):
     return linear(parameters, f"{name}.down", hidden)
 
 
-def attend(layers, q, k, v, x, record):
+def acting(layers, hook):
+    """The parts that act there, each with its function."""
+    return [(layer, position.HOOKS[hook][layer.name]) for layer in layers if layer.name in position.HOOKS[hook]]
+
+
+def attend(layers, q, k, v, x, record, sight=position.Sight()):
     """Attention output [B,H,T,d] before the output projection; `layers` are the parts of the encoding."""
+    seen, scale = position.seen_pairs(x.shape[1], sight), 1 / math.sqrt(q.shape[-1])
     for layer in layers:
-        layer.q, layer.k, layer.v, layer.x, layer.record = q, k, v, x, record
-    for layer in layers:
-        if layer.name in position.HOOKS["rotate"]:
-            q, k, v = position.HOOKS["rotate"][layer.name](layer, q, k, v)
-    s = (q @ k.swap_last()) * (1 / math.sqrt(q.shape[-1]))
-    logits, joined, weights = s, None, None
+        layer.q, layer.k, layer.v, layer.x, layer.record, layer.seen = q, k, v, x, record, seen
+    for hook in ("prepare", "rotate"):
+        for layer, rotate in acting(layers, hook):
+            q, k, v = rotate(layer, q, k, v)
+    for layer, scale_of in acting(layers, "scale"):
+        scale = scale_of(layer)
+    s = (q @ k.swap_last()) * scale
+    logits, joined = s, None
     for layer in layers:
         layer.s, layer.rotated_q, layer.rotated_v = s, q, v
         if layer.name in position.HOOKS["score"]:
@@ -62,28 +70,26 @@ def attend(layers, q, k, v, x, record):
             if isinstance(term, tape.Node):  # not where an option leaves this layer without
                 joined = (s * 0 if joined is None else joined) + term
     if joined is not None:
-        record("position_weights", weights_of_position(layers, joined))
-    for layer in layers:
-        if layer.name in position.HOOKS["weights"]:
-            weights = position.HOOKS["weights"][layer.name](layer, logits, layer.dumped.get("weights"))
-    if weights is None:
-        weights, output = tape.softmax_product(logits, position.distances(x.shape[1]) >= 0, v)
-    else:
-        output = weights @ v
+        # If what joins the scores decided alone, by the same rule.
+        record("position_weights", weights_and_sum(layers, joined, v, seen, "position_weights")[0])
+    weights, output = weights_and_sum(layers, logits, v, seen, "weights")
     record("weights", weights)
+    for layer in layers:
+        layer.weights = weights
     for hook in ("rest", "finish"):
-        for layer in layers:
-            if layer.name in position.HOOKS[hook]:
-                output = position.HOOKS[hook][layer.name](layer, output)
+        for layer, change in acting(layers, hook):
+            output = change(layer, output)
     return output
 
 
-def weights_of_position(layers, joined):
-    """The weights [B,H,T,T] if what joins the scores decided alone, by the same rule."""
-    for layer in layers:
-        if layer.name in position.HOOKS["weights"]:
-            return position.HOOKS["weights"][layer.name](layer, joined, layer.dumped.get("position_weights"))
-    return tape.softmax(joined, position.distances(joined.shape[-1]) >= 0)
+def weights_and_sum(layers, logits, v, seen, name):
+    """The weights [B,H,T,T] of these logits, and the sum of values; `name`: of such weights in the dump."""
+    for layer, rule in acting(layers, "weights"):
+        weights = rule(layer, logits, layer.dumped.get(name))
+        return weights, weights @ v
+    for layer, rule in acting(layers, "shares"):
+        return tape.quotient_product(*rule(layer, logits, layer.dumped.get(name)), v)
+    return tape.softmax_product(logits, seen, v)
 
 
 def attention(config, parameters, index, x, dumped, record):
@@ -101,7 +107,7 @@ def attention(config, parameters, index, x, dumped, record):
         def record_here(key, node):
             recorded.setdefault(key, np.zeros(q.shape[:3] + (x.shape[1],), x.value.dtype))[:, heads] = node.value
 
-        output = attend(layers, q[:, heads], k[:, heads], v[:, heads], x, record_here)
+        output = attend(layers, q[:, heads], k[:, heads], v[:, heads], x, record_here, group.sight)
         outputs.append(output.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
     for key, array in recorded.items():  # heads without gates have 0
         record(key, tape.Node(array))

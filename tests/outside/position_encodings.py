@@ -2,10 +2,13 @@
 
 One function an encoding, registered by name under the hook where it acts:
     embed(layer, x)     the token embeddings [B,T,D]; returns the new ones
+    prepare(layer, q, k, v) q, k, v [B,H,T,d] as projected, before all of rotate; returns the new ones
     rotate(layer, q, k, v)  q, k, v [B,H,T,d] before the product; returns the new ones
+    scale(layer)        returns what the products are multiplied by; 1/sqrt(d) where no encoding says otherwise
     score(layer)        returns what is added to the scaled products [B,H,T,T]
     weights(layer, l, dumped)   the attention weights [B,H,T,T] from logits, those of the program (or None) where rounding
                         decides; softmax where no encoding says otherwise
+    shares(layer, l, dumped)    the same as two things: what each pair has, [B,H,T,T], and what that is divided by
     rest(layer, o)      the sum of values [B,H,T,d]; returns it with what joins it before any finish
     finish(layer, o)    the attention output [B,H,T,d]; returns the new one
 """
@@ -13,12 +16,13 @@ One function an encoding, registered by name under the hook where it acts:
 import importlib
 import math
 import pathlib
+from collections import namedtuple
 
 import numpy as np
 
 import tape
 
-HOOKS = {hook: {} for hook in ("embed", "rotate", "score", "weights", "rest", "finish")}
+HOOKS = {hook: {} for hook in ("embed", "prepare", "rotate", "scale", "score", "weights", "shares", "rest", "finish")}
 SAME_POSITION = 1e-3  # how far rounding may move a position
 
 
@@ -41,7 +45,9 @@ class Layer:
         self.parameters, self.dumped = parameters, dumped or {}
         self.q = self.k = self.v = None  # [B,H,T,d], not rotated
         self.x = None                    # [B,T,D], what the query, key and value projections see
+        self.seen = None                 # bool [T,T], whether the query sees the key
         self.s = None                    # scaled products of the (rotated) q and k
+        self.weights = None              # for rest and finish
         self.rotated_q = self.rotated_v = None  # after all of rotate
         self.record = lambda name, node: None
 
@@ -86,6 +92,20 @@ def distances(t):
     return np.arange(t)[:, None] - np.arange(t)[None, :]
 
 
+Sight = namedtuple("Sight", "window chunk first", defaults=(0, 0, 0))  # what queries see; 0: no limit
+
+
+def seen_pairs(t, sight):
+    """bool [T,T]: of the keys up to itself a query sees those of its window and of its chunk, and the first ones."""
+    n, place = distances(t), np.arange(t)
+    near = np.ones((t, t), bool)
+    if sight.window:
+        near &= n < sight.window
+    if sight.chunk:
+        near &= place[:, None] // sight.chunk == place // sight.chunk
+    return (n >= 0) & (near | (place < sight.first))
+
+
 @encoding("absolute", "embed")
 def absolute(layer, x):
     return x + layer.parameter("table")[:x.shape[1]]
@@ -128,7 +148,7 @@ def alibi(layer):
 
 
 def contextual_positions(layer):
-    """p_ij, the sum of gates from j up to i; 0 above the diagonal."""
+    """p_ij, the sum of the gates of keys from j up to i that are seen; 0 above the diagonal."""
     q, gate_logits = layer.query, layer.s
     if layer.options["gates"] != "keys":
         source = layer.v
@@ -139,7 +159,7 @@ def contextual_positions(layer):
             width = q.shape[3]
             source = for_query_heads(split_heads(projected, projected.shape[2] // width), q.shape[1], 1)
         gate_logits = (q @ source.swap_last()) * layer.scale
-    gates = tape.where(distances(q.shape[2]) >= 0, tape.sigmoid(gate_logits), 0)
+    gates = tape.where(layer.seen, tape.sigmoid(gate_logits), 0)
     positions = tape.suffix_sum(gates)
     layer.record("gates", gates)
     layer.record("positions", positions)

@@ -1,24 +1,28 @@
-"""RoPE with its stretched forms, and xPos."""
+"""RoPE with its stretched forms and other frequencies, xPos, and rotations by content."""
 
 import math
 
 import numpy as np
 
 import tape
-from position_encodings import encoding
+from position_encodings import encoding, for_query_heads
 
 
 def rotated(x, layout, angle, size=1.0):
     """x with the pairs of its first dims, as many as there are columns in angle [T,r/2], turned and multiplied by size."""
-    r, dtype = 2 * angle.shape[1], x.value.dtype
-    cos, sin = (np.cos(angle) * size).astype(dtype), (np.sin(angle) * size).astype(dtype)
+    dtype = x.value.dtype
+    return turned(x, layout, (np.cos(angle) * size).astype(dtype), (np.sin(angle) * size).astype(dtype))
+
+
+def turned(x, layout, cos, sin):
+    r = 2 * cos.shape[-1]
     if layout == "half":
         a, b = x[..., :r // 2], x[..., r // 2:r]
-        turned = tape.concatenate([a * cos - b * sin, a * sin + b * cos])
+        result = tape.concatenate([a * cos - b * sin, a * sin + b * cos])
     else:
         a, b = x[..., 0:r:2], x[..., 1:r:2]
-        turned = tape.stack_last([a * cos - b * sin, a * sin + b * cos]).reshape(*x.shape[:-1], r)
-    return turned if r == x.shape[-1] else tape.concatenate([turned, x[..., r:]])
+        result = tape.stack_last([a * cos - b * sin, a * sin + b * cos]).reshape(*x.shape[:-1], r)
+    return result if r == x.shape[-1] else tape.concatenate([result, x[..., r:]])
 
 
 def angles_by_parts(theta, base, s, trained):
@@ -28,6 +32,19 @@ def angles_by_parts(theta, base, s, trained):
     low, high = max(math.floor(low), 0), min(math.ceil(high), d - 1)
     ramp = np.clip((np.arange(d // 2) - low) / (high - low if high != low else 0.001), 0, 1)
     return theta / s * ramp + theta * (1 - ramp)
+
+
+def fewer_frequencies(theta, options):
+    """The angles, fastest first, with the slower ones at 0 or on their way to it."""
+    kind, planes = options["frequencies"], len(theta)
+    factor = np.ones(planes)
+    if kind == "fastest":
+        factor[math.floor(float(options["fastest"]) * planes):] = 0
+    elif kind != "all":
+        n = min(int(options["clipped"]), planes)
+        ramp = (1 + np.cos(np.pi * np.arange(n) / max(n - 1, 1))) / 2
+        factor[planes - n:] = ramp if kind == "clip" and n > 1 else 0
+    return theta * factor
 
 
 @encoding("rope", "rotate")
@@ -46,6 +63,7 @@ def rope(layer, q, k, v):
         low, high = (float(options[f"{name}-freq-factor"]) for name in ("low", "high"))
         turns = int(options["trained-length"]) * theta / (2 * math.pi)
         theta = theta * np.interp(turns, (low, high), (1 / s, 1))
+    theta = fewer_frequencies(theta, options)
     return rotated(q, options["layout"], t * theta, size), rotated(k, options["layout"], t * theta, size), v
 
 
@@ -55,3 +73,50 @@ def xpos(layer, q, k, v):
     even, layout = np.arange(0, d, 2), layer.options["layout"]
     angle, zeta = t * 10000.0 ** (-even / d), (even + 0.4 * d) / (1.4 * d)
     return rotated(q, layout, angle, zeta ** (t / 512)), rotated(k, layout, angle, zeta ** (-t / 512)), v
+
+
+def along_tokens(x):
+    """Sums from the first token on, [..., T, n]."""
+    return tape.suffix_sum(x.swap_last()[..., ::-1])[..., ::-1].swap_last()
+
+
+def turned_by(angle, layout, q, k, v):
+    """angle [B,G,T,d/2], of each head of keys and those of queries that share it."""
+    angle = for_query_heads(angle, q.shape[1], 1)
+    cos, sin = tape.cos(angle), tape.sin(angle)
+    return turned(q, layout, cos, sin), turned(k, layout, cos, sin), v
+
+
+@encoding("carope", "rotate")
+def carope(layer, q, k, v):
+    content = layer.x @ layer.parameter("frequency.weight").swap_last() + layer.parameter("frequency.bias")
+    f = tape.Node(np.ones((), q.value.dtype)) / (tape.softplus(content) + 1.0)  # [B,T,G]
+    powers = [tape.Node(np.ones_like(f.value))]
+    while len(powers) < q.shape[-1] // 2:
+        powers.append(powers[-1] * f)
+    angle = along_tokens(tape.stack_last(powers).transpose(0, 2, 1, 3))
+    return turned_by(angle, layer.options["layout"], q, k, v)
+
+
+def unit(x):
+    return x / tape.sqrt((x * x).sum(-1) + 1e-6)
+
+
+@encoding("selective-rope", "rotate")
+def selective_rope(layer, q, k, v):
+    weight, taps = layer.parameter("angle.weight"), layer.parameter("conv.weight")  # [G,d/2,d], [G,d/2,4]
+    heads, planes = weight.shape[:2]
+    first = layer.q[:, ::layer.q.shape[1] // heads]  # of each group that shares a head of keys
+    content = unit(first) @ weight.swap_last()
+    t, last = content.shape[2], taps.shape[2] - 1
+    angle = 0
+    for tap in range(taps.shape[2]):
+        earlier = np.eye(t, k=tap - last, dtype=q.value.dtype)  # the last tap is for the token itself
+        angle = angle + (tape.Node(earlier) @ content) * taps[:, :, tap].reshape(heads, 1, planes)
+    if layer.options["phase-gate"]:
+        gate = tape.sigmoid(unit(layer.x) @ layer.parameter("gate.weight").swap_last() + layer.parameter("gate.bias"))
+        angle = angle * gate.transpose(0, 2, 1).reshape(-1, heads, t, 1)
+    slower = (float(layer.options["base"]) ** (-np.arange(planes) / planes)).astype(q.value.dtype)
+    if layer.options["temperature"] == "learned":
+        slower = layer.parameter("temperature")
+    return turned_by(along_tokens(angle) * slower, "interleaved", q, k, v)

@@ -97,6 +97,14 @@ def sqrt(x):
     return Node(y, (x, lambda g: g * 0.5 / y))
 
 
+def cos(x):
+    return Node(np.cos(x.value), (x, lambda g: g * -np.sin(x.value)))
+
+
+def sin(x):
+    return Node(np.sin(x.value), (x, lambda g: g * np.cos(x.value)))
+
+
 def tanh(x):
     y = np.tanh(x.value)
     return Node(y, (x, lambda g: g * (1 - y * y)))
@@ -148,6 +156,18 @@ def softmax_product(x, allowed, v):
     def pull(g):
         return a * (g @ np.swapaxes(v.value, -1, -2) - (g * output).sum(axis=-1, keepdims=True))
     return weights, Node(output, (x, pull), (v, lambda g: np.swapaxes(a, -1, -2) @ g))
+
+
+def quotient_product(n, total, v):
+    """The weights n / total, and weights @ v; its derivative by total as softmax's above."""
+    weights = n / total
+    if not derivative_by_output:
+        return weights, weights @ v
+    a, z = weights.value, total.value
+    output = a @ v.value
+    return weights, Node(output, (n, lambda g: g @ np.swapaxes(v.value, -1, -2) / z),
+                         (total, lambda g: -(g * output).sum(axis=-1, keepdims=True) / z),
+                         (v, lambda g: np.swapaxes(a, -1, -2) @ g))
 
 
 def log_softmax(x):

@@ -124,10 +124,11 @@ def nexus(head):
 def hard(head, logits):
     """1 at the largest logit of a row, the nearest of equal ones. The imaginary parts are those of the softmax: then the
     complex step gives the output's derivative straight through it."""
-    weights = softmax(logits)
+    weights = softmax(head.case, logits)
     for i in range(T):
-        largest = max(range(i + 1), key=lambda j: (logits[i][j].real, j))
-        for j in range(i + 1):
+        keys = head.case.keys(i)
+        largest = max(keys, key=lambda j: (logits[i][j].real, j))
+        for j in keys:
             weights[i][j] = complex(j == largest, weights[i][j].imag)
     return weights
 

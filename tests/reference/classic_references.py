@@ -75,7 +75,7 @@ def gate_shapes(case, options):
 
 
 def contextual_positions(head):
-    """p_ij = sum_{k=j..i} g_ik"""
+    """p_ij = sum_{k=j..i} g_ik over the keys that are seen"""
     q, own, gate_scores = head.query(), head.own, head.s
     if head.options["gates"] == "values":
         gate_scores = scores(q, head.v)
@@ -84,10 +84,11 @@ def contextual_positions(head):
         gate_scores = scores(q, gate_keys)
     gates, positions = triangle(), triangle()
     for i in range(T):
-        p = 0
+        p, keys = 0, head.case.keys(i)
         for j in range(i, -1, -1):
-            gates[i][j] = sigmoid(gate_scores[i][j])
-            p = p + gates[i][j]
+            if j in keys:
+                gates[i][j] = sigmoid(gate_scores[i][j])
+                p = p + gates[i][j]
             positions[i][j] = p
     head.result |= {"gates": gates, "positions": positions}
     return positions

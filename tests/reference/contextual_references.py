@@ -5,7 +5,7 @@ import cmath
 import numpy as np
 
 from classic_references import contextual_positions, gate_shapes, published_slopes
-from reference_case import CASES, H, T, Case, dot, encoding, sigmoid, triangle
+from reference_case import CASES, H, T, Case, dot, encoding, leftover, scaled, sigmoid, triangle
 
 
 @encoding("cope-alibi", "shapes")
@@ -56,18 +56,24 @@ def forget_shapes(case):
 
 
 def forget(head):
-    """sum_{u=j+1..i} log f_u"""
+    """sum_{u=j+1..i} log f_u, f_u = sigmoid(w . x_u + b), or of minus that"""
     w, b = head.own["forget.weight"][head.h], head.own["forget.bias"][head.h]
+    sign = -1 if head.options.get("sign") == "minus" else 1
     bias = triangle()
     for i in range(T):
         for j in range(i - 1, -1, -1):
-            bias[i][j] = bias[i][j + 1] + cmath.log(sigmoid(dot(w, head.x[j + 1]) + b))
+            bias[i][j] = bias[i][j + 1] + cmath.log(sigmoid(sign * (dot(w, head.x[j + 1]) + b)))
     return bias
 
 
 @encoding("fox", "shapes")
 def fox_shapes(case, options):
     return forget_shapes(case)
+
+
+@encoding("fox", "product")
+def fox_product(head):
+    return dot if head.options.get("score-scale") == "none" else scaled
 
 
 @encoding("fox", "score")
@@ -98,7 +104,7 @@ def normed(head, rows, part):
     return [[y / cmath.sqrt(dot(row, row) / head.d + 1e-6) * w for y, w in zip(row, weight)] for row in rows]
 
 
-@encoding("fox-pro", "rotate")
+@encoding("fox-pro", "prepare")
 def fox_pro_rows(head, q, k, v):
     return normed(head, q, "query"), normed(head, shifted(head, k, "key"), "key"), shifted(head, v, "value")
 
@@ -126,7 +132,9 @@ def stick_breaking(head, logits):
     weights = triangle()
     for i in range(T):
         left = 1
-        for j in range(i if head.options["attend-current"] == "true" else i - 1, -1, -1):
+        for j in reversed(head.case.keys(i)):
+            if j == i and head.options["attend-current"] == "false":
+                continue
             weights[i][j] = left * sigmoid(logits[i][j])
             left = left * (1 - sigmoid(logits[i][j]))
     return weights
@@ -134,10 +142,8 @@ def stick_breaking(head, logits):
 
 @encoding("stick-breaking", "rest")
 def stick_breaking_rest(head, weights):
-    """What is left of the stick times the token's own value, or a vector of the head"""
-    kind = head.options["remainder"]
-    rows = {"drop": [[0.0] * head.d] * T, "value": head.rotated_v}.get(kind) or [head.own["remainder"][head.h]] * T
-    return [[(1 - sum(taken)) * r for r in row] for taken, row in zip(weights, rows)]
+    """What is left of the stick"""
+    return leftover(head, weights)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -182,6 +188,10 @@ CASES += [
     cope_case("cope-mlp", "-rotated-query", rope=True, gates="sep-keys", rotated_query="true"),
     Case("fox", "fox"),
     Case("fox+rope", "fox+rope", {"rope.layout": "half"}),
+    Case("fox-minus", "fox", {"sign": "minus", "score-scale": "sqrt-d"}),
+    Case("fox-minus-score-scale-none", "fox", {"sign": "minus", "score-scale": "none"}),
+    Case("fox+relative-score-scale-none", "fox+relative",
+         {"fox.sign": "plus", "fox.score-scale": "none", "relative.far": "refuse"}),
     Case("fox-pro", "fox-pro"),
     Case("fox-pro+rope", "fox-pro+rope", {"rope.layout": "half"}),
     Case("fox-pro+stick-breaking", "fox-pro+stick-breaking",

@@ -4,14 +4,16 @@ A module *_references.py registers one function for each hook where its encoding
 CASES. The hooks, by the name of an encoding:
     shapes(case, options)      {name: shape} of its parameters
     embed(case, own, x)        the new token embeddings [T][D] of one sequence; own: its parameters
+    prepare(head, q, k, v)     q, k, v [T][d] as projected, before all of rotate; returns the new ones
     rotate(head, q, k, v)      q, k, v [T][d] before the product; returns the new ones
+    product(head)              the product of two rows that makes s; divided by sqrt(d) where no encoding says otherwise
     score(head)                what joins the scaled products, [T][T]
     weights(head, logits)      the attention weights [T][T]; softmax of every row where no encoding says otherwise
     rest(head, weights)        [T][d] that joins the sum of values, before any finish
     finish(head, weights, output)  output [T][d]; returns the new one
 
-Forward only: plain loops over Python numbers, one head at a time, query i, key j <= i. Numbers may be complex, so branches
-(floor, min) look at real parts alone.
+Forward only: plain loops over Python numbers, one head at a time, query i, key j <= i that it sees. Numbers may be complex,
+so branches (floor, min) look at real parts alone.
 """
 
 import cmath
@@ -21,7 +23,7 @@ B, H, T = 2, 2, 7
 KINK = 1e-3  # distance kept by every position from the places where its formula bends
 
 CASES = []
-HOOKS = {hook: {} for hook in ("shapes", "embed", "rotate", "score", "weights", "rest", "finish")}
+HOOKS = {hook: {} for hook in ("shapes", "embed", "prepare", "rotate", "product", "score", "weights", "rest", "finish")}
 
 
 def encoding(name, hook):
@@ -52,11 +54,11 @@ def triangle():
     return [[0.0] * T for _ in range(T)]
 
 
-def scores(q, k):
+def scores(q, k, product=scaled):
     s = triangle()
     for i in range(T):
         for j in range(i + 1):
-            s[i][j] = scaled(q[i], k[j])
+            s[i][j] = product(q[i], k[j])
     return s
 
 
@@ -83,17 +85,27 @@ def interpolated(z, p):
 
 
 class Case:
-    """One file: `<file>.safetensors`. Options as on the command line; in a sum with the encoding's name before them.
+    """One file: `<file>.safetensors`. Encoding and options as on the command line; in a sum with its name before them.
 
     adjust(inputs) may move the drawn inputs and parameters, arrays by name, to where the case wants them.
     """
 
     def __init__(self, file, encoding, options=None, max_length=T, d=4, adjust=None, at_kinks=False):
         self.file, self.encoding, self.all_options = file, encoding, options or {}
-        self.parts = encoding.split("+")
+        names, _, bracket = encoding.rstrip("]").partition("[")
+        self.parts = names.split("+")
+        self.sees = {name: int(number) for name, number in (limit.split("=") for limit in bracket.split(",") if limit)}
         self.max_length, self.adjust, self.at_kinks = max_length, adjust, at_kinks
         self.d, self.D = d, H * d
         self.is_embed = encoding in HOOKS["embed"]
+
+    def keys(self, i):
+        """The keys that query i sees, in order."""
+        def near(j):
+            in_window = "window" not in self.sees or i - j < self.sees["window"]
+            in_chunk = "chunk" not in self.sees or i // self.sees["chunk"] == j // self.sees["chunk"]
+            return in_window and in_chunk
+        return [j for j in range(i + 1) if near(j) or j < self.sees.get("first", 0)]
 
     def options(self, name):
         if len(self.parts) == 1:
@@ -141,14 +153,22 @@ class Head:
         return range(self.h * self.d, (self.h + 1) * self.d)
 
 
-def softmax(logits):
+def softmax(case, logits):
     weights = triangle()
     for i in range(T):
-        largest = max(logits[i][j].real for j in range(i + 1))
-        total = sum(cmath.exp(logits[i][j] - largest) for j in range(i + 1))
-        for j in range(i + 1):
+        keys = case.keys(i)
+        largest = max(logits[i][j].real for j in keys)
+        total = sum(cmath.exp(logits[i][j] - largest) for j in keys)
+        for j in keys:
             weights[i][j] = cmath.exp(logits[i][j] - largest) / total
     return weights
+
+
+def leftover(head, weights):
+    """What weights leave over of 1, times the token's own value as in the sum, or a vector of the head"""
+    kind = head.options["remainder"]
+    rows = {"drop": [[0.0] * head.d] * T, "value": head.rotated_v}.get(kind) or [head.own["remainder"][head.h]] * T
+    return [[(1 - sum(taken)) * r for r in row] for taken, row in zip(weights, rows)]
 
 
 def attention(case, inputs, b, h, kinks):
@@ -160,24 +180,27 @@ def attention(case, inputs, b, h, kinks):
         return [(HOOKS[hook][name], heads[name]) for name in case.parts if name in HOOKS[hook]]
 
     q, k, v = (inputs[name][b][h] for name in "qkv")
-    for rotate, head in acting("rotate"):
+    for rotate, head in acting("prepare") + acting("rotate"):
         q, k, v = rotate(head, q, k, v)
         result |= {"rotated_q": q, "rotated_k": k}
     for head in heads.values():
         head.rotated_v = v
-    s = scores(q, k)
+    product = scaled
+    for own_product, head in acting("product"):
+        product = own_product(head)
+    s = scores(q, k, product)
     for head in heads.values():
         head.s = s
     biases = [score(head) for score, head in acting("score")]
     logits = triangle()
     for i in range(T):
-        for j in range(i + 1):
+        for j in case.keys(i):
             logits[i][j] = s[i][j] + sum(bias[i][j] for bias in biases)
     weights = None
     for rule, head in acting("weights"):
         weights = rule(head, logits)
     if weights is None:
-        weights = softmax(logits)
+        weights = softmax(case, logits)
     output = [[sum(weights[i][j] * v[j][n] for j in range(i + 1)) for n in range(case.d)] for i in range(T)]
     for rest, head in acting("rest"):
         output = [[o + r for o, r in zip(*rows)] for rows in zip(output, rest(head, weights))]

@@ -1,8 +1,10 @@
-"""Reference values: RoPE and its stretched forms, xPos."""
+"""Reference values: RoPE with its stretched forms and other frequencies, xPos, and rotations by content."""
 
+import cmath
 import math
 
-from reference_case import CASES, T, Case, encoding
+from classic_references import cope_options
+from reference_case import CASES, H, T, Case, dot, encoding, sigmoid
 
 
 def pairs(layout, r):
@@ -16,8 +18,10 @@ def turned(x, layout, r, angle, factor):
     for t in range(T):
         for i, (first, second) in enumerate(pairs(layout, r)):
             a, b, phi, c = x[t][first], x[t][second], angle(t, i), factor(t, i)
-            result[t][first] = c * (a * math.cos(phi) - b * math.sin(phi))
-            result[t][second] = c * (a * math.sin(phi) + b * math.cos(phi))
+            functions = cmath if isinstance(phi, complex) else math
+            cosine, sine = functions.cos(phi), functions.sin(phi)
+            result[t][first] = c * (a * cosine - b * sine)
+            result[t][second] = c * (a * sine + b * cosine)
     return result
 
 
@@ -60,6 +64,18 @@ def rope_angle(options, r):
     return {"none": plain, "pi": interpolated, "ntk": other_base, "yarn": by_parts, "llama3": by_wavelength}[stretch]
 
 
+def kept_part(options, pairs, i):
+    """What the angle of pair i is multiplied by: 1, or less among the slower ones, which come last."""
+    kind = options.get("frequencies", "all")
+    if kind == "share":
+        return 1 if i < math.floor(float(options["share"]) * pairs) else 0
+    n = min(int(options.get("clipped", 20)), pairs)
+    m = i - (pairs - n)  # 0 for the fastest of those that are clipped
+    if kind == "all" or m < 0:
+        return 1
+    return 0 if kind == "clip-hard" or n == 1 else (1 + math.cos(math.pi * m / (n - 1))) / 2
+
+
 @encoding("rope", "rotate")
 def rope(head, q, k, v):
     options = head.options
@@ -67,7 +83,10 @@ def rope(head, q, k, v):
     factor = 1
     if options.get("stretch") == "yarn" and float(options["factor"]) > 1:
         factor = 0.1 * math.log(float(options["factor"])) + 1
-    angle = rope_angle(options, r)
+    stretched_angle = rope_angle(options, r)
+
+    def angle(t, i):
+        return stretched_angle(t, i) * kept_part(options, r // 2, i)
     q, k = (turned(x, options["layout"], r, angle, lambda t, i: factor) for x in (q, k))
     return q, k, v
 
@@ -82,6 +101,64 @@ def xpos(head, q, k, v):
     q = turned(q, layout, d, angle, lambda t, i: zeta(i) ** (t / 512))
     k = turned(k, layout, d, angle, lambda t, i: zeta(i) ** (-t / 512))
     return q, k, v
+
+
+def turned_by_sums(head, layout, turns, q, k, v):
+    """q and k of token t turned by the sum of turns [T][d/2] of all tokens up to t."""
+    def angle(t, i):
+        return sum(turns[m][i] for m in range(t + 1))
+    q, k = (turned(x, layout, head.d, angle, lambda t, i: 1) for x in (q, k))
+    return q, k, v
+
+
+@encoding("carope", "shapes")
+def carope_shapes(case, options):
+    return {"frequency.weight": (H, case.D), "frequency.bias": (H,)}
+
+
+@encoding("carope", "rotate")
+def carope(head, q, k, v):
+    """Pair i turns by f_t^i at token t, f_t = 1 / (softplus(w . x_t + b) + 1)"""
+    turns = []
+    for x in head.x:
+        content = dot(head.own["frequency.weight"][head.h], x) + head.own["frequency.bias"][head.h]
+        f = 1 / (cmath.log(1 + cmath.exp(content)) + 1)
+        turns.append([f ** i for i in range(head.d // 2)])
+    return turned_by_sums(head, head.options["layout"], turns, q, k, v)
+
+
+@encoding("selective-rope", "shapes")
+def selective_rope_shapes(case, options):
+    shapes = {"angle.weight": (H, case.d // 2, case.d), "conv.weight": (H, case.d // 2, 4)}
+    if options["phase-gate"] == "true":
+        shapes |= {"gate.weight": (H, case.D), "gate.bias": (H,)}
+    return shapes | ({"temperature": (case.d // 2,)} if options["temperature"] == "learned" else {})
+
+
+def of_length_one(x):
+    length = cmath.sqrt(dot(x, x) + 1e-6)
+    return [a / length for a in x]
+
+
+@encoding("selective-rope", "rotate")
+def selective_rope(head, q, k, v):
+    """Pair p turns by tau_p g_t (conv(W q/|q|))_tp at token t, q as projected, g_t = sigmoid(w . x_t/|x_t| + b)"""
+    own, options, turns = head.own, head.options, []
+    seen = [[dot(row, of_length_one(one)) for row in own["angle.weight"][head.h]] for one in head.q]
+    for t in range(T):
+        gate = 1
+        if options["phase-gate"] == "true":
+            gate = sigmoid(dot(own["gate.weight"][head.h], of_length_one(head.x[t])) + own["gate.bias"][head.h])
+        turn = []
+        for p in range(head.d // 2):
+            taps = own["conv.weight"][head.h][p]
+            conv = sum(taps[3 - back] * seen[t - back][p] for back in range(4) if back <= t)
+            tau = float(options.get("base", 500000)) ** (-2 * p / head.d)
+            if options["temperature"] == "learned":
+                tau = own["temperature"][p]
+            turn.append(tau * gate * conv)
+        turns.append(turn)
+    return turned_by_sums(head, "interleaved", turns, q, k, v)
 
 
 def stretched(name, layout="half", trained=None, **more):
@@ -109,6 +186,26 @@ CASES += [
     Case("rope-llama3-factors", "rope",
          stretched("llama3", "interleaved", trained=64, factor="8", base="100",
                    **{"low-freq-factor": "0.5", "high-freq-factor": "6"}), d=8),
+    Case("rope-share", "rope", {"layout": "half", "base": "100", "frequencies": "share", "share": "0.7"}, d=8),
+    Case("rope-share-rotary-dims", "rope",
+         {"layout": "interleaved", "rotary-dims": "4", "frequencies": "share", "share": "0.5"}, d=6),
+    # Of four planes the angles times 1, 1, 1/2, 0; then 1, 3/4, 1/4, 0; 1, 1, 1, 0; 1, 1, 0, 0.
+    Case("rope-clip", "rope", {"layout": "half", "base": "100", "frequencies": "clip", "clipped": "3"}, d=8),
+    Case("rope-clip-all", "rope", {"layout": "half", "base": "100", "frequencies": "clip"}, d=8),
+    Case("rope-clip-one", "rope", {"layout": "half", "base": "100", "frequencies": "clip", "clipped": "1"}, d=8),
+    Case("rope-clip-hard", "rope",
+         {"layout": "interleaved", "base": "100", "frequencies": "clip-hard", "clipped": "2"}, d=8),
+    Case("carope", "carope", {"layout": "half", "start": "rope"}),
+    Case("carope-interleaved", "carope", {"layout": "interleaved", "start": "rope", "base": "100"}, d=6),
+    Case("carope-random", "carope", {"layout": "half", "start": "random"}, d=6),
+    Case("carope+fox-pro", "carope+fox-pro", {"carope.layout": "half", "carope.start": "rope"}),
+    Case("selective-rope", "selective-rope", {"temperature": "fixed", "phase-gate": "true"}),
+    Case("selective-rope-base", "selective-rope", {"temperature": "fixed", "phase-gate": "true", "base": "100"}, d=6),
+    Case("selective-rope-no-gate", "selective-rope", {"temperature": "fixed", "phase-gate": "false", "base": "20"}),
+    Case("selective-rope-learned", "selective-rope", {"temperature": "learned", "phase-gate": "true"}, d=6),
+    Case("cope+selective-rope-rotated-query", "cope+selective-rope",
+         {**cope_options(3, "cope.", gates="sep-keys"), "cope.rotated-query": "true",
+          "selective-rope.temperature": "fixed", "selective-rope.phase-gate": "true"}),
     Case("xpos-half", "xpos", {"layout": "half"}),
     Case("xpos-interleaved", "xpos", {"layout": "interleaved"}, d=6),
     Case("alibi+xpos", "alibi+xpos", {"alibi.learned": "false", "xpos.layout": "half"}),

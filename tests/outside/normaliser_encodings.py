@@ -1,0 +1,86 @@
+"""Other rules for the weights than the softmax (sink, sigmoid, softpick), scalable softmax, and gates on the output."""
+
+import math
+
+import numpy as np
+
+import tape
+from position_encodings import SAME_POSITION, encoding, split_heads
+
+
+def rest_rows(layer):
+    """Where goes what weights leave over of 1: to the token's own value as in the sum, or to a learned vector."""
+    if layer.options["remainder"] == "value":
+        return layer.rotated_v
+    rows = layer.parameter("remainder")
+    return rows.reshape(rows.shape[0], 1, rows.shape[1])
+
+
+@encoding("sink", "rest")
+@encoding("sigmoid", "rest")
+@encoding("softpick", "rest")
+def rest(layer, output):
+    if layer.options["remainder"] == "drop":
+        return output
+    return output + (1.0 - layer.weights.sum(-1)) * rest_rows(layer)
+
+
+def exponentials(layer, logits, shift):
+    """e^(l - shift) of what is seen; the shift of a row cancels in the quotient."""
+    return tape.where(layer.seen, tape.exp(tape.where(layer.seen, logits - shift, 0)), 0)
+
+
+@encoding("sink", "shares")
+def sink(layer, logits, _):
+    c = layer.parameter("logit").reshape(-1, 1, 1)
+    largest = np.where(layer.seen, logits.value, -np.inf).max(axis=-1, keepdims=True)
+    shift = np.maximum(largest, c.value)
+    taken = exponentials(layer, logits, shift)
+    return taken, taken.sum(-1) + tape.exp(c - shift)
+
+
+@encoding("sigmoid", "score")
+def sigmoid_offset(layer):
+    """-ln n_i joins the score; for a fixed n it is part of the rule."""
+    if not layer.options["visible"]:
+        return 0
+    return tape.Node(-np.log(layer.seen.sum(axis=-1, keepdims=True)).astype(layer.s.value.dtype))
+
+
+@encoding("sigmoid", "weights")
+def sigmoid(layer, logits, _):
+    if not layer.options["visible"]:
+        logits = logits - math.log(int(layer.options["length"]))
+    return tape.where(layer.seen, tape.sigmoid(logits), 0)
+
+
+@encoding("softpick", "shares")
+def softpick(layer, logits, dumped):
+    """Beside a logit of 0 rounding alone decides between two gradients: there the program's weights are the choice."""
+    value = logits.value
+    shift = np.maximum(np.where(layer.seen, value, 0).max(axis=-1, keepdims=True), 0)
+    one = np.exp(-shift)
+    t = tape.where(layer.seen, exponentials(layer, logits, shift) - one, 0)
+    above = value > 0
+    if dumped is not None:
+        above = np.where(np.abs(value) < SAME_POSITION, dumped > 0, above)
+    taken = tape.Node(np.maximum(t.value, 0), (t, lambda g: g * above))
+    size = tape.Node(np.abs(t.value), (t, lambda g: np.where(above, g, -g)))
+    return taken, size.sum(-1) + 1e-8 * one
+
+
+@encoding("ssmax", "rotate")
+def ssmax(layer, q, k, v):
+    log_seen = np.log(layer.seen.sum(axis=-1, keepdims=True)).astype(q.value.dtype)
+    factor = layer.parameter("factor").reshape(-1, 1, 1) * log_seen
+    if layer.options["bias"]:
+        factor = factor + layer.parameter("bias").reshape(-1, 1, 1)
+    return q * factor, k, v
+
+
+@encoding("gated", "finish")
+def gated(layer, output):
+    gate = layer.x @ layer.parameter("gate.weight").swap_last()
+    if layer.has("gate.bias"):
+        gate = gate + layer.parameter("gate.bias")
+    return output * split_heads(tape.sigmoid(gate), output.shape[1])
