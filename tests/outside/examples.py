@@ -42,7 +42,7 @@ ENCODINGS = [
     ("0:cope+rope@0,cope@1,1:relative", {"cope": {"rows": 3}}),
     ("fox", {"sign": "minus"}), ("fox", {"sign": "minus", "score-scale": "none"}),
     ("cope+fox", {"cope": {"rows": 3, "gates": "values"}, "fox": {"score-scale": "none"}}),
-    ("rope", {"frequencies": "share", "share": 0.5}), ("rope", {"frequencies": "clip"}),
+    ("rope", {"frequencies": "fastest", "fastest": 0.5}), ("rope", {"frequencies": "clip"}),
     ("rope", {"frequencies": "clip-hard", "clipped": 1, "stretch": "pi"}),
     ("carope", {}), ("carope", {"layout": "interleaved"}), ("carope+fox-pro", {}),
     ("selective-rope", {}), ("selective-rope", {"phase-gate": False, "base": 100}),

@@ -179,7 +179,7 @@ class WholeModel(unittest.TestCase):
         self.assertLess(np.abs(difference).max(), 1e-14)
 
     def difference(self, pe, options, changed=None, **other):
-        """What it makes of the logits when the model's groups are changed so, `changed` having been done to parameters."""
+        """Of the logits, when the groups of the model are changed so; `changed` is done to its parameters first."""
         config, arrays, batch = example({}, pe, options)
         for name, array in arrays.items():
             for ending, value in (changed or {}).items():

@@ -12,8 +12,8 @@ CASES. The hooks, by the name of an encoding:
     rest(head, weights)        [T][d] that joins the sum of values, before any finish
     finish(head, weights, output)  output [T][d]; returns the new one
 
-Forward only: plain loops over Python numbers, one head at a time, query i, key j <= i that it sees. Numbers may be complex,
-so branches (floor, min) look at real parts alone.
+Forward only: plain loops over Python numbers, one head at a time, query i, key j <= i that it sees. Numbers may be
+complex, so branches (floor, min) look at real parts alone.
 """
 
 import cmath

@@ -67,8 +67,8 @@ def rope_angle(options, r):
 def kept_part(options, pairs, i):
     """What the angle of pair i is multiplied by: 1, or less among the slower ones, which come last."""
     kind = options.get("frequencies", "all")
-    if kind == "share":
-        return 1 if i < math.floor(float(options["share"]) * pairs) else 0
+    if kind == "fastest":
+        return 1 if i < math.floor(float(options["fastest"]) * pairs) else 0
     n = min(int(options.get("clipped", 20)), pairs)
     m = i - (pairs - n)  # 0 for the fastest of those that are clipped
     if kind == "all" or m < 0:
@@ -186,9 +186,9 @@ CASES += [
     Case("rope-llama3-factors", "rope",
          stretched("llama3", "interleaved", trained=64, factor="8", base="100",
                    **{"low-freq-factor": "0.5", "high-freq-factor": "6"}), d=8),
-    Case("rope-share", "rope", {"layout": "half", "base": "100", "frequencies": "share", "share": "0.7"}, d=8),
-    Case("rope-share-rotary-dims", "rope",
-         {"layout": "interleaved", "rotary-dims": "4", "frequencies": "share", "share": "0.5"}, d=6),
+    Case("rope-fastest", "rope", {"layout": "half", "base": "100", "frequencies": "fastest", "fastest": "0.7"}, d=8),
+    Case("rope-fastest-rotary-dims", "rope",
+         {"layout": "interleaved", "rotary-dims": "4", "frequencies": "fastest", "fastest": "0.5"}, d=6),
     # Of four planes the angles times 1, 1, 1/2, 0; then 1, 3/4, 1/4, 0; 1, 1, 1, 0; 1, 1, 0, 0.
     Case("rope-clip", "rope", {"layout": "half", "base": "100", "frequencies": "clip", "clipped": "3"}, d=8),
     Case("rope-clip-all", "rope", {"layout": "half", "base": "100", "frequencies": "clip"}, d=8),
