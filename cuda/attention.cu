@@ -23,16 +23,17 @@ template <class T, int D, Family family>
 inline constexpr std::size_t shared_elements = most_rows<T>* pair_ld + key_elements<T, D> +
                                                (family == Family::gated ? 2 : 1) * product_elements<T, D>;
 
-// How many blocks of a multiprocessor there should be registers for without any that are spilled, which operands
-// rounded in wide heads would be with three; the shared memory of the largest has three, too.
-template <class T, ProductPrecision precision, int D, Family family>
-[[maybe_unused]] inline constexpr int blocks_at_once =
-    sizeof(T) > sizeof(float)                                                                              ? 1
-    : is_contextual(family) || (D > 64 && (family == Family::ruled || precision != ProductPrecision::f32)) ? 2
-                                                                                                           : 3;
+// How many blocks of a multiprocessor there should be registers for without any that are spilled, which wide heads and
+// other rules would be with three; the shared memory of the largest has three, too.
+template <class T, int D, Family family>
+[[maybe_unused]] inline constexpr int blocks_at_once = sizeof(T) > sizeof(float) ? 1
+                                                       : is_contextual(family) || D > 64 ||
+                                                               (D > 32 && family == Family::ruled)
+                                                           ? 2
+                                                           : 3;
 
 template <class T, ProductPrecision precision, int D, Family family>
-__global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, precision, D, family>)
+__global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, family>)
     attention_forward(const __grid_constant__ DeviceCall<T> call) {
   const Rule rule = rule_of<family>(call);
   const bool shifts = rule == Rule::softmax || rule == Rule::softpick;

@@ -19,7 +19,7 @@ import tempfile
 FOLDER = pathlib.Path(__file__).resolve().parent
 FILES = ("attention", "attention_backward_rows", "attention_backward_keys")
 PRODUCTS = ("f32", "tf32", "bf16")
-FAMILIES = ("none", "contextual", "gated", "stick-breaking")
+FAMILIES = ("plain", "contextual", "gated", "ruled")
 # Template arguments as the symbol has them: type, products, width of a head in shared memory, family.
 KERNEL = re.compile(r"\d+(attention_[a-z_]+)I([fd])LN\w*?ProductPrecisionE(\d)ELi(\d+)ELNS\w*?FamilyE(\d)E")
 

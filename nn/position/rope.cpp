@@ -35,7 +35,7 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
   std::int64_t trained_length = 512;
   double low_freq_factor = 1, high_freq_factor = 4;
   std::string frequencies = "all";
-  double fastest = 1;
+  double fastest = 0.75;
   std::int64_t clipped = 20;
 
   void visit(OptionVisitor& visitor) override {
@@ -70,6 +70,8 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
           " has no effect with stretch = ", stretch, "; it is for stretch = llama3");
     check(frequencies == "fastest" || fastest == usual.fastest, "rope", "fastest = ", fastest,
           " has no effect with frequencies = ", frequencies, "; it is for frequencies = fastest");
+    check(frequencies != "fastest" || fastest < 1, "rope",
+          "fastest = 1 leaves all planes as they are with frequencies = fastest");
     const bool clips = frequencies == "clip" || frequencies == "clip-hard";
     check(clips || clipped == usual.clipped, "rope", "clipped = ", clipped,
           " has no effect with frequencies = ", frequencies, "; it is for frequencies = clip and clip-hard");

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,8 +75,24 @@ inline std::optional<EncodingCase> with_reals_doubled(const EncodingCase& one, O
   return doubled;
 }
 
+// Some of these where there are many: every value of an option that is in one of them, and otherwise no pattern.
+inline std::vector<EncodingCase> thinned(std::vector<EncodingCase> cases) {
+  constexpr std::size_t many = 32;
+  if (cases.size() <= many) return cases;
+  std::set<std::string> seen;
+  std::vector<EncodingCase> kept;
+  for (std::size_t n = 0; n < cases.size(); ++n) {
+    bool news = false;
+    std::istringstream words(cases[n].label);
+    for (std::string word; words >> word;) news |= seen.insert(word).second;
+    const bool drawn = (n * 2654435761U >> 8U) % (cases.size() / (many / 2)) == 0;
+    if (news || drawn) kept.push_back(std::move(cases[n]));
+  }
+  return kept;
+}
+
 // All values of choices and flags, the default and 2 for integers, reals at their defaults and at twice these, in every
-// combination that the options' ranges and the options together allow.
+// combination that the options' ranges and the options together allow, or in some where these are many.
 inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
   std::vector<EncodingCase> cases;
   cases.push_back({EncodingChoice::parse(entry.name), entry.name});
@@ -91,7 +108,9 @@ inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
         if (auto one = with_option(before, info.name, value)) extended.push_back(std::move(*one));
       }
     }
-    cases = std::move(extended);
+    const bool many = extended.size() > 64;
+    if (many) std::erase_if(extended, [](const EncodingCase& one) { return !fits(one.choice); });
+    cases = many ? thinned(std::move(extended)) : std::move(extended);
   }
   std::erase_if(cases, [](const EncodingCase& one) { return !fits(one.choice); });
   const std::size_t with_default_reals = cases.size();

