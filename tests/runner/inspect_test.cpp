@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/json.hpp"
@@ -67,7 +68,9 @@ class Inspect : public ::testing::Test {
             const std::vector<double> exact = of_head(dump, dumped, head);
             const JsonValue& packed = layers[layer].elements(name)[head];
             if (packed.is_null()) {
-              EXPECT_EQ(exact, std::vector<double>(exact.size())) << "a head without";
+              // A head without; or one whose weights may all be 0, by a rule that has such.
+              EXPECT_EQ(exact, std::vector<double>(exact.size()));
+              if (std::string_view(name) == "weights") ++compared_;
               continue;
             }
             ++compared_;
