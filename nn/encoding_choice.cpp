@@ -63,7 +63,7 @@ Visible parse_visible(std::string_view text, std::string_view whole) {
     const auto* const known = std::find_if(sights.begin(), sights.end(),
                                            [&](const Sight& sight) { return sight.name == part.substr(0, equals); });
     const auto value = equals < part.size() ? whole_number(part.substr(equals + 1)) : std::nullopt;
-    check(known != sights.end() && value.has_value() && *value > 0 && *value < Range::end, "encoding", "'", part,
+    check(known != sights.end() && value.has_value() && *value > 0 && *value <= Visible::most, "encoding", "'", part,
           "' in '", whole, "' says nothing of what queries see; write window=256, chunk=256 or first=4, each above 0");
     check(visible.*known->member == 0, "encoding", "'", whole, "' says ", known->name, " twice");
     visible.*known->member = *value;

@@ -97,9 +97,10 @@ class Builder {
     layout.scale = in.scale;
     layout.dropout = in.dropout;
     layout.dropout_stream = in.dropout_stream;
-    check(in.visible.window >= 0 && in.visible.chunk >= 0 && in.visible.first >= 0, name,
-          "window, chunk and first of what a query sees are 0 or more, got ", in.visible.window, ", ", in.visible.chunk,
-          " and ", in.visible.first);
+    for (const std::int64_t number : {in.visible.window, in.visible.chunk, in.visible.first}) {
+      check(number >= 0 && number <= Visible::most, name,
+            "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got ", number);
+    }
     layout.visible = in.visible;
     layout.q = add(in.q);
     layout.k = add(in.k);

@@ -12,8 +12,9 @@ namespace tally {
 //   j < first, or (i - j < window and floor(i / chunk) = floor(j / chunk)).
 // So a window of W is W keys with the own one (arXiv 2004.05150; other programs count W without it).
 struct Visible {
-  std::int64_t window = 0;  // 0: no limit
-  std::int64_t chunk = 0;   // 0: no limit
+  static constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // of each number
+  std::int64_t window = 0;                                                        // 0: no limit
+  std::int64_t chunk = 0;                                                         // 0: no limit
   std::int64_t first = 0;
   bool operator==(const Visible&) const = default;
 

@@ -10,10 +10,10 @@ namespace tally::cpu {
 
 namespace {
 
-// The shifts m and sums n of a softmax advance; factor = e^(m - m'). Returns whether any factor is not 1.
+// The shifts m advance to the largest logits so far; factor = e^(m - m'). Returns whether any factor is not 1.
 template <class T>
-TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, std::int64_t keys, std::int64_t lanes) {
-  alignas(64) T largest[tile_rows], sum[tile_rows];
+TALLY_INLINE bool advance_shifts(const T* score, T* m, T* factor, std::int64_t keys, std::int64_t lanes) {
+  alignas(64) T largest[tile_rows];
   std::copy_n(m, lanes, largest);
   for (std::int64_t j = 0; j < keys; ++j) {
     const T* const s = score + j * tile_rows;
@@ -26,19 +26,26 @@ TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, std::int64_t 
     factor[i] = math::exp(m[i] - largest[i]);
     moved += largest[i] > m[i] ? T{1} : T{0};
     m[i] = largest[i];
-    sum[i] = 0;
   }
+  return moved > 0;
+}
+
+// n: sums of e^(l - m).
+template <class T>
+TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, std::int64_t keys, std::int64_t lanes) {
+  alignas(64) T sum[tile_rows] = {};
+  const bool moved = advance_shifts(score, m, factor, keys, lanes);
   for (std::int64_t j = 0; j < keys; ++j) {
     T* const s = score + j * tile_rows;
 #pragma omp simd
     for (std::int64_t i = 0; i < lanes; ++i) {
-      s[i] = math::exp(s[i] - largest[i]);
+      s[i] = math::exp(s[i] - m[i]);
       sum[i] += s[i];
     }
   }
 #pragma omp simd
   for (std::int64_t i = 0; i < lanes; ++i) n[i] = n[i] * factor[i] + sum[i];
-  return moved > 0;
+  return moved;
 }
 
 template <class T>
@@ -60,30 +67,17 @@ TALLY_CLONES void softmax_gradient(T* d, const T* weight, const T* delta, std::i
   }
 }
 
-// m is never below 0. n: of |e^l - 1| e^-m, picked: of what is above 0 of it.
+// m is never below 0. n: sums of |e^l - 1| e^-m, picked: of what is above 0 of it.
 template <class T>
 TALLY_CLONES bool advance_softpick(T* score, T* m, T* n, T* picked, T* factor, std::int64_t keys, std::int64_t lanes) {
-  alignas(64) T largest[tile_rows], one[tile_rows], sum[tile_rows], above[tile_rows];
-  std::copy_n(m, lanes, largest);
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const T* const s = score + j * tile_rows;
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) largest[i] = s[i] > largest[i] ? s[i] : largest[i];
-  }
-  T moved = 0;
-#pragma omp simd reduction(+ : moved)
-  for (std::int64_t i = 0; i < lanes; ++i) {
-    factor[i] = math::exp(m[i] - largest[i]);
-    one[i] = math::exp(-largest[i]);
-    moved += largest[i] > m[i] ? T{1} : T{0};
-    m[i] = largest[i];
-    sum[i] = above[i] = 0;
-  }
+  alignas(64) T one[tile_rows], sum[tile_rows] = {}, above[tile_rows] = {};
+  const bool moved = advance_shifts(score, m, factor, keys, lanes);
+  for (std::int64_t i = 0; i < lanes; ++i) one[i] = math::exp(-m[i]);
   for (std::int64_t j = 0; j < keys; ++j) {
     T* const s = score + j * tile_rows;
 #pragma omp simd
     for (std::int64_t i = 0; i < lanes; ++i) {
-      const auto own = attention::softpick(s[i], largest[i], one[i]);
+      const auto own = attention::softpick(s[i], m[i], one[i]);
       sum[i] += own.size;
       above[i] += own.above;
       s[i] = own.above;
@@ -94,7 +88,7 @@ TALLY_CLONES bool advance_softpick(T* score, T* m, T* n, T* picked, T* factor, s
     n[i] = n[i] * factor[i] + sum[i];
     picked[i] = picked[i] * factor[i] + above[i];
   }
-  return moved > 0;
+  return moved;
 }
 
 template <class T>

@@ -92,8 +92,9 @@ TEST(EncodingChoice, SaysWhatQueriesSee) {
   EXPECT_EQ(EncodingChoice::parse("cope[chunk=5]@0-1,alibi@2-3").text(), "cope[chunk=5]@0-1,alibi@2-3");
 
   const auto error = [](std::string_view text) { return error_of([&] { EncodingChoice::parse(text); }); };
-  for (const std::string_view text : {"rope[window]", "rope[window=0]", "rope[window=-1]", "rope[window=x]", "rope[]",
-                                      "rope[size=3]", "rope[window=3,]"}) {
+  for (const std::string_view text :
+       {"rope[window]", "rope[window=0]", "rope[window=-1]", "rope[window=9223372036854775806]", "rope[window=x]",
+        "rope[]", "rope[size=3]", "rope[window=3,]"}) {
     EXPECT_NE(error(text).find("says nothing of what queries see; write window=256"), std::string::npos) << text;
   }
   EXPECT_EQ(error("rope[window=3,window=4]"), "[encoding] 'rope[window=3,window=4]' says window twice");

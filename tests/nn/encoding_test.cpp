@@ -6,7 +6,9 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "autograd/gradcheck.hpp"
@@ -32,6 +34,27 @@ using testing::together_cases;
 
 class Encodings : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Encodings);
+
+// Where combinations are many only some are taken; no value may be lost by that.
+TEST(EncodingCases, HaveEveryValueOfEveryChoiceAndFlag) {
+  for (const EncodingEntry* entry : encoding_registry()) {
+    std::set<std::string> seen;
+    for (const EncodingCase& one : testing::cases_of(*entry)) {
+      for (const OptionInfo& option : list_options(*one.choice.parts[0].options)) {
+        seen.insert(concat(option.name, "=", to_text(option.value)));
+      }
+    }
+    for (const OptionInfo& option : list_options(*entry->make_options())) {
+      if (option.name == "rotated-query") continue;  // of sums
+      std::vector<std::string> values = option.allowed;
+      if (std::holds_alternative<bool>(option.value)) values = {"false", "true"};
+      for (const std::string& value : values) {
+        EXPECT_TRUE(seen.contains(concat(option.name, "=", value)))
+            << entry->name << " " << option.name << " " << value;
+      }
+    }
+  }
+}
 
 constexpr std::int64_t vocabulary = 7;
 

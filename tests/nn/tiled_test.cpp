@@ -257,6 +257,13 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.v = normal_tensor("v", {1, 1, 4, 8}); }), "[1, 1, 4, 8]"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.q = normal_tensor("q", {1, 2, 5, 8}); }), "5 of them for 4 keys"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.q = normal_tensor("q", {2, 4, 8}); }), "q must be [B, H, tokens"));
+  EXPECT_TRUE(holds(error([](auto& in, auto&) { in.visible.window = -1; }), "from 0 to 2^31 - 1, got -1"));
+  EXPECT_TRUE(holds(error([](auto&, auto& score) {
+                      score.set_normaliser({Normaliser::Kind::softmax, normal_tensor("c", {3})});
+                    }),
+                    "the sink must be f64 [2], got f64 [3]"));
+  EXPECT_TRUE(holds(error([](auto&, auto& score) { score.set_scan(StickBreaking{}); }),
+                    "logits of a broken stick are for the normaliser exp"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
                       score.set_scan(ContextualTable{normal_tensor("z", {1, 2, 3, 5}), {}});
                     }),
