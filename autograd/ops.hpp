@@ -35,7 +35,9 @@ Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 Tensor tanh(const Tensor& x);
-Tensor relu(const Tensor& x);       // gradient 0 at 0
+Tensor relu(const Tensor& x);  // gradient 0 at 0
+// x for x > 0, else slope x, slope >= 0; gradient `slope` at 0
+Tensor leaky_relu(const Tensor& x, double slope);
 Tensor gelu(const Tensor& x);       // x Phi(x), by erf
 Tensor gelu_tanh(const Tensor& x);  // the same with Phi by tanh
 Tensor silu(const Tensor& x);

@@ -1,5 +1,6 @@
 #include "autograd/score.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.hpp"
@@ -17,6 +18,22 @@ void Score::set_normaliser(Normaliser value) {
   check(normaliser.is_softmax(), "encoding",
         "two parts of the sum each take the place of the softmax: keep one of them (biases and rotations may join it)");
   normaliser = std::move(value);
+}
+
+bool Score::takes_score_alone() const {
+  const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
+  return pair != nullptr && !pair->policy->needs.biased && !pair->policy->needs.adds;
+}
+
+void Score::check_policy() const {
+  const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
+  check(pair == nullptr || !pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
+        "logits of a policy that spends are for the normaliser exp");
+  const bool product =
+      std::any_of(biases.begin(), biases.end(), [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
+  if (!product || !takes_score_alone()) return;
+  check(false, "encoding", "the policy '", pair->policy->name,
+        "' reads the score of q and k alone, of which a product is a part; keep one of them");
 }
 
 }  // namespace tally

@@ -10,14 +10,15 @@
 #include <vector>
 
 #include "core/attention/call.hpp"
+#include "core/attention/pair.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
 
-// Scans: l_ij is made with a sum over the keys from j up to i.
+// Scans: l_ij is made with a sum over the keys from j up to i, or by a policy, which has most often one.
 
 // Contextual positions: p_ij = sum_{k=j..i} g_ik with g = sigmoid(s), or sigmoid(r.G / sqrt(d)) of operands of
-// their own.  CoPE, arXiv 2405.18719, equations 3 and 4.
+// their own.  CoPE, arXiv 2405.18719, equations 3 and 4. The same operands make the p.other of a policy.
 struct Gates {
   Tensor query;  // r [B, H, T, d], undefined: gates from the score itself
   Tensor key;    // G [B, G, keys, d]
@@ -27,24 +28,29 @@ struct ContextualTable {
   Tensor z;  // [B, H, T, P+1]
   Gates gates;
 };
-// l_ij += m_h p_ij
-struct ContextualSlope {
-  Tensor slope;  // m [H]
-  Gates gates;
-};
 // l_ij += sum_n u_i[n] relu(w[n] p_ij + b[n])
 struct ContextualMlp {
   Tensor coefficients;  // u [B, H, T, N]
   Tensor weight, bias;  // w, b [N]
   Gates gates;
 };
+// What a policy makes of each pair (core/attention/pair.hpp; autograd/pair.hpp has how to write one).
+struct Pair {
+  const PairPolicy* policy;
+  Tensor rows = {};   // [B, H, T, needs.rows]
+  Tensor heads = {};  // [H, needs.heads]
+  Gates other = {};   // of p.other; undefined: the score itself
+};
+using Scan = std::variant<ContextualTable, ContextualMlp, Pair>;
+
+// Policies that several encodings may use; the files of autograd/pairs.
+
+// l_ij += m_h p_ij, m [H]
+Pair contextual_slope(const Tensor& slope, const Gates& gates = {});
 // l_ij -= sum_{k=j..i-1} softplus(l_ik) with the biases in l, and no key sees itself; with attend_current sums end at i
 // and it does. With the normaliser exp, e^l of these:  A_ij = exp(l_ij - sum_{k=j..i-1} softplus(l_ik)),
 // 1 - sum_j A_ij = exp(-sum_{k<i} softplus(l_ik)).  arXiv 2410.17980.
-struct StickBreaking {
-  bool attend_current = false;
-};
-using Scan = std::variant<ContextualTable, ContextualSlope, ContextualMlp, StickBreaking>;
+Pair stick_breaking(bool attend_current = false);
 
 // Biases: l_ij gets what stands beside the struct.
 
@@ -69,7 +75,8 @@ struct Product {
 };
 // bias_ij; costs T x T memory
 struct Dense {
-  Tensor bias;  // [B or 1, H or 1, T, keys]
+  Tensor bias;            // [B or 1, H or 1, T, keys]
+  bool of_score = false;  // what becomes of the score itself: score_of multiplies it with Score::factor
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, Product, Dense>;
 
@@ -96,6 +103,10 @@ struct Score {
   void set_scan(Scan value);
   // Throws Error when there is another than the softmax already.
   void set_normaliser(Normaliser value);
+  // Whether a product must not be part of the scores: its policy reads them otherwise than to add to them.
+  bool takes_score_alone() const;
+  // Throws Error where one is, or where a policy wants another rule for the weights.
+  void check_policy() const;
 };
 
 struct AttentionOperands {

@@ -244,6 +244,19 @@ struct Power {
   }
 };
 
+// With a slope of at least 0 the sign of the result is that of the argument.
+struct LeakyRelu {
+  double slope;
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return x > T{0} ? x : x * static_cast<T>(slope);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return y > T{0} ? T{1} : static_cast<T>(slope);
+  }
+};
+
 struct Add {
   template <class T>
   TALLY_INLINE T operator()(T a, T b) const {
@@ -336,6 +349,7 @@ template <class F>
     case UnaryOp::add_scalar: return f(AddScalar{parameter});
     case UnaryOp::multiply_scalar: return f(MultiplyScalar{parameter});
     case UnaryOp::power: return f(Power{parameter});
+    case UnaryOp::leaky_relu: return f(LeakyRelu{parameter});
   }
 }
 

@@ -31,13 +31,14 @@ enum class UnaryOp : std::uint8_t {
   softplus,   // max(x, 0) + log1p(exp(-|x|))
   add_scalar,
   multiply_scalar,
-  power  // x + c, c x, x^c
+  power,      // x + c, c x, x^c
+  leaky_relu  // x for x > 0, else c x, c >= 0
 };
 
 // Whether the derivative is computed from the result (else from the argument).
 constexpr bool unary_needs_output(UnaryOp op) {
   return op == UnaryOp::exp || op == UnaryOp::sqrt || op == UnaryOp::reciprocal || op == UnaryOp::sigmoid ||
-         op == UnaryOp::tanh || op == UnaryOp::relu;
+         op == UnaryOp::tanh || op == UnaryOp::relu || op == UnaryOp::leaky_relu;
 }
 // Whether the derivative needs neither.
 constexpr bool unary_is_linear(UnaryOp op) {

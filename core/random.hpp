@@ -9,6 +9,7 @@
 
 #if defined(__CUDACC__)
 #define TALLY_HOST_DEVICE __host__ __device__
+#define TALLY_BY_NVCC 1
 #else
 #define TALLY_HOST_DEVICE
 #endif

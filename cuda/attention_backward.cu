@@ -1,7 +1,7 @@
 // Tiled attention backward, without atomic operations: a kernel by rows (cuda/attention_backward_rows.cu), then one by
 // keys (cuda/attention_backward_keys.cu), which makes weights and gradients of scores anew from the running sums that
-// the first has left at the tiles' edges. What all rows share (slopes, toeplitz biases, hidden layers) is written by
-// row or block and added here, in fixed order.
+// the first has left at the tiles' edges. What all rows share (numbers of heads, toeplitz biases, hidden layers) is
+// written by row or block and added here, in fixed order.
 #include <array>
 
 #include "core/kernels.hpp"
@@ -28,24 +28,31 @@ struct Between {
   T *row_gradients, *d_prefix_sums;
   double* sink_parts;
   double *row_sums, *unit_sums;        // what rows add to begins at 0,
+  double* pair_sums;                   // and of a policy,
   double* by_distance[most_biases]{};  // also for each toeplitz bias
-  std::int64_t row_sum_elements = 0, unit_sum_elements = 0, distance_elements = 0;
+  std::int64_t row_sum_elements = 0, unit_sum_elements = 0, pair_sum_elements = 0, distance_elements = 0;
 
   Between(const AttentionCall& call, const AttentionGradients& gradients, Arena& arena) {
     const Kind kind = call.scan.kind;
     const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
-    bool by_row = kind == Kind::slope || kind == Kind::mlp;
+    bool by_row = kind == Kind::mlp;
     for (int n = 0; n < call.bias_count; ++n) {
       by_row |= call.biases[n].kind == AttentionBias::Kind::row_column && gradients.biases[n].values;
     }
     if (by_row) row_sum_elements = row_sum_count * rows;
     if (kind == Kind::mlp) unit_sum_elements = row_sum_count * call.scan.values.shape[3] * rows;
+    if (call.scan.policy != nullptr) {
+      const int numbers = call.scan.policy->needs.rows + call.scan.policy->needs.heads;
+      pair_sum_elements = numbers > 0 ? (2 + 2 * numbers) * rows : 0;
+    }
     distance_elements = heads * row_blocks_of<T>(call) * call.keys();
     row_gradients = arena.take<T>(2 * rows);
     sink_parts = arena.take<double>(gradients.d_sink ? rows : 0);
-    d_prefix_sums = arena.take<T>(kind != Kind::none ? attention_prefix_sums(heads, call.queries(), call.keys()) : 0);
+    const bool sums = call.scan.policy != nullptr ? call.scan.policy->needs.scan : kind != Kind::none;
+    d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(heads, call.queries(), call.keys()) : 0);
     row_sums = arena.take<double>(row_sum_elements);
     unit_sums = arena.take<double>(unit_sum_elements);
+    pair_sums = arena.take<double>(pair_sum_elements);
     for (int n = 0; n < call.bias_count; ++n) {
       if (call.biases[n].kind != AttentionBias::Kind::toeplitz || !gradients.biases[n].values) continue;
       by_distance[n] = arena.take<double>(distance_elements);
@@ -73,7 +80,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   const std::int64_t row_blocks = row_blocks_of<T>(call);
 
   // What a row adds to begins at 0.
-  if (kind != Kind::slope && gradients.d_values) {
+  if (gradients.d_values) {
     device.d_values = Rows<T>::of(gradients.d_values);
     fill(gradients.d_values, 0);
   }
@@ -98,11 +105,13 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   device.row_gradients = between.row_gradients;
   device.sink_parts = between.sink_parts;
   device.d_prefix_sums = between.d_prefix_sums;
-  device.balances = kind == Kind::slope || kind == Kind::mlp;
+  device.balances = kind == Kind::mlp;
   device.row_sums = between.row_sums;
   set_zero(between.row_sums, between.row_sum_elements);
   device.unit_sums = between.unit_sums;
   set_zero(between.unit_sums, between.unit_sum_elements);
+  device.pair_sums = between.pair_sums;
+  set_zero(between.pair_sums, between.pair_sum_elements);
   for (int n = 0; n < call.bias_count; ++n) {
     if (between.by_distance[n] == nullptr) continue;
     device.biases[n].partial = between.by_distance[n];
@@ -112,8 +121,14 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
 
   device.keeps_positions = call.scan.contextual();
   device.keeps_logits |= device.keeps_positions || device.by_distance || by_row;
-  backward_rows(call, device);
-  backward_keys(call, device);
+  const PairPolicy* const policy = call.scan.policy;
+  if (policy != nullptr) {
+    kernels_of(*policy).backward_rows(call, &device);
+    kernels_of(*policy).backward_keys(call, &device);
+  } else {
+    backward_rows<NoPolicy>(call, device);
+    backward_keys<NoPolicy>(call, device);
+  }
 
   // d = the sum of x [shape] over the axes along which `kept` has 1.
   using Steps = std::array<std::int64_t, max_rank>;
@@ -126,9 +141,12 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     add(gradients.d_sink, {1, call.heads(), 1}, {0, gradients.d_sink.strides[0], 0}, between.sink_parts,
         {batches, call.heads(), queries}, {per_batch, queries, 1});
   }
-  if (kind == Kind::slope) {
-    constexpr std::int64_t step = row_sum_count;
-    add(gradients.d_values, {1, call.heads(), 1}, {0, gradients.d_values.strides[0], 0}, between.row_sums + 1,
+  for (int n = 0; policy != nullptr && n < policy->needs.heads; ++n) {
+    const std::int64_t step = between.pair_sum_elements / rows;
+    View d = gradients.d_heads;
+    if (!d) break;
+    d.data = d.as<T>() + n * d.strides[1];
+    add(d, {1, call.heads(), 1}, {0, d.strides[0], 0}, between.pair_sums + 2 + 2 * (policy->needs.rows + n),
         {batches, call.heads(), queries}, {step * per_batch, step * queries, step});
   }
   if (kind == Kind::mlp) {

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "core/attention/heads.hpp"
+#include "core/attention/pair.hpp"
 #include "core/attention/policies.hpp"
 #include "core/backend.hpp"
 #include "core/error.hpp"
@@ -22,15 +23,15 @@ using Kind = AttentionScan::Kind;
 
 using Rule = AttentionNormaliser::Kind;
 
-// What kernels are compiled for. plain: a softmax of scores and biases; ruled: another rule, with stick-breaking or
-// without; contextual: by any rule; the kinds of contextual scans differ by the term of a position alone. gated:
-// contextual with gates of their own queries and keys.
+// What kernels are compiled for. plain: a softmax of scores and biases; ruled: another rule; contextual: a scan by any
+// rule, those of a policy have it in a parameter of their own; gated: contextual with gates of their own queries and
+// keys.
 enum class Family : std::uint8_t { plain, contextual, gated, ruled };
 constexpr bool is_contextual(Family family) { return family == Family::contextual || family == Family::gated; }
 
 inline constexpr int tile = 32;  // keys that are taken at once
 inline constexpr int most_biases = 8;
-inline constexpr int row_sum_count = 4;  // sums that a row of a slope or network has: cuda/attention_sums.hpp
+inline constexpr int row_sum_count = 4;  // sums that a row of a network has: cuda/attention_sums.hpp
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
 // [B, H, N, width] of any strides; axes that are absent have stride 0.
@@ -86,10 +87,12 @@ struct DeviceCall {
   const T* sink;  // null: none
   std::int64_t sink_step;
   Rows<T> q, k, v, output, gate_query, gate_key, values, rest;
-  bool own_gates, attend_current;
+  bool own_gates, spends;
   int entries;  // P+1 of a table, N of a hidden layer
   const T *weight, *bias;
-  std::int64_t weight_step, bias_step, slope_step;
+  const T* head_numbers;  // of a policy
+  std::int64_t head_step, head_number_step;
+  std::int64_t weight_step, bias_step;
   T *row_statistics, *prefix_sums;
   DeviceBias<T> biases[most_biases];
   int bias_count;
@@ -97,9 +100,10 @@ struct DeviceCall {
   // Backward.
   Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_rest;
   T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
-  T* d_prefix_sums;             // sums of d_position (stick-breaking: of dl) over the keys to the left of each tile
-  double* row_sums;             // [B, H, T, 4] where the scan is a slope or a network, or a bias wants sums of rows
+  T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
+  double* row_sums;             // [B, H, T, 4] where the scan is a network, or a bias wants sums of rows
   double* unit_sums;            // [B, H, T, 4, N] of a network
+  double* pair_sums;            // [B, H, T, 2 + 2 n] of the n numbers of a policy: cuda/attention_gradient.hpp
   double* sink_parts;           // [B, H, T] of the gradient of a sink; null: not wanted
   bool by_distance, by_column;  // whether a bias wants sums over diagonals, columns
   // Whether the kernel by rows needs d_logits and positions of pairs in shared memory, and their weights to balance
@@ -120,11 +124,6 @@ template <Family family, class T>
 __device__ Rule rule_of(const DeviceCall<T>& call) {
   return family == Family::plain ? Rule::softmax : call.rule;
 }
-template <class T>
-__device__ bool spends(const DeviceCall<T>& call) {
-  return call.kind == Kind::stick_breaking;
-}
-
 // The two rows (queries) of a thread: those of tile_row among the 16 of its warp. Four threads share them.
 struct ThreadRows {
   int batch, head, warp;
@@ -242,11 +241,13 @@ DeviceCall<T> device_call(const AttentionCall& call) {
     device.sink = call.normaliser.sink.as<T>();
     device.sink_step = call.normaliser.sink.strides[0];
   }
-  device.attend_current = call.scan.attend_current;
-  if (call.scan.kind == Kind::slope) {
-    device.values.data = call.scan.values.as<T>();
-    device.slope_step = call.scan.values.strides[0];
-  } else if (call.scan.values) {
+  device.spends = call.scan.policy != nullptr && call.scan.policy->needs.spends;
+  if (call.scan.heads) {
+    device.head_numbers = call.scan.heads.as<T>();
+    device.head_step = call.scan.heads.strides[0];
+    device.head_number_step = call.scan.heads.strides[1];
+  }
+  if (call.scan.values) {
     device.values = Rows<T>::of(call.scan.values);
     device.entries = as_int(call.scan.values.shape[3]);
   }
@@ -279,11 +280,28 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   return device;
 }
 
+inline const PairKernels& kernels_of(const PairPolicy& policy) {
+  const PairKernels* const kernels = policy.TALLY_CUDA_NAMESPACE;
+  check(kernels != nullptr, "attention", "the policy '", policy.name, "' was not compiled as CUDA");
+  return *kernels;
+}
+
+// A policy's name for kernels without one.
+struct NoPolicy {
+  static constexpr PairNeeds needs{};
+};
+template <class Policy>
+inline constexpr bool has_policy = !std::is_same_v<Policy, NoPolicy>;
+template <Family family, class Policy>
+inline constexpr bool sums_along_keys = has_policy<Policy> ? Policy::needs.scan : is_contextual(family);
+template <class Policy>
+inline constexpr int number_count = Policy::needs.rows + Policy::needs.heads;
+
 // f(precision, width, family, bytes): the first three constants, how products read f32, how much of a head's width a
 // block keeps in shared memory at a time, and the family of the scan; bytes(width, family) is the shared memory that
 // this takes. A wide head takes turns where all of it would be more than the device has: the results have the same
 // bits. f64 is for checks and comes in one width. Throws Error where not even the narrowest fits.
-template <class T, class Bytes, class F>
+template <class Policy, class T, class Bytes, class F>
 void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
   using Precision = ProductPrecision;
   const int widest = std::max({call.width, call.value_width, call.gate_width});
@@ -296,8 +314,10 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
       f(precision, width, family, needed);
       return true;
     };
-    // Gates of their own make a third product, for which no device has 128 columns.
-    constexpr bool all = sizeof(T) == sizeof(float), wide = all && decltype(family)::value != Family::gated;
+    // Gates of their own make a third product, for which no device has 128 columns; those of policies would take nvcc
+    // twice as long.
+    constexpr bool all = sizeof(T) == sizeof(float),
+                   wide = all && decltype(family)::value != Family::gated && !has_policy<Policy>;
     if constexpr (wide) {
       if (with_width.template operator()<128>()) return;
     }
@@ -312,14 +332,16 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
   };
   const auto with_precision = [&](auto precision) {
     const auto run = [&]<Family family>() { with_family(precision, std::integral_constant<Family, family>{}); };
-    switch (call.kind) {
-      case Kind::none:
-        if (call.rule == Rule::softmax) return run.template operator()<Family::plain>();
-        return run.template operator()<Family::ruled>();
-      case Kind::stick_breaking: return run.template operator()<Family::ruled>();
-      default: break;
+    if constexpr (has_policy<Policy>) {  // no other family is compiled
+      if constexpr (Policy::needs.other) {
+        if (call.own_gates) return run.template operator()<Family::gated>();
+      }
+      run.template operator()<Family::contextual>();
+    } else if (call.kind == Kind::none) {
+      call.rule == Rule::softmax ? run.template operator()<Family::plain>() : run.template operator()<Family::ruled>();
+    } else {
+      call.own_gates ? run.template operator()<Family::gated>() : run.template operator()<Family::contextual>();
     }
-    call.own_gates ? run.template operator()<Family::gated>() : run.template operator()<Family::contextual>();
   };
   if constexpr (sizeof(T) == sizeof(float)) {
     switch (product_precision()) {

@@ -60,11 +60,12 @@ struct BackwardProducts {
 };
 
 // A tile of pairs in backward: what forward had of it, and the gradients of logits, scores and gate scores.
-template <class T, Family family>
+template <class T, Family family, class Policy = NoPolicy>
 struct PairGradients {
-  Pairs<T, family> pairs;
+  Pairs<T, family, Policy> pairs;
   T weights[2][columns] = {};  // after dropout; of softpick the slopes of its terms until `finish`
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
+  T d_scores[2][columns] = {};  // of a policy
 
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
       : pairs(call, at, key_tile * tile) {}
@@ -88,7 +89,7 @@ struct PairGradients {
     RunningSum<T> sums[2];
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
-      if (family != Family::plain && call.kind != Kind::none && pairs.takes_part(r)) {
+      if (sums_along_keys<family, Policy> && pairs.takes_part(r)) {
         sums[r].sum = call.prefix_sums[at.index(call, r) * call.tiles() + key_tile];
       }
     }
@@ -112,9 +113,9 @@ struct PairGradients {
     products.value.template multiply<precision>(d_logits, warp, takes_part);  // d_weights so far
   }
 
-  // state.run goes on to the right edge of the tile.
-  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state,
-                         T* scratch) {
+  // state.run goes on to the right edge of the tile. adds: a policy's sums of rows are wanted.
+  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state, T* scratch,
+                         bool adds) {
     if (call.drop_below > 0) {
       __syncwarp();
       each_dropped(call, at, key_tile * tile, scratch, [](T& target, T factor) { target = factor; });
@@ -133,35 +134,113 @@ struct PairGradients {
         d_logits[r][c] = weight * d_weight * (rule == Rule::sigmoid ? T{1} - weight : T{1});
       }
     });
+    if constexpr (has_policy<Policy>) {
+      policy_gradient(call, at, key_tile, state, adds);
+      each_pair([&](int r, int c) { weights[r][c] *= call.drop_below > 0 ? own_pair(scratch, r, c) : T{1}; });
+      return;
+    }
     T moved[2][columns] = {};
     each_pair([&](int r, int c) {
       if (call.drop_below > 0) weights[r][c] *= own_pair(scratch, r, c);
       d_gate_scores[r][c] = 0;
-      moved[r][c] = is_contextual(family) ? d_logits[r][c] * pairs.slopes[r][c] : d_logits[r][c];
+      moved[r][c] = d_logits[r][c] * pairs.slopes[r][c];
     });
-    if (family == Family::plain || pairs.saturated || call.kind == Kind::none) return;
+    if (!is_contextual(family) || pairs.saturated) return;
     sum_rightward(moved, state.run);
-    each_pair([&](int r, int c) {
-      if constexpr (family == Family::ruled) {
-        d_logits[r][c] -= pairs.gates[r][c] * moved[r][c];
-      } else {
-        d_gate_scores[r][c] = moved[r][c] * attention::gate_slope(pairs.gates[r][c]);
-      }
-    });
+    each_pair([&](int r, int c) { d_gate_scores[r][c] = moved[r][c] * attention::gate_slope(pairs.gates[r][c]); });
   }
 
   // Into a warp's rows of a tile in shared memory.
   __device__ void store_d_scores(T* target) const {
     each_pair([&](int r, int c) {
-      own_pair(target, r, c) = d_logits[r][c] + (family == Family::gated ? T{0} : d_gate_scores[r][c]);
+      const T d = has_policy<Policy> ? d_scores[r][c] : d_logits[r][c];
+      own_pair(target, r, c) = d + (family == Family::gated ? T{0} : d_gate_scores[r][c]);
     });
+  }
+
+ private:
+  // From gradients of logits, in d_logits; weights: before dropout. As in core/cpu/attention_pair_loops.hpp.
+  __device__ void policy_gradient(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state,
+                                  bool adds) {
+    constexpr PairNeeds needs = Policy::needs;
+    constexpr int count = number_count<Policy>, number_input = attention::first_row_input;
+    const int first_key = key_tile * tile;
+    const RowNumbers<T, Policy> numbers(call, at);
+    T row_sums[2][static_cast<std::size_t>(2 + 2 * count)] = {};
+    T d_sums[2][columns] = {};
+    each_pair([&](int r, int c) {
+      d_gate_scores[r][c] = 0;
+      const bool seen = pairs.sees(r, c);
+      const auto logit = attention::logit_of<Policy>(pairs.template pair<true, true>(at, first_key, numbers, r, c));
+      const T dl = seen ? d_logits[r][c] : T{0}, a = seen ? weights[r][c] : T{0};
+      const auto take = [&]<int input>(T by) { return seen ? attention::pulled<input>(by, logit) : T{0}; };
+      d_scores[r][c] = take.template operator()<attention::input_s>(dl);
+      if (needs.other) d_gate_scores[r][c] = take.template operator()<attention::input_other>(dl);
+      if (needs.scan) d_sums[r][c] = take.template operator()<attention::input_sum>(dl);
+      row_sums[r][0] += dl;
+      row_sums[r][1] += a;
+      attention::detail::each_input<(1u << count) - 1>([&]<int n>() {
+        row_sums[r][2 + 2 * n] += take.template operator()<number_input + n>(dl);
+        row_sums[r][3 + 2 * n] += take.template operator()<number_input + n>(a);
+      });
+    });
+    if constexpr (needs.scan) {
+      T own[2][columns];
+      copy_pairs(own, d_sums);
+      sum_rightward(d_sums, state.run);
+      each_pair([&](int r, int c) {
+        const T d_gate = needs.own ? d_sums[r][c] : d_sums[r][c] - own[r][c];
+        const bool seen = pairs.sees(r, c);
+        const auto gate = attention::gate_of<Policy>(pairs.template pair<true, false>(at, first_key, numbers, r, c));
+        const auto take = [&]<int input>() { return seen ? attention::pulled<input>(d_gate, gate) : T{0}; };
+        d_scores[r][c] += take.template operator()<attention::input_s>();
+        if (needs.other) d_gate_scores[r][c] += take.template operator()<attention::input_other>();
+        attention::detail::each_input<(1u << count) - 1>(
+            [&]<int n>() { row_sums[r][2 + 2 * n] += take.template operator()<number_input + n>(); });
+      });
+    }
+    if (needs.biased) copy_pairs(d_logits, d_scores);  // what biases get
+    if constexpr (count > 0) {
+      if (!adds) return;
+      TALLY_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        double* const sums = call.pair_sums + (2 + 2 * count) * at.index(call, at.valid(r) ? r : 0);
+        TALLY_UNROLL
+        for (int n = 0; n < 2 + 2 * count; ++n) {
+          const T sum = sum_of_row(row_sums[r][n]);
+          if (at.valid(r) && at.leads()) sums[n] += static_cast<double>(sum);
+        }
+      }
+    }
   }
 };
 
+// What sums over all keys make of a policy's numbers: the row's own, and its part of those of its head, freed of what
+// rounding left over of the sum of d_logits (core/cpu/attention_sums.hpp).
+template <class Policy, class T>
+__device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at) {
+  constexpr int rows = Policy::needs.rows, count = number_count<Policy>;
+  for (int r = 0; r < 2 && count > 0; ++r) {
+    if (!at.valid(r) || !at.leads()) continue;
+    const std::int64_t index = at.index(call, r);
+    double* const sums = call.pair_sums + (2 + 2 * count) * index;
+    const double expected = static_cast<double>(call.row_gradients[2 * index + 1]) *
+                            static_cast<double>(call.row_statistics[statistics_per_row * index + 2]);
+    const double excess = call.rule == Rule::softmax && sums[1] != 0 ? (sums[0] - expected) / sums[1] : 0.0;
+    for (int n = 0; n < count; ++n) {
+      const double sum = sums[2 + 2 * n] - excess * sums[3 + 2 * n];
+      sums[2 + 2 * n] = sum;
+      if (n < rows && call.d_values.data != nullptr) {
+        call.d_values.head(at.batch, at.head).at(at.row(r), n) = static_cast<T>(sum);
+      }
+    }
+  }
+}
+
 // The kernels and their launches; each in a file of its own.
-template <class T>
+template <class Policy, class T>
 void backward_rows(const AttentionCall& call, const DeviceCall<T>& device);
-template <class T>
+template <class Policy, class T>
 void backward_keys(const AttentionCall& call, const DeviceCall<T>& device);
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

@@ -1,4 +1,4 @@
-// Tiled attention backward: sums of a row's gradients times positions, for slopes and networks of positions, which
+// Tiled attention backward: sums of a row's gradients times positions, for networks of positions, which
 // enlarge what rounding made of them.
 //
 // dl = a (da - do.o) of a softmax adds up to 0 in every row, or with a sink to what the sink leaves over, but for what
@@ -89,7 +89,7 @@ __device__ void add_to_hidden_layer(const DeviceCall<T>& call, const ThreadRows&
   }
 }
 
-// What sums over all keys make of a network or a slope: the row's own part of d_u, its part of what all rows share.
+// What sums over all keys make of a network: the row's own part of d_u, its part of what all rows share.
 // Where a unit is not zero it is w p + b: d_u = w sum_j dl p + b sum_j dl, d_w = u sum_j dl p, d_b = u sum_j dl.
 template <class T>
 __device__ void close_row_sums(const DeviceCall<T>& call, const ThreadRows& at) {
@@ -101,10 +101,6 @@ __device__ void close_row_sums(const DeviceCall<T>& call, const ThreadRows& at) 
     const double expected = static_cast<double>(call.row_gradients[2 * index + 1]) *
                             static_cast<double>(call.row_statistics[statistics_per_row * index + 2]);
     const double excess = call.rule == Rule::softmax ? row_sums[0] - expected : 0.0;
-    if (call.kind == Kind::slope) {
-      if (lane_of_warp() == 0) row_sums[1] = PositionSums::balanced(row_sums, excess, row_sums[1], row_sums[3]);
-      continue;
-    }
     double* const sums = call.unit_sums + row_sum_count * call.entries * at.index_of(call, row);
     for (int n = lane_of_warp(); n < call.entries; n += 32) {
       const Rows<T> values = call.values.head(at.batch, at.head), d_values = call.d_values.head(at.batch, at.head);

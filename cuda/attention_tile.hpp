@@ -177,24 +177,46 @@ __device__ __forceinline__ void exchange_rows(T (&x)[2][columns]) {
   }
 }
 
+// A policy's numbers of a thread's two rows and of their head.
+template <class T, class Policy>
+struct RowNumbers {
+  static constexpr int rows = Policy::needs.rows, heads = Policy::needs.heads;
+  T numbers[2][static_cast<std::size_t>(rows + heads == 0 ? 1 : rows + heads)];
+
+  __device__ RowNumbers(const DeviceCall<T>& call, const ThreadRows& at) {
+    TALLY_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      if constexpr (rows > 0) {
+        const Rows<T> own = call.values.head(at.batch, at.head);
+        TALLY_UNROLL
+        for (int n = 0; n < rows; ++n) numbers[r][n] = at.valid(r) ? own.at(at.row(r), n) : T{0};
+      }
+      TALLY_UNROLL
+      for (int n = 0; n < heads; ++n) {
+        numbers[r][rows + n] = call.head_numbers[at.head * call.head_step + n * call.head_number_step];
+      }
+    }
+  }
+  __device__ T at(int r, int n) const { return numbers[r][n]; }
+};
+
 // The pairs that a thread has of one tile.
-template <class T, Family family>
+template <class T, Family family, class Policy = NoPolicy>
 struct Pairs {
   T logits[2][columns] = {};
-  T gates[2][columns] = {};      // of a contextual scan; of stick-breaking sigmoid(l)
-  T slopes[2][columns] = {};     // d term / d position
-  T positions[2][columns] = {};  // of stick-breaking what the keys up to this one take of the stick
-  bool saturated = false;        // every position of the warp is beyond the table
+  T gates[2][columns] = {};   // of a contextual scan; of a policy p.other
+  T slopes[2][columns] = {};  // d term / d position; of a policy p.s
+  T positions[2][columns] = {};
+  bool saturated = false;  // every position of the warp is beyond the table
   // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
   int last_seen[2], first_seen[2], always;
 
   __device__ Pairs(const DeviceCall<T>& call, const ThreadRows& at, int first_key)
       : always(static_cast<int>(call.visible.first < first_key + tile ? call.visible.first : first_key + tile) -
                first_key) {
-    const int itself = family == Family::ruled && spends(call) && !call.attend_current ? 1 : 0;
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
-      const int last = at.place(r) - itself - first_key;
+      const int last = at.place(r) - first_key;
       last_seen[r] = !at.valid(r) || last < 0 ? -1 : last < tile ? static_cast<int>(last) : tile - 1;
       first_seen[r] = static_cast<int>(call.visible.begin(at.place(r))) - first_key;
     }
@@ -210,6 +232,12 @@ struct Pairs {
   // edge afterwards, but beyond a table, where they stay. scratch: the warp's rows of a tile in shared memory.
   __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                          const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2], T* scratch) {
+    if constexpr (has_policy<Policy>) {
+      if (Policy::needs.biased) add_biases(call, at, first_key, scratch);
+      apply_policy(call, at, first_key, gate_scores, sums);
+      if (!Policy::needs.biased) add_biases(call, at, first_key, scratch);
+      return;
+    }
     if constexpr (is_contextual(family)) {
       const T last = static_cast<T>(call.entries - 1);
       const bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
@@ -222,6 +250,19 @@ struct Pairs {
       }
       add_terms(call, at);
     }
+    add_biases(call, at, first_key, scratch);
+  }
+
+  // The policy's pair (r, c), by the numbers of a thread's rows.
+  template <bool differentiates, bool for_logit, class Numbers>
+  __device__ auto pair(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
+    return attention::PairIn<T, Policy, differentiates, for_logit>::of(
+        slopes[r][c], gates[r][c], positions[r][c], static_cast<T>(at.place(r) - first_key - tile_column(c)),
+        [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); });
+  }
+
+ private:
+  __device__ void add_biases(const DeviceCall<T>& call, const ThreadRows& at, int first_key, T* scratch) {
     if (call.bias_count > 0) {
       pairs_in_turn(scratch, [&](int r, int c) {
         const bool seen = tile_column(c) <= of_row(r, last_seen[0], last_seen[1]);
@@ -229,28 +270,31 @@ struct Pairs {
       });
       each_pair([&](int r, int c) { logits[r][c] += own_pair(scratch, r, c); });
     }
-    if constexpr (family == Family::ruled) {
-      if (!spends(call)) return;
-      each_pair([&](int r, int c) {
-        positions[r][c] = sees(r, c) ? attention::stick_taken(logits[r][c]) : T{0};
-        gates[r][c] = sees(r, c) ? math::sigmoid(logits[r][c]) : T{0};
-      });
-      sum_leftward(positions, sums);
-      each_pair([&](int r, int c) { logits[r][c] -= positions[r][c]; });
-    }
   }
 
- private:
+  __device__ void apply_policy(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                               const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2]) {
+    const RowNumbers<T, Policy> numbers(call, at);
+    each_pair([&](int r, int c) {
+      slopes[r][c] = logits[r][c];
+      if (Policy::needs.other) gates[r][c] = gate_scores[r][c];
+    });
+    if constexpr (Policy::needs.scan) {
+      T own[2][columns];
+      each_pair([&](int r, int c) {
+        const T gate = attention::gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
+        own[r][c] = positions[r][c] = sees(r, c) ? gate : T{0};
+      });
+      sum_leftward(positions, sums);
+      each_pair([&](int r, int c) { positions[r][c] -= Policy::needs.own ? T{0} : own[r][c]; });
+    }
+    each_pair([&](int r, int c) {
+      logits[r][c] = attention::logit_of<Policy>(pair<false, true>(at, first_key, numbers, r, c)).value;
+    });
+  }
+
   // Of positions; what a kind needs of a row is read once for all its pairs.
   __device__ void add_terms(const DeviceCall<T>& call, const ThreadRows& at) {
-    if (call.kind == Kind::slope) {
-      const T factor = call.values.data[at.head * call.slope_step];
-      each_pair([&](int r, int c) {
-        slopes[r][c] = factor;
-        logits[r][c] += factor * positions[r][c];
-      });
-      return;
-    }
     const Rows<T> head = call.values.head(at.batch, at.head);
     const int last_row = at.queries - 1;  // for lanes beyond it, whose pairs are not seen
     const T* const upper = &head.at(at.valid(0) ? at.row(0) : last_row);

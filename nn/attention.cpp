@@ -59,12 +59,13 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   encoding.rotate(operands.q, operands.k, operands.v, in);
   AttentionInput turned = in;
   turned.rotated_q = operands.q;
+  turned.rotated_k = operands.k;
   turned.rotated_v = operands.v;
   operands.k = in.keep("keys of the product", operands.k, 2);
   operands.v = in.keep("values of the sum", operands.v, 2);
   const Score score = score_of(encoding, turned);
   const bool materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
-  const Tensor output = materialised ? composed_attention(operands, score, encoding, dropout, pass, trace)
+  const Tensor output = materialised ? composed_attention(operands, score, encoding, turned, dropout, pass, trace)
                                      : tiled_attention(operands, score);
   return encoding.finish(output, in);
 }

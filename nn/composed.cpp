@@ -5,38 +5,18 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "autograd/pair_tensors.hpp"
 #include "core/attention/policies.hpp"
 #include "core/error.hpp"
 #include "nn/attention.hpp"
+#include "nn/seen.hpp"
 
 namespace tally {
 namespace {
 
-// Which pairs are seen, bool [1, T, T]; strictly: no token sees itself.
-Tensor seen_pairs(const AttentionOperands& in, bool strictly = false) {
-  const NoGrad not_recorded;
-  const std::int64_t length = in.q.size(2);
-  const DType dtype = in.q.dtype();
-  const Device device = in.q.device();
-  const Tensor place = cumsum(Tensor::full({1, length}, 1.0, dtype, device)) + -1.0;
-  const Tensor row = unsqueeze(place, 2), column = unsqueeze(place, 1);
-  const Tensor before = strictly ? less(column, row) : less_equal(column, row);
-  if (in.visible.everything()) return before;
-  std::vector<double> begin;
-  for (std::int64_t i = 0; i < length; ++i) begin.push_back(static_cast<double>(in.visible.begin(i)));
-  const Tensor own = Tensor::from(begin, {1, length, 1}, device).to(dtype);
-  const Tensor always = Tensor::full({1}, static_cast<double>(in.visible.first), dtype, device);
-  const Tensor one = Tensor::full({1}, 1.0, dtype, device), zero = Tensor::zeros({1}, dtype, device);
-  const Tensor near = where(less_equal(own, column), one, where(less(column, always), one, zero));
-  return less(zero, where(before, near, zero));
-}
-
-// 0 where a pair is not seen.
-Tensor masked(const Tensor& x, const Tensor& seen) { return where(seen, x, Tensor::zeros({1}, x.dtype(), x.device())); }
-// The lowest of all numbers, whose exponential is 0; not infinite, which the search for the first number that is not
-// finite would take for a mistake.
-Tensor lowered(const Tensor& x, const Tensor& seen) {
-  return where(seen, x, Tensor::full({1}, std::numeric_limits<float>::lowest(), x.dtype(), x.device()));
+// Of these operands.
+Tensor seen_pairs(const AttentionOperands& in) {
+  return tally::seen_pairs(in.visible, in.q.size(2), in.q.dtype(), in.q.device());
 }
 
 // scale r_i.G_j [B, H, T, T], of keys [B, G, T, d].
@@ -44,12 +24,15 @@ Tensor product_of(const Tensor& query, const Tensor& key, double scale) {
   return matmul(query, transpose(for_query_heads(key, query.size(1)), -1, -2), scale);
 }
 
-// p_ij. Gates see the score alone, never another encoding's bias.
-Tensor positions_of(const Gates& source, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
-  const bool own = source.query.defined();
-  Tensor gates = sigmoid(own ? product_of(source.query, source.key, in.scale) : s);
-  if (!in.visible.everything()) gates = masked(gates, seen_pairs(in));
-  const Tensor positions = causal_suffix_sum(gates);
+// What gates see: the score alone, never another encoding's bias, or a product of operands of their own.
+Tensor gate_score(const Gates& source, const Tensor& s, const AttentionOperands& in) {
+  return source.query.defined() ? product_of(source.query, source.key, in.scale) : s;
+}
+
+// Sums of the gates over the keys from j, or the one after it, up to i.
+Tensor positions_of(const Tensor& all_gates, bool own, const AttentionOperands& in, AttentionTrace* trace) {
+  const Tensor gates = in.visible.everything() ? all_gates : masked(all_gates, seen_pairs(in));
+  const Tensor sums = causal_suffix_sum(gates), positions = own ? sums : sums - gates;
   if (trace != nullptr) {
     trace->gates = masked(gates.detach(), seen_pairs(in));
     trace->positions = positions.detach();
@@ -57,11 +40,46 @@ Tensor positions_of(const Gates& source, const Tensor& s, const AttentionOperand
   return positions;
 }
 
-Tensor scan_term(const ContextualTable& scan, const Tensor& positions) { return interpolate_causal(scan.z, positions); }
-
-Tensor scan_term(const ContextualSlope& scan, const Tensor& positions) {
-  return unsqueeze(unsqueeze(scan.slope, 1), 2) * positions;
+// i - j [T, T], 0 for keys behind the query
+Tensor distances(const AttentionOperands& in) {
+  const NoGrad not_recorded;
+  const Tensor place = cumsum(Tensor::full({1, in.q.size(2)}, 1.0, in.q.dtype(), in.q.device()));
+  return relu(transpose(place, 0, 1) - place);
 }
+
+// l of a policy, from the score, with biases where it wants them.
+Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
+  const PairPolicy& policy = *scan.policy;
+  PairTensors pairs{s, gate_score(scan.other, s, in), {}, distances(in), scan.rows, scan.heads};
+  if (policy.needs.scan) {
+    const Tensor gates = broadcast_to(policy.on_tensors->gate(pairs), s.shape());
+    AttentionTrace own;
+    pairs.sum = positions_of(gates, policy.needs.own, in, trace != nullptr ? &own : nullptr);
+    if (trace != nullptr && policy.needs.spends) {
+      // What is summed of a key that takes a share b of what is left is -log(1 - b).
+      trace->breaks = negate(exp(negate(own.gates))) + 1.0;
+    } else if (trace != nullptr) {
+      trace->gates = own.gates;
+      trace->positions = own.positions;
+    }
+  }
+  return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
+}
+const Pair* pair_of(const Score& score) { return score.scan ? std::get_if<Pair>(&*score.scan) : nullptr; }
+// The one that comes after all biases.
+const Pair* biased_pair_of(const Score& score) {
+  const Pair* const pair = pair_of(score);
+  return pair != nullptr && pair->policy->needs.biased ? pair : nullptr;
+}
+// Without the pairs to which a policy gives no weight.
+Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
+  const NoGrad not_recorded;
+  const auto number = [&](double x) { return Tensor::full({1}, x, logits.dtype(), logits.device()); };
+  const Tensor none = less_equal(logits, number(std::numeric_limits<float>::lowest() / 2));  // NaN stays
+  return less(number(0), where(seen, where(none, number(0), number(1)), number(0)));
+}
+
+Tensor scan_term(const ContextualTable& scan, const Tensor& positions) { return interpolate_causal(scan.z, positions); }
 
 Tensor scan_term(const ContextualMlp& scan, const Tensor& positions) {
   Tensor sum;
@@ -96,15 +114,6 @@ Tensor bias_term(const Product& bias, const AttentionOperands& in) {
 
 Tensor bias_term(const Dense& bias, const AttentionOperands&) { return bias.bias; }
 
-const StickBreaking* stick_of(const Score& score) {
-  return score.scan ? std::get_if<StickBreaking>(&*score.scan) : nullptr;
-}
-
-// l_ij - what nearer keys and the key itself have taken of the stick.
-Tensor rest_of_stick(const Tensor& logits, const Tensor& seen) {
-  return logits - causal_suffix_sum(masked(softplus(logits), seen));
-}
-
 // The weights of a row, and what they leave over of 1 [B, H, T, 1], where something attends to that.
 struct Weights {
   Tensor a, left;
@@ -125,15 +134,15 @@ Tensor softpick_weights(const Tensor& logits, const Tensor& seen) {
   return relu(t) / (sum(abs(t), {3}, true) + one * attention::softpick_least);
 }
 
-// Of these logits, from which a stick has been taken where there is one.
-Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionOperands& in, const Score& score,
+// Of these logits.
+Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
                    const Encoding& encoding) {
   const Normaliser& rule = score.normaliser;
   Weights weights;
   switch (rule.kind) {
     case Normaliser::Kind::softmax:
       if (rule.sink.defined()) return softmax_with_sink(logits, rule.sink, seen);
-      weights.a = encoding.weights(in.visible.everything() ? logits : lowered(logits, seen));
+      weights.a = encoding.weights(logits, seen, in);
       break;
     case Normaliser::Kind::sigmoid: weights.a = masked(sigmoid(logits - rule.offset), seen); break;
     case Normaliser::Kind::softpick: weights.a = softpick_weights(logits, seen); break;
@@ -144,12 +153,22 @@ Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionOper
   return weights;
 }
 
+// Of final logits: a policy may leave pairs that are seen, and whole rows, without weight.
+Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
+                      const Encoding& encoding) {
+  if (pair_of(score) == nullptr) return weights_of(logits, seen, in, score, encoding);
+  const Tensor weighted = weighted_pairs(seen, logits.detach());
+  Weights weights = weights_of(lowered(logits, weighted), weighted, in, score, encoding);
+  weights.a = masked(weights.a, weighted);
+  return weights;
+}
+
 // From what joins the scores alone, by the rule that the real weights follow.
-Tensor position_weights(const Tensor& joined, const AttentionOperands& in, const Score& score,
-                        const Encoding& encoding) {
-  const StickBreaking* stick = stick_of(score);
-  const Tensor seen = seen_pairs(in, stick != nullptr && !stick->attend_current);
-  return weights_of(stick != nullptr ? rest_of_stick(joined, seen) : joined, seen, in, score, encoding).a.detach();
+Tensor position_weights(const Tensor& joined, const AttentionOperands& operands, const AttentionInput& in,
+                        const Score& score, const Encoding& encoding) {
+  const Pair* const last = biased_pair_of(score);
+  const Tensor logits = last != nullptr ? pair_logits(*last, joined, operands, nullptr) : joined;
+  return weights_after(logits, seen_pairs(operands), in, score, encoding).a.detach();
 }
 
 // What each term adds to l is kept in `joined` too, if that is given.
@@ -157,6 +176,7 @@ Tensor logits_of(const AttentionOperands& in, const Score& score, AttentionTrace
   const std::int64_t length = in.q.size(2);
   check(in.k.size(2) == length, "attention", "the composed form takes as many queries as keys, got ", in.q.shape(),
         " and ", in.k.shape());
+  score.check_policy();
   const Tensor s = product_of(in.q, in.k, in.scale * score.factor);
   Tensor logits = s;
   const auto join = [&](const Tensor& term) {
@@ -168,10 +188,19 @@ Tensor logits_of(const AttentionOperands& in, const Score& score, AttentionTrace
   if (score.scan.has_value()) {
     std::visit(
         [&](const auto& scan) {
-          if constexpr (requires { scan.gates; }) join(scan_term(scan, positions_of(scan.gates, s, in, trace)));
+          if constexpr (requires { scan.gates; }) {
+            join(scan_term(scan, positions_of(sigmoid(gate_score(scan.gates, s, in)), true, in, trace)));
+          }
         },
         *score.scan);
   }
+  const Pair* const pair = pair_of(score);
+  const auto join_pair = [&] {
+    const Tensor l = pair_logits(*pair, logits, in, trace), term = l - logits;
+    join(term);
+    logits = l;
+  };
+  if (pair != nullptr && !pair->policy->needs.biased) join_pair();
   for (const Bias& bias : score.biases) {
     const Tensor term = std::visit([&](const auto& shape) { return bias_term(shape, in); }, bias);
     join(term.dtype() == logits.dtype() ? term : cast(term, logits.dtype()));
@@ -190,23 +219,19 @@ Tensor composed_logits(const AttentionOperands& in, const Score& score, Attentio
   return logits_of(in, score, trace, nullptr);
 }
 
-Tensor composed_attention(const AttentionOperands& in, const Score& score, const Encoding& encoding,
-                          const Dropout& dropout, const Pass& pass, AttentionTrace* trace) {
+Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,
+                          const AttentionInput& in, const Dropout& dropout, const Pass& pass, AttentionTrace* trace) {
   Weights weights;
   {
     Tensor joined;
-    Tensor logits = logits_of(in, score, trace, trace != nullptr ? &joined : nullptr);
-    if (joined.defined()) trace->position_weights = position_weights(joined, in, score, encoding);
-    const StickBreaking* stick = stick_of(score);
-    const Tensor seen = seen_pairs(in, stick != nullptr && !stick->attend_current);
-    if (stick != nullptr) {
-      if (trace != nullptr) trace->breaks = masked(sigmoid(logits.detach()), seen);
-      logits = rest_of_stick(logits, seen);
-    }
-    weights = weights_of(logits, seen, in, score, encoding);
+    Tensor logits = logits_of(operands, score, trace, trace != nullptr ? &joined : nullptr);
+    if (joined.defined()) trace->position_weights = position_weights(joined, operands, in, score, encoding);
+    const Pair* const last = biased_pair_of(score);
+    if (last != nullptr) logits = pair_logits(*last, logits, operands, trace);
+    weights = weights_after(logits, seen_pairs(operands), in, score, encoding);
   }
   if (trace != nullptr) trace->weights = weights.a.detach();
-  const Tensor output = matmul(dropout(weights.a, pass), for_query_heads(in.v, in.q.size(1)));
+  const Tensor output = matmul(dropout(weights.a, pass), for_query_heads(operands.v, operands.q.size(1)));
   const Tensor& rest = score.normaliser.rest;
   return rest.defined() && weights.left.defined() ? output + weights.left * rest : output;
 }

@@ -17,12 +17,13 @@
 
 namespace tally {
 
-// l [B, H, T, T]; what it holds above the diagonal means nothing. Fills gates, positions and decay of the trace, if
-// given.
+// l [B, H, T, T], with what a policy makes of scores but not with one that comes after biases; what it holds above the
+// diagonal means nothing. Fills gates, positions and decay of the trace, if given.
 Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr);
 
-// o [B, H, T, d]; fills the trace, if given.
-Tensor composed_attention(const AttentionOperands& in, const Score& score, const Encoding& encoding,
-                          const Dropout& dropout, const Pass& pass, AttentionTrace* trace = nullptr);
+// o [B, H, T, d]; `in` is what the encoding sees for weights of its own. Fills the trace, if given.
+Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,
+                          const AttentionInput& in, const Dropout& dropout, const Pass& pass,
+                          AttentionTrace* trace = nullptr);
 
 }  // namespace tally

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "nn/seen.hpp"
 #include "nn/transformer.hpp"
 
 namespace tally {
@@ -26,7 +27,6 @@ class Sum final : public Encoding {
         check(normalising == nullptr, "encoding", where, normalising == nullptr ? "" : normalising->name, " and ",
               part.name, " each take the place of the softmax; keep one of them");
         normalising = &part;
-        if (own.replaces_softmax) rule_ = &part;
       }
       if (own.scans) {
         check(scanning == nullptr, "encoding", where, scanning == nullptr ? "" : scanning->name, " and ", part.name,
@@ -34,7 +34,14 @@ class Sum final : public Encoding {
               "means; keep one of them (biases and rotations may join it)");
         scanning = &part;
       }
+      for (const SumPart& other : parts_) {
+        check(!own.takes_score_alone || !other.encoding->traits.brings_product, "encoding", where, part.name,
+              " reads the score of q and k alone, and ", other.name,
+              " makes a product of its own part of it; keep one of them");
+      }
       traits.scans |= own.scans;
+      traits.brings_product |= own.brings_product;
+      traits.takes_score_alone |= own.takes_score_alone;
       traits.normalises |= own.normalises;
       traits.embeds |= own.embeds;
       traits.rotates |= own.rotates;
@@ -67,8 +74,12 @@ class Sum final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n].encoding->score(of_part(in, n), score);
   }
-  Tensor weights(const Tensor& logits) const override {
-    return rule_ != nullptr ? rule_->encoding->weights(logits) : Encoding::weights(logits);
+  Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override {
+    for (std::size_t n = 0; n < parts_.size(); ++n) {
+      const Encoding& part = *parts_[n].encoding;
+      if (part.traits.replaces_softmax) return part.weights(logits, seen, of_part(in, n));
+    }
+    return Encoding::weights(logits, seen, in);
   }
   Tensor finish(const Tensor& output, const AttentionInput& in) const override {
     Tensor result = output;
@@ -87,16 +98,24 @@ class Sum final : public Encoding {
   }
 
   const std::vector<SumPart> parts_;
-  const SumPart* rule_ = nullptr;  // the part with weights of its own; null without
 };
 
 }  // namespace
+
+Tensor Encoding::weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const {
+  if (seen.rank() == 3) return causal_softmax(in.visible.everything() ? logits : lowered(logits, seen));
+  return masked(causal_softmax(lowered(logits, seen)), seen);  // a row may have no key at all
+}
 
 Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis) const {
   if (cache == nullptr) return rows;
   auto& kept = (*cache)[concat(owner, name)];
   kept = kept.defined() ? concat(std::vector<Tensor>{kept, rows}, axis) : rows;
   return kept;
+}
+
+Tensor* AttentionInput::kept(std::string_view name) const {
+  return cache == nullptr ? nullptr : &(*cache)[concat(owner, name)];
 }
 
 Tensor AttentionInput::distances() const {
@@ -143,7 +162,16 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
           " = true at the end of its TALLY_ENCODING line");
   };
   check_told(score.scan.has_value(), encoding.traits.scans, "a running sum along the keys", "scans");
+  for (Bias& bias : score.biases) {
+    auto* dense = std::get_if<Dense>(&bias);
+    if (dense != nullptr && dense->of_score && score.factor != 1) *dense = {dense->bias * score.factor};
+  }
   check_told(!score.normaliser.is_softmax(), encoding.traits.normalises, "another rule than the softmax", "normalises");
+  const bool product = std::any_of(score.biases.begin(), score.biases.end(),
+                                   [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
+  check_told(product, encoding.traits.brings_product, "a product beside that of q and k", "brings_product");
+  check_told(score.takes_score_alone(), encoding.traits.takes_score_alone,
+             "a policy that reads the score of q and k alone", "takes_score_alone");
   return score;
 }
 

@@ -66,13 +66,16 @@ struct AttentionInput {
   std::int64_t first = 0;    // place of the first of these tokens
   KvCache* cache = nullptr;  // while generating
   std::shared_ptr<Constants> constants = std::make_shared<Constants>();
-  Tensor rotated_q = {};  // q and v after all of `rotate`, for `score`; undefined before
+  Tensor rotated_q = {};  // q, k and v after all of `rotate`, for `score`; undefined before
+  Tensor rotated_k = {};
   Tensor rotated_v = {};
   Visible visible = {};    // which of the keys up to itself a query sees
   std::string owner = {};  // goes before the names in the cache, so that two encodings may use the same
 
   // The q that sees rotations, or q as projected.
   const Tensor& query(bool rotated) const { return rotated && rotated_q.defined() ? rotated_q : q; }
+  // The k of the product.
+  const Tensor& key() const { return rotated_k.defined() ? rotated_k : k; }
   // The v that weights are multiplied with.
   const Tensor& value() const { return rotated_v.defined() ? rotated_v : v; }
   // Number of tokens up to the last of these: keys that the last query sees.
@@ -80,6 +83,9 @@ struct AttentionInput {
   // `rows`, what these tokens give, behind what earlier ones gave under this name: all tokens along `axis`. What an
   // encoding needs of earlier tokens goes through here; without a cache it comes back as it is.
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
+  // What an encoding left under this name with the tokens before these, where it is no row for each of them: to be put
+  // in its place for those that come. Null without a cache.
+  Tensor* kept(std::string_view name) const;
   // For each distance n that a key can have, from 0, n or number(n), or a row of element(n, column, columns): [keys] or
   // [keys, columns], computed once for all layers and steps (nn/constants.hpp); in the type of q if none is given.
   Tensor distances() const;
@@ -92,8 +98,10 @@ struct AttentionInput {
 // What is known of an encoding without computing anything.
 struct EncodingTraits {
   // Said in the line that registers it, where it is not as here.
-  bool scans = false;       // `score` brings a running sum along the keys
-  bool normalises = false;  // `score` brings another rule for the weights than the softmax
+  bool scans = false;              // `score` brings a running sum along the keys
+  bool normalises = false;         // `score` brings another rule for the weights than the softmax
+  bool brings_product = false;     // `score` brings a product beside that of q and k
+  bool takes_score_alone = false;  // its scan is a policy that reads q.k, of which a product must not be part
   // What `rotate` does must see q, k, v as projected (a norm of keys, a shift by a token): in a sum it comes before all
   // that turn them by position.
   bool before_rotations = false;
@@ -133,9 +141,10 @@ class Encoding {
   }
   // Adds what joins the scores.
   virtual void score(const AttentionInput& in, Score& score) const { (void)in, (void)score; }
-  // Attention weights [B, H, T, T] from logits, in place of the softmax. Of keys that a query does not see, those up to
-  // itself have the lowest of all numbers; what stands above the diagonal means nothing.
-  virtual Tensor weights(const Tensor& logits) const { return causal_softmax(logits); }
+  // Attention weights [B, H, T, T] from logits, in place of the softmax. `seen` bool [1, T, T] (nn/seen.hpp), or
+  // [B, H, T, T] beside a policy, which may leave pairs out: logits of pairs that are not seen mean nothing and may be
+  // any number; their weights must be 0.
+  virtual Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const;
   // Attention output [B, H, T, d] before the output projection.
   virtual Tensor finish(const Tensor& output, const AttentionInput& in) const { return (void)in, output; }
   // The whole attention [B, H, T, d] in composed operations, for ideas that fit nowhere else.
@@ -205,7 +214,8 @@ constexpr bool fits_hooks(const EncodingTraits& said) {
   const EncodingTraits has = with_hooks_of<EncodingType>(said);
   constexpr bool scores = !std::is_same_v<decltype(&EncodingType::score), decltype(&Encoding::score)>;
   const bool repeats = said.embeds || said.rotates || said.replaces_softmax || said.mixes;
-  return !repeats && (has.rotates || !has.before_rotations) && (scores || !(has.scans || has.normalises)) &&
+  return !repeats && (has.rotates || !has.before_rotations) &&
+         (scores || !(has.scans || has.normalises || has.brings_product)) && (has.scans || !has.takes_score_alone) &&
          !(has.replaces_softmax && has.normalises) && !(has.mixes && (has.rotates || scores || has.replaces_softmax));
 }
 

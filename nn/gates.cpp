@@ -29,10 +29,10 @@ Gates ContextualGates::operator()(const AttentionInput& in) const {
   return {query(in), in.keep("gate keys", split_heads(linear(in.x, weight_, bias_), key_heads_), 2)};
 }
 
-ForgetGates::ForgetGates(const EncodingSetup& setup, double sign)
+ForgetGates::ForgetGates(const EncodingSetup& setup, double sign, double open)
     : sign_(sign),
       weight_(setup.parameter("forget.weight", {setup.heads, setup.width}, Fill::normal(0.02), Scope::layer)),
-      bias_(setup.parameter("forget.bias", {setup.heads}, Fill::constant(0), Scope::layer)) {}
+      bias_(setup.parameter("forget.bias", {setup.heads}, Fill::constant(open), Scope::layer)) {}
 
 RowColumn ForgetGates::operator()(const AttentionInput& in) const {
   const Tensor opening = linear(in.x, weight_, bias_);

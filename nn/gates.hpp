@@ -35,11 +35,11 @@ class ContextualGates {
 
 // The forget gates of FoX (arXiv 2503.02130, equations 4 and 6): what a token leaves of all that was before it.
 //   log f_t = log sigmoid(w_f.x_t + b_f) per head,  L_t = sum_{u<=t} log f_u,  l_ij = s_ij + (L_i - L_j)
-// Parameters: forget.weight [H, D] N(0, 0.02²), forget.bias [H] zeros.
+// Parameters: forget.weight [H, D] N(0, 0.02²), forget.bias [H] zeros, or as open as said.
 class ForgetGates {
  public:
-  // sign: of w_f.x_t + b_f, 1 or -1
-  explicit ForgetGates(const EncodingSetup& setup, double sign = 1);
+  // sign: of w_f.x_t + b_f, 1 or -1; open: b_f at the start
+  explicit ForgetGates(const EncodingSetup& setup, double sign = 1, double open = 0);
   RowColumn operator()(const AttentionInput& in) const;
 
  private:

@@ -19,6 +19,19 @@ Tensor TokenShift::operator()(const Tensor& rows, const AttentionInput& in) cons
   return rows + share * (previous - rows);
 }
 
+Tensor convolved(const Tensor& all, const Tensor& weight, const AttentionInput& in) {
+  const std::int64_t taps = weight.size(2);
+  const Shape before{all.size(0), all.size(1), taps - 1, all.size(3)};
+  const Tensor padded = concat({Tensor::zeros(before, all.dtype(), all.device()), all}, 2);
+  Tensor sum;
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    const Tensor of_tap = unsqueeze(select(weight, 2, tap), 1);  // [heads, 1, width]
+    const Tensor term = slice(padded, 2, in.first + tap, in.keys() + tap) * of_tap;
+    sum = sum.defined() ? sum + term : term;
+  }
+  return sum;
+}
+
 HeadNorm::HeadNorm(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
     : weight_(setup.parameter(concat(name, ".weight"), {heads, setup.head_width}, Fill::constant(1), Scope::layer)),
       ones_(Tensor::full({setup.head_width}, 1.0, setup.dtype, setup.device)) {}

@@ -1,5 +1,5 @@
-// Parts of an attention layer that an encoding may bring along, whatever else it does: call the first two from its hook
-// `rotate`, the third from `finish`.
+// Parts of an attention layer that an encoding may bring along, whatever else it does: call shifts, convolutions and
+// norms from its hook `rotate` or `score`, the gate from `finish`.
 #pragma once
 
 #include <string>
@@ -22,6 +22,11 @@ class TokenShift {
   std::string name_;
   Tensor weight_;
 };
+
+// Causal convolution over tokens, every number by itself: y_t = sum_m weight[.., m] x_{t-M+1+m}, so that the last tap
+// is for the token itself; 0 before token 0. all [B, heads, keys, width], what `keep` has of these and earlier tokens;
+// weight [heads, width, M]. Of these tokens alone, [B, heads, T, width].
+Tensor convolved(const Tensor& all, const Tensor& weight, const AttentionInput& in);
 
 // y = x / sqrt(mean(x²) + 1e-6) * w_h over each head by itself (RMSNorm, arXiv 1910.07467).
 // Parameters: <name>.weight [heads, d] ones.

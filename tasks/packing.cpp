@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.hpp"
+
 namespace tally {
 namespace {
 
@@ -20,9 +22,12 @@ std::uint8_t rounded(double x, double most = top) {
 std::uint8_t rounded_root(double share) { return rounded(top * std::sqrt(std::clamp(share, 0.0, 1.0))); }
 double square_of(std::uint8_t n) { return (n / top) * (n / top); }
 
-// One row, from the diagonal to the left.
-void append_shares(std::span<const double> row, Bytes& bytes) {
-  for (std::size_t j = row.size(); j-- > 0;) bytes.push_back(rounded_root(row[j]));
+// One row, from the diagonal to the left. largest: 0 for shares from 0 to 1.
+void append_shares(std::span<const double> row, double largest, Bytes& bytes) {
+  for (std::size_t j = row.size(); j-- > 0;) {
+    const double root = largest > 0 ? std::copysign(std::sqrt(std::abs(row[j]) / largest), row[j]) : 0;
+    bytes.push_back(largest > 0 ? rounded(128 + 127 * root) : rounded_root(row[j]));
+  }
 }
 
 void append_gates(std::span<const double> row, double levels, Bytes& bytes) {
@@ -114,11 +119,15 @@ std::string_view name_of(Packing packing) {
 
 std::string pack_square(std::span<const double> square, std::int64_t length, Packing packing) {
   const auto size = static_cast<std::size_t>(length);
+  double largest = 0;
+  if (packing == Packing::share && std::ranges::any_of(square, [](double v) { return v < -1e-5 || v > 1 + 1e-5; })) {
+    for (const double v : square) largest = std::max(largest, std::abs(v));
+  }
   Bytes numbers;
   numbers.reserve(size * (size + 1) / 2);
   for (std::size_t i = 0; i < size; ++i) {
     const std::span<const double> row = square.subspan(i * size, i + 1);
-    if (packing == Packing::share) append_shares(row, numbers);
+    if (packing == Packing::share) append_shares(row, largest, numbers);
     if (packing == Packing::gates) append_gates(row, gate_levels(length), numbers);
     if (packing == Packing::breaks) append_breaks(row, numbers);
   }
@@ -138,7 +147,7 @@ std::string pack_square(std::span<const double> square, std::int64_t length, Pac
       packed.push_back(static_cast<std::uint8_t>(bits >> (waiting - 8)));
   }
   if (waiting > 0) packed.push_back(static_cast<std::uint8_t>(bits << (8 - waiting)));
-  return base64(packed);
+  return (largest > 0 ? concat(largest, ":") : std::string()) + base64(packed);
 }
 
 }  // namespace tally

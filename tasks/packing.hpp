@@ -8,12 +8,12 @@
 //
 // What a byte n stands for depends on what the numbers add up to on their way from the diagonal to the left:
 //   share   v = (n/255)², within sqrt(v)/255: fine where numbers are small, as most of a row that adds up to 1 are
-//   gates   g = n/L, rounded so that the SUMS of the n/L are right within 1/(2L): they are contextual positions. A
-//   single
-//           gate is right within 1/L. L = gate_levels(T)
+//   gates   g = n/L, rounded so that the SUMS of the n/L are right within 1/(2L): they are contextual positions.
+//           A single gate is right within 1/L. L = gate_levels(T)
 //   breaks  b = (n/255)², rounded up or down so that the PRODUCTS of the 1-b follow those of the true ones: they are
-//   what
-//           is left of a stick, right within 1/100. A single break is right within 3 sqrt(b)/255
+//           what is left of a stick, right within 1/100. A single break is right within 3 sqrt(b)/255
+// Shares of which one is negative or above 1, as some rules have them, begin with "m:", m the largest of |v|:
+//           v = m c |c| with c = (n-128)/127, within sqrt(m |v|)/127
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ std::string_view name_of(Packing packing);
 // 255; 100 for more than 256 tokens, whose pages would grow beyond what is comfortable.
 int gate_levels(std::int64_t length);
 
-// square: T² numbers row by row; what is outside 0..1 is taken to its end.
+// square: T² numbers row by row. Of gates and breaks what is outside of 0..1 is taken to its end.
 std::string pack_square(std::span<const double> square, std::int64_t length, Packing packing);
 
 }  // namespace tally

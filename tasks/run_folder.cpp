@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
@@ -40,7 +42,13 @@ std::string without_slashes(std::string path) {
 FileDescriptor lock_of(const std::string& folder) {
   FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   check(file.open(), "run", "cannot open '", folder, "': ", std::strerror(errno));
-  const bool locked = ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+  // Whoever makes a run or looks whether it is free has the lock too, for a moment: a training keeps it for longer.
+  bool locked = false;
+  for (int tries = 0; !locked && tries < 20; ++tries) {
+    if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(15));
+    locked = ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+    if (!locked && errno != EWOULDBLOCK) break;
+  }
   // A file system without locks is no reason not to train.
   if (!locked && errno == EWOULDBLOCK) {
     throw RunInUse(concat("[run] another process is training in '", folder, "'"));

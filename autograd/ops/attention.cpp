@@ -24,11 +24,11 @@ struct Layout {
   RandomStream dropout_stream;
   Visible visible;
   AttentionScan::Kind scan = AttentionScan::Kind::none;
-  bool attend_current = false;
+  const PairPolicy* policy = nullptr;
   AttentionNormaliser::Kind normaliser = AttentionNormaliser::Kind::softmax;
   double offset = 0;
-  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, values = -1, weight = -1, bias = -1, sink = -1,
-       rest = -1;
+  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, values = -1, weight = -1, bias = -1, heads = -1,
+       sink = -1, rest = -1;
   struct Bias {
     AttentionBias::Kind kind;
     bool cap = false;
@@ -36,6 +36,11 @@ struct Layout {
   };
   std::vector<Bias> biases;
 };
+
+// Whether a sum runs along the keys.
+bool sums_along_keys(const Layout& layout) {
+  return layout.policy != nullptr ? layout.policy->needs.scan : layout.scan != AttentionScan::Kind::none;
+}
 
 // The same with tensors in their places, for a kernel.
 struct Call {
@@ -52,12 +57,13 @@ struct Call {
     call.dropout = layout.dropout;
     call.dropout_stream = layout.dropout_stream;
     call.scan.kind = layout.scan;
-    call.scan.attend_current = layout.attend_current;
     call.scan.gate_query = at(layout.gate_query);
     call.scan.gate_key = at(layout.gate_key);
     call.scan.values = at(layout.values);
     call.scan.weight = at(layout.weight);
     call.scan.bias = at(layout.bias);
+    call.scan.heads = at(layout.heads);
+    call.scan.policy = layout.policy;
     call.visible = layout.visible;
     call.normaliser.kind = layout.normaliser;
     call.normaliser.offset = layout.offset;
@@ -148,11 +154,6 @@ class Builder {
     layout.values = add_rows("the table of positions", scan.z);
     add_gates(scan.gates);
   }
-  void add_scan(const ContextualSlope& scan) {
-    layout.scan = AttentionScan::Kind::slope;
-    layout.values = add("the slopes", scan.slope, {heads_});
-    add_gates(scan.gates);
-  }
   void add_scan(const ContextualMlp& scan) {
     layout.scan = AttentionScan::Kind::mlp;
     layout.values = add_rows("the coefficients", scan.coefficients);
@@ -160,16 +161,22 @@ class Builder {
     layout.bias = add("the hidden biases", scan.bias, {scan.coefficients.size(3)});
     add_gates(scan.gates);
   }
-  void add_scan(const StickBreaking& scan) {
-    layout.scan = AttentionScan::Kind::stick_breaking;
-    layout.attend_current = scan.attend_current;
+  void add_scan(const Pair& scan) {
+    const PairPolicy& policy = *scan.policy;
+    layout.scan = AttentionScan::Kind::pair;
+    layout.policy = &policy;
+    if (policy.needs.rows > 0) {
+      layout.values = add("the numbers of rows", scan.rows, {batch_, heads_, queries_, policy.needs.rows});
+    }
+    if (policy.needs.heads > 0) layout.heads = add("the numbers of heads", scan.heads, {heads_, policy.needs.heads});
+    check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
+          "' is given operands of p.other, but needs.other is false");
+    add_gates(scan.other);
   }
   void add_normaliser(const Normaliser& normaliser) {
     using Kind = Normaliser::Kind;
     check(!normaliser.sink.defined() || normaliser.kind == Kind::softmax, name, "a sink is of a softmax alone");
     check(normaliser.offset == 0 || normaliser.kind == Kind::sigmoid, name, "an offset is of sigmoid weights alone");
-    check(layout.scan != AttentionScan::Kind::stick_breaking || normaliser.kind == Kind::exp, name,
-          "logits of a broken stick are for the normaliser exp");
     layout.normaliser = normaliser.kind;
     layout.offset = normaliser.offset;
     if (normaliser.sink.defined()) layout.sink = add("the sink", normaliser.sink, {heads_});
@@ -263,6 +270,7 @@ void check_beside(std::string_view what, const Tensor& x, const Tensor& rows) {
 // Products beside that of q and k become part of it, since [q, r].[k, G] is their sum. Gates that see the score keep
 // seeing q.k alone.
 void join_products(AttentionOperands& in, Score& score) {
+  score.check_policy();
   const Tensor q = in.q, k = in.k;
   for (const Bias& bias : score.biases) {
     const auto* product = std::get_if<Product>(&bias);
@@ -276,6 +284,8 @@ void join_products(AttentionOperands& in, Score& score) {
   const auto keep_gates = [&](auto& scan) {
     if constexpr (requires { scan.gates; }) {
       if (!scan.gates.query.defined()) scan.gates = {q, k};
+    } else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(scan)>, Pair>) {
+      if (scan.policy->needs.other && !scan.other.query.defined()) scan.other = {q, k};
     }
   };
   if (score.scan) std::visit(keep_gates, *score.scan);
@@ -296,7 +306,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   Tensor output = empty_by_token({in.q.size(0), in.q.size(1), in.q.size(2), in.v.size(3)}, in.q.dtype(), device);
   const Tensor row_statistics = Tensor::empty({heads, in.q.size(2), statistics_per_row}, in.q.dtype(), device);
   Tensor prefix_sums;
-  if (layout.scan != AttentionScan::Kind::none && needs_grad(builder.inputs)) {
+  if (sums_along_keys(layout) && needs_grad(builder.inputs)) {
     prefix_sums =
         Tensor::empty({kernels(device).attention_prefix_sums(heads, in.q.size(2), in.k.size(2))}, in.q.dtype(), device);
   }
@@ -328,6 +338,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
         wanted.d_values = gradients.at(layout.values);
         wanted.d_weight = gradients.at(layout.weight);
         wanted.d_bias = gradients.at(layout.bias);
+        wanted.d_heads = gradients.at(layout.heads);
         wanted.d_sink = gradients.at(layout.sink);
         wanted.d_rest = gradients.at(layout.rest);
         wanted.biases = gradients.biases().data();

@@ -13,10 +13,10 @@ namespace tally {
 namespace {
 
 constexpr std::string_view name_of(UnaryOp op) {
-  constexpr std::array<std::string_view, 19> names = {
-      "negate", "abs",  "square", "sqrt",      "reciprocal", "exp",      "log", "sin",      "cos",  "sigmoid",
-      "tanh",   "relu", "gelu",   "gelu_tanh", "silu",       "softplus", "add", "multiply", "power"};
-  static_assert(names.size() == static_cast<std::size_t>(UnaryOp::power) + 1);
+  constexpr std::array<std::string_view, 20> names = {
+      "negate", "abs",  "square", "sqrt",      "reciprocal", "exp",      "log", "sin",      "cos",   "sigmoid",
+      "tanh",   "relu", "gelu",   "gelu_tanh", "silu",       "softplus", "add", "multiply", "power", "leaky_relu"};
+  static_assert(names.size() == static_cast<std::size_t>(UnaryOp::leaky_relu) + 1);
   return names[static_cast<std::size_t>(op)];
 }
 
@@ -164,6 +164,10 @@ Tensor cos(const Tensor& x) { return unary(UnaryOp::cos, x); }
 Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
 Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
 Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
+Tensor leaky_relu(const Tensor& x, double slope) {
+  check(slope >= 0, "leaky_relu", "the slope must be at least 0, got ", slope);
+  return unary(UnaryOp::leaky_relu, x, slope);
+}
 Tensor gelu(const Tensor& x) { return unary(UnaryOp::gelu, x); }
 Tensor gelu_tanh(const Tensor& x) { return unary(UnaryOp::gelu_tanh, x); }
 Tensor silu(const Tensor& x) { return unary(UnaryOp::silu, x); }

@@ -14,24 +14,27 @@
 
 namespace tally {
 
-// A running sum along the keys from j up to i.
+struct PairPolicy;
+
+// What joins the scores by way of a running sum along the keys from j up to i, or of a policy.
 struct AttentionScan {
   enum class Kind : std::uint8_t {
     none,
-    table,          // l += values_i at min(p_ij, P), linearly interpolated;  values [B,H,T,P+1]
-    slope,          // l += values_h p_ij;                                    values [H]
-    mlp,            // l += sum_n values_i[n] relu(weight[n] p_ij + bias[n]); values [B,H,T,N]
-    stick_breaking  // l -= sum_{k=j..i-1} softplus(l_ik), with the biases in l; a key does not see itself
+    table,  // l += values_i at min(p_ij, P), linearly interpolated;  values [B,H,T,P+1]
+    mlp,    // l += sum_n values_i[n] relu(weight[n] p_ij + bias[n]); values [B,H,T,N]
+    pair    // l and what is summed are made by a policy (core/attention/pair.hpp); values [B,H,T,its rows]
   };
   Kind kind = Kind::none;
-  // p_ij = sum_{k=j..i} g_ik,  g = sigmoid(s), or sigmoid(scale gate_query_i . gate_key_j) where these are given.
+  // table, mlp: p_ij = sum_{k=j..i} g_ik,  g = sigmoid(s), or sigmoid(scale gate_query_i . gate_key_j) where these are
+  // given. pair: p.other is s, or that product.
   View gate_query;  // [B,H,T,w], w of any width
   View gate_key;    // [B,G,K,w]
   View values;
-  View weight, bias;            // mlp: [N]
-  bool attend_current = false;  // stick_breaking: the sum ends at i and a key sees itself
+  View weight, bias;  // mlp: [N]
+  View heads;         // pair: [H, its heads]
+  const PairPolicy* policy = nullptr;
 
-  bool contextual() const { return kind != Kind::none && kind != Kind::stick_breaking; }
+  bool contextual() const { return kind == Kind::table || kind == Kind::mlp; }
 };
 
 // How the logits of a row become its weights: a_ij = n(l_ij) / Z_i,  Z_i = z0 + sum_j m(l_ij).
@@ -95,8 +98,8 @@ struct AttentionBiasGradient {
 struct AttentionGradients {
   View d_output;  // given
   View d_q, d_k, d_v;
-  View d_gate_query, d_gate_key, d_values, d_weight, d_bias;  // of the scan
-  View d_sink, d_rest;                                        // of the normaliser
+  View d_gate_query, d_gate_key, d_values, d_weight, d_bias, d_heads;  // of the scan
+  View d_sink, d_rest;                                                 // of the normaliser
   const AttentionBiasGradient* biases = nullptr;
 };
 

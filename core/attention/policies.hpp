@@ -56,14 +56,14 @@ TALLY_INLINE T hidden_slope(T h) {
   return h > T{0} ? T{1} : T{0};
 }
 
-// --- stick-breaking (arXiv 2410.17980): A_ij = exp(l_ij - sum_{k=j..i-1} softplus(l_ik)) ---
-
-template <class T>
-TALLY_INLINE T stick_taken(T l) {
-  return math::softplus(l);
-}
-
 // --- normalisers; a pair that is not seen has l = -inf ---
+
+// e^x of x <= 0, and 0 below e^-60 (e^-600): what such weights are multiplied with would be below the normal numbers,
+// which processors compute a hundred times slower, and nothing beside the weight of the largest logit.
+template <class T>
+TALLY_INLINE T weight(T x) {
+  return x < (sizeof(T) == sizeof(float) ? T{-60} : T{-600}) ? T{0} : math::exp(x);
+}
 
 // sigmoid(l - offset) is a weight as it is (arXiv 2409.04431).
 

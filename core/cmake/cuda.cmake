@@ -29,6 +29,7 @@ if(NOT TALLY_CUDA STREQUAL "OFF")
 endif()
 
 if(TALLY_WITH_CUDA)
+  set_property(GLOBAL APPEND PROPERTY JOB_POOLS nvcc=2)  # nvcc takes a gigabyte and more for each
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # code for both, and PTX of the newer for what comes after it
   endif()

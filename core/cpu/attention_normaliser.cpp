@@ -39,7 +39,7 @@ TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, std::int64_t 
     T* const s = score + j * tile_rows;
 #pragma omp simd
     for (std::int64_t i = 0; i < lanes; ++i) {
-      s[i] = math::exp(s[i] - m[i]);
+      s[i] = attention::weight(s[i] - m[i]);
       sum[i] += s[i];
     }
   }
@@ -53,7 +53,7 @@ TALLY_CLONES void softmax_weights(T* score, const T* m, const T* inverse, std::i
   for (std::int64_t j = 0; j < keys; ++j) {
     T* const s = score + j * tile_rows;
 #pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) s[i] = math::exp(s[i] - m[i]) * inverse[i];
+    for (std::int64_t i = 0; i < lanes; ++i) s[i] = attention::weight(s[i] - m[i]) * inverse[i];
   }
 }
 
@@ -145,7 +145,7 @@ TALLY_CLONES void exp_weights(T* score, std::int64_t keys, std::int64_t lanes) {
   for (std::int64_t j = 0; j < keys; ++j) {
     T* const s = score + j * tile_rows;
 #pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) s[i] = math::exp(s[i]);
+    for (std::int64_t i = 0; i < lanes; ++i) s[i] = attention::weight(s[i]);
   }
 }
 

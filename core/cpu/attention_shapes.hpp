@@ -7,6 +7,7 @@
 // the kernel's workspace; a constructor looks at shapes only.
 #pragma once
 
+#include "core/attention/pair.hpp"
 #include "core/cpu/attention_tile.hpp"
 
 namespace tally::cpu {
@@ -31,13 +32,10 @@ struct SharedSums {
   }
 };
 
-// A running sum over the keys from j to i, and what the logit l_ij gets from it.
+// What a scan or a policy makes of the scores: most often with a running sum over the keys from j to i.
 template <class T>
 class ScanTile {
  public:
-  // Null where there is no scan, and where the arena only counts.
-  static ScanTile* make(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
-
   // Backward adds to d_gate_key [K, gate_width] and `shared`; forward gives null.
   virtual void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) = 0;
   virtual void open_rows(const RowTile& rows) = 0;
@@ -46,7 +44,8 @@ class ScanTile {
   T* carry() { return carry_; }
   // Whether nothing to the left of the running sums has a weight that matters.
   virtual bool used_up(const RowTile& rows) const { return (void)rows, false; }
-  // score += the term, from the tile's last key to its first. For backward what the gradient needs is kept.
+  // The scores become what they are with it, from the tile's last key to its first. For backward what the gradient
+  // needs is kept.
   virtual void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) = 0;
   // d holds the gradient of the logits and gets that of the scores; weights: before dropout.
   virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) = 0;
@@ -59,17 +58,22 @@ class ScanTile {
   alignas(64) T carry_[tile_rows];
 };
 
-// Of contextual positions.
+// Of contextual positions, and of a policy; null where there is no scan, and where the arena only counts.
 template <class T>
 ScanTile<T>* make_contextual(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
 
-// Whether the scan sees the logits with their biases, and its sum is of what the rows spend: e^-sum is left over.
-inline bool spends(const AttentionScan& scan) { return scan.kind == AttentionScan::Kind::stick_breaking; }
+template <class T>
+ScanTile<T>* make_pair(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
 
-// Doubles of shared sums that an item of work needs for the scan: slope 1, mlp 2 N.
+// Whether the scan sees the logits with their biases.
+inline bool after_biases(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.biased; }
+// Whether its sum is of what the rows spend: e^-sum is left over.
+inline bool spends(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.spends; }
+
+// Doubles of shared sums that an item of work needs for the scan: mlp 2 N, of a policy one a number of heads.
 inline std::int64_t shared_count(const AttentionScan& scan) {
-  if (scan.kind == AttentionScan::Kind::mlp) return 2 * scan.weight.shape[0];
-  return scan.kind == AttentionScan::Kind::slope ? 1 : 0;
+  if (scan.policy != nullptr) return scan.policy->needs.heads;
+  return scan.kind == AttentionScan::Kind::mlp ? 2 * scan.weight.shape[0] : 0;
 }
 // For a bias: toeplitz and row-column one a key.
 inline std::int64_t shared_count(const AttentionBias& bias, std::int64_t keys) {

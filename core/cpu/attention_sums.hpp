@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "core/cpu/attention_pair_loops.hpp"
 #include "core/cpu/attention_tile.hpp"
 
 namespace tally::cpu {
@@ -19,8 +20,6 @@ struct PositionSums {
   PositionSums(double* memory, std::int64_t count)
       : d(memory), d_p(memory + count), a(memory + 2 * count), a_p(memory + 3 * count) {}
 };
-
-inline constexpr std::int64_t few_keys = 16;  // as many terms are added without double
 
 template <class T>
 struct FewSums {

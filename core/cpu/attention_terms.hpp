@@ -1,5 +1,5 @@
-// The terms of contextual positions on one tile: what a row's table or slope makes of a position; those of a hidden
-// layer are in core/cpu/attention_mlp_term.hpp. Each walks the keys from right to left, forward with the running sums
+// The terms of contextual positions on one tile: what a row's table makes of a position; those of a hidden layer are in
+// core/cpu/attention_mlp_term.hpp. Each walks the keys from right to left, forward with the running sums
 // of the gates, and back from left to right with those of d_p. Only for core/cpu/attention_contextual.cpp.
 #pragma once
 
@@ -206,92 +206,6 @@ class TableTerm {
   std::int32_t ld_;            // P+1
   Entry<T>*table_, *d_table_;  // [tile_rows, ld]
   alignas(64) T last_[tile_rows];
-};
-
-// --- slope: term = m_h p ---
-
-template <class T, bool keep>
-TALLY_CLONES void add_slope_term(T* score, const T* gate_score, T* carry, T slope, const RowTile rows,
-                                 const KeyTile keys, T* kept_gate, T* kept_position) {
-  alignas(64) T lost[tile_rows] = {};
-  for (std::int64_t j = keys.keys - 1; j >= 0; --j) {
-    const Lanes seeing = keys.seeing(rows, j);
-    T* const s = score + j * tile_rows;
-    const T* const gs = gate_score + j * tile_rows;
-    T* const kg = kept_gate + (keep ? j * tile_rows : 0);
-    T* const kp = kept_position + (keep ? j * tile_rows : 0);
-#pragma omp simd
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows.lanes); ++i) {
-      const T g = seeing.hold(i) ? gate(gs[i]) : T{0};
-      const T p = advance_position(carry[i], lost[i], g);
-      s[i] += slope * p;
-      if constexpr (keep) {
-        kg[i] = g;
-        kp[i] = p;
-      }
-    }
-  }
-  for (std::int64_t i = 0; i < tile_rows; ++i) carry[i] += lost[i];
-}
-
-template <class T>
-TALLY_CLONES void slope_gradient(T* d, T* d_gate_score, T* run, T slope, std::int64_t keys, std::int64_t lanes,
-                                 const T* kept_gate) {
-  const bool own = d != d_gate_score;
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const std::int64_t row = j * tile_rows;
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) {
-      const T d_logit = d[row + i];
-      run[i] += d_logit * slope;
-      d_gate_score[row + i] = (own ? T{0} : d_logit) + run[i] * gate_slope(kept_gate[row + i]);
-    }
-  }
-}
-
-template <class T>
-class SlopeTerm : public NeverSaturated<T> {
- public:
-  SlopeTerm(const AttentionCall& call, const AttentionGradients* gradients, Arena&)
-      : call_(call), gradients_(gradients) {}
-
-  void open_rows(const RowTile& rows, double* shared) {
-    slope_ = call_.scan.values.as<T>()[rows.head * call_.scan.values.strides[0]];
-    shared_ = shared;
-    row_sums_.open();
-  }
-  void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
-           bool keep) const {
-    if (keep) {
-      add_slope_term<T, true>(score, gate_score, carry, slope_, rows, keys, kept.gate, kept.position);
-    } else {
-      add_slope_term<T, false>(score, gate_score, carry, slope_, rows, keys, nullptr, nullptr);
-    }
-  }
-  void gradient(const RowTile& rows, const KeyTile& keys, const T* weight, T* d, T* d_gate_score, T* run,
-                const Kept<T>& kept) {
-    add_to_row_sums(row_sums_.sums(), d, weight, kept.position, keys.keys, rows.lanes);
-    slope_gradient(d, d_gate_score, run, slope_, keys.keys, rows.lanes, kept.gate);
-  }
-  void close_rows(const RowTile& rows, const T* d_logit_sums) {
-    const PositionSums sums = row_sums_.sums();
-    for (std::int64_t i = 0; i < rows.rows; ++i) {
-      *shared_ += row_sums_.balanced(i, d_logit_sums, sums.d_p[i], sums.a_p[i]);
-    }
-  }
-  void write_shared(const SharedSums& sums) const {
-    const View& d_slope = gradients_->d_values;
-    for (std::int64_t head = 0; head < sums.heads && d_slope; ++head) {
-      d_slope.as<T>()[head * d_slope.strides[0]] = static_cast<T>(sums.of_head(head));
-    }
-  }
-
- private:
-  const AttentionCall& call_;
-  const AttentionGradients* gradients_;
-  T slope_ = 0;
-  double* shared_ = nullptr;
-  RowSums row_sums_;
 };
 
 }  // namespace tally::cpu

@@ -8,7 +8,7 @@
 
 #include "core/attention/call.hpp"
 #include "core/cpu/parallel.hpp"
-#include "core/math.hpp"
+#include "core/inline.hpp"
 #include "core/workspace.hpp"
 
 namespace tally::cpu {
@@ -47,10 +47,10 @@ struct Lanes {
 // The keys first .. first + keys - 1 for a tile of rows.
 struct KeyTile {
   std::int64_t first = 0, keys = 0;
-  // Those whose queries see key j, counted from the tile's first. strictly: not the one on the diagonal.
-  Lanes seeing(const RowTile& rows, std::int64_t j, bool strictly = false) const {
+  // Those whose queries see key j, counted from the tile's first.
+  Lanes seeing(const RowTile& rows, std::int64_t j) const {
     const auto lane = [&](std::int64_t place) { return std::clamp<std::int64_t>(place - rows.last_key, 0, tile_rows); };
-    const std::int64_t key = first + j, begin = lane(key + (strictly ? 1 : 0));
+    const std::int64_t key = first + j, begin = lane(key);
     const std::int64_t end = std::max(begin, lane(rows.visible.end(key)));
     return {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
   }

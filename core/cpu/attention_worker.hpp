@@ -50,7 +50,8 @@ class Worker {
         value_width_(call.v.shape[3]),
         ld_(round_up(width_, vector_lanes<T>)),
         value_ld_(round_up(value_width_, vector_lanes<T>)),
-        scan_(ScanTile<T>::make(call, gradients, arena)),
+        scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena)
+                                          : make_contextual<T>(call, gradients, arena)),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
         k_(arena.take<T>(call.keys() * width_)),
@@ -215,7 +216,7 @@ class Worker {
   void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
     lane_product(score_, tile_rows, k_ + keys.first * width_, width_, 1, q_lanes_, tile_rows, keys.keys, rows.lanes,
                  width_, false);
-    const bool last = spends(call_.scan);
+    const bool last = after_biases(call_.scan);
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
     if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
@@ -289,7 +290,7 @@ class Worker {
                    keys.keys, rows.lanes, value_width_, false);
       if (dropped) apply_dropout(d_score_, d_score_, mask_, keys.keys, rows.lanes);
       normaliser_.gradient(d_score_, score_, keys.keys, rows.lanes);
-      const bool last = spends(call_.scan);
+      const bool last = after_biases(call_.scan);
       if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
       if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);

@@ -67,7 +67,7 @@ class CopeAlibi final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    if (!positions_.defined()) return score.set_scan(ContextualSlope{slopes_, gates_(in)});
+    if (!positions_.defined()) return score.set_scan(contextual_slope(slopes_, gates_(in)));
     // A straight line as a table: its end is where positions end.
     const Shape shape{in.q.size(0), in.q.size(1), in.q.size(2), positions_.size(0)};
     const Tensor line = unsqueeze(unsqueeze(slopes_, 1), 2) * positions_;  // [H, 1, P+1]

@@ -2,35 +2,31 @@
 //   h_ij = 1 for that key, else 0;  o_i = sum_j h_ij v_j
 // Backward straight through the softmax a of the same logits (as in arXiv 1308.3432):
 //   dv = hᵀ do,  dl = a (da - sum_j a da)  with da_ij = do_i.v_j
-#include <limits>
-
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "nn/encoding.hpp"
+#include "nn/seen.hpp"
 
 namespace tally {
 namespace {
 
 // h from logits [B, H, T, T].
-Tensor one_hot(const Tensor& logits) {
+Tensor one_hot(const Tensor& logits, const Tensor& seen) {
   const NoGrad not_recorded;
   const DType dtype = logits.dtype();
   const Tensor one = Tensor::full({1}, 1.0, dtype, logits.device());
   const Tensor zero = Tensor::zeros({1}, dtype, logits.device());
-  // Not infinite, which the search for the first number that is not finite would take for a mistake.
-  const Tensor lowest = Tensor::full({1}, std::numeric_limits<float>::lowest(), dtype, logits.device());
-  const Tensor position = cumsum(Tensor::full({logits.size(-1)}, 1.0, dtype, logits.device()));
-  const Tensor seen = where(less_equal(unsqueeze(position, 0), unsqueeze(position, 1)), logits, lowest);
-  const Tensor largest = where(equal(seen, max(seen, -1, true)), one, zero);
+  const Tensor l = lowered(logits, seen);
+  const Tensor largest = where(equal(l, max(l, -1, true)), one, zero);
   // The nearest of them has none to its right.
   return largest * where(equal(cumsum(largest, true), one), one, zero);
 }
 
 class Hard final : public Encoding {
  public:
-  Tensor weights(const Tensor& logits) const override {
-    const Tensor a = causal_softmax(logits);
-    return one_hot(logits.detach()) + (a - a.detach());  // exactly h, with the gradient of a
+  Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override {
+    const Tensor a = Encoding::weights(logits, seen, in);
+    return one_hot(logits.detach(), seen) + (a - a.detach());  // exactly h, with the gradient of a
   }
 };
 

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "nn/attention.hpp"
 #include "nn/encoding.hpp"
+#include "nn/layer_parts.hpp"
 #include "nn/rotary.hpp"
 
 namespace tally {
@@ -59,7 +60,7 @@ class SelectiveRope final : public Encoding {
     const Shape grouped{in.q.size(0), key_heads_, share, in.q.size(2), in.q.size(3)};
     const Tensor first_heads = select(reshape(in.q, grouped), 2, 0);                           // [B, G, T, d]
     const Tensor chosen = matmul(unit(first_heads), transpose(unsqueeze(angle_, 0), -1, -2));  // [B, G, T, d/2]
-    Tensor phase = convolved(in.keep("phases", chosen, 2), in);
+    Tensor phase = convolved(in.keep("phases", chosen, 2), conv_, in);
     if (gate_weight_.defined()) {
       const Tensor gate = sigmoid(linear(unit(in.x), gate_weight_, gate_bias_));  // [B, T, G]
       phase = phase * unsqueeze(transpose(gate, 1, 2), 3);
@@ -72,19 +73,6 @@ class SelectiveRope final : public Encoding {
   }
 
  private:
-  // Rows of these tokens: the last tap is for the token itself; 0 before token 0.
-  Tensor convolved(const Tensor& all, const AttentionInput& in) const {
-    const Shape before{all.size(0), all.size(1), taps - 1, all.size(3)};
-    const Tensor padded = concat({Tensor::zeros(before, all.dtype(), all.device()), all}, 2);
-    Tensor sum;
-    for (std::int64_t tap = 0; tap < taps; ++tap) {
-      const Tensor weight = unsqueeze(select(conv_, 2, tap), 1);  // [G, 1, d/2]
-      const Tensor term = slice(padded, 2, in.first + tap, in.keys() + tap) * weight;
-      sum = sum.defined() ? sum + term : term;
-    }
-    return sum;
-  }
-
   std::int64_t key_heads_, pairs_;
   Tensor angle_;                    // W [G, d/2, d]
   Tensor conv_;                     // [G, d/2, 4]

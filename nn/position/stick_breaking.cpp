@@ -27,7 +27,7 @@ class StickBreakingEncoding final : public Encoding {
       : attend_current_(options.attend_current), remainder_(setup, options.remainder) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    score.set_scan(StickBreaking{attend_current_});
+    score.set_scan(stick_breaking(attend_current_));
     score.set_normaliser({.kind = Normaliser::Kind::exp, .rest = remainder_(in)});
   }
 

@@ -71,7 +71,7 @@ const page = {
     for (let layer = 0; layer < layers; ++layer) {
       for (let head = 0; head < heads; ++head) {
         const row = this.square(run, layer, head, "weights")?.values.subarray(this.query * size, (this.query + 1) * size) || [];
-        for (let j = 0; j < this.query; ++j) if (row[j] > best.most) Object.assign(best, {layer, head, most: row[j]});
+        for (let j = 0; j < this.query; ++j) if (Math.abs(row[j]) > best.most) Object.assign(best, {layer, head, most: Math.abs(row[j])});
       }
     }
     return {layer: best.layer, head: best.head};

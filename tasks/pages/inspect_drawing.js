@@ -1,7 +1,14 @@
 // What is painted on canvases, of numbers alone.
 
-// A row of each of `shown` ({quantity, numbers}), one below the other over the keys: bars, or a line where something is
-// added up. Returns where key 0 begins and how wide a key is.
+// The largest size of what may be below 0.
+function largestOf(row) {
+  let most = 0;
+  for (const number of row) most = Math.max(most, Math.abs(number));
+  return most;
+}
+
+// A row of each of `shown` ({quantity, numbers}), one below the other over the keys: bars (of what is below 0 in its colour),
+// or a line where something is added up. Returns where key 0 begins and how wide a key is.
 function paintTracks(canvas, shown, page) {
   const {query} = page, {length} = page.tokens;
   const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth || 600, each = 58, foot = 18;
@@ -17,8 +24,7 @@ function paintTracks(canvas, shown, page) {
   shown.forEach(({quantity, numbers}, n) => {
     const row = numbers.subarray(query * length, query * length + query + 1);
     const {css} = palette(quantity.hue, page.theme), top = n * each + 8, base = top + each - 14;
-    let most = 0;
-    for (const number of row) most = Math.max(most, number);
+    let most = largestOf(row);
     if (quantity.scale === "linear" && quantity.id !== "positions") most = 1;
     most = most || 1;
     paint.textAlign = "left";
@@ -31,7 +37,7 @@ function paintTracks(canvas, shown, page) {
     paint.moveTo(left, base + 0.5);
     paint.lineTo(width - 6, base + 0.5);
     paint.stroke();
-    const y = number => base - (base - top) * number / most, hue = css[page.theme === "dark" ? 170 : 165];
+    const y = number => base - (base - top) * number / most, tone = page.theme === "dark" ? 170 : 165, hue = css[tone];
     if (quantity.sums) {
       paint.strokeStyle = hue;
       paint.lineWidth = 1.8;
@@ -44,10 +50,10 @@ function paintTracks(canvas, shown, page) {
       paint.stroke();
       paint.lineWidth = 1;
     } else {
-      paint.fillStyle = hue;
       const bar = Math.max(step - (step > 4 ? 1 : 0), 0.7);
       for (let j = 0; j <= query; ++j) {
-        const tall = base - y(row[j]);
+        const tall = base - y(Math.abs(row[j]));
+        paint.fillStyle = row[j] < 0 ? css[256 + tone] : hue;
         if (tall > 0.2) paint.fillRect(left + j * step, base - tall, bar, tall);
       }
     }
@@ -78,20 +84,16 @@ function paintSquare(canvas, numbers, length, quantity, colors, byRow, most, siz
   const paint = canvas.getContext("2d");
   if (!numbers) return paint.clearRect(0, 0, side, side);
   const image = paint.createImageData(side, side), pixels = new Uint32Array(image.data.buffer);
-  const levels = new Uint8Array(side * side), root = quantity.scale === "root";
+  const largest = new Float32Array(side * side);
   for (let i = 0; i < length; ++i) {
     const start = i * length, line = Math.floor(i * side / length) * side;
     let full = most;
-    if (byRow) {
-      full = 0;
-      for (let j = 0; j <= i; ++j) if (numbers[start + j] > full) full = numbers[start + j];
-      full = full || 1;
-    }
+    if (byRow) full = largestOf(numbers.subarray(start, start + i + 1)) || 1;
     for (let j = 0; j <= i; ++j) {
-      const x = numbers[start + j] / full, level = Math.min(255, Math.round(255 * (root ? Math.sqrt(x) : x)));
-      const place = line + Math.floor(j * side / length);
-      if (level > levels[place]) levels[place] = level;
-      pixels[place] = colors.rgba[levels[place]];
+      const x = numbers[start + j], part = Math.abs(x) / full, place = line + Math.floor(j * side / length);
+      if (part < largest[place]) continue;
+      largest[place] = part;
+      pixels[place] = colors.rgba[shade(quantity, x, full)];
     }
   }
   paint.putImageData(image, 0, 0);
@@ -99,7 +101,7 @@ function paintSquare(canvas, numbers, length, quantity, colors, byRow, most, siz
 
 // A mean in a table, in its colour, with text beside it; an empty cell where there is none.
 function meanCell(quantity, mean, theme, beside = "") {
-  const cell = element("td", {class: "cell"}, mean === null ? "" : mean.toFixed(2) + beside);
+  const cell = element("td", {class: "cell"}, mean === null ? "" : mean.toFixed(2).replace(/^-(0\.00)?/, (_, zero) => zero ?? "−") + beside);
   if (mean === null) return cell;
   const {css, dark} = palette(quantity.hue, theme), color = shade(quantity, mean, 1);
   cell.style.background = css[color];

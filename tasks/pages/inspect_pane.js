@@ -41,8 +41,8 @@ class Pane {
     return false;
   }
   // The number that has the darkest colour.
-  most(quantity, numbers) {
-    if (quantity.id !== "positions") return 1;
+  most(quantity, numbers, layer = this.layer, head = this.head) {
+    if (quantity.id !== "positions") return this.square(quantity.from, layer, head)?.most ?? 1;
     let most = 1;
     for (const number of numbers) if (number > most) most = number;
     return most;
@@ -136,19 +136,20 @@ class Pane {
     this.shown = shown;
     this.at(".rowmax input").checked = this.rowMax.get(this.show);
     const canvas = this.at(".legend canvas"), paint = canvas.getContext("2d"), {css} = palette(quantity.hue, page.theme);
+    const numbers = this.numbers(quantity), least = this.square(quantity.from)?.signed ? -1 : 0;
     for (let x = 0; x < 120; ++x) {
-      paint.fillStyle = css[shade(quantity, x / 119, 1)];
+      paint.fillStyle = css[shade(quantity, least + (1 - least) * x / 119, 1)];
       paint.fillRect(x, 0, 1, 1);
     }
-    const numbers = this.numbers(quantity);
-    this.at(".legend .low").textContent = "0";
-    this.at(".legend .high").textContent = !numbers ? "" : this.rowMax.get(this.show) ? "the row's maximum" : quantity.id === "positions" ? this.most(quantity, numbers).toFixed(1) : "1";
+    this.at(".legend .low").textContent = !numbers || least === 0 ? "0"
+      : this.rowMax.get(this.show) ? "" : `−${numberText(quantity, this.most(quantity, numbers))}`;
+    this.at(".legend .high").textContent = !numbers ? "" : this.rowMax.get(this.show) ? "the row's maximum" : this.most(quantity, numbers) === 1 ? "1" : quantity.id === "positions" ? this.most(quantity, numbers).toFixed(1) : numberText(quantity, this.most(quantity, numbers));
   }
 
   drawTokens() {
     const {page, quantity, length} = this, query = page.query, box = this.at(".tokens");
     const numbers = this.numbers(quantity);
-    const most = !numbers ? 1 : this.rowMax.get(this.show) ? Math.max(...numbers.subarray(query * length, query * length + query + 1)) : this.most(quantity, numbers);
+    const most = !numbers ? 1 : this.rowMax.get(this.show) ? largestOf(numbers.subarray(query * length, query * length + query + 1)) : this.most(quantity, numbers);
     const {css, dark} = palette(quantity.hue, page.theme), answers = this.data.sequences[page.sequence].answers;
     const {scored, targets} = page.data.sequences[page.sequence];
     if (box.childElementCount !== length) {
@@ -297,7 +298,7 @@ class Pane {
       while (waiting.length > 0 && performance.now() < end) {
         const {canvas, layer, head} = waiting.shift(), numbers = this.numbers(quantity, layer, head);
         paintSquare(canvas, numbers, this.length, quantity, palette(quantity.hue, page.theme),
-                    this.rowMax.get(this.show), this.most(quantity, numbers), size * (window.devicePixelRatio || 1));
+                    this.rowMax.get(this.show), this.most(quantity, numbers, layer, head), size * (window.devicePixelRatio || 1));
       }
       page.later(next);
     };

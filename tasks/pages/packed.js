@@ -1,9 +1,11 @@
 // Reads what tasks/packing.cpp packed; the format stands in tasks/packing.hpp.
 
-// text -> {values, sums}: Float32Array [T * T] row by row, 0 above the diagonal. `sums` are, by packing, contextual
+// text -> {values, sums, most}: Float32Array [T * T] row by row, 0 above the diagonal. `sums` are, by packing, contextual
 // positions (gates) or what is left of the stick once key j took its share (breaks), else null.
-function unpackSquare(text, length, packing, gateLevels) {
-  const bytes = decodeBytes(text);
+// `most`: the largest size where some are negative or above 1 (`signed`), else 1.
+function unpackSquare(packed, length, packing, gateLevels) {
+  const colon = packed.indexOf(":"), most = colon < 0 ? 1 : Number(packed.slice(0, colon));
+  const bytes = decodeBytes(packed.slice(colon + 1));
   const codes = codeTable(bytes);
   const values = new Float32Array(length * length);
   const sums = packing === "share" ? null : new Float32Array(length * length);
@@ -21,13 +23,15 @@ function unpackSquare(text, length, packing, gateLevels) {
       if (packing === "gates") {
         values[place] = n / gateLevels;
         sums[place] = sum += n / gateLevels;
+      } else if (colon > 0) {
+        values[place] = most * (n - 128) * Math.abs(n - 128) / 16129;
       } else {
         const share = values[place] = n * n / 65025;
         if (packing === "breaks") sums[place] = sum *= 1 - share;
       }
     }
   }
-  return {values, sums};
+  return {values, sums, most, signed: colon > 0};
 }
 
 function decodeBytes(text) {

@@ -5,7 +5,7 @@
 const QUANTITIES = [
   {id: "weights", from: "weights", label: "attention", sign: "a", scale: "root", hue: "blue",
    formula: "a<sub>ij</sub> <span class=r>= softmax</span><sub>j</sub><span class=r>(</span>l<sub>ij</sub><span class=r>)</span>",
-   text: "How much query i takes from the value of key j; a row adds up to 1. The logit l is the score s<sub>ij</sub> = q<sub>i</sub>·k<sub>j</sub>/√d and what the encoding adds to it. Hard attention and stick-breaking have a rule of their own in place of the softmax."},
+   text: "How much query i takes from the value of key j; a row adds up to 1 where the rule is a softmax. Multi-token attention (mta) mixes keys and heads afterwards, so that a weight may be negative (rose) or above 1. The logit l is the score s<sub>ij</sub> = q<sub>i</sub>·k<sub>j</sub>/√d and what the encoding adds to it. Hard attention and stick-breaking have a rule of their own in place of the softmax."},
   {id: "gates", from: "gates", label: "gates", sign: "g", scale: "linear", hue: "orange",
    formula: "g<sub>ij</sub> <span class=r>= σ(</span>s<sub>ij</sub><span class=r>)</span>",
    text: "Whether key j counts as a step for query i: 1 counts, 0 does not. (With gate keys G of their own: σ(q<sub>i</sub>·G<sub>j</sub>/√d).) CoPE, figure 6."},
@@ -26,6 +26,9 @@ const QUANTITIES = [
    text: "What is left of a stick of length 1 once all keys from i down to j have taken their share. What is left at key 0 is the remainder."},
 ];
 
+// What is below 0 has this one.
+const NEGATIVE = "rose";
+
 // Colours from nothing to all, for either scheme.
 const RAMPS = {
   light: {
@@ -44,15 +47,17 @@ const RAMPS = {
   },
 };
 
-// 256 colours of a ramp: {css: [text], rgba: Uint32Array, dark: [whether light text reads better on it]}.
+// 256 colours of a ramp, and then those of what is below 0: {css: [text], rgba: Uint32Array, dark: [whether light text reads
+// better on it]}.
 const paletteCache = new Map();
 function palette(hue, theme) {
   const key = theme + hue;
   if (paletteCache.has(key)) return paletteCache.get(key);
-  const stops = RAMPS[theme][hue].map(color => [1, 3, 5].map(at => parseInt(color.slice(at, at + 2), 16)));
-  const result = {css: [], rgba: new Uint32Array(256), dark: []};
-  for (let n = 0; n < 256; ++n) {
-    const x = n / 255 * (stops.length - 1), left = Math.min(Math.floor(x), stops.length - 2), w = x - left;
+  const stopsOf = name => RAMPS[theme][name].map(color => [1, 3, 5].map(at => parseInt(color.slice(at, at + 2), 16)));
+  const ramps = [stopsOf(hue), stopsOf(NEGATIVE)], result = {css: [], rgba: new Uint32Array(512), dark: []};
+  for (let n = 0; n < 512; ++n) {
+    const stops = ramps[n >> 8];
+    const x = (n & 255) / 255 * (stops.length - 1), left = Math.min(Math.floor(x), stops.length - 2), w = x - left;
     const [r, g, b] = [0, 1, 2].map(c => Math.round(stops[left][c] * (1 - w) + stops[left + 1][c] * w));
     result.css.push(`rgb(${r} ${g} ${b})`);
     result.rgba[n] = (255 << 24 | b << 16 | g << 8 | r) >>> 0;
@@ -62,10 +67,11 @@ function palette(hue, theme) {
   return result;
 }
 
-// The colour of a value whose largest possible one is `most`: 0..255.
+// The colour of a value whose largest possible size is `most`: 0..255, from 256 on below 0.
 function shade(quantity, value, most) {
-  const x = most > 0 ? value / most : 0;
-  return Math.min(255, Math.max(0, Math.round(255 * (quantity.scale === "root" ? Math.sqrt(x) : x))));
+  const x = most > 0 ? Math.abs(value) / most : 0;
+  const level = Math.min(255, Math.round(255 * (quantity.scale === "root" ? Math.sqrt(x) : x)));
+  return value < 0 && level > 0 ? 256 + level : level;
 }
 
 // With the digits that are known (tasks/packing.hpp).
@@ -73,5 +79,6 @@ function numberText(quantity, value) {
   if (quantity.id === "positions") return value.toFixed(2);
   if (quantity.id === "gates" || quantity.id === "left" || value >= 0.05) return value.toFixed(2);
   if (value === 0) return "0";
+  if (value < 0) return value > -0.001 ? ">−0.001" : `−${numberText(quantity, -value)}`;
   return value < 0.001 ? "<0.001" : value.toFixed(3);
 }

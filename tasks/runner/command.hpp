@@ -134,7 +134,7 @@ void complain(std::string_view text);
 int print(const CommonOptions& common, const Result& result);
 
 struct Command {
-  std::string_view name;
+  std::string name;
   std::string_view summary;
   // Declares options and arguments, and returns what to do once they are read.
   std::function<Result()> (*declare)(CommandLine& line);

@@ -27,11 +27,16 @@ std::string options_text(const std::string& prefix, const std::vector<OptionInfo
 }
 
 // Sizes that no table has by itself, so that a shape can be told in letters.
-constexpr std::int64_t heads = 6, head_width = 74, width = heads * head_width, max_length = 1031, vocabulary = 97;
+constexpr std::int64_t heads = 34, head_width = 74, width = heads * head_width, max_length = 1031, vocabulary = 97;
 
 std::string shape_text(const Shape& shape) {
-  constexpr std::array<std::pair<std::int64_t, const char*>, 6> letters{
-      {{heads, "H"}, {head_width, "d"}, {width, "D"}, {4 * width, "4D"}, {max_length, "T_max"}, {vocabulary, "V"}}};
+  constexpr std::array<std::pair<std::int64_t, const char*>, 7> letters{{{heads, "H"},
+                                                                         {2 * heads, "2H"},
+                                                                         {head_width, "d"},
+                                                                         {width, "D"},
+                                                                         {4 * width, "4D"},
+                                                                         {max_length, "T_max"},
+                                                                         {vocabulary, "V"}}};
   std::string text;
   for (int axis = 0; axis < shape.rank; ++axis) {
     std::string size = to_text(shape[axis]);

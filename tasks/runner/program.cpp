@@ -18,7 +18,7 @@ std::string overview() {
   std::string text =
       concat("tally ", version, ": position encodings in small transformers\n\nUsage: tally COMMAND ...\n\n");
   for (const Command& command : commands()) {
-    text += concat("  ", command.name, std::string(12 - command.name.size(), ' '), command.summary, "\n");
+    text += concat("  ", command.name, std::string(14 - command.name.size(), ' '), command.summary, "\n");
   }
   return text +
          "\n'tally COMMAND --help' explains one of them. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 diverged,\n"
@@ -57,7 +57,7 @@ std::string facts_text(const JsonValue& value, std::size_t indent = 0) {
 
 std::span<const Command> commands() {
   static const std::array all{
-#define TALLY_COMMAND(name, summary) Command{#name, summary, declare_##name},
+#define TALLY_COMMAND(name, summary) Command{name_from_stem(#name), summary, declare_##name},
 #include "tasks/runner/commands.def"
 #undef TALLY_COMMAND
   };

@@ -251,13 +251,18 @@ void RunPlan::start(std::size_t index) {
   const std::string path = path_of(run);
   // A plan of another table may have made the run since this one took stock, or be training it.
   std::error_code error;
-  const bool begun = fs::exists(path + "/config.json", error);
+  const auto is_there = [&] { return fs::exists(path + "/config.json", error); };
+  bool begun = is_there();
   try {
-    if (!begun) {
-      RunFolder::create(path, run.config, false);
-    } else if (!look_at(run)) {
-      open_when_free(path);
+    try {
+      if (!begun) RunFolder::create(path, run.config, false);
+    } catch (const RunInUse&) {
+      throw;
+    } catch (const Error&) {
+      begun = is_there();  // made by another in this moment
+      if (!begun) throw;
     }
+    if (begun && !look_at(run)) open_when_free(path);
     if (run.state == RunState::finished) {
       say(concat(run.name, ": finished meanwhile"));
     } else {

@@ -157,9 +157,7 @@ std::vector<OpCase> attention_cases() {
       "attention_slope",
       {.term = [](const std::vector<Array>& x, auto, auto h, auto, auto, double p) { return x[3][{h}] * p; }},
       [](auto, std::int64_t h, auto, auto) { return Shapes{{h}}; },
-      [](const Tensors& x, Score& score) {
-        score.set_scan(ContextualSlope{x[3], {}});
-      }));
+      [](const Tensors& x, Score& score) { score.set_scan(contextual_slope(x[3])); }));
   cases.push_back(attention_case(
       "attention_mlp",
       {.term =
@@ -180,7 +178,7 @@ std::vector<OpCase> attention_cases() {
   using By = Normaliser::Kind;
   cases.push_back(attention_case("attention_stick_breaking", {.sticks = true, .kind = By::exp, .rest = 3}, rows_of(2),
                                  [](const Tensors& x, Score& score) {
-                                   score.set_scan(StickBreaking{});
+                                   score.set_scan(stick_breaking());
                                    score.set_normaliser({By::exp, {}, 0, x[3]});
                                  }));
   const auto sink_and_rest = [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t) {

@@ -78,6 +78,8 @@ std::vector<OpCase> elementwise_cases() {
       unary_case("sigmoid", UnaryOp::sigmoid, 0, any, sigmoid_of),
       unary_case("tanh", UnaryOp::tanh, 0, any, [](double x) { return std::tanh(x); }),
       unary_case("relu", UnaryOp::relu, 0, off_zero, [](double x) { return x > 0 ? x : 0; }),
+      unary_case("leaky_relu", UnaryOp::leaky_relu, 0.25, off_zero, [](double x) { return x > 0 ? x : 0.25 * x; }),
+      unary_case("leaky_relu_flat", UnaryOp::leaky_relu, 0, off_zero, [](double x) { return x > 0 ? x : 0; }),
       unary_case("gelu", UnaryOp::gelu, 0, any, [](double x) { return x * 0.5 * std::erfc(-x / std::numbers::sqrt2); }),
       unary_case("gelu_tanh", UnaryOp::gelu_tanh, 0, any,
                  [](double x) {

@@ -7,6 +7,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/error.hpp"
 
 namespace tally {
 namespace {
@@ -31,6 +32,17 @@ TEST(Kinks, ReluAndAbsHaveNoGradientAtZero) {
     backward(sum(function(x)));
     EXPECT_EQ(gradient_of(x), Values({0, 0}));
   }
+}
+
+TEST(Kinks, LeakyReluHasItsSlopeAtZeroAndRefusesOthers) {
+  for (const double slope : {0.0, 0.25}) {
+    const Tensor x = leaf({0, -0.0, -8, infinity});
+    EXPECT_EQ(values_of(leaky_relu(x, slope)), Values({0, 0, -8 * slope, infinity}));
+    backward(sum(leaky_relu(x, slope)));
+    EXPECT_EQ(gradient_of(x), Values({slope, slope, slope, 1}));
+  }
+  EXPECT_TRUE(std::isnan(values_of(leaky_relu(leaf({std::nan("")}), 0.25))[0]));
+  EXPECT_THROW(leaky_relu(leaf({1}), -0.25), Error);
 }
 
 TEST(Kinks, MaximumAndMinimumOfEqualsGoToTheFirst) {

@@ -73,6 +73,35 @@ class InspectPage(unittest.TestCase):
         self.run_tally("inspect", *words, "--out", path)
         return self.browser.open(path.as_uri() + place, width, height)
 
+    def test_weights_below_zero(self):
+        run, dump = self.train("mta"), self.folder / "dump-mta.safetensors"
+        self.run_tally("dump", run, "--count", "1", "--out", dump)
+        shape, exact = tensor(dump, "blocks.0.weights")
+        page = self.open(run, "--count", "1")
+        page.evaluate("page.pane.moveTo(0, 0)")
+        values = "Array.from(page.pane.numbers(QUANTITIES[0]))"
+        head = exact[:shape[2] * shape[3]]
+        largest = max(map(abs, head))
+        self.assertLess(min(head), 0)
+        for shown, x in zip(page.evaluate(values), head):
+            self.assertAlmostEqual(shown, x, delta=math.sqrt(largest * abs(x)) / 127 + largest / 60000 + 1e-6)
+        self.assertTrue(page.evaluate("page.pane.square('weights').signed"))
+        self.assertTrue(page.evaluate("document.querySelector('.legend .low').textContent").startswith("−"))
+        # The tokens of a query that has some below 0 have its colours, and no other.
+        query = next(n for n in range(shape[2]) if min(head[n * shape[3]:(n + 1) * shape[3]]) < -1e-3)
+        page.evaluate(f"page.setQuery({query})")
+        colors = page.evaluate("""(() => {
+          const row = page.pane.numbers(QUANTITIES[0]).subarray(page.query * page.tokens.length), {css} = palette("blue", page.theme);
+          return [...document.querySelectorAll(".tokens span")].slice(0, page.query + 1).map((token, n) => {
+            const probe = document.createElement("span");
+            return css.some((color, place) => {
+              probe.style.background = color;
+              return probe.style.background === token.style.background && (row[n] < 0 && place > 255 || row[n] >= 0 && place < 256 || place % 256 === 0);
+            });
+          });
+        })()""")
+        self.assertEqual(colors, [True] * (query + 1))
+
     def test_answers_to_clicks_and_keys(self):
         page = self.open(self.train("cope"), "--count", "2")
         state = "[page.sequence, page.query, page.pane.layer, page.pane.head, page.pane.show].join()"

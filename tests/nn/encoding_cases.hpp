@@ -26,6 +26,7 @@
 #include "nn/composed.hpp"
 #include "nn/encoding_choice.hpp"
 #include "nn/transformer.hpp"
+#include "tests/nn/share.hpp"
 
 namespace tally::testing {
 
@@ -213,7 +214,8 @@ inline std::vector<EncodingCase> rotated_query_cases() {
     one.label += " rotated-query=true";
     for (const EncodingCase& rotation : plain_cases()) {
       const EncodingEntry* entry = rotation.choice.parts[0].entry;
-      if (entry->traits.rotates && entry != one.choice.parts[0].entry) cases.push_back(sum_of(one, rotation));
+      const bool rotates = entry->traits.rotates && !entry->traits.scans;  // of two scans one would be refused
+      if (rotates) cases.push_back(sum_of(one, rotation));
     }
   };
   for (const EncodingEntry* entry : encoding_registry()) {
@@ -232,28 +234,30 @@ inline std::vector<EncodingCase> rotated_query_cases() {
   return cases;
 }
 
-// Encodings together: with options as they are set at first, then, every so many of them, with others.
-inline std::vector<EncodingCase> together_cases(std::size_t every = 1) {
+// Encodings together: with options as they are set at first, then, one of each `step`, with others.
+inline std::vector<EncodingCase> together_cases(std::size_t step = 1) {
   std::vector<EncodingCase> all = pairs(plain_cases());
   std::set<std::string> labels;
-  const auto add = [&](std::vector<EncodingCase> cases, std::size_t step) {
-    for (std::size_t n = 0; n < cases.size(); n += step) {
-      if (labels.insert(cases[n].label).second) all.push_back(std::move(cases[n]));
+  const auto add = [&](std::vector<EncodingCase> cases, std::size_t one_of) {
+    for (EncodingCase& one : every(one_of, std::move(cases))) {
+      if (labels.insert(one.label).second) all.push_back(std::move(one));
     }
   };
   for (const EncodingCase& one : all) labels.insert(one.label);
   add(neighbours(plain_cases()), 1);
-  add(pairs(changed_cases()), every);
-  add(neighbours(changed_cases()), every);
-  add(rotated_query_cases(), every);
+  add(pairs(changed_cases()), step);
+  add(neighbours(changed_cases()), step);
+  add(rotated_query_cases(), step);
   return all;
 }
 
-// Some of these, from everywhere among them.
-inline std::vector<EncodingCase> every(std::size_t step, std::vector<EncodingCase> cases) {
-  std::vector<EncodingCase> some;
-  for (std::size_t n = 0; n < cases.size(); n += step) some.push_back(std::move(cases[n]));
-  return some;
+// All cases; where tests take a share each encoding as it is and with all of its options changed. (Every option there:
+// tests of forms, reference values.)
+inline std::vector<EncodingCase> cases_here() {
+  if (!takes_a_share()) return all_cases();
+  std::vector<EncodingCase> cases = plain_cases();
+  for (EncodingCase& one : changed_cases()) cases.push_back(std::move(one));
+  return cases;
 }
 
 // Whether an error is about these encodings: that they cannot act together, or one of them not for this length.
@@ -266,14 +270,16 @@ inline bool names_encodings(std::string_view error, const EncodingChoice& choice
 // Whether the loss of a model of this case does not depend on the parameter at all: its gradient is 0, but for
 // rounding. The softmax does not see what is added to all keys of a row: by a key's bias, which only gates from those
 // keys see, by the last bias of an encoding's network ("output.bias" is the name for such a one), or by those of two
-// hidden units which the test models have above zero at every position. Of a single key the softmax sees nothing.
+// hidden units which the test models have above zero at every position. Of a single key the softmax sees nothing. The
+// norm of mta's outputs sees no factor of all weights, which `mix-after` is where it acts on one head.
 inline bool zero_by_symmetry(const EncodingCase& one, std::string_view path, std::int64_t length) {
   const bool of_a_position = path.find("position.") != std::string_view::npos;
   const bool of_scores = of_a_position || path.find("attention.query.") != std::string_view::npos ||
                          path.find("attention.key.") != std::string_view::npos;
   const bool of_two_units = path.ends_with(".hidden.bias") && one.label.find("hidden=2") != std::string::npos;
-  return path.ends_with(".key.bias") || (of_a_position && path.ends_with(".output.bias")) || of_two_units ||
-         (length == 1 && of_scores);
+  const bool of_one_head = path.ends_with(".mta.mix-after") && one.label.find("mta@") != std::string::npos;
+  return of_one_head || path.ends_with(".key.bias") || (of_a_position && path.ends_with(".output.bias")) ||
+         of_two_units || (length == 1 && of_scores);
 }
 
 struct AttentionSizes {
@@ -309,6 +315,7 @@ inline EncodedAttention encoded_attention(const Encoding& encoding, AttentionInp
   AttentionOperands operands{in.q, in.k, in.v, in.scale, in.visible};
   encoding.rotate(operands.q, operands.k, operands.v, in);
   in.rotated_q = operands.q;
+  in.rotated_k = operands.k;
   in.rotated_v = operands.v;
   return {operands, score_of(encoding, in)};
 }
@@ -355,7 +362,7 @@ inline Tensor attention_output(const Encoding& encoding, const Tensor& x, const 
   if (!output.defined()) {
     const auto [operands, score] = encoded_attention(encoding, in);
     const Dropout none(Initializer(0, StartValues::gpt2), "weights", 0);
-    output = composed_attention(operands, score, encoding, none, Pass{}, trace);
+    output = composed_attention(operands, score, encoding, in, none, Pass{}, trace);
   }
   return encoding.finish(output, in);
 }

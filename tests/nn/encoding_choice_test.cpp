@@ -113,11 +113,13 @@ struct Whole final : Encoding {
   Tensor mix(const AttentionInput& in) const override { return multiply(in.v, 2.0); }
 };
 struct Even final : Encoding {  // every key counts the same
-  Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.0)); }
+  Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override {
+    return Encoding::weights(multiply(logits, 0.0), seen, in);
+  }
 };
 struct Sticks final : Encoding {
   void score(const AttentionInput&, Score& score) const override {
-    score.set_scan(StickBreaking{});
+    score.set_scan(stick_breaking());
     score.set_normaliser({Normaliser::Kind::exp});
   }
 };
@@ -326,7 +328,7 @@ TEST(EncodingTraits, FollowFromTheHooks) {
 
 struct MixedAndWeighed final : Encoding {
   Tensor mix(const AttentionInput& in) const override { return in.v; }
-  Tensor weights(const Tensor& logits) const override { return logits; }
+  Tensor weights(const Tensor& logits, const Tensor&, const AttentionInput&) const override { return logits; }
 };
 
 // TALLY_ENCODING takes none of which this is false.

@@ -15,7 +15,6 @@
 namespace tally {
 namespace {
 
-using testing::all_cases;
 using testing::EncodingCase;
 using testing::make_encoding;
 using testing::normal_tensor;
@@ -86,7 +85,7 @@ class Generation : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Generation);
 
 TEST_P(Generation, GivesTheLogitsOfTheWholeSequenceForEveryEncoding) {
-  for (const EncodingCase& one : all_cases()) {
+  for (const EncodingCase& one : testing::cases_here()) {
     if (testing::refused_for_length(one.choice, length, length)) continue;
     SCOPED_TRACE(one.label);
     expect_the_same_in_steps(one.choice, !one.choice.parts.front().entry->traits.replaces_softmax);
@@ -132,7 +131,9 @@ struct Whole final : Encoding {
   static Tensor cumsum_of_rows(const Tensor& v) { return transpose(cumsum(contiguous(transpose(v, 2, 3))), 2, 3); }
 };
 struct Even final : Encoding {
-  Tensor weights(const Tensor& logits) const override { return causal_softmax(multiply(logits, 0.5)); }
+  Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override {
+    return Encoding::weights(multiply(logits, 0.5), seen, in);
+  }
 };
 
 template <class Made>

@@ -10,6 +10,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/optimizer.hpp"
+#include "nn/seen.hpp"
 #include "nn/transformer.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
@@ -40,6 +41,12 @@ void expect_near(const Tensor& found, const Tensor& expected, double tolerance) 
   for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], tolerance) << n;
 }
 
+// Where every key up to itself is seen.
+Tensor weights_of(const Encoding& encoding, const Tensor& logits) {
+  const Tensor seen = seen_pairs({}, logits.size(2), logits.dtype(), logits.device());
+  return encoding.weights(logits, seen, {logits, logits, logits, logits, 1.0});
+}
+
 class Hard : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Hard);
 class Kerple : public testing::OnDevice {};
@@ -55,7 +62,7 @@ TEST_P(Hard, PassesGradientsStraightThroughTheSoftmax) {
   const Tensor logits = leaf("logits", {1, 2, 6, 6}), v = leaf("v", shape), d_output = normal_tensor("d", shape);
   const auto hard = make("hard");
   ASSERT_TRUE(hard->traits.replaces_softmax && hard->traits.straight_through);
-  const Tensor h = hard->weights(logits);
+  const Tensor h = weights_of(*hard, logits);
   backward(matmul(h, v), d_output);
 
   const NoGrad by_hand;
@@ -72,10 +79,10 @@ TEST_P(Hard, TakesTheNearestOfEqualKeys) {
                                                          3, 3, 1, 9,  //
                                                          -5, -7, -5, -6},
                                      {1, 1, 4, 4}, default_device());
-  EXPECT_EQ(make("hard")->weights(logits).to_vector<double>(), (std::vector<double>{1, 0, 0, 0,  //
-                                                                                    0, 1, 0, 0,  //
-                                                                                    0, 1, 0, 0,  //
-                                                                                    0, 0, 1, 0}));
+  EXPECT_EQ(weights_of(*make("hard"), logits).to_vector<double>(), (std::vector<double>{1, 0, 0, 0,  //
+                                                                                        0, 1, 0, 0,  //
+                                                                                        0, 1, 0, 0,  //
+                                                                                        0, 0, 1, 0}));
 }
 
 TEST_P(Hard, JoinsAnyEncodingButAnotherRule) {

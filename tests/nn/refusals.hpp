@@ -41,6 +41,10 @@ inline bool refused_together(const EncodingChoice& choice, std::int64_t max_leng
     // One running sum along the keys, one rule that makes weights of logits.
     if (count([](const auto& of) { return of.scans; }) > 1) return true;
     if (count([](const auto& of) { return of.normalises || of.replaces_softmax; }) > 1) return true;
+    if (count([](const auto& of) { return of.takes_score_alone; }) > 0 &&
+        count([](const auto& of) { return of.brings_product; }) > 0) {
+      return true;
+    }
     if (count([](const auto& of) { return of.mixes; }) > 0 && piece.sum.size() > 1) return true;
     // Embeddings have no heads, and no layers after the first.
     const bool everywhere = piece.heads.all() && piece.layers.first == 0;

@@ -15,6 +15,7 @@
 #include "nn/composed.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
+#include "tests/nn/pair_policies.hpp"
 
 namespace tally::testing {
 
@@ -40,7 +41,7 @@ struct ShapeCase {
 inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor); }
 
 inline void break_stick(Score& score, bool attend_current = false) {
-  score.set_scan(StickBreaking{attend_current});
+  score.set_scan(stick_breaking(attend_current));
   score.set_normaliser({Normaliser::Kind::exp});
 }
 
@@ -87,13 +88,11 @@ inline std::vector<ShapeCase> shape_cases() {
          score.set_scan(ContextualTable{table(s, leaf, 9), gates(s, leaf)});
        },
        true},
-      {"slope",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualSlope{leaf("slope", {s.heads}, 0.1, DType::f64), {}});
-       }},
+      {"slope", [](const Sizes& s, const Leaf& leaf,
+                   Score& score) { score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64))); }},
       {"slope_own_gates",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualSlope{leaf("slope", {s.heads}, 0.1, DType::f64), gates(s, leaf)});
+         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64), gates(s, leaf)));
        }},
       {"mlp",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
@@ -109,6 +108,40 @@ inline std::vector<ShapeCase> shape_cases() {
                                       leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64), gates(s, leaf)});
        },
        true},
+      {"pair_threshold",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor rows = leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64);
+         score.set_scan(Pair{&threshold_policy(), rows});
+         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+       },
+       true},
+      {"pair_threshold_in_a_window_with_rest",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(Pair{&threshold_policy(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64)});
+         score.set_normaliser({Kind::softpick, {}, 0, rest(s, leaf)});
+       },
+       true,
+       {.window = 30, .first = 2}},
+      {"pair_reading",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(Pair{&reading_policy(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
+                             leaf("heads", {s.heads, 2}, 0.5, DType::f64), gates(s, leaf)});
+       },
+       true},
+      {"pair_reading_the_score",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(Pair{&reading_policy(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
+                             leaf("heads", {s.heads, 2}, 0.5, DType::f64)});
+         score.set_normaliser(sink(s, leaf));
+       },
+       true},
+      {"pair_without_a_sum",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(Pair{&bounded_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64)) + 1.0});
+         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
+         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
+                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+       }},
       {"stick", [=](const Sizes&, const Leaf&, Score& score) { break_stick(score, false); }},
       {"stick_attend_current", [=](const Sizes&, const Leaf&, Score& score) { break_stick(score, true); }},
       {"stick_remainder",
@@ -119,7 +152,7 @@ inline std::vector<ShapeCase> shape_cases() {
       {"sink", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_normaliser(sink(s, leaf)); }},
       {"sink_with_rest_and_slope",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualSlope{leaf("slope", {s.heads}, 0.1, DType::f64), {}});
+         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
          score.set_normaliser(sink(s, leaf));
          score.normaliser.rest = rest(s, leaf);
        }},
@@ -165,7 +198,7 @@ inline std::vector<ShapeCase> shape_cases() {
        {.window = 25, .first = 2}},
       {"slope_in_a_window",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualSlope{leaf("slope", {s.heads}, 0.1, DType::f64), {}});
+         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
        },
        false,
        {.window = 25, .first = 2}},
@@ -235,7 +268,7 @@ inline std::vector<ShapeCase> shape_cases() {
       // Gates see the score without the product.
       {"slope_and_product",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualSlope{leaf("slope", {s.heads}, 0.1, DType::f64), {}});
+         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                         leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
        }},
@@ -308,8 +341,10 @@ inline Outcome compute(const ShapeCase& one, const Sizes& sizes, DType dtype, bo
   in.dropout = drop.rate(pass);
   in.dropout_stream = drop.stream(pass, 1);
   struct Plain final : Encoding {};
+  AttentionInput plain{in.q, in.q, in.k, in.v, in.scale};
+  plain.visible = in.visible;
   outcome.output =
-      tiled ? tiled_attention(in, inputs.score) : composed_attention(in, inputs.score, Plain{}, drop, pass);
+      tiled ? tiled_attention(in, inputs.score) : composed_attention(in, inputs.score, Plain{}, plain, drop, pass);
   backward(outcome.output, normal_tensor("d_output", outcome.output.shape()).to(dtype));
   for (const auto& [name, tensor] : inputs.leaves) {
     if (gradient(tensor).defined()) outcome.gradients[name] = gradient(tensor);

@@ -41,6 +41,11 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "sigmoid": {"length": 512, "visible": False, "remainder": "drop"},
     "softpick": {"remainder": "drop"},
     "ssmax": {"bias": False},
+    "dape": {"bias": "kerple", "slope": 0.01},
+    "dape2": {"bias": "kerple", "slope": 0.01},
+    "path": {"conv": True, "qk-norm": False, "forget": False, "gate-scale": "sqrt-d"},
+    "selective": {"selector": "first", "bos": True},
+    "wall": {"scalar-gate": False, "qk-norm": False},
 }
 
 # Heads first .. end-1 of a layer, the encodings that act on them, and what their queries see.

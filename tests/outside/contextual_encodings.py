@@ -45,17 +45,22 @@ def decisive(layer, positions):
     return positions if dumped is None else np.where(np.abs(positions - dumped) < SAME_POSITION, dumped, positions)
 
 
-@encoding("fox", "score")
-@encoding("fox-pro", "score")
-def fox(layer):
+def forget_bias(layer, factor=1.0):
+    """The sum of log forget gates from behind the key up to the query, times a factor."""
     gates = layer.x @ layer.parameter("forget.weight").swap_last() + layer.parameter("forget.bias")  # [B,T,H]
     sign = -1 if layer.options.get("sign") == "minus" else 1
     log_forget = (tape.softplus(gates * -sign) * -1).transpose(0, 2, 1)
-    total = tape.suffix_sum(log_forget[..., ::-1])[..., ::-1]  # from the first token on
+    total = tape.suffix_sum(log_forget[..., ::-1])[..., ::-1] * factor  # from the first token on
     b, h, t = total.shape
     bias = tape.where(distances(t) >= 0, total.reshape(b, h, t, 1) - total.reshape(b, h, 1, t), 0)
     layer.record("decay", tape.where(layer.seen, tape.exp(bias), 0))
     return bias
+
+
+@encoding("fox", "score")
+@encoding("fox-pro", "score")
+def fox(layer):
+    return forget_bias(layer)
 
 
 @encoding("fox", "scale")

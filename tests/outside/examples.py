@@ -55,16 +55,31 @@ ENCODINGS = [
     ("fox-pro+sink", {"sink": {"remainder": "value"}}), ("cope+sigmoid", {"cope": {"rows": 3}}), ("alibi+softpick", {}),
     ("ssmax", {}), ("ssmax", {"bias": True}), ("cope+rope+ssmax", {"cope": {"rows": 3}}),
     ("gated", {}), ("gated", {"per": "head"}), ("fox-pro+gated", {}),
+    ("dape", {"rows": 4}), ("dape", {"rows": 4, "bias": "none"}), ("dape", {"rows": 4, "bias": "alibi", "slope": 0.2}),
+    ("dape2", {"rows": 4}), ("dape2", {"rows": 4, "bias": "none", "kernel": 5}), ("dape2", {"rows": 4, "bias": "alibi"}),
+    ("dape+fox+rope", {"dape": {"rows": 4}}), ("0:dape2@0,none@1,1:dape2", {"dape2": {"rows": 4}}),
+    ("mta", {}), ("mta", {"queries": 2, "keys": 1, "group": 1}), ("mta", {"left-out": ("kernel-after", "mix", "norm.weight")}),
+    ("mta", {"left-out": ("mix-after", "gate.weight", "gate.bias")}), ("alibi+mta", {}),
+    ("dape[window=3,first=1]", {"rows": 4}), ("dape2[window=3,first=1]", {"rows": 4}), ("mta[chunk=4]", {}),
     ("none[window=3]", {}), ("alibi+rope[window=4,chunk=3,first=1]", {}), ("hard[chunk=3]", {}),
     ("cope[window=3,first=1]", {"rows": 3}), ("cope-alibi[chunk=4]", {}), ("cope-mlp[window=3]", {"rows": 3}),
     ("stick-breaking[window=3]", {"remainder": "value"}), ("fox[chunk=3]", {}), ("fox-pro[window=3,first=1]", {}),
     ("sink[window=3]", {}), ("sigmoid[window=3]", {"visible": True}), ("softpick[chunk=4]", {}),
     ("ssmax[window=3,first=1]", {}), ("0:rope[window=2]@0,none@1,1:none", {}),
     ("0:cope[window=3]@0,cope@1,1:alibi", {"cope": {"rows": 3}}),
+    ("path", {}), ("path", {"rows": 0, "conv": False}), ("path", {"forget": True}),
+    ("path", {"forget": True, "gate-scale": "none", "qk-norm": True}), ("path+rope", {"path": {"qk-norm": True}}),
+    ("cope+path", {"cope": {"rows": 3}}), ("fox+path", {"fox": {"score-scale": "none"}}), ("path[window=3]", {}),
+    ("wall", {}), ("wall", {"scalar-gate": True}), ("wall", {"qk-norm": True}), ("rope+wall", {}),
+    ("tra", {}), ("tra[window=3]", {}), ("alibi+tra", {}), ("sink+tra", {}), ("softpick+tra", {}),
+    ("selective", {}), ("selective", {"selector": "own", "bos": False}), ("selective", {"selector": "projection"}),
+    ("rope+selective", {}), ("selective[window=3,first=1]", {}), ("selective+stick-breaking", {}),
+    ("fox+wall", {"fox": {"score-scale": "none"}}), ("wall[chunk=4]", {}),
 ]
 GROUPED = [  # with fewer heads of keys
     ("cope", {"rows": 3, "gates": "sep-keys"}), ("nexus", {"rows": 3}), ("fox-pro", {}), ("ssmax", {"bias": True}),
-    ("sink", {"remainder": "value"}), ("gated", {}), ("carope", {}), ("selective-rope", {}),
+    ("sink", {"remainder": "value"}), ("gated", {}), ("carope", {}), ("selective-rope", {}), ("mta", {}),
+    ("path", {"forget": True, "qk-norm": True}), ("wall", {"scalar-gate": True, "qk-norm": True}),
 ]
 
 
@@ -74,6 +89,15 @@ def encoding_parameters(random, name, options, owner, heads=HEADS, key_heads=HEA
     remainder = {"remainder": (heads, width)} if options.get("remainder") == "bias" else {}
     gates = heads if options.get("per") == "head" else heads * width
     forget = {"forget.weight": (heads, WIDTH), "forget.bias": (heads,)}
+    inputs, taps = heads * (1 if options.get("bias") == "none" else 2), (options.get("kernel", 3),)
+    kernel, group = (heads, options.get("queries", 3), options.get("keys", 5)), options.get("group", heads)
+
+    def network(*taps):  # over the heads
+        bias = {"bias.r1": (heads,), "bias.r2": (heads,)} if options.get("bias", "kerple") == "kerple" else {}
+        return {"hidden.weight": (rows, inputs, *taps), "hidden.bias": (rows,), "output.weight": (heads, rows, *taps),
+                "output.bias": (heads,), **bias}
+
+    norms = {"query-norm.weight": (heads, width), "key-norm.weight": (key_heads, width)}
     shapes = {
         "absolute": {"table": (T + 2, WIDTH)},
         "relative": {"table": (rows, width)},
@@ -91,7 +115,7 @@ def encoding_parameters(random, name, options, owner, heads=HEADS, key_heads=HEA
                      "output.bias": (width,)},
         "fox": forget,
         "fox-pro": {**forget, "key-shift.weight": (key_heads, WIDTH), "value-shift.weight": (key_heads, WIDTH),
-                    "query-norm.weight": (heads, width), "key-norm.weight": (key_heads, width),
+                    **norms,
                     "output-norm.weight": (heads, width), "output-gate.weight": (heads * width, WIDTH)},
         "stick-breaking": remainder, "sigmoid": remainder, "softpick": remainder,
         "sink": {"logit": (heads,), **remainder},
@@ -102,11 +126,27 @@ def encoding_parameters(random, name, options, owner, heads=HEADS, key_heads=HEA
             "angle.weight": (key_heads, width // 2, width), "conv.weight": (key_heads, width // 2, 4),
             **({"gate.weight": (key_heads, WIDTH), "gate.bias": (key_heads,)} if options.get("phase-gate", True) else {}),
             **({"temperature": (width // 2,)} if options.get("temperature") == "learned" else {})},
+        "dape": network(), "dape2": network(*taps),
+        "mta": {"kernel": kernel, "kernel-after": kernel, "mix": (heads, heads),
+                "mix-after": (heads // group, group, group), "norm.weight": (width,), "gate.weight": (1, width),
+                "gate.bias": (1,)},
+        "path": {
+            **({"down.weight": (rows, WIDTH), "up.weight": (key_heads * width, rows)} if rows
+               else {"direction.weight": (key_heads * width, WIDTH)}),
+            **({"conv.weight": (key_heads, width, 3)} if options.get("conv", True) else {}),
+            "strength.weight": (key_heads, WIDTH), "strength.bias": (key_heads,),
+            **(norms if options.get("qk-norm") else {}), **(forget if options.get("forget") else {})},
+        "tra": {"threshold.weight": (heads, WIDTH), "threshold.bias": (heads,)},
+        "selective": {"selector.query.weight": (width, WIDTH), "selector.key.weight": (width, WIDTH)}
+                     if options.get("selector") == "projection" else {},
+        "wall": {"decay.weight": (heads * width, WIDTH), "decay.bias": (heads * width,),
+                 **(norms if options.get("qk-norm") else {}), **(forget if options.get("scalar-gate") else {})},
     }.get(name, {})
+    shapes = {key: shape for key, shape in shapes.items() if key not in options.get("left-out", ())}
     if options.get("gates") == "sep-keys":
         shapes |= {"gate.weight": (key_heads * width, WIDTH), "gate.bias": (key_heads * width,)}
     arrays = {f"{owner}.{key}": random.normal(size=shape) for key, shape in shapes.items()}
-    return {key: np.abs(array) for key, array in arrays.items()} if name == "kerple" else arrays
+    return {key: np.abs(array) if key.endswith((".r1", ".r2")) else array for key, array in arrays.items()}
 
 
 def example(model_options, pe, options, seed=1):

@@ -72,12 +72,17 @@ def attend(layers, q, k, v, x, record, sight=position.Sight()):
     s = (q @ k.swap_last()) * scale
     logits, joined = s, None
     for layer in layers:
-        layer.s, layer.rotated_q, layer.rotated_v = s, q, v
+        layer.s, layer.product_scale, layer.rotated_q, layer.rotated_k, layer.rotated_v = s, scale, q, k, v
         if layer.name in position.HOOKS["score"]:
             term = position.HOOKS["score"][layer.name](layer)
             logits = logits + term
             if isinstance(term, tape.Node):  # not where an option leaves this layer without
                 joined = (s * 0 if joined is None else joined) + term
+    for layer in layers:
+        if layer.alive is not None:
+            seen = seen & layer.alive
+    for layer in layers:
+        layer.seen = seen
     if joined is not None:
         # If what joins the scores decided alone, by the same rule.
         record("position_weights", weights_and_sum(layers, joined, v, seen, "position_weights")[0])
@@ -186,7 +191,7 @@ def run(config, arrays, batch, dtype, gradients=True):
     """Everything a dump holds, computed in `dtype`, one sequence at a time (the loss is a sum over sequences).
 
     `arrays` are the parameters, `batch` the dump's tensors (tokens, targets, loss_mask and, for gradients at kinks,
-    blocks.N.positions, .weights and .position_weights). Returns ({tensor name: array}, names of the parameters that were read, and
+    blocks.N.positions, .gates, .weights and .position_weights). Returns ({tensor name: array}, names of the parameters that were read, and
     for the gradients of biases {tensor name: what the sizes of the terms that it sums add up to}).
     """
     parameters = Parameters(arrays, dtype)
@@ -196,7 +201,7 @@ def run(config, arrays, batch, dtype, gradients=True):
         one = slice(n, n + 1)
         dumped = {}
         for layer in range(config.layers):
-            own = {key: f"blocks.{layer}.{key}" for key in ("positions", "weights", "position_weights")}
+            own = {key: f"blocks.{layer}.{key}" for key in ("positions", "gates", "weights", "position_weights")}
             dumped[layer] = {key: batch[name][one] for key, name in own.items() if name in batch}
 
         def record(name, node):

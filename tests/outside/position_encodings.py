@@ -46,9 +46,11 @@ class Layer:
         self.q = self.k = self.v = None  # [B,H,T,d], not rotated
         self.x = None                    # [B,T,D], what the query, key and value projections see
         self.seen = None                 # bool [T,T], whether the query sees the key
+        self.alive = None                # bool [B,H,T,T], set by score where it takes pairs' weight altogether
         self.s = None                    # scaled products of the (rotated) q and k
+        self.product_scale = None        # what they are multiplied by
         self.weights = None              # for rest and finish
-        self.rotated_q = self.rotated_v = None  # after all of rotate
+        self.rotated_q = self.rotated_k = self.rotated_v = None  # after all of rotate
         self.record = lambda name, node: None
 
     @property

@@ -102,20 +102,26 @@ def unit(x):
     return x / tape.sqrt((x * x).sum(-1) + 1e-6)
 
 
+def convolved(rows, weight):
+    """Every number of rows [B,G,T,n] over the last tokens, by weight [G,n,taps]; the last tap is for the token itself."""
+    t, (heads, width, taps) = rows.shape[2], weight.shape
+    total = 0
+    for tap in range(taps):
+        earlier = np.eye(t, k=tap - taps + 1, dtype=rows.value.dtype)
+        total = total + (tape.Node(earlier) @ rows) * weight[:, :, tap].reshape(heads, 1, width)
+    return total
+
+
 @encoding("selective-rope", "rotate")
 def selective_rope(layer, q, k, v):
     weight, taps = layer.parameter("angle.weight"), layer.parameter("conv.weight")  # [G,d/2,d], [G,d/2,4]
     heads, planes = weight.shape[:2]
     first = layer.q[:, ::layer.q.shape[1] // heads]  # of each group that shares a head of keys
     content = unit(first) @ weight.swap_last()
-    t, last = content.shape[2], taps.shape[2] - 1
-    angle = 0
-    for tap in range(taps.shape[2]):
-        earlier = np.eye(t, k=tap - last, dtype=q.value.dtype)  # the last tap is for the token itself
-        angle = angle + (tape.Node(earlier) @ content) * taps[:, :, tap].reshape(heads, 1, planes)
+    angle = convolved(content, taps)
     if layer.options["phase-gate"]:
         gate = tape.sigmoid(unit(layer.x) @ layer.parameter("gate.weight").swap_last() + layer.parameter("gate.bias"))
-        angle = angle * gate.transpose(0, 2, 1).reshape(-1, heads, t, 1)
+        angle = angle * gate.transpose(0, 2, 1).reshape(-1, heads, content.shape[2], 1)
     slower = (float(layer.options["base"]) ** (-np.arange(planes) / planes)).astype(q.value.dtype)
     if layer.options["temperature"] == "learned":
         slower = layer.parameter("temperature")

@@ -206,7 +206,10 @@ class WholeModel(unittest.TestCase):
                 ("rope", {"frequencies": "clip-hard"}, {}, "none"),
                 ("carope", {}, {"frequency.weight": 0, "frequency.bias": math.log(math.expm1(slowest - 1))}, "rope"),
                 ("ssmax", {"bias": True}, {"ssmax.factor": 0, "ssmax.bias": 1}, "none"),
-                ("selective-rope", {}, {"conv.weight": 0}, "none")):
+                ("selective-rope", {}, {"conv.weight": 0}, "none"),
+                ("path", {"conv": False}, {"strength.bias": -60}, "none"),
+                ("fox+path", {}, {"strength.bias": -60}, "fox"),
+                ("wall", {}, {"decay.bias": 60}, "none")):
             self.assertLess(self.difference(pe, options, changed, names=[other]), 1e-12, pe)
 
     def test_branch_at_an_integer_is_the_programs(self):

@@ -133,10 +133,12 @@ def erf(x):
 
 
 def softmax(x, allowed=True):
-    """Over the last axis; entries that are not allowed get weight 0, every row needs one that is."""
+    """Over the last axis; entries that are not allowed get weight 0, and so does a row without any that is."""
     shifted = np.where(allowed, x.value, -np.inf)
-    y = np.exp(shifted - shifted.max(axis=-1, keepdims=True))
-    y = y / y.sum(axis=-1, keepdims=True)
+    largest = shifted.max(axis=-1, keepdims=True)
+    y = np.exp(shifted - np.where(largest > -np.inf, largest, 0))
+    total = y.sum(axis=-1, keepdims=True)
+    y = y / np.where(total > 0, total, 1)
     return Node(y, (x, lambda g: y * (g - (g * y).sum(axis=-1, keepdims=True))))
 
 

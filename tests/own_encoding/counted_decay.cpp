@@ -1,5 +1,23 @@
 // The same penalty on a distance that counts only what matters to the query: keys whose gate is open.
 //   g_ij = sigmoid(q_i.G_j / sqrt(d)),  G = x W_gᵀ;  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij
+#include "autograd/pair.hpp"
+
+namespace tally {
+namespace {
+
+struct CountedPenalty {
+  static constexpr PairNeeds needs{.scan = true, .adds = true, .other = true, .heads = 1};
+  static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
+  static constexpr auto logit(const auto& p) { return p.s - head<0>(p) * p.sum; }
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_PAIR(counted_penalty, CountedPenalty);
+
+#ifndef TALLY_PAIR_ONLY
+
 #include "autograd/ops.hpp"
 #include "nn/attention.hpp"
 #include "nn/encoding.hpp"
@@ -11,19 +29,19 @@ class CountedDecay final : public Encoding {
  public:
   explicit CountedDecay(const EncodingSetup& setup)
       : key_heads_(setup.key_heads),
-        rate_(setup.parameter("rate", {setup.heads}, Fill::constant(0.1), Scope::layer)),
+        rate_(setup.parameter("rate", {setup.heads, 1}, Fill::constant(0.1), Scope::layer)),
         gate_(setup.parameter("gate.weight", {setup.key_heads * setup.head_width, setup.width},
                               setup.start->linear_weight(setup.width), Scope::layer)) {}
 
   void score(const AttentionInput& in, Score& score) const override {
     // Gates look back at earlier tokens: what belongs to them is kept while a text is generated.
     const Tensor gate_keys = in.keep("gate keys", split_heads(linear(in.x, gate_), key_heads_), 2);
-    score.set_scan(ContextualSlope{negate(rate_), {in.q, gate_keys}});
+    score.set_scan(Pair{.policy = &pair_counted_penalty, .heads = rate_, .other = {in.q, gate_keys}});
   }
 
  private:
   std::int64_t key_heads_;
-  Tensor rate_;  // r [H]
+  Tensor rate_;  // r [H, 1]
   Tensor gate_;  // W_g [G d, D]: as keys, by head of keys
 };
 
@@ -33,3 +51,5 @@ class CountedDecay final : public Encoding {
 TALLY_ENCODING(counted_decay, NoOptions, CountedDecay, "a learned penalty on the number of keys that count",
                "g_ij = sigmoid(q_i.G_j / sqrt(d));  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij", "none yet",
                .scans = true);
+
+#endif

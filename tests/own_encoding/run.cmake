@@ -1,7 +1,8 @@
-# Does what nn/position/README.md says: copies the sources, adds its encoding and that of contextual.md to nn/position and
-# nothing else, builds the runner, and looks for them in the list, the help, the gradient check and a short training run.
+# Does what nn/position/README.md says: copies the sources, adds its encoding, that of contextual.md and the two that
+# 'tally new-encoding' prints to nn/position and nothing else, builds the runner, and looks for them in the list, the
+# help, the check and a short training run.
 #
-# cmake -D SOURCE=<root of the sources> -D COMPILER=<c++> -D GENERATOR=<name> -D WORK=<folder to use> -P run.cmake
+# cmake -D SOURCE=<root of the sources> -D TALLY=<the program> -D COMPILER=<c++> -D GENERATOR=<name> -D WORK=<folder to use> -P run.cmake
 set(tree ${WORK}/tally)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${tree})
@@ -19,6 +20,15 @@ foreach(encoding IN ITEMS decay counted_decay)
   if(found EQUAL -1)
     message(FATAL_ERROR "nn/position/${page_of_${encoding}} does not show tests/own_encoding/${encoding}.cpp as it is")
   endif()
+endforeach()
+
+foreach(kind IN ITEMS hooks policy)
+  set(options)
+  if(kind STREQUAL policy)
+    set(options --policy)
+  endif()
+  execute_process(COMMAND ${TALLY} new-encoding begun-by-${kind} ${options} COMMAND_ERROR_IS_FATAL ANY
+                  OUTPUT_FILE ${tree}/nn/position/begun_by_${kind}.cpp)
 endforeach()
 
 # step(<text that the output must hold, ...> -- <command>)
@@ -51,7 +61,9 @@ step(RUN ${tally} list encodings HOLDS "  decay " "  counted-decay ")
 step(RUN ${tally} describe decay HOLDS "l_ij = s_ij - r_h (i-j)" "start")
 step(RUN ${tally} train --pe decay --help HOLDS "--pe.start=0.1" "strength r of every head at the start")
 step(RUN ${tally} gradcheck --pe decay HOLDS "decay")
-step(RUN ${tally} gradcheck --pe counted-decay HOLDS "counted-decay")
+foreach(encoding IN ITEMS decay counted-decay begun-by-hooks begun-by-policy)
+  step(RUN ${tally} check --pe ${encoding} --no-costs HOLDS "all promises are kept")
+endforeach()
 foreach(encoding IN ITEMS decay counted-decay)
   # More than one tile of keys.
   step(RUN ${tally} bench attention --pe ${encoding} --length 150 --batch 1 --steps 1 --json

@@ -2,7 +2,8 @@
 """Writes the reference values of the position encodings beside itself; README.md describes the files.
 
     make_references.py            writes the files
-    make_references.py --check    compares the files that are there with what the formulas give now
+    make_references.py --check    compares the files that are there with what the formulas give now; of gradients a
+                                  tenth of the elements, or all with TALLY_TEST_EVERYTHING=1
 
 Forward: the formulas of the *_references.py in this folder, in plain loops over Python numbers, nothing clever. Gradients:
 complex step, the imaginary part of L(input + 1e-30 i) / 1e-30 for every single element, L = sum(output * d_output); exact to
@@ -11,6 +12,7 @@ rounding, and no backward formula to get wrong. Needs Python 3 and numpy.
 
 import argparse
 import importlib
+import os
 import pathlib
 import sys
 import zlib
@@ -69,8 +71,9 @@ def elements(nested):
             yield nested, n
 
 
-def make(case):
-    """{tensor name: array} of one file. The random numbers follow from its name."""
+def make(case, share=1.0):
+    """{tensor name: array} of one file. The random numbers follow from its name. With a share below 1 so many of the
+    gradients' elements, at least two of each, and NaN for the others."""
     random = np.random.RandomState(zlib.crc32(case.file.encode()))
     while True:
         inputs, d_output = draw(case, random)
@@ -96,14 +99,17 @@ def make(case):
         places = list(elements(lists[name]))
         if name == "x" and slope(places) == 0:
             continue  # plays no part beyond q, k, v
-        tensors[f"d_{name}"] = np.array([slope([place]) for place in places]).reshape(array.shape)
+        taken = random.uniform(size=len(places)) < share
+        taken[random.permutation(len(places))[:2]] = True
+        slopes = [slope([place]) if wanted else np.nan for place, wanted in zip(places, taken)]
+        tensors[f"d_{name}"] = np.array(slopes).reshape(array.shape)
     return tensors
 
 
-def files():
-    """(path, tensors, metadata) of every file."""
+def files(share):
+    """(path, tensors, metadata) of every file, with this share of the gradients' elements."""
     for case in CASES:
-        yield f"{case.file}.safetensors", make(case), case.metadata()
+        yield f"{case.file}.safetensors", make(case, share), case.metadata()
     slopes = {f"slopes.{heads}": np.array(published_slopes(heads)) for heads in (1, 2, 3, 4, 6, 8, 12, 16)}
     yield "alibi-slopes.safetensors", slopes, {"encoding": "alibi-slopes"}
     buckets = np.array([float(t5_bucket(n)) for n in range(300)])
@@ -114,7 +120,7 @@ def largest(tensors, name):
     """Magnitude that a tensor's errors are measured by. The gradient of a bias may be zero but for rounding."""
     weight = name.removesuffix(".bias") + ".weight"
     names = {name, weight} if name.startswith("d_") and weight in tensors else {name}
-    return max(np.abs(tensors[one]).max() for one in names)
+    return max(np.nanmax(np.abs(tensors[one])) for one in names)
 
 
 def difference(stored, made):
@@ -127,8 +133,11 @@ def difference(stored, made):
         old = stored[0][name]
         if old.dtype != array.dtype or old.shape != array.shape:
             return f"{name} is {old.dtype}{list(old.shape)}, not {array.dtype}{list(array.shape)}"
-        worst = np.abs(old.astype(np.float64) - array).max()
-        if not worst <= TOLERANCE * largest(made[0], name):
+        if not np.isfinite(old).all():
+            return f"{name} is not finite"
+        worst = np.nanmax(np.abs(old.astype(np.float64) - array))  # NaN: not computed anew
+        # A tensor is measured by all of its elements, of which some were not computed anew and may be wrong.
+        if not worst <= TOLERANCE * min(largest(stored[0], name), 100 * largest(made[0], name)):
             return f"{name} differs by {worst:.1e}"
     return None
 
@@ -153,4 +162,5 @@ def write_or_check(folder, contents):
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(FOLDER, files()))
+    only_some = "--check" in sys.argv and os.environ.get("TALLY_TEST_EVERYTHING") != "1"
+    sys.exit(write_or_check(FOLDER, files(0.1 if only_some else 1.0)))

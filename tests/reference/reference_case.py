@@ -9,6 +9,8 @@ CASES. The hooks, by the name of an encoding:
     product(head)              the product of two rows that makes s; divided by sqrt(d) where no encoding says otherwise
     score(head)                what joins the scaled products, [T][T]
     weights(head, logits)      the attention weights [T][T]; softmax of every row where no encoding says otherwise
+    mixed_weights(heads, logits)  the same [H][T][T] of all heads together, where they depend on each other
+    hides(head)                the pairs (i, j) that have no weight, beside those that are not seen
     rest(head, weights)        [T][d] that joins the sum of values, before any finish
     finish(head, weights, output)  output [T][d]; returns the new one
 
@@ -17,13 +19,15 @@ complex, so branches (floor, min) look at real parts alone.
 """
 
 import cmath
+import copy
 import math
 
 B, H, T = 2, 2, 7
 KINK = 1e-3  # distance kept by every position from the places where its formula bends
 
 CASES = []
-HOOKS = {hook: {} for hook in ("shapes", "embed", "prepare", "rotate", "product", "score", "weights", "rest", "finish")}
+HOOKS = {hook: {} for hook in ("shapes", "embed", "prepare", "rotate", "product", "score", "hides", "weights",
+                               "mixed_weights", "rest", "finish")}
 
 
 def encoding(name, hook):
@@ -141,6 +145,7 @@ class Head:
         self.x = inputs["x"][b]                                        # [T][D], what the projections see
         self.rotated_v = None                                          # v after all of rotate
         self.s = None                                                  # scaled products of the (rotated) q and k
+        self.first = None                # rotated q and k of the first head; a function, called where they are wanted
         self.result = result  # {name: [T][..]}, all encodings of a sum write into the same
         self.kinks = kinks    # numbers which must not lie beside an integer
 
@@ -157,7 +162,7 @@ def softmax(case, logits):
     weights = triangle()
     for i in range(T):
         keys = case.keys(i)
-        largest = max(logits[i][j].real for j in keys)
+        largest = max((logits[i][j].real for j in keys), default=0)
         total = sum(cmath.exp(logits[i][j] - largest) for j in keys)
         for j in keys:
             weights[i][j] = cmath.exp(logits[i][j] - largest) / total
@@ -171,42 +176,89 @@ def leftover(head, weights):
     return [[(1 - sum(taken)) * r for r in row] for taken, row in zip(weights, rows)]
 
 
-def attention(case, inputs, b, h, kinks):
-    """One head of one sequence: everything that a file holds of it."""
+def acting(heads, hook):
+    """The encodings that act there, each with the head as it sees it."""
+    return [(HOOKS[hook][name], head) for name, head in heads.items() if name in HOOKS[hook]]
+
+
+def operands(case, inputs, b, h, kinks):
+    """What the hooks of each encoding see of this head, by name, and its q, k, v after all of rotate."""
     result = {}
     heads = {name: Head(case, name, inputs, b, h, result, kinks) for name in case.parts}
-
-    def acting(hook):
-        return [(HOOKS[hook][name], heads[name]) for name in case.parts if name in HOOKS[hook]]
-
     q, k, v = (inputs[name][b][h] for name in "qkv")
-    for rotate, head in acting("prepare") + acting("rotate"):
-        q, k, v = rotate(head, q, k, v)
-        result |= {"rotated_q": q, "rotated_k": k}
-    for head in heads.values():
-        head.rotated_v = v
+    for hook in ("prepare", "rotate"):
+        for name in case.parts:
+            if name in HOOKS[hook]:
+                q, k, v = HOOKS[hook][name](heads[name], q, k, v)
+                result |= {"rotated_q": q, "rotated_k": k}
+    return heads, q, k, v
+
+
+def without(case, hidden):
+    """The case as the rules for weights see it: no keys that are hidden."""
+    fewer = copy.copy(case)
+    fewer.keys = lambda i: [j for j in case.keys(i) if (i, j) not in hidden]
+    return fewer
+
+
+def attention(case, inputs, b, kinks):
+    """All heads of one sequence: everything that a file holds of them."""
+    heads, logits = [], []
+    for h in range(H):
+        parts, q, k, v = operands(case, inputs, b, h, kinks)
+        for head in parts.values():
+            head.rotated_v = v
+            head.first = lambda: operands(case, inputs, b, 0, [])[1:3]
+        logits.append(logits_of(case, parts, q, k))
+        heads.append(parts)
+    results = [parts[case.parts[0]].result for parts in heads]
+    weights = None
+    for name in case.parts:
+        if name in HOOKS["mixed_weights"]:
+            weights = HOOKS["mixed_weights"][name]([parts[name] for parts in heads], logits)
+    if weights is None:
+        weights = [weights_of(parts, own) for parts, own in zip(heads, logits)]
+    for parts, own, result in zip(heads, weights, results):
+        result |= {"weights": own, "output": output_of(case, parts, own)}
+    return results
+
+
+def logits_of(case, heads, q, k):
+    """Of one head; `heads` has it as each encoding sees it."""
     product = scaled
-    for own_product, head in acting("product"):
+    for own_product, head in acting(heads, "product"):
         product = own_product(head)
     s = scores(q, k, product)
     for head in heads.values():
         head.s = s
-    biases = [score(head) for score, head in acting("score")]
+    biases = [score(head) for score, head in acting(heads, "score")]
+    hidden = [pair for hides, head in acting(heads, "hides") for pair in hides(head)]
+    if hidden:
+        case = without(case, set(hidden))
+        for head in heads.values():
+            head.case = case
     logits = triangle()
     for i in range(T):
         for j in case.keys(i):
             logits[i][j] = s[i][j] + sum(bias[i][j] for bias in biases)
-    weights = None
-    for rule, head in acting("weights"):
-        weights = rule(head, logits)
-    if weights is None:
-        weights = softmax(case, logits)
+    next(iter(heads.values())).result.update(s=s, logits=logits)
+    return logits
+
+
+def weights_of(heads, logits):
+    for rule, head in acting(heads, "weights"):
+        return rule(head, logits)
+    return softmax(next(iter(heads.values())).case, logits)
+
+
+def output_of(case, heads, weights):
+    v = next(iter(heads.values())).rotated_v
     output = [[sum(weights[i][j] * v[j][n] for j in range(i + 1)) for n in range(case.d)] for i in range(T)]
-    for rest, head in acting("rest"):
+    for rest, head in acting(heads, "rest"):
         output = [[o + r for o, r in zip(*rows)] for rows in zip(output, rest(head, weights))]
-    for finish, head in acting("finish"):
+    for finish, head in acting(heads, "finish"):
         output = finish(head, weights, output)
-    return result | {"s": s, "logits": logits, "weights": weights, "output": output}
+    return output
 
 
 def forward(case, inputs):
@@ -215,5 +267,5 @@ def forward(case, inputs):
         embed = HOOKS["embed"][case.encoding]
         return {"output": [embed(case, inputs, x) for x in inputs["x"]]}, []
     kinks = []
-    heads = [[attention(case, inputs, b, h, kinks) for h in range(H)] for b in range(B)]
+    heads = [attention(case, inputs, b, kinks) for b in range(B)]
     return {name: [[heads[b][h][name] for h in range(H)] for b in range(B)] for name in heads[0][0]}, kinks

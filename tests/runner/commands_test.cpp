@@ -1,4 +1,4 @@
-// The commands that only look: list, describe, eval, export, show, info, gradcheck.
+// The commands that only look: list, describe, eval, export, show, info.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,16 +14,11 @@
 #include "nn/encoding.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/task.hpp"
-#include "tests/devices.hpp"
+#include "tests/runner/json_output.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
 namespace {
-
-JsonValue json_of(const Finished& result) {
-  EXPECT_EQ(result.code, 0) << result.err;
-  return parse_json(result.out.substr(0, result.out.find('\n')), {}, "stdout");
-}
 
 // What README.md says of the encodings is what the program says of them.
 TEST(Repository, ReadmeHasTheEncodingsAsListed) {
@@ -360,39 +355,6 @@ TEST(Info, NamesWhatComputes) {
   const Finished none = run_program({"/usr/bin/env", "TALLY_BLAS=/missing", TALLY_RUNNER, "info"}, folder);
   EXPECT_EQ(none.code, 1);
   EXPECT_TRUE(holds(none.out, "compiler") && holds(none.err, "no OpenBLAS")) << none.err;
-}
-
-TEST(GradcheckCommand, ChecksOneEncodingAndItsOptions) {
-  const TemporaryFolder folder;
-  const Finished result = run_tally({"gradcheck", "--pe=alibi+cope"}, folder);
-  EXPECT_EQ(result.code, 0) << result.out << result.err;
-  for (const char* part : {"alibi+cope learned=true", "gates=values", "share=layers", "cases agree"}) {
-    EXPECT_TRUE(holds(result.out, part)) << part << "\n" << result.out;
-  }
-  const JsonValue json = json_of(run_tally({"gradcheck", "--pe=alibi", "--json"}, folder));
-  EXPECT_EQ(json.integer("failures"), 0);
-  EXPECT_EQ(json.elements("cases").front().string("encoding"), "alibi");
-}
-
-// Whole models by the CUDA kernels against central differences, every encoding with all of its options.
-TEST(GradcheckOfEverything, AgreesOnCudaKernels) {
-  const TemporaryFolder folder;
-  for (const Device device : kernel_devices()) {
-    const JsonValue json = json_of(run_tally({"gradcheck", "--device=" + to_text(device), "--json"}, folder));
-    EXPECT_EQ(json.integer("failures"), 0) << to_text(device);
-    std::set<std::string> checked;
-    for (const JsonValue& one : json.elements("cases")) checked.insert(one.string("encoding"));
-    const auto left_out = std::ranges::count_if(
-        encoding_registry(), [&](const EncodingEntry* entry) { return !checked.contains(entry->name); });
-    EXPECT_LE(left_out, json.integer("exempt")) << "encodings with gradients by a rule of their own";
-  }
-}
-
-TEST(GradcheckCommand, SaysThatNothingWasCompared) {
-  const TemporaryFolder folder;
-  const Finished result = run_tally({"gradcheck", "--pe=hard"}, folder);
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.out, "hard: gradients by a rule of its own, exempt\nno case was compared\n")) << result.out;
 }
 
 }  // namespace

@@ -75,9 +75,13 @@ class Inspect : public ::testing::Test {
             }
             ++compared_;
             const Unpacked shown = unpack(packed.string(), length, packing);
+            const bool is_signed = packed.string().find(':') != std::string::npos;
+            double largest = 0;
+            for (const double x : exact) largest = std::max(largest, std::abs(x));
             for (std::size_t at = 0; at < exact.size(); ++at) {
-              const double bound =
-                  packing == "gates" ? 1 / 255.0 : (packing == "breaks" ? 3 : 1) * std::sqrt(exact[at]) / 255;
+              const double bound = is_signed            ? std::sqrt(largest * std::abs(exact[at])) / 127
+                                   : packing == "gates" ? 1 / 255.0
+                                                        : (packing == "breaks" ? 3 : 1) * std::sqrt(exact[at]) / 255;
               ASSERT_NEAR(shown.values[at], exact[at], bound + 4e-5) << at;
             }
             if (packing != "gates") continue;

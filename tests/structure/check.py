@@ -57,7 +57,8 @@ MAY_SWITCH = {"core/random.hpp", "cuda/runtime.hpp", "cuda/launch.hpp", "cuda/in
 # What says something of one encoding stands in that encoding's file. Names that are words of the language as well count
 # as a whole string alone, and examples of --pe ("cope+rope", "--pe cope") not at all.
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
-WORDS_TOO = {"none", "relative", "absolute", "hard", "fire", "sigmoid", "sink", "gated"}
+WORDS_TOO = {"none", "relative", "absolute", "hard", "fire", "sigmoid", "sink", "gated", "path", "wall"}
+STRINGS_TOO = {"none", "sigmoid", "path"}  # of other things: an operation, a file
 # And what names several to compare, or those that formats of others know.
 NAMES_ENCODINGS = {("nn", "position"), ("tasks", "presets"), ("tasks", "reproduce"), ("tasks", "foreign")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
@@ -101,7 +102,7 @@ def check_encoding_names(file, line, encodings):
     in_generic_code = file.parts[0] in FLOORS and file.parts[:2] not in NAMES_ENCODINGS
     code = PE_EXAMPLE.sub('"', line.split("//")[0]) if in_generic_code else ""
     for text in STRING.findall(code):
-        for name in {text} - {"none", "sigmoid"} | set(re.findall(r"[a-z][a-z0-9-]*", text)) - WORDS_TOO:
+        for name in {text} - STRINGS_TOO | set(re.findall(r"[a-z][a-z0-9-]*", text)) - WORDS_TOO:
             if name in encodings:
                 yield f"encoding {name}: what is said of it stands in its file in nn/position"
 

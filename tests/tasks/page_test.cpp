@@ -93,5 +93,27 @@ TEST(Packing, ComesBackAsExactAsItSays) {
   }
 }
 
+TEST(Packing, KeepsTheSignsOfShares) {
+  const std::int64_t length = 40;
+  std::mt19937 random(3);
+  for (const double most : {0.3, 1.0, 2.5}) {
+    std::vector<double> square(static_cast<std::size_t>(length * length));
+    double largest = 0;
+    for (double& x : square) {
+      x = most * std::pow(std::uniform_real_distribution<>(-1, 1)(random), 5);
+      largest = std::max(largest, std::abs(x));
+    }
+    const std::string packed = pack_square(square, length, Packing::share);
+    const Unpacked shown = unpack(packed, length, name_of(Packing::share));
+    for (std::int64_t i = 0; i < length; ++i) {
+      for (std::int64_t j = 0; j <= i; ++j) {
+        const auto place = static_cast<std::size_t>(i * length + j);
+        const double x = square[place], bound = std::sqrt(largest * std::abs(x)) / 127 + largest / (4 * 127 * 127);
+        ASSERT_NEAR(shown.values[place], x, bound) << i << " " << j;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tally::testing

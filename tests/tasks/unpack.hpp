@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -57,6 +58,9 @@ struct Unpacked {
   std::vector<double> values, sums;
 };
 inline Unpacked unpack(std::string_view text, std::int64_t length, std::string_view packing, double gate_levels = 255) {
+  const std::size_t colon = text.find(':');
+  const double most = colon == std::string_view::npos ? 0 : std::stod(std::string(text.substr(0, colon)));
+  if (colon != std::string_view::npos) text.remove_prefix(colon + 1);
   const std::vector<int> bytes = unpacked_bytes(text, length);
   Unpacked result;
   result.values.resize(static_cast<std::size_t>(length * length));
@@ -67,7 +71,8 @@ inline Unpacked unpack(std::string_view text, std::int64_t length, std::string_v
     double sum = packing == "breaks" ? 1 : 0;
     for (std::int64_t j = i; j >= 0; --j) {
       const auto place = static_cast<std::size_t>(i * length + j);
-      const double n = bytes[next++], value = packing == "gates" ? n / gate_levels : n * n / 65025;
+      const double n = bytes[next++], c = (n - 128) / 127;
+      const double value = most > 0 ? most * c * std::abs(c) : packing == "gates" ? n / gate_levels : n * n / 65025;
       sum = packing == "breaks" ? sum * (1 - value) : sum + value;
       result.values[place] = value;
       result.sums[place] = sum;

@@ -1,0 +1,69 @@
+// Score shapes of one's own: a pair policy (core/attention/pair.hpp has what it is and an example) as what attention
+// takes.
+//
+// Behind the policy's struct, outside any namespace, TALLY_PAIR(stem, Policy) compiles it for the CPU and for tensors,
+// and defines tally::pair_<stem>, which Pair::policy of autograd/score.hpp takes. The build compiles a file that has
+// this line a second time for CUDA, with TALLY_PAIR_ONLY: all but policies stands between #ifndef TALLY_PAIR_ONLY and
+// #endif.
+#pragma once
+
+#include "core/attention/pair.hpp"
+
+namespace tally {
+
+using attention::head;
+using attention::minus_infinity;
+using attention::row;
+
+}  // namespace tally
+
+#ifdef TALLY_PAIR_ONLY
+
+#define TALLY_PAIR(stem, Policy) TALLY_PAIR_AGAIN(stem, Policy)
+
+#else
+
+#include "autograd/pair_tensors.hpp"
+#include "core/cpu/attention_pair_loops.hpp"
+
+// Of core/cmake/pairs.cmake: whether the file is compiled for more sets of instructions, as CUDA, and by nvcc.
+#ifdef TALLY_PAIR_SETS
+#define TALLY_PAIR_LOOPS(set, stem) &tally::cpu::set::pair_##stem
+#else
+#define TALLY_PAIR_LOOPS(set, stem) nullptr
+#endif
+#ifdef TALLY_PAIR_KERNELS
+#define TALLY_PAIR_OF_HOST(stem) &tally::cuda_host::registry::pair_##stem
+#else
+#define TALLY_PAIR_OF_HOST(stem) nullptr
+#endif
+#ifdef TALLY_WITH_CUDA
+#define TALLY_PAIR_OF_CUDA(stem) &tally::cuda::registry::pair_##stem
+#else
+#define TALLY_PAIR_OF_CUDA(stem) nullptr
+#endif
+
+#define TALLY_PAIR_DECLARE(space, Type, stem) \
+  namespace tally::space {                    \
+  extern const Type pair_##stem;              \
+  }
+
+#define TALLY_PAIR(stem, Policy)                                                      \
+  TALLY_PAIR_DECLARE(cpu::v4, PairLoops, stem)                                        \
+  TALLY_PAIR_DECLARE(cpu::v3, PairLoops, stem)                                        \
+  TALLY_PAIR_DECLARE(cuda_host::registry, PairKernels, stem)                          \
+  TALLY_PAIR_DECLARE(cuda::registry, PairKernels, stem)                               \
+  namespace tally {                                                                   \
+  constinit static const PairLoops pair_loops_##stem = cpu::pair_loops<16, Policy>(); \
+  constinit static const PairPolicy pair_##stem{#stem,                                \
+                                                Policy::needs,                        \
+                                                &pair_loops_##stem,                   \
+                                                TALLY_PAIR_LOOPS(v4, stem),           \
+                                                TALLY_PAIR_LOOPS(v3, stem),           \
+                                                TALLY_PAIR_OF_HOST(stem),             \
+                                                TALLY_PAIR_OF_CUDA(stem),             \
+                                                &pair_on_tensors<Policy>};            \
+  }                                                                                   \
+  static_assert(true)
+
+#endif

@@ -1,0 +1,57 @@
+#include "autograd/pair_tensors.hpp"
+
+#include <limits>
+
+#include "core/error.hpp"
+
+namespace tally::attention {
+
+namespace {
+
+Tensor constant(double x, const Tensor& like) { return Tensor::full({1}, x, like.dtype(), like.device()); }
+
+// Of two numbers that are not both plain.
+template <class F>
+auto on_tensors(const TensorNumber& a, const TensorNumber& b, const F& f) {
+  check(a.x.defined() || b.x.defined(), "pair", "a policy makes something of plain numbers alone: write the result");
+  return f(as_tensor(a, b.x), as_tensor(b, a.x));
+}
+
+}  // namespace
+
+// Not infinite, which the search for the first number that is not finite would take for a mistake.
+TensorNumber::TensorNumber(MinusInfinity) : plain(std::numeric_limits<float>::lowest()) {}
+
+Tensor as_tensor(const TensorNumber& x, const Tensor& like) { return x.x.defined() ? x.x : constant(x.plain, like); }
+
+TensorNumber operator+(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return add(x, y); });
+}
+TensorNumber operator-(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return subtract(x, y); });
+}
+TensorNumber operator*(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return multiply(x, y); });
+}
+TensorNumber operator/(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return divide(x, y); });
+}
+TensorNumber operator-(const TensorNumber& x) { return 0.0 - x; }
+TensorTruth operator<(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return TensorTruth{less(x, y), x}; });
+}
+TensorTruth operator<=(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return TensorTruth{less_equal(x, y), x}; });
+}
+TensorNumber select(const TensorTruth& truth, const TensorNumber& a, const TensorNumber& b) {
+  return where(truth.holds, as_tensor(a, truth.like), as_tensor(b, truth.like));
+}
+TensorNumber min(const TensorNumber& a, const TensorNumber& b) { return select(a <= b, a, b); }
+TensorNumber max(const TensorNumber& a, const TensorNumber& b) { return select(a >= b, a, b); }
+TensorNumber relu(const TensorNumber& x) { return tally::relu(x.x); }
+TensorNumber exp(const TensorNumber& x) { return tally::exp(x.x); }
+TensorNumber sigmoid(const TensorNumber& x) { return tally::sigmoid(x.x); }
+TensorNumber softplus(const TensorNumber& x) { return tally::softplus(x.x); }
+TensorNumber tanh(const TensorNumber& x) { return tally::tanh(x.x); }
+
+}  // namespace tally::attention

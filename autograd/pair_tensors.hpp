@@ -1,0 +1,95 @@
+// A pair policy on tensors: its text with ordinary operations, for the composed form.
+#pragma once
+
+#include "autograd/ops.hpp"
+#include "core/attention/pair.hpp"
+
+namespace tally {
+
+// What a policy is given for all pairs at once.
+struct PairTensors {
+  Tensor s;            // [B, H, T, T]
+  Tensor other;        // the same; s where a call has no operands for it
+  Tensor sum;          // the same; undefined for `gate`
+  Tensor distance;     // i - j [T, T], 0 above the diagonal
+  Tensor rows, heads;  // [B, H, T, rows], [H, heads]
+};
+
+// What stands in PairPolicy::on_tensors.
+struct PairOnTensors {
+  Tensor (*gate)(const PairTensors& pairs);   // broadcasts to [B, H, T, T]
+  Tensor (*logit)(const PairTensors& pairs);  // the lowest of all numbers for minus_infinity
+};
+
+namespace attention {
+
+// A tensor, or a plain number that broadcasts to any.
+struct TensorNumber {
+  Tensor x = {};
+  double plain = 0;
+
+  TensorNumber(Tensor tensor) : x(std::move(tensor)) {}
+  TensorNumber(double number) : plain(number) {}
+  TensorNumber(MinusInfinity);
+};
+struct TensorTruth {
+  Tensor holds;
+  Tensor like;  // of the type and on the device of what was compared
+};
+
+TensorNumber operator+(const TensorNumber& a, const TensorNumber& b);
+TensorNumber operator-(const TensorNumber& a, const TensorNumber& b);
+TensorNumber operator*(const TensorNumber& a, const TensorNumber& b);
+TensorNumber operator/(const TensorNumber& a, const TensorNumber& b);
+TensorNumber operator-(const TensorNumber& x);
+TensorTruth operator<(const TensorNumber& a, const TensorNumber& b);
+TensorTruth operator<=(const TensorNumber& a, const TensorNumber& b);
+inline TensorTruth operator>(const TensorNumber& a, const TensorNumber& b) { return b < a; }
+inline TensorTruth operator>=(const TensorNumber& a, const TensorNumber& b) { return b <= a; }
+TensorNumber select(const TensorTruth& truth, const TensorNumber& a, const TensorNumber& b);
+TensorNumber min(const TensorNumber& a, const TensorNumber& b);
+TensorNumber max(const TensorNumber& a, const TensorNumber& b);
+TensorNumber relu(const TensorNumber& x);
+TensorNumber exp(const TensorNumber& x);
+TensorNumber sigmoid(const TensorNumber& x);
+TensorNumber softplus(const TensorNumber& x);
+TensorNumber tanh(const TensorNumber& x);
+
+// What a policy sees of all pairs: PairIn with tensors.
+template <class Policy>
+struct PairInTensors {
+  static constexpr PairNeeds needs = Policy::needs;
+  TensorNumber s, distance, other, sum;
+  const PairTensors& given;
+
+  explicit PairInTensors(const PairTensors& pairs)
+      : s(pairs.s), distance(pairs.distance), other(pairs.other), sum(pairs.sum), given(pairs) {}
+  template <int n>
+  TensorNumber number() const {
+    if constexpr (n < needs.rows) {
+      return slice(given.rows, 3, n, n + 1);  // [B, H, T, 1]
+    } else {
+      return unsqueeze(unsqueeze(tally::select(given.heads, 1, n - needs.rows), 1), 2);  // [H, 1, 1]
+    }
+  }
+};
+
+// A tensor, also of a policy that returns a plain number.
+Tensor as_tensor(const TensorNumber& x, const Tensor& like);
+
+}  // namespace attention
+
+template <class Policy>
+inline constexpr PairOnTensors pair_on_tensors{
+    [](const PairTensors& pairs) -> Tensor {
+      if constexpr (Policy::needs.scan) {
+        return attention::as_tensor(Policy::gate(attention::PairInTensors<Policy>(pairs)), pairs.s);
+      } else {
+        return {};
+      }
+    },
+    [](const PairTensors& pairs) -> Tensor {
+      return attention::as_tensor(Policy::logit(attention::PairInTensors<Policy>(pairs)), pairs.s);
+    }};
+
+}  // namespace tally

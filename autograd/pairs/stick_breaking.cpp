@@ -1,0 +1,38 @@
+// Stick-breaking (arXiv 2410.17980): of the logits, biases and all, the sum of what nearer keys and the key itself have
+// taken. It is never above 0, so that weights are e^l as it stands.
+#include "autograd/pair.hpp"
+
+namespace tally {
+namespace {
+
+struct Stick {
+  static constexpr PairNeeds needs{.scan = true, .biased = true, .spends = true};
+  static constexpr auto gate(const auto& p) { return select(p.distance > 0, softplus(p.s), 0); }
+  static constexpr auto logit(const auto& p) { return select(p.distance > 0, p.s - p.sum, minus_infinity); }
+};
+// A token is the first to take its own share.
+struct StickWithCurrent {
+  static constexpr PairNeeds needs = Stick::needs;
+  static constexpr auto gate(const auto& p) { return softplus(p.s); }
+  static constexpr auto logit(const auto& p) { return p.s - p.sum; }
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_PAIR(stick_breaking, Stick);
+TALLY_PAIR(stick_breaking_with_current, StickWithCurrent);
+
+#ifndef TALLY_PAIR_ONLY
+
+#include "autograd/score.hpp"
+
+namespace tally {
+
+Pair stick_breaking(bool attend_current) {
+  return {attend_current ? &pair_stick_breaking_with_current : &pair_stick_breaking};
+}
+
+}  // namespace tally
+
+#endif

@@ -1,0 +1,151 @@
+// A pair policy: what a score shape makes of one pair of query i and key j, written once as scalar code and compiled
+// for the vectors of the CPU, for the threads of CUDA and, on tensors, for the composed form. Derivatives follow from
+// the same text (core/attention/dual.hpp).
+//
+//   p_ij = sum_{k=j..i} gate(pair i, k)            a running sum along the keys, where needs.scan asks for one
+//   l_ij = logit(pair i, j, with p_ij as its sum)
+//
+//   struct Tra {
+//     static constexpr PairNeeds needs{.scan = true, .rows = 1};
+//     static constexpr auto gate(const auto& p) { return select(p.s > 0, 1, 0); }
+//     static constexpr auto logit(const auto& p) { return select(p.s > 0, p.s + row<0>(p) * p.sum, minus_infinity); }
+//   };
+//
+// A policy has no branch on what it reads: `select` chooses, between two numbers that are both finite: in the composed
+// form gradients come by way of both, so `p.s / max(p.distance, 1)`. Where logit is minus_infinity the key has no
+// weight, and its gate counts all the same. Its functions are constexpr, as kernels call no others. What they can call:
+// + - * / and comparisons, also with plain numbers, select, min, max, relu, exp, sigmoid, softplus, tanh.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "core/attention/call.hpp"
+#include "core/attention/dual.hpp"
+
+namespace tally {
+
+struct PairNeeds {
+  bool scan = false;  // gate is summed: p.sum
+  bool own = true;    // the sum takes the gate of key j itself in; else it ends at j + 1
+  bool adds = false;  // logit is p.s plus what the others make, and nothing else reads p.s: it may have a product in it
+  bool biased = false;  // p.s has in it what other encodings of a sum add; else that is added to the logit
+  bool other = false;   // p.other: scale r_i.G_j of operands of their own; s where a call has none
+  bool spends = false;  // l = ... - sum, never above 0: e^-sum is what keys up to j leave over; for the normaliser exp
+  int rows = 0;         // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
+  int heads = 0;        // head<n>(p), n < heads: numbers of the head [H, heads]
+};
+
+namespace attention {
+
+// What stands in the place of a number that `needs` did not ask for.
+struct SetNeedsScanToReadTheSum {};
+struct TheSumIsForLogitAlone {};
+struct SetNeedsOtherToReadOther {};
+
+// Inputs by their bits; numbers of rows come behind these, then those of heads.
+inline constexpr int input_s = 0, input_other = 1, input_sum = 2, first_row_input = 3;
+
+// What a policy sees of one pair. With derivatives in `logit` and `gate` of the backward pass.
+template <class R, class Policy, bool differentiates, bool for_logit>
+struct PairIn {
+  static constexpr PairNeeds needs = Policy::needs;
+  static_assert(needs.rows >= 0 && needs.heads >= 0 && needs.rows + needs.heads <= 16,
+                "a policy has at most 16 numbers of rows and heads");
+  static_assert(!needs.biased || !needs.other, "p.other is of scores without biases");
+  static_assert(!needs.spends || needs.scan, "what a policy spends is its sum: needs.scan must be true");
+  template <int i>
+  using Input = Dual<R, differentiates ? 1u << i : 0u>;
+
+  using Other = std::conditional_t<needs.other, Input<input_other>, SetNeedsOtherToReadOther>;
+  using Sum = std::conditional_t<!needs.scan, SetNeedsScanToReadTheSum,
+                                 std::conditional_t<for_logit, Input<input_sum>, TheSumIsForLogitAlone>>;
+
+  Input<input_s> s;     // score, scale q_i.k_j
+  Dual<R, 0> distance;  // i - j
+  [[no_unique_address]] Other other;
+  [[no_unique_address]] Sum sum;
+  std::array<R, needs.rows + needs.heads == 0 ? 1 : static_cast<std::size_t>(needs.rows + needs.heads)> numbers;
+
+  template <int i>
+  TALLY_INLINE static Input<i> as_input(const R& x) {
+    if constexpr (differentiates) {
+      return input<i>(x);
+    } else {
+      return {x, {}};
+    }
+  }
+  // number(n): those of the row, then of the head.
+  template <class F>
+  TALLY_INLINE static PairIn of(const R& s, const R& other, const R& sum, const R& distance, const F& number) {
+    PairIn p;
+    p.s = as_input<input_s>(s);
+    p.distance = {distance, {}};
+    if constexpr (needs.other) p.other = as_input<input_other>(other);
+    if constexpr (needs.scan && for_logit) p.sum = as_input<input_sum>(sum);
+    if constexpr (needs.rows + needs.heads > 0) {
+      for (std::size_t n = 0; n < p.numbers.size(); ++n) p.numbers[n] = number(n);
+    }
+    return p;
+  }
+  template <int n>
+  TALLY_INLINE auto number() const {
+    return as_input<first_row_input + n>(numbers[static_cast<std::size_t>(n)]);
+  }
+};
+
+template <int n, class P>
+TALLY_INLINE auto row(const P& p) {
+  static_assert(n < P::needs.rows, "the policy reads row<n>(p), but needs.rows is not above n");
+  return p.template number<n>();
+}
+template <int n, class P>
+TALLY_INLINE auto head(const P& p) {
+  static_assert(n < P::needs.heads, "the policy reads head<n>(p), but needs.heads is not above n");
+  return p.template number<P::needs.rows + n>();
+}
+
+// The policy's results as numbers with derivatives, whatever it returns.
+template <class Policy, class R, bool differentiates>
+TALLY_INLINE auto gate_of(const PairIn<R, Policy, differentiates, false>& p) {
+  const auto gate = as_dual<R>(Policy::gate(p));
+  static_assert(!Policy::needs.adds || !std::remove_cvref_t<decltype(gate)>::template has<input_s>,
+                "with needs.adds a product may be part of p.s, which gates must not see: let gate read p.other");
+  return gate;
+}
+template <class Policy, class R, bool differentiates>
+TALLY_INLINE auto logit_of(const PairIn<R, Policy, differentiates, true>& p) {
+  return as_dual<R>(Policy::logit(p));
+}
+// y's derivative by input i times d; 0 where y does not depend on it.
+template <int i, class R, std::uint32_t inputs>
+TALLY_INLINE R pulled(const R& d, const Dual<R, inputs>& y) {
+  if constexpr (Dual<R, inputs>::template has<i>) {
+    return d * y.template by<i>();
+  } else {
+    return splat<R>(0);
+  }
+}
+
+}  // namespace attention
+
+// A policy compiled for a backend of CUDA kernels; of calls in f32 and f64.
+struct PairKernels {
+  void (*forward)(const AttentionCall& call);
+  // device: the DeviceCall of that backend, in the type of the call.
+  void (*backward_rows)(const AttentionCall& call, const void* device);
+  void (*backward_keys)(const AttentionCall& call, const void* device);
+};
+
+// A policy as kernels and the composed form take it; autograd/pair.hpp makes one.
+struct PairPolicy {
+  std::string_view name;
+  PairNeeds needs;
+  // For the CPU, with vectors that any has, and for x86-64-v4 and v3; null: not compiled.
+  const struct PairLoops *loops, *loops_v4, *loops_v3;
+  const PairKernels *cuda_host, *cuda;  // null: not compiled
+  const struct PairOnTensors* on_tensors;
+};
+
+}  // namespace tally

@@ -1,0 +1,104 @@
+# Pair policies (core/attention/pair.hpp) are compiled more than once, each time from the same text: by their own file with
+# vectors that any processor has; for wider vectors where g++ compiles for x86-64; and as CUDA, executed by the CPU and,
+# where nvcc is, by a GPU. A file has policies when it has a line that begins with TALLY_PAIR(.
+#
+# tally_pairs(<target> FILES nn/position/tra.cpp ...)
+#
+# adds what is written to <build>/generated/pairs to the target. TALLY_PAIR_ARCHITECTURES: GPUs that nvcc compiles policies
+# for, where these are fewer than CMAKE_CUDA_ARCHITECTURES; a policy takes it minutes for each.
+function(tally_pairs target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES")
+  set(folder ${PROJECT_BINARY_DIR}/generated/pairs/${target})
+  set(sets "")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT TALLY_SANITIZE)
+    set(sets v4 v3)
+  endif()
+  set(bytes_v4 64)
+  set(bytes_v3 32)
+  set(sources "")
+  set(host_kernels "")
+  set(gpu_kernels "")
+  foreach(file IN LISTS arg_FILES)
+    # Read again when the file changes: a policy may have come, or gone.
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(STRINGS ${file} policies REGEX "^TALLY_PAIR\\(")
+    if(NOT policies)
+      continue()
+    endif()
+    get_filename_component(stem ${file} NAME_WE)
+    foreach(set IN LISTS sets)
+      set(path ${folder}/${stem}_${set}.cpp)
+      set(bytes ${bytes_${set}})
+      file(CONFIGURE OUTPUT ${path} @ONLY CONTENT [[
+// Written by CMake; do not edit. What may be seen outside of this file is compiled for any processor: the headers before
+// the target.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "core/attention/call.hpp"
+#include "core/cpu/attention_tile.hpp"
+
+#pragma GCC target("arch=x86-64-@set@,prefer-vector-width=512")
+#include "core/cpu/attention_pair_loops.hpp"
+
+#define TALLY_PAIR_ONLY
+#define TALLY_PAIR_AGAIN(stem, Policy) \
+  namespace tally::cpu::@set@ { \
+  extern const PairLoops pair_##stem; \
+  constinit const PairLoops pair_##stem = pair_loops<@bytes@, Policy>(); \
+  } \
+  static_assert(true)
+#include "@file@"
+]])
+      list(APPEND sources ${path})
+    endforeach()
+    # The same twice, as the language is a property of the file.
+    foreach(kind IN ITEMS host gpu)
+      set(path ${folder}/${stem}_${kind}.cu)
+      file(CONFIGURE OUTPUT ${path} @ONLY CONTENT [[
+// Written by CMake; do not edit.
+#include "cuda/attention_pair.hpp"
+
+#define TALLY_PAIR_ONLY
+#define TALLY_PAIR_AGAIN(stem, Policy) \
+  namespace tally::TALLY_CUDA_NAMESPACE::registry { \
+  extern const PairKernels pair_##stem; \
+  constinit const PairKernels pair_##stem = attention_kernels::pair_kernels<Policy>(); \
+  } \
+  static_assert(true)
+#include "@file@"
+]])
+      list(APPEND ${kind}_kernels ${path})
+    endforeach()
+    set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_PAIR_KERNELS=1)
+    if(sets)
+      set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_PAIR_SETS=1)
+    endif()
+    if(TALLY_WITH_CUDA)
+      set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA=1)
+    endif()
+  endforeach()
+  set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX)
+  set_property(SOURCE ${host_kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+  target_sources(${target} PRIVATE ${sources} ${host_kernels})
+  if(TALLY_WITH_CUDA AND gpu_kernels)
+    add_library(${target}_gpu OBJECT ${gpu_kernels})
+    set_property(TARGET ${target}_gpu PROPERTY JOB_POOL_COMPILE nvcc)
+    if(TALLY_PAIR_ARCHITECTURES)
+      set_property(TARGET ${target}_gpu PROPERTY CUDA_ARCHITECTURES ${TALLY_PAIR_ARCHITECTURES})
+    endif()
+    target_include_directories(${target}_gpu PRIVATE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${target}_gpu PRIVATE CUDA::cudart_static)
+    target_compile_options(${target}_gpu PRIVATE --expt-relaxed-constexpr -Werror=cross-execution-space-call
+                           -Xcompiler=-Wall,-Wextra)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_gpu>)
+  endif()
+endfunction()

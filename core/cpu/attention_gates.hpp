@@ -1,0 +1,70 @@
+// The operands of gates of their own on one tile: scale r_i.G_j beside the score, and its gradients. Without them the
+// score itself stands for it.
+#pragma once
+
+#include "core/attention/heads.hpp"
+#include "core/cpu/attention_shapes.hpp"
+
+namespace tally::cpu {
+
+template <class T>
+class GateOperands {
+ public:
+  GateOperands(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
+      : call_(call),
+        gradients_(gradients),
+        given_(call.scan.gate_key),
+        width_(given_ ? call.scan.gate_key.shape[3] : 0),
+        ld_(gate_width<T>(call.scan)),
+        keys_(arena.take<T>(given_ ? call.keys() * width_ : 0)),
+        rows_(arena.take<T>(tile_rows * ld_)),
+        lanes_(arena.take<T>(tile_rows * width_)),
+        score_(arena.take<T>(given_ ? tile_keys * tile_rows : 0)),
+        d_lanes_(arena.take<T>(tile_rows * width_)) {}
+
+  bool given() const { return given_; }
+
+  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key) {
+    d_key_ = d_gate_key;
+    if (!given_) return;
+    pack_rows(keys_, width_, Matrix<T>(call_.scan.gate_key, batch, head / heads_of_key(call_)), 0, call_.keys(), width_,
+              T{1}, call_.keys());
+  }
+  void open_rows(const RowTile& rows) {
+    if (!given_) return;
+    pack_rows(rows_, ld_, Matrix<T>(call_.scan.gate_query, rows.batch, rows.head), rows.first, rows.rows, width_,
+              static_cast<T>(call_.scale), tile_rows);
+    transpose_to_lanes(lanes_, rows_, ld_, width_);
+    std::fill_n(d_lanes_, tile_rows * width_, T{0});
+  }
+  // What gates see of the tile: `score`, or the product of their own operands.
+  T* scores(const RowTile& rows, const KeyTile& keys, T* score) {
+    if (!given_) return score;
+    lane_product(score_, tile_rows, keys_ + keys.first * width_, width_, 1, lanes_, tile_rows, keys.keys, rows.lanes,
+                 width_, false);
+    return score_;
+  }
+  // Where the gradient of that goes: to that of the scores, or to a tile of its own.
+  T* d_scores(T* d_score) { return given_ ? score_ : d_score; }
+  void add_gradient(const RowTile& rows, const KeyTile& keys) {
+    if (!given_) return;
+    lane_product(d_lanes_, tile_rows, keys_ + keys.first * width_, 1, width_, score_, tile_rows, width_, rows.lanes,
+                 keys.keys, true);
+    lane_product(d_key_ + keys.first * ld_, ld_, score_, tile_rows, 1, rows_, ld_, keys.keys, ld_, rows.rows, true);
+  }
+  void close_rows(const RowTile& rows) {
+    if (!given_ || !gradients_->d_gate_query) return;
+    unpack_lanes(Matrix<T>(gradients_->d_gate_query, rows.batch, rows.head), rows.first, rows.rows, width_, d_lanes_,
+                 static_cast<T>(call_.scale));
+  }
+
+ private:
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  bool given_;
+  std::int64_t width_, ld_;
+  T *keys_, *rows_, *lanes_, *score_, *d_lanes_;
+  T* d_key_ = nullptr;
+};
+
+}  // namespace tally::cpu

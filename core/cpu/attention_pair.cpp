@@ -1,0 +1,143 @@
+// A pair policy on one tile, but for the loops over its pairs (core/cpu/attention_pair_loops.hpp).
+#include <algorithm>
+
+#include "core/attention/pair.hpp"
+#include "core/cpu/attention_gates.hpp"
+#include "core/cpu/attention_pair_loops.hpp"
+#include "core/cpu/attention_shapes.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+// Those for the widest vectors that the processor and the build have.
+const PairLoops& loops_of(const PairPolicy& policy) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+  if (policy.loops_v4 != nullptr && __builtin_cpu_supports("x86-64-v4")) return *policy.loops_v4;
+  if (policy.loops_v3 != nullptr && __builtin_cpu_supports("x86-64-v3")) return *policy.loops_v3;
+#endif
+  return *policy.loops;
+}
+template <class T>
+const PairLoopsOf<T>& loops_for(const PairPolicy& policy) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return loops_of(policy).f32;
+  } else {
+    return loops_of(policy).f64;
+  }
+}
+
+template <class T>
+class PairTile final : public ScanTile<T> {
+ public:
+  PairTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
+      : call_(call),
+        gradients_(gradients),
+        needs_(call.scan.policy->needs),
+        loops_(loops_for<T>(*call.scan.policy)),
+        numbers_(needs_.rows + needs_.heads),
+        operands_(call, gradients, arena),
+        packed_(arena.take<T>(tile_rows * needs_.rows)),
+        row_numbers_(arena.take<T>(tile_rows * needs_.rows)),
+        head_numbers_(arena.take<T>(needs_.heads)),
+        kept_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
+        kept_sum_(arena.take<T>(gradients != nullptr && needs_.scan ? tile_keys * tile_rows : 0)),
+        d_rows_(arena.take<T>(gradients != nullptr ? tile_rows * needs_.rows : 0)),
+        sums_(arena.take<double>(gradients != nullptr && numbers_ > 0 ? (2 + 2 * numbers_) * tile_rows : 0)) {}
+
+  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) override {
+    shared_ = shared;
+    operands_.open_head(batch, head, d_gate_key);
+    const View& heads = call_.scan.heads;
+    for (std::int64_t n = 0; n < needs_.heads; ++n) {
+      head_numbers_[n] = heads.as<T>()[head * heads.strides[0] + n * heads.strides[1]];
+    }
+  }
+  void open_rows(const RowTile& rows) override {
+    std::fill_n(carry_, tile_rows, T{0});
+    std::fill_n(run_, tile_rows, T{0});
+    operands_.open_rows(rows);
+    if (needs_.rows > 0) {
+      pack_rows(packed_, needs_.rows, Matrix<T>(call_.scan.values, rows.batch, rows.head), rows.first, rows.rows,
+                needs_.rows, T{1}, tile_rows);
+      transpose_to_lanes(row_numbers_, packed_, needs_.rows, needs_.rows);
+    }
+    if (gradients_ != nullptr && numbers_ > 0) std::fill_n(sums_, (2 + 2 * numbers_) * tile_rows, 0.0);
+  }
+  bool used_up(const RowTile& rows) const override {
+    return needs_.spends && skips_tiles() &&
+           std::all_of(carry_, carry_ + rows.rows, [](T spent) { return spent > negligible_exponent<T>; });
+  }
+  void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
+    const T* const other = needs_.other ? operands_.scores(rows, keys, score) : nullptr;
+    (for_gradient ? loops_.add_and_keep : loops_.add)(views(rows, keys), score, other, carry_);
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) override {
+    loops_.gradient(views(rows, keys), d, needs_.other ? operands_.d_scores(d) : d, weights, run_, sums_);
+    if (needs_.other) operands_.add_gradient(rows, keys);
+  }
+  void close_rows(const RowTile& rows, const T* d_logit_sums) override {
+    if (needs_.other) operands_.close_rows(rows);
+    if (numbers_ == 0) return;
+    // Freed of what rounding left over of the sum of dl, which numbers times it enlarge: core/cpu/attention_sums.hpp.
+    const double *const d = sums_, *const a = sums_ + tile_rows;
+    for (std::int64_t n = 0; n < numbers_; ++n) {
+      const double *const dx = sums_ + (2 + 2 * n) * tile_rows, *const ax = dx + tile_rows;
+      for (std::int64_t i = 0; i < rows.rows; ++i) {
+        const double sum = balanced(d_logit_sums, i, d[i], a[i], dx[i], ax[i]);
+        if (n < needs_.rows) {
+          d_rows_[n * tile_rows + i] = static_cast<T>(sum);
+        } else {
+          shared_[n - needs_.rows] += sum;
+        }
+      }
+    }
+    if (needs_.rows > 0 && gradients_->d_values) {
+      unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, needs_.rows, d_rows_,
+                   T{1});
+    }
+  }
+  void write_shared(const SharedSums& sums) const override {
+    const View& d_heads = gradients_->d_heads;
+    for (std::int64_t head = 0; head < sums.heads && d_heads; ++head) {
+      for (std::int64_t n = 0; n < needs_.heads; ++n) {
+        d_heads.as<T>()[head * d_heads.strides[0] + n * d_heads.strides[1]] = static_cast<T>(sums.of_head(head, n));
+      }
+    }
+  }
+
+ private:
+  static double balanced(const T* expected, std::int64_t row, double d, double a, double dx, double ax) {
+    if (expected == nullptr || a == 0) return dx;
+    return dx - (d - static_cast<double>(expected[row])) / a * ax;
+  }
+
+  PairTileViews<T> views(const RowTile& rows, const KeyTile& keys) const {
+    return {rows, keys, row_numbers_, head_numbers_, kept_score_, kept_sum_};
+  }
+
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  PairNeeds needs_;
+  const PairLoopsOf<T>& loops_;
+  std::int64_t numbers_;
+  GateOperands<T> operands_;
+  T *packed_, *row_numbers_, *head_numbers_;
+  T *kept_score_, *kept_sum_, *d_rows_;
+  double* sums_;
+  double* shared_ = nullptr;
+  using ScanTile<T>::carry_;
+  alignas(64) T run_[tile_rows];
+};
+
+}  // namespace
+
+template <class T>
+ScanTile<T>* make_pair(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena) {
+  return arena.make<PairTile<T>>(call, gradients);
+}
+
+template ScanTile<float>* make_pair(const AttentionCall&, const AttentionGradients*, Arena&);
+template ScanTile<double>* make_pair(const AttentionCall&, const AttentionGradients*, Arena&);
+
+}  // namespace tally::cpu

@@ -1,0 +1,231 @@
+// A pair policy (core/attention/pair.hpp) on one tile: a vector has neighbouring rows, and goes along the keys.
+//
+// Forward walks them from right to left with the rows' sums of gates. Backward evaluates the policy again with
+// derivatives and walks from left to right with the sums of what flows back to the sums of gates:
+//   d_gate_ik = sum_{j<=k} d_sum_ij  (j < k where a key's own gate is not in its sum)
+//
+// Compiled once for each instruction set, by all of whose names nothing here is seen outside: what is no part of a
+// policy's own code is inlined (core/cmake/pairs.cmake).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "core/attention/pair.hpp"
+#include "core/cpu/attention_tile.hpp"
+
+namespace tally::cpu {
+
+// A tile of pairs as the loops take it. All tiles are [tile_keys, tile_rows].
+template <class T>
+struct PairTileViews {
+  RowTile rows;
+  KeyTile keys;
+  const T* row_numbers;   // [needs.rows, tile_rows]
+  const T* head_numbers;  // [needs.heads]
+  T* kept_score;          // scores as the policy sees them; null where no gradient is wanted
+  T* kept_sum;            // p.sum, where the policy scans
+};
+
+// The loops of one policy, for one instruction set.
+template <class T>
+struct PairLoopsOf {
+  // score becomes the logits; `other` is p.other's tile. carry: the rows' sums of gates, [tile_rows].
+  void (*add)(const PairTileViews<T>& tile, T* score, const T* other, T* carry);
+  void (*add_and_keep)(const PairTileViews<T>& tile, T* score, const T* other, T* carry);
+  // d: gradient of the logits, becomes that of the scores; d_other holds p.other's tile and becomes its gradient, and
+  // is d where p.other is the score itself. run: sums of d_sum over the keys so far, [tile_rows]. sums: over the keys
+  // of rows, [n][tile_rows]: of dl and of the weights, then for each number of a row or head of dl and of the weights
+  // times the logit's derivative by it.
+  void (*gradient)(const PairTileViews<T>& tile, T* d, T* d_other, const T* weight, T* run, double* sums);
+};
+
+}  // namespace tally::cpu
+
+namespace tally {
+
+struct PairLoops {
+  cpu::PairLoopsOf<float> f32;
+  cpu::PairLoopsOf<double> f64;
+};
+
+namespace cpu {
+
+inline constexpr std::int64_t few_keys = 16;  // as many terms are added without double
+
+template <class Policy>
+inline constexpr auto pair_numbers =
+    static_cast<std::size_t>(Policy::needs.rows) + static_cast<std::size_t>(Policy::needs.heads);
+
+template <class V>
+inline constexpr auto lanes_of = static_cast<std::int64_t>(sizeof(V) / sizeof(Scalar<V>));
+
+template <class V>
+inline constexpr auto vectors_of_rows = static_cast<std::size_t>(tile_rows / lanes_of<V>);
+
+// Rows of the tile whose queries see key j. What a policy makes of a lane without a query may be anything, as its
+// numbers are 0.
+TALLY_INLINE Lanes queries_seeing(const RowTile& rows, const KeyTile& keys, std::int64_t j) {
+  Lanes seeing = keys.seeing(rows, j);
+  const auto queries = static_cast<std::int32_t>(rows.rows);
+  seeing.end = seeing.end < queries ? seeing.end : queries;
+  seeing.begin = seeing.begin < seeing.end ? seeing.begin : seeing.end;
+  return seeing;
+}
+
+// A vector of neighbouring rows.
+template <class V, class Policy>
+struct PairLanes {
+  using T = Scalar<V>;
+  using Counts = VectorOfCounts<T, sizeof(V)>;
+  using Count = std::conditional_t<sizeof(T) == sizeof(std::int32_t), std::int32_t, std::int64_t>;
+  static constexpr PairNeeds needs = Policy::needs;
+
+  Counts lane;     // within the tile
+  V row_distance;  // of key 0 of the tile
+  std::array<V, pair_numbers<Policy> == 0 ? 1 : pair_numbers<Policy>> numbers;
+
+  TALLY_INLINE PairLanes(const PairTileViews<T>& tile, std::int64_t first) {
+    for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
+      lane[l] = static_cast<Count>(first + l);
+      row_distance[l] = static_cast<T>(tile.rows.last_key - tile.keys.first + first + l);
+    }
+    for (std::size_t n = 0; n < pair_numbers<Policy>; ++n) {
+      const auto number = static_cast<std::int64_t>(n);
+      numbers[n] = number < needs.rows ? load_vector<V>(tile.row_numbers + number * tile_rows + first)
+                                       : splat<V>(tile.head_numbers[number - needs.rows]);
+    }
+  }
+  // Whether these lanes see the key.
+  TALLY_INLINE auto seen(const Lanes& seeing) const {
+    return (lane >= Count{seeing.begin}) & (lane < Count{seeing.end});
+  }
+  template <bool differentiates, bool for_logit>
+  TALLY_INLINE auto pair(const V& s, const V& other, const V& sum, std::int64_t key) const {
+    return attention::PairIn<V, Policy, differentiates, for_logit>::of(
+        s, other, sum, row_distance - static_cast<T>(key),
+        [&](std::size_t n) TALLY_INLINED -> const V& { return numbers[n]; });
+  }
+};
+
+template <class V, class Policy, bool keep>
+[[gnu::flatten]] void add_pairs(const PairTileViews<Scalar<V>>& tile, Scalar<V>* score, const Scalar<V>* other,
+                                Scalar<V>* carry) {
+  using T = Scalar<V>;
+  constexpr PairNeeds needs = Policy::needs;
+  constexpr std::int64_t step = lanes_of<V>;
+  V lost[vectors_of_rows<V>]{};
+  for (std::int64_t j = tile.keys.keys - 1; j >= 0; --j) {
+    const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
+    for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+      const PairLanes<V, Policy> at(tile, first);
+      const std::int64_t place = j * tile_rows + first;
+      const V s = load_vector<V>(score + place), gate_score = needs.other ? load_vector<V>(other + place) : V{};
+      V position{};
+      if constexpr (needs.scan) {
+        const V own = attention::gate_of<Policy>(at.template pair<false, false>(s, gate_score, V{}, j)).value;
+        const V gate = choose(at.seen(seeing), own, V{});
+        // With what rounding loses kept beside the sum: those of hundreds of gates stay as exact as their own type.
+        V& lost_here = lost[first / step];
+        const V before = load_vector<V>(carry + first), next = before + gate;
+        if constexpr (!needs.own) position = before + lost_here;
+        lost_here += (before - next) + gate;
+        store_vector<V>(carry + first, next);
+        if constexpr (needs.own) position = next + lost_here;
+      }
+      const V logit = attention::logit_of<Policy>(at.template pair<false, true>(s, gate_score, position, j)).value;
+      store_vector<V>(score + place, choose(at.seen(seeing), logit, splat<V>(-std::numeric_limits<T>::infinity())));
+      if constexpr (keep) {
+        store_vector<V>(tile.kept_score + place, s);
+        if constexpr (needs.scan) store_vector<V>(tile.kept_sum + place, position);
+      }
+    }
+  }
+  for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+    store_vector<V>(carry + first, load_vector<V>(carry + first) + lost[first / step]);
+  }
+}
+
+template <class V>
+TALLY_INLINE void add_in_double(double* sum, const V& x) {
+  for (std::int64_t l = 0; l < lanes_of<V>; ++l) sum[l] += static_cast<double>(x[l]);
+}
+
+template <class V, class Policy>
+[[gnu::flatten]] void pair_gradient(const PairTileViews<Scalar<V>>& tile, Scalar<V>* d, Scalar<V>* d_other,
+                                    const Scalar<V>* weight, Scalar<V>* run, double* sums) {
+  using attention::pulled;
+  constexpr PairNeeds needs = Policy::needs;
+  constexpr std::size_t count = pair_numbers<Policy>;
+  constexpr int s_of = attention::input_s, other_of = attention::input_other, sum_of = attention::input_sum,
+                number_of = attention::first_row_input;
+  constexpr std::int64_t step = lanes_of<V>;
+  const bool own_operands = d_other != d;
+  for (std::int64_t begin = 0; begin < tile.keys.keys; begin += few_keys) {
+    // Of few keys: sums of dl, of the weights, and of both for each number.
+    std::array<std::array<V, 2 + 2 * count>, vectors_of_rows<V>> few{};
+    const std::int64_t end = begin + few_keys < tile.keys.keys ? begin + few_keys : tile.keys.keys;
+    for (std::int64_t j = begin; j < end; ++j) {
+      const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
+      for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+        const PairLanes<V, Policy> at(tile, first);
+        const std::int64_t place = j * tile_rows + first;
+        const V dl = load_vector<V>(d + place), s = load_vector<V>(tile.kept_score + place);
+        const V gate_score = needs.other ? (own_operands ? load_vector<V>(d_other + place) : s) : V{};
+        const V sum = needs.scan ? load_vector<V>(tile.kept_sum + place) : V{};
+        const auto seen = at.seen(seeing);
+        auto& sums_here = few[static_cast<std::size_t>(first / step)];
+        // What a lane that does not see the key makes of it may be anything.
+        const auto take = [&]<int input>(const V& by, const auto& y)
+                              TALLY_INLINED -> V { return choose(seen, pulled<input>(by, y), V{}); };
+        const auto logit = attention::logit_of<Policy>(at.template pair<true, true>(s, gate_score, sum, j));
+        V ds = take.template operator()<s_of>(dl, logit), d_gate_score = take.template operator()<other_of>(dl, logit);
+        if constexpr (count > 0) {
+          const V a = load_vector<V>(weight + place);
+          sums_here[0] += dl;
+          sums_here[1] += a;
+          attention::detail::each_input<(1u << count) - 1>([&]<int n>() TALLY_INLINED {
+            sums_here[2 + 2 * n] += take.template operator()<number_of + n>(dl, logit);
+            sums_here[3 + 2 * n] += take.template operator()<number_of + n>(a, logit);
+          });
+        }
+        if constexpr (needs.scan) {
+          const V d_sum = take.template operator()<sum_of>(dl, logit), before = load_vector<V>(run + first);
+          const V after = before + d_sum, d_gate = needs.own ? after : before;
+          store_vector<V>(run + first, after);
+          const auto gate = attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j));
+          ds += take.template operator()<s_of>(d_gate, gate);
+          d_gate_score += take.template operator()<other_of>(d_gate, gate);
+          attention::detail::each_input<(1u << count) - 1>([&]<int n>() TALLY_INLINED {
+            sums_here[2 + 2 * n] += take.template operator()<number_of + n>(d_gate, gate);
+          });
+        }
+        if (needs.other && own_operands) store_vector<V>(d_other + place, d_gate_score);
+        if (needs.other && !own_operands) ds += d_gate_score;
+        store_vector<V>(d + place, ds);
+      }
+    }
+    for (std::size_t n = 0; count > 0 && n < 2 + 2 * count; ++n) {
+      double* const target = sums + static_cast<std::int64_t>(n) * tile_rows;
+      for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+        add_in_double(target + first, few[static_cast<std::size_t>(first / step)][n]);
+      }
+    }
+  }
+}
+
+template <class T, int bytes, class Policy>
+constexpr PairLoopsOf<T> pair_loops_of() {
+  using V = Vector<T, bytes>;
+  return {&add_pairs<V, Policy, false>, &add_pairs<V, Policy, true>, &pair_gradient<V, Policy>};
+}
+// Vectors of so many bytes.
+template <int bytes, class Policy>
+constexpr PairLoops pair_loops() {
+  return {pair_loops_of<float, bytes, Policy>(), pair_loops_of<double, bytes, Policy>()};
+}
+
+}  // namespace cpu
+}  // namespace tally

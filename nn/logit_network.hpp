@@ -1,0 +1,51 @@
+// A small network over the heads, on the logits of a pair (DAPE, arXiv 2405.14722) or of a pair and its neighbours
+// along the keys (DAPE-V2, arXiv 2410.04798). With s the logits that come in and b a bias of distance, both vectors
+// over the heads, * a product of matrices or a convolution along the keys:
+//   l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2,  leaky(x) = x for x > 0, else slope x
+// Pairs that are not seen have s = b = 0, so that no row sees what is to come. Zeros also stand before key 0 of s, b
+// and the hidden layer. Behind the last key of a row the hidden layer goes on with what it has there, which is not 0,
+// in the last row of a text too: a row does not depend on the length. Keeps about (N + (K + 1) H) T² numbers a
+// sequence until backward, K keys wide.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "nn/encoding.hpp"
+
+namespace tally {
+
+struct LogitNetworkOptions {
+  std::int64_t hidden = 32;
+  double slope = 0.01;
+
+  // Options "hidden" and "slope".
+  void visit(OptionVisitor& visitor);
+};
+
+// Parameters: hidden.weight [N, C] or [N, C, kernel], hidden.bias [N], output.weight [H, N] or [H, N, kernel],
+// output.bias [H], uniform within 1/sqrt(inputs); C is H, or 2 H with a bias, first s. Those of the bias: bias.<name>.
+class LogitNetwork : public Encoding {
+ public:
+  // bias: the name of an encoding that adds to scores by the distance alone, or "none". kernel: keys that a convolution
+  // sees, odd; without, each pair stands alone.
+  LogitNetwork(const EncodingSetup& setup, const LogitNetworkOptions& options, const std::string& bias,
+               std::optional<std::int64_t> kernel = {});
+  void project() const override;
+  Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override;
+
+ private:
+  // logits [B, H, T, T] and which of them are seen -> l; it means nothing where they are not seen
+  Tensor changed(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const;
+  Tensor bias_of(const Tensor& seen, const AttentionInput& in) const;  // b [1, H, T, T], or undefined
+
+  double slope_;
+  std::int64_t kernel_;
+  std::unique_ptr<Encoding> bias_;
+  Tensor hidden_weight_, hidden_bias_;  // W1, b1
+  Tensor output_weight_, output_bias_;  // W2, b2
+};
+
+}  // namespace tally

@@ -1,0 +1,34 @@
+// Data-adaptive positions (DAPE, arXiv 2405.14722): a network over the heads makes a bias of what the heads of a pair
+// have, its scores and a bias of the distance (nn/logit_network.hpp). For each pair by itself, vectors over the heads:
+//   l = s + b + W2 leaky(W1 [s ; b] + b1) + b2
+// b is that of the encoding which `bias` names, or nothing. In a sum, s has what the others add.
+#include <string>
+
+#include "nn/encoding.hpp"
+#include "nn/logit_network.hpp"
+
+namespace tally {
+namespace {
+
+struct DapeOptions final : OptionsOf<DapeOptions> {
+  std::string bias = "kerple";
+  LogitNetworkOptions network;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.choice("bias", bias, {"none", "alibi", "kerple"}, "the bias of distance that the network sees and adds to");
+    network.visit(visitor);
+  }
+};
+
+struct Dape final : LogitNetwork {
+  Dape(const EncodingSetup& setup, const DapeOptions& options) : LogitNetwork(setup, options.network, options.bias) {}
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(dape, DapeOptions, Dape, "a network over the heads changes the scores of each pair",
+               "l = s + b + W2 leaky(W1 [s ; b] + b1) + b2, vectors over the heads;  b a bias of distance\n"
+               "leaky(x) = x for x > 0, else 0.01 x;  W1 [N, 2 H], W2 [H, N], N = 32\n"
+               "materialised, not in tiles: keeps about (N + 2 H) B T² numbers a layer",
+               "DAPE: Zheng et al. 2024, arXiv 2405.14722");

@@ -1,0 +1,44 @@
+// Data-adaptive positions, the second version (DAPE-V2, arXiv 2410.04798): as in dape.cpp, but both layers of the
+// network are convolutions along the keys and see the neighbours of a pair (nn/logit_network.hpp), * a convolution:
+//   l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2
+// s and b are 0 where a pair is not seen. At the last key of a row the second layer reads the hidden layer one key
+// further on, where it is not 0. The released code has no such key in the last row of a batch, which therefore changes
+// when its text goes on; here all rows are as the others are there.
+#include <string>
+
+#include "core/error.hpp"
+#include "nn/encoding.hpp"
+#include "nn/logit_network.hpp"
+
+namespace tally {
+namespace {
+
+struct Dape2Options final : OptionsOf<Dape2Options> {
+  std::string bias = "kerple";
+  std::int64_t kernel = 3;
+  LogitNetworkOptions network;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.choice("bias", bias, {"none", "alibi", "kerple"}, "the bias of distance that the network sees and adds to");
+    visitor.integer("kernel", kernel, "keys that each convolution sees, the pair's own in their middle; odd", 1);
+    network.visit(visitor);
+  }
+  void validate() const override {
+    check(kernel % 2 == 1, "dape2", "kernel = ", kernel, " must be odd: the pair's own key is in the middle");
+  }
+};
+
+struct Dape2 final : LogitNetwork {
+  Dape2(const EncodingSetup& setup, const Dape2Options& options)
+      : LogitNetwork(setup, options.network, options.bias, options.kernel) {}
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(dape2, Dape2Options, Dape2, "a convolution over heads and neighbouring keys changes the scores",
+               "l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2;  * along the keys;  b a bias of distance\n"
+               "leaky(x) = x for x > 0, else 0.01 x;  W1 [N, 2 H, 3], W2 [H, N, 3], N = 32\n"
+               "s and b are 0 where a pair is not seen, and the hidden layer before key 0\n"
+               "materialised, not in tiles: keeps about (N + 4 H) B T² numbers a layer",
+               "DAPE-V2: Zheng et al. 2024, arXiv 2410.04798");

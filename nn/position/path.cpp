@@ -1,0 +1,170 @@
+// PaTH (arXiv 2505.16381): between key and query stands a product of matrices that the tokens between them choose, each
+// a reflection or part of one. Tokens t, heads h:
+//   y_t = silu(conv(W2 W1 x_t)) per head,  w_t = y_t / sqrt(|y_t|² + 1e-6),  β_t = 2 sigmoid(u_h.x_t + b_h)
+//   H_t = I - β_t w_t w_tᵀ,  s_ij = q_iᵀ H_i H_{i-1} ... H_{j+1} k_j / sqrt(d)
+// The matrix of the query's own token is in the product, that of the key is not: s_ii is plain. With `forget` that is
+// PaTH-FoX: the sum L_i - L_j of log forget gates (fox) joins it, over sqrt(d) as in the authors' code, or as in the
+// paper, where gates stand outside of the exponential (gate-scale none).
+//
+// What it does to the scores is formed for all pairs and joins them as a bias, which costs T² numbers; a tiled form
+// would walk a row of queries over blocks of keys and cost memory linear in the length, and is not here. Within a block
+// of C tokens, rows in order, W [C, d], W' = diag(β) W:
+//   (I + L) Y = W',  (I + L) X = strictly lower(W' kᵀ),  L = strictly lower(W' Wᵀ)
+//   own block     lower(q kᵀ) - lower(q Wᵀ) X         queries as earlier keys meet them   q - lower(q Wᵀ) Y
+//   keys leaving  k - Xᵀ W                            earlier keys, moved on              k - (k Yᵀ) W
+// (I + L) is solved four rows at a time: powers of L grow without bound where neighbours are alike, as in repeated
+// text. Against the product matrix by matrix, β = 1.99, four directions, T = 512: f32 is off by 8e-6 (f64: 3e-14), by 3
+// where 16 rows are solved at a time by (I - L)(I + L²)(I + L⁴)..., and overflows where all rows are.
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/attention.hpp"
+#include "nn/encoding.hpp"
+#include "nn/gates.hpp"
+#include "nn/layer_parts.hpp"
+#include "nn/moving_keys.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::int64_t longest_block = 32, rows_at_once = 4;
+
+struct PathOptions final : OptionsOf<PathOptions> {
+  std::int64_t rank = 32;
+  bool conv = true;
+  std::int64_t conv_size = 3;
+  bool qk_norm = false;
+  bool forget = false;
+  std::string gate_scale = "sqrt-d";
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.integer("rank", rank, "of the map from x to y; 0: one matrix of full rank", 0, 1 << 16);
+    visitor.flag("conv", conv, "y through a convolution over the last tokens and silu");
+    visitor.integer("conv-size", conv_size, "tokens that the convolution sees, the own one the last", 1, 64);
+    visitor.flag("qk-norm", qk_norm, "RMSNorm of q and k per head");
+    visitor.flag("forget", forget, "forget gates as in fox: PaTH-FoX");
+    visitor.choice("gate-scale", gate_scale, {"sqrt-d", "none"},
+                   "what the sum of log forget gates is divided by: as in the authors' code, or as in the paper");
+  }
+  void validate() const override {
+    check(conv || conv_size == PathOptions().conv_size, "path", "conv-size = ", conv_size,
+          " has no effect without a convolution; it is for conv = true");
+    check(forget || gate_scale == PathOptions().gate_scale, "path", "gate-scale = ", gate_scale,
+          " has no effect without forget gates; it is for forget = true");
+  }
+};
+
+// Y of (I + L) Y = given, L [.., C, C] strictly lower, given [.., C, n].
+Tensor solved(const Tensor& l, const Tensor& given) {
+  const int row = l.rank() - 2, column = l.rank() - 1;
+  Tensor all;
+  for (std::int64_t begin = 0; begin < l.size(-1); begin += rows_at_once) {
+    const std::int64_t end = std::min(begin + rows_at_once, l.size(-1));
+    const Tensor rows = slice(l, row, begin, end), own = slice(rows, column, begin, end);
+    Tensor y = slice(given, row, begin, end);
+    if (all.defined()) y = y - matmul(slice(rows, column, 0, begin), all);
+    y = y + matmul(own, matmul(own, y));  // (I - L)(I + L²), since L⁴ of four rows is 0
+    y = y - matmul(own, y);
+    all = all.defined() ? concat({all, y}, row) : y;
+  }
+  return all;
+}
+
+class Path final : public Encoding {
+ public:
+  Path(const EncodingSetup& setup, const PathOptions& options)
+      : key_heads_(setup.key_heads), gates_over_root_(options.gate_scale == "sqrt-d") {
+    const std::int64_t rows = key_heads_ * setup.head_width;
+    const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill = Fill::normal(0.02)) {
+      return setup.parameter(name, shape, fill, Scope::layer);
+    };
+    if (options.rank > 0) {
+      down_ = make("down.weight", {options.rank, setup.width});
+      up_ = make("up.weight", {rows, options.rank});
+    } else {
+      up_ = make("direction.weight", {rows, setup.width});
+    }
+    if (options.conv) conv_ = make("conv.weight", {key_heads_, setup.head_width, options.conv_size});
+    strength_weight_ = make("strength.weight", {key_heads_, setup.width});
+    strength_bias_ = make("strength.bias", {key_heads_}, Fill::constant(0));
+    if (options.qk_norm) {
+      query_norm_.emplace(setup, "query-norm", setup.heads);
+      key_norm_.emplace(setup, "key-norm", setup.key_heads);
+    }
+    if (options.forget) forget_.emplace(setup);
+  }
+
+  void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput&) const override {
+    if (!query_norm_.has_value()) return;
+    q = (*query_norm_)(q);
+    k = (*key_norm_)(k);
+  }
+
+  void score(const AttentionInput& in, Score& score) const override {
+    score.biases.emplace_back(moved_scores(in, "keys on their path", blocks_of(in)));
+    if (!forget_.has_value()) return;
+    RowColumn gates = (*forget_)(in);
+    if (gates_over_root_) gates = {gates.row * in.scale, gates.column * in.scale};
+    score.biases.emplace_back(gates);
+  }
+
+ private:
+  // w [B, G, T, d]
+  Tensor directions(const AttentionInput& in) const {
+    const Tensor projected = linear(down_.defined() ? linear(in.x, down_) : in.x, up_);
+    Tensor y = split_heads(projected, key_heads_);
+    if (conv_.defined()) y = silu(convolved(in.keep("directions", y, 2), conv_, in));
+    return y / sqrt(sum(square(y), {-1}, true) + 1e-6);
+  }
+
+  MovedInBlocks blocks_of(const AttentionInput& in) const {
+    const Tensor strength = sigmoid(linear(in.x, strength_weight_, strength_bias_)) * 2.0;  // β [B, T, G]
+    const Tensor w = directions(in), beta = unsqueeze(transpose(strength, 1, 2), 3);
+    const Tensor q = in_blocks(in.query(true), longest_block), k = in_blocks(in.key(), longest_block),
+                 direction = in_blocks(w, longest_block), scaled = in_blocks(beta * w, longest_block);
+    const Tensor l = lower(matmul(scaled, transpose(direction, -1, -2)), true);
+    const Tensor from_keys = lower(matmul(scaled, transpose(k, -1, -2)), true);
+    const std::int64_t d = q.size(4), all = d + from_keys.size(4);
+    const Tensor both = solved(l, concat({scaled, from_keys}, 4));
+    const Tensor y = slice(both, 4, 0, d), x = slice(both, 4, d, all);
+
+    // For each of the heads that share one of keys.
+    const auto shared = [&](const Tensor& of_keys) {
+      const Shape& s = of_keys.shape();
+      if (s[1] == q.size(1)) return of_keys;
+      const Tensor rows = for_query_heads(reshape(of_keys, {s[0], s[1], s[2] * s[3], s[4]}), q.size(1));
+      return reshape(rows, {s[0], q.size(1), s[2], s[3], s[4]});
+    };
+    const Tensor a = lower(matmul(q, transpose(shared(direction), -1, -2)));
+    MovedInBlocks blocks;
+    blocks.own = matmul(q, transpose(shared(k), -1, -2)) - matmul(a, shared(x));
+    blocks.queries = q - matmul(a, shared(y));
+    blocks.keys = k - matmul(transpose(x, -1, -2), direction);
+    blocks.move = [y, direction](const Tensor& keys, std::int64_t n) {
+      return keys - matmul(matmul(keys, transpose(select(y, 2, n), -1, -2)), select(direction, 2, n));
+    };
+    return blocks;
+  }
+
+  std::int64_t key_heads_;
+  bool gates_over_root_;
+  Tensor down_, up_;                        // W1 [rank, D], W2 [G d, rank or D]
+  Tensor conv_;                             // [G, d, size]
+  Tensor strength_weight_, strength_bias_;  // u [G, D], b [G]
+  std::optional<HeadNorm> query_norm_, key_norm_;
+  std::optional<ForgetGates> forget_;
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(
+    path, PathOptions, Path, "products of matrices that the tokens between key and query choose",
+    "y_t = silu(conv(W2 W1 x_t)) per head;  w_t = y_t / sqrt(|y_t|² + 1e-6);  β_t = 2 sigmoid(u_h.x_t + b_h)\n"
+    "l_ij = q_iᵀ H_i ... H_{j+1} k_j / sqrt(d);  H_t = I - β_t w_t w_tᵀ\n"
+    "forget: plus (sum_{u=j+1..i} log f_u) / sqrt(d), f as in fox;  gate-scale = none: not divided\n"
+    "costs B H T² numbers a layer and about (3 H + G d / 64) B T² more in backward",
+    "PaTH, PaTH-FoX: Yang et al. 2025, arXiv 2505.16381", .before_rotations = true, .also_called = "path-fox");

@@ -1,0 +1,67 @@
+// Threshold relative attention (TRA, arXiv 2503.23174): keys whose score is not above 0 get no weight, and the distance
+// of the others counts those alone. q and k go through a norm without weights, over each head. For query i and key j <=
+// i:
+//   n_ij = #{ m : j <= m <= i, s_im > 0 }
+//   delta_i = log sigmoid(w_h.x_i + b_h), one number a head and query, never above 0
+//   l_ij = s_ij + delta_i n_ij where s_ij > 0, else no weight; a row without a key gives o_i = 0
+// No gradient goes through the threshold.
+#include "autograd/pair.hpp"
+
+namespace tally {
+namespace {
+
+struct Tra {
+  static constexpr PairNeeds needs{.scan = true, .rows = 1};
+  static constexpr auto gate(const auto& p) { return select(p.s > 0, 1, 0); }
+  static constexpr auto logit(const auto& p) { return select(p.s > 0, p.s + row<0>(p) * p.sum, minus_infinity); }
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_PAIR(tra, Tra);
+
+#ifndef TALLY_PAIR_ONLY
+
+#include "nn/encoding.hpp"
+
+namespace tally {
+namespace {
+
+struct TraOptions final : OptionsOf<TraOptions> {
+  void visit(OptionVisitor&) override {}
+};
+
+class ThresholdRelative final : public Encoding {
+ public:
+  explicit ThresholdRelative(const EncodingSetup& setup)
+      : weight_(setup.parameter("threshold.weight", {setup.heads, setup.width}, setup.start->linear_weight(setup.width),
+                                Scope::layer)),
+        bias_(setup.parameter("threshold.bias", {setup.heads}, Fill::constant(0), Scope::layer)) {}
+
+  void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput&) const override {
+    q = normalised(q);
+    k = normalised(k);
+  }
+  void score(const AttentionInput& in, Score& score) const override {
+    const Tensor closing = transpose(linear(in.x, weight_, bias_), 1, 2);  // [B, H, T]
+    score.set_scan(Pair{&pair_tra, negate(softplus(negate(unsqueeze(closing, 3))))});
+  }
+
+ private:
+  static Tensor normalised(const Tensor& x) {
+    return rms_norm(x, Tensor::full({x.size(3)}, 1.0, x.dtype(), x.device()), 1e-6);
+  }
+
+  Tensor weight_, bias_;  // w [H, D], b [H]
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_ENCODING(tra, TraOptions, ThresholdRelative, "keys with a score below 0 vanish, and distance counts the others",
+               "n_ij = #{ m : j <= m <= i, s_im > 0 };  l_ij = s_ij + log sigmoid(w.x_i + b) n_ij where s_ij > 0",
+               "TRA: Threshold relative attention, 2025, arXiv 2503.23174", .scans = true, .takes_score_alone = true,
+               .before_rotations = true);
+
+#endif

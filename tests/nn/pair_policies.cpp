@@ -1,0 +1,56 @@
+#include "autograd/pair.hpp"
+
+namespace tally {
+namespace {
+
+struct Threshold {
+  static constexpr PairNeeds needs{.scan = true, .rows = 2};
+  static constexpr auto gate(const auto& p) { return select(p.s > row<1>(p), 1, 0); }
+  static constexpr auto logit(const auto& p) {
+    return select(p.s > row<1>(p), p.s - row<0>(p) * p.sum, minus_infinity);
+  }
+};
+
+struct Reading {
+  static constexpr PairNeeds needs{.scan = true, .own = false, .other = true, .rows = 2, .heads = 2};
+  static constexpr auto gate(const auto& p) {
+    return sigmoid(p.other + row<1>(p)) * softplus(head<0>(p)) + 0.1 * sigmoid(p.s);
+  }
+  static constexpr auto logit(const auto& p) {
+    const auto far = p.distance / (p.distance + 5);
+    return 0.9 * p.s + row<0>(p) * tanh(0.1 * p.sum) - exp(head<1>(p)) * far + max(min(p.other, 2), -2) * 0.3;
+  }
+};
+
+struct Bounded {
+  static constexpr PairNeeds needs{.biased = true, .heads = 1};
+  static constexpr auto logit(const auto& p) { return head<0>(p) * tanh(p.s / head<0>(p)); }
+};
+
+struct Divided {
+  static constexpr PairNeeds needs{.rows = 1};
+  static constexpr auto logit(const auto& p) { return p.s / row<0>(p) - p.distance / row<0>(p) * 0.01; }
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_PAIR(threshold, Threshold);
+TALLY_PAIR(reading, Reading);
+TALLY_PAIR(bounded, Bounded);
+TALLY_PAIR(divided, Divided);
+
+#ifndef TALLY_PAIR_ONLY
+
+#include "tests/nn/pair_policies.hpp"
+
+namespace tally::testing {
+
+const PairPolicy& threshold_policy() { return pair_threshold; }
+const PairPolicy& reading_policy() { return pair_reading; }
+const PairPolicy& bounded_policy() { return pair_bounded; }
+const PairPolicy& divided_policy() { return pair_divided; }
+
+}  // namespace tally::testing
+
+#endif

@@ -1,0 +1,17 @@
+// Policies that tests have beside those of encodings.
+#pragma once
+
+#include "core/attention/pair.hpp"
+
+namespace tally::testing {
+
+// Keys with a score above a number of the row count, and others have no weight.
+const PairPolicy& threshold_policy();
+// Reads all that there is to read, and sums without the key's own gate.
+const PairPolicy& reading_policy();
+// No sum, after biases.
+const PairPolicy& bounded_policy();
+// Divides by a number of the query.
+const PairPolicy& divided_policy();
+
+}  // namespace tally::testing

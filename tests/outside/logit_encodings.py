@@ -1,0 +1,99 @@
+"""DAPE and DAPE-V2, networks over the heads on the logits, and multi-token attention."""
+
+import copy
+
+import numpy as np
+
+import tape
+from position_encodings import HOOKS, encoding
+
+
+def bias_of(layer):
+    """[H,T,T] of the bias of distance, an encoding of its own with the start values of its options."""
+    own = copy.copy(layer)
+    own.options = {"kernel": "log", "learned": False}
+    own.parameter = lambda name: layer.parameter(f"bias.{name}")
+    return tape.where(np.tril(np.ones(layer.seen.shape, bool)), HOOKS["score"][layer.options["bias"]](own), 0)
+
+
+def beside(parts):
+    """Along the axis before the last two."""
+    return tape.concatenate([part.transpose(0, 2, 3, 1) for part in parts]).transpose(0, 3, 1, 2)
+
+
+def with_zeros(x, before, behind):
+    """x [..,keys] with so many zeros before and behind them."""
+    def zeros(keys):
+        return tape.Node(np.zeros((*x.shape[:-1], keys), x.value.dtype))
+    return tape.concatenate([zeros(before), x, zeros(behind)])
+
+
+def convolved(x, weight, bias):
+    """y_j = sum_k W_k x_{j+k} + bias of x [B,C,T,keys + K - 1], W [N,C,K]: [B,N,T,keys]."""
+    taps, total = weight.shape[2], None
+    keys = x.shape[3] - taps + 1
+    for k in range(taps):
+        term = (x[..., k:k + keys].transpose(0, 2, 3, 1) @ weight[:, :, k].swap_last()).transpose(0, 3, 1, 2)
+        total = term if total is None else total + term
+    return (total.transpose(0, 2, 3, 1) + bias).transpose(0, 3, 1, 2)
+
+
+@encoding("dape", "weights")
+@encoding("dape2", "weights")
+def network(layer, logits, _):
+    """s + b + W2 * leaky(W1 * [s ; b] + b1) + b2; s and b are 0 where a pair is not seen. The hidden layer has no key before
+    0, and as many behind the last one as its convolution reaches to."""
+    slope, result = layer.options["slope"], tape.where(layer.seen, logits, 0)
+    inputs = result
+    if layer.options["bias"] != "none":
+        b = tape.where(layer.seen, bias_of(layer) + np.zeros_like(logits.value), 0)
+        inputs, result = beside([result, b]), result + b
+    weights = [layer.parameter(f"{name}.weight") for name in ("hidden", "output")]
+    hidden_weight, output_weight = (w if len(w.shape) == 3 else w.reshape(*w.shape, 1) for w in weights)
+    half = hidden_weight.shape[2] // 2
+    hidden = convolved(with_zeros(inputs, half, 2 * half), hidden_weight, layer.parameter("hidden.bias"))
+    rectified = hidden * np.where(hidden.value > 0, 1, slope).astype(hidden.value.dtype)
+    change = convolved(with_zeros(rectified, half, 0), output_weight, layer.parameter("output.bias"))
+    return tape.softmax(result + change, layer.seen)
+
+
+def summed_around(x, kernel):
+    """sum_ab K_h[a,b] x_{i-cq+1+a, j-(ck-1)/2+b} of x [B,H,T,T]."""
+    _, rows, columns = kernel.shape
+    t, half, total = x.shape[2], (columns - 1) // 2, None
+    around = with_zeros(with_zeros(x, half, half).swap_last(), rows - 1, 0).swap_last()
+    for a in range(rows):
+        for b in range(columns):
+            term = around[:, :, a:a + t, b:b + t] * kernel[:, a, b].reshape(-1, 1, 1)
+            total = term if total is None else total + term
+    return total
+
+
+def of_heads(matrix, x):
+    """y_h = sum_g matrix[h, g] x_g."""
+    return (x.transpose(0, 2, 3, 1) @ matrix.swap_last()).transpose(0, 3, 1, 2)
+
+
+@encoding("mta", "weights")
+def mta(layer, logits, _):
+    scores = summed_around(tape.where(layer.seen, logits, 0), layer.parameter("kernel"))
+    if layer.has("mix"):
+        scores = of_heads(layer.parameter("mix"), scores)
+    weights = tape.softmax(scores, layer.seen)
+    if layer.has("kernel-after"):
+        weights = tape.where(layer.seen, summed_around(weights, layer.parameter("kernel-after")), 0)
+    if layer.has("mix-after"):
+        groups = layer.parameter("mix-after")
+        n = groups.shape[1]
+        mixed = [of_heads(groups[g].swap_last(), weights[:, g * n:(g + 1) * n]) for g in range(groups.shape[0])]
+        weights = tape.where(layer.seen, beside(mixed), 0)  # a head may not see what another one does
+    return weights
+
+
+@encoding("mta", "finish")
+def mta_finish(layer, o):
+    if layer.has("norm.weight"):
+        o = o / tape.sqrt((o * o).mean(-1) + 1e-5) * layer.parameter("norm.weight")
+    if layer.has("gate.weight"):
+        o = o * tape.sigmoid(o @ layer.parameter("gate.weight").swap_last() + layer.parameter("gate.bias"))
+    return o

@@ -1,0 +1,154 @@
+// What 'tally check' says of encodings that break a promise, each one of them alone.
+#include "tasks/encoding_check.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "autograd/ops.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+struct NoChoices final : OptionsOf<NoChoices> {
+  void visit(OptionVisitor&) override {}
+};
+
+// Every place sees all that follows.
+struct LooksAhead final : Encoding {
+  Tensor finish(const Tensor& output, const AttentionInput&) const override {
+    return output + sum(output, {2}, true) * 0.1;
+  }
+};
+
+struct HasAnIdleParameter final : Encoding {
+  explicit HasAnIdleParameter(const EncodingSetup& setup)
+      : idle_(setup.parameter("idle", {setup.heads}, Fill::constant(1), Scope::layer)) {}
+  Tensor idle_;
+};
+
+struct LosesAGradient final : Encoding {
+  explicit LosesAGradient(const EncodingSetup& setup)
+      : factor_(setup.parameter("factor", {1}, Fill::constant(1), Scope::layer)) {}
+  Tensor finish(const Tensor& output, const AttentionInput&) const override {
+    return output * factor_ * factor_.detach();
+  }
+  Tensor factor_;
+};
+
+// The row before is not there when a text is generated.
+struct DoesNotKeep final : Encoding {
+  Tensor finish(const Tensor& output, const AttentionInput&) const override {
+    const Tensor none = slice(output, 2, 0, 1) * 0.0;
+    if (output.size(2) == 1) return output + none;
+    return output + concat(std::vector<Tensor>{none, slice(output, 2, 0, output.size(2) - 1)}, 2);
+  }
+};
+
+struct RoundsAway final : Encoding {
+  Tensor finish(const Tensor& output, const AttentionInput&) const override { return (output + 1e5) + -1e5; }
+};
+
+struct HidesItsLimit final : Encoding {
+  void check_length(std::int64_t length) const override { check(length <= 12, "short", "too long"); }
+};
+
+struct CountsThreads final : Encoding {
+  Tensor finish(const Tensor& output, const AttentionInput&) const override {
+    return output * (1 + 1e-3 * thread_count());
+  }
+};
+
+struct KnowsItsDevice final : Encoding {
+  Tensor finish(const Tensor& output, const AttentionInput&) const override {
+    return output * (output.device() == Device{} ? 1.0 : 1.01);
+  }
+};
+
+// No two models are alike.
+struct DiffersFromModelToModel final : Encoding {
+  Tensor finish(const Tensor& output, const AttentionInput&) const override { return output * factor_; }
+  double factor_ = 1 + 0.01 * ++models;
+  static inline int models = 0;
+};
+
+struct IsNoNumber final : Encoding {
+  Tensor finish(const Tensor& output, const AttentionInput&) const override {
+    return output * std::numeric_limits<double>::quiet_NaN();
+  }
+};
+
+template <class EncodingType>
+EncodingChoice choice_of(const char* name) {
+  static const EncodingEntry entry = encoding_entry<NoChoices, EncodingType>(name, "", "", "");
+  EncodingChoice choice;
+  choice.parts.push_back({&entry, entry.make_options()});
+  return choice;
+}
+
+// The names of the properties that are found wrong.
+std::set<std::string> wrong_properties(const EncodingChoice& choice) {
+  std::set<std::string> wrong;
+  for (const EncodingVariant& variant : variants_of(choice)) {
+    for (const EncodingProperty& property : encoding_properties()) {
+      const Finding found = look_at(property, variant);
+      EXPECT_FALSE(found.text.empty()) << property.name;
+      if (found.kind == Finding::Kind::wrong) wrong.insert(property.name);
+    }
+  }
+  return wrong;
+}
+
+using Names = std::set<std::string>;
+
+TEST(EncodingCheck, NamesEachBrokenPromise) {
+  EXPECT_EQ(wrong_properties(choice_of<LooksAhead>("looks-ahead")), (Names{"causality", "generation", "length"}));
+  EXPECT_EQ(wrong_properties(choice_of<HasAnIdleParameter>("has-an-idle-parameter")), Names{"parameters"});
+  EXPECT_EQ(wrong_properties(choice_of<LosesAGradient>("loses-a-gradient")), Names{"gradients"});
+  EXPECT_EQ(wrong_properties(choice_of<DoesNotKeep>("does-not-keep")), Names{"generation"});
+  EXPECT_EQ(wrong_properties(choice_of<RoundsAway>("rounds-away")), Names{"precision"});
+  EXPECT_EQ(wrong_properties(choice_of<HidesItsLimit>("hides-its-limit")), Names{"length"});
+  EXPECT_EQ(wrong_properties(choice_of<CountsThreads>("counts-threads")), Names{"threads"});
+  EXPECT_EQ(wrong_properties(choice_of<KnowsItsDevice>("knows-its-device")), Names{"devices"});
+  const Names between = wrong_properties(choice_of<DiffersFromModelToModel>("differs"));
+  const Names nowhere = wrong_properties(choice_of<IsNoNumber>("is-no-number"));
+  for (const char* name : {"forms", "precision", "threads", "devices"}) {
+    EXPECT_TRUE(between.contains(name)) << name;
+    EXPECT_TRUE(nowhere.contains(name)) << name;
+  }
+  EXPECT_TRUE(nowhere.contains("generation") && nowhere.contains("length"));
+}
+
+TEST(EncodingCheck, SaysWhereItIs) {
+  const EncodingVariant ahead{choice_of<LooksAhead>("looks-ahead"), ""},
+      idle{choice_of<HasAnIdleParameter>("idle"), ""};
+  const auto text_of = [](const char* name, const EncodingVariant& variant) {
+    for (const EncodingProperty& property : encoding_properties()) {
+      if (property.name == name) return look_at(property, variant).text;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(text_of("causality", ahead), "what is computed at place 0 changes with the token at place 1");
+  EXPECT_NE(text_of("parameters", idle).find("idle: nothing that is computed uses it"), std::string::npos);
+}
+
+TEST(EncodingCheck, KeptByEncodingsOfEveryKind) {
+  for (const char* text : {"cope", "hard", "relative", "rope+stick-breaking", "0:rope,1:fox@0,alibi@1"}) {
+    EXPECT_EQ(wrong_properties(EncodingChoice::parse(text)), Names{}) << text;
+  }
+}
+
+TEST(EncodingCheck, CostsAreMeasuredBesideNone) {
+  const JsonValue cost = cost_beside_none(EncodingChoice::parse("relative"));
+  EXPECT_EQ(cost.string("form"), "tiled");
+  EXPECT_GT(cost.at("step").real("memory"), 1);
+  EXPECT_GT(cost.at("attention").real("time"), 0);
+}
+
+}  // namespace
+}  // namespace tally
