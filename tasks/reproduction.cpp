@@ -114,6 +114,47 @@ const Reproduction& find_reproduction(std::string_view name) {
        nearest.empty() ? "" : concat("did you mean '", nearest, "'? "), "there are ", reproduction_names());
 }
 
+Reproduction part_of(const Reproduction& table, const std::vector<std::string>& rows,
+                     const std::vector<std::string>& tasks) {
+  const auto check_names = [&](std::string_view what, const std::vector<std::string>& asked,
+                               const std::vector<std::string>& all) {
+    for (const std::string& name : asked) {
+      const std::string nearest = nearest_name(name, all);
+      check(std::ranges::count(all, name) > 0, "reproduce", table.name, " has no ", what, " '", name, "'",
+            nearest.empty() ? "" : concat("; did you mean '", nearest, "'?"));
+    }
+  };
+  std::vector<std::string> labels, all_tasks;
+  for (const ReproductionRow& row : table.rows) labels.push_back(row.label);
+  for (const ReproductionColumn& column : table.columns) {
+    if (!column.task.empty()) all_tasks.push_back(column.task);
+  }
+  check_names("row", rows, labels);
+  check_names("column of the task", tasks, all_tasks);
+
+  Reproduction part = table;
+  part.columns.clear();
+  part.rows.clear();
+  const auto asked_for = [](const std::vector<std::string>& names, const std::string& name) {
+    return names.empty() || std::ranges::count(names, name) > 0;
+  };
+  for (const ReproductionRow& row : table.rows) {
+    if (!asked_for(rows, row.label)) continue;
+    part.rows.push_back(row);
+    part.rows.back().printed.clear();
+  }
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    if (!asked_for(tasks, table.columns[c].task)) continue;
+    part.columns.push_back(table.columns[c]);
+    for (std::size_t r = 0, kept = 0; r < table.rows.size(); ++r) {
+      if (!asked_for(rows, table.rows[r].label)) continue;
+      const std::vector<Printed>& printed = table.rows[r].printed;
+      part.rows[kept++].printed.push_back(c < printed.size() ? printed[c] : Printed{});
+    }
+  }
+  return part;
+}
+
 std::optional<ContextQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
                                           const ReproductionColumn& column, Scale scale) {
   const auto length_of = [&](const ReproductionColumn& any) {

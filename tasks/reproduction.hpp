@@ -101,6 +101,10 @@ std::span<const Reproduction* const> reproduction_registry();
 const Reproduction& find_reproduction(std::string_view name);
 // "figure2, figure5, table2"
 std::string reproduction_names();
+// The table with these rows, by label, and the columns of these tasks alone; none named: all. Throws Error for a name
+// that it does not have.
+Reproduction part_of(const Reproduction& table, const std::vector<std::string>& rows,
+                     const std::vector<std::string>& tasks);
 
 // How a table is to be reproduced.
 struct ReproductionSetting {

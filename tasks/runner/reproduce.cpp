@@ -3,6 +3,7 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 
 #include "core/io/atomic_file.hpp"
 #include "tasks/machine.hpp"
@@ -21,7 +22,7 @@ namespace tally {
 namespace {
 
 struct ReproduceSettings {
-  std::string name, scale = "quick", folder, seeds = "1..3", out;
+  std::string name, scale = "quick", folder, seeds = "1..3", out, rows, tasks;
   std::vector<std::string> changes;
   std::int64_t jobs = 0;
   bool dry_run = false, show = false;
@@ -39,6 +40,8 @@ std::string page_text(const Reproduced& result, const ReproduceSettings& setting
   if (!picture.empty()) text += concat("![", result.table->title, "](", picture, ")\n\n");
   std::string changes;
   for (const std::string& change : settings.changes) changes += " --set " + change;
+  if (!settings.rows.empty()) changes += " --rows '" + settings.rows + "'";
+  if (!settings.tasks.empty()) changes += " --tasks " + settings.tasks;
   text +=
       concat("```\ntally reproduce ", result.table->name, " --scale ", settings.scale, " --seeds ", settings.seeds,
              changes, "\n```\n\nWritten on ", day, ". The finished runs trained for ", duration_text(result.seconds),
@@ -92,8 +95,18 @@ bool evaluate_contexts(const Reproduction& table, const ReproductionSetting& set
   return all;
 }
 
+// The names between commas.
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) parts.push_back(word);
+  return parts;
+}
+
 Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
-  const Reproduction& table = as_usage([&]() -> const Reproduction& { return find_reproduction(settings.name); });
+  const Reproduction table = as_usage([&] {
+    return part_of(find_reproduction(settings.name), parts_of(settings.rows), parts_of(settings.tasks));
+  });
   const ReproductionSetting setting{settings.scale == "paper" ? Scale::paper : Scale::quick,
                                     parse_seeds(settings.seeds), joined(settings.changes, " ")};
   const std::string folder = settings.folder.empty() ? "runs/" + settings.scale : settings.folder;
@@ -160,6 +173,8 @@ std::function<Result()> declare_reproduce(CommandLine& line) {
            {.allowed = {"quick", "paper"}});
   line.add("--dir", &settings->folder, "folder for the runs; runs/<scale>, which all tables share");
   line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");
+  line.add("--rows", &settings->rows, "these rows of it alone, by their labels: cope,rope,absolute");
+  line.add("--tasks", &settings->tasks, "the columns of these tasks alone: flip-flop,group-word");
   line.add("--set", &settings->changes, "key=value: a change of every run, to try things out; may be given again");
   line.add("--jobs", &settings->jobs, "runs at a time, sharing the cores; 0: one for each core as far as memory goes",
            {.least = 0, .most = 1024});

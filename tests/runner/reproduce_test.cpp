@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -65,6 +66,29 @@ TEST(Reproduce, KilledTwiceItEndsWithTheSameTable) {
   EXPECT_EQ(table_of(resumed), table_of(whole));
   const std::string name = "/flip-flop/" + fs::directory_iterator(folder / "again/flip-flop")->path().stem().string();
   expect_same_run(folder / ("again" + name), folder / ("whole" + name));
+}
+
+TEST(Reproduce, TrainsAPartOfATableWhereThatIsAsked) {
+  const TemporaryFolder folder;
+  const auto runs = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"reproduce", "encodings", "--dir", folder / "runs", "--seeds=1", "--dry-run"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_tally(all, folder);
+  };
+  const Finished part = runs({"--rows=cope,absolute+hard", "--tasks=mqar,flip-flop"});
+  EXPECT_EQ(part.code, 0) << part.err;
+  for (const char* run : {"flip-flop/cope-seed1", "mqar/cope-seed1", "flip-flop/absolute+hard-seed1"}) {
+    EXPECT_NE(part.out.find(run), std::string::npos) << run << "\n" << part.out;
+  }
+  EXPECT_EQ(std::ranges::count(part.out, '\n'), 1 + 4) << "a line of what is there, then the runs\n" << part.out;
+
+  const Finished no_row = runs({"--rows=cop"}), no_task = runs({"--tasks=mqar,flipflop"});
+  EXPECT_EQ(no_row.code, 2);
+  EXPECT_NE(no_row.err.find("[reproduce] encodings has no row 'cop'; did you mean 'cope'?"), std::string::npos)
+      << no_row.err;
+  EXPECT_EQ(no_task.code, 2);
+  EXPECT_NE(no_task.err.find("no column of the task 'flipflop'; did you mean 'flip-flop'?"), std::string::npos)
+      << no_task.err;
 }
 
 TEST(Reproduce, WritesAPageWithItsPicture) {
