@@ -88,6 +88,11 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1.0);
 // x [..., in] times weight [out, in] transposed, plus bias [out] (may be undefined).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
+// --- triangular systems ---
+// Y of (I + L) Y = given, L the part of l [..., C, C] strictly below its diagonal, which alone is read; given and Y
+// [..., C, N], of the same leading axes. Throws Error naming the shapes.
+Tensor solve_unit_lower(const Tensor& l, const Tensor& given);
+
 // --- index ---
 // ids i32 of any shape, table [V, D] -> [..., D]. On the CPU throws naming the first id outside 0..V-1; elsewhere,
 // where looking at ids would mean waiting for them, the row of such an id is NaN.

@@ -20,6 +20,22 @@ void Score::set_normaliser(Normaliser value) {
   normaliser = std::move(value);
 }
 
+bool MovedProduct::fits(Device device) {
+  const bool counts = device.type == DeviceType::meta && device.index == static_cast<int>(DeviceType::cpu);
+  return device.type == DeviceType::cpu || counts;
+}
+
+void Score::keep_gates(const Tensor& q, const Tensor& k) {
+  const auto keep = [&](auto& of_scan) {
+    if constexpr (requires { of_scan.gates; }) {
+      if (!of_scan.gates.query.defined()) of_scan.gates = {q, k};
+    } else {
+      if (of_scan.policy->needs.other && !of_scan.other.query.defined()) of_scan.other = {q, k};
+    }
+  };
+  if (scan) std::visit(keep, *scan);
+}
+
 bool Score::takes_score_alone() const {
   const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
   return pair != nullptr && !pair->policy->needs.biased && !pair->policy->needs.adds;
@@ -31,9 +47,9 @@ void Score::check_policy() const {
         "logits of a policy that spends are for the normaliser exp");
   const bool product =
       std::any_of(biases.begin(), biases.end(), [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
-  if (!product || !takes_score_alone()) return;
-  check(false, "encoding", "the policy '", pair->policy->name,
-        "' reads the score of q and k alone, of which a product is a part; keep one of them");
+  if (!(product || moved.has_value()) || !takes_score_alone()) return;
+  check(false, "encoding", "the policy '", pair->policy->name, "' reads the score of q and k alone, ",
+        product ? "of which a product is a part" : "in whose place another product stands", "; keep one of them");
 }
 
 }  // namespace tally

@@ -80,6 +80,23 @@ struct Dense {
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, Product, Dense>;
 
+// In the place of q.k: products with keys that every token after them changes, by blocks of C = min(T, moved_block)
+// tokens. Within a block they are given; a query goes on to the left block by block, and each block n that it leaves
+// behind changes it:
+//   s_ij = scale own_i[j mod C] in the same block, else scale q.keys_j with the query as it meets the block of j:
+//   as given in the block before its own one, then  q <- q - (q read_n^T) taken_n  or  q <- q factor_n
+// As many queries as keys. On the CPU, and in the composed form; gates that see the score see q.k of the operands.
+struct MovedProduct {
+  Tensor queries;      // [B, H, T, d], as keys from before their block meet them at its start
+  Tensor keys;         // [B, G, T, d], as they leave their block; G those of k, or H
+  Tensor own;          // [B, H, T, C]; nothing behind the query counts
+  Tensor read, taken;  // [B, G, T, d] with the G of these keys, or
+  Tensor factor;       // [B, G, N, d], N = ceil(T / C)
+
+  // Whether tiles on this device can: a model asks before it makes one.
+  static bool fits(Device device);
+};
+
 // How the logits of a row become its weights: a_ij = n(l_ij) / (z0 + sum_j m(l_ij)) over the keys j that i sees; 0 in a
 // row that sees none.
 struct Normaliser {
@@ -94,6 +111,7 @@ struct Normaliser {
 };
 
 struct Score {
+  std::optional<MovedProduct> moved;
   std::optional<Scan> scan;
   std::vector<Bias> biases;
   Normaliser normaliser;
@@ -103,6 +121,8 @@ struct Score {
   void set_scan(Scan value);
   // Throws Error when there is another than the softmax already.
   void set_normaliser(Normaliser value);
+  // Gives these operands to gates that else see the score.
+  void keep_gates(const Tensor& q, const Tensor& k);
   // Whether a product must not be part of the scores: its policy reads them otherwise than to add to them.
   bool takes_score_alone() const;
   // Throws Error where one is, or where a policy wants another rule for the weights.

@@ -1,5 +1,6 @@
 #include "nn/composed.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -22,6 +23,33 @@ Tensor seen_pairs(const AttentionOperands& in) {
 // scale r_i.G_j [B, H, T, T], of keys [B, G, T, d].
 Tensor product_of(const Tensor& query, const Tensor& key, double scale) {
   return matmul(query, transpose(for_query_heads(key, query.size(1)), -1, -2), scale);
+}
+
+// Those of a product whose queries move: every block walks to the left.
+Tensor product_of(const MovedProduct& moved, double scale) {
+  const std::int64_t heads = moved.queries.size(1), length = moved.queries.size(2), block = moved.own.size(3);
+  const auto in_block = [&](const Tensor& x, std::int64_t n) {
+    return for_query_heads(slice(x, 2, n * block, std::min(length, (n + 1) * block)), heads);
+  };
+  std::vector<Tensor> rows;
+  for (std::int64_t n = 0; n * block < length; ++n) {
+    const std::int64_t first = n * block, count = std::min(block, length - first);
+    std::vector<Tensor> row{slice(in_block(moved.own, n), 3, 0, count)};
+    if (first + count < length) {
+      const Shape later{moved.own.size(0), heads, count, length - first - count};
+      row.push_back(Tensor::zeros(later, moved.own.dtype(), moved.own.device()));
+    }
+    Tensor q = in_block(moved.queries, n);
+    for (std::int64_t m = n - 1; m >= 0; --m) {
+      row.insert(row.begin(), matmul(q, transpose(in_block(moved.keys, m), -1, -2)));
+      if (m == 0) break;
+      q = moved.factor.defined()
+              ? q * for_query_heads(slice(moved.factor, 2, m, m + 1), heads)
+              : q - matmul(matmul(q, transpose(in_block(moved.read, m), -1, -2)), in_block(moved.taken, m));
+    }
+    rows.push_back(concat(row, 3));
+  }
+  return concat(rows, 2) * scale;
 }
 
 // What gates see: the score alone, never another encoding's bias, or a product of operands of their own.
@@ -172,12 +200,15 @@ Tensor position_weights(const Tensor& joined, const AttentionOperands& operands,
 }
 
 // What each term adds to l is kept in `joined` too, if that is given.
-Tensor logits_of(const AttentionOperands& in, const Score& score, AttentionTrace* trace, Tensor* joined) {
+Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
   const std::int64_t length = in.q.size(2);
   check(in.k.size(2) == length, "attention", "the composed form takes as many queries as keys, got ", in.q.shape(),
         " and ", in.k.shape());
+  Score score = given;
   score.check_policy();
-  const Tensor s = product_of(in.q, in.k, in.scale * score.factor);
+  if (score.moved) score.keep_gates(in.q * score.factor, in.k);
+  const Tensor s = score.moved ? product_of(*score.moved, in.scale * score.factor)
+                               : product_of(in.q, in.k, in.scale * score.factor);
   Tensor logits = s;
   const auto join = [&](const Tensor& term) {
     logits = logits + term;

@@ -31,15 +31,19 @@ Tensor lower(const Tensor& x, bool strictly) {
   return where(earlier_in_block(x.size(-1), x, strictly), x, Tensor::zeros({1}, x.dtype(), x.device()));
 }
 
-Dense moved_scores(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks) {
-  const Tensor &query = in.query(true), &key = in.key();
-  const std::int64_t heads = query.size(1), length = query.size(2), count = blocks.own.size(2),
-                     block = blocks.own.size(3);
-  const auto zeros = [&](std::int64_t columns) {
-    return Tensor::zeros({query.size(0), heads, block, columns}, query.dtype(), query.device());
-  };
-  Tensor* const kept = in.kept(name);
-  Tensor keys = kept != nullptr ? *kept : Tensor();  // those before block n as they stand at its start
+namespace {
+
+// Keys from before block number n as they leave it.
+Tensor moved_through(const MovedInBlocks& blocks, const Tensor& keys, std::int64_t n) {
+  if (blocks.factor.defined()) return keys * slice(blocks.factor, 2, n, n + 1);
+  return keys - matmul(matmul(keys, transpose(select(blocks.taken, 2, n), -1, -2)), select(blocks.read, 2, n));
+}
+
+// [B, H, N C, keys before + N C]. `keys`, those before the first block as they stand there, become all as they leave the
+// last one, or are left as they leave the one before where nobody asks.
+Tensor all_products(const MovedInBlocks& blocks, Tensor& keys, bool to_the_end) {
+  const Shape& own = blocks.own.shape();
+  const std::int64_t heads = own[1], count = own[2], block = own[3];
   std::vector<Tensor> rows;
   for (std::int64_t n = 0; n < count; ++n) {
     std::vector<Tensor> row;
@@ -47,18 +51,60 @@ Dense moved_scores(const AttentionInput& in, std::string_view name, const MovedI
       row.push_back(matmul(select(blocks.queries, 2, n), transpose(for_query_heads(keys, heads), -1, -2)));
     }
     row.push_back(select(blocks.own, 2, n));
-    if (n + 1 < count) row.push_back(zeros((count - n - 1) * block));
+    if (n + 1 < count) {
+      const Shape later{own[0], heads, block, (count - n - 1) * block};
+      row.push_back(Tensor::zeros(later, blocks.own.dtype(), blocks.own.device()));
+    }
     rows.push_back(row.size() == 1 ? row.front() : concat(row, 3));
-    if (n + 1 == count && kept == nullptr) break;
+    if (n + 1 == count && !to_the_end) break;
     const Tensor leaving = select(blocks.keys, 2, n);
-    keys = keys.defined() ? concat({blocks.move(keys, n), leaving}, 2) : leaving;
+    keys = keys.defined() ? concat({moved_through(blocks, keys, n), leaving}, 2) : leaving;
   }
+  return rows.size() == 1 ? rows.front() : concat(rows, 2);
+}
+
+Dense as_bias(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks) {
+  const Tensor &query = in.query(true), &key = in.key();
+  Tensor* const kept = in.kept(name);
+  Tensor keys = kept != nullptr ? *kept : Tensor();
+  const Tensor all = all_products(blocks, keys, kept != nullptr);
   // Behind the last token a block may have rows of zeros.
   if (kept != nullptr) *kept = slice(keys, 2, 0, in.keys());
-  const Tensor all = rows.size() == 1 ? rows.front() : concat(rows, 2);  // [B, H, N C, first + N C]
-  const Tensor moved = slice(slice(all, 2, 0, length), 3, 0, in.keys());
-  const Tensor plain = for_query_heads(in.keep(concat(name, " at first"), key, 2), heads);
+  const Tensor moved = slice(slice(all, 2, 0, query.size(2)), 3, 0, in.keys());
+  const Tensor plain = for_query_heads(in.keep(concat(name, " at first"), key, 2), query.size(1));
   return {(moved - matmul(query, transpose(plain, -1, -2))) * in.scale, true};
+}
+
+// x [B, h, N, C, w] by tokens, without what stands behind the last one.
+Tensor by_token(const Tensor& x, std::int64_t length) {
+  const Shape& s = x.shape();
+  const Tensor rows = reshape(x, {s[0], s[1], s[2] * s[3], s[4]});
+  return s[2] * s[3] == length ? rows : slice(rows, 2, 0, length);
+}
+
+}  // namespace
+
+Tensor products_of(const MovedInBlocks& blocks) {
+  Tensor keys;
+  return all_products(blocks, keys, false);
+}
+
+void join_moved(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks, Score& score) {
+  if (!in.replaces_product || score.moved.has_value()) {
+    score.biases.emplace_back(as_bias(in, name, blocks));
+    return;
+  }
+  const std::int64_t length = in.q.size(2);
+  MovedProduct moved;
+  moved.queries = by_token(blocks.queries, length);
+  moved.keys = by_token(blocks.keys, length);
+  moved.own = by_token(blocks.own, length);
+  moved.factor = blocks.factor;
+  if (!blocks.factor.defined()) {
+    moved.read = by_token(blocks.read, length);
+    moved.taken = by_token(blocks.taken, length);
+  }
+  score.moved = moved;
 }
 
 }  // namespace tally

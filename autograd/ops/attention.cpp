@@ -5,6 +5,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "autograd/ops/attention_call.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
 #include "autograd/score.hpp"
@@ -13,206 +14,11 @@
 namespace tally {
 namespace {
 
-constexpr std::string_view name = "attention";
-
-// Place of an operand in the list of inputs; -1: there is none.
-using Slot = int;
-
-// A call without its tensors: which input is what.
-struct Layout {
-  double scale = 1, dropout = 0;
-  RandomStream dropout_stream;
-  Visible visible;
-  AttentionScan::Kind scan = AttentionScan::Kind::none;
-  const PairPolicy* policy = nullptr;
-  AttentionNormaliser::Kind normaliser = AttentionNormaliser::Kind::softmax;
-  double offset = 0;
-  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, values = -1, weight = -1, bias = -1, heads = -1,
-       sink = -1, rest = -1;
-  struct Bias {
-    AttentionBias::Kind kind;
-    bool cap = false;
-    Slot values = -1, column = -1;
-  };
-  std::vector<Bias> biases;
-};
-
-// Whether a sum runs along the keys.
-bool sums_along_keys(const Layout& layout) {
-  return layout.policy != nullptr ? layout.policy->needs.scan : layout.scan != AttentionScan::Kind::none;
-}
-
-// The same with tensors in their places, for a kernel.
-struct Call {
-  AttentionCall call;
-  std::vector<AttentionBias> biases;
-
-  // at(slot): the view of that operand, null for slot -1.
-  template <class At>
-  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums, At&& at) {
-    call.q = at(layout.q);
-    call.k = at(layout.k);
-    call.v = at(layout.v);
-    call.scale = layout.scale;
-    call.dropout = layout.dropout;
-    call.dropout_stream = layout.dropout_stream;
-    call.scan.kind = layout.scan;
-    call.scan.gate_query = at(layout.gate_query);
-    call.scan.gate_key = at(layout.gate_key);
-    call.scan.values = at(layout.values);
-    call.scan.weight = at(layout.weight);
-    call.scan.bias = at(layout.bias);
-    call.scan.heads = at(layout.heads);
-    call.scan.policy = layout.policy;
-    call.visible = layout.visible;
-    call.normaliser.kind = layout.normaliser;
-    call.normaliser.offset = layout.offset;
-    call.normaliser.sink = at(layout.sink);
-    call.normaliser.rest = at(layout.rest);
-    for (const Layout::Bias& one : layout.biases) biases.push_back({one.kind, at(one.values), at(one.column), one.cap});
-    call.biases = biases.data();
-    call.bias_count = static_cast<int>(biases.size());
-    call.output = output.view();
-    call.row_statistics = row_statistics.view();
-    if (prefix_sums.defined()) call.prefix_sums = prefix_sums.view();
-  }
-};
-
-// Checks every operand against the sizes of q and k while it lists them.
-class Builder {
- public:
-  Builder(const AttentionOperands& in, const Score& score) : in_(in) {
-    check_heads("q", in.q);
-    check_heads("k", in.k);
-    check_heads("v", in.v);
-    batch_ = in.q.size(0);
-    heads_ = in.q.size(1);
-    queries_ = in.q.size(2);
-    key_heads_ = in.k.size(1);
-    keys_ = in.k.size(2);
-    check(in.k.shape() == Shape{batch_, key_heads_, keys_, in.q.size(3)}, name,
-          "q [B, H, T, d] and k [B, G, K, d] differ in more than their heads and lengths: got ", in.q.shape(), " and ",
-          in.k.shape());
-    check(key_heads_ == heads_ || (key_heads_ > 0 && heads_ % key_heads_ == 0), name, "the ", key_heads_,
-          " heads of k do not divide the ", heads_, " of q");
-    check(in.v.shape() == Shape{batch_, key_heads_, keys_, in.v.size(3)}, name,
-          "k [B, G, K, d] and v [B, G, K, e] do not belong together: got ", in.k.shape(), " and ", in.v.shape());
-    check(queries_ <= keys_, name, "the queries are the last tokens, but there are ", queries_, " of them for ", keys_,
-          " keys");
-    check(in.dropout >= 0 && in.dropout < 1, name, "the dropout rate must be at least 0 and below 1, got ", in.dropout);
-    layout.scale = in.scale;
-    layout.dropout = in.dropout;
-    layout.dropout_stream = in.dropout_stream;
-    for (const std::int64_t number : {in.visible.window, in.visible.chunk, in.visible.first}) {
-      check(number >= 0 && number <= Visible::most, name,
-            "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got ", number);
-    }
-    layout.visible = in.visible;
-    layout.q = add(in.q);
-    layout.k = add(in.k);
-    layout.v = add(in.v);
-    if (score.scan) std::visit([&](const auto& scan) { add_scan(scan); }, *score.scan);
-    for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(shape); }, bias);
-    add_normaliser(score.normaliser);
-  }
-
-  Layout layout;
-  std::vector<Tensor> inputs;
-
- private:
-  static void check_heads(std::string_view what, const Tensor& x) {
-    check_floating(name, x);
-    check(x.rank() == 4, name, what, " must be [B, H, tokens, width], got ", x.shape());
-  }
-  Slot add(const Tensor& x) {
-    inputs.push_back(x);
-    return static_cast<Slot>(inputs.size()) - 1;
-  }
-  Slot add(std::string_view what, const Tensor& x, const Shape& shape, DType dtype) {
-    check_defined(name, x);
-    check(x.shape() == shape && x.dtype() == dtype, name, what, " must be ", dtype, " ", shape, ", got ", x.dtype(),
-          " ", x.shape());
-    check_same_device(name, in_.q, x);
-    return add(x);
-  }
-  Slot add(std::string_view what, const Tensor& x, const Shape& shape) { return add(what, x, shape, in_.q.dtype()); }
-  // The last axis may have any size above 0.
-  Slot add_rows(std::string_view what, const Tensor& x) {
-    check_defined(name, x);
-    check(x.rank() == 4 && x.size(3) > 0, name, what, " must be [B, H, T, entries], got ", x.shape());
-    return add(what, x, {batch_, heads_, queries_, x.size(3)});
-  }
-
-  void add_gates(const Gates& gates) {
-    if (!gates.query.defined()) return;
-    check_heads("the query of the gates", gates.query);
-    layout.gate_query = add("the query of the gates", gates.query, {batch_, heads_, queries_, gates.query.size(3)});
-    layout.gate_key = add("the key of the gates", gates.key, {batch_, key_heads_, keys_, gates.query.size(3)});
-  }
-  void add_scan(const ContextualTable& scan) {
-    layout.scan = AttentionScan::Kind::table;
-    layout.values = add_rows("the table of positions", scan.z);
-    add_gates(scan.gates);
-  }
-  void add_scan(const ContextualMlp& scan) {
-    layout.scan = AttentionScan::Kind::mlp;
-    layout.values = add_rows("the coefficients", scan.coefficients);
-    layout.weight = add("the hidden weights", scan.weight, {scan.coefficients.size(3)});
-    layout.bias = add("the hidden biases", scan.bias, {scan.coefficients.size(3)});
-    add_gates(scan.gates);
-  }
-  void add_scan(const Pair& scan) {
-    const PairPolicy& policy = *scan.policy;
-    layout.scan = AttentionScan::Kind::pair;
-    layout.policy = &policy;
-    if (policy.needs.rows > 0) {
-      layout.values = add("the numbers of rows", scan.rows, {batch_, heads_, queries_, policy.needs.rows});
-    }
-    if (policy.needs.heads > 0) layout.heads = add("the numbers of heads", scan.heads, {heads_, policy.needs.heads});
-    check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
-          "' is given operands of p.other, but needs.other is false");
-    add_gates(scan.other);
-  }
-  void add_normaliser(const Normaliser& normaliser) {
-    using Kind = Normaliser::Kind;
-    check(!normaliser.sink.defined() || normaliser.kind == Kind::softmax, name, "a sink is of a softmax alone");
-    check(normaliser.offset == 0 || normaliser.kind == Kind::sigmoid, name, "an offset is of sigmoid weights alone");
-    layout.normaliser = normaliser.kind;
-    layout.offset = normaliser.offset;
-    if (normaliser.sink.defined()) layout.sink = add("the sink", normaliser.sink, {heads_});
-    if (normaliser.rest.defined()) {
-      layout.rest = add("the rest", normaliser.rest, {batch_, heads_, queries_, in_.v.size(3)});
-    }
-  }
-
-  void add_bias(const Toeplitz& bias) {
-    check_defined(name, bias.bias);
-    check(bias.bias.rank() == 2 && bias.bias.size(1) >= keys_, name, "a toeplitz bias of ", bias.bias.size(-1),
-          " distances does not cover ", keys_, " tokens");
-    const Slot values = add("a toeplitz bias", bias.bias, {heads_, bias.bias.size(1)});
-    layout.biases.push_back({AttentionBias::Kind::toeplitz, false, values});
-  }
-  void add_bias(const RowColumn& bias) {
-    Layout::Bias one{AttentionBias::Kind::row_column};
-    if (bias.row.defined()) one.values = add("a row bias", bias.row, {batch_, heads_, queries_}, DType::f64);
-    if (bias.column.defined()) one.column = add("a column bias", bias.column, {batch_, heads_, keys_}, DType::f64);
-    layout.biases.push_back(one);
-  }
-  void add_bias(const RowToeplitz& bias) {
-    const Slot values = add_rows("a bias of rows by distance", bias.z);
-    layout.biases.push_back({AttentionBias::Kind::row_toeplitz, bias.cap, values});
-  }
-  void add_bias(const Product&) { check_internal(false, name, "a product was not joined to that of q and k"); }
-  void add_bias(const Dense& bias) {
-    check_defined(name, bias.bias);
-    const Shape shape{batch_, heads_, queries_, keys_};
-    const Slot values = add("a dense bias", broadcast_to(bias.bias, shape), shape);
-    layout.biases.push_back({AttentionBias::Kind::dense, false, values});
-  }
-
-  const AttentionOperands& in_;
-  std::int64_t batch_ = 0, heads_ = 0, key_heads_ = 0, queries_ = 0, keys_ = 0;
-};
+using attention_call::Builder;
+using attention_call::Call;
+using attention_call::Layout;
+using attention_call::name;
+using attention_call::Slot;
 
 // [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.
 Tensor empty_by_token(const Shape& shape, DType dtype, Device device) {
@@ -235,6 +41,7 @@ class InputGradients {
                       : by_token    ? empty_by_token(x.shape(), x.dtype(), x.device())
                                     : Tensor::empty(x.shape(), x.dtype(), x.device());
     }
+    if (at(layout.own)) gradients_[static_cast<std::size_t>(layout.own)].fill(0);
     for (const Layout::Bias& bias : layout.biases) {
       const bool partly = bias.kind == AttentionBias::Kind::toeplitz || bias.kind == AttentionBias::Kind::dense;
       if (partly && at(bias.values)) gradients_[static_cast<std::size_t>(bias.values)].fill(0);
@@ -270,7 +77,6 @@ void check_beside(std::string_view what, const Tensor& x, const Tensor& rows) {
 // Products beside that of q and k become part of it, since [q, r].[k, G] is their sum. Gates that see the score keep
 // seeing q.k alone.
 void join_products(AttentionOperands& in, Score& score) {
-  score.check_policy();
   const Tensor q = in.q, k = in.k;
   for (const Bias& bias : score.biases) {
     const auto* product = std::get_if<Product>(&bias);
@@ -280,15 +86,50 @@ void join_products(AttentionOperands& in, Score& score) {
     in.q = concat({in.q, product->query}, 3);
     in.k = concat({in.k, product->key}, 3);
   }
-  if (std::erase_if(score.biases, [](const Bias& bias) { return std::holds_alternative<Product>(bias); }) == 0) return;
-  const auto keep_gates = [&](auto& scan) {
-    if constexpr (requires { scan.gates; }) {
-      if (!scan.gates.query.defined()) scan.gates = {q, k};
-    } else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(scan)>, Pair>) {
-      if (scan.policy->needs.other && !scan.other.query.defined()) scan.other = {q, k};
-    }
+  const auto is_product = [](const Bias& bias) { return std::holds_alternative<Product>(bias); };
+  if (std::erase_if(score.biases, is_product) != 0) score.keep_gates(q, k);
+}
+
+// Takes what moves in the place of q and k. Its keys may be those of each head of queries by itself: then so are the
+// values, and what else belongs to keys.
+void take_moved(AttentionOperands& in, Score& score) {
+  MovedProduct& moved = *score.moved;
+  check(MovedProduct::fits(in.q.device()), name, "a product of queries that move is for the CPU, got ", in.q.device());
+  const auto check_as = [&](std::string_view what, const Tensor& x, const Tensor& like, std::int64_t heads) {
+    check_defined(name, x);
+    check(x.rank() == 4 && like.rank() == 4 && x.dtype() == like.dtype() && x.size(1) == heads &&
+              Shape{x.size(0), like.size(1), x.size(2), x.size(3)} == like.shape(),
+          name, what, " must be ", like.dtype(), " and as ", like.shape(), ", got ", x.dtype(), " ", x.shape());
   };
-  if (score.scan) std::visit(keep_gates, *score.scan);
+  check_as("the queries that move", moved.queries, in.q, in.q.size(1));
+  const bool by_query_head = moved.keys.defined() && moved.keys.rank() == 4 && moved.keys.size(1) == in.q.size(1);
+  check_as("the keys that queries move to", moved.keys, in.k, by_query_head ? in.q.size(1) : in.k.size(1));
+  score.keep_gates(in.q, in.k);
+  const std::int64_t heads = moved.keys.size(1), before = in.k.size(1);
+  in.q = score.factor == 1 ? moved.queries : moved.queries * score.factor;
+  if (score.factor != 1) moved.own = moved.own * score.factor;
+  in.k = moved.keys;
+  if (heads == before) return;
+  const auto for_heads = [&](Tensor& x) {
+    if (!x.defined() || x.rank() != 4 || x.size(1) != before || before == 0) return;
+    const Shape each{x.size(0), before, heads / before, x.size(2), x.size(3)};
+    const Tensor one_more = reshape(x, {each[0], before, 1, each[3], each[4]});
+    x = reshape(broadcast_to(one_more, each), {each[0], heads, each[3], each[4]});
+  };
+  for_heads(in.v);
+  for (Bias& bias : score.biases) {
+    if (auto* const product = std::get_if<Product>(&bias)) for_heads(product->key);
+  }
+  if (!score.scan) return;
+  std::visit(
+      [&](auto& scan) {
+        if constexpr (requires { scan.gates; }) {
+          for_heads(scan.gates.key);
+        } else {
+          for_heads(scan.other.key);
+        }
+      },
+      *score.scan);
 }
 
 }  // namespace
@@ -297,7 +138,9 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const ProfileScope scope(name);
   AttentionOperands in = given;
   Score score = given_score;
+  score.check_policy();
   if (score.factor != 1) in.q = in.q * score.factor;  // what stands beside it has the scale alone
+  if (score.moved) take_moved(in, score);
   join_products(in, score);
   Builder builder(in, score);
   const Layout& layout = builder.layout;
@@ -333,6 +176,10 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
         wanted.d_q = gradients.at(layout.q);
         wanted.d_k = gradients.at(layout.k);
         wanted.d_v = gradients.at(layout.v);
+        wanted.d_own = gradients.at(layout.own);
+        wanted.d_read = gradients.at(layout.read);
+        wanted.d_taken = gradients.at(layout.taken);
+        wanted.d_factor = gradients.at(layout.factor);
         wanted.d_gate_query = gradients.at(layout.gate_query);
         wanted.d_gate_key = gradients.at(layout.gate_key);
         wanted.d_values = gradients.at(layout.values);

@@ -37,6 +37,25 @@ struct AttentionScan {
   bool contextual() const { return kind == Kind::table || kind == Kind::mlp; }
 };
 
+// Tokens of a block of AttentionMoves; a shorter text is one block.
+inline constexpr std::int64_t moved_block = 64;
+
+// A product of queries and keys for keys that the tokens after them change. Tokens go in N blocks of C = min(T,
+// moved_block). Within a block the products are given. A query meets earlier keys as they leave their own block, and
+// walks to the left: what it is at the start of its own block meets the keys of the one before, and each block n that it
+// leaves behind changes it. As many queries as keys. Only the first channels of q and k, as many as the operands here
+// have, take part; the others meet as they are, in every block.
+struct AttentionMoves {
+  enum class Kind : std::uint8_t {
+    none,
+    product,  // q <- q - (q read_n^T) taken_n;  read, taken [B,G,K,d], rows of block n
+    channels  // q <- q factor_n;                factor [B,G,N,d]
+  };
+  Kind kind = Kind::none;
+  View own;  // [B,H,T,C]: s_ij = scale own_i[j mod C] in the block of i; nothing behind i counts
+  View read, taken, factor;
+};
+
 // How the logits of a row become its weights: a_ij = n(l_ij) / Z_i,  Z_i = z0 + sum_j m(l_ij).
 struct AttentionNormaliser {
   enum class Kind : std::uint8_t {
@@ -71,6 +90,7 @@ struct AttentionCall {
   View q, k, v;  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
   double scale = 1;
   Visible visible;
+  AttentionMoves moves;
   AttentionScan scan;
   AttentionNormaliser normaliser;
   const AttentionBias* biases = nullptr;  // of host memory
@@ -98,6 +118,7 @@ struct AttentionBiasGradient {
 struct AttentionGradients {
   View d_output;  // given
   View d_q, d_k, d_v;
+  View d_own, d_read, d_taken, d_factor;  // of the moves; d_own is 0 beforehand
   View d_gate_query, d_gate_key, d_values, d_weight, d_bias, d_heads;  // of the scan
   View d_sink, d_rest;                                                 // of the normaliser
   const AttentionBiasGradient* biases = nullptr;

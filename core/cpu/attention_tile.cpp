@@ -126,6 +126,17 @@ void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_
 }
 
 template <class T>
+void transpose_to_rows(T* target, std::int64_t ld, const T* source, std::int64_t width) {
+  constexpr std::int64_t block = 16;
+  for (std::int64_t first = 0; first < width; first += block) {
+    const std::int64_t end = std::min(first + block, width);
+    for (std::int64_t i = 0; i < tile_rows; ++i) {
+      for (std::int64_t c = first; c < end; ++c) target[i * ld + c] = source[c * tile_rows + i];
+    }
+  }
+}
+
+template <class T>
 void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width, const T* source,
                   T factor) {
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -148,6 +159,7 @@ void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
   template void pack_rows(T*, std::int64_t, const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, T,   \
                           std::int64_t);                                                                     \
   template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                \
+  template void transpose_to_rows(T*, std::int64_t, const T*, std::int64_t);                                 \
   template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);       \
   template void lane_product(T*, std::int64_t, const T*, std::int64_t, std::int64_t, const T*, std::int64_t, \
                              std::int64_t, std::int64_t, std::int64_t, bool);                                \

@@ -85,6 +85,9 @@ void pack_rows(T* target, std::int64_t ld, const Matrix<T>& x, std::int64_t firs
 // target[c * tile_rows + i] = source[i * ld + c]
 template <class T>
 void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_t width);
+// target[i * ld + c] = source[c * tile_rows + i]
+template <class T>
+void transpose_to_rows(T* target, std::int64_t ld, const T* source, std::int64_t width);
 // x(first + i, c) = factor source[c * tile_rows + i]
 template <class T>
 void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width, const T* source,

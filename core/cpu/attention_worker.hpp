@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/cpu/attention_chunks.hpp"
+#include "core/cpu/attention_moves.hpp"
 #include "core/cpu/attention_normaliser.hpp"
 #include "core/cpu/attention_shapes.hpp"
 #include "core/math.hpp"
@@ -37,6 +38,7 @@ double largest_norm(const T* x, std::int64_t ld, std::int64_t rows, std::int64_t
 template <class T>
 struct KeyGradients {
   T *k, *v, *gate_key;  // [K, widths rounded up to whole vectors]
+  MoveGradients<T> moves;
 };
 
 // What one thread works with.
@@ -52,6 +54,7 @@ class Worker {
         value_ld_(round_up(value_width_, vector_lanes<T>)),
         scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena)
                                           : make_contextual<T>(call, gradients, arena)),
+        moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
         k_(arena.take<T>(call.keys() * width_)),
@@ -81,10 +84,12 @@ class Worker {
   static std::int64_t key_gradient_count(const AttentionCall& call) {
     constexpr std::int64_t lanes = vector_lanes<T>;
     return call.keys() *
-           (round_up(call.q.shape[3], lanes) + round_up(call.v.shape[3], lanes) + gate_width<T>(call.scan));
+               (round_up(call.q.shape[3], lanes) + round_up(call.v.shape[3], lanes) + gate_width<T>(call.scan)) +
+           Moves<T>::key_gradient_count(call);
   }
   KeyGradients<T> key_gradients(T* memory) const {
-    return {memory, memory + call_.keys() * ld_, memory + call_.keys() * (ld_ + value_ld_)};
+    T *const v = memory + call_.keys() * ld_, *const gate_key = v + call_.keys() * value_ld_;
+    return {memory, v, gate_key, moves_.key_gradients(gate_key + call_.keys() * gate_width<T>(call_.scan))};
   }
 
   void forward(const Chunk& chunk) {
@@ -104,18 +109,18 @@ class Worker {
     }
   }
   // The gradients of a head of keys, from those of its chunks.
-  void write_key_gradients(std::int64_t batch, std::int64_t key_head, const T* chunks, std::int64_t count) const {
+  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t count) const {
     constexpr std::int64_t most = 256;  // columns at a time
     alignas(64) T sum[most];
     const std::int64_t step = key_gradient_count(call_);
-    const auto write = [&](const View& d, std::int64_t begin, std::int64_t ld) {
+    const auto write = [&](const View& d, const T* sums) {
       if (!d) return;
       const Matrix<T> target(d, batch, key_head);
-      const std::int64_t width = d.shape[3];
-      for (std::int64_t j = 0; j < call_.keys(); ++j) {
+      const std::int64_t width = d.shape[3], ld = round_up(width, vector_lanes<T>);
+      for (std::int64_t j = 0; j < d.shape[2]; ++j) {
         for (std::int64_t first = 0; first < width; first += most) {
           const std::int64_t columns = std::min(most, width - first);
-          const T* const row = chunks + begin + j * ld + first;
+          const T* const row = sums + j * ld + first;
           std::copy_n(row, columns, sum);
           for (std::int64_t chunk = 1; chunk < count; ++chunk) {
             for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[chunk * step + c];
@@ -125,9 +130,13 @@ class Worker {
         }
       }
     };
-    write(gradients_->d_k, 0, ld_);
-    write(gradients_->d_v, call_.keys() * ld_, value_ld_);
-    write(gradients_->d_gate_key, call_.keys() * (ld_ + value_ld_), gate_width<T>(call_.scan));
+    const KeyGradients<T> first = key_gradients(chunks);
+    write(gradients_->d_k, first.k);
+    write(gradients_->d_v, first.v);
+    write(gradients_->d_gate_key, first.gate_key);
+    write(gradients_->d_read, first.moves.read);
+    write(gradients_->d_taken, first.moves.taken);
+    write(gradients_->d_factor, first.moves.factor);
   }
   void write_shared(SharedSums sums) const {
     normaliser_.write_shared(sums);
@@ -165,6 +174,7 @@ class Worker {
     pack_rows(k_, width_, Matrix<T>(call_.k, chunk.batch, chunk.key_head), 0, call_.keys(), width_, T{1}, call_.keys());
     pack_rows(v_, value_width_, Matrix<T>(call_.v, chunk.batch, chunk.key_head), 0, call_.keys(), value_width_, T{1},
               call_.keys());
+    if (moves_.given()) moves_.open_keys(chunk);
     if (!may_skip()) return;
     for (std::int64_t tile = 0; tile < key_tiles_before(call_.keys()); ++tile) {
       const std::int64_t first = tile * tile_keys;
@@ -190,6 +200,7 @@ class Worker {
     pack_rows(q_rows_, ld_, Matrix<T>(call_.q, rows.batch, rows.head), rows.first, rows.rows, width_,
               static_cast<T>(call_.scale), tile_rows);
     transpose_to_lanes(q_lanes_, q_rows_, ld_, width_);
+    if (moves_.given()) moves_.open_rows(rows, q_rows_, q_lanes_);
     if (scan_ != nullptr) scan_->open_rows(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = largest_norm(q_rows_, ld_, rows.rows, width_);
@@ -204,9 +215,9 @@ class Worker {
            call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible beside that of the largest logit of its row.
-  bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) const {
+  bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
     if (!may_skip() || !keys.seen_by_all(rows)) return false;
-    double bound = row_norm_ * key_norm_[tile];
+    double bound = (moves_.given() ? moves_.largest_norm(rows, keys) : row_norm_) * key_norm_[tile];
     for (BiasTile<T>* const bias : biases()) bound += bias->upper_bound(rows, keys);
     return bound < static_cast<double>(normaliser_.least_shift(rows)) - static_cast<double>(negligible_exponent<T>) -
                        std::log(static_cast<double>(call_.keys()));
@@ -214,8 +225,12 @@ class Worker {
 
   // score_ = the logits of the tile.
   void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
-    lane_product(score_, tile_rows, k_ + keys.first * width_, width_, 1, q_lanes_, tile_rows, keys.keys, rows.lanes,
-                 width_, false);
+    if (moves_.given()) {
+      moves_.scores(rows, keys, k_, score_);
+    } else {
+      lane_product(score_, tile_rows, k_ + keys.first * width_, width_, 1, q_lanes_, tile_rows, keys.keys, rows.lanes,
+                   width_, false);
+    }
     const bool last = after_biases(call_.scan);
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
@@ -272,6 +287,7 @@ class Worker {
   void backward_rows(const RowTile& rows, const KeyGradients<T>& sums) {
     open_rows(rows);
     open_gradient(rows);
+    if (moves_.given()) moves_.open_gradient();
     std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
     const T* const kept = call_.prefix_sums ? call_.prefix_sums.as<T>() + prefix_sums_offset(call_, rows) : nullptr;
     const std::int64_t tiles = key_tiles_before(visible_keys(rows));
@@ -294,11 +310,16 @@ class Worker {
       if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
       if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
+      if (moves_.given()) {
+        moves_.gradient(rows, keys, k_, d_score_, d_q_lanes_, sums.k, sums.moves);
+        continue;
+      }
       lane_product(d_q_lanes_, tile_rows, k_ + keys.first * width_, 1, width_, d_score_, tile_rows, width_, rows.lanes,
                    keys.keys, true);
       lane_product(sums.k + keys.first * ld_, ld_, d_score_, tile_rows, 1, q_rows_, ld_, keys.keys, ld_, rows.rows,
                    true);
     }
+    if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
     if (gradients_->d_q) {
       unpack_lanes(Matrix<T>(gradients_->d_q, rows.batch, rows.head), rows.first, rows.rows, width_, d_q_lanes_,
                    static_cast<T>(call_.scale));
@@ -329,6 +350,7 @@ class Worker {
   std::int64_t width_, value_width_;  // d, e
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
   ScanTile<T>* scan_;
+  Moves<T> moves_;
   NormaliserTile<T> normaliser_;
   BiasTile<T>** biases_;
 

@@ -6,18 +6,16 @@
 // PaTH-FoX: the sum L_i - L_j of log forget gates (fox) joins it, over sqrt(d) as in the authors' code, or as in the
 // paper, where gates stand outside of the exponential (gate-scale none).
 //
-// What it does to the scores is formed for all pairs and joins them as a bias, which costs T² numbers; a tiled form
-// would walk a row of queries over blocks of keys and cost memory linear in the length, and is not here. Within a block
-// of C tokens, rows in order, W [C, d], W' = diag(β) W:
-//   (I + L) Y = W',  (I + L) X = strictly lower(W' kᵀ),  L = strictly lower(W' Wᵀ)
+// In tiles a row of queries walks to the left over blocks of keys, and memory is linear in the length; elsewhere (GPUs,
+// the composed form, beside a policy that takes the score alone) what this does to the scores is formed for all pairs.
+// Within a block of C tokens, rows in order, W [C, d], W' = diag(β) W, L = strictly lower(W' Wᵀ):
+//   (I + L) Y = W',  (I + L) X = strictly lower(W' kᵀ)
 //   own block     lower(q kᵀ) - lower(q Wᵀ) X         queries as earlier keys meet them   q - lower(q Wᵀ) Y
 //   keys leaving  k - Xᵀ W                            earlier keys, moved on              k - (k Yᵀ) W
-// (I + L) is solved four rows at a time: powers of L grow without bound where neighbours are alike, as in repeated
-// text. Against the product matrix by matrix, β = 1.99, four directions, T = 512: f32 is off by 8e-6 (f64: 3e-14), by 3
-// where 16 rows are solved at a time by (I - L)(I + L²)(I + L⁴)..., and overflows where all rows are.
+//                                                     queries, moved on to the left       q - (q Wᵀ) Y
+// (I + L) is solved row by row: powers of L grow without bound where neighbours are alike, as in repeated text.
 #include <cmath>
 #include <optional>
-#include <vector>
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
@@ -30,7 +28,7 @@
 namespace tally {
 namespace {
 
-constexpr std::int64_t longest_block = 32, rows_at_once = 4;
+constexpr std::int64_t longest_block = longest_in_tiles;
 
 struct PathOptions final : OptionsOf<PathOptions> {
   std::int64_t rank = 32;
@@ -56,22 +54,6 @@ struct PathOptions final : OptionsOf<PathOptions> {
           " has no effect without forget gates; it is for forget = true");
   }
 };
-
-// Y of (I + L) Y = given, L [.., C, C] strictly lower, given [.., C, n].
-Tensor solved(const Tensor& l, const Tensor& given) {
-  const int row = l.rank() - 2, column = l.rank() - 1;
-  Tensor all;
-  for (std::int64_t begin = 0; begin < l.size(-1); begin += rows_at_once) {
-    const std::int64_t end = std::min(begin + rows_at_once, l.size(-1));
-    const Tensor rows = slice(l, row, begin, end), own = slice(rows, column, begin, end);
-    Tensor y = slice(given, row, begin, end);
-    if (all.defined()) y = y - matmul(slice(rows, column, 0, begin), all);
-    y = y + matmul(own, matmul(own, y));  // (I - L)(I + L²), since L⁴ of four rows is 0
-    y = y - matmul(own, y);
-    all = all.defined() ? concat({all, y}, row) : y;
-  }
-  return all;
-}
 
 class Path final : public Encoding {
  public:
@@ -104,7 +86,7 @@ class Path final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    score.biases.emplace_back(moved_scores(in, "keys on their path", blocks_of(in)));
+    join_moved(in, "keys on their path", blocks_of(in), score);
     if (!forget_.has_value()) return;
     RowColumn gates = (*forget_)(in);
     if (gates_over_root_) gates = {gates.row * in.scale, gates.column * in.scale};
@@ -125,10 +107,10 @@ class Path final : public Encoding {
     const Tensor w = directions(in), beta = unsqueeze(transpose(strength, 1, 2), 3);
     const Tensor q = in_blocks(in.query(true), longest_block), k = in_blocks(in.key(), longest_block),
                  direction = in_blocks(w, longest_block), scaled = in_blocks(beta * w, longest_block);
-    const Tensor l = lower(matmul(scaled, transpose(direction, -1, -2)), true);
+    const Tensor l = matmul(scaled, transpose(direction, -1, -2));
     const Tensor from_keys = lower(matmul(scaled, transpose(k, -1, -2)), true);
     const std::int64_t d = q.size(4), all = d + from_keys.size(4);
-    const Tensor both = solved(l, concat({scaled, from_keys}, 4));
+    const Tensor both = solve_unit_lower(l, concat({scaled, from_keys}, 4));
     const Tensor y = slice(both, 4, 0, d), x = slice(both, 4, d, all);
 
     // For each of the heads that share one of keys.
@@ -143,9 +125,8 @@ class Path final : public Encoding {
     blocks.own = matmul(q, transpose(shared(k), -1, -2)) - matmul(a, shared(x));
     blocks.queries = q - matmul(a, shared(y));
     blocks.keys = k - matmul(transpose(x, -1, -2), direction);
-    blocks.move = [y, direction](const Tensor& keys, std::int64_t n) {
-      return keys - matmul(matmul(keys, transpose(select(y, 2, n), -1, -2)), select(direction, 2, n));
-    };
+    blocks.read = direction;
+    blocks.taken = y;
     return blocks;
   }
 

@@ -4,9 +4,9 @@
 // A score moves towards 0, not its weight. With all channels alike it is s_ij exp(L_i - L_j). With scalar-gate the
 // forget gates of fox join the logits, L_i - L_j, as open at first as the channels: b = 8, sigmoid(8) = 0.9997.
 //
-// What it does to the scores is formed for all pairs and joins them as a bias, which costs T² numbers; rescaling q and
-// k as a tile is loaded would need no more than T d, and is not here. All exponents are <= 0: within a block of 16
-// tokens pair by pair, else by way of the block's start.
+// In tiles a row of queries walks to the left over blocks of keys, faded by each as a whole, and memory is linear in the
+// length; elsewhere (GPUs, the composed form, beside a policy that takes the score alone) what this does to the scores is
+// formed for all pairs. All exponents are <= 0: within few tokens pair by pair, else by way of a block's start.
 #include <optional>
 
 #include "autograd/ops.hpp"
@@ -19,7 +19,7 @@
 namespace tally {
 namespace {
 
-constexpr std::int64_t longest_block = 16;
+constexpr std::int64_t pair_by_pair = 8;  // tokens
 constexpr double open = 8;
 
 struct WallOptions final : OptionsOf<WallOptions> {
@@ -52,30 +52,50 @@ class Wall final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    score.biases.emplace_back(moved_scores(in, "faded keys", blocks_of(in)));
+    join_moved(in, "faded keys", blocks_of(in), score);
     if (forget_.has_value()) score.biases.emplace_back((*forget_)(in));
   }
 
  private:
   MovedInBlocks blocks_of(const AttentionInput& in) const {
-    const Tensor decay = negate(softplus(negate(linear(in.x, weight_, bias_))));  // g
-    const Tensor g = in_blocks(split_heads(decay, heads_), longest_block), q = in_blocks(in.query(true), longest_block),
-                 k = in_blocks(for_query_heads(in.key(), heads_), longest_block);  // [B, H, N, C, d]
-    const std::int64_t block = g.size(3);
-    const Tensor p = transpose(cumsum(transpose(g, 3, 4)), 3, 4);  // from the block's start on
-    const Tensor whole = slice(p, 3, block - 1, block);            // [B, H, N, 1, d]
+    const Tensor decay = negate(softplus(negate(linear(in.x, weight_, bias_))));  // log sigmoid
+    const Tensor g = in_blocks(split_heads(decay, heads_), longest_in_tiles),
+                 q = in_blocks(in.query(true), longest_in_tiles),
+                 k = in_blocks(for_query_heads(in.key(), heads_), longest_in_tiles);  // [B, H, N, C, d]
+    MovedInBlocks blocks = faded(q, k, g);
+    // Each block is a text of its own, in blocks of few tokens.
+    const Shape& all = g.shape();
+    const auto few = [&](const Tensor& x) {
+      return in_blocks(reshape(x, {all[0], all[1] * all[2], all[3], all[4]}), pair_by_pair);
+    };
+    const Tensor few_q = few(q), few_k = few(k), few_g = few(g);
+    MovedInBlocks parts = faded(few_q, few_k, few_g);
+    parts.own = products_of_pairs(few_q, few_k, few_g);
+    const Tensor own = slice(slice(products_of(parts), 2, 0, all[3]), 3, 0, all[3]);
+    blocks.own = reshape(own, {all[0], all[1], all[2], all[3], all[3]});
+    return blocks;
+  }
 
-    // Of pairs, [B, H, N, C, C, d]; those of later keys are left out before they can overflow.
-    const Tensor pairs = unsqueeze(p, 4) - unsqueeze(p, 3), zero = Tensor::zeros({1}, p.dtype(), p.device());
-    const Tensor earlier = unsqueeze(earlier_in_block(block, p, false), 2);
-    const Tensor faded = exp(where(earlier, pairs, zero)) * unsqueeze(k, 3);  // by query, then key
+  // From a block's start on.
+  static Tensor sums_of(const Tensor& g) { return transpose(cumsum(transpose(g, 3, 4)), 3, 4); }
+
+  // Without the products within blocks.
+  static MovedInBlocks faded(const Tensor& q, const Tensor& k, const Tensor& g) {
+    const Tensor p = sums_of(g), whole = slice(p, 3, g.size(3) - 1, g.size(3));  // [B, H, N, 1, d]
     MovedInBlocks blocks;
-    blocks.own = sum(faded * unsqueeze(q, 4), {-1});
     blocks.queries = q * exp(p);
     blocks.keys = k * exp(whole - p);
-    const Tensor left = exp(whole);
-    blocks.move = [left](const Tensor& keys, std::int64_t n) { return keys * select(left, 2, n); };
+    blocks.factor = exp(select(whole, 3, 0));
     return blocks;
+  }
+
+  // Of pairs, [B, H, N, C, C, d]; those of later keys are left out before they can overflow.
+  static Tensor products_of_pairs(const Tensor& q, const Tensor& k, const Tensor& g) {
+    const Tensor p = sums_of(g), pairs = unsqueeze(p, 4) - unsqueeze(p, 3);
+    const Tensor earlier = unsqueeze(earlier_in_block(g.size(3), p, false), 2);
+    const Tensor zero = Tensor::zeros({1}, p.dtype(), p.device());
+    const Tensor keys = exp(where(earlier, pairs, zero)) * unsqueeze(k, 3);  // by query, then key
+    return sum(keys * unsqueeze(q, 4), {-1});
   }
 
   std::int64_t heads_;

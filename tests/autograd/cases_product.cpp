@@ -40,6 +40,18 @@ Array linear_reference(const std::vector<Array>& x) {
   return y;
 }
 
+// Row after row, in the order of the definition.
+Array solve_reference(const std::vector<Array>& x) {
+  Array y = x[1];
+  for_each_place(y.shape, [&](const Index& place) {
+    const std::int64_t row = place.back(1);
+    for (std::int64_t j = 0; j < row; ++j) {
+      y[place] -= x[0][with_last(place, j)] * y[with_last_two(place, j, place.back())];
+    }
+  });
+  return y;
+}
+
 OpCase product_case(const std::string& name, std::vector<Shapes> shapes, Shapes large,
                     std::function<Tensor(const std::vector<Tensor>&)> run,
                     std::function<Array(const std::vector<Array>&)> reference) {
@@ -75,6 +87,20 @@ std::vector<OpCase> product_cases() {
       product_case(
           "linear_without_bias", {{{2, 3, 4}, {2, 4}}, {{2, 0}, {3, 0}}, {{2, 3}, {0, 3}}}, {{5, 111, 67}, {130, 67}},
           [](const auto& x) { return linear(x[0], x[1]); }, linear_reference),
+      // Small below the diagonal: what comes of 70 rows stays in bounds.
+      {.name = "solve_unit_lower",
+       .kernels = {"solve_unit_lower", "solve_unit_lower_backward"},
+       .operands = {{Kind::real, -0.2, 0.2}, {}},
+       .shapes = {{{2, 3, 6, 6}, {2, 3, 6, 5}},
+                  {{1, 1}, {1, 3}},
+                  {{9, 9}, {9, 1}},
+                  {{2, 4, 4}, {2, 4, 0}},
+                  {{2, 0, 0}, {2, 0, 3}},
+                  {{0, 3, 3}, {0, 3, 2}}},
+       .large = {{3, 70, 70}, {3, 70, 37}},
+       .run = [](const auto& x) { return solve_unit_lower(x[0], x[1]); },
+       .reference = solve_reference,
+       .tolerance = 32},
   };
 }
 

@@ -36,6 +36,7 @@ struct ShapeCase {
   // or where a hidden unit does.
   bool kinks = false;
   Visible visible = {};
+  bool all_tokens = false;  // as many queries as keys
 };
 
 inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor); }
@@ -45,6 +46,31 @@ inline void break_stick(Score& score, bool attend_current = false) {
   score.set_normaliser({Normaliser::Kind::exp});
 }
 
+// Of which kind; keys of each head by itself where heads share those of the operands.
+inline void move_queries(const Sizes& s, const Leaf& leaf, Score& score, bool channels, bool by_query_head = false) {
+  const std::int64_t block = std::min(s.length, moved_block), heads = by_query_head ? s.heads : s.key_heads();
+  const Shape of_keys{s.batch, heads, s.length, s.width};
+  const auto make = [&](const std::string& name, const Shape& shape, double deviation) {
+    return leaf(name, shape, deviation, DType::f64);
+  };
+  MovedProduct moved;
+  moved.queries = make("moved_queries", {s.batch, s.heads, s.length, s.width}, 1.5);
+  moved.keys = make("moved_keys", of_keys, 1.5);
+  moved.own = make("own", {s.batch, s.heads, s.length, block}, 1);
+  if (channels) {
+    moved.factor = make("factor", {s.batch, heads, (s.length + block - 1) / block, s.width}, 1);
+  } else {
+    // What a block changes stays of the size of the query.
+    const double small = 0.7 / std::sqrt(8 * std::sqrt(static_cast<double>(s.width)));
+    moved.read = make("read", of_keys, small);
+    moved.taken = make("taken", of_keys, small);
+  }
+  score.moved = moved;
+}
+
+std::vector<ShapeCase> moved_cases();
+
+// Those that every device has, and on the CPU those with queries that move.
 inline std::vector<ShapeCase> shape_cases() {
   const auto gates = [](const Sizes& s, const Leaf& leaf) {
     return Gates{leaf("gate_query", {s.batch, s.heads, s.length, s.width}, 1, DType::f64),
@@ -60,7 +86,7 @@ inline std::vector<ShapeCase> shape_cases() {
   const auto sink = [](const Sizes& s, const Leaf& leaf) {
     return Normaliser{Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)};
   };
-  return {
+  std::vector<ShapeCase> cases{
       {"plain", [](const Sizes&, const Leaf&, Score&) {}},
       {"table",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
@@ -287,6 +313,10 @@ inline std::vector<ShapeCase> shape_cases() {
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
        }},
   };
+  if (default_device() == Device{}) {
+    for (const ShapeCase& one : moved_cases()) cases.push_back(one);
+  }
+  return cases;
 }
 
 // The numbers of a leaf by its name.
