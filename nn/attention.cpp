@@ -64,8 +64,8 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   operands.k = in.keep("keys of the product", operands.k, 2);
   operands.v = in.keep("values of the sum", operands.v, 2);
   const bool materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
-  turned.replaces_product = !materialised && in.cache == nullptr && !encoding.traits.takes_score_alone &&
-                            MovedProduct::fits(in.q.device());
+  turned.replaces_product =
+      !materialised && in.cache == nullptr && !encoding.traits.takes_score_alone && MovedProduct::fits(in.q.device());
   const Score score = score_of(encoding, turned);
   const Tensor output = materialised ? composed_attention(operands, score, encoding, turned, dropout, pass, trace)
                                      : tiled_attention(operands, score);

@@ -207,8 +207,8 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
   Score score = given;
   score.check_policy();
   if (score.moved) score.keep_gates(in.q * score.factor, in.k);
-  const Tensor s = score.moved ? product_of(*score.moved, in.scale * score.factor)
-                               : product_of(in.q, in.k, in.scale * score.factor);
+  const Tensor s =
+      score.moved ? product_of(*score.moved, in.scale * score.factor) : product_of(in.q, in.k, in.scale * score.factor);
   Tensor logits = s;
   const auto join = [&](const Tensor& term) {
     logits = logits + term;

@@ -69,7 +69,7 @@ struct AttentionInput {
   Tensor rotated_q = {};  // q, k and v after all of `rotate`, for `score`; undefined before
   Tensor rotated_k = {};
   Tensor rotated_v = {};
-  Visible visible = {};    // which of the keys up to itself a query sees
+  Visible visible = {};  // which of the keys up to itself a query sees
   // Whether `score` may bring a product in the place of q.k (Score::moved): in tiles on the CPU, of all tokens at once.
   bool replaces_product = false;
   std::string owner = {};  // goes before the names in the cache, so that two encodings may use the same

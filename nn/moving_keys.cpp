@@ -39,8 +39,8 @@ Tensor moved_through(const MovedInBlocks& blocks, const Tensor& keys, std::int64
   return keys - matmul(matmul(keys, transpose(select(blocks.taken, 2, n), -1, -2)), select(blocks.read, 2, n));
 }
 
-// [B, H, N C, keys before + N C]. `keys`, those before the first block as they stand there, become all as they leave the
-// last one, or are left as they leave the one before where nobody asks.
+// [B, H, N C, keys before + N C]. `keys`, those before the first block as they stand there, become all as they leave
+// the last one, or are left as they leave the one before where nobody asks.
 Tensor all_products(const MovedInBlocks& blocks, Tensor& keys, bool to_the_end) {
   const Shape& own = blocks.own.shape();
   const std::int64_t heads = own[1], count = own[2], block = own[3];

@@ -1,7 +1,7 @@
 // Scores with keys that every later token changes: s_ij = q_i.k_j^(i) / sqrt(d), where k_j^(i) is key j as the tokens
 // j+1 .. i have left it (PaTH multiplies it with their matrices, Wall lowers its channels). Tokens go in blocks of C: a
-// key is moved through a whole block at once, and meets the queries of the next one there; in tiles on the CPU it is the
-// query that walks to the left, from block to block (autograd/score.hpp).
+// key is moved through a whole block at once, and meets the queries of the next one there; in tiles on the CPU it is
+// the query that walks to the left, from block to block (autograd/score.hpp).
 #pragma once
 
 #include <string_view>
@@ -35,9 +35,9 @@ Tensor products_of(const MovedInBlocks& blocks);
 
 // Joins these products to the score under `name`, which no other part of it has. Where in.replaces_product is set, they
 // take the place of q.k, of q and k as rotated: blocks must be of min(T, longest_in_tiles) tokens, and memory is linear
-// in the length. Else, as for a second encoding that does so, what they differ by from scaled q.k joins as a bias: costs
-// B H T² numbers, and of keys as they stood at each block B h T² d / (2 C). While a text is generated each step costs
-// T d: the keys are kept as they stand.
+// in the length. Else, as for a second encoding that does so, what they differ by from scaled q.k joins as a bias:
+// costs B H T² numbers, and of keys as they stood at each block B h T² d / (2 C). While a text is generated each step
+// costs T d: the keys are kept as they stand.
 void join_moved(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks, Score& score);
 
 }  // namespace tally

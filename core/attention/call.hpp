@@ -42,9 +42,9 @@ inline constexpr std::int64_t moved_block = 64;
 
 // A product of queries and keys for keys that the tokens after them change. Tokens go in N blocks of C = min(T,
 // moved_block). Within a block the products are given. A query meets earlier keys as they leave their own block, and
-// walks to the left: what it is at the start of its own block meets the keys of the one before, and each block n that it
-// leaves behind changes it. As many queries as keys. Only the first channels of q and k, as many as the operands here
-// have, take part; the others meet as they are, in every block.
+// walks to the left: what it is at the start of its own block meets the keys of the one before, and each block n that
+// it leaves behind changes it. As many queries as keys. Only the first channels of q and k, as many as the operands
+// here have, take part; the others meet as they are, in every block.
 struct AttentionMoves {
   enum class Kind : std::uint8_t {
     none,
@@ -118,7 +118,7 @@ struct AttentionBiasGradient {
 struct AttentionGradients {
   View d_output;  // given
   View d_q, d_k, d_v;
-  View d_own, d_read, d_taken, d_factor;  // of the moves; d_own is 0 beforehand
+  View d_own, d_read, d_taken, d_factor;                               // of the moves; d_own is 0 beforehand
   View d_gate_query, d_gate_key, d_values, d_weight, d_bias, d_heads;  // of the scan
   View d_sink, d_rest;                                                 // of the normaliser
   const AttentionBiasGradient* biases = nullptr;

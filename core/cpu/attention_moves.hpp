@@ -56,13 +56,9 @@ class Moves {
   template <class F>
   void for_each_part(const KeyTile& keys, F&& f) const;
   // The queries as they meet the keys of a block left of the own one.
-  const T* at(std::int64_t block) const {
-    return block == own_ - 1 ? q_lanes_ : at_ + block * width_ * tile_rows;
-  }
+  const T* at(std::int64_t block) const { return block == own_ - 1 ? q_lanes_ : at_ + block * width_ * tile_rows; }
   const T* reach(const RowTile& rows, std::int64_t block);
-  T* read_off(std::int64_t block) const {
-    return read_off_ + (gradients_ != nullptr ? block * block_ * tile_rows : 0);
-  }
+  T* read_off(std::int64_t block) const { return read_off_ + (gradients_ != nullptr ? block * block_ * tile_rows : 0); }
   void move(const RowTile& rows, std::int64_t block, const T* from, T* to);
   void put_in_rows(std::int64_t block);
   // Takes the gradient of the queries on to those of `block`.

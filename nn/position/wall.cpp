@@ -4,9 +4,10 @@
 // A score moves towards 0, not its weight. With all channels alike it is s_ij exp(L_i - L_j). With scalar-gate the
 // forget gates of fox join the logits, L_i - L_j, as open at first as the channels: b = 8, sigmoid(8) = 0.9997.
 //
-// In tiles a row of queries walks to the left over blocks of keys, faded by each as a whole, and memory is linear in the
-// length; elsewhere (GPUs, the composed form, beside a policy that takes the score alone) what this does to the scores is
-// formed for all pairs. All exponents are <= 0: within few tokens pair by pair, else by way of a block's start.
+// In tiles a row of queries walks to the left over blocks of keys, faded by each as a whole, and memory is linear in
+// the length; elsewhere (GPUs, the composed form, beside a policy that takes the score alone) what this does to the
+// scores is formed for all pairs. All exponents are <= 0: within few tokens pair by pair, else by way of a block's
+// start.
 #include <optional>
 
 #include "autograd/ops.hpp"

@@ -192,7 +192,9 @@ const std::vector<WrongCall>& wrong_calls() {
        {"[causal_suffix_sum]", "[3, 4]"}},
       {"cumsum_scalar", [] { cumsum(floats({})); }, {"[cumsum]", "[]"}},
       {"solve_unit_lower_shape",
-       [] { solve_unit_lower(floats({2, 3, 3}), floats({2, 4, 5})); },
+       [] {
+         solve_unit_lower(floats({2, 3, 3}), floats({2, 4, 5}));
+       },
        {"[solve_unit_lower]", "[2, 4, 5]", "[2, 3, 3]"}},
       {"lstm_gates",
        [] {
