@@ -53,6 +53,11 @@ class Sum final : public Encoding {
   void check_length(std::int64_t length) const override {
     for (const SumPart& part : parts_) part.encoding->check_length(length);
   }
+  std::int64_t changes_beyond() const override {
+    std::int64_t least = never;
+    for (const SumPart& part : parts_) least = std::min(least, part.encoding->changes_beyond());
+    return least;
+  }
   std::int64_t rows_by_place() const override {
     std::int64_t rows = 0;
     for (const SumPart& part : parts_) rows = std::max(rows, part.encoding->rows_by_place());

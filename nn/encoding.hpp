@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -130,6 +131,10 @@ class Encoding {
 
   // Throws Error naming the limit when sequences of this length cannot be encoded.
   virtual void check_length(std::int64_t length) const { (void)length; }
+  // A text of more tokens than these is encoded otherwise from its first token on, so that what was kept of it while it
+  // was shorter (AttentionInput::keep) is of no use.
+  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+  virtual std::int64_t changes_beyond() const { return never; }
   // Learned rows that are looked up by a token's place or distance: those beyond the longest sequence of a training
   // keep their start values.
   virtual std::int64_t rows_by_place() const { return 0; }

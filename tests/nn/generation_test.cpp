@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/node.hpp"
@@ -99,6 +100,32 @@ TEST_P(Generation, KeepsApartWhatPartsAndGroupsKeep) {
     EncodingChoice choice = EncodingChoice::parse(text);
     if (text.find("cope") != std::string::npos) choice.set_option("cope.gates", "values");
     expect_the_same_in_steps(choice, true);
+  }
+}
+
+// A text that gets longer than what an encoding's numbers are for: rows up to there are those of the shorter text,
+// later ones those of the longer, of which all is computed anew once.
+TEST_P(Generation, BeginsAnewWhereAnEncodingChanges) {
+  constexpr std::int64_t limit = 7;
+  for (const char* text : {"rope", "cope+rope", "0:none,1:rope"}) {
+    SCOPED_TRACE(text);
+    EncodingChoice choice = EncodingChoice::parse(text);
+    for (const auto& [name, value] :
+         {std::pair{"stretch", "longrope"}, {"trained-length", "7"}, {"long-factors", "2/9"}})
+      choice.set_option(concat("rope.", name), value);
+    const auto model = make_model(choice);
+    const Tensor tokens = some_tokens(2);
+    const NoGrad only_values;
+    const Tensor longer = model->forward(tokens), shorter = model->forward(slice(tokens, 1, 0, limit));
+    const auto expected = [&](std::int64_t steps_end) {
+      return concat(std::vector<Tensor>{slice(shorter, 1, 0, steps_end), slice(longer, 1, steps_end, length)}, 1);
+    };
+    for (const auto& [counts, end] : std::vector<std::pair<std::vector<std::int64_t>, std::int64_t>>{
+             {{3, 1, 1, 1, 5, 1, 1}, 6}, {std::vector<std::int64_t>(length, 1), limit}, {{7, 6}, limit}, {{13}, 0}}) {
+      GenerationState state;
+      expect_near(in_steps(*model, tokens, counts, state), expected(end));
+      EXPECT_FALSE(state.layers.empty() || state.tokens.defined());
+    }
   }
 }
 
