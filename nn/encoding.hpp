@@ -102,6 +102,7 @@ struct EncodingTraits {
   bool scans = false;              // `score` brings a running sum along the keys
   bool normalises = false;         // `score` brings another rule for the weights than the softmax
   bool brings_product = false;     // `score` brings a product beside that of q and k
+  bool by_policy = false;          // its scan is a policy (core/attention/pair.hpp), which no factor of rows goes with
   bool takes_score_alone = false;  // its scan is a policy that reads q.k, of which a product must not be part
   // What `rotate` does must see q, k, v as projected (a norm of keys, a shift by a token): in a sum it comes before all
   // that turn them by position.
@@ -135,6 +136,8 @@ class Encoding {
   // was shorter (AttentionInput::keep) is of no use.
   static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
   virtual std::int64_t changes_beyond() const { return never; }
+  // Whether `score` sets a row_factor, which is of all that a sum makes.
+  virtual bool multiplies_logits() const { return false; }
   // Learned rows that are looked up by a token's place or distance: those beyond the longest sequence of a training
   // keep their start values.
   virtual std::int64_t rows_by_place() const { return 0; }

@@ -298,6 +298,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   AttentionOperands in = given;
   Score score = given_score;
   if (score.factor != 1) in.q = in.q * score.factor;  // what stands beside it has the scale alone
+  multiply_rows(in, score);
   join_products(in, score);
   Builder builder(in, score);
   const Layout& layout = builder.layout;

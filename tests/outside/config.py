@@ -40,7 +40,7 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "sink": {"remainder": "drop"},
     "sigmoid": {"length": 512, "visible": False, "remainder": "drop"},
     "softpick": {"remainder": "drop"},
-    "ssmax": {"bias": False},
+    "ssmax": {"bias": False, "whole": False},
     "dape": {"bias": "kerple", "slope": 0.01},
     "dape2": {"bias": "kerple", "slope": 0.01},
     "path": {"conv": True, "qk-norm": False, "forget": False, "gate-scale": "sqrt-d"},

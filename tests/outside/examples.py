@@ -56,6 +56,8 @@ ENCODINGS = [
     ("softpick", {}), ("softpick", {"remainder": "value"}), ("softpick", {"remainder": "bias"}),
     ("fox-pro+sink", {"sink": {"remainder": "value"}}), ("cope+sigmoid", {"cope": {"rows": 3}}), ("alibi+softpick", {}),
     ("ssmax", {}), ("ssmax", {"bias": True}), ("cope+rope+ssmax", {"cope": {"rows": 3}}),
+    ("ssmax", {"bias": True, "whole": True}), ("cope+fox+ssmax", {"cope": {"rows": 3}, "ssmax": {"whole": True}}),
+    ("relative+ssmax[window=3,first=1]", {"ssmax": {"bias": True, "whole": True}}),
     ("gated", {}), ("gated", {"per": "head"}), ("fox-pro+gated", {}),
     ("dape", {"rows": 4}), ("dape", {"rows": 4, "bias": "none"}), ("dape", {"rows": 4, "bias": "alibi", "slope": 0.2}),
     ("dape2", {"rows": 4}), ("dape2", {"rows": 4, "bias": "none", "kernel": 5}), ("dape2", {"rows": 4, "bias": "alibi"}),
