@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "nn/kept_keys.hpp"
 #include "nn/seen.hpp"
 #include "nn/transformer.hpp"
 
@@ -126,6 +127,10 @@ Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis)
   auto& kept = (*cache)[concat(owner, name)];
   kept = kept.defined() ? concat(std::vector<Tensor>{kept, rows}, axis) : rows;
   return kept;
+}
+
+Tensor AttentionInput::keep_keys(std::string_view name, const Tensor& rows) const {
+  return keep(concat(name, kept_beside_keys), rows, 2);
 }
 
 Tensor* AttentionInput::kept(std::string_view name) const {

@@ -84,6 +84,9 @@ struct AttentionInput {
   // `rows`, what these tokens give, behind what earlier ones gave under this name: all tokens along `axis`. What an
   // encoding needs of earlier tokens goes through here; without a cache it comes back as it is.
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
+  // The same for what stands beside the keys, along axis 2, and is read by pairs that are seen alone (keys of gates, a
+  // column bias): as many rows come back as the product has keys, those that a window hides for good being left out.
+  Tensor keep_keys(std::string_view name, const Tensor& rows) const;
   // What an encoding left under this name with the tokens before these, where it is no row for each of them: to be put
   // in its place for those that come. Null without a cache.
   Tensor* kept(std::string_view name) const;
