@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "autograd/ops.hpp"
 #include "core/error.hpp"
 
 namespace tally {
@@ -45,11 +46,69 @@ void Score::check_policy() const {
   const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
   check(pair == nullptr || !pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
         "logits of a policy that spends are for the normaliser exp");
+  check(pair == nullptr || !row_factor.defined(), "encoding", "the policy '", pair != nullptr ? pair->policy->name : "",
+        "' makes logits of pairs by itself, and a factor of whole logits cannot be joined to it; keep one of them");
   const bool product =
       std::any_of(biases.begin(), biases.end(), [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
   if (!(product || moved.has_value()) || !takes_score_alone()) return;
   check(false, "encoding", "the policy '", pair->policy->name, "' reads the score of q and k alone, ",
         product ? "of which a product is a part" : "in whose place another product stands", "; keep one of them");
+}
+
+namespace {
+
+// Each shape with the numbers of row i times factor_i; factor [B or 1, H, T, 1].
+
+Bias times_rows(const Toeplitz& bias, const Tensor& factor, const AttentionOperands& in) {
+  const std::int64_t distances = std::min(bias.bias.size(1), in.k.size(2));
+  const Tensor by_row = unsqueeze(unsqueeze(slice(bias.bias, 1, 0, distances), 1), 0) * factor;
+  return RowToeplitz{broadcast_to(by_row, {in.q.size(0), in.q.size(1), in.q.size(2), distances})};
+}
+
+// In double until all is there, as in tiles.
+Bias times_rows(const RowColumn& bias, const Tensor& factor, const AttentionOperands& in) {
+  const Tensor exact = cast(factor, DType::f64);
+  if (!bias.column.defined()) return RowColumn{bias.row * select(exact, 3, 0), {}};
+  const Tensor column = unsqueeze(bias.column, 2);
+  return Dense{cast((bias.row.defined() ? unsqueeze(bias.row, 3) + column : column) * exact, in.q.dtype())};
+}
+
+Bias times_rows(const RowToeplitz& bias, const Tensor& factor, const AttentionOperands&) {
+  return RowToeplitz{bias.z * factor, bias.cap};
+}
+Bias times_rows(const Product& bias, const Tensor& factor, const AttentionOperands&) {
+  return Product{bias.query * factor, bias.key};
+}
+Bias times_rows(const Dense& bias, const Tensor& factor, const AttentionOperands&) {
+  return Dense{bias.bias * factor, bias.of_score};
+}
+
+}  // namespace
+
+void multiply_rows(AttentionOperands& in, Score& score) {
+  if (!score.row_factor.defined()) return;
+  score.check_policy();
+  const Tensor factor = unsqueeze(score.row_factor, 3);
+  const auto keep_gates = [&](Gates& gates) {
+    if (!gates.query.defined()) gates = {in.q, in.k};
+  };
+  if (auto* table = score.scan ? std::get_if<ContextualTable>(&*score.scan) : nullptr; table != nullptr) {
+    keep_gates(table->gates);
+    table->z = table->z * factor;
+  }
+  if (auto* mlp = score.scan ? std::get_if<ContextualMlp>(&*score.scan) : nullptr; mlp != nullptr) {
+    keep_gates(mlp->gates);
+    mlp->coefficients = mlp->coefficients * factor;
+  }
+  for (Bias& bias : score.biases) {
+    bias = std::visit([&](const auto& shape) { return times_rows(shape, factor, in); }, bias);
+  }
+  if (score.moved) {
+    score.moved->queries = score.moved->queries * factor;
+    score.moved->own = score.moved->own * factor;
+  }
+  in.q = in.q * factor;
+  score.row_factor = {};
 }
 
 }  // namespace tally

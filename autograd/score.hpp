@@ -116,6 +116,9 @@ struct Score {
   std::vector<Bias> biases;
   Normaliser normaliser;
   double factor = 1;  // of q.k, beside 1/sqrt(d)
+  // [B or 1, H, T]: l_ij with all that joins it is multiplied by that of query i. Gates see the score without it, and a
+  // policy does not go with it. Undefined: 1.
+  Tensor row_factor = {};
 
   // Throws Error when there is one already: each scan defines what the running sum along the keys means.
   void set_scan(Scan value);
@@ -125,7 +128,7 @@ struct Score {
   void keep_gates(const Tensor& q, const Tensor& k);
   // Whether a product must not be part of the scores: its policy reads them otherwise than to add to them.
   bool takes_score_alone() const;
-  // Throws Error where one is, or where a policy wants another rule for the weights.
+  // Throws Error where one is, where a policy wants another rule for the weights, or beside a row_factor.
   void check_policy() const;
 };
 
@@ -137,6 +140,10 @@ struct AttentionOperands {
   double dropout = 0;
   RandomStream dropout_stream = {};
 };
+
+// The same logits without a row_factor, which goes into q and into what joins the scores: biases by distance and of
+// columns cost T x T memory then.
+void multiply_rows(AttentionOperands& in, Score& score);
 
 // o [B, H, T, e]: causal attention with these shapes in tiles, in memory linear in the length beside the shapes' own
 // tensors (but for one number per row and 128 keys with a scan); tiles of pairs that are not visible cost nothing. The

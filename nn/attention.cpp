@@ -6,6 +6,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/composed.hpp"
+#include "nn/kept_keys.hpp"
 #include "nn/model.hpp"
 
 namespace tally {
@@ -61,14 +62,16 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   turned.rotated_q = operands.q;
   turned.rotated_k = operands.k;
   turned.rotated_v = operands.v;
-  operands.k = in.keep("keys of the product", operands.k, 2);
-  operands.v = in.keep("values of the sum", operands.v, 2);
+  operands.k = in.keep_keys("keys of the product", operands.k);
+  operands.v = in.keep_keys("values of the sum", operands.v);
   const bool materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
   turned.replaces_product =
       !materialised && in.cache == nullptr && !encoding.traits.takes_score_alone && MovedProduct::fits(in.q.device());
-  const Score score = score_of(encoding, turned);
+  Score score = score_of(encoding, turned);
+  leave_out_gone(score, in, in.keys() - operands.k.size(2));
   const Tensor output = materialised ? composed_attention(operands, score, encoding, turned, dropout, pass, trace)
                                      : tiled_attention(operands, score);
+  forget_unseen(score, in, operands.k.size(2));
   return encoding.finish(output, in);
 }
 

@@ -241,6 +241,11 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
       trace->decay = masked(trace->decay.defined() ? trace->decay * kept : kept, seen_pairs(in));
     }
   }
+  if (score.row_factor.defined()) {
+    const Tensor factor = unsqueeze(score.row_factor, 3);
+    logits = logits * factor;
+    if (joined != nullptr && joined->defined()) *joined = *joined * factor.detach();
+  }
   return logits;
 }
 

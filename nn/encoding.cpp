@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "nn/kept_keys.hpp"
 #include "nn/seen.hpp"
 #include "nn/transformer.hpp"
 
@@ -35,11 +36,16 @@ class Sum final : public Encoding {
         scanning = &part;
       }
       for (const SumPart& other : parts_) {
+        check(!part.encoding->multiplies_logits() || !other.encoding->traits.by_policy, "encoding", where, part.name,
+              " is to multiply whole logits, but ", other.name,
+              " makes those of each pair by a policy, which a factor cannot join; let it multiply q alone, or keep one "
+              "of them");
         check(!own.takes_score_alone || !other.encoding->traits.brings_product, "encoding", where, part.name,
               " reads the score of q and k alone, and ", other.name,
               " makes a product of its own part of it; keep one of them");
       }
       traits.scans |= own.scans;
+      traits.by_policy |= own.by_policy;
       traits.brings_product |= own.brings_product;
       traits.takes_score_alone |= own.takes_score_alone;
       traits.normalises |= own.normalises;
@@ -52,6 +58,15 @@ class Sum final : public Encoding {
 
   void check_length(std::int64_t length) const override {
     for (const SumPart& part : parts_) part.encoding->check_length(length);
+  }
+  bool multiplies_logits() const override {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [](const auto& part) { return part.encoding->multiplies_logits(); });
+  }
+  std::int64_t changes_beyond() const override {
+    std::int64_t least = never;
+    for (const SumPart& part : parts_) least = std::min(least, part.encoding->changes_beyond());
+    return least;
   }
   std::int64_t rows_by_place() const override {
     std::int64_t rows = 0;
@@ -112,6 +127,10 @@ Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis)
   auto& kept = (*cache)[concat(owner, name)];
   kept = kept.defined() ? concat(std::vector<Tensor>{kept, rows}, axis) : rows;
   return kept;
+}
+
+Tensor AttentionInput::keep_keys(std::string_view name, const Tensor& rows) const {
+  return keep(concat(name, kept_beside_keys), rows, 2);
 }
 
 Tensor* AttentionInput::kept(std::string_view name) const {

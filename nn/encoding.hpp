@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -85,6 +86,9 @@ struct AttentionInput {
   // `rows`, what these tokens give, behind what earlier ones gave under this name: all tokens along `axis`. What an
   // encoding needs of earlier tokens goes through here; without a cache it comes back as it is.
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
+  // The same for what stands beside the keys, along axis 2, and is read by pairs that are seen alone (keys of gates, a
+  // column bias): as many rows come back as the product has keys, those that a window hides for good being left out.
+  Tensor keep_keys(std::string_view name, const Tensor& rows) const;
   // What an encoding left under this name with the tokens before these, where it is no row for each of them: to be put
   // in its place for those that come. Null without a cache.
   Tensor* kept(std::string_view name) const;
@@ -103,6 +107,7 @@ struct EncodingTraits {
   bool scans = false;              // `score` brings a running sum along the keys
   bool normalises = false;         // `score` brings another rule for the weights than the softmax
   bool brings_product = false;     // `score` brings a product beside that of q and k
+  bool by_policy = false;          // its scan is a policy (core/attention/pair.hpp), which no factor of rows goes with
   bool takes_score_alone = false;  // its scan is a policy that reads q.k, of which a product must not be part
   // What `rotate` does must see q, k, v as projected (a norm of keys, a shift by a token): in a sum it comes before all
   // that turn them by position.
@@ -132,6 +137,12 @@ class Encoding {
 
   // Throws Error naming the limit when sequences of this length cannot be encoded.
   virtual void check_length(std::int64_t length) const { (void)length; }
+  // A text of more tokens than these is encoded otherwise from its first token on, so that what was kept of it while it
+  // was shorter (AttentionInput::keep) is of no use.
+  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+  virtual std::int64_t changes_beyond() const { return never; }
+  // Whether `score` sets a row_factor, which is of all that a sum makes.
+  virtual bool multiplies_logits() const { return false; }
   // Learned rows that are looked up by a token's place or distance: those beyond the longest sequence of a training
   // keep their start values.
   virtual std::int64_t rows_by_place() const { return 0; }

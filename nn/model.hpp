@@ -51,7 +51,9 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
 struct GenerationState {
   std::int64_t length = 0;      // tokens
   std::vector<KvCache> layers;  // of each layer, what it needs of earlier tokens
-  Tensor tokens;                // i32 [B, length] where all is computed anew with every step, else undefined
+  // i32 [B, length] where all is computed anew with every step, or may be with a later one (Encoding::changes_beyond);
+  // else undefined
+  Tensor tokens;
 };
 
 class SequenceModel : public Module {

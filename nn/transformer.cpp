@@ -32,6 +32,11 @@ auto at_place(const std::string& place, F&& compute) {
   }
 }
 
+void check_tokens(const Tensor& tokens) {
+  check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
+        tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
+}
+
 // The parameters of encodings, under "position.<encoding>.<name>".
 class Positions final : public Module {
  public:
@@ -171,28 +176,29 @@ Tensor Transformer::hidden(const Tensor& tokens, const Pass& pass) { return comp
 
 Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
   const NoGrad no_grad;
+  check_tokens(tokens);
   const auto& blocks = parts_->blocks;
-  if (state.length == 0) {
-    const bool all = std::all_of(blocks.begin(), blocks.end(), [](const auto& block) { return block->continues(); });
-    state.layers.assign(all ? blocks.size() : 0, {});
+  const bool goes_on = std::all_of(blocks.begin(), blocks.end(), [](const auto& block) { return block->continues(); });
+  const Tensor all = state.tokens.defined() ? concat(std::vector<Tensor>{state.tokens, tokens}, 1) : tokens;
+  const std::int64_t length = state.length + tokens.size(1), limit = changes_beyond();
+  if (!goes_on) {
+    const Tensor rows = slice(forward(all), 1, state.length, length);
+    state = {length, {}, all};
+    return rows;
   }
-  if (!state.layers.empty()) {
-    std::vector<KvCache> layers = state.layers;  // the state is as it was if this fails
-    const Tensor logits = linear(compute(tokens, {}, state.length, &layers), head());
-    state.layers = std::move(layers);
-    state.length += tokens.size(1);
-    return logits;
-  }
-  const Tensor all = state.length > 0 ? concat(std::vector<Tensor>{state.tokens, tokens}, 1) : tokens;
-  const Tensor rows = slice(forward(all), 1, state.length, all.size(1));
-  state.tokens = all;
-  state.length = all.size(1);
-  return rows;
+  const bool anew = state.length == 0 || (state.length <= limit && limit < length);
+  std::vector<KvCache> layers = state.layers;  // the state is as it was if this fails
+  if (anew) layers.assign(blocks.size(), {});
+  const Tensor x = compute(anew ? all : tokens, {}, anew ? 0 : state.length, &layers);
+  const std::int64_t earlier = x.size(1) - tokens.size(1);
+  const Tensor logits = linear(earlier > 0 ? slice(x, 1, earlier, x.size(1)) : x, head());
+  const bool may_change = length <= limit && limit < Encoding::never;
+  state = {length, std::move(layers), may_change ? all : Tensor()};
+  return logits;
 }
 
 Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches) {
-  check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
-        tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
+  check_tokens(tokens);
   check_length(first + tokens.size(1));
 
   Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens); });
@@ -208,6 +214,14 @@ void Transformer::check_length(std::int64_t length) const {
   for (const auto& block : parts_->blocks) {
     for (const HeadGroup& group : block->encoding()) group.encoding->check_length(length);
   }
+}
+
+std::int64_t Transformer::changes_beyond() const {
+  std::int64_t least = Encoding::never;
+  for (const auto& block : parts_->blocks) {
+    for (const HeadGroup& group : block->encoding()) least = std::min(least, group.encoding->changes_beyond());
+  }
+  return least;
 }
 
 std::int64_t Transformer::rows_by_place() const {

@@ -26,7 +26,8 @@ class Transformer final : public SequenceModel {
   Tensor hidden(const Tensor& tokens, const Pass& pass = {}) override;
   const Tensor& head() const override;
   // Only the rows of new tokens are computed; where an encoding cannot do that (weights or a whole attention of its
-  // own) or the model's attention is in composed form, all is computed anew.
+  // own) or the model's attention is in composed form, all is computed anew, and once where a text gets longer than an
+  // encoding's changes_beyond: rows up to there are what they were before.
   Tensor step(const Tensor& tokens, GenerationState& state) override;
   void check_length(std::int64_t length) const override;
   std::int64_t rows_by_place() const override;
@@ -39,6 +40,8 @@ class Transformer final : public SequenceModel {
   bool straight_through() const;
 
  private:
+  // The least of all its encodings'.
+  std::int64_t changes_beyond() const;
   // Of tokens that begin at place `first`.
   Tensor compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches);
 

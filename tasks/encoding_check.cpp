@@ -129,12 +129,23 @@ Finding look_at_gradients(const EncodingVariant& variant) {
   return good(concat(result.compared, " numbers, worst error ", short_text(result.worst), " of what is allowed"));
 }
 
+// What is computed of a text as a whole, to hold other ways of computing it against.
+struct WholeText {
+  explicit WholeText(const EncodingVariant& variant, std::int64_t wanted_length)
+      : length(length_for(variant, wanted_length)),
+        model(encoding_model(variant.choice, {.length = length})),
+        tokens(encoding_tokens(length)),
+        logits(numbers_of(model->forward(tokens))) {}
+
+  std::int64_t length;
+  std::unique_ptr<Transformer> model;
+  Tensor tokens;
+  Numbers logits;
+};
+
 Finding look_at_causality(const EncodingVariant& variant) {
   const NoGrad only_values;
-  const std::int64_t length = length_for(variant, several_tiles);
-  const auto model = encoding_model(variant.choice, {.length = length});
-  const Tensor tokens = encoding_tokens(length);
-  const Numbers before = numbers_of(model->forward(tokens));
+  const auto [length, model, tokens, before] = WholeText(variant, several_tiles);
   const std::size_t symbols = before.size() / static_cast<std::size_t>(length);
   std::int64_t tried = 0;
   for (const std::int64_t changed : {1, 5, 31, 32, 63, 64, 128}) {
@@ -177,10 +188,7 @@ Finding look_at_forms(const EncodingVariant& variant) {
 
 Finding look_at_generation(const EncodingVariant& variant) {
   const NoGrad only_values;
-  const std::int64_t length = length_for(variant, one_tile);
-  const auto model = encoding_model(variant.choice, {.length = length});
-  const Tensor tokens = encoding_tokens(length);
-  const Numbers whole = numbers_of(model->forward(tokens));
+  const auto [length, model, tokens, whole] = WholeText(variant, one_tile);
   Numbers in_steps;
   GenerationState state;
   for (std::int64_t first = 0, count = 5; first < length; first += count, count = first % 2 == 0 ? 1 : 3) {

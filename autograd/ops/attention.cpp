@@ -140,6 +140,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   Score score = given_score;
   score.check_policy();
   if (score.factor != 1) in.q = in.q * score.factor;  // what stands beside it has the scale alone
+  multiply_rows(in, score);
   if (score.moved) take_moved(in, score);
   join_products(in, score);
   Builder builder(in, score);

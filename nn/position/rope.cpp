@@ -8,13 +8,22 @@
 //         turn less than once are interpolated, between them a ramp over i; cos and sin times 0.1 ln s + 1
 //   llama3  by parts (the released code of Llama 3.1): the ramp is over the turns within L0, from low- to
 //         high-freq-factor
+//   longrope  θ_i / λ_i with given λ (LongRoPE, arXiv 2402.13753, and the released code around such models): a short
+//   list
+//         up to L0 tokens, a long one for every token of a longer text; cos and sin times sqrt(1 + ln s / ln L0) in
+//         both
 // Fewer frequencies, whatever the length: `fastest` p keeps the fastest floor(p r/2) planes and does not turn the
 // others (p-RoPE, arXiv 2410.06205); `clip` weakens the n slowest by a half cosine, `clip-hard` leaves them out (arXiv
 // 2602.05258, published under the name of CoPE, which it is not).
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <numbers>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.hpp"
@@ -24,9 +33,25 @@
 namespace tally {
 namespace {
 
+// The numbers of "1/1.5/2". A comma would part the values of a grid (tasks/runner/grid.hpp).
+std::vector<double> numbers_of(std::string_view name, std::string_view text) {
+  std::vector<double> numbers;
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const std::string_view part = text.substr(begin, text.find('/', begin) - begin);
+    double number = 0;
+    const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
+    const bool whole = read.ec == std::errc() && read.ptr == part.data() + part.size();
+    check(whole && number > 0 && number <= std::numeric_limits<double>::max(), "rope", name, " = '", text, "' has '",
+          part, "' where a number above 0 is to stand; write 1/1.5/2, one for each plane");
+    numbers.push_back(number);
+    begin += part.size() + 1;
+  }
+  return numbers;
+}
+
 struct RopeOptions final : OptionsOf<RopeOptions> {
-  static constexpr std::array<std::string_view, 5> after_training{"stretch", "factor", "trained-length",
-                                                                  "low-freq-factor", "high-freq-factor"};
+  static constexpr std::array<std::string_view, 7> after_training{
+      "stretch", "factor", "trained-length", "low-freq-factor", "high-freq-factor", "short-factors", "long-factors"};
   std::string layout = "half";
   double base = 10000;
   std::int64_t rotary_dims = 0;
@@ -34,6 +59,7 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
   double factor = 4;
   std::int64_t trained_length = 512;
   double low_freq_factor = 1, high_freq_factor = 4;
+  std::string short_factors, long_factors;
   std::string frequencies = "all";
   double fastest = 0.75;
   std::int64_t clipped = 20;
@@ -43,14 +69,17 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
                    "which dims form a plane: i with i + r/2, or 2i with 2i+1");
     visitor.real("base", base, "of the geometric sequence of angles", 1);
     visitor.integer("rotary-dims", rotary_dims, "dims r that are rotated, even; 0 for the whole head", 0, 1 << 16);
-    visitor.choice("stretch", stretch, {"none", "pi", "ntk", "yarn", "llama3"},
-                   "for longer texts: position interpolation, a larger base, or by parts (YaRN, Llama 3.1)");
+    visitor.choice("stretch", stretch, {"none", "pi", "ntk", "yarn", "llama3", "longrope"},
+                   "for longer texts: position interpolation, a larger base, by parts (YaRN, Llama 3.1), or by lists");
     visitor.real("factor", factor, "s by which it is stretched", 1);
-    visitor.integer("trained-length", trained_length, "L0 of yarn and llama3: tokens of the texts it was trained on",
-                    1);
+    visitor.integer("trained-length", trained_length,
+                    "L0 of yarn, llama3 and longrope: tokens of the texts it was trained on", 1);
     visitor.real("low-freq-factor", low_freq_factor,
                  "of llama3: planes that turn less often within L0 are interpolated", 0);
     visitor.real("high-freq-factor", high_freq_factor, "of llama3: planes that turn more often within L0 stay", 0);
+    visitor.text("short-factors", short_factors,
+                 "λ of longrope up to L0 tokens: r/2 numbers, of the fastest plane first, as 1/1.5/2; empty: 1 each");
+    visitor.text("long-factors", long_factors, "λ of longrope for texts of more than L0 tokens; written as the short");
     visitor.choice("frequencies", frequencies, {"all", "fastest", "clip", "clip-hard"},
                    "which planes turn: all, the fastest, or all but the slowest, which fade or do not turn");
     visitor.real("fastest", fastest, "p of fastest: the share of planes that turn", 0, 1);
@@ -59,11 +88,18 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
   void validate() const override {
     const RopeOptions usual;
     check(stretch != "none" || factor == usual.factor, "rope", "factor = ", factor,
-          " has no effect with stretch = none; choose stretch = pi, ntk, yarn or llama3");
-    const bool by_turns = stretch == "llama3";
-    check(by_turns || stretch == "yarn" || trained_length == usual.trained_length, "rope",
+          " has no effect with stretch = none; choose stretch = pi, ntk, yarn, llama3 or longrope");
+    const bool by_turns = stretch == "llama3", by_lists = stretch == "longrope";
+    check(by_turns || by_lists || stretch == "yarn" || trained_length == usual.trained_length, "rope",
           "trained-length = ", trained_length, " has no effect with stretch = ", stretch,
-          "; it is for stretch = yarn and llama3");
+          "; it is for stretch = yarn, llama3 and longrope");
+    check(!by_lists || trained_length > 1, "rope", "trained-length = 1 is too short for stretch = longrope, which ",
+          "divides by its logarithm");
+    for (const auto& [name, text] : {std::pair{"short-factors", &short_factors}, {"long-factors", &long_factors}}) {
+      check(by_lists || text->empty(), "rope", name, " = ", *text, " has no effect with stretch = ", stretch,
+            "; it is for stretch = longrope");
+      numbers_of(name, *text);
+    }
     check(by_turns || low_freq_factor == usual.low_freq_factor, "rope", "low-freq-factor = ", low_freq_factor,
           " has no effect with stretch = ", stretch, "; it is for stretch = llama3");
     check(by_turns || high_freq_factor == usual.high_freq_factor, "rope", "high-freq-factor = ", high_freq_factor,
@@ -128,7 +164,17 @@ void leave_out(std::vector<RotaryPlane>& planes, const RopeOptions& options) {
   }
 }
 
-Rotary make_rotary(const EncodingSetup& setup, const RopeOptions& options) {
+void divide_by_list(std::vector<RotaryPlane>& planes, std::string_view name, const std::string& text) {
+  const std::vector<double> factors = numbers_of(name, text);
+  if (factors.empty()) return;
+  check(factors.size() == planes.size(), "rope", name, " has ", factors.size(),
+        factors.size() == 1 ? " number" : " numbers", ", but ", 2 * planes.size(), " dims have ", planes.size(),
+        planes.size() == 1 ? " plane" : " planes", "; one is wanted for each");
+  for (std::size_t i = 0; i < planes.size(); ++i) planes[i].angle /= factors[i];
+}
+
+// For texts of up to L0 tokens, or for longer ones: the same for all ways of stretching but longrope.
+Rotary make_rotary(const EncodingSetup& setup, const RopeOptions& options, bool beyond_trained) {
   const std::int64_t dims = options.rotary_dims > 0 ? options.rotary_dims : setup.head_width;
   check(dims % 2 == 0, "rope", "planes need an even number of dims, but ", dims, " are to be rotated");
   check(dims <= setup.head_width, "rope", "rotary-dims ", dims, " is more than the head width ", setup.head_width);
@@ -143,6 +189,10 @@ Rotary make_rotary(const EncodingSetup& setup, const RopeOptions& options) {
     size = 0.1 * std::log(options.factor) + 1;
   } else if (options.stretch == "llama3") {
     interpolate_by_turns(planes, options);
+  } else if (options.stretch == "longrope") {
+    if (beyond_trained) divide_by_list(planes, "long-factors", options.long_factors);
+    if (!beyond_trained) divide_by_list(planes, "short-factors", options.short_factors);
+    size = std::sqrt(1 + std::log(options.factor) / std::log(static_cast<double>(options.trained_length)));
   }
   leave_out(planes, options);
   return {std::move(planes), size, options.layout == "interleaved", setup.max_length, setup.dtype, setup.device};
@@ -150,30 +200,40 @@ Rotary make_rotary(const EncodingSetup& setup, const RopeOptions& options) {
 
 class Rope final : public Encoding {
  public:
-  Rope(const EncodingSetup& setup, const RopeOptions& options) : rotary_(make_rotary(setup, options)) {}
+  Rope(const EncodingSetup& setup, const RopeOptions& options) : rotary_(make_rotary(setup, options, false)) {
+    if (options.stretch != "longrope") return;
+    beyond_trained_ = make_rotary(setup, options, true);
+    if (options.short_factors != options.long_factors) trained_length_ = options.trained_length;
+  }
 
+  std::int64_t changes_beyond() const override { return trained_length_; }
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
-    q = rotary_.rotate(q, in.first);
-    k = rotary_.rotate(k, in.first);
+    const Rotary& rotary = in.keys() > trained_length_ ? *beyond_trained_ : rotary_;
+    q = rotary.rotate(q, in.first);
+    k = rotary.rotate(k, in.first);
   }
 
  private:
   Rotary rotary_;
+  std::optional<Rotary> beyond_trained_;  // of longrope
+  std::int64_t trained_length_ = never;   // L0 of longrope
 };
 
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(
-    rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the position",
-    "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/r)\n"
-    "i = 0 .. r/2-1, r = rotary-dims or d.  Stretched by s = factor:  pi  t/s for t\n"
-    "ntk  base s^(r/(r-2)) for base;  yarn  θ_i (ρ_i/s + 1 - ρ_i) for θ_i, cos and sin times 0.1 ln s + 1\n"
-    "yarn: ρ_i = clamp((i - low) / (high - low), 0, 1), plane n(u) = r ln(L0 / (2π u)) / (2 ln base)\n"
-    "low = max(floor(n(32)), 0), high = min(ceil(n(1)), r-1), 0.001 more where they are equal\n"
-    "llama3  the same angles with 1 - ρ_i = clamp((L0 θ_i / (2π) - low) / (high - low), 0, 1), low- and "
-    "high-freq-factor\n"
-    "frequencies = fastest: θ_i = 0 for i >= floor(p r/2);  clip: the n slowest times ½(1 + cos(π m/(n-1)))",
-    "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, yarn: Peng et al. "
-    "2023, arXiv 2309.00071; llama3: Grattafiori et al. 2024, arXiv 2407.21783; fastest: Barbero et al. 2025, "
-    "arXiv 2410.06205; clip: arXiv 2602.05258");
+TALLY_ENCODING(rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the position",
+               "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/r)\n"
+               "i = 0 .. r/2-1, r = rotary-dims or d.  Stretched by s = factor:  pi  t/s for t\n"
+               "ntk  base s^(r/(r-2)) for base;  yarn  θ_i (ρ_i/s + 1 - ρ_i) for θ_i, cos and sin times 0.1 ln s + 1\n"
+               "yarn: ρ_i = clamp((i - low) / (high - low), 0, 1), plane n(u) = r ln(L0 / (2π u)) / (2 ln base)\n"
+               "low = max(floor(n(32)), 0), high = min(ceil(n(1)), r-1), 0.001 more where they are equal\n"
+               "llama3  the same angles with 1 - ρ_i = clamp((L0 θ_i / (2π) - low) / (high - low), 0, 1), low- and "
+               "high-freq-factor\n"
+               "longrope  θ_i / λ_i, λ the short factors, or the long ones in a text of more than L0 tokens,\n"
+               "cos and sin times sqrt(1 + ln s / ln L0)\n"
+               "frequencies = fastest: θ_i = 0 for i >= floor(p r/2);  clip: the n slowest times ½(1 + cos(π m/(n-1)))",
+               "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, yarn: Peng et al. "
+               "2023, arXiv 2309.00071; llama3: Grattafiori et al. 2024, arXiv 2407.21783; longrope: Ding et al. 2024, "
+               "arXiv 2402.13753; fastest: Barbero et al. 2025, "
+               "arXiv 2410.06205; clip: arXiv 2602.05258");

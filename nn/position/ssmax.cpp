@@ -1,8 +1,9 @@
 // Scalable softmax (SSMax, arXiv 2501.19399): scores grow with the logarithm of the number of keys, so that a row does
 // not flatten as it gets longer.
 //   l_ij = (c_h ln n_i + b_h) s_ij,  n_i the number of keys that query i sees (i+1, or fewer in a window)
-// It acts on q, so biases are not scaled, and what sees the score (gates) sees it scaled. Start value: reprints of the
-// paper differ (0.43, 0.168).
+// It acts on q, so biases are not scaled, and what sees the score (gates) sees it scaled; with `whole` on all that the
+// encodings of a sum make of the score, of which gates see the score alone. Start value: reprints of the paper differ
+// (0.43, 0.168).
 #include <cmath>
 
 #include "autograd/ops.hpp"
@@ -14,28 +15,42 @@ namespace {
 struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
   double start = 0.43;
   bool bias = false;
+  bool whole = false;
 
   void visit(OptionVisitor& visitor) override {
     visitor.real("start", start, "c of every head at the start");
     visitor.flag("bias", bias, "with b, learned, from 0");
+    visitor.flag("whole", whole,
+                 "the factor multiplies the whole logit with its biases, not q alone; not beside policies (cope-alibi, "
+                 "stick-breaking, tra)");
   }
 };
 
 class Ssmax final : public Encoding {
  public:
   Ssmax(const EncodingSetup& setup, const SsmaxOptions& options)
-      : factor_(setup.parameter("factor", {setup.heads}, Fill::constant(options.start), Scope::layer)) {
+      : whole_(options.whole),
+        factor_(setup.parameter("factor", {setup.heads}, Fill::constant(options.start), Scope::layer)) {
     if (options.bias) bias_ = setup.parameter("bias", {setup.heads}, Fill::constant(0), Scope::layer);
   }
 
+  bool multiplies_logits() const override { return whole_; }
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput& in) const override {
-    const Tensor log_seen = in.keys_seen([](std::int64_t n) { return std::log(static_cast<double>(n)); });
-    Tensor by_row = unsqueeze(factor_, 1) * log_seen;  // [H, T]
-    if (bias_.defined()) by_row = by_row + unsqueeze(bias_, 1);
-    q = q * unsqueeze(by_row, 2);
+    if (!whole_) q = q * unsqueeze(by_row(in), 2);
+  }
+  void score(const AttentionInput& in, Score& score) const override {
+    if (whole_) score.row_factor = unsqueeze(by_row(in), 0);
   }
 
  private:
+  // [H, T]
+  Tensor by_row(const AttentionInput& in) const {
+    const Tensor log_seen = in.keys_seen([](std::int64_t n) { return std::log(static_cast<double>(n)); });
+    const Tensor grown = unsqueeze(factor_, 1) * log_seen;
+    return bias_.defined() ? grown + unsqueeze(bias_, 1) : grown;
+  }
+
+  bool whole_;
   Tensor factor_, bias_;  // c, b [H]
 };
 
@@ -43,5 +58,7 @@ class Ssmax final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(ssmax, SsmaxOptions, Ssmax, "scores that grow with the logarithm of the number of keys",
-               "l_ij = (c_h ln n_i + b_h) s_ij;  n_i = number of keys that query i sees;  c learned, from 0.43",
+               "l_ij = (c_h ln n_i + b_h) s_ij;  n_i = number of keys that query i sees;  c learned, from 0.43\n"
+               "whole: the same factor for all of l_ij = s_ij + what others add, with gates from s_ij;\n"
+               "a bias of distance or of columns (alibi, fox) then costs B H T² numbers a layer",
                "scalable softmax: Nakanishi 2025, arXiv 2501.19399");

@@ -20,7 +20,8 @@ std::string options_text(const std::string& prefix, const std::vector<OptionInfo
   for (const OptionInfo& option : options) {
     std::string allowed = option.allowed.empty() ? option.range : joined(option.allowed, "|");
     if (std::holds_alternative<bool>(option.value)) allowed = "true|false";
-    text += concat("  --", prefix, option.name, " (default ", to_text(option.value),
+    text += concat("  --", prefix, option.name, " (default ",
+                   to_text(option.value).empty() ? "empty" : to_text(option.value),
                    allowed.empty() ? "" : concat("; ", allowed), ")\n      ", option.help, "\n");
   }
   return text;

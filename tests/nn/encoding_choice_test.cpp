@@ -302,13 +302,29 @@ TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
     });
   };
   EXPECT_EQ(complaint("rope", {{"factor", "8"}}),
-            "[rope] factor = 8 has no effect with stretch = none; choose stretch = pi, ntk, yarn or llama3");
+            "[rope] factor = 8 has no effect with stretch = none; choose stretch = pi, ntk, yarn, llama3 or "
+            "longrope");
   EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"trained-length", "64"}}),
-            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = yarn and llama3");
+            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = yarn, llama3 and "
+            "longrope");
   EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"low-freq-factor", "2"}}),
             "[rope] low-freq-factor = 2 has no effect with stretch = yarn; it is for stretch = llama3");
   EXPECT_EQ(complaint("rope", {{"stretch", "llama3"}, {"low-freq-factor", "4"}}),
             "[rope] low-freq-factor = 4 must be less than high-freq-factor = 4");
+  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"long-factors", "1/2"}}),
+            "[rope] long-factors = 1/2 has no effect with stretch = yarn; it is for stretch = longrope");
+  EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"long-factors", "1/2/3"}}),
+            "[rope] long-factors has 3 numbers, but 4 dims have 2 planes; one is wanted for each");
+  EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"short-factors", "1"}, {"long-factors", "1/2"}}),
+            "[rope] short-factors has 1 number, but 4 dims have 2 planes; one is wanted for each");
+  for (const std::string part : {"", "x", "0", "-1", "nan", "inf", "1e999"}) {
+    EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"short-factors", "2/" + part}}),
+              concat("[rope] short-factors = '2/", part, "' has '", part,
+                     "' where a number above 0 is to stand; write 1/1.5/2, one for each plane"));
+  }
+  EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"trained-length", "1"}}),
+            "[rope] trained-length = 1 is too short for stretch = longrope, which divides by its logarithm");
+  EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"short-factors", "1/1.5"}, {"long-factors", "2/4e1"}}), "");
   EXPECT_EQ(complaint("rope", {{"stretch", "ntk"}, {"factor", "8"}}), "");
   EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"factor", "8"}, {"trained-length", "64"}}), "");
   EXPECT_EQ(complaint("cope-alibi", {{"slopes", "learned"}, {"sign", "minus"}}),

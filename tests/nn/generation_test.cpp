@@ -1,12 +1,16 @@
 // Text generated token by token: rows computed from what was kept of earlier tokens against the whole sequence.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/allocator.hpp"
 #include "core/error.hpp"
+#include "nn/kept_keys.hpp"
 #include "nn/transformer.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
@@ -102,6 +106,32 @@ TEST_P(Generation, KeepsApartWhatPartsAndGroupsKeep) {
   }
 }
 
+// A text that gets longer than what an encoding's numbers are for: rows up to there are those of the shorter text,
+// later ones those of the longer, of which all is computed anew once.
+TEST_P(Generation, BeginsAnewWhereAnEncodingChanges) {
+  constexpr std::int64_t limit = 7;
+  for (const char* text : {"rope", "cope+rope", "0:none,1:rope"}) {
+    SCOPED_TRACE(text);
+    EncodingChoice choice = EncodingChoice::parse(text);
+    for (const auto& [name, value] :
+         {std::pair{"stretch", "longrope"}, {"trained-length", "7"}, {"long-factors", "2/9"}})
+      choice.set_option(concat("rope.", name), value);
+    const auto model = make_model(choice);
+    const Tensor tokens = some_tokens(2);
+    const NoGrad only_values;
+    const Tensor longer = model->forward(tokens), shorter = model->forward(slice(tokens, 1, 0, limit));
+    const auto expected = [&](std::int64_t steps_end) {
+      return concat(std::vector<Tensor>{slice(shorter, 1, 0, steps_end), slice(longer, 1, steps_end, length)}, 1);
+    };
+    for (const auto& [counts, end] : std::vector<std::pair<std::vector<std::int64_t>, std::int64_t>>{
+             {{3, 1, 1, 1, 5, 1, 1}, 6}, {std::vector<std::int64_t>(length, 1), limit}, {{7, 6}, limit}, {{13}, 0}}) {
+      GenerationState state;
+      expect_near(in_steps(*model, tokens, counts, state), expected(end));
+      EXPECT_FALSE(state.layers.empty() || state.tokens.defined());
+    }
+  }
+}
+
 // A step may begin in one tile of keys or rows and end in the next, or lie behind it altogether.
 TEST_P(Generation, GoesOnBeyondATileOfKeys) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
@@ -118,6 +148,81 @@ TEST_P(Generation, GoesOnBeyondATileOfKeys) {
     GenerationState single, several;
     expect_near(in_steps(*model, tokens, {62, 1, 1, 1, 1, 60, 1, 1, 1, 1, 10}, single), whole);
     expect_near(in_steps(*model, tokens, {126, 5, 9}, several), whole);
+  }
+}
+
+// Rows of what each layer keeps beside keys.
+std::vector<std::int64_t> rows_beside_keys(const GenerationState& state) {
+  std::vector<std::int64_t> rows;
+  for (const KvCache& layer : state.layers) {
+    for (const auto& [name, kept] : layer) {
+      if (name.ends_with(kept_beside_keys)) rows.push_back(kept.size(2));
+    }
+  }
+  return rows;
+}
+
+// Keys that no query will see any more go, and the others have other places then, wherever the tokens of a step begin.
+TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
+  if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
+  const std::vector<std::string> windows{"[window=9]",           "[window=5,first=3]",           "[chunk=7]",
+                                         "[window=40,chunk=33]", "[window=20,chunk=11,first=2]", "[chunk=30,first=1]"};
+  std::vector<EncodingCase> cases;
+  std::size_t next = 0;
+  for (const EncodingEntry* entry : encoding_registry()) {
+    const std::string text = concat(entry->name, windows[next++ % windows.size()]);
+    cases.push_back({EncodingChoice::parse(text), text});
+  }
+  for (const std::string& window : windows) {
+    for (const char* sum : {"alibi+cope+rope", "fox+relative", "nexus+selective", "path+transformer-xl", "ssmax+t5"}) {
+      cases.push_back({EncodingChoice::parse(sum + window), sum + window});
+    }
+  }
+  cases.push_back({EncodingChoice::parse("0:cope[window=9]@0,alibi[window=5,first=3]@1,1:fox"), "groups"});
+  for (EncodingCase& one : cases) {
+    for (EncodingChoice::Part& part : one.choice.parts) {
+      if (part.entry->name == "cope") set_option(*part.options, "cope", "gates", "sep-keys");
+      if (part.entry->name == "ssmax") set_option(*part.options, "ssmax", "whole", "true");
+      if (part.entry->name == "relative") set_option(*part.options, "relative", "distances", "20");
+      if (part.entry->name == "relative") set_option(*part.options, "relative", "far", "cap");
+    }
+    SCOPED_TRACE(one.label);
+    const auto model = make_model(one.choice, small_model(), long_length);
+    const Tensor tokens = some_tokens(1, long_length);
+    const NoGrad only_values;
+    const Tensor whole = model->forward(tokens);
+    GenerationState single, several;
+    expect_near(in_steps(*model, tokens, {75, 1, 1, 1, 40, 1, 1, 15, 1, 1, 1, 1, 1}, single), whole);
+    expect_near(in_steps(*model, tokens, {2, 100, 30, 8}, several), whole);
+    // A policy may read distances, so that beside first keys nothing goes.
+    const bool all_stay = std::ranges::any_of(one.choice.acting(), [](const EncodingChoice::Piece& piece) {
+      return piece.visible.everything() ||
+             (piece.visible.first > 0 &&
+              std::ranges::any_of(piece.sum, [](const auto* e) { return e->traits.by_policy; }));
+    });
+    for (const std::int64_t rows : rows_beside_keys(single)) EXPECT_TRUE(all_stay || rows < long_length - 60) << rows;
+  }
+}
+
+// A text of 4096 tokens takes the memory of a window, whether keys of gates are there or not.
+TEST(GenerationMemory, IsThatOfTheWindow) {
+  constexpr std::int64_t window = 256, first = 4, tokens = 4096, step = 16, waiting = 63;
+  for (const char* gates : {"keys", "sep-keys"}) {
+    EncodingChoice choice = EncodingChoice::parse(concat("cope+rope[window=", window, ",first=", first, "]"));
+    choice.set_option("cope.gates", gates);
+    const auto model = make_model(choice, small_model(), tokens);
+    const Tensor text = some_tokens(1, tokens);
+    GenerationState state;
+    const std::size_t before = memory_counters(default_device()).live_bytes;
+    for (std::int64_t begin = 0; begin < tokens; begin += step) {
+      model->step(slice(text, 1, begin, begin + step), state);
+      for (const std::int64_t rows : rows_beside_keys(state)) ASSERT_LE(rows, window - 1 + first + waiting);
+    }
+    const std::size_t parts = std::string(gates) == "keys" ? 4 : 6;  // of two layers
+    EXPECT_EQ(rows_beside_keys(state).size(), parts);
+    const auto width = static_cast<std::size_t>(small_model().width);
+    EXPECT_LE(memory_counters(default_device()).live_bytes - before,
+              parts * width * sizeof(double) * (window + first + 2 * waiting));
   }
 }
 

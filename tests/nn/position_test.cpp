@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/node.hpp"
@@ -55,6 +56,44 @@ class FireByDistance : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(FireByDistance);
 class Xpos : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Xpos);
+class Longrope : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Longrope);
+
+// q of the places first .. first + T - 1 as rope turns it.
+Tensor turned(const std::vector<std::pair<std::string, std::string>>& options, const Tensor& q,
+              std::int64_t first = 0) {
+  EncodingChoice choice = EncodingChoice::parse("rope");
+  for (const auto& [name, value] : options) choice.set_option(name, value);
+  Tensor result = q, k = q, v = q;
+  make_encoding(choice, {}, {})->rotate(result, k, v, {q, q, q, q, 0.5, first});
+  return result;
+}
+
+// Of one list for all planes it is interpolation, and without stretching nothing is left but the size.
+TEST_P(Longrope, OfEqualFactorsInterpolatesPositions) {
+  const Tensor q = normal_tensor("q", {1, 2, 9, 4});
+  const std::vector<std::pair<std::string, std::string>> lists{
+      {"stretch", "longrope"}, {"factor", "3"}, {"short-factors", "3/3"}, {"long-factors", "1/1"}};
+  const double size = std::sqrt(1 + std::log(3.0) / std::log(512.0));
+  expect_near(turned(lists, q), turned({{"stretch", "pi"}, {"factor", "3"}}, q) * size, 1e-12);
+  expect_near(turned({{"stretch", "longrope"}, {"factor", "1"}}, q), turned({}, q), 1e-12);
+}
+
+// The length of the text is what counts: all of its tokens are turned by the one list or the other.
+TEST_P(Longrope, TakesTheLongListForEveryTokenOfALongerText) {
+  const Tensor q = normal_tensor("q", {1, 2, 9, 4});
+  const auto with_length = [](const std::string& length) {
+    return std::vector<std::pair<std::string, std::string>>{{"stretch", "longrope"},
+                                                            {"factor", "1"},
+                                                            {"trained-length", length},
+                                                            {"short-factors", "1/1"},
+                                                            {"long-factors", "2.5/2.5"}};
+  };
+  const Tensor slowly = turned({{"stretch", "pi"}, {"factor", "2.5"}}, q);
+  expect_near(turned(with_length("9"), q), turned({}, q), 1e-12);
+  expect_near(turned(with_length("8"), q), slowly, 1e-12);
+  expect_near(turned(with_length("8"), slice(q, 2, 7, 9), 7), slice(slowly, 2, 7, 9), 1e-12);
+}
 
 // dv = hᵀ do, dl = a (da - sum a da), written out.
 TEST_P(Hard, PassesGradientsStraightThroughTheSoftmax) {

@@ -45,6 +45,15 @@ inline bool refused_together(const EncodingChoice& choice, std::int64_t max_leng
         count([](const auto& of) { return of.brings_product; }) > 0) {
       return true;
     }
+    const auto multiplies = [&](const EncodingChoice::Part& part) {
+      const auto encoding = alone(choice, part, max_length);
+      const bool here = std::find(piece.sum.begin(), piece.sum.end(), part.entry) != piece.sum.end();
+      return here && encoding != nullptr && encoding->multiplies_logits();
+    };
+    if (count([](const auto& of) { return of.by_policy; }) > 0 &&
+        std::any_of(choice.parts.begin(), choice.parts.end(), multiplies)) {
+      return true;
+    }
     if (count([](const auto& of) { return of.mixes; }) > 0 && piece.sum.size() > 1) return true;
     // Embeddings have no heads, and no layers after the first.
     const bool everywhere = piece.heads.all() && piece.layers.first == 0;

@@ -25,7 +25,7 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "relative": {"far": "refuse"},
     "rope": {"layout": "half", "rotary-dims": 0, "base": 10000,  # rotary-dims 0: all
              "stretch": "none", "factor": 4, "trained-length": 512,
-             "low-freq-factor": 1, "high-freq-factor": 4,
+             "low-freq-factor": 1, "high-freq-factor": 4, "short-factors": "", "long-factors": "",
              "frequencies": "all", "fastest": 0.75, "clipped": 20},
     "carope": {"layout": "half"},
     "selective-rope": {"base": 500000, "temperature": "fixed", "phase-gate": True},
@@ -40,7 +40,7 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "sink": {"remainder": "drop"},
     "sigmoid": {"length": 512, "visible": False, "remainder": "drop"},
     "softpick": {"remainder": "drop"},
-    "ssmax": {"bias": False},
+    "ssmax": {"bias": False, "whole": False},
     "dape": {"bias": "kerple", "slope": 0.01},
     "dape2": {"bias": "kerple", "slope": 0.01},
     "path": {"conv": True, "qk-norm": False, "forget": False, "gate-scale": "sqrt-d"},

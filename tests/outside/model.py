@@ -78,6 +78,9 @@ def attend(layers, q, k, v, x, record, sight=position.Sight()):
             logits = logits + term
             if isinstance(term, tape.Node):  # not where an option leaves this layer without
                 joined = (s * 0 if joined is None else joined) + term
+    for layer, factor_of in acting(layers, "factor"):
+        factor = factor_of(layer)
+        logits, joined = logits * factor, None if joined is None else joined * factor
     for layer in layers:
         if layer.alive is not None:
             seen = seen & layer.alive

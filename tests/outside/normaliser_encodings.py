@@ -69,13 +69,22 @@ def softpick(layer, logits, dumped):
     return taken, size.sum(-1) + 1e-8 * one
 
 
-@encoding("ssmax", "rotate")
-def ssmax(layer, q, k, v):
-    log_seen = np.log(layer.seen.sum(axis=-1, keepdims=True)).astype(q.value.dtype)
+def by_row(layer):
+    log_seen = np.log(layer.seen.sum(axis=-1, keepdims=True)).astype(layer.q.value.dtype)
     factor = layer.parameter("factor").reshape(-1, 1, 1) * log_seen
     if layer.options["bias"]:
         factor = factor + layer.parameter("bias").reshape(-1, 1, 1)
-    return q * factor, k, v
+    return factor
+
+
+@encoding("ssmax", "rotate")
+def ssmax(layer, q, k, v):
+    return q if layer.options["whole"] else q * by_row(layer), k, v
+
+
+@encoding("ssmax", "factor")
+def ssmax_of_whole_logits(layer):
+    return by_row(layer) if layer.options["whole"] else 1
 
 
 @encoding("gated", "finish")

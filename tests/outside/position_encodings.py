@@ -22,7 +22,7 @@ import numpy as np
 
 import tape
 
-HOOKS = {hook: {} for hook in ("embed", "prepare", "rotate", "scale", "score", "weights", "shares", "rest", "finish")}
+HOOKS = {hook: {} for hook in ("embed", "prepare", "rotate", "scale", "score", "factor", "weights", "shares", "rest", "finish")}
 SAME_POSITION = 1e-3  # how far rounding may move a position
 
 

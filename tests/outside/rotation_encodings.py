@@ -63,6 +63,11 @@ def rope(layer, q, k, v):
         low, high = (float(options[f"{name}-freq-factor"]) for name in ("low", "high"))
         turns = int(options["trained-length"]) * theta / (2 * math.pi)
         theta = theta * np.interp(turns, (low, high), (1 / s, 1))
+    if stretch == "longrope":  # every plane slower by its own factor, from another list in a longer text
+        trained = int(options["trained-length"])
+        factors = options["long-factors" if len(t) > trained else "short-factors"]
+        theta = theta / (np.array(factors.split("/"), float) if factors else 1)
+        size = math.sqrt(1 + math.log(s) / math.log(trained))
     theta = fewer_frequencies(theta, options)
     return rotated(q, options["layout"], t * theta, size), rotated(k, options["layout"], t * theta, size), v
 

@@ -80,12 +80,22 @@ def ssmax_shapes(case, options):
     return {"factor": (H,)} | ({"bias": (H,)} if options["bias"] == "true" else {})
 
 
+def ssmax_factors(head):
+    """c ln n_i + b for the n_i keys that query i sees"""
+    b = head.own["bias"][head.h] if head.options["bias"] == "true" else 0
+    return [head.own["factor"][head.h] * math.log(len(head.case.keys(i))) + b for i in range(T)]
+
+
 @encoding("ssmax", "rotate")
 def ssmax(head, q, k, v):
-    """q_i (c ln n_i + b) for the n_i keys that query i sees"""
-    b = head.own["bias"][head.h] if head.options["bias"] == "true" else 0
-    factors = [head.own["factor"][head.h] * math.log(len(head.case.keys(i))) + b for i in range(T)]
-    return [[factor * a for a in row] for factor, row in zip(factors, q)], k, v
+    if head.options.get("whole") == "true":
+        return q, k, v
+    return [[factor * a for a in row] for factor, row in zip(ssmax_factors(head), q)], k, v
+
+
+@encoding("ssmax", "factor")
+def ssmax_whole(head):
+    return ssmax_factors(head) if head.options.get("whole") == "true" else [1] * T
 
 
 @encoding("gated", "shapes")
@@ -135,6 +145,13 @@ CASES += [
     Case("ssmax", "ssmax", {"start": "0.43", "bias": "false"}),
     Case("ssmax-bias", "ssmax", {"start": "1.5", "bias": "true"}),
     Case("rope+ssmax", "rope+ssmax", {"rope.layout": "half", "ssmax.bias": "true"}),
+    # All that joins the score is multiplied too: of a table, by distance, of columns, a product; gates see the score alone.
+    Case("ssmax-whole", "ssmax", {"bias": "true", "whole": "true"}),
+    Case("cope+ssmax-whole", "cope+ssmax", cope_options(3, "cope.") | {"ssmax.bias": "true", "ssmax.whole": "true"}),
+    Case("alibi+ssmax-whole", "alibi+ssmax",
+         {"alibi.learned": "true", "ssmax.bias": "false", "ssmax.whole": "true"}),
+    Case("fox+ssmax-whole-window", "fox+ssmax[window=4,first=1]", {"ssmax.bias": "true", "ssmax.whole": "true"}),
+    Case("nexus+ssmax-whole", "nexus+ssmax", {"nexus.p-max": "8", "ssmax.bias": "true", "ssmax.whole": "true"}),
     # Gates see the score as ssmax makes it; what the table adds is not multiplied.
     Case("cope+ssmax", "cope+ssmax", cope_options(3, "cope.") | {"ssmax.bias": "true"}),
     Case("gated", "gated", {"per": "element"}),

@@ -8,6 +8,7 @@ CASES. The hooks, by the name of an encoding:
     rotate(head, q, k, v)      q, k, v [T][d] before the product; returns the new ones
     product(head)              the product of two rows that makes s; divided by sqrt(d) where no encoding says otherwise
     score(head)                what joins the scaled products, [T][T]
+    factor(head)               what all logits of query i are multiplied by, [T]
     weights(head, logits)      the attention weights [T][T]; softmax of every row where no encoding says otherwise
     mixed_weights(heads, logits)  the same [H][T][T] of all heads together, where they depend on each other
     hides(head)                the pairs (i, j) that have no weight, beside those that are not seen
@@ -26,7 +27,7 @@ B, H, T = 2, 2, 7
 KINK = 1e-3  # distance kept by every position from the places where its formula bends
 
 CASES = []
-HOOKS = {hook: {} for hook in ("shapes", "embed", "prepare", "rotate", "product", "score", "hides", "weights",
+HOOKS = {hook: {} for hook in ("shapes", "embed", "prepare", "rotate", "product", "score", "factor", "hides", "weights",
                                "mixed_weights", "rest", "finish")}
 
 
@@ -232,6 +233,7 @@ def logits_of(case, heads, q, k):
     for head in heads.values():
         head.s = s
     biases = [score(head) for score, head in acting(heads, "score")]
+    factors = [factor(head) for factor, head in acting(heads, "factor")]
     hidden = [pair for hides, head in acting(heads, "hides") for pair in hides(head)]
     if hidden:
         case = without(case, set(hidden))
@@ -240,7 +242,7 @@ def logits_of(case, heads, q, k):
     logits = triangle()
     for i in range(T):
         for j in case.keys(i):
-            logits[i][j] = s[i][j] + sum(bias[i][j] for bias in biases)
+            logits[i][j] = (s[i][j] + sum(bias[i][j] for bias in biases)) * math.prod(factor[i] for factor in factors)
     next(iter(heads.values())).result.update(s=s, logits=logits)
     return logits
 

@@ -61,7 +61,12 @@ def rope_angle(options, r):
         smooth = (trained / wavelength - low) / (high - low)
         return t * ((1 - smooth) * theta / s + smooth * theta)
 
-    return {"none": plain, "pi": interpolated, "ntk": other_base, "yarn": by_parts, "llama3": by_wavelength}[stretch]
+    def by_list(t, i):
+        longer = T > int(options["trained-length"])
+        given = options.get("long-factors" if longer else "short-factors", "")
+        return t * base ** (-2 * i / r) / (float(given.split("/")[i]) if given else 1)
+
+    return {"longrope": by_list, "none": plain, "pi": interpolated, "ntk": other_base, "yarn": by_parts, "llama3": by_wavelength}[stretch]
 
 
 def kept_part(options, pairs, i):
@@ -83,6 +88,8 @@ def rope(head, q, k, v):
     factor = 1
     if options.get("stretch") == "yarn" and float(options["factor"]) > 1:
         factor = 0.1 * math.log(float(options["factor"])) + 1
+    if options.get("stretch") == "longrope":
+        factor = math.sqrt(1 + math.log(float(options["factor"]), int(options["trained-length"])))
     stretched_angle = rope_angle(options, r)
 
     def angle(t, i):
@@ -186,6 +193,14 @@ CASES += [
     Case("rope-llama3-factors", "rope",
          stretched("llama3", "interleaved", trained=64, factor="8", base="100",
                    **{"low-freq-factor": "0.5", "high-freq-factor": "6"}), d=8),
+    # A text of T tokens, longer than L0 and just as long; a list that is not given; fewer dims.
+    Case("rope-longrope-long", "rope",
+         stretched("longrope", trained=T - 1, **{"short-factors": "1/1.25/2.5/3", "long-factors": "1.5/2/4.75/6"}), d=8),
+    Case("rope-longrope-short", "rope",
+         stretched("longrope", "interleaved", trained=T, factor="2.5",
+                   **{"short-factors": "1/1.25/2.5/3", "long-factors": "1.5/2/4.75/6"}), d=8),
+    Case("rope-longrope-no-short", "rope",
+         stretched("longrope", trained=T, base="100", **{"rotary-dims": "4", "long-factors": "1.5/2"}), d=6),
     Case("rope-fastest", "rope", {"layout": "half", "base": "100", "frequencies": "fastest", "fastest": "0.7"}, d=8),
     Case("rope-fastest-rotary-dims", "rope",
          {"layout": "interleaved", "rotary-dims": "4", "frequencies": "fastest", "fastest": "0.5"}, d=6),

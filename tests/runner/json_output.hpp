@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "core/io/json.hpp"
 #include "tests/runner/run_files.hpp"
 
@@ -11,7 +14,12 @@ namespace tally::testing {
 // Its first line. The command must have ended well.
 inline JsonValue json_of(const Finished& result) {
   EXPECT_EQ(result.code, 0) << result.err;
-  return parse_json(result.out.substr(0, result.out.find('\n')), {}, "stdout");
+  return parse_json(result.out.substr(0, result.out.find('\n')), {.max_depth = 16, .max_values = 100'000}, "stdout");
+}
+// The same of this command with --json, run in `folder`.
+inline JsonValue json_of(std::vector<std::string> words, const TemporaryFolder& folder) {
+  words.emplace_back("--json");
+  return json_of(run_tally(words, folder));
 }
 
 }  // namespace tally::testing

@@ -6,6 +6,7 @@
 
 #include "core/io/json.hpp"
 #include "core/io/safetensors.hpp"
+#include "tests/runner/json_output.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -28,28 +29,22 @@ std::vector<std::string> tiny_lstm(const std::string& run, const std::vector<std
 class LstmRun : public ::testing::Test {
  protected:
   Finished tally(const std::vector<std::string>& words) { return run_tally(words, folder_); }
-  JsonValue json_of(std::vector<std::string> words) {
-    words.emplace_back("--json");
-    const Finished finished = tally(words);
-    EXPECT_EQ(finished.code, 0) << finished.err;
-    return parse_json(finished.out, JsonLimits{}, "output");
-  }
 
   TemporaryFolder folder_;
   std::string run_ = folder_ / "run";
 };
 
 TEST_F(LstmRun, GoesThroughEveryCommand) {
-  const JsonValue plan = json_of(tiny_lstm(run_, {"--dry-run"}));
+  const JsonValue plan = json_of(tiny_lstm(run_, {"--dry-run"}), folder_);
   EXPECT_EQ(plan.integer("parameters"), 5 * 8 + 4 * 8 * (8 + 8 + 1) + 5 * 8);
   EXPECT_EQ(plan.integer("encoding_parameters"), 0);
   ASSERT_EQ(tally(tiny_lstm(run_)).code, 0);
 
-  EXPECT_EQ(json_of({"eval", run_, "--lengths", "24,48"}).elements("evaluations").size(), 6u);
+  EXPECT_EQ(json_of({"eval", run_, "--lengths", "24,48"}, folder_).elements("evaluations").size(), 6u);
   const Finished said = tally({"predict", run_, "w0i1r", "--symbols", "3"});
   EXPECT_EQ(said.code, 0) << said.err;
   EXPECT_FALSE(holds(said.out, "attends")) << said.out;
-  EXPECT_TRUE(json_of({"predict", run_, "w0i1r"}).elements("attention").empty());
+  EXPECT_TRUE(json_of({"predict", run_, "w0i1r"}, folder_).elements("attention").empty());
 
   ASSERT_EQ(tally({"dump", run_, "--out", folder_ / "dump", "--gradients"}).code, 0);
   const SafetensorsFile dump = SafetensorsFile::open(folder_ / "dump");

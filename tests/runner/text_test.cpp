@@ -10,6 +10,7 @@
 
 #include "core/io/json.hpp"
 #include "core/io/safetensors.hpp"
+#include "tests/runner/json_output.hpp"
 #include "tests/runner/page_data.hpp"
 #include "tests/runner/program.hpp"
 #include "tests/runner/run_files.hpp"
@@ -60,12 +61,6 @@ class TextRuns : public ::testing::Test {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  JsonValue json_of(std::vector<std::string> words) {
-    words.emplace_back("--json");
-    const Finished finished = run_tally(words, folder_);
-    EXPECT_EQ(finished.code, 0) << finished.err;
-    return parse_json(finished.out, {.max_depth = 16, .max_values = 100'000}, "text");
-  }
 
   TemporaryFolder folder_;
 };
@@ -100,7 +95,7 @@ TEST_F(TextRuns, PreparingTwiceGivesTheSameBytes) {
 
 TEST_F(TextRuns, AreEvaluatedWithWhatAPerplexityNeeds) {
   ASSERT_EQ(run_tally(training("run"), folder_).code, 0);
-  const JsonValue json = json_of({"eval", folder_ / "run", "--split=validation", "--lengths=8,16,32"});
+  const JsonValue json = json_of({"eval", folder_ / "run", "--split=validation", "--lengths=8,16,32"}, folder_);
   const JsonValue::Array& evaluations = json.elements("evaluations");
   ASSERT_EQ(evaluations.size(), 3u);
   for (std::size_t n = 0; n < 3; ++n) {
@@ -129,7 +124,7 @@ TEST_F(TextRuns, GoOnFromAPromptAndFromNone) {
   const std::vector<std::string> words{"generate", folder_ / "run", "--count=10", "--seed=3"};
   std::vector<std::string> from_func = words;
   from_func.insert(from_func.end(), {"--prompt", "func f1(x"});
-  const JsonValue first = json_of(from_func), none = json_of(words);
+  const JsonValue first = json_of(from_func, folder_), none = json_of(words, folder_);
   EXPECT_EQ(first.elements("samples").at(0).elements("ids").size(), 10u);
   EXPECT_EQ(none.integer("prompt_tokens"), 1) << "the end of the text before";
   const Finished piped = run_tally({"generate", folder_ / "run", "--prompt-file", folder_ / "nothing"}, folder_);
@@ -153,7 +148,7 @@ TEST_F(TextRuns, AreComparedOnTheSameTokens) {
   const Finished told = run_tally(words, folder_);
   ASSERT_EQ(told.code, 0) << told.err;
   EXPECT_TRUE(holds(told.out, "| validation |")) << told.out;
-  const JsonValue first = json_of(words).elements("paired")[0];
+  const JsonValue first = json_of(words, folder_).elements("paired")[0];
   EXPECT_NEAR(first.real("difference"), a.real("loss") - b.real("loss"), 1e-12);
   EXPECT_EQ(run_tally({"report", folder_ / "a", "--paired"}, folder_).code, 2);
   ASSERT_EQ(run_tally(training("c", {"--task.stride=4"}), folder_).code, 0);
@@ -175,10 +170,10 @@ TEST_F(TextRuns, VaryTheirContextOnTheSameTargets) {
   EXPECT_TRUE(holds(told.out, "far = cap or none goes on beyond the table")) << told.out;
   std::vector<std::string> capped = words;
   capped.insert(capped.end(), {"--set", "pe.relative.far=cap"});
-  const JsonValue values = json_of(capped).elements("tables")[0].elements("groups")[0].at("values");
+  const JsonValue values = json_of(capped, folder_).elements("tables")[0].elements("groups")[0].at("values");
   const std::vector<std::string> eval{"eval", folder_ / "runs/relative", "--split=test", "--lengths=8,16,32",
                                       "--set=pe.relative.far=cap"};
-  const JsonValue::Array evaluations = json_of(eval).elements("evaluations");
+  const JsonValue::Array evaluations = json_of(eval, folder_).elements("evaluations");
   for (std::size_t n = 0; n < 3; ++n) {
     EXPECT_EQ(values.elements()[n].at("perplexity").real("mean"), evaluations[n].at("text").real("perplexity"));
   }
@@ -264,7 +259,7 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
     words.insert(words.end(), {"--set", change});
   }
   words.insert(words.end(), {"--out", folder_ / "figure3.md"});
-  const JsonValue json = json_of(words);
+  const JsonValue json = json_of(words, folder_);
   ASSERT_EQ(json.elements("rows").size(), 9u);
   EXPECT_TRUE(holds(read_file(folder_ / "figure3.md"), "Perplexity of a token: mean over 1 seed"));
   EXPECT_TRUE(holds(read_file(folder_ / "figure3.svg"), "context in tokens"));
@@ -277,7 +272,7 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   for (const auto& [row, far] : {std::pair{2, "none"}, std::pair{3, "cap"}}) {
     std::vector<std::string> eval{"eval", run, concat("--set=pe.relative.far=", far)};
     eval.insert(eval.end(), contexts.begin(), contexts.end());
-    const JsonValue evaluated = json_of(eval);
+    const JsonValue evaluated = json_of(eval, folder_);
     const JsonValue line = json.elements("rows")[static_cast<std::size_t>(row)];
     for (std::size_t n = 0; n < 3; ++n) {
       EXPECT_EQ(line.elements("cells")[n].at("perplexity").real("mean"),
@@ -287,10 +282,10 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   }
   words.insert(words.end(), {"--show"});
   fs::rename(folder_ / "data", folder_ / "gone");  // what was found is there, also where the text is not
-  EXPECT_EQ(write_json(json_of(words).at("rows")), write_json(json.at("rows")));
+  EXPECT_EQ(write_json(json_of(words, folder_).at("rows")), write_json(json.at("rows")));
   // One damaged file is named, and costs its own row alone.
   write_file(run + "/varied.json", "{");
-  const JsonValue damaged = json_of(words);
+  const JsonValue damaged = json_of(words, folder_);
   EXPECT_EQ(damaged.elements("problems").size(), 1u);
   EXPECT_FALSE(damaged.elements("rows")[2].elements("cells")[0].contains("perplexity"));
   EXPECT_TRUE(damaged.elements("rows")[0].elements("cells")[0].contains("perplexity"));

@@ -97,6 +97,8 @@ std::vector<std::string> other_values(const OptionInfo& option) {
     values.emplace_back("embedding.*");
   } else if (option.name == "lr-scale") {
     values.emplace_back("embedding.*=2");
+  } else if (option.name == "short-factors" || option.name == "long-factors") {
+    values.emplace_back("1.5/2/1/3");
   } else if (const auto* flag = std::get_if<bool>(&option.value)) {
     values.emplace_back(*flag ? "false" : "true");
   } else if (const auto* integer = std::get_if<std::int64_t>(&option.value)) {
@@ -243,7 +245,8 @@ TEST(Options, OfEncodingsChangeARunOrSayThatTheyDoNot) {
       {"rope",
        {{{"pe.rope.stretch", "pi"}, {"pe.rope.factor", "2"}},
         {{"pe.rope.stretch", "yarn"}},
-        {{"pe.rope.stretch", "llama3"}, {"pe.rope.trained-length", "16"}}}},
+        {{"pe.rope.stretch", "llama3"}, {"pe.rope.trained-length", "16"}},
+        {{"pe.rope.stretch", "longrope"}, {"pe.rope.trained-length", "16"}}}},
       {"cope-alibi", {{{"pe.cope-alibi.slopes", "alibi"}}, {{"pe.cope-alibi.slopes", "learned"}}}}};
   for (const EncodingEntry* entry : encoding_registry()) {
     std::vector<Settings> all{{}};

@@ -1,0 +1,96 @@
+#include "nn/kept_keys.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+// x without places first .. first + gone - 1 along this axis.
+Tensor without(const Tensor& x, int axis, std::int64_t first, std::int64_t gone) {
+  const Tensor later = slice(x, axis, first + gone, x.size(axis));
+  return first == 0 ? later : concat(std::vector<Tensor>{slice(x, axis, 0, first), later}, axis);
+}
+
+// Numbers of the distances begin .. end - 1, of x [.., W] with those below W; beyond them as RowToeplitz says.
+Tensor at_distances(const Tensor& x, bool cap, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = x.size(3);
+  const Tensor within = slice(x, 3, std::min(begin, width), std::min(end, width));
+  if (within.size(3) == end - begin) return within;
+  const Shape beyond{x.size(0), x.size(1), x.size(2), end - begin - within.size(3)};
+  const Tensor rest =
+      cap ? broadcast_to(slice(x, 3, width - 1, width), beyond) : Tensor::zeros(beyond, x.dtype(), x.device());
+  if (within.size(3) == 0) return rest;
+  return concat(std::vector<Tensor>{within, rest}, 3);
+}
+
+// z [B, H, T or 1, W] by distance, so that a query which counts its distances without the gone keys reads at each key
+// what stood there for the real distance.
+RowToeplitz by_distance_left(const Tensor& z, bool cap, const AttentionInput& in, std::int64_t gone) {
+  const std::int64_t first = in.visible.first, queries = in.q.size(2), left = in.keys() - gone;
+  std::vector<Tensor> rows;
+  for (std::int64_t t = 0; t < queries; ++t) {
+    const std::int64_t place = in.first + t, behind = left - (place - gone + 1);
+    const Tensor row = z.size(2) == 1 ? z : slice(z, 2, t, t + 1);
+    std::vector<Tensor> parts{at_distances(row, cap, 0, place - gone - first + 1),
+                              at_distances(row, cap, place - first + 1, place + 1)};
+    if (behind > 0) parts.push_back(Tensor::zeros({z.size(0), z.size(1), 1, behind}, z.dtype(), z.device()));
+    rows.push_back(concat(parts, 3));
+  }
+  const Tensor all = rows.size() == 1 ? rows.front() : concat(rows, 2);
+  return {broadcast_to(all, {in.q.size(0), in.q.size(1), queries, left})};
+}
+
+}  // namespace
+
+std::int64_t gone_keys(const Visible& visible, std::int64_t next) {
+  const std::int64_t gone = std::max<std::int64_t>(visible.begin(next) - visible.first, 0);
+  return visible.chunk > 0 ? gone - gone % visible.chunk : gone;
+}
+
+void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
+  if (gone == 0) return;
+  const std::int64_t first = in.visible.first;
+  const auto fit = [&](Tensor& x, int axis) {
+    if (x.defined() && x.size(axis) == in.keys()) x = without(x, axis, first, gone);
+  };
+  if (score.scan) {
+    std::visit(
+        [&](auto& scan) {
+          if constexpr (requires { scan.gates; }) fit(scan.gates.key, 2);
+          if constexpr (requires { scan.other; }) fit(scan.other.key, 2);
+        },
+        *score.scan);
+  }
+  for (Bias& bias : score.biases) {
+    if (auto* dense = std::get_if<Dense>(&bias)) fit(dense->bias, 3);
+    if (auto* sums = std::get_if<RowColumn>(&bias)) fit(sums->column, 2);
+    if (auto* product = std::get_if<Product>(&bias)) fit(product->key, 2);
+    if (first == 0) continue;
+    if (const auto* by_row = std::get_if<RowToeplitz>(&bias)) {
+      bias = by_distance_left(by_row->z, by_row->cap, in, gone);
+    } else if (const auto* same = std::get_if<Toeplitz>(&bias)) {
+      bias = by_distance_left(unsqueeze(unsqueeze(same->bias, 1), 0), false, in, gone);
+    }
+  }
+}
+
+void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys) {
+  constexpr std::int64_t few = 64;  // not worth a copy of the rest with every token
+  if (in.cache == nullptr || in.visible.everything()) return;
+  const bool has_policy = score.scan && std::holds_alternative<Pair>(*score.scan);
+  if (has_policy && in.visible.first > 0) return;
+  const std::int64_t going = gone_keys(in.visible, in.keys()) - (in.keys() - keys);
+  if (going < few) return;
+  for (auto& [name, kept] : *in.cache) {
+    const bool beside_keys = name.starts_with(in.owner) && name.ends_with(kept_beside_keys);
+    if (!beside_keys) continue;
+    check_internal(kept.size(2) == keys, "cache", name, " has ", kept.size(2), " rows for ", keys, " keys");
+    kept = without(kept, 2, in.visible.first, going).clone();  // a view would hold all the memory
+  }
+}
+
+}  // namespace tally

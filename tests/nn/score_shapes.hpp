@@ -1,0 +1,345 @@
+// Every shape that joins a score, as tests of tiled attention take it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "autograd/score.hpp"
+#include "core/device.hpp"
+#include "tests/nn/pair_policies.hpp"
+
+namespace tally::testing {
+
+struct Sizes {
+  std::int64_t batch, heads, length, width, value_width;
+  std::int64_t shared_by = 1;  // heads of queries that have the same keys
+  std::int64_t key_heads() const { return heads / shared_by; }
+};
+
+// The parts of a score and how its tensors are made; every tensor comes from `leaf`, so that gradients can be compared.
+using Leaf = std::function<Tensor(const std::string& name, const Shape& shape, double deviation, DType dtype)>;
+using Make = std::function<void(const Sizes& sizes, const Leaf& leaf, Score& score)>;
+
+struct ShapeCase {
+  std::string name;
+  Make make;
+  // Whether rounding decides between two derivatives somewhere: at positions beside an integer, where the table bends,
+  // or where a hidden unit does.
+  bool kinks = false;
+  Visible visible = {};
+  bool all_tokens = false;  // as many queries as keys
+};
+
+inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor); }
+
+inline void break_stick(Score& score, bool attend_current = false) {
+  score.set_scan(stick_breaking(attend_current));
+  score.set_normaliser({Normaliser::Kind::exp});
+}
+
+// Of which kind; keys of each head by itself where heads share those of the operands.
+inline void move_queries(const Sizes& s, const Leaf& leaf, Score& score, bool channels, bool by_query_head = false) {
+  const std::int64_t block = std::min(s.length, moved_block), heads = by_query_head ? s.heads : s.key_heads();
+  const Shape of_keys{s.batch, heads, s.length, s.width};
+  const auto make = [&](const std::string& name, const Shape& shape, double deviation) {
+    return leaf(name, shape, deviation, DType::f64);
+  };
+  MovedProduct moved;
+  moved.queries = make("moved_queries", {s.batch, s.heads, s.length, s.width}, 1.5);
+  moved.keys = make("moved_keys", of_keys, 1.5);
+  moved.own = make("own", {s.batch, s.heads, s.length, block}, 1);
+  if (channels) {
+    moved.factor = make("factor", {s.batch, heads, (s.length + block - 1) / block, s.width}, 1);
+  } else {
+    // What a block changes stays of the size of the query.
+    const double small = 0.7 / std::sqrt(8 * std::sqrt(static_cast<double>(s.width)));
+    moved.read = make("read", of_keys, small);
+    moved.taken = make("taken", of_keys, small);
+  }
+  score.moved = moved;
+}
+
+std::vector<ShapeCase> moved_cases();
+
+// Those that every device has, and on the CPU those with queries that move.
+inline std::vector<ShapeCase> shape_cases() {
+  const auto gates = [](const Sizes& s, const Leaf& leaf) {
+    return Gates{leaf("gate_query", {s.batch, s.heads, s.length, s.width}, 1, DType::f64),
+                 leaf("gate_key", {s.batch, s.key_heads(), s.length, s.width}, 1, DType::f64)};
+  };
+  const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
+    return leaf("z", {s.batch, s.heads, s.length, positions + 1}, 1, DType::f64);
+  };
+  using Kind = Normaliser::Kind;
+  const auto rest = [](const Sizes& s, const Leaf& leaf) {
+    return leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64);
+  };
+  const auto sink = [](const Sizes& s, const Leaf& leaf) {
+    return Normaliser{Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)};
+  };
+  std::vector<ShapeCase> cases{
+      {"plain", [](const Sizes&, const Leaf&, Score&) {}},
+      {"table",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualTable{table(s, leaf, 16), {}});
+       },
+       true},
+      {"table_never_saturated",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualTable{table(s, leaf, s.length + 1), {}});
+       },
+       true},
+      {"table_straight",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor places = add(cumsum(Tensor::full({s.length + 2}, 1.0, DType::f64, default_device())), -1.0);
+         const Tensor rise = leaf("rise", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64);
+         score.set_scan(
+             ContextualTable{rise * (places.dtype() == rise.dtype() ? places : places.to(rise.dtype())), {}});
+       }},
+      {"table_always_saturated",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualTable{table(s, leaf, 0), {}});
+       }},
+      {"table_own_gates",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualTable{table(s, leaf, 9), gates(s, leaf)});
+       },
+       true},
+      {"slope", [](const Sizes& s, const Leaf& leaf,
+                   Score& score) { score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64))); }},
+      {"slope_own_gates",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64), gates(s, leaf)));
+       }},
+      {"mlp",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualMlp{leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64),
+                                      leaf("w", {5}, 0.3, DType::f64),
+                                      leaf("b", {5}, 1, DType::f64),
+                                      {}});
+       },
+       true},
+      {"mlp_own_gates",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualMlp{leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64),
+                                      leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64), gates(s, leaf)});
+       },
+       true},
+      {"pair_threshold",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor rows = leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64);
+         score.set_scan(Pair{&threshold_policy(), rows});
+         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+       },
+       true},
+      {"pair_threshold_in_a_window_with_rest",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(Pair{&threshold_policy(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64)});
+         score.set_normaliser({Kind::softpick, {}, 0, rest(s, leaf)});
+       },
+       true,
+       {.window = 30, .first = 2}},
+      {"pair_reading",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(Pair{&reading_policy(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
+                             leaf("heads", {s.heads, 2}, 0.5, DType::f64), gates(s, leaf)});
+       },
+       true},
+      {"pair_reading_the_score",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(Pair{&reading_policy(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
+                             leaf("heads", {s.heads, 2}, 0.5, DType::f64)});
+         score.set_normaliser(sink(s, leaf));
+       },
+       true},
+      {"pair_without_a_sum",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(Pair{&bounded_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64)) + 1.0});
+         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
+         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
+                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+       }},
+      {"stick", [=](const Sizes&, const Leaf&, Score& score) { break_stick(score, false); }},
+      {"stick_attend_current", [=](const Sizes&, const Leaf&, Score& score) { break_stick(score, true); }},
+      {"stick_remainder",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         break_stick(score, false);
+         score.normaliser.rest = rest(s, leaf);
+       }},
+      {"sink", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_normaliser(sink(s, leaf)); }},
+      {"sink_with_rest_and_slope",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
+         score.set_normaliser(sink(s, leaf));
+         score.normaliser.rest = rest(s, leaf);
+       }},
+      {"sigmoid",
+       [](const Sizes&, const Leaf&, Score& score) {
+         score.set_normaliser({Kind::sigmoid, {}, 1.5});
+       }},
+      {"sigmoid_with_rest_and_mlp",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualMlp{leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64),
+                                      leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64), gates(s, leaf)});
+         score.set_normaliser({Kind::sigmoid, {}, 4, rest(s, leaf)});
+       },
+       true},
+      {"softpick", [](const Sizes&, const Leaf&, Score& score) { score.set_normaliser({Kind::softpick}); }},
+      {"softpick_with_rest_and_table",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualTable{table(s, leaf, 16), {}});
+         score.set_normaliser({Kind::softpick, {}, 0, rest(s, leaf)});
+       },
+       true},
+      // Windows beside tiles of keys and rows, within them and over several.
+      {"window", [](const Sizes&, const Leaf&, Score&) {}, false, {.window = 40}},
+      {"window_of_itself", [](const Sizes&, const Leaf&, Score&) {}, false, {.window = 1}},
+      {"window_and_first",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
+       },
+       false,
+       {.window = 20, .first = 3}},
+      {"chunks",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(Dense{leaf("dense", {1, s.heads, s.length, s.length}, 1, DType::f64)});
+         score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
+       },
+       false,
+       {.chunk = 33}},
+      {"table_in_a_window",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualTable{table(s, leaf, 9), gates(s, leaf)});
+       },
+       true,
+       {.window = 25, .first = 2}},
+      {"slope_in_a_window",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
+       },
+       false,
+       {.window = 25, .first = 2}},
+      {"stick_in_chunks",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         break_stick(score, false);
+         score.normaliser.rest = rest(s, leaf);
+         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+       },
+       false,
+       {.window = 50, .chunk = 33}},
+      {"softpick_in_a_window",
+       [](const Sizes&, const Leaf&, Score& score) { score.set_normaliser({Kind::softpick}); },
+       false,
+       {.window = 30}},
+      {"toeplitz",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length + 3}, 1, DType::f64)});
+       }},
+      // Falls so fast that far tiles are left out.
+      {"toeplitz_steep",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor distance = cumsum(Tensor::full({1, s.length}, 1.0, DType::f64, default_device()));
+         const Tensor slopes = abs(leaf("slopes", {s.heads, 1}, 1, DType::f64)) + 0.5;
+         score.biases.push_back(Toeplitz{negate(slopes * distance.to(slopes.dtype()))});
+       }},
+      {"row_column",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor falling = times(cumsum(abs(leaf("falling", {s.batch, s.heads, s.length}, 1, DType::f64))), -0.2);
+         score.biases.push_back(RowColumn{falling + 500.0, negate(falling) + -500.0});
+       }},
+      // Sums that begin at 0, as those of forget gates, and fall beyond where e^-sum is a number.
+      {"row_column_from_zero",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor total = negate(cumsum(abs(leaf("falling", {s.batch, s.heads, s.length}, 1, DType::f64)) + 6.0));
+         score.biases.push_back(RowColumn{total, negate(total)});
+       }},
+      {"column_alone",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
+       }},
+      {"row_alone",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64), {}});
+       }},
+      {"row_toeplitz",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, s.length}, 1, DType::f64)});
+       }},
+      {"row_toeplitz_short",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64)});
+       }},
+      {"row_toeplitz_capped",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
+       }},
+      {"dense",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(Dense{leaf("dense", {1, s.heads, s.length, s.length}, 1, DType::f64)});
+       }},
+      {"product",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
+                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+       }},
+      // Gates see the score without the product.
+      {"slope_and_product",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
+         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
+                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+       }},
+      {"table_and_every_bias",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualTable{table(s, leaf, 16), gates(s, leaf)});
+         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+         score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
+         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64)});
+         score.biases.push_back(Dense{leaf("dense", {s.batch, 1, s.length, s.length}, 1, DType::f64)});
+       },
+       true},
+      // A factor of whole logits, in which gates from the score and a product are.
+      {"factor_of_table_and_every_bias",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualTable{table(s, leaf, 16), {}});
+         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length + 2}, 1, DType::f64)});
+         score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64),
+                                          leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
+         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
+         score.biases.push_back(Dense{leaf("dense", {s.batch, 1, s.length, s.length}, 1, DType::f64)});
+         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
+                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+         score.row_factor = leaf("factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+       },
+       true},
+      {"factor_of_mlp_in_a_window",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(ContextualMlp{leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64),
+                                      leaf("w", {5}, 0.3, DType::f64),
+                                      leaf("b", {5}, 1, DType::f64),
+                                      {}});
+         score.set_normaliser(sink(s, leaf));
+         score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64), {}});
+         score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
+         score.row_factor = leaf("factor", {1, s.heads, s.length}, 0.5, DType::f64);
+       },
+       true,
+       {.window = 30, .first = 2}},
+      {"stick_and_toeplitz",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         break_stick(score, false);
+         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+       }},
+  };
+  if (default_device() == Device{}) {
+    for (const ShapeCase& one : moved_cases()) cases.push_back(one);
+  }
+  return cases;
+}
+
+}  // namespace tally::testing
