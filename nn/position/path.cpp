@@ -147,5 +147,5 @@ TALLY_ENCODING(
     "y_t = silu(conv(W2 W1 x_t)) per head;  w_t = y_t / sqrt(|y_t|² + 1e-6);  β_t = 2 sigmoid(u_h.x_t + b_h)\n"
     "l_ij = q_iᵀ H_i ... H_{j+1} k_j / sqrt(d);  H_t = I - β_t w_t w_tᵀ\n"
     "forget: plus (sum_{u=j+1..i} log f_u) / sqrt(d), f as in fox;  gate-scale = none: not divided\n"
-    "costs B H T² numbers a layer and about (3 H + G d / 64) B T² more in backward",
+    "costs on the CPU memory linear in T, about 2 products of q k more; elsewhere B H T² numbers and more in backward",
     "PaTH, PaTH-FoX: Yang et al. 2025, arXiv 2505.16381", .before_rotations = true, .also_called = "path-fox");

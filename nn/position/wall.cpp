@@ -112,6 +112,6 @@ TALLY_ENCODING(
     wall, WallOptions, Wall, "keys fade channel by channel, as fast as the tokens after them say",
     "g_t = log sigmoid(W x_t + b) per channel;  P_t = sum_{m<=t} g_m\n"
     "l_ij = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(d);  scalar-gate: plus sum_{u=j+1..i} log f_u, f as in fox\n"
-    "costs B H T² numbers a layer and about B H (d/32 + 2) T² more in backward",
+    "costs on the CPU memory linear in T; elsewhere B H T² numbers and more in backward",
     "no paper; flash-linear-attention, fla/layers/wall_attn.py", .before_rotations = true,
     .doubtful_beside = {"path", "path and wall each change q.k: in a sum both changes join the plain score"});
