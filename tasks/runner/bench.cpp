@@ -2,6 +2,8 @@
 // how many parameters a model has; tests/bench/README.md explains the figures.
 #include <algorithm>
 #include <cstdio>
+#include <initializer_list>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -216,6 +218,74 @@ BenchOptions make_options(const BenchSettings& settings, RunConfig config, const
   });
 }
 
+// Whether a task whose option is as usual gives other sequences: of other lengths, symbols or number.
+bool changes_sizes(const RunConfig::Field& field, const BenchOptions& with, bool symbols) {
+  RunConfig given = with.config.clone();
+  given.run.batch = std::numeric_limits<std::int32_t>::max();  // of which there are as many as sequences
+  try {
+    RunConfig usual = given.clone();
+    usual.set(field.name, to_text(field.option.value));
+    const BenchOptions here(std::move(given)), there(std::move(usual));
+    return here.length != there.length || here.max_length != there.max_length ||
+           here.config.run.batch != there.config.run.batch || (symbols && here.vocabulary != there.vocabulary);
+  } catch (const Error&) {
+    return true;  // the others do not fit to it
+  }
+}
+
+// Whether what is counted differs where the option is as usual.
+bool changes_plan(const RunConfig::Field& field, const BenchOptions& with, Figures (*plan)(const BenchOptions&)) {
+  RunConfig usual = with.config.clone();
+  try {
+    usual.set(field.name, to_text(field.option.value));
+    BenchOptions there(std::move(usual));
+    there.vocabulary = with.vocabulary;
+    return write_json(plan(with).front()) != write_json(plan(there).front());
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+// Whether an option of a configuration changes nothing in that work: nothing that is timed or, where it is planned
+// alone, counted. A step depends on all of them.
+bool is_idle(const std::string& what, bool planned, const RunConfig::Field& field, const BenchOptions& with) {
+  const std::string& name = field.name;
+  const auto one_of = [&](std::initializer_list<std::string_view> names) {
+    return std::ranges::count(names, name) > 0;
+  };
+  const bool attention = what == "attention";
+  if (!attention && !planned) return false;
+  if (name.starts_with("task.")) return !changes_sizes(field, with, !attention);
+  if (name.starts_with("optimiser.")) return attention || !one_of({"optimiser.name", "optimiser.momentum"});
+  if (one_of({"seed", "data-seed"})) return true;
+  if (planned && one_of({"model.init", "model.norm-eps", "model.dropout"})) return true;
+  // Biases of attention are those of its encoding's projections.
+  const bool of_encoding = (planned && name.starts_with("pe.")) || (attention && name == "model.bias");
+  if (of_encoding) return !changes_plan(field, with, attention ? plan_attention : plan_step);
+  if (!attention) return false;
+  if (name == "model.layers") return with.config.encoding.least_layers() == 1;
+  return one_of({"model.hidden", "model.norm", "model.norm-eps", "model.norm-place", "model.residual",
+                 "model.activation", "model.tied", "model.final-norm"});
+}
+
+// `given`: on the command line and by --set; what says what the configuration has anyway passes.
+void refuse_idle(const BenchSettings& settings, bool planned, const RunConfig& usual, const Settings& given,
+                 const BenchOptions& with) {
+  const std::string what = concat(settings.what, planned && settings.what != "size" ? " --dry-run" : "");
+  const auto refuse = [&](std::string_view name, std::string_view wants) {
+    throw UsageError(concat("[bench] --", name, " has no effect on ", what, "; it is for ", wants));
+  };
+  if (settings.what == "size" && settings.dry_run) refuse("dry-run", "step and attention");
+  if (planned && settings.steps != BenchSettings().steps) refuse("steps", "what is timed");
+  if (planned && settings.warmup != BenchSettings().warmup) refuse("warmup", "what is timed");
+  for (const RunConfig::Field& field : usual.fields()) {
+    for (const auto& [name, value] : given) {
+      if ((name != field.name && name != field.alias) || value == to_text(field.option.value)) continue;
+      if (is_idle(settings.what, planned, field, with)) refuse(field.name, "step");
+    }
+  }
+}
+
 std::string title(const Work& work, const BenchOptions& o) {
   const ModelOptions& m = o.config.model;
   const std::string model = concat(work.name, " with ", o.config.encoding.text(), ": ",
@@ -228,7 +298,10 @@ std::string title(const Work& work, const BenchOptions& o) {
 }
 
 // For every combination of --set: a line each, or one JSON object.
-Result run_bench(const BenchSettings& settings, const RunConfig& config, const CommonOptions& common) {
+Result run_bench(const BenchSettings& settings, const RunConfig& usual, const ConfigOptions& options,
+                 const CommonOptions& common) {
+  RunConfig config = usual.clone();
+  options.apply(config);
   const Work work = find_work(settings);
   const bool operations = work.name == "ops";
   const std::vector<GridDimension> grid = parse_grid(settings.grid);
@@ -239,17 +312,22 @@ Result run_bench(const BenchSettings& settings, const RunConfig& config, const C
   const std::vector<Settings> all = combinations(grid);
   std::vector<BenchOptions> variants;  // made before anything is measured: a wrong value is wrong usage
   for (const Settings& combination : all) variants.push_back(make_options(settings, config.clone(), combination));
-  for (const BenchOptions& options : variants) {
-    if ((settings.what == "attention" || operations) && !options.config.model.is_transformer()) {
+  for (std::size_t n = 0; n < variants.size(); ++n) {
+    const BenchOptions& variant = variants[n];
+    if ((settings.what == "attention" || operations) && !variant.config.model.is_transformer()) {
       throw UsageError(concat("[bench] ", settings.what, " is for transformers: a model of kind ",
-                              options.config.model.kind, " has no attention"));
+                              variant.config.model.kind, " has no attention"));
     }
-    if (work.estimate == nullptr) continue;
-    check_fits(as_usage([&] {
-      MemoryEstimate estimate = work.estimate(options);
-      check_length(model_of(options), options.length);
-      return estimate;
-    }));
+    if (work.estimate != nullptr) {
+      check_fits(as_usage([&] {
+        MemoryEstimate estimate = work.estimate(variant);
+        check_length(model_of(variant), variant.length);
+        return estimate;
+      }));
+    }
+    Settings given = options.given();
+    given.insert(given.end(), all[n].begin(), all[n].end());
+    refuse_idle(settings, work.estimate == nullptr, usual, given, variant);
   }
 
   Figures figures;
@@ -315,10 +393,7 @@ std::function<Result()> declare_bench(CommandLine& line) {
                            given("--preset", settings->preset));
   }));
   const auto options = ConfigOptions::declare_for(line, *config, is_wanted);
-  return [settings, options, config, &common = line.common] {
-    options->apply(*config);
-    return run_bench(*settings, *config, common);
-  };
+  return [settings, options, config, &common = line.common] { return run_bench(*settings, *config, *options, common); };
 }
 
 }  // namespace tally

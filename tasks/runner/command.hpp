@@ -43,6 +43,13 @@ auto as_usage(F&& f) {
   }
 }
 
+// Refuses an option, if it is there, of which nothing is left in a dry run.
+inline void refuse_with_dry_run(std::string_view command, std::string_view option, bool is_there) {
+  if (!is_there) return;
+  throw UsageError(
+      concat("[", command, "] ", option, " has no effect with --dry-run; it is for what is trained and written"));
+}
+
 // What a word of the command line is read into; the variable holds the default, which the help shows. A function is
 // given the value as text ("" where `flag` lets it stand alone).
 using Target = std::variant<bool*, std::int64_t*, std::string*, std::vector<std::int64_t>*, std::vector<std::string>*,

@@ -41,6 +41,8 @@ class ConfigOptions {
   std::vector<std::string> encodings() const;
   // Applies the single options to another configuration.
   void apply(RunConfig& config) const;
+  // The single options by their full names, in the order given.
+  const std::vector<std::pair<std::string, std::string>>& given() const { return settings_; }
   // Calls f; the file of --config, if there is one, is named in an Error that it throws.
   template <class F>
   auto blaming_file(F&& f) const {

@@ -109,6 +109,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   });
   const ReproductionSetting setting{settings.scale == "paper" ? Scale::paper : Scale::quick,
                                     parse_seeds(settings.seeds), joined(settings.changes, " ")};
+  if (settings.dry_run) refuse_with_dry_run("reproduce", "--out", !settings.out.empty());
   const std::string folder = settings.folder.empty() ? "runs/" + settings.scale : settings.folder;
   if (!settings.out.empty()) {
     known_ending(settings.out, {".md"});

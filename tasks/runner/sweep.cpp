@@ -95,6 +95,7 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
 Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   RunPlan plan = options.blaming_file([&] { return RunPlan(settings.folder, make_plan(settings, options), common); });
   if (settings.dry_run) {
+    refuse_with_dry_run("sweep", "--jobs", settings.jobs != 0);
     Result result;
     JsonValue runs = JsonValue::array();
     for (const PlannedRun& run : plan.runs()) {

@@ -43,6 +43,8 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   const RunConfig config = options.resolve();
   options.blaming_file([&] { check_can_train(config); });
   if (settings.dry_run) {
+    refuse_with_dry_run("train", "--force", settings.force);
+    refuse_with_dry_run("train", "--profile", !settings.profile.empty());
     say(common, config_text(config));
     return plan_of(config);
   }

@@ -1,11 +1,14 @@
 // tally bench: its figures as JSON, that a steady step takes no memory from the system, what is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/cpu/parallel.hpp"
 #include "core/io/json.hpp"
+#include "tasks/config.hpp"
 #include "tests/devices.hpp"
 #include "tests/runner/run_files.hpp"
 
@@ -131,6 +134,62 @@ TEST_F(Bench, SizeTellsTheMemoryOfAStep) {
   EXPECT_EQ(bench({"size", "--pe=relative", "--pe.distances=23"}).code, 2);
 }
 
+TEST_F(Bench, RefusesOptionsWithoutEffect) {
+  const auto complaint = [&](std::vector<std::string> words) {
+    const Finished finished = bench(std::move(words));
+    EXPECT_EQ(finished.code, finished.err.empty() ? 0 : 2);
+    return finished.err;
+  };
+  EXPECT_EQ(complaint({"size", "--lr=0.5"}), "tally: [bench] --optimiser.lr has no effect on size; it is for step\n");
+  EXPECT_EQ(complaint({"size", "--set", "seed=1,2"}), "tally: [bench] --seed has no effect on size; it is for step\n");
+  EXPECT_EQ(complaint({"size", "--task.p-ignore=0.5"}),
+            "tally: [bench] --task.p-ignore has no effect on size; it is for step\n");
+  EXPECT_EQ(complaint({"size", "--steps=3"}),
+            "tally: [bench] --steps has no effect on size; it is for what is timed\n");
+  EXPECT_EQ(complaint({"size", "--dry-run"}),
+            "tally: [bench] --dry-run has no effect on size; it is for step and attention\n");
+  EXPECT_EQ(complaint({"step", "--dry-run", "--warmup=0"}),
+            "tally: [bench] --warmup has no effect on step --dry-run; it is for what is timed\n");
+  EXPECT_EQ(complaint({"attention", "--pe=rope", "--pe.base=100", "--dry-run"}),
+            "tally: [bench] --pe.rope.base has no effect on attention --dry-run; it is for step\n");
+  for (const std::string option : {"model.hidden=64", "model.layers=2", "optimiser.name=sgd", "seed=5"}) {
+    EXPECT_EQ(complaint({"attention", "--" + option, "--steps=1", "--warmup=0"}),
+              concat("tally: [bench] --", option.substr(0, option.find('=')),
+                     " has no effect on attention; it is for step\n"));
+  }
+  // What is so anyway passes, as does what tells layers apart.
+  EXPECT_EQ(complaint({"size", "--seed=1", "--optimiser.name=sgd"}), "");
+  EXPECT_EQ(complaint({"attention", "--pe=0:none,1:cope", "--model.layers=2", "--dry-run"}), "");
+}
+
+// Whatever else can be changed is seen in what is counted, or refused.
+TEST_F(Bench, EveryOptionOfAPlanChangesIt) {
+  for (const std::vector<std::string>& plan : {std::vector<std::string>{"size"}, {"attention", "--dry-run"}}) {
+    const auto with = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> words = plan;
+      words.insert(words.end(), more.begin(), more.end());
+      words.emplace_back("--quiet");
+      return bench(words);
+    };
+    const std::string usual = with({}).out;
+    ASSERT_NE(usual, "");
+    for (const RunConfig::Field& field : RunConfig::make("flip-flop", "cope", "paper").fields()) {
+      const bool of_a_run = field.name.find('.') == std::string::npos;
+      const bool set_above = field.name == "task.length" || field.name == "model.width" || field.name == "model.heads";
+      if (of_a_run || set_above || field.option.name == "rotated-query") continue;
+      std::vector<std::string> values = field.option.allowed;
+      if (std::holds_alternative<bool>(field.option.value)) values = {"true", "false"};
+      if (const auto* whole = std::get_if<std::int64_t>(&field.option.value)) values = {to_text(*whole + 2), "1"};
+      if (const auto* real = std::get_if<double>(&field.option.value)) values = {to_text(*real / 2 + 0.1)};
+      const bool seen = std::ranges::any_of(values, [&](const std::string& value) {
+        const Finished changed = with({concat("--", field.name, "=", value)});
+        return changed.code == 2 || changed.out != usual;
+      });
+      EXPECT_TRUE(seen || values.empty()) << plan[0] << " " << field.name;
+    }
+  }
+}
+
 TEST_F(Bench, ADryRunTellsWhatThereWouldBe) {
   const std::vector<std::string> model{"--pe", "0:none,1:cope", "--pe.p-max=8", "--model.layers=2"};
   const auto of = [&](std::vector<std::string> words) {
@@ -140,7 +199,10 @@ TEST_F(Bench, ADryRunTellsWhatThereWouldBe) {
   EXPECT_EQ(bench_json(of({"step", "--dry-run"})), bench_json(of({"size"})));
   EXPECT_EQ(bench(of({"step", "--dry-run", "--quiet"})).out, bench(of({"size", "--quiet"})).out);
   // The first layer's, which is the one that is timed.
-  EXPECT_EQ(bench_json(of({"attention", "--dry-run"})).integer("encoding_parameters"), 0);
+  const std::vector<std::string> second{"attention", "--dry-run", "--pe=0:none,1:cope", "--model.layers=2"};
+  EXPECT_EQ(bench_json(second).integer("encoding_parameters"), 0);
+  EXPECT_EQ(bench(of({"attention", "--dry-run"})).err,
+            "tally: [bench] --pe.cope.p-max has no effect on attention --dry-run; it is for step\n");
   const JsonValue attention = bench_json({"attention", "--dry-run", "--pe=cope", "--pe.p-max=8"});
   EXPECT_EQ(attention.integer("encoding_parameters"), 9 * 8);
   EXPECT_GT(attention.real("memory_bytes"), 14 * 4 * 2 * 24 * 16);
@@ -190,9 +252,9 @@ TEST_F(Bench, AttentionAlone) {
 // What was computed, and not what was asked for: weights of an encoding's own are found in the open.
 TEST_F(Bench, NamesTheFormThatRan) {
   const auto form = [&](const std::string& work, const std::string& encoding, const std::string& asked = "tiled") {
-    return bench_json(
-               {work, "--pe", encoding, "--steps=1", "--warmup=0", "--model.layers=2", "--model.attention=" + asked})
-        .string("attention");
+    std::vector<std::string> words{work, "--pe", encoding, "--steps=1", "--warmup=0", "--model.attention=" + asked};
+    if (work == "step" || encoding.find(':') != std::string::npos) words.emplace_back("--model.layers=2");
+    return bench_json(words).string("attention");
   };
   EXPECT_EQ(form("attention", "hard"), "composed");
   EXPECT_EQ(form("step", "alibi+hard"), "composed");

@@ -84,6 +84,23 @@ TEST(Train, NamesTheDeviceItRunsOn) {
   }
 }
 
+TEST(Train, ADryRunRefusesWhatItLeavesOut) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "x";
+  const auto refused = [&](std::vector<std::string> words, const std::string& option) {
+    words.insert(words.end(), {"--dry-run", option});
+    const Finished result = run_tally(words, folder);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.err, concat("tally: [", words[0], "] ", option.substr(0, option.find('=')),
+                                 " has no effect with --dry-run; it is for what is trained and written\n"));
+  };
+  for (const std::string& option : {std::string("--force"), "--profile=" + out}) {
+    refused(tiny_training(folder / "run", "cope"), option);
+  }
+  refused({"sweep", out, "--task=flip-flop", "--preset=quick", "--pe=cope"}, "--jobs=2");
+  refused({"reproduce", "table2"}, "--out=" + out + ".md");
+}
+
 TEST(Train, DryRunTellsAndStops) {
   const TemporaryFolder folder;
   std::vector<std::string> words = tiny_training(folder / "run", "cope");
