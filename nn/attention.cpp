@@ -64,7 +64,8 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   operands.k = in.keep("keys of the product", operands.k, 2);
   operands.v = in.keep("values of the sum", operands.v, 2);
   const Score score = score_of(encoding, turned);
-  const bool materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
+  const bool materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax ||
+                            !score.tiled_on(in.q.device());
   const Tensor output = materialised ? composed_attention(operands, score, encoding, turned, dropout, pass, trace)
                                      : tiled_attention(operands, score);
   return encoding.finish(output, in);
@@ -123,7 +124,8 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
 
 bool Attention::continues(const LayerEncoding& encoding) const {
   return form_ == AttentionForm::tiled && std::none_of(encoding.begin(), encoding.end(), [](const HeadGroup& group) {
-           return group.encoding->traits.replaces_softmax || group.encoding->traits.mixes;
+           const EncodingTraits& traits = group.encoding->traits;
+           return traits.replaces_softmax || traits.mixes || traits.sums_down;
          });
 }
 

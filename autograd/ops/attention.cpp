@@ -1,5 +1,6 @@
 // Tiled attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
-// Kept for backward: the inputs, the output, three numbers a row, and with a scan one running sum per row and key tile.
+// Kept for backward: the inputs, the output, three numbers a row, with a scan one running sum per row and key tile, and
+// of a sum down the queries one number per key.
 #include <utility>
 #include <vector>
 
@@ -49,7 +50,8 @@ struct Call {
 
   // at(slot): the view of that operand, null for slot -1.
   template <class At>
-  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums, At&& at) {
+  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums,
+       const Tensor& down_sums, At&& at) {
     call.q = at(layout.q);
     call.k = at(layout.k);
     call.v = at(layout.v);
@@ -75,6 +77,7 @@ struct Call {
     call.output = output.view();
     call.row_statistics = row_statistics.view();
     if (prefix_sums.defined()) call.prefix_sums = prefix_sums.view();
+    if (down_sums.defined()) call.down_sums = down_sums.view();
   }
 };
 
@@ -171,6 +174,11 @@ class Builder {
     if (policy.needs.heads > 0) layout.heads = add("the numbers of heads", scan.heads, {heads_, policy.needs.heads});
     check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
           "' is given operands of p.other, but needs.other is false");
+    check(is_compiled(policy, in_.q.device()), name, "the policy '", policy.name, "' is not compiled for ",
+          to_text(in_.q.device()), policy.needs.down ? ", where nothing sums down the queries" : "",
+          ": composed attention has it there");
+    check(!policy.needs.down || queries_ == keys_, name, "the policy '", policy.name,
+          "' sums down the queries, of which all must be there: got ", queries_, " for ", keys_, " keys");
     add_gates(scan.other);
   }
   void add_normaliser(const Normaliser& normaliser) {
@@ -311,7 +319,11 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
         Tensor::empty({kernels(device).attention_prefix_sums(heads, in.q.size(2), in.k.size(2))}, in.q.dtype(), device);
   }
   const Kernels& on = kernels(device);
-  const Call forward(layout, output, row_statistics, prefix_sums, [&](Slot slot) {
+  Tensor down_sums;
+  if (layout.policy != nullptr && layout.policy->needs.down && needs_grad(builder.inputs)) {
+    down_sums = Tensor::empty({in.q.size(0), in.q.size(1), in.k.size(2)}, DType::f64, device);
+  }
+  const Call forward(layout, output, row_statistics, prefix_sums, down_sums, [&](Slot slot) {
     return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view();
   });
   {
@@ -321,32 +333,32 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
 
   std::vector<Saved> kept;
   for (const Tensor& input : builder.inputs) kept.emplace_back(name, input);
-  record(
-      name, output, builder.inputs,
-      [layout, kept, kept_output = Saved(name, output), row_statistics, prefix_sums](const Tensor& d_y, Gradients& d) {
-        InputGradients gradients(layout, d, kept, d_y.numel() == 0);
-        const Call call(layout, kept_output.get(), row_statistics, prefix_sums, [&](Slot slot) {
-          return slot < 0 ? View{} : kept[static_cast<std::size_t>(slot)].get().view();
-        });
-        AttentionGradients wanted;
-        wanted.d_output = d_y.view();
-        wanted.d_q = gradients.at(layout.q);
-        wanted.d_k = gradients.at(layout.k);
-        wanted.d_v = gradients.at(layout.v);
-        wanted.d_gate_query = gradients.at(layout.gate_query);
-        wanted.d_gate_key = gradients.at(layout.gate_key);
-        wanted.d_values = gradients.at(layout.values);
-        wanted.d_weight = gradients.at(layout.weight);
-        wanted.d_bias = gradients.at(layout.bias);
-        wanted.d_heads = gradients.at(layout.heads);
-        wanted.d_sink = gradients.at(layout.sink);
-        wanted.d_rest = gradients.at(layout.rest);
-        wanted.biases = gradients.biases().data();
-        const Kernels& on_its_device = kernels(d_y.device());
-        const Workspace workspace(on_its_device.attention_backward_workspace(call.call, wanted), d_y.device());
-        on_its_device.attention_backward(call.call, wanted, workspace.data());
-        gradients.give(d);
-      });
+  record(name, output, builder.inputs,
+         [layout, kept, kept_output = Saved(name, output), row_statistics, prefix_sums, down_sums](const Tensor& d_y,
+                                                                                                   Gradients& d) {
+           InputGradients gradients(layout, d, kept, d_y.numel() == 0);
+           const Call call(layout, kept_output.get(), row_statistics, prefix_sums, down_sums, [&](Slot slot) {
+             return slot < 0 ? View{} : kept[static_cast<std::size_t>(slot)].get().view();
+           });
+           AttentionGradients wanted;
+           wanted.d_output = d_y.view();
+           wanted.d_q = gradients.at(layout.q);
+           wanted.d_k = gradients.at(layout.k);
+           wanted.d_v = gradients.at(layout.v);
+           wanted.d_gate_query = gradients.at(layout.gate_query);
+           wanted.d_gate_key = gradients.at(layout.gate_key);
+           wanted.d_values = gradients.at(layout.values);
+           wanted.d_weight = gradients.at(layout.weight);
+           wanted.d_bias = gradients.at(layout.bias);
+           wanted.d_heads = gradients.at(layout.heads);
+           wanted.d_sink = gradients.at(layout.sink);
+           wanted.d_rest = gradients.at(layout.rest);
+           wanted.biases = gradients.biases().data();
+           const Kernels& on_its_device = kernels(d_y.device());
+           const Workspace workspace(on_its_device.attention_backward_workspace(call.call, wanted), d_y.device());
+           on_its_device.attention_backward(call.call, wanted, workspace.data());
+           gradients.give(d);
+         });
   return output;
 }
 

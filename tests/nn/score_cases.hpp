@@ -14,29 +14,11 @@
 #include "autograd/ops.hpp"
 #include "nn/composed.hpp"
 #include "tests/devices.hpp"
+#include "tests/nn/down_cases.hpp"
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/pair_policies.hpp"
 
 namespace tally::testing {
-
-struct Sizes {
-  std::int64_t batch, heads, length, width, value_width;
-  std::int64_t shared_by = 1;  // heads of queries that have the same keys
-  std::int64_t key_heads() const { return heads / shared_by; }
-};
-
-// The parts of a score and how its tensors are made; every tensor comes from `leaf`, so that gradients can be compared.
-using Leaf = std::function<Tensor(const std::string& name, const Shape& shape, double deviation, DType dtype)>;
-using Make = std::function<void(const Sizes& sizes, const Leaf& leaf, Score& score)>;
-
-struct ShapeCase {
-  std::string name;
-  Make make;
-  // Whether rounding decides between two derivatives somewhere: at positions beside an integer, where the table bends,
-  // or where a hidden unit does.
-  bool kinks = false;
-  Visible visible = {};
-};
 
 inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor); }
 
@@ -46,10 +28,7 @@ inline void break_stick(Score& score, bool attend_current = false) {
 }
 
 inline std::vector<ShapeCase> shape_cases() {
-  const auto gates = [](const Sizes& s, const Leaf& leaf) {
-    return Gates{leaf("gate_query", {s.batch, s.heads, s.length, s.width}, 1, DType::f64),
-                 leaf("gate_key", {s.batch, s.key_heads(), s.length, s.width}, 1, DType::f64)};
-  };
+  const auto gates = gates_of;
   const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
     return leaf("z", {s.batch, s.heads, s.length, positions + 1}, 1, DType::f64);
   };
@@ -60,7 +39,7 @@ inline std::vector<ShapeCase> shape_cases() {
   const auto sink = [](const Sizes& s, const Leaf& leaf) {
     return Normaliser{Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)};
   };
-  return {
+  std::vector<ShapeCase> cases{
       {"plain", [](const Sizes&, const Leaf&, Score&) {}},
       {"table",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
@@ -287,6 +266,10 @@ inline std::vector<ShapeCase> shape_cases() {
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
        }},
   };
+  if (default_device() == Device{}) {
+    for (ShapeCase& one : down_cases()) cases.push_back(std::move(one));
+  }
+  return cases;
 }
 
 // The numbers of a leaf by its name.
