@@ -10,15 +10,16 @@ namespace tally {
 struct PairTensors {
   Tensor s;            // [B, H, T, T]
   Tensor other;        // the same; s where a call has no operands for it
-  Tensor sum;          // the same; undefined for `gate`
+  Tensor sum, down;    // the same; undefined for the gates
   Tensor distance;     // i - j [T, T], 0 above the diagonal
   Tensor rows, heads;  // [B, H, T, rows], [H, heads]
 };
 
 // What stands in PairPolicy::on_tensors.
 struct PairOnTensors {
-  Tensor (*gate)(const PairTensors& pairs);   // broadcasts to [B, H, T, T]
-  Tensor (*logit)(const PairTensors& pairs);  // the lowest of all numbers for minus_infinity
+  Tensor (*gate)(const PairTensors& pairs);       // broadcasts to [B, H, T, T]; undefined where nothing is summed
+  Tensor (*down_gate)(const PairTensors& pairs);  // the same
+  Tensor (*logit)(const PairTensors& pairs);      // the lowest of all numbers for minus_infinity
 };
 
 namespace attention {
@@ -59,11 +60,11 @@ TensorNumber tanh(const TensorNumber& x);
 template <class Policy>
 struct PairInTensors {
   static constexpr PairNeeds needs = Policy::needs;
-  TensorNumber s, distance, other, sum;
+  TensorNumber s, distance, other, sum, down;
   const PairTensors& given;
 
   explicit PairInTensors(const PairTensors& pairs)
-      : s(pairs.s), distance(pairs.distance), other(pairs.other), sum(pairs.sum), given(pairs) {}
+      : s(pairs.s), distance(pairs.distance), other(pairs.other), sum(pairs.sum), down(pairs.down), given(pairs) {}
   template <int n>
   TensorNumber number() const {
     if constexpr (n < needs.rows) {
@@ -84,6 +85,13 @@ inline constexpr PairOnTensors pair_on_tensors{
     [](const PairTensors& pairs) -> Tensor {
       if constexpr (Policy::needs.scan) {
         return attention::as_tensor(Policy::gate(attention::PairInTensors<Policy>(pairs)), pairs.s);
+      } else {
+        return {};
+      }
+    },
+    [](const PairTensors& pairs) -> Tensor {
+      if constexpr (Policy::needs.down) {
+        return attention::as_tensor(Policy::down_gate(attention::PairInTensors<Policy>(pairs)), pairs.s);
       } else {
         return {};
       }

@@ -8,6 +8,16 @@
 
 namespace tally {
 
+bool is_compiled(const PairPolicy& policy, Device device) {
+  // Memory is counted as on the device for which it is.
+  const DeviceType type = device.type == DeviceType::meta ? static_cast<DeviceType>(device.index) : device.type;
+  switch (type) {
+    case DeviceType::cuda: return policy.cuda != nullptr;
+    case DeviceType::cuda_host: return policy.cuda_host != nullptr;
+    default: return policy.loops != nullptr;
+  }
+}
+
 void Score::set_scan(Scan value) {
   check(!scan.has_value(), "encoding",
         "two parts of the sum each want a running sum along the keys, but a score has one: each such encoding defines "
@@ -40,6 +50,11 @@ void Score::keep_gates(const Tensor& q, const Tensor& k) {
 bool Score::takes_score_alone() const {
   const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
   return pair != nullptr && !pair->policy->needs.biased && !pair->policy->needs.adds;
+}
+
+bool Score::tiled_on(Device device) const {
+  const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
+  return pair == nullptr || is_compiled(*pair->policy, device);
 }
 
 void Score::check_policy() const {

@@ -43,6 +43,9 @@ struct Pair {
 };
 using Scan = std::variant<ContextualTable, ContextualMlp, Pair>;
 
+// Whether tiled attention of the device has the policy; the composed form has any. No GPU sums down the queries.
+bool is_compiled(const PairPolicy& policy, Device device);
+
 // Policies that several encodings may use; the files of autograd/pairs.
 
 // l_ij += m_h p_ij, m [H]
@@ -128,6 +131,8 @@ struct Score {
   void keep_gates(const Tensor& q, const Tensor& k);
   // Whether a product must not be part of the scores: its policy reads them otherwise than to add to them.
   bool takes_score_alone() const;
+  // Whether tiled attention of this device has what the scan asks for.
+  bool tiled_on(Device device) const;
   // Throws Error where one is, where a policy wants another rule for the weights, or beside a row_factor.
   void check_policy() const;
 };

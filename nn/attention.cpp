@@ -64,11 +64,12 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   turned.rotated_v = operands.v;
   operands.k = in.keep_keys("keys of the product", operands.k);
   operands.v = in.keep_keys("values of the sum", operands.v);
-  const bool materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
+  const bool written_out = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
   turned.replaces_product =
-      !materialised && in.cache == nullptr && !encoding.traits.takes_score_alone && MovedProduct::fits(in.q.device());
+      !written_out && in.cache == nullptr && !encoding.traits.takes_score_alone && MovedProduct::fits(in.q.device());
   Score score = score_of(encoding, turned);
   leave_out_gone(score, in, in.keys() - operands.k.size(2));
+  const bool materialised = written_out || !score.tiled_on(in.q.device());
   const Tensor output = materialised ? composed_attention(operands, score, encoding, turned, dropout, pass, trace)
                                      : tiled_attention(operands, score);
   forget_unseen(score, in, operands.k.size(2));
@@ -128,7 +129,8 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
 
 bool Attention::continues(const LayerEncoding& encoding) const {
   return form_ == AttentionForm::tiled && std::none_of(encoding.begin(), encoding.end(), [](const HeadGroup& group) {
-           return group.encoding->traits.replaces_softmax || group.encoding->traits.mixes;
+           const EncodingTraits& traits = group.encoding->traits;
+           return traits.replaces_softmax || traits.mixes || traits.sums_down;
          });
 }
 

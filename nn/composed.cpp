@@ -68,6 +68,12 @@ Tensor positions_of(const Tensor& all_gates, bool own, const AttentionOperands& 
   return positions;
 }
 
+// Sums of the gates over the queries before i that see the key.
+Tensor sums_down(const Tensor& all_gates, const AttentionOperands& in) {
+  const Tensor gates = transpose(masked(all_gates, seen_pairs(in)), 2, 3);
+  return transpose(cumsum(gates) - gates, 2, 3);
+}
+
 // i - j [T, T], 0 for keys behind the query
 Tensor distances(const AttentionOperands& in) {
   const NoGrad not_recorded;
@@ -78,7 +84,8 @@ Tensor distances(const AttentionOperands& in) {
 // l of a policy, from the score, with biases where it wants them.
 Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
   const PairPolicy& policy = *scan.policy;
-  PairTensors pairs{s, gate_score(scan.other, s, in), {}, distances(in), scan.rows, scan.heads};
+  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, distances(in), scan.rows, scan.heads};
+  if (policy.needs.down) pairs.down = sums_down(broadcast_to(policy.on_tensors->down_gate(pairs), s.shape()), in);
   if (policy.needs.scan) {
     const Tensor gates = broadcast_to(policy.on_tensors->gate(pairs), s.shape());
     AttentionTrace own;

@@ -46,6 +46,8 @@ class Sum final : public Encoding {
       }
       traits.scans |= own.scans;
       traits.by_policy |= own.by_policy;
+      traits.scans_alone |= own.scans_alone;
+      traits.sums_down |= own.sums_down;
       traits.brings_product |= own.brings_product;
       traits.takes_score_alone |= own.takes_score_alone;
       traits.normalises |= own.normalises;
@@ -87,7 +89,12 @@ class Sum final : public Encoding {
     }
   }
   void score(const AttentionInput& in, Score& score) const override {
-    for (std::size_t n = 0; n < parts_.size(); ++n) parts_[n].encoding->score(of_part(in, n), score);
+    for (const bool last : {false, true}) {
+      for (std::size_t n = 0; n < parts_.size(); ++n) {
+        const Encoding& part = *parts_[n].encoding;
+        if (part.traits.scans_alone == last) part.score(of_part(in, n), score);
+      }
+    }
   }
   Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override {
     for (std::size_t n = 0; n < parts_.size(); ++n) {
@@ -180,7 +187,11 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
     check(!has || told, "encoding", what, " that its file does not tell of: write .", trait,
           " = true at the end of its TALLY_ENCODING line");
   };
-  check_told(score.scan.has_value(), encoding.traits.scans, "a running sum along the keys", "scans");
+  const bool may_scan = encoding.traits.scans || encoding.traits.scans_alone;
+  check_told(score.scan.has_value(), may_scan, "a running sum along the keys", "scans");
+  const Pair* const pair = score.scan ? std::get_if<Pair>(&*score.scan) : nullptr;
+  check_told(pair != nullptr && pair->policy->needs.down, encoding.traits.sums_down || encoding.traits.scans_alone,
+             "a policy that sums down the queries", "sums_down");
   for (Bias& bias : score.biases) {
     auto* dense = std::get_if<Dense>(&bias);
     if (dense != nullptr && dense->of_score && score.factor != 1) *dense = {dense->bias * score.factor};

@@ -105,6 +105,8 @@ struct AttentionInput {
 struct EncodingTraits {
   // Said in the line that registers it, where it is not as here.
   bool scans = false;              // `score` brings a running sum along the keys
+  bool scans_alone = false;        // one where no other part does, and does without where one does: it acts last
+  bool sums_down = false;          // its policy sums down the queries: composed on a GPU and where a text is generated
   bool normalises = false;         // `score` brings another rule for the weights than the softmax
   bool brings_product = false;     // `score` brings a product beside that of q and k
   bool by_policy = false;          // its scan is a policy (core/attention/pair.hpp), which no factor of rows goes with
@@ -228,7 +230,8 @@ constexpr bool fits_hooks(const EncodingTraits& said) {
   constexpr bool scores = !std::is_same_v<decltype(&EncodingType::score), decltype(&Encoding::score)>;
   const bool repeats = said.embeds || said.rotates || said.replaces_softmax || said.mixes;
   return !repeats && (has.rotates || !has.before_rotations) &&
-         (scores || !(has.scans || has.normalises || has.brings_product)) && (has.scans || !has.takes_score_alone) &&
+         (scores || !(has.scans || has.scans_alone || has.normalises || has.brings_product)) &&
+         (has.scans || !(has.takes_score_alone || has.sums_down)) && !(has.scans && has.scans_alone) &&
          !(has.replaces_softmax && has.normalises) && !(has.mixes && (has.rotates || scores || has.replaces_softmax));
 }
 

@@ -1,5 +1,6 @@
 // Tiled attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
-// Kept for backward: the inputs, the output, three numbers a row, and with a scan one running sum per row and key tile.
+// Kept for backward: the inputs, the output, three numbers a row, with a scan one running sum per row and key tile, and
+// of a sum down the queries one number per key.
 #include <utility>
 #include <vector>
 
@@ -155,7 +156,11 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
         Tensor::empty({kernels(device).attention_prefix_sums(heads, in.q.size(2), in.k.size(2))}, in.q.dtype(), device);
   }
   const Kernels& on = kernels(device);
-  const Call forward(layout, output, row_statistics, prefix_sums, [&](Slot slot) {
+  Tensor down_sums;
+  if (layout.policy != nullptr && layout.policy->needs.down && needs_grad(builder.inputs)) {
+    down_sums = Tensor::empty({in.q.size(0), in.q.size(1), in.k.size(2)}, DType::f64, device);
+  }
+  const Call forward(layout, output, row_statistics, prefix_sums, down_sums, [&](Slot slot) {
     return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view();
   });
   {
@@ -165,36 +170,36 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
 
   std::vector<Saved> kept;
   for (const Tensor& input : builder.inputs) kept.emplace_back(name, input);
-  record(
-      name, output, builder.inputs,
-      [layout, kept, kept_output = Saved(name, output), row_statistics, prefix_sums](const Tensor& d_y, Gradients& d) {
-        InputGradients gradients(layout, d, kept, d_y.numel() == 0);
-        const Call call(layout, kept_output.get(), row_statistics, prefix_sums, [&](Slot slot) {
-          return slot < 0 ? View{} : kept[static_cast<std::size_t>(slot)].get().view();
-        });
-        AttentionGradients wanted;
-        wanted.d_output = d_y.view();
-        wanted.d_q = gradients.at(layout.q);
-        wanted.d_k = gradients.at(layout.k);
-        wanted.d_v = gradients.at(layout.v);
-        wanted.d_own = gradients.at(layout.own);
-        wanted.d_read = gradients.at(layout.read);
-        wanted.d_taken = gradients.at(layout.taken);
-        wanted.d_factor = gradients.at(layout.factor);
-        wanted.d_gate_query = gradients.at(layout.gate_query);
-        wanted.d_gate_key = gradients.at(layout.gate_key);
-        wanted.d_values = gradients.at(layout.values);
-        wanted.d_weight = gradients.at(layout.weight);
-        wanted.d_bias = gradients.at(layout.bias);
-        wanted.d_heads = gradients.at(layout.heads);
-        wanted.d_sink = gradients.at(layout.sink);
-        wanted.d_rest = gradients.at(layout.rest);
-        wanted.biases = gradients.biases().data();
-        const Kernels& on_its_device = kernels(d_y.device());
-        const Workspace workspace(on_its_device.attention_backward_workspace(call.call, wanted), d_y.device());
-        on_its_device.attention_backward(call.call, wanted, workspace.data());
-        gradients.give(d);
-      });
+  record(name, output, builder.inputs,
+         [layout, kept, kept_output = Saved(name, output), row_statistics, prefix_sums, down_sums](const Tensor& d_y,
+                                                                                                   Gradients& d) {
+           InputGradients gradients(layout, d, kept, d_y.numel() == 0);
+           const Call call(layout, kept_output.get(), row_statistics, prefix_sums, down_sums, [&](Slot slot) {
+             return slot < 0 ? View{} : kept[static_cast<std::size_t>(slot)].get().view();
+           });
+           AttentionGradients wanted;
+           wanted.d_output = d_y.view();
+           wanted.d_q = gradients.at(layout.q);
+           wanted.d_k = gradients.at(layout.k);
+           wanted.d_v = gradients.at(layout.v);
+           wanted.d_own = gradients.at(layout.own);
+           wanted.d_read = gradients.at(layout.read);
+           wanted.d_taken = gradients.at(layout.taken);
+           wanted.d_factor = gradients.at(layout.factor);
+           wanted.d_gate_query = gradients.at(layout.gate_query);
+           wanted.d_gate_key = gradients.at(layout.gate_key);
+           wanted.d_values = gradients.at(layout.values);
+           wanted.d_weight = gradients.at(layout.weight);
+           wanted.d_bias = gradients.at(layout.bias);
+           wanted.d_heads = gradients.at(layout.heads);
+           wanted.d_sink = gradients.at(layout.sink);
+           wanted.d_rest = gradients.at(layout.rest);
+           wanted.biases = gradients.biases().data();
+           const Kernels& on_its_device = kernels(d_y.device());
+           const Workspace workspace(on_its_device.attention_backward_workspace(call.call, wanted), d_y.device());
+           on_its_device.attention_backward(call.call, wanted, workspace.data());
+           gradients.give(d);
+         });
   return output;
 }
 

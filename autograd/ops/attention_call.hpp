@@ -51,7 +51,8 @@ struct Call {
 
   // at(slot): the view of that operand, null for slot -1.
   template <class At>
-  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums, At&& at) {
+  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums,
+       const Tensor& down_sums, At&& at) {
     call.q = at(layout.q);
     call.k = at(layout.k);
     call.v = at(layout.v);
@@ -78,6 +79,7 @@ struct Call {
     call.output = output.view();
     call.row_statistics = row_statistics.view();
     if (prefix_sums.defined()) call.prefix_sums = prefix_sums.view();
+    if (down_sums.defined()) call.down_sums = down_sums.view();
   }
 };
 
@@ -191,6 +193,11 @@ class Builder {
     if (policy.needs.heads > 0) layout.heads = add("the numbers of heads", scan.heads, {heads_, policy.needs.heads});
     check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
           "' is given operands of p.other, but needs.other is false");
+    check(is_compiled(policy, in_.q.device()), name, "the policy '", policy.name, "' is not compiled for ",
+          to_text(in_.q.device()), policy.needs.down ? ", where nothing sums down the queries" : "",
+          ": composed attention has it there");
+    check(!policy.needs.down || queries_ == keys_, name, "the policy '", policy.name,
+          "' sums down the queries, of which all must be there: got ", queries_, " for ", keys_, " keys");
     add_gates(scan.other);
   }
   void add_normaliser(const Normaliser& normaliser) {

@@ -3,7 +3,8 @@
 // the same text (core/attention/dual.hpp).
 //
 //   p_ij = sum_{k=j..i} gate(pair i, k)            a running sum along the keys, where needs.scan asks for one
-//   l_ij = logit(pair i, j, with p_ij as its sum)
+//   F_ij = sum_{k<i} down_gate(pair k, j)          one down the queries k that see key j, where needs.down asks for it
+//   l_ij = logit(pair i, j, with p_ij as its sum and F_ij as its down)
 //
 //   struct Tra {
 //     static constexpr PairNeeds needs{.scan = true, .rows = 1};
@@ -13,7 +14,8 @@
 //
 // A policy has no branch on what it reads: `select` chooses, between two numbers that are both finite: in the composed
 // form gradients come by way of both, so `p.s / max(p.distance, 1)`. Where logit is minus_infinity the key has no
-// weight, and its gate counts all the same. Its functions are constexpr, as kernels call no others. What they can call:
+// weight, and its gate counts all the same, in both sums. Its functions are constexpr, as kernels call no others. What
+// they can call:
 // + - * / and comparisons, also with plain numbers, select, min, max, relu, exp, sigmoid, softplus, tanh.
 #pragma once
 
@@ -29,6 +31,7 @@ namespace tally {
 struct PairNeeds {
   bool scan = false;  // gate is summed: p.sum
   bool own = true;    // the sum takes the gate of key j itself in; else it ends at j + 1
+  bool down = false;  // down_gate is summed over the queries before i: p.down
   bool adds = false;  // logit is p.s plus what the others make, and nothing else reads p.s: it may have a product in it
   bool biased = false;  // p.s has in it what other encodings of a sum add; else that is added to the logit
   bool other = false;   // p.other: scale r_i.G_j of operands of their own; s where a call has none
@@ -42,12 +45,14 @@ namespace attention {
 // What stands in the place of a number that `needs` did not ask for.
 struct SetNeedsScanToReadTheSum {};
 struct TheSumIsForLogitAlone {};
+struct SetNeedsDownToReadDown {};
+struct DownIsForLogitAlone {};
 struct SetNeedsOtherToReadOther {};
 
 // Inputs by their bits; numbers of rows come behind these, then those of heads.
-inline constexpr int input_s = 0, input_other = 1, input_sum = 2, first_row_input = 3;
+inline constexpr int input_s = 0, input_other = 1, input_sum = 2, input_down = 3, first_row_input = 4;
 
-// What a policy sees of one pair. With derivatives in `logit` and `gate` of the backward pass.
+// What a policy sees of one pair. With derivatives in `logit` and both gates of the backward pass.
 template <class R, class Policy, bool differentiates, bool for_logit>
 struct PairIn {
   static constexpr PairNeeds needs = Policy::needs;
@@ -61,11 +66,14 @@ struct PairIn {
   using Other = std::conditional_t<needs.other, Input<input_other>, SetNeedsOtherToReadOther>;
   using Sum = std::conditional_t<!needs.scan, SetNeedsScanToReadTheSum,
                                  std::conditional_t<for_logit, Input<input_sum>, TheSumIsForLogitAlone>>;
+  using Down = std::conditional_t<!needs.down, SetNeedsDownToReadDown,
+                                  std::conditional_t<for_logit, Input<input_down>, DownIsForLogitAlone>>;
 
   Input<input_s> s;     // score, scale q_i.k_j
   Dual<R, 0> distance;  // i - j
   [[no_unique_address]] Other other;
   [[no_unique_address]] Sum sum;
+  [[no_unique_address]] Down down;
   std::array<R, needs.rows + needs.heads == 0 ? 1 : static_cast<std::size_t>(needs.rows + needs.heads)> numbers;
 
   template <int i>
@@ -78,12 +86,14 @@ struct PairIn {
   }
   // number(n): those of the row, then of the head.
   template <class F>
-  TALLY_INLINE static PairIn of(const R& s, const R& other, const R& sum, const R& distance, const F& number) {
+  TALLY_INLINE static PairIn of(const R& s, const R& other, const R& sum, const R& distance, const F& number,
+                                const R& down = R{}) {
     PairIn p;
     p.s = as_input<input_s>(s);
     p.distance = {distance, {}};
     if constexpr (needs.other) p.other = as_input<input_other>(other);
     if constexpr (needs.scan && for_logit) p.sum = as_input<input_sum>(sum);
+    if constexpr (needs.down && for_logit) p.down = as_input<input_down>(down);
     if constexpr (needs.rows + needs.heads > 0) {
       for (std::size_t n = 0; n < p.numbers.size(); ++n) p.numbers[n] = number(n);
     }
@@ -107,12 +117,19 @@ TALLY_INLINE auto head(const P& p) {
 }
 
 // The policy's results as numbers with derivatives, whatever it returns.
-template <class Policy, class R, bool differentiates>
-TALLY_INLINE auto gate_of(const PairIn<R, Policy, differentiates, false>& p) {
-  const auto gate = as_dual<R>(Policy::gate(p));
-  static_assert(!Policy::needs.adds || !std::remove_cvref_t<decltype(gate)>::template has<input_s>,
+template <class Policy, class Gate>
+TALLY_INLINE auto checked_gate(const Gate& gate) {
+  static_assert(!Policy::needs.adds || !Gate::template has<input_s>,
                 "with needs.adds a product may be part of p.s, which gates must not see: let gate read p.other");
   return gate;
+}
+template <class Policy, class R, bool differentiates>
+TALLY_INLINE auto gate_of(const PairIn<R, Policy, differentiates, false>& p) {
+  return checked_gate<Policy>(as_dual<R>(Policy::gate(p)));
+}
+template <class Policy, class R, bool differentiates>
+TALLY_INLINE auto down_gate_of(const PairIn<R, Policy, differentiates, false>& p) {
+  return checked_gate<Policy>(as_dual<R>(Policy::down_gate(p)));
 }
 template <class Policy, class R, bool differentiates>
 TALLY_INLINE auto logit_of(const PairIn<R, Policy, differentiates, true>& p) {
@@ -144,7 +161,7 @@ struct PairPolicy {
   PairNeeds needs;
   // For the CPU, with vectors that any has, and for x86-64-v4 and v3; null: not compiled.
   const struct PairLoops *loops, *loops_v4, *loops_v3;
-  const PairKernels *cuda_host, *cuda;  // null: not compiled
+  const PairKernels *cuda_host, *cuda;  // null: not compiled; with needs.down they never are
   const struct PairOnTensors* on_tensors;
 };
 

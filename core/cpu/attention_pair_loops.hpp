@@ -3,6 +3,9 @@
 // Forward walks them from right to left with the rows' sums of gates. Backward evaluates the policy again with
 // derivatives and walks from left to right with the sums of what flows back to the sums of gates:
 //   d_gate_ik = sum_{j<=k} d_sum_ij  (j < k where a key's own gate is not in its sum)
+// Sums down the queries are in double from tile to tile of rows, which forward takes from the first to the last; within
+// one they run over the lanes. Backward takes the rows from the last to the first, so that what is to come is
+//   d_down_gate_kj = sum_{i>k} d_down_ij
 //
 // Compiled once for each instruction set, by all of whose names nothing here is seen outside: what is no part of a
 // policy's own code is inlined (core/cmake/pairs.cmake).
@@ -27,6 +30,9 @@ struct PairTileViews {
   const T* head_numbers;  // [needs.heads]
   T* kept_score;          // scores as the policy sees them; null where no gradient is wanted
   T* kept_sum;            // p.sum, where the policy scans
+  T* kept_down;           // p.down, where it sums down the queries; of each key then:
+  double* down;           // what the rows before these add up to; in backward those up to the last of these
+  double* d_down;         // what flows back from the rows after these
 };
 
 // The loops of one policy, for one instruction set.
@@ -56,8 +62,8 @@ namespace cpu {
 inline constexpr std::int64_t few_keys = 16;  // as many terms are added without double
 
 template <class Policy>
-inline constexpr auto pair_numbers =
-    static_cast<std::size_t>(Policy::needs.rows) + static_cast<std::size_t>(Policy::needs.heads);
+inline constexpr auto pair_numbers = static_cast<std::size_t>(Policy::needs.rows) +
+                                     static_cast<std::size_t>(Policy::needs.heads);
 
 template <class V>
 inline constexpr auto lanes_of = static_cast<std::int64_t>(sizeof(V) / sizeof(Scalar<V>));
@@ -103,12 +109,68 @@ struct PairLanes {
     return (lane >= Count{seeing.begin}) & (lane < Count{seeing.end});
   }
   template <bool differentiates, bool for_logit>
-  TALLY_INLINE auto pair(const V& s, const V& other, const V& sum, std::int64_t key) const {
+  TALLY_INLINE auto pair(const V& s, const V& other, const V& sum, std::int64_t key, const V& down = V{}) const {
     return attention::PairIn<V, Policy, differentiates, for_logit>::of(
         s, other, sum, row_distance - static_cast<T>(key),
-        [&](std::size_t n) TALLY_INLINED -> const V& { return numbers[n]; });
+        [&](std::size_t n) TALLY_INLINED -> const V& { return numbers[n]; }, down);
   }
 };
+
+template <class V>
+using AllLanes = std::make_index_sequence<static_cast<std::size_t>(lanes_of<V>)>;
+
+// x moved by so many lanes towards the last one, or the first; 0 where nothing comes from.
+template <std::size_t by, class V, std::size_t... lane>
+TALLY_INLINE V moved_up(const V& x, std::index_sequence<lane...>) {
+  return __builtin_shufflevector(V{}, x, static_cast<int>(sizeof...(lane) + lane - by)...);
+}
+template <std::size_t by, class V, std::size_t... lane>
+TALLY_INLINE V moved_down(const V& x, std::index_sequence<lane...>) {
+  return __builtin_shufflevector(x, V{}, static_cast<int>(lane + by)...);
+}
+// For each lane the sum of x over the lanes before it, or after it.
+template <class V, std::size_t by = 1>
+TALLY_INLINE V sums_before(const V& x) {
+  if constexpr (by == AllLanes<V>::size()) {
+    return moved_up<1>(x, AllLanes<V>{});
+  } else {
+    return sums_before<V, 2 * by>(x + moved_up<by>(x, AllLanes<V>{}));
+  }
+}
+template <class V, std::size_t by = 1>
+TALLY_INLINE V sums_after(const V& x) {
+  if constexpr (by == AllLanes<V>::size()) {
+    return moved_down<1>(x, AllLanes<V>{});
+  } else {
+    return sums_after<V, 2 * by>(x + moved_down<by>(x, AllLanes<V>{}));
+  }
+}
+
+template <class V>
+using OfRows = std::array<V, vectors_of_rows<V>>;
+
+// p.down of key j. In backward, where it is kept, the sum steps back to what was before these rows.
+template <class V, class Policy, bool keep>
+TALLY_INLINE OfRows<V> sum_down(const PairTileViews<Scalar<V>>& tile, const Scalar<V>* score, const Scalar<V>* other,
+                                std::int64_t j, const Lanes& seeing) {
+  using T = Scalar<V>;
+  constexpr std::int64_t step = lanes_of<V>;
+  OfRows<V> down{};
+  T here{0};
+  for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+    const PairLanes<V, Policy> at(tile, first);
+    const std::int64_t place = j * tile_rows + first;
+    const V s = load_vector<V>(score + place), gate_score = Policy::needs.other ? load_vector<V>(other + place) : V{};
+    const V own = attention::down_gate_of<Policy>(at.template pair<false, false>(s, gate_score, V{}, j)).value;
+    const V gate = choose(at.seen(seeing), own, V{}), before = sums_before(gate) + here;
+    down[static_cast<std::size_t>(first / step)] = before;
+    here = before[step - 1] + gate[step - 1];
+  }
+  const double earlier = keep ? tile.down[j] - static_cast<double>(here) : tile.down[j];
+  tile.down[j] = keep ? earlier : earlier + static_cast<double>(here);
+  for (V& sum : down) sum += static_cast<T>(earlier);
+  return down;
+}
 
 template <class V, class Policy, bool keep>
 [[gnu::flatten]] void add_pairs(const PairTileViews<Scalar<V>>& tile, Scalar<V>* score, const Scalar<V>* other,
@@ -119,6 +181,8 @@ template <class V, class Policy, bool keep>
   V lost[vectors_of_rows<V>]{};
   for (std::int64_t j = tile.keys.keys - 1; j >= 0; --j) {
     const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
+    OfRows<V> downs;
+    if constexpr (needs.down) downs = sum_down<V, Policy, keep>(tile, score, other, j, seeing);
     for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
       const PairLanes<V, Policy> at(tile, first);
       const std::int64_t place = j * tile_rows + first;
@@ -135,11 +199,15 @@ template <class V, class Policy, bool keep>
         store_vector<V>(carry + first, next);
         if constexpr (needs.own) position = next + lost_here;
       }
-      const V logit = attention::logit_of<Policy>(at.template pair<false, true>(s, gate_score, position, j)).value;
+      V down{};
+      if constexpr (needs.down) down = downs[static_cast<std::size_t>(first / step)];
+      const V logit =
+          attention::logit_of<Policy>(at.template pair<false, true>(s, gate_score, position, j, down)).value;
       store_vector<V>(score + place, choose(at.seen(seeing), logit, splat<V>(-std::numeric_limits<T>::infinity())));
       if constexpr (keep) {
         store_vector<V>(tile.kept_score + place, s);
         if constexpr (needs.scan) store_vector<V>(tile.kept_sum + place, position);
+        if constexpr (needs.down) store_vector<V>(tile.kept_down + place, down);
       }
     }
   }
@@ -160,8 +228,9 @@ template <class V, class Policy>
   constexpr PairNeeds needs = Policy::needs;
   constexpr std::size_t count = pair_numbers<Policy>;
   constexpr int s_of = attention::input_s, other_of = attention::input_other, sum_of = attention::input_sum,
-                number_of = attention::first_row_input;
+                down_of = attention::input_down, number_of = attention::first_row_input;
   constexpr std::int64_t step = lanes_of<V>;
+  using T = Scalar<V>;
   const bool own_operands = d_other != d;
   for (std::int64_t begin = 0; begin < tile.keys.keys; begin += few_keys) {
     // Of few keys: sums of dl, of the weights, and of both for each number.
@@ -169,18 +238,21 @@ template <class V, class Policy>
     const std::int64_t end = begin + few_keys < tile.keys.keys ? begin + few_keys : tile.keys.keys;
     for (std::int64_t j = begin; j < end; ++j) {
       const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
-      for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+      T d_down_later{0};  // of the rows of this tile alone
+      for (std::int64_t done = 0; done < tile.rows.lanes; done += step) {
+        const std::int64_t first = needs.down ? tile.rows.lanes - step - done : done;
         const PairLanes<V, Policy> at(tile, first);
         const std::int64_t place = j * tile_rows + first;
         const V dl = load_vector<V>(d + place), s = load_vector<V>(tile.kept_score + place);
         const V gate_score = needs.other ? (own_operands ? load_vector<V>(d_other + place) : s) : V{};
         const V sum = needs.scan ? load_vector<V>(tile.kept_sum + place) : V{};
+        const V down = needs.down ? load_vector<V>(tile.kept_down + place) : V{};
         const auto seen = at.seen(seeing);
         auto& sums_here = few[static_cast<std::size_t>(first / step)];
         // What a lane that does not see the key makes of it may be anything.
         const auto take = [&]<int input>(const V& by, const auto& y)
                               TALLY_INLINED -> V { return choose(seen, pulled<input>(by, y), V{}); };
-        const auto logit = attention::logit_of<Policy>(at.template pair<true, true>(s, gate_score, sum, j));
+        const auto logit = attention::logit_of<Policy>(at.template pair<true, true>(s, gate_score, sum, j, down));
         V ds = take.template operator()<s_of>(dl, logit), d_gate_score = take.template operator()<other_of>(dl, logit);
         if constexpr (count > 0) {
           const V a = load_vector<V>(weight + place);
@@ -191,21 +263,30 @@ template <class V, class Policy>
             sums_here[3 + 2 * n] += take.template operator()<number_of + n>(a, logit);
           });
         }
-        if constexpr (needs.scan) {
-          const V d_sum = take.template operator()<sum_of>(dl, logit), before = load_vector<V>(run + first);
-          const V after = before + d_sum, d_gate = needs.own ? after : before;
-          store_vector<V>(run + first, after);
-          const auto gate = attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j));
+        const auto back_through = [&](const V& d_gate, const auto& gate) TALLY_INLINED {
           ds += take.template operator()<s_of>(d_gate, gate);
           d_gate_score += take.template operator()<other_of>(d_gate, gate);
           attention::detail::each_input<(1u << count) - 1>([&]<int n>() TALLY_INLINED {
             sums_here[2 + 2 * n] += take.template operator()<number_of + n>(d_gate, gate);
           });
+        };
+        if constexpr (needs.scan) {
+          const V d_sum = take.template operator()<sum_of>(dl, logit), before = load_vector<V>(run + first);
+          const V after = before + d_sum, d_gate = needs.own ? after : before;
+          store_vector<V>(run + first, after);
+          back_through(d_gate, attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
+        }
+        if constexpr (needs.down) {
+          const V d_down = take.template operator()<down_of>(dl, logit), after = sums_after(d_down) + d_down_later;
+          const V d_gate = after + static_cast<T>(tile.d_down[j]);
+          d_down_later = after[0] + d_down[0];
+          back_through(d_gate, attention::down_gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
         }
         if (needs.other && own_operands) store_vector<V>(d_other + place, d_gate_score);
         if (needs.other && !own_operands) ds += d_gate_score;
         store_vector<V>(d + place, ds);
       }
+      if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
     }
     for (std::size_t n = 0; count > 0 && n < 2 + 2 * count; ++n) {
       double* const target = sums + static_cast<std::int64_t>(n) * tile_rows;

@@ -154,8 +154,10 @@ class Worker {
 
   template <class F>
   void for_each_row_tile(const Chunk& chunk, std::int64_t head, F&& f) {
-    const std::int64_t step = divide(call_).shares * tile_rows;
-    for (std::int64_t first = chunk.share * tile_rows; first < call_.queries(); first += step) {
+    const std::int64_t tiles = (call_.queries() + tile_rows - 1) / tile_rows, shares = divide(call_).shares;
+    const bool falling = gradients_ != nullptr && sums_down(call_.scan);
+    for (std::int64_t tile = chunk.share; tile < tiles; tile += shares) {
+      const std::int64_t first = (falling ? tiles - 1 - tile : tile) * tile_rows;
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
       f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step),
                 call_.visible});

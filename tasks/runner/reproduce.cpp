@@ -104,9 +104,8 @@ std::vector<std::string> parts_of(const std::string& text) {
 }
 
 Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
-  const Reproduction table = as_usage([&] {
-    return part_of(find_reproduction(settings.name), parts_of(settings.rows), parts_of(settings.tasks));
-  });
+  const Reproduction table = as_usage(
+      [&] { return part_of(find_reproduction(settings.name), parts_of(settings.rows), parts_of(settings.tasks)); });
   const ReproductionSetting setting{settings.scale == "paper" ? Scale::paper : Scale::quick,
                                     parse_seeds(settings.seeds), joined(settings.changes, " ")};
   if (settings.dry_run) refuse_with_dry_run("reproduce", "--out", !settings.out.empty());

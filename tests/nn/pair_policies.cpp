@@ -32,6 +32,30 @@ struct Divided {
   static constexpr auto logit(const auto& p) { return p.s / row<0>(p) - p.distance / row<0>(p) * 0.01; }
 };
 
+struct Reproached {
+  static constexpr PairNeeds needs{.scan = true, .own = false, .down = true, .other = true, .rows = 2, .heads = 1};
+  static constexpr auto gate(const auto& p) { return sigmoid(p.other) + 0.1 * softplus(row<1>(p)); }
+  static constexpr auto down_gate(const auto& p) {
+    const auto blame = softplus(p.other + row<1>(p)) * 0.1 + head<0>(p) * sigmoid(p.s);
+    return select(p.distance > 0, blame, 0) * (1 / (p.distance + 1));
+  }
+  static constexpr auto logit(const auto& p) {
+    return 0.9 * p.s + row<0>(p) * tanh(0.1 * p.sum) - 0.5 * p.down + head<0>(p) * tanh(p.down * p.s);
+  }
+};
+
+struct Expelled {
+  static constexpr PairNeeds needs{.down = true, .biased = true};
+  static constexpr auto down_gate(const auto& p) { return relu(p.s); }
+  static constexpr auto logit(const auto& p) { return select(p.down < 4, p.s - 0.1 * p.down, minus_infinity); }
+};
+
+struct Blamed {
+  static constexpr PairNeeds needs{.down = true, .adds = true, .other = true};
+  static constexpr auto down_gate(const auto& p) { return select(p.distance > 0, relu(p.other), 0); }
+  static constexpr auto logit(const auto& p) { return p.s - p.down; }
+};
+
 }  // namespace
 }  // namespace tally
 
@@ -39,6 +63,9 @@ TALLY_PAIR(threshold, Threshold);
 TALLY_PAIR(reading, Reading);
 TALLY_PAIR(bounded, Bounded);
 TALLY_PAIR(divided, Divided);
+TALLY_PAIR(reproached, Reproached);
+TALLY_PAIR(expelled, Expelled);
+TALLY_PAIR(blamed, Blamed);
 
 #ifndef TALLY_PAIR_ONLY
 
@@ -50,6 +77,9 @@ const PairPolicy& threshold_policy() { return pair_threshold; }
 const PairPolicy& reading_policy() { return pair_reading; }
 const PairPolicy& bounded_policy() { return pair_bounded; }
 const PairPolicy& divided_policy() { return pair_divided; }
+const PairPolicy& reproached_policy() { return pair_reproached; }
+const PairPolicy& expelled_policy() { return pair_expelled; }
+const PairPolicy& blamed_policy() { return pair_blamed; }
 
 }  // namespace tally::testing
 

@@ -13,5 +13,11 @@ const PairPolicy& reading_policy();
 const PairPolicy& bounded_policy();
 // Divides by a number of the query.
 const PairPolicy& divided_policy();
+// Both sums, and all else that there is to read.
+const PairPolicy& reproached_policy();
+// Keys of which rows above have had enough have no weight; after biases.
+const PairPolicy& expelled_policy();
+// A sum down the queries that may stand beside a product.
+const PairPolicy& blamed_policy();
 
 }  // namespace tally::testing

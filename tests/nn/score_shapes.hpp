@@ -11,29 +11,11 @@
 #include "autograd/ops.hpp"
 #include "autograd/score.hpp"
 #include "core/device.hpp"
+#include "tests/nn/down_cases.hpp"
 #include "tests/nn/pair_policies.hpp"
+#include "tests/nn/shape_case.hpp"
 
 namespace tally::testing {
-
-struct Sizes {
-  std::int64_t batch, heads, length, width, value_width;
-  std::int64_t shared_by = 1;  // heads of queries that have the same keys
-  std::int64_t key_heads() const { return heads / shared_by; }
-};
-
-// The parts of a score and how its tensors are made; every tensor comes from `leaf`, so that gradients can be compared.
-using Leaf = std::function<Tensor(const std::string& name, const Shape& shape, double deviation, DType dtype)>;
-using Make = std::function<void(const Sizes& sizes, const Leaf& leaf, Score& score)>;
-
-struct ShapeCase {
-  std::string name;
-  Make make;
-  // Whether rounding decides between two derivatives somewhere: at positions beside an integer, where the table bends,
-  // or where a hidden unit does.
-  bool kinks = false;
-  Visible visible = {};
-  bool all_tokens = false;  // as many queries as keys
-};
 
 inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor); }
 
@@ -66,12 +48,9 @@ inline void move_queries(const Sizes& s, const Leaf& leaf, Score& score, bool ch
 
 std::vector<ShapeCase> moved_cases();
 
-// Those that every device has, and on the CPU those with queries that move.
+// Those that every device has, and on the CPU those with queries that move and with sums down the queries.
 inline std::vector<ShapeCase> shape_cases() {
-  const auto gates = [](const Sizes& s, const Leaf& leaf) {
-    return Gates{leaf("gate_query", {s.batch, s.heads, s.length, s.width}, 1, DType::f64),
-                 leaf("gate_key", {s.batch, s.key_heads(), s.length, s.width}, 1, DType::f64)};
-  };
+  const auto gates = gates_of;
   const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
     return leaf("z", {s.batch, s.heads, s.length, positions + 1}, 1, DType::f64);
   };
@@ -338,6 +317,7 @@ inline std::vector<ShapeCase> shape_cases() {
   };
   if (default_device() == Device{}) {
     for (const ShapeCase& one : moved_cases()) cases.push_back(one);
+    for (const ShapeCase& one : down_cases()) cases.push_back(one);
   }
   return cases;
 }
