@@ -43,12 +43,21 @@ TensorTruth operator<(const TensorNumber& a, const TensorNumber& b) {
 TensorTruth operator<=(const TensorNumber& a, const TensorNumber& b) {
   return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return TensorTruth{less_equal(x, y), x}; });
 }
+TensorTruth operator&&(const TensorTruth& a, const TensorTruth& b) {
+  const TensorNumber both = select(a, select(b, 1.0, 0.0), 0.0);
+  return 0.0 < both;
+}
+TensorTruth operator||(const TensorTruth& a, const TensorTruth& b) { return !(!a && !b); }
+TensorTruth operator!(const TensorTruth& a) { return 0.0 < select(a, 0.0, 1.0); }
 TensorNumber select(const TensorTruth& truth, const TensorNumber& a, const TensorNumber& b) {
   return where(truth.holds, as_tensor(a, truth.like), as_tensor(b, truth.like));
 }
 TensorNumber min(const TensorNumber& a, const TensorNumber& b) { return select(a <= b, a, b); }
 TensorNumber max(const TensorNumber& a, const TensorNumber& b) { return select(a >= b, a, b); }
 TensorNumber relu(const TensorNumber& x) { return tally::relu(x.x); }
+TensorNumber abs(const TensorNumber& x) { return tally::abs(x.x); }
+TensorNumber log(const TensorNumber& x) { return tally::log(x.x); }
+TensorNumber sqrt(const TensorNumber& x) { return tally::sqrt(x.x); }
 TensorNumber exp(const TensorNumber& x) { return tally::exp(x.x); }
 TensorNumber sigmoid(const TensorNumber& x) { return tally::sigmoid(x.x); }
 TensorNumber softplus(const TensorNumber& x) { return tally::softplus(x.x); }

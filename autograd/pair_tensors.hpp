@@ -47,11 +47,17 @@ TensorTruth operator<(const TensorNumber& a, const TensorNumber& b);
 TensorTruth operator<=(const TensorNumber& a, const TensorNumber& b);
 inline TensorTruth operator>(const TensorNumber& a, const TensorNumber& b) { return b < a; }
 inline TensorTruth operator>=(const TensorNumber& a, const TensorNumber& b) { return b <= a; }
+TensorTruth operator&&(const TensorTruth& a, const TensorTruth& b);
+TensorTruth operator||(const TensorTruth& a, const TensorTruth& b);
+TensorTruth operator!(const TensorTruth& a);
 TensorNumber select(const TensorTruth& truth, const TensorNumber& a, const TensorNumber& b);
 TensorNumber min(const TensorNumber& a, const TensorNumber& b);
 TensorNumber max(const TensorNumber& a, const TensorNumber& b);
 TensorNumber relu(const TensorNumber& x);
+TensorNumber abs(const TensorNumber& x);
 TensorNumber exp(const TensorNumber& x);
+TensorNumber log(const TensorNumber& x);
+TensorNumber sqrt(const TensorNumber& x);
 TensorNumber sigmoid(const TensorNumber& x);
 TensorNumber softplus(const TensorNumber& x);
 TensorNumber tanh(const TensorNumber& x);

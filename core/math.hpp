@@ -1,6 +1,6 @@
 // Exponential, logistic and normal-distribution functions without branches or tables, for float and double, on the host
-// (inside `#pragma omp simd` loops they become vector code, which calls into libm do not) and on the device; exp,
-// sigmoid, softplus and tanh also for the vectors of core/vector.hpp.
+// (inside `#pragma omp simd` loops they become vector code, which calls into libm do not) and on the device; exp, log,
+// sqrt, sigmoid, softplus and tanh also for the vectors of core/vector.hpp.
 //
 // Relative error about 1e-7 in float and 1e-15 in double. NaN passes through; infinities and overflow give the limits,
 // results below the normal numbers 0.
@@ -122,6 +122,49 @@ template <class T>
 TALLY_INLINE T exp(T x) {
   const detail::ReducedExp<T> reduced = detail::reduce_exp(x);
   return (Scalar<T>{2} + Scalar<T>{2} * reduced.q) * reduced.half_scale;
+}
+
+// The natural logarithm: -infinity of 0, not a number below. x = 2^e m with m from sqrt(1/2) to sqrt(2), and log m =
+// 2 artanh(s), |s| = |m - 1| / (m + 1) < 0.172, by its power series.
+template <class T>
+TALLY_INLINE T log(T x) {
+  using S = Scalar<T>;
+  using F = detail::Format<S>;
+  using Bits = BitsOf<T>;
+  using Word = typename F::Bits;
+  constexpr S least = std::numeric_limits<S>::min(), infinity = std::numeric_limits<S>::infinity();
+  constexpr int raised_by = F::mantissa_bits + 1;  // what numbers below the normal ones are made normal with
+  constexpr Word one = std::bit_cast<Word>(S{1}), half_root = std::bit_cast<Word>(static_cast<S>(0.70710678118654752));
+  constexpr S magic = static_cast<S>(Word{1} << F::mantissa_bits);  // whole numbers below it stand in its last bits
+
+  const T normal = choose(x < least, x * static_cast<S>(Word{1} << raised_by), x);
+  const Bits bits = std::bit_cast<Bits>(normal);
+  const Bits exponent = (bits + (one - half_root)) >> F::mantissa_bits;  // e and the bias
+  const T m = std::bit_cast<T>(bits - (exponent << F::mantissa_bits) + one);
+  const T biased = std::bit_cast<T>(exponent | std::bit_cast<Word>(magic)) - magic;
+  const T e = biased - choose(x < least, splat<T>(F::exponent_bias + raised_by), splat<T>(F::exponent_bias));
+  const T s = (m - S{1}) / (m + S{1});
+  const T z = s * s;
+  T h;  // (artanh(s) / s - 1) / z
+  if constexpr (sizeof(S) == sizeof(float)) {
+    h = detail::horner(z, 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11);
+  } else {
+    h = detail::horner(z, 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19,
+                       1.0 / 21, 1.0 / 23);
+  }
+  const T y = e * F::ln2_high + (S{2} * (s + s * z * h) + e * F::ln2_low);
+  const T at_end = choose(x == S{0}, splat<T>(-infinity), splat<T>(std::numeric_limits<S>::quiet_NaN()));
+  return choose(x > S{0}, choose(x < infinity, y, x), at_end);
+}
+
+template <class T>
+TALLY_INLINE T sqrt(T x) {
+  if constexpr (std::is_same_v<T, Scalar<T>>) {
+    return std::sqrt(x);
+  } else {
+    for (std::size_t l = 0; l < sizeof(T) / sizeof(Scalar<T>); ++l) x[l] = std::sqrt(x[l]);
+    return x;
+  }
 }
 
 // 1 / (1 + e^-x)

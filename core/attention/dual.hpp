@@ -47,11 +47,35 @@ struct Dual {
 struct MinusInfinity {};
 inline constexpr MinusInfinity minus_infinity{};
 
+namespace detail {
+template <class>
+inline constexpr bool never = false;
+}  // namespace detail
+
 // What a comparison says.
 template <class R>
 struct Truth {
   decltype(std::declval<R>() < std::declval<R>()) holds;
+
+  template <class X = R>
+  explicit constexpr operator bool() const {
+    static_assert(detail::never<X>, "a policy chooses by select(condition, a, b), never by if or ?:");
+    return false;
+  }
 };
+// Both sides are evaluated.
+template <class R>
+TALLY_INLINE Truth<R> operator&&(const Truth<R>& a, const Truth<R>& b) {
+  return {static_cast<decltype(a.holds)>(a.holds & b.holds)};
+}
+template <class R>
+TALLY_INLINE Truth<R> operator||(const Truth<R>& a, const Truth<R>& b) {
+  return {static_cast<decltype(a.holds)>(a.holds | b.holds)};
+}
+template <class R>
+TALLY_INLINE Truth<R> operator!(const Truth<R>& a) {
+  return {!a.holds};
+}
 
 namespace detail {
 
@@ -203,6 +227,15 @@ TALLY_INLINE auto exp(const Dual<R, A>& x) {
   return detail::chain(y, y, x);
 }
 template <class R, std::uint32_t A>
+TALLY_INLINE auto log(const Dual<R, A>& x) {
+  return detail::chain(math::log(x.value), R(Scalar<R>{1} / x.value), x);
+}
+template <class R, std::uint32_t A>
+TALLY_INLINE auto sqrt(const Dual<R, A>& x) {
+  const R y = math::sqrt(x.value);
+  return detail::chain(y, R(Scalar<R>{0.5} / y), x);
+}
+template <class R, std::uint32_t A>
 TALLY_INLINE auto sigmoid(const Dual<R, A>& x) {
   const R y = math::sigmoid(x.value);
   return detail::chain(y, R(y * (Scalar<R>{1} - y)), x);
@@ -220,10 +253,14 @@ TALLY_INLINE auto tanh(const Dual<R, A>& x) {
   const R y = math::tanh(x.value);
   return detail::chain(y, R(Scalar<R>{1} - y * y), x);
 }
-// Where two are equal the derivative is that of the first; of relu it is 0.
+// Where two are equal the derivative is that of the first; of relu and abs it is 0 there.
 template <class R, std::uint32_t A>
 TALLY_INLINE auto relu(const Dual<R, A>& x) {
   return select(x > 0, x, 0);
+}
+template <class R, std::uint32_t A>
+TALLY_INLINE auto abs(const Dual<R, A>& x) {
+  return select(x > 0, x, select(x < 0, -x, x * 0));
 }
 template <class R, std::uint32_t A, class Y>
 TALLY_INLINE auto min(const Dual<R, A>& x, const Y& y) {
@@ -233,5 +270,33 @@ template <class R, std::uint32_t A, class Y>
 TALLY_INLINE auto max(const Dual<R, A>& x, const Y& y) {
   return select(x >= y, x, y);
 }
+template <detail::Plain C, detail::Differentiable X>
+TALLY_INLINE auto min(C c, const X& x) {
+  return select(c <= x, c, x);
+}
+template <detail::Plain C, detail::Differentiable X>
+TALLY_INLINE auto max(C c, const X& x) {
+  return select(c >= x, c, x);
+}
+
+// What a policy might look for: the sentence, instead of what else has the name.
+#define TALLY_NO_FUNCTION(name)                                                                                \
+  template <detail::Differentiable X, class... More>                                                           \
+  constexpr auto name(const X&, const More&...) {                                                              \
+    static_assert(detail::never<X>,                                                                            \
+                  "a policy has no " #name                                                                     \
+                  "; it may call select, min, max, abs, relu, exp, log, sqrt, sigmoid, softplus and tanh, or " \
+                  "read the number as one of the row or head");                                                \
+  }
+TALLY_NO_FUNCTION(pow)
+TALLY_NO_FUNCTION(sin)
+TALLY_NO_FUNCTION(cos)
+TALLY_NO_FUNCTION(floor)
+TALLY_NO_FUNCTION(ceil)
+TALLY_NO_FUNCTION(log1p)
+TALLY_NO_FUNCTION(log2)
+TALLY_NO_FUNCTION(exp2)
+TALLY_NO_FUNCTION(expm1)
+#undef TALLY_NO_FUNCTION
 
 }  // namespace tally::attention

@@ -16,7 +16,8 @@
 // form gradients come by way of both, so `p.s / max(p.distance, 1)`. Where logit is minus_infinity the key has no
 // weight, and its gate counts all the same, in both sums. Its functions are constexpr, as kernels call no others. What
 // they can call:
-// + - * / and comparisons, also with plain numbers, select, min, max, relu, exp, sigmoid, softplus, tanh.
+// + - * / and comparisons, also with plain numbers, && || !, select, min, max, abs, relu, exp, log, sqrt, sigmoid,
+// softplus, tanh; and functions of its own struct.
 #pragma once
 
 #include <array>
@@ -48,6 +49,33 @@ struct TheSumIsForLogitAlone {};
 struct SetNeedsDownToReadDown {};
 struct DownIsForLogitAlone {};
 struct SetNeedsOtherToReadOther {};
+
+// Whatever is made of it says what is missing.
+#define TALLY_UNREADABLE_IN(op, Type, sentence)                                            \
+  template <class X>                                                                       \
+  constexpr auto operator op(const Type&, const X& x) {                                    \
+    static_assert(detail::never<X>, sentence);                                             \
+    return x;                                                                              \
+  }                                                                                        \
+  template <class X>                                                                       \
+  requires(!std::is_same_v<X, Type>) constexpr auto operator op(const X& x, const Type&) { \
+    static_assert(detail::never<X>, sentence);                                             \
+    return x;                                                                              \
+  }
+#define TALLY_UNREADABLE(Type, sentence) \
+  TALLY_UNREADABLE_IN(+, Type, sentence) \
+  TALLY_UNREADABLE_IN(-, Type, sentence) \
+  TALLY_UNREADABLE_IN(*, Type, sentence) \
+  TALLY_UNREADABLE_IN(/, Type, sentence) \
+  TALLY_UNREADABLE_IN(<, Type, sentence) \
+  TALLY_UNREADABLE_IN(>, Type, sentence)
+TALLY_UNREADABLE(SetNeedsScanToReadTheSum, "the policy reads p.sum, but needs.scan is false")
+TALLY_UNREADABLE(TheSumIsForLogitAlone, "p.sum is for logit alone: a gate is what is summed")
+TALLY_UNREADABLE(SetNeedsDownToReadDown, "the policy reads p.down, but needs.down is false")
+TALLY_UNREADABLE(DownIsForLogitAlone, "p.down is for logit alone: a down_gate is what is summed")
+TALLY_UNREADABLE(SetNeedsOtherToReadOther, "the policy reads p.other, but needs.other is false")
+#undef TALLY_UNREADABLE
+#undef TALLY_UNREADABLE_IN
 
 // Inputs by their bits; numbers of rows come behind these, then those of heads.
 inline constexpr int input_s = 0, input_other = 1, input_sum = 2, input_down = 3, first_row_input = 4;

@@ -65,6 +65,24 @@ TYPED_TEST(MathKernel, ExpGoesToZeroWhereNumbersEnd) {
   EXPECT_EQ(math::exp(lowest - TypeParam{0.75}), TypeParam{0});
 }
 
+TYPED_TEST(MathKernel, Log) {
+  using Limits = std::numeric_limits<TypeParam>;
+  const auto function = [](TypeParam x) { return math::log(x); };
+  const auto reference = [](long double x) { return std::log(x); };
+  this->expect_error_below(2, function, reference, 1e-3, 0.999);
+  this->expect_error_below(2, function, reference, 1.001, 3);
+  this->expect_error_below(2, function, reference, 3, 1e30);
+  for (const TypeParam x : {Limits::min(), Limits::max(), Limits::denorm_min(), Limits::min() / 8, TypeParam{0.5},
+                            std::nextafter(TypeParam{1}, TypeParam{2}), std::nextafter(TypeParam{1}, TypeParam{0})}) {
+    EXPECT_NEAR(math::log(x) / std::log(x), 1, 2 * Limits::epsilon()) << x;
+  }
+  EXPECT_EQ(math::log(TypeParam{1}), TypeParam{0});
+  EXPECT_EQ(math::log(TypeParam{0}), -this->infinity);
+  EXPECT_EQ(math::log(this->infinity), this->infinity);
+  EXPECT_TRUE(std::isnan(math::log(TypeParam{-1})));
+  EXPECT_TRUE(std::isnan(math::log(this->nan)));
+}
+
 TYPED_TEST(MathKernel, Sigmoid) {
   const auto function = [](TypeParam x) { return math::sigmoid(x); };
   const auto reference = [](long double x) { return 1 / (1 + std::exp(-x)); };

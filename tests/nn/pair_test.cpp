@@ -69,6 +69,15 @@ TEST(Duals, HaveTheDerivativesOfCentralDifferences) {
       expect_derivatives(
           "relu", [](auto x, auto y) { return relu(x) * y; }, a, b);
       expect_derivatives(
+          "log", [](auto x, auto y) { return log(x * x + 1) * log(y * y); }, a, b);
+      expect_derivatives(
+          "sqrt", [](auto x, auto y) { return sqrt(x * x + 0.5) / sqrt(y * y); }, a, b);
+      expect_derivatives(
+          "abs", [](auto x, auto y) { return abs(x) * y - abs(x + y); }, a, b);
+      expect_derivatives(
+          "and, or, not", [](auto x, auto y) { return select(x > 0 && !(y > 1) || x > 2, x * y, min(0.5, x - y)); }, a,
+          b);
+      expect_derivatives(
           "min, max", [](auto x, auto y) { return min(x, y) + 2 * max(y, 0.5); }, a, b);
       expect_derivatives(
           "select", [](auto x, auto y) { return select(x < y, x * x, y); }, a, b);
@@ -85,6 +94,7 @@ TEST(Duals, TakeTheFirstOfTwoEqualsAndNothingAtZero) {
   EXPECT_EQ(max(a, b).by<1>(), 0);
   EXPECT_EQ(min(b, a).by<0>(), 0);
   EXPECT_EQ(relu(input<0>(0.0)).by<0>(), 0);
+  EXPECT_EQ(abs(input<0>(0.0)).by<0>(), 0);
   const auto hidden = select(a > 5, a, minus_infinity);
   EXPECT_EQ(hidden.value, -std::numeric_limits<double>::infinity());
   EXPECT_EQ(hidden.by<0>(), 0);
