@@ -1,7 +1,35 @@
 // Score shapes with queries that move, alone and beside the others.
+#include <algorithm>
+#include <cmath>
+
 #include "tests/nn/score_cases.hpp"
 
 namespace tally::testing {
+namespace {
+
+// Of which kind; keys of each head by itself where heads share those of the operands.
+void move_queries(const Sizes& s, const Leaf& leaf, Score& score, bool channels, bool by_query_head = false) {
+  const std::int64_t block = std::min(s.length, moved_block), heads = by_query_head ? s.heads : s.key_heads();
+  const Shape of_keys{s.batch, heads, s.length, s.width};
+  const auto make = [&](const std::string& name, const Shape& shape, double deviation) {
+    return leaf(name, shape, deviation, DType::f64);
+  };
+  MovedProduct moved;
+  moved.queries = make("moved_queries", {s.batch, s.heads, s.length, s.width}, 1.5);
+  moved.keys = make("moved_keys", of_keys, 1.5);
+  moved.own = make("own", {s.batch, s.heads, s.length, block}, 1);
+  if (channels) {
+    moved.factor = make("factor", {s.batch, heads, (s.length + block - 1) / block, s.width}, 1);
+  } else {
+    // What a block changes stays of the size of the query.
+    const double small = 0.7 / std::sqrt(8 * std::sqrt(static_cast<double>(s.width)));
+    moved.read = make("read", of_keys, small);
+    moved.taken = make("taken", of_keys, small);
+  }
+  score.moved = moved;
+}
+
+}  // namespace
 
 std::vector<ShapeCase> moved_cases() {
   const auto table = [](const Sizes& s, const Leaf& leaf, Score& score) {

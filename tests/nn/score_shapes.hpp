@@ -1,8 +1,6 @@
 // Every shape that joins a score, as tests of tiled attention take it.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -22,28 +20,6 @@ inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor)
 inline void break_stick(Score& score, bool attend_current = false) {
   score.set_scan(stick_breaking(attend_current));
   score.set_normaliser({Normaliser::Kind::exp});
-}
-
-// Of which kind; keys of each head by itself where heads share those of the operands.
-inline void move_queries(const Sizes& s, const Leaf& leaf, Score& score, bool channels, bool by_query_head = false) {
-  const std::int64_t block = std::min(s.length, moved_block), heads = by_query_head ? s.heads : s.key_heads();
-  const Shape of_keys{s.batch, heads, s.length, s.width};
-  const auto make = [&](const std::string& name, const Shape& shape, double deviation) {
-    return leaf(name, shape, deviation, DType::f64);
-  };
-  MovedProduct moved;
-  moved.queries = make("moved_queries", {s.batch, s.heads, s.length, s.width}, 1.5);
-  moved.keys = make("moved_keys", of_keys, 1.5);
-  moved.own = make("own", {s.batch, s.heads, s.length, block}, 1);
-  if (channels) {
-    moved.factor = make("factor", {s.batch, heads, (s.length + block - 1) / block, s.width}, 1);
-  } else {
-    // What a block changes stays of the size of the query.
-    const double small = 0.7 / std::sqrt(8 * std::sqrt(static_cast<double>(s.width)));
-    moved.read = make("read", of_keys, small);
-    moved.taken = make("taken", of_keys, small);
-  }
-  score.moved = moved;
 }
 
 std::vector<ShapeCase> moved_cases();
