@@ -20,8 +20,8 @@ bool is_compiled(const PairPolicy& policy, Device device) {
 
 void Score::set_scan(Scan value) {
   check(!scan.has_value(), "encoding",
-        "two parts of the sum each want a running sum along the keys, but a score has one: each such encoding defines "
-        "what the sum means; keep one of them (biases and rotations may join it)");
+        "two parts of the sum each bring a scan (a running sum along the keys, or a policy), but a score has one: each "
+        "defines what becomes of a pair; keep one of them (biases and rotations may join it)");
   scan = std::move(value);
 }
 

@@ -31,8 +31,8 @@ class Sum final : public Encoding {
       }
       if (own.scans) {
         check(scanning == nullptr, "encoding", where, scanning == nullptr ? "" : scanning->name, " and ", part.name,
-              " each want a running sum along the keys, but a score has one: each such encoding defines what the sum "
-              "means; keep one of them (biases and rotations may join it)");
+              " each bring a scan (a running sum along the keys, or a policy), but a score has one: each defines what "
+              "becomes of a pair; keep one of them (biases and rotations may join it)");
         scanning = &part;
       }
       for (const SumPart& other : parts_) {
@@ -188,7 +188,7 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
           " = true at the end of its TALLY_ENCODING line");
   };
   const bool may_scan = encoding.traits.scans || encoding.traits.scans_alone;
-  check_told(score.scan.has_value(), may_scan, "a running sum along the keys", "scans");
+  check_told(score.scan.has_value(), may_scan, "a scan (a running sum along the keys, or a policy)", "scans");
   const Pair* const pair = score.scan ? std::get_if<Pair>(&*score.scan) : nullptr;
   check_told(pair != nullptr && pair->policy->needs.down, encoding.traits.sums_down || encoding.traits.scans_alone,
              "a policy that sums down the queries", "sums_down");

@@ -47,7 +47,7 @@ TALLY_ENCODING(STEM, TITLEEncodingOptions, TITLEEncoding, "nothing yet", "l_ij =
 // Of a formula of the pair.
 constexpr std::string_view of_policy =
     R"(// What it does, in a sentence (where it was published). For query i and key j <= i:
-//   g_ij = sigmoid(s_ij),  p_ij = sum_{m=j..i} g_im,  l_ij = s_ij
+//   g_ij = sigmoid(s_ij),  p_ij = sum_{m=j..i} g_im,  l_ij = s_ij - r_h p_ij;  with r = 0 it does nothing yet
 #include "autograd/pair.hpp"
 
 namespace tally {
@@ -56,9 +56,10 @@ namespace {
 // The formula of a pair, compiled for the CPU, for CUDA and on tensors; its derivatives come from the same text.
 // nn/position/contextual.md leads through one; core/attention/pair.hpp has all that a policy may ask for and read.
 struct TITLEPair {
-  static constexpr PairNeeds needs{.scan = true};
-  static constexpr auto gate(const auto& p) { return sigmoid(p.s); }  // is summed from the query down to the key: p.sum
-  static constexpr auto logit(const auto& p) { return p.s; }  // with p.sum and whatever else it needs
+  static constexpr PairNeeds needs{.scan = true, .heads = 1};  // .rows = 1: a number of each query, row<0>(p)
+  // Is summed from the query down to the key.
+  static constexpr auto gate(const auto& p) { return sigmoid(p.s); }
+  static constexpr auto logit(const auto& p) { return p.s - head<0>(p) * p.sum; }
 };
 
 }  // namespace
@@ -74,19 +75,33 @@ namespace tally {
 namespace {
 
 struct TITLEEncodingOptions final : OptionsOf<TITLEEncodingOptions> {
-  void visit(OptionVisitor&) override {}
+  double start = 0;
+
+  void visit(OptionVisitor& visitor) override {
+    visitor.real("start", start, "what a step of the sum takes off, for every head at the start");
+  }
 };
 
 class TITLEEncoding final : public Encoding {
  public:
-  void score(const AttentionInput&, Score& score) const override { score.set_scan(Pair{&pair_STEM}); }
+  TITLEEncoding(const EncodingSetup& setup, const TITLEEncodingOptions& options)
+      : rate_(setup.parameter("rate", {setup.heads, 1}, Fill::constant(options.start), Scope::layer)) {}
+
+  void score(const AttentionInput&, Score& score) const override {
+    score.set_scan(Pair{.policy = &pair_STEM, .heads = rate_});
+  }
+
+ private:
+  Tensor rate_;  // r [H, 1]
 };
 
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(STEM, TITLEEncodingOptions, TITLEEncoding, "nothing yet", "l_ij = s_ij", "none yet", .scans = true,
-               .takes_score_alone = true);
+// .scans: a policy, with a sum or without. .takes_score_alone: gate or logit reads p.s otherwise than to add to it; drop
+// it where needs.adds is true.
+TALLY_ENCODING(STEM, TITLEEncodingOptions, TITLEEncoding, "nothing yet", "l_ij = s_ij - r_h p_ij", "none yet",
+               .scans = true, .by_policy = true, .takes_score_alone = true);
 
 #endif
 )";

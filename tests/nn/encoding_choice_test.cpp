@@ -174,8 +174,8 @@ TEST(EncodingSum, RefusesTwoScansWithTheReason) {
       error_of([&] {
         output_of({&first, &doubling, &third});
       }),
-      "[encoding] first and third each want a running sum along the keys, but a score has one: each such encoding "
-      "defines what the sum means; keep one of them (biases and rotations may join it)");
+      "[encoding] first and third each bring a scan (a running sum along the keys, or a policy), but a score has one: "
+      "each defines what becomes of a pair; keep one of them (biases and rotations may join it)");
 }
 
 TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
@@ -210,8 +210,8 @@ TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
 TEST(EncodingTraits, AScanMustBeTold) {
   const EncodingEntry silent = entry_of<Scanning>("silent"), sticks = entry_of<Sticks>("sticks", scans);
   EXPECT_EQ(error_of([&] { output_of({&silent}); }),
-            "[encoding] a running sum along the keys that its file does not tell of: write .scans = true at the end of "
-            "its TALLY_ENCODING line");
+            "[encoding] a scan (a running sum along the keys, or a policy) that its file does not tell of: write .scans = "
+            "true at the end of its TALLY_ENCODING line");
   EXPECT_EQ(error_of([&] { output_of({&sticks}); }),
             "[encoding] another rule than the softmax that its file does not tell of: write .normalises = true at the "
             "end of its TALLY_ENCODING line");
