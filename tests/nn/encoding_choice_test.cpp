@@ -209,9 +209,10 @@ TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
 
 TEST(EncodingTraits, AScanMustBeTold) {
   const EncodingEntry silent = entry_of<Scanning>("silent"), sticks = entry_of<Sticks>("sticks", scans);
-  EXPECT_EQ(error_of([&] { output_of({&silent}); }),
-            "[encoding] a scan (a running sum along the keys, or a policy) that its file does not tell of: write .scans = "
-            "true at the end of its TALLY_ENCODING line");
+  EXPECT_EQ(
+      error_of([&] { output_of({&silent}); }),
+      "[encoding] a scan (a running sum along the keys, or a policy) that its file does not tell of: write .scans = "
+      "true at the end of its TALLY_ENCODING line");
   EXPECT_EQ(error_of([&] { output_of({&sticks}); }),
             "[encoding] another rule than the softmax that its file does not tell of: write .normalises = true at the "
             "end of its TALLY_ENCODING line");
