@@ -14,6 +14,7 @@
 #include "nn/transformer.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
+#include "tests/nn/share.hpp"
 #include "tests/nn/refusals.hpp"
 
 namespace tally {
@@ -179,6 +180,7 @@ TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
     }
   }
   cases.push_back({EncodingChoice::parse("0:cope[window=9]@0,alibi[window=5,first=3]@1,1:fox"), "groups"});
+  if (testing::takes_a_share()) cases = testing::every(8, std::move(cases));
   for (EncodingCase& one : cases) {
     for (EncodingChoice::Part& part : one.choice.parts) {
       if (part.entry->name == "cope") set_option(*part.options, "cope", "gates", "sep-keys");
