@@ -126,6 +126,7 @@ struct EncodingTraits {
 
   // Found from the hooks that a class has.
   bool embeds = false, rotates = false;
+  bool scores = false;            // something joins the scores, or takes the place of their softmax
   bool replaces_softmax = false;  // by `weights`, materialised
   bool mixes = false;             // the whole attention is its own, materialised
 };
@@ -217,6 +218,7 @@ std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, const std
 template <class EncodingType>
 constexpr EncodingTraits with_hooks_of(EncodingTraits said) {
   said.embeds = !std::is_same_v<decltype(&EncodingType::embed), decltype(&Encoding::embed)>;
+  said.scores = !std::is_same_v<decltype(&EncodingType::score), decltype(&Encoding::score)>;
   said.rotates = !std::is_same_v<decltype(&EncodingType::rotate), decltype(&Encoding::rotate)>;
   said.replaces_softmax = !std::is_same_v<decltype(&EncodingType::weights), decltype(&Encoding::weights)>;
   said.mixes = !std::is_same_v<decltype(&EncodingType::mix), decltype(&Encoding::mix)>;
@@ -227,8 +229,8 @@ constexpr EncodingTraits with_hooks_of(EncodingTraits said) {
 template <class EncodingType>
 constexpr bool fits_hooks(const EncodingTraits& said) {
   const EncodingTraits has = with_hooks_of<EncodingType>(said);
-  constexpr bool scores = !std::is_same_v<decltype(&EncodingType::score), decltype(&Encoding::score)>;
-  const bool repeats = said.embeds || said.rotates || said.replaces_softmax || said.mixes;
+  const bool scores = has.scores,
+             repeats = said.embeds || said.scores || said.rotates || said.replaces_softmax || said.mixes;
   return !repeats && (has.rotates || !has.before_rotations) &&
          (scores || !(has.scans || has.scans_alone || has.normalises || has.brings_product)) &&
          (has.scans || !(has.takes_score_alone || has.sums_down)) && !(has.scans && has.scans_alone) &&

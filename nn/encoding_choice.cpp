@@ -287,6 +287,12 @@ std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const 
       lines.push_back(
           concat("note: ", name, ".", rotated_query, "=true changes nothing: no rotation acts beside ", name));
     }
+    const bool joined = std::ranges::any_of(parts, [&](const Part& other) {
+      return other.entry != part.entry && other.entry->traits.scores && act_together(*this, part.entry, other.entry);
+    });
+    if (value_of(*part.options, "whole") == OptionValue(true) && !joined) {
+      lines.push_back(concat("note: ", name, ".whole=true changes nothing: nothing joins the score beside ", name));
+    }
     const std::string text = part.entry->note != nullptr ? part.entry->note(model) : "";
     if (!text.empty()) lines.push_back("note: " + text);
     const EncodingTraits::Doubt& doubt = part.entry->traits.doubtful_beside;

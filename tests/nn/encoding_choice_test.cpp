@@ -286,6 +286,12 @@ TEST(EncodingChoice, SaysWhatChangesNothingAndWhatTheModelLacks) {
   EXPECT_TRUE(notes_of("0:rope,1:xpos", model).empty() && notes_of("rope@0,xpos@1", model).empty());
   EXPECT_EQ(notes_of("fox+fox-pro", model).back(), two_sets);
   EXPECT_NE(notes_of("fox@0,fox-pro@1", model).back(), two_sets);
+  EncodingChoice whole = EncodingChoice::parse("0:rope+ssmax,1:alibi");
+  whole.set_option("ssmax.whole", "true");
+  EXPECT_EQ(whole.notes(model).back(), "note: ssmax.whole=true changes nothing: nothing joins the score beside ssmax");
+  whole = EncodingChoice::parse("alibi+ssmax");
+  whole.set_option("ssmax.whole", "true");
+  EXPECT_TRUE(whole.notes(model).empty());
   model.activation = "swiglu";
   EXPECT_EQ(notes_of("fox-pro", model).size(), 1U);
   model.hidden = 683;
