@@ -14,8 +14,8 @@
 #include "nn/transformer.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
-#include "tests/nn/share.hpp"
 #include "tests/nn/refusals.hpp"
+#include "tests/nn/share.hpp"
 
 namespace tally {
 namespace {

@@ -75,8 +75,8 @@ TEST(Duals, HaveTheDerivativesOfCentralDifferences) {
       expect_derivatives(
           "abs", [](auto x, auto y) { return abs(x) * y - abs(x + y); }, a, b);
       expect_derivatives(
-          "and, or, not", [](auto x, auto y) { return select((x > 0 && !(y > 1)) || x > 2, x * y, min(0.5, x - y)); }, a,
-          b);
+          "and, or, not", [](auto x, auto y) { return select((x > 0 && !(y > 1)) || x > 2, x * y, min(0.5, x - y)); },
+          a, b);
       expect_derivatives(
           "min, max", [](auto x, auto y) { return min(x, y) + 2 * max(y, 0.5); }, a, b);
       expect_derivatives(

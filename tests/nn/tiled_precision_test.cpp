@@ -45,6 +45,7 @@ double reach(const std::string& name, const Sizes& sizes) {
   if (name == "rise" || name == "slopes") return length;
   if (name == "slope") return std::sqrt(length);  // one number, the sum of all rows' roundings
   if (name == "w" || name == "b" || name == "u") return 0;
+  if (name == "factor") return 5;  // sums of dl times logits, which are about as large
   return 1;
 }
 

@@ -41,8 +41,8 @@ ERRORS = [
             found_by=["nn/Cpu/Forms.*"]),
     # --- tiles that are skipped ---
     Planted("skip-bound-half", "core/cpu/attention_worker.hpp",
-            find="double bound = row_norm_ * key_norm_[tile];",
-            replace="double bound = 0.5 * row_norm_ * key_norm_[tile];",
+            find=": row_norm_) * key_norm_[tile];",
+            replace=": 0.5 * row_norm_) * key_norm_[tile];",
             what="the bound on the scores of a tile is half of what it must be",
             found_by=["nn/Cpu/SkippedTiles.*"]),
     Planted("skip-no-log-k", "core/cpu/attention_worker.hpp",

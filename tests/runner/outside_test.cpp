@@ -75,7 +75,8 @@ std::vector<std::string> options_of(const EncodingChoice& choice) {
   std::vector<std::string> words;
   for (const auto& part : choice.parts) {
     for (const OptionInfo& option : list_options(*part.options)) {
-      words.push_back(concat("--pe.", part.entry->name, ".", option.name, "=", to_text(option.value)));
+      const std::string value = to_text(option.value);
+      if (!value.empty()) words.push_back(concat("--pe.", part.entry->name, ".", option.name, "=", value));
     }
   }
   return words;
