@@ -19,7 +19,7 @@ void move_queries(const Sizes& s, const Leaf& leaf, Score& score, bool channels,
   moved.keys = make("moved_keys", of_keys, 1.5);
   moved.own = make("own", {s.batch, s.heads, s.length, block}, 1);
   if (channels) {
-    moved.factor = make("factor", {s.batch, heads, (s.length + block - 1) / block, s.width}, 1);
+    moved.factor = make("channel_factor", {s.batch, heads, (s.length + block - 1) / block, s.width}, 1);
   } else {
     // What a block changes stays of the size of the query.
     const double small = 0.7 / std::sqrt(8 * std::sqrt(static_cast<double>(s.width)));

@@ -269,7 +269,7 @@ inline std::vector<ShapeCase> shape_cases() {
          score.biases.push_back(Dense{leaf("dense", {s.batch, 1, s.length, s.length}, 1, DType::f64)});
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                         leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
-         score.row_factor = leaf("factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
        },
        true},
       {"factor_of_mlp_in_a_window",
@@ -281,7 +281,7 @@ inline std::vector<ShapeCase> shape_cases() {
          score.set_normaliser(sink(s, leaf));
          score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64), {}});
          score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
-         score.row_factor = leaf("factor", {1, s.heads, s.length}, 0.5, DType::f64);
+         score.row_factor = leaf("row_factor", {1, s.heads, s.length}, 0.5, DType::f64);
        },
        true,
        {.window = 30, .first = 2}},
