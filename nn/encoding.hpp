@@ -190,9 +190,10 @@ struct EncodingEntry {
   EncodingTraits traits = {};
   // What there is to say of the model around it, one line, or nothing: Class::note(model), where the class has it.
   std::string (*note)(const ModelOptions& model) = nullptr;
-  // Options that a trained model may take otherwise, for texts longer than those it was trained on: of the options'
-  // struct `static constexpr std::array<std::string_view, N> after_training`, where it has that.
-  std::vector<std::string_view> after_training = {};
+  // What is special of options, by name: of the options' struct `static constexpr std::array<std::string_view, N>
+  // after_training`, and so on, where it has that. Those that a trained model may take otherwise, for texts longer than
+  // those it was trained on; flags that act only beside a rotation, or beside what joins the score.
+  std::vector<std::string_view> after_training = {}, beside_rotations = {}, beside_scores = {};
 };
 
 // What joins the scores. Throws Error where it has a scan or a normaliser that the traits do not say.
@@ -257,9 +258,14 @@ EncodingEntry encoding_entry(std::string name, std::string summary, std::string 
     }
   };
   if constexpr (requires(const ModelOptions& model) { EncodingType::note(model); }) entry.note = &EncodingType::note;
-  if constexpr (requires { OptionsType::after_training; }) {
-    entry.after_training.assign(OptionsType::after_training.begin(), OptionsType::after_training.end());
-  }
+  const auto take = [](std::vector<std::string_view>& names, const auto& of_options) {
+    names.assign(of_options.begin(), of_options.end());
+  };
+  (void)take;
+  if constexpr (requires { OptionsType::after_training; }) take(entry.after_training, OptionsType::after_training);
+  if constexpr (requires { OptionsType::beside_rotations; })
+    take(entry.beside_rotations, OptionsType::beside_rotations);
+  if constexpr (requires { OptionsType::beside_scores; }) take(entry.beside_scores, OptionsType::beside_scores);
   return entry;
 }
 

@@ -147,9 +147,6 @@ std::optional<OptionValue> value_of(Options& options, std::string_view name) {
   return std::nullopt;
 }
 
-// Whether a part sees q as rotated by others.
-constexpr std::string_view rotated_query = "rotated-query";
-
 }  // namespace
 
 std::string EncodingChoice::Range::text() const { return first == last ? to_text(first) : concat(first, "-", last); }
@@ -270,11 +267,13 @@ std::vector<std::string> EncodingChoice::open_choices() const {
   std::vector<std::string> lines;
   for (const Part& part : parts) {
     const std::string rotations = rotations_beside(*this, part.entry);
-    const std::optional<OptionValue> rotated = value_of(*part.options, rotated_query);
-    if (rotations.empty() || !rotated.has_value()) continue;
-    lines.push_back(concat("open choice: beside ", rotations, " the position term of ", part.entry->name, " sees q as ",
-                           std::get<bool>(*rotated) ? "rotated" : "projected", " (", part.entry->name, ".",
-                           rotated_query, "=", to_text(*rotated), "); publications do not say"));
+    for (const std::string_view flag :
+         rotations.empty() ? std::vector<std::string_view>{} : part.entry->beside_rotations) {
+      const bool rotated = value_of(*part.options, flag) == OptionValue(true);
+      lines.push_back(concat("open choice: beside ", rotations, " the position term of ", part.entry->name,
+                             " sees q as ", rotated ? "rotated" : "projected", " (", part.entry->name, ".", flag, "=",
+                             to_text(OptionValue(rotated)), "); publications do not say"));
+    }
   }
   return lines;
 }
@@ -283,16 +282,17 @@ std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const 
   std::vector<std::string> lines = open_choices();
   for (const Part& part : parts) {
     const std::string& name = part.entry->name;
-    if (value_of(*part.options, rotated_query) == OptionValue(true) && rotations_beside(*this, part.entry).empty()) {
-      lines.push_back(
-          concat("note: ", name, ".", rotated_query, "=true changes nothing: no rotation acts beside ", name));
-    }
+    const auto say_idle = [&](const std::vector<std::string_view>& flags, bool acts, std::string_view what) {
+      for (const std::string_view flag : flags) {
+        if (acts || value_of(*part.options, flag) != OptionValue(true)) continue;
+        lines.push_back(concat("note: ", name, ".", flag, "=true changes nothing: ", what, " beside ", name));
+      }
+    };
     const bool joined = std::ranges::any_of(parts, [&](const Part& other) {
       return other.entry != part.entry && other.entry->traits.scores && act_together(*this, part.entry, other.entry);
     });
-    if (value_of(*part.options, "whole") == OptionValue(true) && !joined) {
-      lines.push_back(concat("note: ", name, ".whole=true changes nothing: nothing joins the score beside ", name));
-    }
+    say_idle(part.entry->beside_rotations, !rotations_beside(*this, part.entry).empty(), "no rotation acts");
+    say_idle(part.entry->beside_scores, joined, "nothing joins the score");
     const std::string text = part.entry->note != nullptr ? part.entry->note(model) : "";
     if (!text.empty()) lines.push_back("note: " + text);
     const EncodingTraits::Doubt& doubt = part.entry->traits.doubtful_beside;

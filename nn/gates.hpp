@@ -1,7 +1,9 @@
 // Gates that several encodings share.
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 
 #include "nn/encoding.hpp"
 
@@ -10,6 +12,7 @@ namespace tally {
 // What contextual positions (CoPE and its kin) are counted from: g_ij = sigmoid(s_ij), or sigmoid(q_i.G_j / sqrt(d))
 // with gate keys G of their own.
 struct ContextualGateOptions {
+  static constexpr std::array<std::string_view, 1> beside_rotations{"rotated-query"};
   std::string source = "keys";
   bool rotated_query = false;
 

@@ -18,6 +18,7 @@ namespace tally {
 namespace {
 
 struct CopeOptions final : OptionsOf<CopeOptions> {
+  static constexpr auto beside_rotations = ContextualGateOptions::beside_rotations;
   std::int64_t p_max = 64;
   std::string position_scale = "none";
   std::string share = "heads";

@@ -17,6 +17,7 @@ namespace tally {
 namespace {
 
 struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
+  static constexpr auto beside_rotations = ContextualGateOptions::beside_rotations;
   std::string slopes = "halving";
   std::string sign = "plus";
   double first_slope = 1;

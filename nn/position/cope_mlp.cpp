@@ -16,6 +16,7 @@ namespace tally {
 namespace {
 
 struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
+  static constexpr auto beside_rotations = ContextualGateOptions::beside_rotations;
   std::int64_t hidden = 64;
   std::string layers = "all";
   ContextualGateOptions gates;

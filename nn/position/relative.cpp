@@ -15,6 +15,7 @@ namespace {
 
 struct RelativeOptions final : OptionsOf<RelativeOptions> {
   static constexpr std::array<std::string_view, 1> after_training{"far"};
+  static constexpr std::array<std::string_view, 1> beside_rotations{"rotated-query"};
   std::string far = "refuse";
   std::string share = "layer";
   std::int64_t distances = 0;

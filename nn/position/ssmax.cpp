@@ -4,6 +4,7 @@
 // It acts on q, so biases are not scaled, and what sees the score (gates) sees it scaled; with `whole` on all that the
 // encodings of a sum make of the score, of which gates see the score alone. Start value: reprints of the paper differ
 // (0.43, 0.168).
+#include <array>
 #include <cmath>
 
 #include "autograd/ops.hpp"
@@ -13,6 +14,7 @@ namespace tally {
 namespace {
 
 struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
+  static constexpr std::array<std::string_view, 1> beside_scores{"whole"};
   double start = 0.43;
   bool bias = false;
   bool whole = false;

@@ -48,22 +48,16 @@ double reach(const std::string& name, const Sizes& sizes) {
   return 1;
 }
 
-// The largest of all logits without their factor of rows, which its gradient multiplies dl with: as sigmoids have them.
+// The largest logit without its factor of the row, which the factor's gradient multiplies dl with.
 double largest_logit(const ShapeCase& one, const Sizes& sizes, const Values& values) {
   const NoGrad only_values;
   Inputs inputs = make_inputs(one, sizes, DType::f64, values);
   inputs.score.row_factor = {};
-  inputs.score.normaliser = {Normaliser::Kind::sigmoid};
-  struct Plain final : Encoding {};
-  AttentionInput plain{inputs.operands.q, inputs.operands.q, inputs.operands.k, inputs.operands.v,
-                       inputs.operands.scale};
-  plain.visible = inputs.operands.visible;
-  AttentionTrace trace;
-  composed_attention(inputs.operands, inputs.score, Plain{}, plain, Dropout(Initializer(0, StartValues::gpt2), "w", 0),
-                     {}, &trace);
+  const std::vector<double> logits = composed_logits(inputs.operands, inputs.score).to_vector<double>();
   double found = 0;
-  for (const double weight : trace.weights.to_vector<double>()) {
-    if (weight > 0) found = std::max(found, std::abs(std::log(weight / (1 - weight))));
+  for (std::size_t n = 0; n < logits.size(); ++n) {
+    const auto pair = static_cast<std::int64_t>(n) % (sizes.length * sizes.length);
+    if (one.visible.sees(pair / sizes.length, pair % sizes.length)) found = std::max(found, std::abs(logits[n]));
   }
   return found;
 }
