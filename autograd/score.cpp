@@ -8,10 +8,17 @@
 
 namespace tally {
 
+namespace {
+
+// Memory is counted as on the device for which it is.
+DeviceType with_forms_of(Device device) {
+  return device.type == DeviceType::meta ? static_cast<DeviceType>(device.index) : device.type;
+}
+
+}  // namespace
+
 bool is_compiled(const PairPolicy& policy, Device device) {
-  // Memory is counted as on the device for which it is.
-  const DeviceType type = device.type == DeviceType::meta ? static_cast<DeviceType>(device.index) : device.type;
-  switch (type) {
+  switch (with_forms_of(device)) {
     case DeviceType::cuda: return policy.cuda != nullptr;
     case DeviceType::cuda_host: return policy.cuda_host != nullptr;
     default: return policy.loops != nullptr;
@@ -31,10 +38,7 @@ void Score::set_normaliser(Normaliser value) {
   normaliser = std::move(value);
 }
 
-bool MovedProduct::fits(Device device) {
-  const bool counts = device.type == DeviceType::meta && device.index == static_cast<int>(DeviceType::cpu);
-  return device.type == DeviceType::cpu || counts;
-}
+bool MovedProduct::fits(Device device) { return with_forms_of(device) == DeviceType::cpu; }
 
 void Score::keep_gates(const Tensor& q, const Tensor& k) {
   const auto keep = [&](auto& of_scan) {

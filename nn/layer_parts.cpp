@@ -38,6 +38,14 @@ HeadNorm::HeadNorm(const EncodingSetup& setup, std::string_view name, std::int64
 
 Tensor HeadNorm::operator()(const Tensor& x) const { return rms_norm(x, ones_, 1e-6) * unsqueeze(weight_, 1); }
 
+QueryKeyNorm::QueryKeyNorm(const EncodingSetup& setup)
+    : query_(setup, "query-norm", setup.heads), key_(setup, "key-norm", setup.key_heads) {}
+
+void QueryKeyNorm::operator()(Tensor& q, Tensor& k) const {
+  q = query_(q);
+  k = key_(k);
+}
+
 OutputGate::OutputGate(const EncodingSetup& setup, std::string_view name)
     : heads_(setup.heads),
       weight_(setup.parameter(concat(name, ".weight"), {setup.heads * setup.head_width, setup.width},

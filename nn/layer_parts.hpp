@@ -40,6 +40,17 @@ class HeadNorm {
   Tensor weight_, ones_;
 };
 
+// Norms of q [B, H, T, d] and k [B, G, T, d], of each head by itself.
+// Parameters: query-norm.weight [H, d], key-norm.weight [G, d].
+class QueryKeyNorm {
+ public:
+  explicit QueryKeyNorm(const EncodingSetup& setup);
+  void operator()(Tensor& q, Tensor& k) const;
+
+ private:
+  HeadNorm query_, key_;
+};
+
 // y = o * sigmoid(W x).
 // Parameters: <name>.weight [H d, D], as of a linear layer.
 class OutputGate {

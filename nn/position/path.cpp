@@ -72,17 +72,12 @@ class Path final : public Encoding {
     if (options.conv) conv_ = make("conv.weight", {key_heads_, setup.head_width, options.conv_size});
     strength_weight_ = make("strength.weight", {key_heads_, setup.width});
     strength_bias_ = make("strength.bias", {key_heads_}, Fill::constant(0));
-    if (options.qk_norm) {
-      query_norm_.emplace(setup, "query-norm", setup.heads);
-      key_norm_.emplace(setup, "key-norm", setup.key_heads);
-    }
+    if (options.qk_norm) norm_.emplace(setup);
     if (options.forget) forget_.emplace(setup);
   }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput&) const override {
-    if (!query_norm_.has_value()) return;
-    q = (*query_norm_)(q);
-    k = (*key_norm_)(k);
+    if (norm_.has_value()) (*norm_)(q, k);
   }
 
   void score(const AttentionInput& in, Score& score) const override {
@@ -135,7 +130,7 @@ class Path final : public Encoding {
   Tensor down_, up_;                        // W1 [rank, D], W2 [G d, rank or D]
   Tensor conv_;                             // [G, d, size]
   Tensor strength_weight_, strength_bias_;  // u [G, D], b [G]
-  std::optional<HeadNorm> query_norm_, key_norm_;
+  std::optional<QueryKeyNorm> norm_;
   std::optional<ForgetGates> forget_;
 };
 

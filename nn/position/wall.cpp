@@ -39,17 +39,12 @@ class Wall final : public Encoding {
     const std::int64_t channels = setup.heads * setup.head_width;
     weight_ = setup.parameter("decay.weight", {channels, setup.width}, Fill::normal(0.02), Scope::layer);
     bias_ = setup.parameter("decay.bias", {channels}, Fill::constant(open), Scope::layer);
-    if (options.qk_norm) {
-      query_norm_.emplace(setup, "query-norm", setup.heads);
-      key_norm_.emplace(setup, "key-norm", setup.key_heads);
-    }
+    if (options.qk_norm) norm_.emplace(setup);
     if (options.scalar_gate) forget_.emplace(setup, 1, open);
   }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput&) const override {
-    if (!query_norm_.has_value()) return;
-    q = (*query_norm_)(q);
-    k = (*key_norm_)(k);
+    if (norm_.has_value()) (*norm_)(q, k);
   }
 
   void score(const AttentionInput& in, Score& score) const override {
@@ -101,7 +96,7 @@ class Wall final : public Encoding {
 
   std::int64_t heads_;
   Tensor weight_, bias_;  // W [H d, D], b [H d]
-  std::optional<HeadNorm> query_norm_, key_norm_;
+  std::optional<QueryKeyNorm> norm_;
   std::optional<ForgetGates> forget_;
 };
 
