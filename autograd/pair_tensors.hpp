@@ -11,6 +11,7 @@ struct PairTensors {
   Tensor s;            // [B, H, T, T]
   Tensor other;        // the same; s where a call has no operands for it
   Tensor sum, down;    // the same; undefined for the gates
+  Tensor entry;        // the same; for logits alone
   Tensor distance;     // i - j [T, T], 0 above the diagonal
   Tensor rows, heads;  // [B, H, T, rows], [H, heads]
 };
@@ -19,6 +20,7 @@ struct PairTensors {
 struct PairOnTensors {
   Tensor (*gate)(const PairTensors& pairs);       // broadcasts to [B, H, T, T]; undefined where nothing is summed
   Tensor (*down_gate)(const PairTensors& pairs);  // the same
+  Tensor (*place)(const PairTensors& pairs);      // the same where no table is read
   Tensor (*logit)(const PairTensors& pairs);      // the lowest of all numbers for minus_infinity
 };
 
@@ -66,11 +68,17 @@ TensorNumber tanh(const TensorNumber& x);
 template <class Policy>
 struct PairInTensors {
   static constexpr PairNeeds needs = Policy::needs;
-  TensorNumber s, distance, other, sum, down;
+  TensorNumber s, distance, other, sum, down, entry;
   const PairTensors& given;
 
   explicit PairInTensors(const PairTensors& pairs)
-      : s(pairs.s), distance(pairs.distance), other(pairs.other), sum(pairs.sum), down(pairs.down), given(pairs) {}
+      : s(pairs.s),
+        distance(pairs.distance),
+        other(pairs.other),
+        sum(pairs.sum),
+        down(pairs.down),
+        entry(pairs.entry),
+        given(pairs) {}
   template <int n>
   TensorNumber number() const {
     if constexpr (n < needs.rows) {
@@ -100,6 +108,15 @@ inline constexpr PairOnTensors pair_on_tensors{
         return attention::as_tensor(Policy::down_gate(attention::PairInTensors<Policy>(pairs)), pairs.s);
       } else {
         return {};
+      }
+    },
+    [](const PairTensors& pairs) -> Tensor {
+      if constexpr (!Policy::needs.table) {
+        return {};
+      } else if constexpr (requires(const attention::PairInTensors<Policy>& p) { Policy::place(p); }) {
+        return attention::as_tensor(Policy::place(attention::PairInTensors<Policy>(pairs)), pairs.s);
+      } else {
+        return pairs.sum;
       }
     },
     [](const PairTensors& pairs) -> Tensor {

@@ -65,7 +65,7 @@ void Score::check_policy() const {
   const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
   check(pair == nullptr || !pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
         "logits of a policy that spends are for the normaliser exp");
-  check(pair == nullptr || !row_factor.defined(), "encoding", "the policy '", pair != nullptr ? pair->policy->name : "",
+  check(pair == nullptr || pair->policy->needs.adds_entry || !row_factor.defined(), "encoding", "the policy '", pair != nullptr ? pair->policy->name : "",
         "' makes logits of pairs by itself, and a factor of whole logits cannot be joined to it; keep one of them");
   const bool product =
       std::any_of(biases.begin(), biases.end(), [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
@@ -111,9 +111,10 @@ void multiply_rows(AttentionOperands& in, Score& score) {
   const auto keep_gates = [&](Gates& gates) {
     if (!gates.query.defined()) gates = {in.q, in.k};
   };
-  if (auto* table = score.scan ? std::get_if<ContextualTable>(&*score.scan) : nullptr; table != nullptr) {
-    keep_gates(table->gates);
-    table->z = table->z * factor;
+  // One that goes with a factor adds the entries of its table.
+  if (auto* pair = score.scan ? std::get_if<Pair>(&*score.scan) : nullptr; pair != nullptr) {
+    if (pair->policy->needs.other) keep_gates(pair->other);
+    pair->table = pair->table * factor;
   }
   if (auto* mlp = score.scan ? std::get_if<ContextualMlp>(&*score.scan) : nullptr; mlp != nullptr) {
     keep_gates(mlp->gates);

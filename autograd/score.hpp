@@ -23,11 +23,6 @@ struct Gates {
   Tensor query;  // r [B, H, T, d], undefined: gates from the score itself
   Tensor key;    // G [B, G, keys, d]
 };
-// l_ij += z_i at position min(p_ij, P), linearly interpolated.  CoPE, equation 5.
-struct ContextualTable {
-  Tensor z;  // [B, H, T, P+1]
-  Gates gates;
-};
 // l_ij += sum_n u_i[n] relu(w[n] p_ij + b[n])
 struct ContextualMlp {
   Tensor coefficients;  // u [B, H, T, N]
@@ -40,14 +35,17 @@ struct Pair {
   Tensor rows = {};   // [B, H, T, needs.rows]
   Tensor heads = {};  // [H, needs.heads]
   Gates other = {};   // of p.other; undefined: the score itself
+  Tensor table = {};  // [B, H, T, P+1], any P, where needs.table asks for it
 };
-using Scan = std::variant<ContextualTable, ContextualMlp, Pair>;
+using Scan = std::variant<ContextualMlp, Pair>;
 
 // Whether tiled attention of the device has the policy; the composed form has any. No GPU sums down the queries.
 bool is_compiled(const PairPolicy& policy, Device device);
 
 // Policies that several encodings may use; the files of autograd/pairs.
 
+// l_ij += z_i at position min(p_ij, P), linearly interpolated; z [B, H, T, P+1].  CoPE, arXiv 2405.18719, equation 5.
+Pair contextual_table(const Tensor& z, const Gates& gates = {});
 // l_ij += m_h p_ij, m [H]
 Pair contextual_slope(const Tensor& slope, const Gates& gates = {});
 // l_ij -= sum_{k=j..i-1} softplus(l_ik) with the biases in l, and no key sees itself; with attend_current sums end at i
@@ -119,8 +117,8 @@ struct Score {
   std::vector<Bias> biases;
   Normaliser normaliser;
   double factor = 1;  // of q.k, beside 1/sqrt(d)
-  // [B or 1, H, T]: l_ij with all that joins it is multiplied by that of query i. Gates see the score without it, and a
-  // policy does not go with it. Undefined: 1.
+  // [B or 1, H, T]: l_ij with all that joins it is multiplied by that of query i. Gates see the score without it, and
+  // of policies those alone that add the entry of a table go with it. Undefined: 1.
   Tensor row_factor = {};
 
   // Throws Error when there is one already: each scan defines what the running sum along the keys means.

@@ -84,6 +84,10 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     device.d_values = Rows<T>::of(gradients.d_values);
     fill(gradients.d_values, 0);
   }
+  if (gradients.d_table) {
+    device.d_table = Rows<T>::of(gradients.d_table);
+    fill(gradients.d_table, 0);
+  }
   bool by_row = false;
   for (int n = 0; n < call.bias_count; ++n) {
     const AttentionBiasGradient& d = gradients.biases[n];
@@ -119,9 +123,10 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     device.by_distance = true;
   }
 
-  device.keeps_positions = call.scan.contextual();
-  device.keeps_logits |= device.keeps_positions || device.by_distance || by_row;
   const PairPolicy* const policy = call.scan.policy;
+  device.keeps_positions = kind == Kind::mlp || gradients.d_table;
+  device.keeps_entries = gradients.d_table && !policy->needs.adds_entry;
+  device.keeps_logits |= device.keeps_positions || device.by_distance || by_row;
   if (policy != nullptr) {
     kernels_of(*policy).backward_rows(call, &device);
     kernels_of(*policy).backward_keys(call, &device);

@@ -16,10 +16,11 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 // those before it.
 template <class T, Family family>
 struct PairTiles {
-  T *d_scores, *d_gate_scores, *d_logits, *positions, *weights;
+  T *d_scores, *d_gate_scores, *d_logits, *positions, *weights;  // in the place of weights: what entries get
 
   static int elements(const DeviceCall<T>& call) {
-    const bool kept[]{family == Family::gated, call.keeps_logits, call.keeps_positions, call.balances};
+    const bool kept[]{family == Family::gated, call.keeps_logits, call.keeps_positions,
+                      call.balances || call.keeps_entries};
     return static_cast<int>(1 + std::count(std::begin(kept), std::end(kept), true)) * size;
   }
   // Of the warp's rows.
@@ -34,15 +35,16 @@ struct PairTiles {
   static constexpr int size = most_rows<T> * pair_ld;
 };
 
-// Table: a lane takes one of the warp's rows and goes along its keys; neighbouring keys have neighbouring positions, so
-// that what two entries get stays in registers until the positions move on. saturated: all are beyond the table.
+// Table: a lane takes one of the warp's rows and goes along its keys; neighbouring keys have most often neighbouring
+// positions, so that what two entries get stays in registers until the positions move on. settled: all are beyond the
+// table.
 template <class T>
-__device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, int first_key, bool saturated,
-                             const T* d_logits, const T* positions) {
+__device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, int first_key, bool settled,
+                             const T* d_entries, const T* positions) {
   const int line = lane_of_warp();
   const int row = at.first + line, place = at.before + row;
   if (line >= warp_rows || row >= at.queries) return;
-  const Rows<T> d_z = call.d_values.head(at.batch, at.head);
+  const Rows<T> d_z = call.d_table.head(at.batch, at.head);
   const T last = static_cast<T>(call.entries - 1);
   const auto add = [&](int entry, T value) {
     if (entry >= 0 && entry < call.entries) d_z.at(row, entry) += value;
@@ -50,7 +52,7 @@ __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, in
   int low = -2;
   T at_low = 0, above = 0;
   for (int j = seen_of_tile(place, first_key) - 1; j >= 0; --j) {
-    const auto own = attention::place_in_table(saturated ? last : positions[line * pair_ld + j], last);
+    const auto own = attention::place_in_table(settled ? last : positions[line * pair_ld + j], last);
     if (own.low != low) {
       const bool next = own.low == low + 1;
       add(low, at_low);
@@ -59,8 +61,9 @@ __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, in
       above = 0;
       low = own.low;
     }
-    const T d_logit = d_logits[line * pair_ld + j], high = own.w * d_logit;
-    at_low += d_logit - high;
+    // The place of a pair that is not seen may be none.
+    const T d_entry = d_entries[line * pair_ld + j], high = d_entry == T{0} ? T{0} : own.w * d_entry;
+    at_low += d_entry - high;
     above += high;
   }
   add(low, at_low);
@@ -176,7 +179,9 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     PairGradients<T, family, Policy> gradients(call, at, key_tile);
     gradients.multiply_scores(products, at.warp, takes_part);
     if (takes_part) gradients.make_weights(call, at, key_tile, state, tiles.d_scores);
-    if (owns && call.keeps_positions) store_pairs(tiles.positions, gradients.pairs.positions);
+    if (owns && call.keeps_positions) {
+      store_pairs(tiles.positions, has_place<Policy> ? gradients.pairs.places : gradients.pairs.positions);
+    }
     if (owns && call.balances) store_pairs(tiles.weights, gradients.weights);  // before dropout
     gradients.multiply_values(products, at.warp, takes_part);
     if (takes_part) {
@@ -191,14 +196,15 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
       if constexpr (family == Family::gated) store_pairs(tiles.d_gate_scores, gradients.d_gate_scores);
     }
     if (owns && call.keeps_logits) store_pairs(tiles.d_logits, gradients.d_logits);  // 0 where the warp sees nothing
+    if (owns && call.keeps_entries) store_pairs(tiles.weights, gradients.d_entries);
     __syncwarp();
     if (takes_part && owns && call.keeps_logits) {
       if constexpr (is_contextual(family) && !has_policy<Policy>) {
-        if (call.kind == Kind::mlp) {
-          add_to_hidden_layer(call, at, first, tiles.d_logits, tiles.weights, tiles.positions);
-        } else if (call.kind == Kind::table && call.d_values.data != nullptr) {
-          add_to_table(call, at, first, gradients.pairs.saturated, tiles.d_logits, tiles.positions);
-        }
+        add_to_hidden_layer(call, at, first, tiles.d_logits, tiles.weights, tiles.positions);
+      }
+      if (Policy::needs.table && call.d_table.data != nullptr) {
+        const T* const d_entries = Policy::needs.adds_entry ? tiles.d_logits : tiles.weights;
+        add_to_table(call, at, first, gradients.pairs.settled, d_entries, tiles.positions);
       }
       if (call.row_sums != nullptr) add_to_row_sums(call, at, first, tiles.d_logits, tiles.weights, tiles.positions);
       add_to_biases(call, at, first, gradients.pairs, tiles.d_logits);

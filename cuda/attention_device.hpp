@@ -1,5 +1,5 @@
 // Tiled attention on the device: a call as it goes there, and what is computed for one pair of query and key. Formulas:
-// core/cpu/attention.cpp and core/cpu/attention_terms.hpp; functions of one pair: core/attention/policies.hpp; the
+// core/cpu/attention.cpp and core/cpu/attention_pair_loops.hpp; functions of one pair: core/attention/policies.hpp; the
 // tiles of pairs and how threads share them: cuda/attention_tile.hpp.
 #pragma once
 
@@ -86,7 +86,7 @@ struct DeviceCall {
   T offset;
   const T* sink;  // null: none
   std::int64_t sink_step;
-  Rows<T> q, k, v, output, gate_query, gate_key, values, rest;
+  Rows<T> q, k, v, output, gate_query, gate_key, values, table, rest;
   bool own_gates, spends;
   int entries;  // P+1 of a table, N of a hidden layer
   const T *weight, *bias;
@@ -98,7 +98,7 @@ struct DeviceCall {
   int bias_count;
 
   // Backward.
-  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_rest;
+  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_table, d_rest;
   T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
   T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
   double* row_sums;             // [B, H, T, 4] where the scan is a network, or a bias wants sums of rows
@@ -106,9 +106,9 @@ struct DeviceCall {
   double* pair_sums;            // [B, H, T, 2 + 2 n] of the n numbers of a policy: cuda/attention_gradient.hpp
   double* sink_parts;           // [B, H, T] of the gradient of a sink; null: not wanted
   bool by_distance, by_column;  // whether a bias wants sums over diagonals, columns
-  // Whether the kernel by rows needs d_logits and positions of pairs in shared memory, and their weights to balance
-  // sums.
-  bool keeps_logits, keeps_positions, balances;
+  // Whether the kernel by rows needs in shared memory: d_logits of pairs, positions, and beside them the weights that
+  // balance sums, or what the entries of tables get where that is not d_logits.
+  bool keeps_logits, keeps_positions, balances, keeps_entries;
 
   __host__ __device__ int tiles() const { return (keys + tile - 1) / tile; }
 };
@@ -250,6 +250,10 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   if (call.scan.values) {
     device.values = Rows<T>::of(call.scan.values);
     device.entries = as_int(call.scan.values.shape[3]);
+  }
+  if (call.scan.table) {
+    device.table = Rows<T>::of(call.scan.table);
+    device.entries = as_int(call.scan.table.shape[3]);
   }
   if (call.scan.weight) {
     device.weight = call.scan.weight.as<T>();

@@ -65,7 +65,7 @@ struct PairGradients {
   Pairs<T, family, Policy> pairs;
   T weights[2][columns] = {};  // after dropout; of softpick the slopes of its terms until `finish`
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
-  T d_scores[2][columns] = {};  // of a policy
+  T d_scores[2][columns] = {}, d_entries[2][columns] = {};  // of a policy
 
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
       : pairs(call, at, key_tile * tile) {}
@@ -145,7 +145,7 @@ struct PairGradients {
       d_gate_scores[r][c] = 0;
       moved[r][c] = d_logits[r][c] * pairs.slopes[r][c];
     });
-    if (!is_contextual(family) || pairs.saturated) return;
+    if (!is_contextual(family)) return;
     sum_rightward(moved, state.run);
     each_pair([&](int r, int c) { d_gate_scores[r][c] = moved[r][c] * attention::gate_slope(pairs.gates[r][c]); });
   }
@@ -171,12 +171,14 @@ struct PairGradients {
     each_pair([&](int r, int c) {
       d_gate_scores[r][c] = 0;
       const bool seen = pairs.sees(r, c);
-      const auto logit = attention::logit_of<Policy>(pairs.template pair<true, true>(at, first_key, numbers, r, c));
+      const auto logit =
+          attention::logit_of<Policy>(pairs.template pair_of_logit<true>(at, first_key, numbers, r, c));
       const T dl = seen ? d_logits[r][c] : T{0}, a = seen ? weights[r][c] : T{0};
       const auto take = [&]<int input>(T by) { return seen ? attention::pulled<input>(by, logit) : T{0}; };
       d_scores[r][c] = take.template operator()<attention::input_s>(dl);
       if (needs.other) d_gate_scores[r][c] = take.template operator()<attention::input_other>(dl);
       if (needs.scan) d_sums[r][c] = take.template operator()<attention::input_sum>(dl);
+      if (needs.table) d_entries[r][c] = take.template operator()<attention::input_entry>(dl);
       row_sums[r][0] += dl;
       row_sums[r][1] += a;
       attention::detail::each_input<(1u << count) - 1>([&]<int n>() {
@@ -184,19 +186,21 @@ struct PairGradients {
         row_sums[r][3 + 2 * n] += take.template operator()<number_input + n>(a);
       });
     });
-    if constexpr (needs.scan) {
+    if (needs.scan && !pairs.settled) {
       T own[2][columns];
       copy_pairs(own, d_sums);
       sum_rightward(d_sums, state.run);
       each_pair([&](int r, int c) {
         const T d_gate = needs.own ? d_sums[r][c] : d_sums[r][c] - own[r][c];
         const bool seen = pairs.sees(r, c);
-        const auto gate = attention::gate_of<Policy>(pairs.template pair<true, false>(at, first_key, numbers, r, c));
-        const auto take = [&]<int input>() { return seen ? attention::pulled<input>(d_gate, gate) : T{0}; };
-        d_scores[r][c] += take.template operator()<attention::input_s>();
-        if (needs.other) d_gate_scores[r][c] += take.template operator()<attention::input_other>();
-        attention::detail::each_input<(1u << count) - 1>(
-            [&]<int n>() { row_sums[r][2 + 2 * n] += take.template operator()<number_input + n>(); });
+        if constexpr (needs.scan) {
+          const auto gate = attention::gate_of<Policy>(pairs.template pair<true, false>(at, first_key, numbers, r, c));
+          const auto take = [&]<int input>() { return seen ? attention::pulled<input>(d_gate, gate) : T{0}; };
+          d_scores[r][c] += take.template operator()<attention::input_s>();
+          if (needs.other) d_gate_scores[r][c] += take.template operator()<attention::input_other>();
+          attention::detail::each_input<(1u << count) - 1>(
+              [&]<int n>() { row_sums[r][2 + 2 * n] += take.template operator()<number_input + n>(); });
+        }
       });
     }
     if (needs.biased) copy_pairs(d_logits, d_scores);  // what biases get

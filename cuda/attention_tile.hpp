@@ -200,14 +200,21 @@ struct RowNumbers {
   __device__ T at(int r, int n) const { return numbers[r][n]; }
 };
 
+// Whether a policy reads its table elsewhere than at its sum.
+template <class Policy>
+inline constexpr bool has_place = Policy::needs.table && !std::is_same_v<Policy, NoPolicy> &&
+                                  requires(const attention::PairIn<float, Policy, false, true>& p) { Policy::place(p); };
+
 // The pairs that a thread has of one tile.
 template <class T, Family family, class Policy = NoPolicy>
 struct Pairs {
   T logits[2][columns] = {};
   T gates[2][columns] = {};   // of a contextual scan; of a policy p.other
-  T slopes[2][columns] = {};  // d term / d position; of a policy p.s
+  T slopes[2][columns] = {};  // d hidden layer / d position; of a policy p.s
   T positions[2][columns] = {};
-  bool saturated = false;  // every position of the warp is beyond the table
+  // Of a policy's table: what pairs read of it, its slope there, and where that is if not at the position.
+  T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
+  bool settled = false;  // every position of the warp is beyond the table
   // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
   int last_seen[2], first_seen[2], always;
 
@@ -239,16 +246,11 @@ struct Pairs {
       return;
     }
     if constexpr (is_contextual(family)) {
-      const T last = static_cast<T>(call.entries - 1);
-      const bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
-      saturated = __all_sync(whole_warp, call.kind == Kind::table && beyond);
-      if (!saturated) {
-        each_pair([&](int r, int c) {
-          gates[r][c] = positions[r][c] = sees(r, c) ? attention::gate(gate_scores[r][c]) : T{0};
-        });
-        sum_leftward(positions, sums);
-      }
-      add_terms(call, at);
+      each_pair([&](int r, int c) {
+        gates[r][c] = positions[r][c] = sees(r, c) ? attention::gate(gate_scores[r][c]) : T{0};
+      });
+      sum_leftward(positions, sums);
+      add_hidden_layer(call, at);
     }
     add_biases(call, at, first_key, scratch);
   }
@@ -259,6 +261,16 @@ struct Pairs {
     return attention::PairIn<T, Policy, differentiates, for_logit>::of(
         slopes[r][c], gates[r][c], positions[r][c], static_cast<T>(at.place(r) - first_key - tile_column(c)),
         [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); });
+  }
+  // The same as `logit` sees it.
+  template <bool differentiates, class Numbers>
+  __device__ auto pair_of_logit(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
+    const auto own = pair<differentiates, true>(at, first_key, numbers, r, c);
+    if constexpr (Policy::needs.table) {
+      return attention::PairWithEntry<T, Policy, differentiates>(own, entries[r][c], rises[r][c]);
+    } else {
+      return own;
+    }
   }
 
  private:
@@ -279,42 +291,66 @@ struct Pairs {
       slopes[r][c] = logits[r][c];
       if (Policy::needs.other) gates[r][c] = gate_scores[r][c];
     });
-    if constexpr (Policy::needs.scan) {
+    if constexpr (Policy::needs.settles) {
+      const T last = static_cast<T>(call.entries - 1);
+      const bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
+      settled = __all_sync(whole_warp, beyond);
+    }
+    if (Policy::needs.scan && !settled) {
       T own[2][columns];
       each_pair([&](int r, int c) {
-        const T gate = attention::gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
-        own[r][c] = positions[r][c] = sees(r, c) ? gate : T{0};
+        if constexpr (Policy::needs.scan) {
+          const T gate = attention::gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
+          own[r][c] = positions[r][c] = sees(r, c) ? gate : T{0};
+        }
       });
       sum_leftward(positions, sums);
       each_pair([&](int r, int c) { positions[r][c] -= Policy::needs.own ? T{0} : own[r][c]; });
     }
+    if constexpr (has_place<Policy>) {
+      each_pair([&](int r, int c) {
+        places[r][c] = attention::place_of(pair<false, true>(at, first_key, numbers, r, c)).value;
+      });
+      read_tables(call, at, places);
+    } else if constexpr (Policy::needs.table) {
+      read_tables(call, at, positions);
+    }
     each_pair([&](int r, int c) {
-      logits[r][c] = attention::logit_of<Policy>(pair<false, true>(at, first_key, numbers, r, c)).value;
+      logits[r][c] = attention::logit_of<Policy>(pair_of_logit<false>(at, first_key, numbers, r, c)).value;
     });
   }
 
-  // Of positions; what a kind needs of a row is read once for all its pairs.
-  __device__ void add_terms(const DeviceCall<T>& call, const ThreadRows& at) {
-    const Rows<T> head = call.values.head(at.batch, at.head);
-    const int last_row = at.queries - 1;  // for lanes beyond it, whose pairs are not seen
-    const T* const upper = &head.at(at.valid(0) ? at.row(0) : last_row);
-    const T* const lower = &head.at(at.valid(1) ? at.row(1) : last_row);
-    if (call.kind == Kind::mlp) {
-      for (int n = 0; n < call.entries; ++n) {
-        const T w = call.weight[n * call.weight_step], b = call.bias[n * call.bias_step];
-        const T u_upper = upper[n * head.column_step], u_lower = lower[n * head.column_step];
-        each_pair([&](int r, int c) {
-          const T u = of_row(r, u_upper, u_lower), h = attention::hidden(w, b, positions[r][c]);
-          logits[r][c] += u * h;
-          slopes[r][c] += attention::hidden_slope(h) * (u * w);
-        });
-      }
-      return;
+  // The numbers of a thread's two rows of x; those of lanes beyond the last row are another's, whose pairs are not seen.
+  __device__ static const T* row_of(const Rows<T>& x, const ThreadRows& at, int r) {
+    return &x.head(at.batch, at.head).at(at.valid(r) ? at.row(r) : at.queries - 1);
+  }
+
+  // What a row has of each unit is read once for all its pairs.
+  __device__ void add_hidden_layer(const DeviceCall<T>& call, const ThreadRows& at) {
+    const T *const upper = row_of(call.values, at, 0), *const lower = row_of(call.values, at, 1);
+    const std::int64_t step = call.values.column_step;
+    for (int n = 0; n < call.entries; ++n) {
+      const T w = call.weight[n * call.weight_step], b = call.bias[n * call.bias_step];
+      const T u_upper = upper[n * step], u_lower = lower[n * step];
+      each_pair([&](int r, int c) {
+        const T u = of_row(r, u_upper, u_lower), h = attention::hidden(w, b, positions[r][c]);
+        logits[r][c] += u * h;
+        slopes[r][c] += attention::hidden_slope(h) * (u * w);
+      });
     }
+  }
+
+  // Entries and rises, at these places.
+  __device__ void read_tables(const DeviceCall<T>& call, const ThreadRows& at, T (&where)[2][columns]) {
+    const T *const upper = row_of(call.table, at, 0), *const lower = row_of(call.table, at, 1);
+    const std::int64_t step = call.table.column_step;
     const int end = call.entries - 1;
-    if (saturated) {
-      const T of_upper = upper[end * head.column_step], of_lower = lower[end * head.column_step];
-      each_pair([&](int r, int c) { logits[r][c] += of_row(r, of_upper, of_lower); });
+    if (settled) {
+      const T of_upper = upper[end * step], of_lower = lower[end * step];
+      each_pair([&](int r, int c) {
+        entries[r][c] = of_row(r, of_upper, of_lower);
+        rises[r][c] = 0;
+      });
       return;
     }
     // One row after the other: the addresses of both would not find registers.
@@ -323,15 +359,15 @@ struct Pairs {
       const T* const row = of_row(r, upper, lower);
       TALLY_UNROLL
       for (int c = 0; c < columns; ++c) {
-        const auto place = attention::place_in_table(positions[0][c], static_cast<T>(end));
-        const T* const z = row + place.low * head.column_step;
-        const T low = *z, rise = place.low < end ? z[head.column_step] - low : T{0};
-        slopes[0][c] = rise;
-        logits[0][c] += attention::interpolate(low, rise, place.w);
+        const auto place = attention::place_in_table(where[0][c], static_cast<T>(end));
+        const T* const z = row + place.low * step;
+        const T low = *z, rise = place.low < end ? z[step] - low : T{0};
+        rises[0][c] = rise;
+        entries[0][c] = attention::interpolate(low, rise, place.w);
       }
-      exchange_rows(positions);
-      exchange_rows(slopes);
-      exchange_rows(logits);
+      exchange_rows(where);
+      exchange_rows(rises);
+      exchange_rows(entries);
     }
   }
 };

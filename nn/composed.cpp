@@ -84,7 +84,7 @@ Tensor distances(const AttentionOperands& in) {
 // l of a policy, from the score, with biases where it wants them.
 Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
   const PairPolicy& policy = *scan.policy;
-  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, distances(in), scan.rows, scan.heads};
+  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, {}, distances(in), scan.rows, scan.heads};
   if (policy.needs.down) pairs.down = sums_down(broadcast_to(policy.on_tensors->down_gate(pairs), s.shape()), in);
   if (policy.needs.scan) {
     const Tensor gates = broadcast_to(policy.on_tensors->gate(pairs), s.shape());
@@ -97,6 +97,9 @@ Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& i
       trace->gates = own.gates;
       trace->positions = own.positions;
     }
+  }
+  if (policy.needs.table) {
+    pairs.entry = interpolate_causal(scan.table, broadcast_to(policy.on_tensors->place(pairs), s.shape()));
   }
   return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
 }
@@ -113,8 +116,6 @@ Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
   const Tensor none = less_equal(logits, number(std::numeric_limits<float>::lowest() / 2));  // NaN stays
   return less(number(0), where(seen, where(none, number(0), number(1)), number(0)));
 }
-
-Tensor scan_term(const ContextualTable& scan, const Tensor& positions) { return interpolate_causal(scan.z, positions); }
 
 Tensor scan_term(const ContextualMlp& scan, const Tensor& positions) {
   Tensor sum;

@@ -192,6 +192,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
            wanted.d_weight = gradients.at(layout.weight);
            wanted.d_bias = gradients.at(layout.bias);
            wanted.d_heads = gradients.at(layout.heads);
+           wanted.d_table = gradients.at(layout.table);
            wanted.d_sink = gradients.at(layout.sink);
            wanted.d_rest = gradients.at(layout.rest);
            wanted.biases = gradients.biases().data();

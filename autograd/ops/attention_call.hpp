@@ -28,7 +28,7 @@ struct Layout {
   AttentionNormaliser::Kind normaliser = AttentionNormaliser::Kind::softmax;
   double offset = 0;
   Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, values = -1, weight = -1, bias = -1, heads = -1,
-       sink = -1, rest = -1;
+       table = -1, sink = -1, rest = -1;
   AttentionMoves::Kind moves = AttentionMoves::Kind::none;
   Slot own = -1, read = -1, taken = -1, factor = -1;
   struct Bias {
@@ -66,6 +66,7 @@ struct Call {
     call.scan.weight = at(layout.weight);
     call.scan.bias = at(layout.bias);
     call.scan.heads = at(layout.heads);
+    call.scan.table = at(layout.table);
     call.scan.policy = layout.policy;
     call.visible = layout.visible;
     call.moves = {layout.moves, at(layout.own), at(layout.read), at(layout.taken), at(layout.factor)};
@@ -171,11 +172,6 @@ class Builder {
     layout.gate_query = add("the query of the gates", gates.query, {batch_, heads_, queries_, gates.query.size(3)});
     layout.gate_key = add("the key of the gates", gates.key, {batch_, key_heads_, keys_, gates.query.size(3)});
   }
-  void add_scan(const ContextualTable& scan) {
-    layout.scan = AttentionScan::Kind::table;
-    layout.values = add_rows("the table of positions", scan.z);
-    add_gates(scan.gates);
-  }
   void add_scan(const ContextualMlp& scan) {
     layout.scan = AttentionScan::Kind::mlp;
     layout.values = add_rows("the coefficients", scan.coefficients);
@@ -190,6 +186,7 @@ class Builder {
     if (policy.needs.rows > 0) {
       layout.values = add("the numbers of rows", scan.rows, {batch_, heads_, queries_, policy.needs.rows});
     }
+    if (policy.needs.table) layout.table = add_rows("the table of positions", scan.table);
     if (policy.needs.heads > 0) layout.heads = add("the numbers of heads", scan.heads, {heads_, policy.needs.heads});
     check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
           "' is given operands of p.other, but needs.other is false");

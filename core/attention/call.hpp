@@ -20,21 +20,19 @@ struct PairPolicy;
 struct AttentionScan {
   enum class Kind : std::uint8_t {
     none,
-    table,  // l += values_i at min(p_ij, P), linearly interpolated;  values [B,H,T,P+1]
-    mlp,    // l += sum_n values_i[n] relu(weight[n] p_ij + bias[n]); values [B,H,T,N]
-    pair    // l and what is summed are made by a policy (core/attention/pair.hpp); values [B,H,T,its rows]
+    mlp,  // l += sum_n values_i[n] relu(weight[n] p_ij + bias[n]); values [B,H,T,N]
+    pair  // l and what is summed are made by a policy (core/attention/pair.hpp); values [B,H,T,its rows]
   };
   Kind kind = Kind::none;
-  // table, mlp: p_ij = sum_{k=j..i} g_ik,  g = sigmoid(s), or sigmoid(scale gate_query_i . gate_key_j) where these are
+  // mlp: p_ij = sum_{k=j..i} g_ik,  g = sigmoid(s), or sigmoid(scale gate_query_i . gate_key_j) where these are
   // given. pair: p.other is s, or that product.
   View gate_query;  // [B,H,T,w], w of any width
   View gate_key;    // [B,G,K,w]
   View values;
   View weight, bias;  // mlp: [N]
   View heads;         // pair: [H, its heads]
+  View table;         // pair: [B,H,T,P+1]
   const PairPolicy* policy = nullptr;
-
-  bool contextual() const { return kind == Kind::table || kind == Kind::mlp; }
 };
 
 // Tokens of a block of AttentionMoves; a shorter text is one block.
@@ -120,7 +118,7 @@ struct AttentionGradients {
   View d_output;  // given
   View d_q, d_k, d_v;
   View d_own, d_read, d_taken, d_factor;                               // of the moves; d_own is 0 beforehand
-  View d_gate_query, d_gate_key, d_values, d_weight, d_bias, d_heads;  // of the scan
+  View d_gate_query, d_gate_key, d_values, d_weight, d_bias, d_heads, d_table;  // of the scan
   View d_sink, d_rest;                                                 // of the normaliser
   const AttentionBiasGradient* biases = nullptr;
 };

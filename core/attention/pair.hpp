@@ -4,7 +4,10 @@
 //
 //   p_ij = sum_{k=j..i} gate(pair i, k)            a running sum along the keys, where needs.scan asks for one
 //   F_ij = sum_{k<i} down_gate(pair k, j)          one down the queries k that see key j, where needs.down asks for it
-//   l_ij = logit(pair i, j, with p_ij as its sum and F_ij as its down)
+//   e_ij = the entry of the table of row i at place(pair i, j), where needs.table asks for one: table_i[n] at n = 0..P,
+//          in between linearly interpolated, beyond P its last, below 0 its first interval going on. Without a `place`
+//          of its own a policy's is p_ij
+//   l_ij = logit(pair i, j, with p_ij as its sum, F_ij as its down, e_ij as its entry)
 //
 //   struct Tra {
 //     static constexpr PairNeeds needs{.scan = true, .rows = 1};
@@ -37,6 +40,10 @@ struct PairNeeds {
   bool biased = false;  // p.s has in it what other encodings of a sum add; else that is added to the logit
   bool other = false;   // p.other: scale r_i.G_j of operands of their own; s where a call has none
   bool spends = false;  // l = ... - sum, never above 0: e^-sum is what keys up to j leave over; for the normaliser exp
+  bool table = false;   // p.entry: of the query's table [B, H, T, P+1], any P
+  bool settles = false;  // no gate is below 0, and nothing but the place of p.entry, which is p.sum, reads the sum: from
+                         // where it passes P on, keys to the left need no gates
+  bool adds_entry = false;  // logit is p.s + p.entry: who multiplies logits multiplies the table
   int rows = 0;         // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
   int heads = 0;        // head<n>(p), n < heads: numbers of the head [H, heads]
 };
@@ -49,6 +56,8 @@ struct TheSumIsForLogitAlone {};
 struct SetNeedsDownToReadDown {};
 struct DownIsForLogitAlone {};
 struct SetNeedsOtherToReadOther {};
+struct SetNeedsTableToReadEntry {};
+struct EntryIsForLogitAlone {};
 
 // Whatever is made of it says what is missing.
 #define TALLY_UNREADABLE_IN(op, Type, sentence)                                            \
@@ -74,13 +83,15 @@ TALLY_UNREADABLE(TheSumIsForLogitAlone, "p.sum is for logit alone: a gate is wha
 TALLY_UNREADABLE(SetNeedsDownToReadDown, "the policy reads p.down, but needs.down is false")
 TALLY_UNREADABLE(DownIsForLogitAlone, "p.down is for logit alone: a down_gate is what is summed")
 TALLY_UNREADABLE(SetNeedsOtherToReadOther, "the policy reads p.other, but needs.other is false")
+TALLY_UNREADABLE(SetNeedsTableToReadEntry, "the policy reads p.entry, but needs.table is false")
+TALLY_UNREADABLE(EntryIsForLogitAlone, "p.entry is for logit alone: gates and places do not see it")
 #undef TALLY_UNREADABLE
 #undef TALLY_UNREADABLE_IN
 
 // Inputs by their bits; numbers of rows come behind these, then those of heads.
-inline constexpr int input_s = 0, input_other = 1, input_sum = 2, input_down = 3, first_row_input = 4;
+inline constexpr int input_s = 0, input_other = 1, input_sum = 2, input_down = 3, input_entry = 4, first_row_input = 5;
 
-// What a policy sees of one pair. With derivatives in `logit` and both gates of the backward pass.
+// What a policy sees of one pair, as numbers with derivatives or, else, without. A table's entry: PairWithEntry.
 template <class R, class Policy, bool differentiates, bool for_logit>
 struct PairIn {
   static constexpr PairNeeds needs = Policy::needs;
@@ -88,6 +99,8 @@ struct PairIn {
                 "a policy has at most 16 numbers of rows and heads");
   static_assert(!needs.biased || !needs.other, "p.other is of scores without biases");
   static_assert(!needs.spends || needs.scan, "what a policy spends is its sum: needs.scan must be true");
+  static_assert(!needs.settles || (needs.scan && needs.table), "what settles is the place in a table that is p.sum");
+  static_assert(!needs.adds_entry || (needs.adds && needs.table), "needs.adds_entry is of policies with adds and table");
   template <int i>
   using Input = Dual<R, differentiates ? 1u << i : 0u>;
 
@@ -102,6 +115,7 @@ struct PairIn {
   [[no_unique_address]] Other other;
   [[no_unique_address]] Sum sum;
   [[no_unique_address]] Down down;
+  [[no_unique_address]] std::conditional_t<needs.table, EntryIsForLogitAlone, SetNeedsTableToReadEntry> entry;
   std::array<R, needs.rows + needs.heads == 0 ? 1 : static_cast<std::size_t>(needs.rows + needs.heads)> numbers;
 
   template <int i>
@@ -159,9 +173,32 @@ template <class Policy, class R, bool differentiates>
 TALLY_INLINE auto down_gate_of(const PairIn<R, Policy, differentiates, false>& p) {
   return checked_gate<Policy>(as_dual<R>(Policy::down_gate(p)));
 }
-template <class Policy, class R, bool differentiates>
-TALLY_INLINE auto logit_of(const PairIn<R, Policy, differentiates, true>& p) {
-  return as_dual<R>(Policy::logit(p));
+// Where the row's table is read.
+template <class R, class Policy, bool differentiates>
+TALLY_INLINE auto place_of(const PairIn<R, Policy, differentiates, true>& p) {
+  if constexpr (requires { Policy::place(p); }) {
+    static_assert(!Policy::needs.settles, "with needs.settles the place is p.sum, and the policy has none of its own");
+    return as_dual<R>(Policy::place(p));
+  } else {
+    static_assert(Policy::needs.scan, "a policy with a table has a place or, with needs.scan, reads it at p.sum");
+    return p.sum;
+  }
+}
+// What `logit` sees where a table is read. Of the entry: its value, and by how much it rises along the place.
+template <class R, class Policy, bool differentiates>
+struct PairWithEntry : PairIn<R, Policy, differentiates, true> {
+  using Pair = PairIn<R, Policy, differentiates, true>;
+  using Entry = decltype(std::declval<Pair>().template as_input<input_entry>(std::declval<R>()) +
+                         place_of(std::declval<Pair>()));
+  Entry entry;
+
+  TALLY_INLINE PairWithEntry(const Pair& pair, const R& value, const R& rise)
+      : Pair(pair), entry(detail::chain(splat<R>(0), rise, place_of(pair)) + Pair::template as_input<input_entry>(value)) {}
+};
+// logit of a pair, which is one with its entry where the policy has a table.
+template <class Policy, class Pair>
+TALLY_INLINE auto logit_of(const Pair& p) {
+  return as_dual<decltype(p.distance.value)>(Policy::logit(p));
 }
 // y's derivative by input i times d; 0 where y does not depend on it.
 template <int i, class R, std::uint32_t inputs>

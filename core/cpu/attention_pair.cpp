@@ -40,8 +40,14 @@ class PairTile final : public ScanTile<T> {
         packed_(arena.take<T>(tile_rows * needs_.rows)),
         row_numbers_(arena.take<T>(tile_rows * needs_.rows)),
         head_numbers_(arena.take<T>(needs_.heads)),
+        entries_(needs_.table ? call.scan.table.shape[3] : 0),
+        table_(arena.take<Entry<T>>(tile_rows * entries_)),
+        d_table_(arena.take<Entry<T>>(gradients != nullptr ? tile_rows * entries_ : 0)),
         kept_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
         kept_sum_(arena.take<T>(gradients != nullptr && needs_.scan ? tile_keys * tile_rows : 0)),
+        kept_gate_slope_(arena.take<T>(gradients != nullptr && needs_.scan ? tile_keys * tile_rows : 0)),
+        kept_entry_(arena.take<T>(gradients != nullptr && needs_.table && !needs_.adds_entry ? tile_keys * tile_rows : 0)),
+        kept_rise_(arena.take<T>(gradients != nullptr && needs_.table ? tile_keys * tile_rows : 0)),
         kept_down_(arena.take<T>(gradients != nullptr && needs_.down ? tile_keys * tile_rows : 0)),
         down_(arena.take<double>(needs_.down ? call.keys() : 0)),
         d_down_(arena.take<double>(gradients != nullptr && needs_.down ? call.keys() : 0)),
@@ -61,6 +67,7 @@ class PairTile final : public ScanTile<T> {
     std::fill_n(carry_, tile_rows, T{0});
     std::fill_n(run_, tile_rows, T{0});
     operands_.open_rows(rows);
+    if (needs_.table) open_tables(rows);
     if (needs_.rows > 0) {
       pack_rows(packed_, needs_.rows, Matrix<T>(call_.scan.values, rows.batch, rows.head), rows.first, rows.rows,
                 needs_.rows, T{1}, tile_rows);
@@ -74,14 +81,18 @@ class PairTile final : public ScanTile<T> {
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
     const T* const other = needs_.other ? operands_.scores(rows, keys, score) : nullptr;
-    (for_gradient ? loops_.add_and_keep : loops_.add)(views(rows, keys), score, other, carry_);
+    settled_ = needs_.settles && is_settled(rows);
+    const auto add = settled_ ? loops_.add_settled : for_gradient ? loops_.add_and_keep : loops_.add;
+    add(views(rows, keys), score, other, carry_);
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) override {
-    loops_.gradient(views(rows, keys), d, needs_.other ? operands_.d_scores(d) : d, weights, run_, sums_);
+    const auto gradient = settled_ ? loops_.settled_gradient : loops_.gradient;
+    gradient(views(rows, keys), d, needs_.other ? operands_.d_scores(d) : d, weights, run_, sums_);
     if (needs_.other) operands_.add_gradient(rows, keys);
   }
   void close_rows(const RowTile& rows, const T* d_logit_sums) override {
     if (needs_.other) operands_.close_rows(rows);
+    if (needs_.table && gradients_->d_table) close_tables(rows);
     if (numbers_ == 0) return;
     // Freed of what rounding left over of the sum of dl, which numbers times it enlarge: core/cpu/attention_sums.hpp.
     const double *const d = sums_, *const a = sums_ + tile_rows;
@@ -124,6 +135,37 @@ class PairTile final : public ScanTile<T> {
     }
   }
 
+  void open_tables(const RowTile& rows) {
+    std::fill(table_ + rows.rows * entries_, table_ + tile_rows * entries_, Entry<T>{});
+    const Matrix<T> given(call_.scan.table, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const T* const source = &given.at(rows.first + i, 0);
+      Entry<T>* const row = table_ + i * entries_;
+      for (std::int64_t n = 0; n < entries_; ++n) {
+        const T low = source[n * given.column_step];
+        row[n] = {low, n + 1 < entries_ ? source[(n + 1) * given.column_step] - low : T{0}};
+      }
+    }
+    if (gradients_ != nullptr) std::fill_n(d_table_, tile_rows * entries_, Entry<T>{});
+  }
+  void close_tables(const RowTile& rows) const {
+    const Matrix<T> d(gradients_->d_table, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const Entry<T>* const row = d_table_ + i * entries_;
+      T* const target = &d.at(rows.first + i, 0);
+      T before = 0;
+      for (std::int64_t n = 0; n < entries_; ++n) {
+        target[n * d.column_step] = row[n].low - row[n].rise + before;
+        before = row[n].rise;
+      }
+    }
+  }
+  // Whether no sum to the left of here is below the last entry's place.
+  bool is_settled(const RowTile& rows) const {
+    const T last = static_cast<T>(entries_ - 1);
+    return std::all_of(carry_, carry_ + rows.rows, [&](T sum) { return sum >= last; });
+  }
+
   static double balanced(const T* expected, std::int64_t row, double d, double a, double dx, double ax) {
     if (expected == nullptr || a == 0) return dx;
     return dx - (d - static_cast<double>(expected[row])) / a * ax;
@@ -131,8 +173,9 @@ class PairTile final : public ScanTile<T> {
 
   PairTileViews<T> views(const RowTile& rows, const KeyTile& keys) const {
     const auto of_tile = [&](double* sums) { return sums != nullptr ? sums + keys.first : nullptr; };
-    return {rows,      keys,       row_numbers_,   head_numbers_,   kept_score_,
-            kept_sum_, kept_down_, of_tile(down_), of_tile(d_down_)};
+    return {rows,        keys,       row_numbers_, head_numbers_, table_,         d_table_,
+            entries_,    kept_score_, kept_sum_,   kept_gate_slope_, kept_entry_, kept_rise_,
+            kept_down_, of_tile(down_), of_tile(d_down_)};
   }
 
   const AttentionCall& call_;
@@ -142,11 +185,14 @@ class PairTile final : public ScanTile<T> {
   std::int64_t numbers_;
   GateOperands<T> operands_;
   T *packed_, *row_numbers_, *head_numbers_;
-  T *kept_score_, *kept_sum_, *kept_down_;
+  std::int64_t entries_;
+  Entry<T>*table_, *d_table_;  // [tile_rows, entries]
+  T *kept_score_, *kept_sum_, *kept_gate_slope_, *kept_entry_, *kept_rise_, *kept_down_;
   double *down_, *d_down_;
   T* d_rows_;
   double* sums_;
   double* shared_ = nullptr;
+  bool settled_ = false;
   using ScanTile<T>::carry_;
   alignas(64) T run_[tile_rows];
 };

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/attention/pair.hpp"
+#include "core/cpu/attention_table.hpp"
 #include "core/cpu/attention_tile.hpp"
 
 namespace tally::cpu {
@@ -28,8 +29,12 @@ struct PairTileViews {
   KeyTile keys;
   const T* row_numbers;   // [needs.rows, tile_rows]
   const T* head_numbers;  // [needs.heads]
-  T* kept_score;          // scores as the policy sees them; null where no gradient is wanted
-  T* kept_sum;            // p.sum, where the policy scans
+  const Entry<T>* table;  // where the policy reads one: [tile_rows, entries]
+  Entry<T>* d_table;
+  std::int64_t entries;  // P+1
+  T* kept_score;         // scores as the policy sees them; null where no gradient is wanted
+  T *kept_sum, *kept_gate_slope;     // where it scans: p.sum, and the gate's derivative where keeps_gate_slope says so
+  T *kept_entry, *kept_rise;         // of the table, where it reads one: p.entry unless it only adds it, and its slope
   T* kept_down;           // p.down, where it sums down the queries; of each key then:
   double* down;           // what the rows before these add up to; in backward those up to the last of these
   double* d_down;         // what flows back from the rows after these
@@ -41,11 +46,14 @@ struct PairLoopsOf {
   // score becomes the logits; `other` is p.other's tile. carry: the rows' sums of gates, [tile_rows].
   void (*add)(const PairTileViews<T>& tile, T* score, const T* other, T* carry);
   void (*add_and_keep)(const PairTileViews<T>& tile, T* score, const T* other, T* carry);
+  // The same where all rows are settled: the carry stays. Null without needs.settles.
+  void (*add_settled)(const PairTileViews<T>& tile, T* score, const T* other, T* carry);
   // d: gradient of the logits, becomes that of the scores; d_other holds p.other's tile and becomes its gradient, and
   // is d where p.other is the score itself. run: sums of d_sum over the keys so far, [tile_rows]. sums: over the keys
   // of rows, [n][tile_rows]: of dl and of the weights, then for each number of a row or head of dl and of the weights
   // times the logit's derivative by it.
   void (*gradient)(const PairTileViews<T>& tile, T* d, T* d_other, const T* weight, T* run, double* sums);
+  void (*settled_gradient)(const PairTileViews<T>& tile, T* d, T* d_other, const T* weight, T* run, double* sums);
 };
 
 }  // namespace tally::cpu
@@ -172,47 +180,157 @@ TALLY_INLINE OfRows<V> sum_down(const PairTileViews<Scalar<V>>& tile, const Scal
   return down;
 }
 
-template <class V, class Policy, bool keep>
+// Whether the gate is made of one score alone: its derivative is kept, which takes less than the gate once more.
+template <class V, class Policy>
+constexpr bool keeps_gate_slope() {
+  if constexpr (Policy::needs.scan) {
+    using Gate = decltype(attention::gate_of<Policy>(
+        std::declval<const attention::PairIn<V, Policy, true, false>&>()));
+    return Gate::count == 1 && (Gate::template has<attention::input_s> || Gate::template has<attention::input_other>);
+  } else {
+    return false;
+  }
+}
+
+// Places in the tables of all rows for one key, and what is found there.
+template <class V>
+struct TablePlaces {
+  using T = Scalar<V>;
+  using Counts = VectorOfCounts<T, sizeof(V)>;
+  using Count = std::remove_cvref_t<decltype(Counts{}[0])>;
+  alignas(64) Count at[tile_rows];
+  alignas(64) T beyond[tile_rows];  // how far places are beyond the entry below them
+  alignas(64) Entry<T> entries[tile_rows];
+
+  // As attention::place_in_table, of lanes from `first` on at the places p.
+  TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& p, std::int64_t entry_count) {
+    const V last = splat<V>(static_cast<T>(entry_count - 1)), c = choose(last < p, last, p);
+    const Counts low = __builtin_convertvector(choose(c > 0, c, V{}), Counts);
+    const Counts place = lane * static_cast<Count>(entry_count) + low;
+    __builtin_memcpy(at + first, &place, sizeof place);
+    store_vector<V>(beyond + first, c - __builtin_convertvector(low, V));
+  }
+  TALLY_INLINE V get(std::int64_t first) const { return load_vector<V>(beyond + first); }
+  // Values and slopes, one after the other in memory.
+  TALLY_INLINE V low(std::int64_t first) const { return every_second<0>(first, AllLanes<V>{}); }
+  TALLY_INLINE V rise(std::int64_t first) const { return every_second<1>(first, AllLanes<V>{}); }
+  TALLY_INLINE void put(std::int64_t first, const V& to_low, const V& to_rise) {
+    put(first, to_low, to_rise, std::make_index_sequence<AllLanes<V>::size() / 2>{});
+  }
+
+ private:
+  const T* numbers(std::int64_t first) const { return &entries[first].low; }
+  template <int begin, std::size_t... lane>
+  TALLY_INLINE V every_second(std::int64_t first, std::index_sequence<lane...>) const {
+    const V a = load_vector<V>(numbers(first)), b = load_vector<V>(numbers(first + lanes_of<V> / 2));
+    return __builtin_shufflevector(a, b, static_cast<int>(2 * lane + begin)...);
+  }
+  template <std::size_t... half>
+  TALLY_INLINE void put(std::int64_t first, const V& a, const V& b, std::index_sequence<half...>) {
+    constexpr std::size_t all = 2 * sizeof...(half);
+    store_vector<V>(&entries[first].low, interleaved<0, all>(a, b, AllLanes<V>{}));
+    store_vector<V>(&entries[first + lanes_of<V> / 2].low, interleaved<all / 2, all>(a, b, AllLanes<V>{}));
+  }
+  template <std::size_t begin, std::size_t all, std::size_t... lane>
+  TALLY_INLINE static V interleaved(const V& a, const V& b, std::index_sequence<lane...>) {
+    return __builtin_shufflevector(a, b, static_cast<int>(begin + lane / 2 + (lane % 2 == 0 ? 0 : all))...);
+  }
+};
+
+// Of each row.
+template <class V>
+TALLY_INLINE OfRows<V> last_entries(const PairTileViews<Scalar<V>>& tile) {
+  OfRows<V> last{};
+  for (std::int64_t i = 0; i < tile_rows; ++i) {
+    last[static_cast<std::size_t>(i / lanes_of<V>)][i % lanes_of<V>] = tile.table[(i + 1) * tile.entries - 1].low;
+  }
+  return last;
+}
+
+template <class V, class Policy, bool keep, bool settled = false>
 [[gnu::flatten]] void add_pairs(const PairTileViews<Scalar<V>>& tile, Scalar<V>* score, const Scalar<V>* other,
                                 Scalar<V>* carry) {
   using T = Scalar<V>;
   constexpr PairNeeds needs = Policy::needs;
+  constexpr bool scans = needs.scan && !settled, looks_up = needs.table && !settled;
   constexpr std::int64_t step = lanes_of<V>;
-  V lost[vectors_of_rows<V>]{};
+  OfRows<V> lost{}, positions{}, last{};
+  TablePlaces<V> places;
+  if constexpr (settled) last = last_entries<V>(tile);
   for (std::int64_t j = tile.keys.keys - 1; j >= 0; --j) {
     const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
     OfRows<V> downs;
     if constexpr (needs.down) downs = sum_down<V, Policy, keep>(tile, score, other, j, seeing);
-    for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
-      const PairLanes<V, Policy> at(tile, first);
+    const auto load_other = [&](std::int64_t place)
+                                TALLY_INLINED -> V { return needs.other ? load_vector<V>(other + place) : V{}; };
+    // p.sum
+    const auto advance = [&](const PairLanes<V, Policy>& at, std::int64_t first) TALLY_INLINED -> V {
       const std::int64_t place = j * tile_rows + first;
-      const V s = load_vector<V>(score + place), gate_score = needs.other ? load_vector<V>(other + place) : V{};
       V position{};
-      if constexpr (needs.scan) {
-        const V own = attention::gate_of<Policy>(at.template pair<false, false>(s, gate_score, V{}, j)).value;
-        const V gate = choose(at.seen(seeing), own, V{});
+      if constexpr (scans) {
+        constexpr bool keeps_slope = keep && keeps_gate_slope<V, Policy>();
+        const auto own = attention::gate_of<Policy>(
+            at.template pair<keeps_slope, false>(load_vector<V>(score + place), load_other(place), V{}, j));
+        const auto seen = at.seen(seeing);
+        const V gate = choose(seen, own.value, V{});
+        if constexpr (keeps_slope) {
+          store_vector<V>(tile.kept_gate_slope + place, choose(seen, own.derivatives.by[0], V{}));
+        }
         // With what rounding loses kept beside the sum: those of hundreds of gates stay as exact as their own type.
-        V& lost_here = lost[first / step];
+        V& lost_here = lost[static_cast<std::size_t>(first / step)];
         const V before = load_vector<V>(carry + first), next = before + gate;
         if constexpr (!needs.own) position = before + lost_here;
         lost_here += (before - next) + gate;
         store_vector<V>(carry + first, next);
         if constexpr (needs.own) position = next + lost_here;
+        if constexpr (keep) store_vector<V>(tile.kept_sum + place, position);
       }
+      return position;
+    };
+    const auto pair_at = [&](const PairLanes<V, Policy>& at, std::int64_t first, const V& position) TALLY_INLINED {
+      const std::int64_t place = j * tile_rows + first;
       V down{};
       if constexpr (needs.down) down = downs[static_cast<std::size_t>(first / step)];
-      const V logit =
-          attention::logit_of<Policy>(at.template pair<false, true>(s, gate_score, position, j, down)).value;
+      return at.template pair<false, true>(load_vector<V>(score + place), load_other(place), position, j, down);
+    };
+    const auto finish = [&](const PairLanes<V, Policy>& at, std::int64_t first, const auto& pair) TALLY_INLINED {
+      const std::int64_t place = j * tile_rows + first;
+      const V logit = attention::logit_of<Policy>(pair).value;
       store_vector<V>(score + place, choose(at.seen(seeing), logit, splat<V>(-std::numeric_limits<T>::infinity())));
-      if constexpr (keep) {
-        store_vector<V>(tile.kept_score + place, s);
-        if constexpr (needs.scan) store_vector<V>(tile.kept_sum + place, position);
-        if constexpr (needs.down) store_vector<V>(tile.kept_down + place, down);
+      if (keep || (settled && tile.kept_score != nullptr)) store_vector<V>(tile.kept_score + place, pair.s.value);
+      if constexpr (keep && needs.down) store_vector<V>(tile.kept_down + place, pair.down.value);
+    };
+    for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+      const PairLanes<V, Policy> at(tile, first);
+      const V position = advance(at, first);
+      const auto pair = pair_at(at, first, position);
+      if constexpr (looks_up) {
+        positions[static_cast<std::size_t>(first / step)] = position;
+        places.set(first, at.lane, attention::place_of(pair).value, tile.entries);
+      } else if constexpr (settled) {
+        const V value = last[static_cast<std::size_t>(first / step)];
+        finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value, V{}));
+      } else {
+        finish(at, first, pair);
+      }
+    }
+    if constexpr (looks_up) {
+      look_up(places.entries, tile.table, places.at, tile.rows.lanes);
+      for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+        const PairLanes<V, Policy> at(tile, first);
+        const V rise = places.rise(first), value = places.low(first) + places.get(first) * rise;
+        const auto pair = pair_at(at, first, positions[static_cast<std::size_t>(first / step)]);
+        finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value, rise));
+        if constexpr (keep) {
+          const std::int64_t place = j * tile_rows + first;
+          store_vector<V>(tile.kept_rise + place, rise);
+          if constexpr (!needs.adds_entry) store_vector<V>(tile.kept_entry + place, value);
+        }
       }
     }
   }
-  for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
-    store_vector<V>(carry + first, load_vector<V>(carry + first) + lost[first / step]);
+  for (std::int64_t first = 0; scans && first < tile.rows.lanes; first += step) {
+    store_vector<V>(carry + first, load_vector<V>(carry + first) + lost[static_cast<std::size_t>(first / step)]);
   }
 }
 
@@ -221,7 +339,7 @@ TALLY_INLINE void add_in_double(double* sum, const V& x) {
   for (std::int64_t l = 0; l < lanes_of<V>; ++l) sum[l] += static_cast<double>(x[l]);
 }
 
-template <class V, class Policy>
+template <class V, class Policy, bool settled = false>
 [[gnu::flatten]] void pair_gradient(const PairTileViews<Scalar<V>>& tile, Scalar<V>* d, Scalar<V>* d_other,
                                     const Scalar<V>* weight, Scalar<V>* run, double* sums) {
   using attention::pulled;
@@ -231,7 +349,11 @@ template <class V, class Policy>
                 down_of = attention::input_down, number_of = attention::first_row_input;
   constexpr std::int64_t step = lanes_of<V>;
   using T = Scalar<V>;
+  constexpr bool scans = needs.scan && !settled, looks_up = needs.table && !settled;
   const bool own_operands = d_other != d;
+  OfRows<V> last{}, d_last{};
+  TablePlaces<V> places;  // with what entries get
+  if constexpr (settled) last = last_entries<V>(tile);
   for (std::int64_t begin = 0; begin < tile.keys.keys; begin += few_keys) {
     // Of few keys: sums of dl, of the weights, and of both for each number.
     std::array<std::array<V, 2 + 2 * count>, vectors_of_rows<V>> few{};
@@ -245,14 +367,25 @@ template <class V, class Policy>
         const std::int64_t place = j * tile_rows + first;
         const V dl = load_vector<V>(d + place), s = load_vector<V>(tile.kept_score + place);
         const V gate_score = needs.other ? (own_operands ? load_vector<V>(d_other + place) : s) : V{};
-        const V sum = needs.scan ? load_vector<V>(tile.kept_sum + place) : V{};
+        const V sum = scans ? load_vector<V>(tile.kept_sum + place) : V{};
         const V down = needs.down ? load_vector<V>(tile.kept_down + place) : V{};
         const auto seen = at.seen(seeing);
         auto& sums_here = few[static_cast<std::size_t>(first / step)];
         // What a lane that does not see the key makes of it may be anything.
         const auto take = [&]<int input>(const V& by, const auto& y)
                               TALLY_INLINED -> V { return choose(seen, pulled<input>(by, y), V{}); };
-        const auto logit = attention::logit_of<Policy>(at.template pair<true, true>(s, gate_score, sum, j, down));
+        const auto pair = at.template pair<true, true>(s, gate_score, sum, j, down);
+        const auto logit = [&]() TALLY_INLINED {
+          if constexpr (!needs.table) {
+            return attention::logit_of<Policy>(pair);
+          } else {
+            const V value = settled            ? last[static_cast<std::size_t>(first / step)]
+                            : needs.adds_entry ? V{}
+                                               : load_vector<V>(tile.kept_entry + place);
+            const V rise = settled ? V{} : load_vector<V>(tile.kept_rise + place);
+            return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise));
+          }
+        }();
         V ds = take.template operator()<s_of>(dl, logit), d_gate_score = take.template operator()<other_of>(dl, logit);
         if constexpr (count > 0) {
           const V a = load_vector<V>(weight + place);
@@ -270,11 +403,24 @@ template <class V, class Policy>
             sums_here[2 + 2 * n] += take.template operator()<number_of + n>(d_gate, gate);
           });
         };
-        if constexpr (needs.scan) {
+        if constexpr (needs.table) {
+          const V d_entry = take.template operator()<attention::input_entry>(dl, logit);
+          if constexpr (settled) d_last[static_cast<std::size_t>(first / step)] += d_entry;
+          if constexpr (looks_up) {
+            places.set(first, at.lane, attention::place_of(pair).value, tile.entries);
+            places.put(first, d_entry, choose(seen, V(places.get(first) * d_entry), V{}));
+          }
+        }
+        if constexpr (scans) {
           const V d_sum = take.template operator()<sum_of>(dl, logit), before = load_vector<V>(run + first);
           const V after = before + d_sum, d_gate = needs.own ? after : before;
           store_vector<V>(run + first, after);
-          back_through(d_gate, attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
+          if constexpr (keeps_gate_slope<V, Policy>()) {
+            using Gate = decltype(attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
+            (Gate::template has<s_of> ? ds : d_gate_score) += d_gate * load_vector<V>(tile.kept_gate_slope + place);
+          } else {
+            back_through(d_gate, attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
+          }
         }
         if constexpr (needs.down) {
           const V d_down = take.template operator()<down_of>(dl, logit), after = sums_after(d_down) + d_down_later;
@@ -287,6 +433,7 @@ template <class V, class Policy>
         store_vector<V>(d + place, ds);
       }
       if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
+      if constexpr (looks_up) add_at(tile.d_table, places.at, places.entries, tile.rows.lanes);
     }
     for (std::size_t n = 0; count > 0 && n < 2 + 2 * count; ++n) {
       double* const target = sums + static_cast<std::int64_t>(n) * tile_rows;
@@ -295,12 +442,21 @@ template <class V, class Policy>
       }
     }
   }
+  for (std::int64_t i = 0; settled && i < tile.rows.lanes; ++i) {
+    tile.d_table[(i + 1) * tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
+  }
 }
 
 template <class T, int bytes, class Policy>
 constexpr PairLoopsOf<T> pair_loops_of() {
   using V = Vector<T, bytes>;
-  return {&add_pairs<V, Policy, false>, &add_pairs<V, Policy, true>, &pair_gradient<V, Policy>};
+  PairLoopsOf<T> loops{&add_pairs<V, Policy, false>, &add_pairs<V, Policy, true>, nullptr, &pair_gradient<V, Policy>,
+                       nullptr};
+  if constexpr (Policy::needs.settles) {
+    loops.add_settled = &add_pairs<V, Policy, false, true>;
+    loops.settled_gradient = &pair_gradient<V, Policy, true>;
+  }
+  return loops;
 }
 // Vectors of so many bytes.
 template <int bytes, class Policy>

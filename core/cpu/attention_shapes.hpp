@@ -58,9 +58,9 @@ class ScanTile {
   alignas(64) T carry_[tile_rows];
 };
 
-// Of contextual positions, and of a policy; null where there is no scan, and where the arena only counts.
+// Of a hidden layer of contextual positions, and of a policy; null where the arena only counts.
 template <class T>
-ScanTile<T>* make_contextual(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
+ScanTile<T>* make_mlp(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
 
 template <class T>
 ScanTile<T>* make_pair(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);

@@ -52,8 +52,9 @@ class Worker {
         value_width_(call.v.shape[3]),
         ld_(round_up(width_, vector_lanes<T>)),
         value_ld_(round_up(value_width_, vector_lanes<T>)),
-        scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena)
-                                          : make_contextual<T>(call, gradients, arena)),
+        scan_(call.scan.kind == AttentionScan::Kind::pair  ? make_pair<T>(call, gradients, arena)
+              : call.scan.kind == AttentionScan::Kind::mlp ? make_mlp<T>(call, gradients, arena)
+                                                           : nullptr),
         moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),

@@ -44,7 +44,7 @@ class Cope final : public Encoding {
 
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor z = matmul(gates_.query(in), transpose(table_, -1, -2), scaled_ ? in.scale : 1.0);
-    score.set_scan(ContextualTable{z, gates_(in)});
+    score.set_scan(contextual_table(z, gates_(in)));
   }
 
  private:

@@ -72,7 +72,7 @@ class CopeAlibi final : public Encoding {
     // A straight line as a table: its end is where positions end.
     const Shape shape{in.q.size(0), in.q.size(1), in.q.size(2), positions_.size(0)};
     const Tensor line = unsqueeze(unsqueeze(slopes_, 1), 2) * positions_;  // [H, 1, P+1]
-    score.set_scan(ContextualTable{broadcast_to(line, shape), gates_(in)});
+    score.set_scan(contextual_table(broadcast_to(line, shape), gates_(in)));
   }
 
  private:

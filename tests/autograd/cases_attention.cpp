@@ -142,7 +142,7 @@ std::vector<OpCase> attention_cases() {
   std::vector<OpCase> cases;
   cases.push_back(attention_case("attention", {}, nothing, [](const Tensors&, Score&) {}));
   cases.push_back(attention_case("attention_table", {.term = table}, rows_of(3), [](const Tensors& x, Score& score) {
-    score.set_scan(ContextualTable{x[3], {}});
+    score.set_scan(contextual_table(x[3]));
   }));
   cases.back().kernels.push_back("attention_prefix_sums");
   cases.push_back(attention_case(
@@ -151,7 +151,7 @@ std::vector<OpCase> attention_cases() {
         return Shapes{{b, h, t, 3}, {b, h, k, 3}, {b, h, t, 3}};
       },
       [](const Tensors& x, Score& score) {
-        score.set_scan(ContextualTable{x[3], {x[5], x[4]}});
+        score.set_scan(contextual_table(x[3], {x[5], x[4]}));
       }));
   cases.push_back(attention_case(
       "attention_slope",
@@ -200,7 +200,7 @@ std::vector<OpCase> attention_cases() {
   cases.push_back(attention_case("attention_window", {.visible = visible}, nothing, [](const Tensors&, Score&) {}));
   cases.push_back(attention_case("attention_table_in_chunks", {.term = table, .visible = {.chunk = 3}}, rows_of(3),
                                  [](const Tensors& x, Score& score) {
-                                   score.set_scan(ContextualTable{x[3], {}});
+                                   score.set_scan(contextual_table(x[3]));
                                  }));
   cases.push_back(attention_case(
       "attention_toeplitz",

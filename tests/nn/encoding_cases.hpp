@@ -339,8 +339,8 @@ inline double distance_to_kinks(const AttentionOperands& operands, const Score& 
   if (score.scan.has_value()) {
     if (const auto* mlp = std::get_if<ContextualMlp>(&*score.scan)) {
       kinks = (negate(mlp->bias) / mlp->weight).to_vector<double>();
-    } else if (const auto* table = std::get_if<ContextualTable>(&*score.scan)) {
-      for (std::int64_t n = 0; n < table->z.size(3); ++n) kinks.push_back(static_cast<double>(n));
+    } else if (const auto& pair = std::get<Pair>(*score.scan); pair.table.defined()) {
+      for (std::int64_t n = 0; n < pair.table.size(3); ++n) kinks.push_back(static_cast<double>(n));
     }
   }
   double nearest = std::numeric_limits<double>::infinity();

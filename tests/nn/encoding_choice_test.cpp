@@ -107,7 +107,7 @@ TEST(EncodingChoice, SaysWhatQueriesSee) {
 
 // Encodings for these tests alone, one hook each.
 struct Scanning final : Encoding {
-  void score(const AttentionInput& in, Score& score) const override { score.set_scan(ContextualTable{in.q, {}}); }
+  void score(const AttentionInput& in, Score& score) const override { score.set_scan(contextual_table(in.q)); }
 };
 struct Whole final : Encoding {
   Tensor mix(const AttentionInput& in) const override { return multiply(in.v, 2.0); }

@@ -33,7 +33,7 @@ void move_queries(const Sizes& s, const Leaf& leaf, Score& score, bool channels,
 
 std::vector<ShapeCase> moved_cases() {
   const auto table = [](const Sizes& s, const Leaf& leaf, Score& score) {
-    score.set_scan(ContextualTable{leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64), {}});
+    score.set_scan(contextual_table(leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64)));
   };
   const auto slope = [](const Sizes& s, const Leaf& leaf, Score& score) {
     score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));

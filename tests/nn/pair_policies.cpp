@@ -56,6 +56,19 @@ struct Blamed {
   static constexpr auto logit(const auto& p) { return p.s - p.down; }
 };
 
+struct Graded {
+  static constexpr PairNeeds needs{.scan = true, .other = true, .table = true, .rows = 1};
+  static constexpr auto gate(const auto& p) { return sigmoid(p.other) * softplus(row<0>(p)); }
+  static constexpr auto place(const auto& p) { return row<0>(p) * p.distance + 3 * sigmoid(p.s) + 0.2 * p.sum; }
+  static constexpr auto logit(const auto& p) { return p.s * (1 + 0.2 * p.entry) + 0.1 * p.entry * tanh(0.1 * p.sum); }
+};
+
+struct Binned {
+  static constexpr PairNeeds needs{.adds = true, .table = true, .adds_entry = true, .heads = 1};
+  static constexpr auto place(const auto& p) { return 2 * log(head<0>(p) * p.distance + 1.5); }
+  static constexpr auto logit(const auto& p) { return p.s + p.entry; }
+};
+
 }  // namespace
 }  // namespace tally
 
@@ -66,6 +79,8 @@ TALLY_PAIR(divided, Divided);
 TALLY_PAIR(reproached, Reproached);
 TALLY_PAIR(expelled, Expelled);
 TALLY_PAIR(blamed, Blamed);
+TALLY_PAIR(graded, Graded);
+TALLY_PAIR(binned, Binned);
 
 #ifndef TALLY_PAIR_ONLY
 
@@ -80,6 +95,8 @@ const PairPolicy& divided_policy() { return pair_divided; }
 const PairPolicy& reproached_policy() { return pair_reproached; }
 const PairPolicy& expelled_policy() { return pair_expelled; }
 const PairPolicy& blamed_policy() { return pair_blamed; }
+const PairPolicy& graded_policy() { return pair_graded; }
+const PairPolicy& binned_policy() { return pair_binned; }
 
 }  // namespace tally::testing
 

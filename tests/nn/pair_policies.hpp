@@ -19,5 +19,9 @@ const PairPolicy& reproached_policy();
 const PairPolicy& expelled_policy();
 // A sum down the queries that may stand beside a product.
 const PairPolicy& blamed_policy();
+// A table at a place of its own, made of all that there is, whose entry multiplies what it meets.
+const PairPolicy& graded_policy();
+// A table by the logarithm of the distance, without a sum.
+const PairPolicy& binned_policy();
 
 }  // namespace tally::testing

@@ -1,6 +1,7 @@
 // Pair policies: numbers with derivatives, the loops for every set of instructions, and what a policy may not be given.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -114,20 +115,24 @@ AttentionOperands operands(std::int64_t length, DType dtype = DType::f64) {
 // The output of attention with the policy, and the gradients of all that it was given.
 std::vector<Tensor> results_with(const PairPolicy& policy, DType dtype) {
   AttentionOperands in = operands(200, dtype);
-  Tensor rows = (normal_tensor("rows", {2, 2, 200, 2}) * 0.2).to(dtype),
-         heads = normal_tensor("heads", {2, policy.needs.heads}).to(dtype);
-  for (Tensor* const leaf : {&in.q, &in.k, &in.v, &rows, &heads}) set_requires_grad(*leaf);
+  Tensor rows = (normal_tensor("rows", {2, 2, 200, policy.needs.rows}) * 0.2).to(dtype),
+         heads = normal_tensor("heads", {2, std::max(1, policy.needs.heads)}).to(dtype),
+         table = normal_tensor("table", {2, 2, 200, 11}).to(dtype);
+  std::vector<Tensor*> leaves{&in.q, &in.k, &in.v, &rows};
+  if (policy.needs.heads > 0) leaves.push_back(&heads);
+  if (policy.needs.table) leaves.push_back(&table);
+  for (Tensor* const leaf : leaves) set_requires_grad(*leaf);
   Score score;
-  score.set_scan(Pair{&policy, rows, heads});
+  score.set_scan(Pair{&policy, rows, heads, {}, table});
   std::vector<Tensor> results{tiled_attention(in, score)};
   backward(sum(results[0] * normal_tensor("d_output", {2, 2, 200, 8}).to(dtype)));
-  for (const Tensor& leaf : {in.q, in.k, in.v, rows, heads}) results.push_back(gradient(leaf));
+  for (const Tensor* const leaf : leaves) results.push_back(gradient(*leaf));
   return results;
 }
 
 TEST(PairLoops, AgreeForEverySetOfInstructions) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    for (PairPolicy narrow : {reading_policy(), reproached_policy()}) {
+    for (PairPolicy narrow : {reading_policy(), reproached_policy(), graded_policy()}) {
       SCOPED_TRACE(narrow.name);
       const std::vector<Tensor> expected = results_with(narrow, dtype);
       const auto expect_same = [&] {

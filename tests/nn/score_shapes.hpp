@@ -41,12 +41,12 @@ inline std::vector<ShapeCase> shape_cases() {
       {"plain", [](const Sizes&, const Leaf&, Score&) {}},
       {"table",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualTable{table(s, leaf, 16), {}});
+         score.set_scan(contextual_table(table(s, leaf, 16)));
        },
        true},
       {"table_never_saturated",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualTable{table(s, leaf, s.length + 1), {}});
+         score.set_scan(contextual_table(table(s, leaf, s.length + 1)));
        },
        true},
       {"table_straight",
@@ -54,15 +54,15 @@ inline std::vector<ShapeCase> shape_cases() {
          const Tensor places = add(cumsum(Tensor::full({s.length + 2}, 1.0, DType::f64, default_device())), -1.0);
          const Tensor rise = leaf("rise", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64);
          score.set_scan(
-             ContextualTable{rise * (places.dtype() == rise.dtype() ? places : places.to(rise.dtype())), {}});
+             contextual_table(rise * (places.dtype() == rise.dtype() ? places : places.to(rise.dtype()))));
        }},
       {"table_always_saturated",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualTable{table(s, leaf, 0), {}});
+         score.set_scan(contextual_table(table(s, leaf, 0)));
        }},
       {"table_own_gates",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualTable{table(s, leaf, 9), gates(s, leaf)});
+         score.set_scan(contextual_table(table(s, leaf, 9), gates(s, leaf)));
        },
        true},
       {"slope", [](const Sizes& s, const Leaf& leaf,
@@ -112,6 +112,33 @@ inline std::vector<ShapeCase> shape_cases() {
          score.set_normaliser(sink(s, leaf));
        },
        true},
+      {"pair_with_a_table",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         Pair pair{&graded_policy(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64))};
+         pair.other = gates(s, leaf);
+         pair.table = table(s, leaf, 12);
+         score.set_scan(pair);
+         score.set_normaliser(sink(s, leaf));
+         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
+       },
+       true},
+      {"pair_with_a_table_in_a_window",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         Pair pair{&graded_policy(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64))};
+         pair.table = table(s, leaf, 12);
+         score.set_scan(pair);
+       },
+       true,
+       {.window = 30, .first = 2}},
+      {"factor_of_a_table_by_distance",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         Pair pair{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
+         pair.table = table(s, leaf, 9);
+         score.set_scan(pair);
+         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
+                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+       }},
       {"pair_without_a_sum",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.set_scan(Pair{&bounded_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64)) + 1.0});
@@ -147,7 +174,7 @@ inline std::vector<ShapeCase> shape_cases() {
       {"softpick", [](const Sizes&, const Leaf&, Score& score) { score.set_normaliser({Kind::softpick}); }},
       {"softpick_with_rest_and_table",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualTable{table(s, leaf, 16), {}});
+         score.set_scan(contextual_table(table(s, leaf, 16)));
          score.set_normaliser({Kind::softpick, {}, 0, rest(s, leaf)});
        },
        true},
@@ -169,7 +196,7 @@ inline std::vector<ShapeCase> shape_cases() {
        {.chunk = 33}},
       {"table_in_a_window",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualTable{table(s, leaf, 9), gates(s, leaf)});
+         score.set_scan(contextual_table(table(s, leaf, 9), gates(s, leaf)));
        },
        true,
        {.window = 25, .first = 2}},
@@ -251,7 +278,7 @@ inline std::vector<ShapeCase> shape_cases() {
        }},
       {"table_and_every_bias",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualTable{table(s, leaf, 16), gates(s, leaf)});
+         score.set_scan(contextual_table(table(s, leaf, 16), gates(s, leaf)));
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
          score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
          score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64)});
@@ -261,7 +288,7 @@ inline std::vector<ShapeCase> shape_cases() {
       // A factor of whole logits, in which gates from the score and a product are.
       {"factor_of_table_and_every_bias",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualTable{table(s, leaf, 16), {}});
+         score.set_scan(contextual_table(table(s, leaf, 16)));
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length + 2}, 1, DType::f64)});
          score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64),
                                           leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});

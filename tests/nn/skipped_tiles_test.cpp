@@ -162,9 +162,9 @@ TEST_P(SkippedTiles, ReadTheTableBeforeItsLastEntry) {
   const std::int64_t last = 4;
   const ShapeCase table{"table", [&](const Sizes& s, const Leaf& leaf, Score& score) {
                           const Shape operand{s.batch, s.heads, s.length, s.width};
-                          score.set_scan(ContextualTable{
+                          score.set_scan(contextual_table(
                               leaf("z", {s.batch, s.heads, s.length, last + 1}, 1, DType::f64),
-                              {leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}});
+                              {leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}));
                         }};
   const Values values = [](const std::string& name, const Shape& shape, double deviation) {
     // A gate is open where the product is 40 or more, and shut where it is -40.

@@ -234,9 +234,9 @@ TEST(TiledOnCpu, LeavesOutTilesThatDoNotMatter) {
   expect_left_out({"table",
                    [](const Sizes& s, const Leaf& leaf, Score& score) {
                      const Shape operand{s.batch, s.heads, s.length, s.width};
-                     score.set_scan(ContextualTable{
+                     score.set_scan(contextual_table(
                          leaf("z", {s.batch, s.heads, s.length, 9}, 1, DType::f64),
-                         {leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}});
+                         {leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}));
                    }},
                   "gate_key", "gate_query");
 }
@@ -274,7 +274,7 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
   EXPECT_TRUE(holds(error([](auto&, auto& score) { score.set_scan(stick_breaking()); }),
                     "logits of a policy that spends are for the normaliser exp"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
-                      score.set_scan(ContextualTable{normal_tensor("z", {1, 2, 3, 5}), {}});
+                      score.set_scan(contextual_table(normal_tensor("z", {1, 2, 3, 5})));
                     }),
                     "the table of positions must be f64 [1, 2, 4, 5]"));
   EXPECT_TRUE(

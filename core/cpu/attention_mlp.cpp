@@ -1,10 +1,33 @@
-// The term that a hidden layer makes of contextual positions, beside those of core/cpu/attention_terms.hpp:
-//   term = sum_n u_i[n] relu(w[n] p + b[n])
-#pragma once
+// Contextual positions (CoPE, arXiv 2405.18719) through a hidden layer, on one tile:
+//   p_ij = sum_{k=j..i} g_ik,  l_ij = s_ij + sum_n u_i[n] relu(w[n] p_ij + b[n])
+//
+// Forward walks the keys from right to left with the rows' running sums. Backward has them again from what forward kept
+// at the tiles' edges, and walks from left to right with the running sums of d_p:
+//   d_g_ik = sum_{j<=k} d_p_ij,  d_s_ij = d_l_ij + d_g_ij g_ij (1 - g_ij)
+#include <algorithm>
 
-#include "core/cpu/attention_terms.hpp"
+#include "core/attention/policies.hpp"
+#include "core/cpu/attention_gates.hpp"
+#include "core/cpu/attention_shapes.hpp"
+#include "core/cpu/attention_sums.hpp"
 
 namespace tally::cpu {
+
+namespace {
+
+using attention::gate;
+using attention::gate_slope;
+
+// p += g for the next key, with what rounding loses kept beside the sum: positions of hundreds of gates stay as exact
+// as their own type.
+template <class T>
+TALLY_INLINE T advance_position(T& sum, T& lost, T g) {
+  const T next = sum + g;
+  lost += (sum - next) + g;
+  sum = next;
+  return next + lost;
+}
+
 
 template <class T, bool keep>
 TALLY_CLONES void add_mlp_term(T* score, const T* gate_score, T* carry, const T* u, const T* w, const T* b,
@@ -86,25 +109,35 @@ TALLY_CLONES void slopes_to_gates(T* d, T* d_gate_score, T* run, const T* slope,
 }
 
 template <class T>
-class MlpTerm : public NeverSaturated<T> {
+class MlpTile final : public ScanTile<T> {
  public:
-  MlpTerm(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
+  MlpTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
         gradients_(gradients),
         width_(call.scan.weight.shape[0]),
+        gates_(call, gradients, arena),
         rows_(arena.take<T>(tile_rows * width_)),
         u_(arena.take<T>(tile_rows * width_)),
         d_u_(arena.take<T>(gradients != nullptr ? tile_rows * width_ : 0)),
         unit_sums_(arena.take<double>(gradients != nullptr ? 4 * tile_rows * width_ : 0)),
         weight_(arena.take<T>(width_)),
-        bias_(arena.take<T>(width_)) {}
+        bias_(arena.take<T>(width_)),
+        kept_gate_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
+        kept_position_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
+        slope_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)) {}
 
-  void open_rows(const RowTile& rows, double* shared) {
+  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) override {
     shared_ = shared;
+    gates_.open_head(batch, head, d_gate_key);
     for (std::int64_t n = 0; n < width_; ++n) {
       weight_[n] = call_.scan.weight.template as<T>()[n * call_.scan.weight.strides[0]];
       bias_[n] = call_.scan.bias.template as<T>()[n * call_.scan.bias.strides[0]];
     }
+  }
+  void open_rows(const RowTile& rows) override {
+    std::fill_n(carry_, tile_rows, T{0});
+    std::fill_n(run_, tile_rows, T{0});
+    gates_.open_rows(rows);
     pack_rows(rows_, width_, Matrix<T>(call_.scan.values, rows.batch, rows.head), rows.first, rows.rows, width_, T{1},
               tile_rows);
     transpose_to_lanes(u_, rows_, width_, width_);
@@ -112,23 +145,25 @@ class MlpTerm : public NeverSaturated<T> {
     std::fill_n(unit_sums_, 4 * tile_rows * width_, 0.0);
     row_sums_.open();
   }
-  void add(const RowTile& rows, const KeyTile& keys, T* score, const T* gate_score, T* carry, const Kept<T>& kept,
-           bool keep) const {
-    if (keep) {
-      add_mlp_term<T, true>(score, gate_score, carry, u_, weight_, bias_, width_, rows, keys, kept.gate, kept.position);
+  void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
+    const T* const gate_score = gates_.scores(rows, keys, score);
+    if (for_gradient) {
+      add_mlp_term<T, true>(score, gate_score, carry_, u_, weight_, bias_, width_, rows, keys, kept_gate_,
+                            kept_position_);
     } else {
-      add_mlp_term<T, false>(score, gate_score, carry, u_, weight_, bias_, width_, rows, keys, nullptr, nullptr);
+      add_mlp_term<T, false>(score, gate_score, carry_, u_, weight_, bias_, width_, rows, keys, nullptr, nullptr);
     }
   }
-  void gradient(const RowTile& rows, const KeyTile& keys, const T* weight, T* d, T* d_gate_score, T* run,
-                const Kept<T>& kept) {
-    add_to_row_sums(row_sums_.sums(), d, weight, kept.position, keys.keys, rows.lanes);
-    add_to_unit_sums(unit_sums(), kept.slope, d, weight, kept.position, u_, weight_, bias_, width_, keys.keys,
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) override {
+    add_to_row_sums(row_sums_.sums(), d, weights, kept_position_, keys.keys, rows.lanes);
+    add_to_unit_sums(unit_sums(), slope_, d, weights, kept_position_, u_, weight_, bias_, width_, keys.keys,
                      rows.lanes);
-    slopes_to_gates(d, d_gate_score, run, kept.slope, kept.gate, keys.keys, rows.lanes);
+    slopes_to_gates(d, gates_.d_scores(d), run_, slope_, kept_gate_, keys.keys, rows.lanes);
+    gates_.add_gradient(rows, keys);
   }
   // The hidden value is w p + b where it is not zero: d_u = w sum_j dl p + b sum_j dl, d_w = u sum_j dl p, ...
-  void close_rows(const RowTile& rows, const T* d_logit_sums) {
+  void close_rows(const RowTile& rows, const T* d_logit_sums) override {
+    gates_.close_rows(rows);
     const PositionSums sums = unit_sums();
     for (std::int64_t n = 0; n < width_; ++n) {
       for (std::int64_t i = 0; i < rows.rows; ++i) {
@@ -145,7 +180,7 @@ class MlpTerm : public NeverSaturated<T> {
       unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, width_, d_u_, T{1});
     }
   }
-  void write_shared(const SharedSums& sums) const {
+  void write_shared(const SharedSums& sums) const override {
     const auto write = [&](const View& d, std::int64_t begin) {
       for (std::int64_t n = 0; n < width_ && d; ++n) {
         double sum = 0;
@@ -165,11 +200,25 @@ class MlpTerm : public NeverSaturated<T> {
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
   std::int64_t width_;
+  GateOperands<T> gates_;
   T *rows_, *u_, *d_u_;  // u and d_u [N, tile_rows]
   double* unit_sums_;
   RowSums row_sums_;
   T *weight_, *bias_;
+  T *kept_gate_, *kept_position_, *slope_;  // [tile_keys, tile_rows]; slope: d term / d p
   double* shared_ = nullptr;
+  using ScanTile<T>::carry_;
+  alignas(64) T run_[tile_rows];
 };
+
+}  // namespace
+
+template <class T>
+ScanTile<T>* make_mlp(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena) {
+  return arena.make<MlpTile<T>>(call, gradients);
+}
+
+template ScanTile<float>* make_mlp(const AttentionCall&, const AttentionGradients*, Arena&);
+template ScanTile<double>* make_mlp(const AttentionCall&, const AttentionGradients*, Arena&);
 
 }  // namespace tally::cpu
