@@ -87,6 +87,18 @@ class NoGrad {
   bool before_;
 };
 
+// Within its scope operations record on this thread, also in a NoGrad's.
+class WithGrad {
+ public:
+  WithGrad();
+  ~WithGrad();
+  WithGrad(const WithGrad&) = delete;
+  WithGrad& operator=(const WithGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
 // --- recording ---
 // Whether an operation on these inputs has to be recorded now.
 bool needs_grad(std::initializer_list<Tensor> inputs);

@@ -65,7 +65,8 @@ void Score::check_policy() const {
   const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
   check(pair == nullptr || !pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
         "logits of a policy that spends are for the normaliser exp");
-  check(pair == nullptr || pair->policy->needs.adds_entry || !row_factor.defined(), "encoding", "the policy '", pair != nullptr ? pair->policy->name : "",
+  check(pair == nullptr || pair->policy->needs.adds_entry || !row_factor.defined(), "encoding", "the policy '",
+        pair != nullptr ? pair->policy->name : "",
         "' makes logits of pairs by itself, and a factor of whole logits cannot be joined to it; keep one of them");
   const bool product =
       std::any_of(biases.begin(), biases.end(), [](const Bias& bias) { return std::holds_alternative<Product>(bias); });

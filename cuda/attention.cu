@@ -7,8 +7,8 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 
 using namespace attention_kernels;
 
-std::int64_t attention_prefix_sums(std::int64_t heads, std::int64_t queries, std::int64_t keys) {
-  return heads * queries * ((keys + tile - 1) / tile);
+std::int64_t attention_prefix_sums(const AttentionCall& call) {
+  return call.batch() * call.heads() * call.queries() * ((call.keys() + tile - 1) / tile);
 }
 
 std::int64_t attention_workspace(const AttentionCall&) { return 0; }

@@ -49,7 +49,7 @@ struct Between {
     row_gradients = arena.take<T>(2 * rows);
     sink_parts = arena.take<double>(gradients.d_sink ? rows : 0);
     const bool sums = call.scan.policy != nullptr ? call.scan.policy->needs.scan : kind != Kind::none;
-    d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(heads, call.queries(), call.keys()) : 0);
+    d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(call) : 0);
     row_sums = arena.take<double>(row_sum_elements);
     unit_sums = arena.take<double>(unit_sum_elements);
     pair_sums = arena.take<double>(pair_sum_elements);

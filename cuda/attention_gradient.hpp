@@ -171,8 +171,7 @@ struct PairGradients {
     each_pair([&](int r, int c) {
       d_gate_scores[r][c] = 0;
       const bool seen = pairs.sees(r, c);
-      const auto logit =
-          attention::logit_of<Policy>(pairs.template pair_of_logit<true>(at, first_key, numbers, r, c));
+      const auto logit = attention::logit_of<Policy>(pairs.template pair_of_logit<true>(at, first_key, numbers, r, c));
       const T dl = seen ? d_logits[r][c] : T{0}, a = seen ? weights[r][c] : T{0};
       const auto take = [&]<int input>(T by) { return seen ? attention::pulled<input>(by, logit) : T{0}; };
       d_scores[r][c] = take.template operator()<attention::input_s>(dl);
@@ -193,7 +192,7 @@ struct PairGradients {
       each_pair([&](int r, int c) {
         const T d_gate = needs.own ? d_sums[r][c] : d_sums[r][c] - own[r][c];
         const bool seen = pairs.sees(r, c);
-        if constexpr (needs.scan) {
+        if constexpr (Policy::needs.scan) {
           const auto gate = attention::gate_of<Policy>(pairs.template pair<true, false>(at, first_key, numbers, r, c));
           const auto take = [&]<int input>() { return seen ? attention::pulled<input>(d_gate, gate) : T{0}; };
           d_scores[r][c] += take.template operator()<attention::input_s>();

@@ -150,19 +150,19 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const std::int64_t heads = in.q.size(0) * in.q.size(1);
   Tensor output = empty_by_token({in.q.size(0), in.q.size(1), in.q.size(2), in.v.size(3)}, in.q.dtype(), device);
   const Tensor row_statistics = Tensor::empty({heads, in.q.size(2), statistics_per_row}, in.q.dtype(), device);
-  Tensor prefix_sums;
-  if (sums_along_keys(layout) && needs_grad(builder.inputs)) {
-    prefix_sums =
-        Tensor::empty({kernels(device).attention_prefix_sums(heads, in.q.size(2), in.k.size(2))}, in.q.dtype(), device);
-  }
   const Kernels& on = kernels(device);
   Tensor down_sums;
   if (layout.policy != nullptr && layout.policy->needs.down && needs_grad(builder.inputs)) {
     down_sums = Tensor::empty({in.q.size(0), in.q.size(1), in.k.size(2)}, DType::f64, device);
   }
-  const Call forward(layout, output, row_statistics, prefix_sums, down_sums, [&](Slot slot) {
+  Call forward(layout, output, row_statistics, {}, down_sums, [&](Slot slot) {
     return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view();
   });
+  Tensor prefix_sums;
+  if (sums_along_keys(layout) && needs_grad(builder.inputs)) {
+    prefix_sums = Tensor::empty({on.attention_prefix_sums(forward.call)}, in.q.dtype(), device);
+    forward.call.prefix_sums = prefix_sums.view();
+  }
   {
     const Workspace workspace(on.attention_workspace(forward.call), device);
     on.attention(forward.call, workspace.data());

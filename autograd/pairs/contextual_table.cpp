@@ -22,9 +22,7 @@ TALLY_PAIR(contextual_table, Table);
 
 namespace tally {
 
-Pair contextual_table(const Tensor& z, const Gates& gates) {
-  return {&pair_contextual_table, {}, {}, gates, z};
-}
+Pair contextual_table(const Tensor& z, const Gates& gates) { return {&pair_contextual_table, {}, {}, gates, z}; }
 
 }  // namespace tally
 

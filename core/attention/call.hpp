@@ -117,9 +117,9 @@ struct AttentionBiasGradient {
 struct AttentionGradients {
   View d_output;  // given
   View d_q, d_k, d_v;
-  View d_own, d_read, d_taken, d_factor;                               // of the moves; d_own is 0 beforehand
+  View d_own, d_read, d_taken, d_factor;                                        // of the moves; d_own is 0 beforehand
   View d_gate_query, d_gate_key, d_values, d_weight, d_bias, d_heads, d_table;  // of the scan
-  View d_sink, d_rest;                                                 // of the normaliser
+  View d_sink, d_rest;                                                          // of the normaliser
   const AttentionBiasGradient* biases = nullptr;
 };
 

@@ -37,15 +37,15 @@ struct PairNeeds {
   bool own = true;    // the sum takes the gate of key j itself in; else it ends at j + 1
   bool down = false;  // down_gate is summed over the queries before i: p.down
   bool adds = false;  // logit is p.s plus what the others make, and nothing else reads p.s: it may have a product in it
-  bool biased = false;  // p.s has in it what other encodings of a sum add; else that is added to the logit
-  bool other = false;   // p.other: scale r_i.G_j of operands of their own; s where a call has none
-  bool spends = false;  // l = ... - sum, never above 0: e^-sum is what keys up to j leave over; for the normaliser exp
-  bool table = false;   // p.entry: of the query's table [B, H, T, P+1], any P
-  bool settles = false;  // no gate is below 0, and nothing but the place of p.entry, which is p.sum, reads the sum: from
-                         // where it passes P on, keys to the left need no gates
+  bool biased = false;   // p.s has in it what other encodings of a sum add; else that is added to the logit
+  bool other = false;    // p.other: scale r_i.G_j of operands of their own; s where a call has none
+  bool spends = false;   // l = ... - sum, never above 0: e^-sum is what keys up to j leave over; for the normaliser exp
+  bool table = false;    // p.entry: of the query's table [B, H, T, P+1], any P
+  bool settles = false;  // no gate is below 0, and nothing but the place of p.entry, which is p.sum, reads the sum:
+                         // from where it passes P on, keys to the left need no gates
   bool adds_entry = false;  // logit is p.s + p.entry: who multiplies logits multiplies the table
-  int rows = 0;         // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
-  int heads = 0;        // head<n>(p), n < heads: numbers of the head [H, heads]
+  int rows = 0;             // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
+  int heads = 0;            // head<n>(p), n < heads: numbers of the head [H, heads]
 };
 
 namespace attention {
@@ -100,7 +100,8 @@ struct PairIn {
   static_assert(!needs.biased || !needs.other, "p.other is of scores without biases");
   static_assert(!needs.spends || needs.scan, "what a policy spends is its sum: needs.scan must be true");
   static_assert(!needs.settles || (needs.scan && needs.table), "what settles is the place in a table that is p.sum");
-  static_assert(!needs.adds_entry || (needs.adds && needs.table), "needs.adds_entry is of policies with adds and table");
+  static_assert(!needs.adds_entry || (needs.adds && needs.table),
+                "needs.adds_entry is of policies with adds and table");
   template <int i>
   using Input = Dual<R, differentiates ? 1u << i : 0u>;
 
@@ -188,12 +189,13 @@ TALLY_INLINE auto place_of(const PairIn<R, Policy, differentiates, true>& p) {
 template <class R, class Policy, bool differentiates>
 struct PairWithEntry : PairIn<R, Policy, differentiates, true> {
   using Pair = PairIn<R, Policy, differentiates, true>;
-  using Entry = decltype(std::declval<Pair>().template as_input<input_entry>(std::declval<R>()) +
-                         place_of(std::declval<Pair>()));
+  using Entry =
+      decltype(std::declval<Pair>().template as_input<input_entry>(std::declval<R>()) + place_of(std::declval<Pair>()));
   Entry entry;
 
   TALLY_INLINE PairWithEntry(const Pair& pair, const R& value, const R& rise)
-      : Pair(pair), entry(detail::chain(splat<R>(0), rise, place_of(pair)) + Pair::template as_input<input_entry>(value)) {}
+      : Pair(pair),
+        entry(detail::chain(splat<R>(0), rise, place_of(pair)) + Pair::template as_input<input_entry>(value)) {}
 };
 // logit of a pair, which is one with its entry where the policy has a table.
 template <class Policy, class Pair>

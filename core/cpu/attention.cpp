@@ -116,9 +116,7 @@ constexpr auto only_count = [](const auto&) {};
 
 }  // namespace
 
-std::int64_t attention_prefix_sums(std::int64_t heads, std::int64_t queries, std::int64_t keys) {
-  return heads * ((queries + tile_rows - 1) / tile_rows) * key_tiles_before(keys) * tile_rows;
-}
+std::int64_t attention_prefix_sums(const AttentionCall& call) { return PrefixSums(call).count(); }
 
 std::int64_t attention_workspace(const AttentionCall& call) { return with_team(call, nullptr, nullptr, only_count); }
 void attention(const AttentionCall& call, void* workspace) {

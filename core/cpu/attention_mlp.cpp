@@ -28,7 +28,6 @@ TALLY_INLINE T advance_position(T& sum, T& lost, T g) {
   return next + lost;
 }
 
-
 template <class T, bool keep>
 TALLY_CLONES void add_mlp_term(T* score, const T* gate_score, T* carry, const T* u, const T* w, const T* b,
                                std::int64_t width, const RowTile rows, const KeyTile keys, T* kept_gate,

@@ -46,7 +46,8 @@ class PairTile final : public ScanTile<T> {
         kept_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
         kept_sum_(arena.take<T>(gradients != nullptr && needs_.scan ? tile_keys * tile_rows : 0)),
         kept_gate_slope_(arena.take<T>(gradients != nullptr && needs_.scan ? tile_keys * tile_rows : 0)),
-        kept_entry_(arena.take<T>(gradients != nullptr && needs_.table && !needs_.adds_entry ? tile_keys * tile_rows : 0)),
+        kept_entry_(
+            arena.take<T>(gradients != nullptr && needs_.table && !needs_.adds_entry ? tile_keys * tile_rows : 0)),
         kept_rise_(arena.take<T>(gradients != nullptr && needs_.table ? tile_keys * tile_rows : 0)),
         kept_down_(arena.take<T>(gradients != nullptr && needs_.down ? tile_keys * tile_rows : 0)),
         down_(arena.take<double>(needs_.down ? call.keys() : 0)),
@@ -173,9 +174,9 @@ class PairTile final : public ScanTile<T> {
 
   PairTileViews<T> views(const RowTile& rows, const KeyTile& keys) const {
     const auto of_tile = [&](double* sums) { return sums != nullptr ? sums + keys.first : nullptr; };
-    return {rows,        keys,       row_numbers_, head_numbers_, table_,         d_table_,
-            entries_,    kept_score_, kept_sum_,   kept_gate_slope_, kept_entry_, kept_rise_,
-            kept_down_, of_tile(down_), of_tile(d_down_)};
+    return {rows,        keys,       row_numbers_, head_numbers_,  table_,
+            d_table_,    entries_,   kept_score_,  kept_sum_,      kept_gate_slope_,
+            kept_entry_, kept_rise_, kept_down_,   of_tile(down_), of_tile(d_down_)};
   }
 
   const AttentionCall& call_;

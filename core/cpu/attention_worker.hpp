@@ -8,19 +8,11 @@
 #include "core/cpu/attention_chunks.hpp"
 #include "core/cpu/attention_moves.hpp"
 #include "core/cpu/attention_normaliser.hpp"
+#include "core/cpu/attention_prefix.hpp"
 #include "core/cpu/attention_shapes.hpp"
 #include "core/math.hpp"
 
 namespace tally::cpu {
-
-inline std::int64_t key_tiles_before(std::int64_t keys) { return (keys + tile_keys - 1) / tile_keys; }
-
-// Where the running sums of a row tile begin: those of the tiles before it come first.
-inline std::int64_t prefix_sums_offset(const AttentionCall& call, const RowTile& rows) {
-  const std::int64_t row_tiles = (call.queries() + tile_rows - 1) / tile_rows;
-  const std::int64_t head = rows.batch * call.heads() + rows.head;
-  return (head * row_tiles + rows.first / tile_rows) * key_tiles_before(call.keys()) * tile_rows;
-}
 
 template <class T>
 double largest_norm(const T* x, std::int64_t ld, std::int64_t rows, std::int64_t width) {
@@ -164,6 +156,10 @@ class Worker {
                 call_.visible});
     }
   }
+  // The running sums of the rows at hand on the right edge of a key tile; null where none are kept.
+  T* kept_sums(std::int64_t key_tile) const {
+    return call_.prefix_sums ? call_.prefix_sums.as<T>() + kept_.at(key_tile) : nullptr;
+  }
   std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
   // Without the keys at its left edge that no row sees any more.
   KeyTile key_tile(const RowTile& rows, std::int64_t tile) const {
@@ -205,6 +201,7 @@ class Worker {
     transpose_to_lanes(q_lanes_, q_rows_, ld_, width_);
     if (moves_.given()) moves_.open_rows(rows, q_rows_, q_lanes_);
     if (scan_ != nullptr) scan_->open_rows(rows);
+    if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = largest_norm(q_rows_, ld_, rows.rows, width_);
     if (call_.normaliser.rest) {
@@ -256,11 +253,10 @@ class Worker {
     open_rows(rows);
     normaliser_.open_rows(rows);
     std::fill_n(output_lanes_, tile_rows * value_width_, T{0});
-    T* const kept = call_.prefix_sums ? call_.prefix_sums.as<T>() + prefix_sums_offset(call_, rows) : nullptr;
     for (std::int64_t tile = key_tiles_before(visible_keys(rows)) - 1; tile >= 0; --tile) {
       const KeyTile keys = key_tile(rows, tile);
       if (!keys.seen_by_any(rows)) continue;
-      if (kept != nullptr) std::copy_n(scan_->carry(), tile_rows, kept + tile * tile_rows);
+      if (T* const kept = kept_sums(tile); kept != nullptr) std::copy_n(scan_->carry(), tile_rows, kept);
       if (scan_ != nullptr && scan_->used_up(rows)) continue;
       if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, false);
@@ -292,12 +288,11 @@ class Worker {
     open_gradient(rows);
     if (moves_.given()) moves_.open_gradient();
     std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
-    const T* const kept = call_.prefix_sums ? call_.prefix_sums.as<T>() + prefix_sums_offset(call_, rows) : nullptr;
     const std::int64_t tiles = key_tiles_before(visible_keys(rows));
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const KeyTile keys = key_tile(rows, tile);
       if (!keys.seen_by_any(rows)) continue;
-      if (kept != nullptr) std::copy_n(kept + tile * tile_rows, tile_rows, scan_->carry());
+      if (const T* const kept = kept_sums(tile); kept != nullptr) std::copy_n(kept, tile_rows, scan_->carry());
       if (scan_ != nullptr && scan_->used_up(rows)) continue;
       if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
@@ -353,6 +348,7 @@ class Worker {
   std::int64_t width_, value_width_;  // d, e
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
   ScanTile<T>* scan_;
+  PrefixSums::Kept kept_{};
   Moves<T> moves_;
   NormaliserTile<T> normaliser_;
   BiasTile<T>** biases_;

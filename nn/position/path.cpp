@@ -16,8 +16,10 @@
 // (I + L) is solved row by row: powers of L grow without bound where neighbours are alike, as in repeated text.
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "autograd/ops.hpp"
+#include "autograd/recompute.hpp"
 #include "core/error.hpp"
 #include "nn/attention.hpp"
 #include "nn/encoding.hpp"
@@ -100,8 +102,21 @@ class Path final : public Encoding {
   MovedInBlocks blocks_of(const AttentionInput& in) const {
     const Tensor strength = sigmoid(linear(in.x, strength_weight_, strength_bias_)) * 2.0;  // β [B, T, G]
     const Tensor w = directions(in), beta = unsqueeze(transpose(strength, 1, 2), 3);
-    const Tensor q = in_blocks(in.query(true), longest_block), k = in_blocks(in.key(), longest_block),
-                 direction = in_blocks(w, longest_block), scaled = in_blocks(beta * w, longest_block);
+    const std::vector<Tensor> made = recomputed(
+        "path", {in_blocks(in.query(true), longest_block), in_blocks(in.key(), longest_block),
+                 in_blocks(w, longest_block), in_blocks(beta, longest_block)},
+        [](const std::vector<Tensor>& x) { return moved(x[0], x[1], x[2], x[2] * x[3]); });
+    MovedInBlocks blocks;
+    blocks.own = made[0];
+    blocks.queries = made[1];
+    blocks.keys = made[2];
+    blocks.read = in_blocks(w, longest_block);
+    blocks.taken = made[3];
+    return blocks;
+  }
+
+  // own, queries, keys and taken of the blocks; w and beta w.
+  static std::vector<Tensor> moved(const Tensor& q, const Tensor& k, const Tensor& direction, const Tensor& scaled) {
     const Tensor l = matmul(scaled, transpose(direction, -1, -2));
     const Tensor from_keys = lower(matmul(scaled, transpose(k, -1, -2)), true);
     const std::int64_t d = q.size(4), all = d + from_keys.size(4);
@@ -116,13 +131,8 @@ class Path final : public Encoding {
       return reshape(rows, {s[0], q.size(1), s[2], s[3], s[4]});
     };
     const Tensor a = lower(matmul(q, transpose(shared(direction), -1, -2)));
-    MovedInBlocks blocks;
-    blocks.own = matmul(q, transpose(shared(k), -1, -2)) - matmul(a, shared(x));
-    blocks.queries = q - matmul(a, shared(y));
-    blocks.keys = k - matmul(transpose(x, -1, -2), direction);
-    blocks.read = direction;
-    blocks.taken = y;
-    return blocks;
+    return {matmul(q, transpose(shared(k), -1, -2)) - matmul(a, shared(x)), q - matmul(a, shared(y)),
+            k - matmul(transpose(x, -1, -2), direction), contiguous(y)};
   }
 
   std::int64_t key_heads_;

@@ -9,8 +9,10 @@
 // scores is formed for all pairs. All exponents are <= 0: within few tokens pair by pair, else by way of a block's
 // start.
 #include <optional>
+#include <vector>
 
 #include "autograd/ops.hpp"
+#include "autograd/recompute.hpp"
 #include "nn/attention.hpp"
 #include "nn/encoding.hpp"
 #include "nn/gates.hpp"
@@ -58,7 +60,19 @@ class Wall final : public Encoding {
     const Tensor g = in_blocks(split_heads(decay, heads_), longest_in_tiles),
                  q = in_blocks(in.query(true), longest_in_tiles),
                  k = in_blocks(for_query_heads(in.key(), heads_), longest_in_tiles);  // [B, H, N, C, d]
-    MovedInBlocks blocks = faded(q, k, g);
+    const std::vector<Tensor> made =
+        recomputed("wall", {q, k, g}, [](const std::vector<Tensor>& x) { return moved(x[0], x[1], x[2]); });
+    MovedInBlocks blocks;
+    blocks.own = made[0];
+    blocks.queries = made[1];
+    blocks.keys = made[2];
+    blocks.factor = made[3];
+    return blocks;
+  }
+
+  // own, queries, keys and factor of the blocks.
+  static std::vector<Tensor> moved(const Tensor& q, const Tensor& k, const Tensor& g) {
+    const MovedInBlocks blocks = faded(q, k, g);
     // Each block is a text of its own, in blocks of few tokens.
     const Shape& all = g.shape();
     const auto few = [&](const Tensor& x) {
@@ -68,8 +82,7 @@ class Wall final : public Encoding {
     MovedInBlocks parts = faded(few_q, few_k, few_g);
     parts.own = products_of_pairs(few_q, few_k, few_g);
     const Tensor own = slice(slice(products_of(parts), 2, 0, all[3]), 3, 0, all[3]);
-    blocks.own = reshape(own, {all[0], all[1], all[2], all[3], all[3]});
-    return blocks;
+    return {reshape(own, {all[0], all[1], all[2], all[3], all[3]}), blocks.queries, blocks.keys, blocks.factor};
   }
 
   // From a block's start on.

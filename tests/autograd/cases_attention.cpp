@@ -141,9 +141,8 @@ std::vector<OpCase> attention_cases() {
 
   std::vector<OpCase> cases;
   cases.push_back(attention_case("attention", {}, nothing, [](const Tensors&, Score&) {}));
-  cases.push_back(attention_case("attention_table", {.term = table}, rows_of(3), [](const Tensors& x, Score& score) {
-    score.set_scan(contextual_table(x[3]));
-  }));
+  cases.push_back(attention_case("attention_table", {.term = table}, rows_of(3),
+                                 [](const Tensors& x, Score& score) { score.set_scan(contextual_table(x[3])); }));
   cases.back().kernels.push_back("attention_prefix_sums");
   cases.push_back(attention_case(
       "attention_table_own_gates", {.term = table, .gate_query = 5, .gate_key = 4},
@@ -199,9 +198,7 @@ std::vector<OpCase> attention_cases() {
   const Visible visible{.window = 3, .first = 1};
   cases.push_back(attention_case("attention_window", {.visible = visible}, nothing, [](const Tensors&, Score&) {}));
   cases.push_back(attention_case("attention_table_in_chunks", {.term = table, .visible = {.chunk = 3}}, rows_of(3),
-                                 [](const Tensors& x, Score& score) {
-                                   score.set_scan(contextual_table(x[3]));
-                                 }));
+                                 [](const Tensors& x, Score& score) { score.set_scan(contextual_table(x[3])); }));
   cases.push_back(attention_case(
       "attention_toeplitz",
       {.term =

@@ -40,9 +40,7 @@ inline std::vector<ShapeCase> shape_cases() {
   std::vector<ShapeCase> cases{
       {"plain", [](const Sizes&, const Leaf&, Score&) {}},
       {"table",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_table(table(s, leaf, 16)));
-       },
+       [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(contextual_table(table(s, leaf, 16))); },
        true},
       {"table_never_saturated",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
@@ -53,13 +51,10 @@ inline std::vector<ShapeCase> shape_cases() {
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          const Tensor places = add(cumsum(Tensor::full({s.length + 2}, 1.0, DType::f64, default_device())), -1.0);
          const Tensor rise = leaf("rise", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64);
-         score.set_scan(
-             contextual_table(rise * (places.dtype() == rise.dtype() ? places : places.to(rise.dtype()))));
+         score.set_scan(contextual_table(rise * (places.dtype() == rise.dtype() ? places : places.to(rise.dtype()))));
        }},
       {"table_always_saturated",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_table(table(s, leaf, 0)));
-       }},
+       [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(contextual_table(table(s, leaf, 0))); }},
       {"table_own_gates",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          score.set_scan(contextual_table(table(s, leaf, 9), gates(s, leaf)));

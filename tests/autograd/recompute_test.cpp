@@ -1,0 +1,105 @@
+// What is computed again instead of kept.
+#include "autograd/recompute.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/allocator.hpp"
+#include "tests/error_of.hpp"
+
+namespace tally {
+namespace {
+
+Tensor leaf(const std::vector<double>& values) {
+  Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+  set_requires_grad(x);
+  return x;
+}
+std::vector<double> gradient_of(const Tensor& x) { return gradient(x).to_vector<double>(); }
+
+// Two results with an intermediate in common.
+std::vector<Tensor> two(const std::vector<Tensor>& x) {
+  const Tensor common = exp(x[0]) * x[1];
+  return {sin(common), common * x[0]};
+}
+
+TEST(Recomputed, HasTheResultsAndGradientsOfTheFunction) {
+  const Tensor a = leaf({0.5, -1}), b = leaf({2, 3}), a2 = leaf({0.5, -1}), b2 = leaf({2, 3});
+  const std::vector<Tensor> plain = two({a * 1.0, b}), again = recomputed("two", {a2 * 1.0, b2}, two);
+  backward(sum(plain[0] * 2.0 + plain[1]));
+  backward(sum(again[0] * 2.0 + again[1]));
+  for (std::size_t n = 0; n < 2; ++n) EXPECT_EQ(again[n].to_vector<double>(), plain[n].to_vector<double>());
+  EXPECT_EQ(gradient_of(a2), gradient_of(a));
+  EXPECT_EQ(gradient_of(b2), gradient_of(b));
+}
+
+TEST(Recomputed, TakesResultsThatNothingUses) {
+  const Tensor a = leaf({0.5, -1}), b = leaf({2, 3}), a2 = leaf({0.5, -1}), b2 = leaf({2, 3});
+  backward(sum(two({a, b})[1]));
+  backward(sum(recomputed("two", {a2, b2}, two)[1]));
+  EXPECT_EQ(gradient_of(a2), gradient_of(a));
+  EXPECT_EQ(gradient_of(b2), gradient_of(b));
+}
+
+TEST(Recomputed, GivesNothingToInputsThatTakeNothing) {
+  const Tensor a = leaf({0.5, -1}), b = Tensor::from(std::vector<double>{2, 3}, {2});
+  backward(sum(recomputed("two", {a, b}, two)[0]));
+  EXPECT_TRUE(gradient(a).defined());
+  EXPECT_FALSE(requires_grad(b));
+  // An input that no result depends on has a gradient of zeros.
+  const Tensor c = leaf({1, 1}), d = leaf({1, 1});
+  backward(sum(recomputed("one", {c, d}, [](const std::vector<Tensor>& x) { return std::vector{square(x[0])}; })[0]));
+  EXPECT_EQ(gradient_of(c), std::vector<double>({2, 2}));
+  EXPECT_EQ(gradient_of(d), std::vector<double>({0, 0}));
+}
+
+TEST(Recomputed, IsTheFunctionWhereNothingTakesGradients) {
+  int calls = 0;
+  const auto counted = [&](const std::vector<Tensor>& x) {
+    ++calls;
+    return two(x);
+  };
+  const Tensor a = leaf({0.5, -1}), b = leaf({2, 3});
+  {
+    const NoGrad none;
+    EXPECT_FALSE(requires_grad(recomputed("two", {a, b}, counted)[0]));
+  }
+  EXPECT_EQ(calls, 1);
+  backward(sum(recomputed("two", {a, b}, counted)[0]));
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(Recomputed, KeepsNoIntermediates) {
+  const std::int64_t count = 1 << 16;
+  Tensor x = Tensor::full({count}, 0.5, DType::f64);
+  set_requires_grad(x);
+  const auto chain = [](const std::vector<Tensor>& in) {
+    Tensor y = in[0];
+    for (int n = 0; n < 8; ++n) y = sin(y);
+    return std::vector{y};
+  };
+  const std::size_t before = memory_counters().live_bytes;
+  const auto kept_by = [&](const std::vector<Tensor>& result) {
+    return (memory_counters().live_bytes - before) / (static_cast<std::size_t>(result[0].numel()) * sizeof(double));
+  };
+  EXPECT_EQ(kept_by(recomputed("chain", {x}, chain)), 1U);
+  EXPECT_GE(kept_by(chain({x})), 8U);
+}
+
+TEST(Recomputed, RunsBackwardOnce) {
+  const Tensor a = leaf({0.5, -1}), b = leaf({2, 3});
+  const Tensor y = sum(recomputed("two", {a, b}, two)[0]);
+  backward(y);
+  EXPECT_NE(testing::error_of([&] { backward(y); }).find("compute the forward pass again"), std::string::npos);
+  Tensor changed = leaf({1, 1});
+  const std::vector<Tensor> results = recomputed("two", {changed, b}, two);
+  changed.fill(2);
+  EXPECT_NE(testing::error_of([&] { backward(sum(results[0])); }).find("[two]"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tally
