@@ -81,8 +81,8 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
 void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys) {
   constexpr std::int64_t few = 64;  // not worth a copy of the rest with every token
   if (in.cache == nullptr || in.visible.everything()) return;
-  const bool has_policy = score.scan && std::holds_alternative<Pair>(*score.scan);
-  if (has_policy && in.visible.first > 0) return;
+  const Pair* const pair = score.scan ? std::get_if<Pair>(&*score.scan) : nullptr;
+  if (pair != nullptr && pair->policy->needs.distance && in.visible.first > 0) return;
   const std::int64_t going = gone_keys(in.visible, in.keys()) - (in.keys() - keys);
   if (going < few) return;
   for (auto& [name, kept] : *in.cache) {

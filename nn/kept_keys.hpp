@@ -21,8 +21,8 @@ std::int64_t gone_keys(const Visible& visible, std::int64_t next);
 // made for all keys are without these, and those by distance find the first keys where they were.
 void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone);
 
-// Lets go of what the cache has beside keys that no later query sees, a few at a time; `keys` of them are there now. A
-// policy may read the distance of a pair, so beside first keys all stay.
+// Lets go of what the cache has beside keys that no later query sees, a few at a time; `keys` of them are there now.
+// Under a policy that reads the distance of a pair all stay beside first keys.
 void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys);
 
 }  // namespace tally

@@ -155,9 +155,8 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   if (layout.policy != nullptr && layout.policy->needs.down && needs_grad(builder.inputs)) {
     down_sums = Tensor::empty({in.q.size(0), in.q.size(1), in.k.size(2)}, DType::f64, device);
   }
-  Call forward(layout, output, row_statistics, {}, down_sums, [&](Slot slot) {
-    return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view();
-  });
+  Call forward(layout, output, row_statistics, {}, down_sums,
+               [&](Slot slot) { return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view(); });
   Tensor prefix_sums;
   if (sums_along_keys(layout) && needs_grad(builder.inputs)) {
     prefix_sums = Tensor::empty({on.attention_prefix_sums(forward.call)}, in.q.dtype(), device);

@@ -6,13 +6,13 @@ namespace tally {
 namespace {
 
 struct Stick {
-  static constexpr PairNeeds needs{.scan = true, .biased = true, .spends = true};
+  static constexpr PairNeeds needs{.distance = true, .scan = true, .biased = true, .spends = true};
   static constexpr auto gate(const auto& p) { return select(p.distance > 0, softplus(p.s), 0); }
   static constexpr auto logit(const auto& p) { return select(p.distance > 0, p.s - p.sum, minus_infinity); }
 };
 // A token is the first to take its own share.
 struct StickWithCurrent {
-  static constexpr PairNeeds needs = Stick::needs;
+  static constexpr PairNeeds needs{.scan = true, .biased = true, .spends = true};
   static constexpr auto gate(const auto& p) { return softplus(p.s); }
   static constexpr auto logit(const auto& p) { return p.s - p.sum; }
 };

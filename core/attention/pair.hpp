@@ -33,9 +33,10 @@
 namespace tally {
 
 struct PairNeeds {
-  bool scan = false;  // gate is summed: p.sum
-  bool own = true;    // the sum takes the gate of key j itself in; else it ends at j + 1
-  bool down = false;  // down_gate is summed over the queries before i: p.down
+  bool distance = false;  // p.distance: i - j; where a text is generated in a window its first keys then all stay
+  bool scan = false;      // gate is summed: p.sum
+  bool own = true;        // the sum takes the gate of key j itself in; else it ends at j + 1
+  bool down = false;      // down_gate is summed over the queries before i: p.down
   bool adds = false;  // logit is p.s plus what the others make, and nothing else reads p.s: it may have a product in it
   bool biased = false;   // p.s has in it what other encodings of a sum add; else that is added to the logit
   bool other = false;    // p.other: scale r_i.G_j of operands of their own; s where a call has none
@@ -51,6 +52,7 @@ struct PairNeeds {
 namespace attention {
 
 // What stands in the place of a number that `needs` did not ask for.
+struct SetNeedsDistanceToReadIt {};
 struct SetNeedsScanToReadTheSum {};
 struct TheSumIsForLogitAlone {};
 struct SetNeedsDownToReadDown {};
@@ -78,6 +80,7 @@ struct EntryIsForLogitAlone {};
   TALLY_UNREADABLE_IN(/, Type, sentence) \
   TALLY_UNREADABLE_IN(<, Type, sentence) \
   TALLY_UNREADABLE_IN(>, Type, sentence)
+TALLY_UNREADABLE(SetNeedsDistanceToReadIt, "the policy reads p.distance, but needs.distance is false")
 TALLY_UNREADABLE(SetNeedsScanToReadTheSum, "the policy reads p.sum, but needs.scan is false")
 TALLY_UNREADABLE(TheSumIsForLogitAlone, "p.sum is for logit alone: a gate is what is summed")
 TALLY_UNREADABLE(SetNeedsDownToReadDown, "the policy reads p.down, but needs.down is false")
@@ -111,8 +114,8 @@ struct PairIn {
   using Down = std::conditional_t<!needs.down, SetNeedsDownToReadDown,
                                   std::conditional_t<for_logit, Input<input_down>, DownIsForLogitAlone>>;
 
-  Input<input_s> s;     // score, scale q_i.k_j
-  Dual<R, 0> distance;  // i - j
+  Input<input_s> s;  // score, scale q_i.k_j
+  [[no_unique_address]] std::conditional_t<needs.distance, Dual<R, 0>, SetNeedsDistanceToReadIt> distance;
   [[no_unique_address]] Other other;
   [[no_unique_address]] Sum sum;
   [[no_unique_address]] Down down;
@@ -133,7 +136,7 @@ struct PairIn {
                                 const R& down = R{}) {
     PairIn p;
     p.s = as_input<input_s>(s);
-    p.distance = {distance, {}};
+    if constexpr (needs.distance) p.distance = {distance, {}};
     if constexpr (needs.other) p.other = as_input<input_other>(other);
     if constexpr (needs.scan && for_logit) p.sum = as_input<input_sum>(sum);
     if constexpr (needs.down && for_logit) p.down = as_input<input_down>(down);
@@ -200,7 +203,7 @@ struct PairWithEntry : PairIn<R, Policy, differentiates, true> {
 // logit of a pair, which is one with its entry where the policy has a table.
 template <class Policy, class Pair>
 TALLY_INLINE auto logit_of(const Pair& p) {
-  return as_dual<decltype(p.distance.value)>(Policy::logit(p));
+  return as_dual<decltype(p.s.value)>(Policy::logit(p));
 }
 // y's derivative by input i times d; 0 where y does not depend on it.
 template <int i, class R, std::uint32_t inputs>

@@ -35,7 +35,8 @@ class PrefixSums {
  private:
   Kept kept_of(std::int64_t row_tile) const {
     const std::int64_t first = row_tile * tile_rows, place = call_.keys() - call_.queries() + first;
-    const std::int64_t rows = std::min(tile_rows, call_.queries() - first), begin = call_.visible.begin(place) / tile_keys;
+    const std::int64_t rows = std::min(tile_rows, call_.queries() - first),
+                       begin = call_.visible.begin(place) / tile_keys;
     return {std::min(begin, key_tiles_before(std::min(call_.visible.first, call_.keys()))), begin,
             key_tiles_before(place + rows)};
   }

@@ -102,10 +102,11 @@ class Path final : public Encoding {
   MovedInBlocks blocks_of(const AttentionInput& in) const {
     const Tensor strength = sigmoid(linear(in.x, strength_weight_, strength_bias_)) * 2.0;  // β [B, T, G]
     const Tensor w = directions(in), beta = unsqueeze(transpose(strength, 1, 2), 3);
-    const std::vector<Tensor> made = recomputed(
-        "path", {in_blocks(in.query(true), longest_block), in_blocks(in.key(), longest_block),
-                 in_blocks(w, longest_block), in_blocks(beta, longest_block)},
-        [](const std::vector<Tensor>& x) { return moved(x[0], x[1], x[2], x[2] * x[3]); });
+    const std::vector<Tensor> made =
+        recomputed("path",
+                   {in_blocks(in.query(true), longest_block), in_blocks(in.key(), longest_block),
+                    in_blocks(w, longest_block), in_blocks(beta, longest_block)},
+                   [](const std::vector<Tensor>& x) { return moved(x[0], x[1], x[2], x[2] * x[3]); });
     MovedInBlocks blocks;
     blocks.own = made[0];
     blocks.queries = made[1];

@@ -16,13 +16,13 @@ namespace tally {
 namespace {
 
 struct Masks {
-  static constexpr PairNeeds needs{.down = true, .adds = true, .other = true};
+  static constexpr PairNeeds needs{.distance = true, .down = true, .adds = true, .other = true};
   static constexpr auto down_gate(const auto& p) { return select(p.distance > 0, relu(p.other), 0); }
   static constexpr auto logit(const auto& p) { return p.s - p.down; }
 };
 // The number of a row is its place: that of a key is 0 where it is as large as the distance.
 struct MasksButOfTokenZero {
-  static constexpr PairNeeds needs{.down = true, .adds = true, .other = true, .rows = 1};
+  static constexpr PairNeeds needs{.distance = true, .down = true, .adds = true, .other = true, .rows = 1};
   static constexpr auto down_gate(const auto& p) {
     return select(min(p.distance, row<0>(p) - p.distance) > 0, relu(p.other), 0);
   }

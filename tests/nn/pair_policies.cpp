@@ -12,7 +12,7 @@ struct Threshold {
 };
 
 struct Reading {
-  static constexpr PairNeeds needs{.scan = true, .own = false, .other = true, .rows = 2, .heads = 2};
+  static constexpr PairNeeds needs{.distance = true, .scan = true, .own = false, .other = true, .rows = 2, .heads = 2};
   static constexpr auto gate(const auto& p) {
     return sigmoid(p.other + row<1>(p)) * softplus(head<0>(p)) + 0.1 * sigmoid(p.s);
   }
@@ -28,12 +28,13 @@ struct Bounded {
 };
 
 struct Divided {
-  static constexpr PairNeeds needs{.rows = 1};
+  static constexpr PairNeeds needs{.distance = true, .rows = 1};
   static constexpr auto logit(const auto& p) { return p.s / row<0>(p) - p.distance / row<0>(p) * 0.01; }
 };
 
 struct Reproached {
-  static constexpr PairNeeds needs{.scan = true, .own = false, .down = true, .other = true, .rows = 2, .heads = 1};
+  static constexpr PairNeeds needs{
+      .distance = true, .scan = true, .own = false, .down = true, .other = true, .rows = 2, .heads = 1};
   static constexpr auto gate(const auto& p) { return sigmoid(p.other) + 0.1 * softplus(row<1>(p)); }
   static constexpr auto down_gate(const auto& p) {
     const auto blame = softplus(p.other + row<1>(p)) * 0.1 + head<0>(p) * sigmoid(p.s);
@@ -51,20 +52,20 @@ struct Expelled {
 };
 
 struct Blamed {
-  static constexpr PairNeeds needs{.down = true, .adds = true, .other = true};
+  static constexpr PairNeeds needs{.distance = true, .down = true, .adds = true, .other = true};
   static constexpr auto down_gate(const auto& p) { return select(p.distance > 0, relu(p.other), 0); }
   static constexpr auto logit(const auto& p) { return p.s - p.down; }
 };
 
 struct Graded {
-  static constexpr PairNeeds needs{.scan = true, .other = true, .table = true, .rows = 1};
+  static constexpr PairNeeds needs{.distance = true, .scan = true, .other = true, .table = true, .rows = 1};
   static constexpr auto gate(const auto& p) { return sigmoid(p.other) * softplus(row<0>(p)); }
   static constexpr auto place(const auto& p) { return row<0>(p) * p.distance + 3 * sigmoid(p.s) + 0.2 * p.sum; }
   static constexpr auto logit(const auto& p) { return p.s * (1 + 0.2 * p.entry) + 0.1 * p.entry * tanh(0.1 * p.sum); }
 };
 
 struct Binned {
-  static constexpr PairNeeds needs{.adds = true, .table = true, .adds_entry = true, .heads = 1};
+  static constexpr PairNeeds needs{.distance = true, .adds = true, .table = true, .adds_entry = true, .heads = 1};
   static constexpr auto place(const auto& p) { return 2 * log(head<0>(p) * p.distance + 1.5); }
   static constexpr auto logit(const auto& p) { return p.s + p.entry; }
 };
