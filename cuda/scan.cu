@@ -91,10 +91,9 @@ void decayed_cumsum(View y, View decay, View x) {
   const View leading_decay = leading_axes(decay), leading_x = leading_axes(x);
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_index(leading_x.numel(),
-                   DecayedScanRow<T>{y.as<T>(), decay.as<T>(), x.as<T>(),
-                                     make_loop(leading_x.shape, leading_decay, leading_x), y.shape.back(),
-                                     row_step(decay), row_step(x)});
+    for_each_index(leading_x.numel(), DecayedScanRow<T>{y.as<T>(), decay.as<T>(), x.as<T>(),
+                                                        make_loop(leading_x.shape, leading_decay, leading_x),
+                                                        y.shape.back(), row_step(decay), row_step(x)});
   });
 }
 
