@@ -110,6 +110,9 @@ Tensor interpolate(const Tensor& table, const Tensor& position);
 
 // --- scan over the last axis ---
 Tensor cumsum(const Tensor& x, bool reverse = false);
+// y[..., j] = decay[..., j] y[..., j-1] + x[..., j]: a sum that forgets, carried in double. x [..., N]; decay
+// broadcasts to it, from 0 to 1 as a rule: of a head and token for all channels, [B, H, 1, T] beside x [B, H, d, T].
+Tensor decayed_cumsum(const Tensor& x, const Tensor& decay);
 // x [..., T, T]: y[i, j] = sum_{k=j..i} x[i, k]; 0 above the diagonal. CoPE's positions from gates.
 Tensor causal_suffix_sum(const Tensor& x);
 

@@ -133,6 +133,8 @@ Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis)
   if (cache == nullptr) return rows;
   auto& kept = (*cache)[concat(owner, name)];
   kept = kept.defined() ? concat(std::vector<Tensor>{kept, rows}, axis) : rows;
+  check(kept.size(axis) <= keys(), "encoding", "'", owner, name, "' has ", kept.size(axis), " rows after ", keys(),
+        " tokens: in.keep takes each tensor once, under a name of its own, with the rows of these tokens alone");
   return kept;
 }
 

@@ -83,8 +83,8 @@ struct AttentionInput {
   const Tensor& value() const { return rotated_v.defined() ? rotated_v : v; }
   // Number of tokens up to the last of these: keys that the last query sees.
   std::int64_t keys() const { return first + q.size(2); }
-  // `rows`, what these tokens give, behind what earlier ones gave under this name: all tokens along `axis`. What an
-  // encoding needs of earlier tokens goes through here; without a cache it comes back as it is.
+  // `rows`, what these tokens give, behind what earlier ones gave under this name, each once: all tokens along `axis`.
+  // What an encoding needs of earlier tokens goes through here; without a cache it comes back as it is.
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
   // The same for what stands beside the keys, along axis 2, and is read by pairs that are seen alone (keys of gates, a
   // column bias): as many rows come back as the product has keys, those that a window hides for good being left out.

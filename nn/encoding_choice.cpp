@@ -122,31 +122,6 @@ void check_embeds(const EncodingEntry& entry, const Piece& piece, const std::vec
         " acts on the embeddings, before layer 0: name it for layer 0 (0:", entry.name, ",...)");
 }
 
-// Whether some sum has both.
-bool act_together(const EncodingChoice& choice, const EncodingEntry* one, const EncodingEntry* other) {
-  const std::vector<Piece> all = choice.acting();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const Piece& piece) { return contains(piece.sum, one) && contains(piece.sum, other); });
-}
-
-// "rope+xpos": the rotations that act together with this part somewhere.
-std::string rotations_beside(const EncodingChoice& choice, const EncodingEntry* entry) {
-  std::string rotations;
-  for (const EncodingChoice::Part& other : choice.parts) {
-    const bool beside = other.entry != entry && act_together(choice, entry, other.entry);
-    if (beside && other.entry->traits.rotates) rotations += concat(rotations.empty() ? "" : "+", other.entry->name);
-  }
-  return rotations;
-}
-
-// None where there is no such option.
-std::optional<OptionValue> value_of(Options& options, std::string_view name) {
-  for (const OptionInfo& option : list_options(options)) {
-    if (option.name == name) return option.value;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::string EncodingChoice::Range::text() const { return first == last ? to_text(first) : concat(first, "-", last); }
@@ -250,58 +225,18 @@ void EncodingChoice::set_option(std::string_view name, std::string_view value) {
   std::string full_names;
   std::vector<std::string> candidates;
   for (const Part& part : parts) {
-    if (parts.size() > 1 && value_of(*part.options, name).has_value()) {
+    for (const OptionInfo& info : list_options(*part.options)) {
+      candidates.push_back(info.name);
+      if (parts.size() == 1 || info.name != name) continue;
       full_names += concat(owner == nullptr ? "" : " or ", part.entry->name, ".", name);
       owner = owner == nullptr ? &part : owner;
     }
-    for (const OptionInfo& info : list_options(*part.options)) candidates.push_back(info.name);
   }
   check(full_names.find(' ') == std::string::npos, "encoding", "option ", name, " is ambiguous: write ", full_names);
   if (owner != nullptr) return tally::set_option(*owner->options, owner->entry->name, name, value);
   const std::string nearest = nearest_name(name, candidates);
   if (!nearest.empty()) fail(text(), "unknown option '", name, "'; did you mean '", nearest, "'?");
   fail(text(), "unknown option '", name, "'");
-}
-
-std::vector<std::string> EncodingChoice::open_choices() const {
-  std::vector<std::string> lines;
-  for (const Part& part : parts) {
-    const std::string rotations = rotations_beside(*this, part.entry);
-    for (const std::string_view flag :
-         rotations.empty() ? std::vector<std::string_view>{} : part.entry->beside_rotations) {
-      const bool rotated = value_of(*part.options, flag) == OptionValue(true);
-      lines.push_back(concat("open choice: beside ", rotations, " the position term of ", part.entry->name,
-                             " sees q as ", rotated ? "rotated" : "projected", " (", part.entry->name, ".", flag, "=",
-                             to_text(OptionValue(rotated)), "); publications do not say"));
-    }
-  }
-  return lines;
-}
-
-std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const {
-  std::vector<std::string> lines = open_choices();
-  for (const Part& part : parts) {
-    const std::string& name = part.entry->name;
-    const auto say_idle = [&](const std::vector<std::string_view>& flags, bool acts, std::string_view what) {
-      for (const std::string_view flag : flags) {
-        if (acts || value_of(*part.options, flag) != OptionValue(true)) continue;
-        lines.push_back(concat("note: ", name, ".", flag, "=true changes nothing: ", what, " beside ", name));
-      }
-    };
-    const bool joined = std::ranges::any_of(parts, [&](const Part& other) {
-      return other.entry != part.entry && other.entry->traits.scores && act_together(*this, part.entry, other.entry);
-    });
-    say_idle(part.entry->beside_rotations, !rotations_beside(*this, part.entry).empty(), "no rotation acts");
-    say_idle(part.entry->beside_scores, joined, "nothing joins the score");
-    const std::string text = part.entry->note != nullptr ? part.entry->note(model) : "";
-    if (!text.empty()) lines.push_back("note: " + text);
-    const EncodingTraits::Doubt& doubt = part.entry->traits.doubtful_beside;
-    for (const Part& other : parts) {
-      const bool doubtful = other.entry->name == doubt.other && act_together(*this, part.entry, other.entry);
-      if (doubtful) lines.push_back(concat("note: ", doubt.why));
-    }
-  }
-  return lines;
 }
 
 std::int64_t EncodingChoice::least_layers() const {

@@ -12,38 +12,14 @@
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 #include "tasks/bench.hpp"
+#include "tasks/encoding_numbers.hpp"
 
 namespace tally {
 namespace {
 
-using Numbers = std::vector<double>;
-
-// More than a tile of rows and of keys, on the CPU and on a GPU; and what the CPU computes in a moment where it
-// executes kernels of a GPU.
-constexpr std::int64_t several_tiles = 150, one_tile = 35;
-
 Finding good(std::string text) { return {Finding::Kind::good, std::move(text)}; }
 Finding wrong(std::string text) { return {Finding::Kind::wrong, std::move(text)}; }
 Finding left_out(std::string text) { return {Finding::Kind::left_out, std::move(text)}; }
-
-std::string short_text(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1e", x);
-  return text;
-}
-
-Numbers numbers_of(const Tensor& x) { return x.to(Device{}).to(DType::f64).to_vector<double>(); }
-double largest(const Numbers& x) {
-  double most = 0;
-  for (const double v : x) most = std::isnan(v) ? std::numeric_limits<double>::infinity() : std::max(most, std::abs(v));
-  return most;
-}
-double largest_difference(const Numbers& x, const Numbers& y) {
-  if (x.size() != y.size()) return std::numeric_limits<double>::infinity();
-  Numbers differences;
-  for (std::size_t n = 0; n < x.size(); ++n) differences.push_back(x[n] - y[n]);
-  return largest(differences);
-}
 
 // Wherever it acts.
 bool is_composed(const EncodingChoice& choice) {
@@ -54,41 +30,11 @@ bool is_composed(const EncodingChoice& choice) {
   });
 }
 
-bool takes(const Transformer& model, std::int64_t length) {
-  try {
-    model.check_length(length);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-// The longest that a model for so long a text takes, up to that.
-std::int64_t length_for(const EncodingVariant& variant, std::int64_t wanted) {
-  const auto model = encoding_model(variant.choice, {.length = wanted});
-  std::int64_t length = wanted;
-  while (length > 2 && !takes(*model, length)) --length;
-  return length;
-}
-
-struct Computed {
-  Numbers logits;
-  std::vector<std::pair<std::string, Numbers>> gradients;  // by the parameter's path; empty where there is none
-};
 Computed computed(const EncodingVariant& variant, std::int64_t length, const EncodingModelOptions& options = {},
                   std::int64_t batch = 1) {
   EncodingModelOptions own = options;
   own.length = length;
-  const auto model = encoding_model(variant.choice, own);
-  const Tensor tokens = encoding_tokens(length, own.device, batch);
-  const Tensor logits = model->forward(tokens);
-  backward(cross_entropy(logits, tokens, Tensor::full(tokens.shape(), 1, DType::boolean, own.device)));
-  Computed result{numbers_of(logits), {}};
-  for (const auto& [path, parameter] : model->parameters()) {
-    const Tensor slope = gradient(parameter);
-    result.gradients.emplace_back(path, slope.defined() ? numbers_of(slope) : Numbers());
-  }
-  return result;
+  return computed(*encoding_model(variant.choice, own), length, own.device, batch);
 }
 
 // Differences of logits by the largest of them, of gradients by the largest of all. A gradient may be 0 but for
@@ -132,7 +78,7 @@ Finding look_at_gradients(const EncodingVariant& variant) {
 // What is computed of a text as a whole, to hold other ways of computing it against.
 struct WholeText {
   explicit WholeText(const EncodingVariant& variant, std::int64_t wanted_length)
-      : length(length_for(variant, wanted_length)),
+      : length(length_for(variant.choice, wanted_length)),
         model(encoding_model(variant.choice, {.length = length})),
         tokens(encoding_tokens(length)),
         logits(numbers_of(model->forward(tokens))) {}
@@ -164,7 +110,7 @@ Finding look_at_causality(const EncodingVariant& variant) {
 }
 
 Finding look_at_parameters(const EncodingVariant& variant) {
-  const Computed all = computed(variant, length_for(variant, 12));
+  const Computed all = computed(variant, length_for(variant.choice, 12));
   double most = 0;
   for (const auto& [path, slope] : all.gradients) most = std::max(most, largest(slope));
   std::int64_t count = 0;
@@ -181,27 +127,47 @@ Finding look_at_parameters(const EncodingVariant& variant) {
 
 Finding look_at_forms(const EncodingVariant& variant) {
   if (is_composed(variant.choice)) return left_out("in composed operations alone: memory grows with the square of T");
-  const std::int64_t length = length_for(variant, several_tiles);
+  const std::int64_t length = length_for(variant.choice, several_tiles);
   return expect_within(deviation(computed(variant, length), computed(variant, length, {.attention = "composed"})), 1e-9,
                        concat("tiled and composed attention of ", length, " tokens"));
 }
 
+// What earlier tokens leave is all that differs between the whole text and a step behind the first one.
+constexpr const char* not_kept =
+    "; a tensor that belongs to earlier tokens, as to the keys, was probably not handed to in.keep "
+    "(AttentionInput::keep), "
+    "so that it has the rows of the new tokens alone";
+
 Finding look_at_generation(const EncodingVariant& variant) {
   const NoGrad only_values;
   const auto [length, model, tokens, whole] = WholeText(variant, one_tile);
+  const double scale = std::max(1e-3, largest(whole));
+  const std::string name = concat(length, " tokens a few at a time and all at once");
   Numbers in_steps;
   GenerationState state;
   for (std::int64_t first = 0, count = 5; first < length; first += count, count = first % 2 == 0 ? 1 : 3) {
-    const Tensor step = model->step(slice(tokens, 1, first, std::min(first + count, length)), state);
-    const Numbers rows = numbers_of(step);
+    const std::int64_t end = std::min(first + count, length);
+    const auto fails = [&](const std::string& how) {
+      return wrong(concat(how, " for the tokens ", first, " to ", end - 1,
+                          first == 0 ? "" : ", computed after the others", first == 0 ? "" : not_kept));
+    };
+    Numbers rows;
+    try {
+      rows = numbers_of(model->step(slice(tokens, 1, first, end), state));
+    } catch (const Error& error) {
+      return fails(error.what());
+    }
+    const Numbers expected(whole.begin() + std::ssize(in_steps),
+                           whole.begin() + std::ssize(in_steps) + std::ssize(rows));
+    const double size = largest_difference(rows, expected) / scale;
+    if (!(size <= 1e-9)) return fails(expect_within({size}, 1e-9, name).text);
     in_steps.insert(in_steps.end(), rows.begin(), rows.end());
   }
-  return expect_within({largest_difference(in_steps, whole) / std::max(1e-3, largest(whole))}, 1e-9,
-                       concat(length, " tokens a few at a time and all at once"));
+  return expect_within({largest_difference(in_steps, whole) / scale}, 1e-9, name);
 }
 
 Finding look_at_precision(const EncodingVariant& variant) {
-  const std::int64_t length = length_for(variant, one_tile);
+  const std::int64_t length = length_for(variant.choice, one_tile);
   const EncodingVariant plain{EncodingChoice::parse("none"), "none"};
   const bool exempt = encoding_model(variant.choice, {.length = length})->straight_through();
   const auto single = [&](const EncodingVariant& one) {
@@ -214,7 +180,7 @@ Finding look_at_precision(const EncodingVariant& variant) {
 }
 
 Finding look_at_threads(const EncodingVariant& variant) {
-  const std::int64_t length = length_for(variant, several_tiles);
+  const std::int64_t length = length_for(variant.choice, several_tiles);
   const struct Restored {
     int before = thread_count();
     ~Restored() { set_thread_count(before); }
@@ -242,7 +208,7 @@ Finding look_at_devices(const EncodingVariant& variant) {
     devices.push_back({DeviceType::cuda, 0});
   } catch (const Error&) {  // none here
   }
-  const std::int64_t length = length_for(variant, one_tile);
+  const std::int64_t length = length_for(variant.choice, one_tile);
   const Computed cpu = computed(variant, length, {.device = Device{}});
   Finding found;
   for (const Device device : devices) {
@@ -311,16 +277,18 @@ Finding look_at(const EncodingProperty& property, const EncodingVariant& variant
   }
 }
 
-JsonValue cost_beside_none(const EncodingChoice& choice) {
+JsonValue cost_beside(const EncodingChoice& choice, const EncodingChoice& other) {
   struct Cost {
     double seconds = std::numeric_limits<double>::infinity(), bytes = 0;
   };
-  const auto configured = [&](const std::string& encoding) {
-    BenchOptions options(RunConfig::make("flip-flop", encoding, "quick"));
-    ModelOptions& model = options.config.model;  // both with what the choice names
+  const auto configured = [&](const EncodingChoice& encoding) {
+    RunConfig config = RunConfig::make("flip-flop", encoding.text(), "quick");
+    config.encoding = encoding.clone();
+    BenchOptions options(std::move(config));
+    ModelOptions& model = options.config.model;  // both with what both name
     const std::int64_t head_width = model.width / model.heads;
-    model.layers = std::max(model.layers, choice.least_layers());
-    model.heads = std::max(model.heads, choice.least_heads());
+    model.layers = std::max({model.layers, choice.least_layers(), other.least_layers()});
+    model.heads = std::max({model.heads, choice.least_heads(), other.least_heads()});
     model.width = model.heads * head_width;
     return options;
   };
@@ -329,7 +297,7 @@ JsonValue cost_beside_none(const EncodingChoice& choice) {
     std::array<Cost, 2> costs;
     for (int round = 0; round < 3; ++round) {
       for (std::size_t n = 0; n < costs.size(); ++n) {
-        const JsonValue json = measure(n == 0 ? std::string("none") : choice.text());
+        const JsonValue json = measure(n == 0 ? other : choice);
         costs[n].seconds = std::min(costs[n].seconds, json.real(json.contains("step_s") ? "step_s" : "both_s"));
         costs[n].bytes = json.real("tensor_peak_bytes");
       }
@@ -337,12 +305,12 @@ JsonValue cost_beside_none(const EncodingChoice& choice) {
     return JsonValue::object(
         {{"time", costs[1].seconds / costs[0].seconds}, {"memory", costs[1].bytes / costs[0].bytes}});
   };
-  const JsonValue step = beside([&](const std::string& encoding) {
+  const JsonValue step = beside([&](const EncodingChoice& encoding) {
     BenchOptions options = configured(encoding);
     options.steps = 8;
     return bench_step(options);
   });
-  const JsonValue attention = beside([&](const std::string& encoding) {
+  const JsonValue attention = beside([&](const EncodingChoice& encoding) {
     BenchOptions options = configured(encoding);
     options.length = options.max_length = 2048;
     options.config.run.batch = 1;

@@ -31,10 +31,10 @@ struct EncodingProperty {
 std::span<const EncodingProperty> encoding_properties();
 Finding look_at(const EncodingProperty& property, const EncodingVariant& variant);
 
-// What it costs beside `none`, measured in turns: {"form": of attention, tiled or composed; "step": a training step of
-// flip-flop's quick preset, "attention": one layer's over 2048 tokens}, the last two {"time", "memory"} as multiples of
-// none's. Throws Error for what is not
-// registered, or does not take so long a text.
-JsonValue cost_beside_none(const EncodingChoice& choice);
+// What it costs beside another one, most often `none`, measured in turns: {"form": of attention, tiled or composed;
+// "step": a training step of flip-flop's quick preset, "attention": one layer's over 2048 tokens}, the last two
+// {"time", "memory"} as multiples of the other's. Throws Error for what is not registered, or does not take so long a
+// text.
+JsonValue cost_beside(const EncodingChoice& choice, const EncodingChoice& other);
 
 }  // namespace tally

@@ -23,9 +23,9 @@ ModelOptions sizes_for(const EncodingChoice& choice, const std::string& attentio
 }
 
 // Whether the value is in the option's range.
-bool set(EncodingChoice& choice, const EncodingEntry& entry, const std::string& name, const std::string& value) {
+bool set(EncodingChoice& choice, const std::string& name, const std::string& value) {
   try {
-    choice.set_option(concat(entry.name, ".", name), value);
+    choice.set_option(name, value);
     return true;
   } catch (const Error&) {
     return false;
@@ -43,26 +43,34 @@ bool can_be_made(const EncodingChoice& choice) {
 
 }  // namespace
 
-std::vector<EncodingVariant> variants_of(const EncodingChoice& usual) {
-  std::vector<EncodingVariant> variants;
-  variants.push_back({usual.clone(), usual.text()});
+std::vector<EncodingVariant> variants_of(const EncodingChoice& usual, const std::vector<std::string>& given) {
   encoding_model(usual);
-  for (const auto& part : usual.parts) {
-    for (const OptionInfo& option : list_options(*part.options)) {
-      std::vector<std::string> values = option.allowed;
-      if (std::holds_alternative<bool>(option.value)) values = {"true", "false"};
-      if (std::holds_alternative<std::int64_t>(option.value)) values = {"2"};
-      if (const double* real = std::get_if<double>(&option.value)) values = {to_text(2 * *real)};
-      for (const std::string& value : values) {
-        if (value == to_text(option.value)) continue;
-        EncodingVariant other{usual.clone(), concat(usual.text(), " ", option.name, "=", value)};
-        // The value of one option may need that of another.
-        if (set(other.choice, *part.entry, option.name, value) && can_be_made(other.choice)) {
-          variants.push_back(std::move(other));
-        }
+  std::string label = usual.text();
+  const auto visit_options = [&](bool wants_given, auto&& visit) {
+    for (const auto& part : usual.parts) {
+      for (const OptionInfo& option : list_options(*part.options)) {
+        const std::string name = concat(part.entry->name, ".", option.name);
+        if ((std::ranges::count(given, name) > 0) == wants_given) visit(name, option);
       }
     }
-  }
+  };
+  visit_options(true, [&](const std::string&, const OptionInfo& option) {
+    label += concat(" ", option.name, "=", to_text(option.value));
+  });
+  std::vector<EncodingVariant> variants;
+  variants.push_back({usual.clone(), label});
+  visit_options(false, [&](const std::string& name, const OptionInfo& option) {
+    std::vector<std::string> values = option.allowed;
+    if (std::holds_alternative<bool>(option.value)) values = {"true", "false"};
+    if (std::holds_alternative<std::int64_t>(option.value)) values = {"2"};
+    if (const double* real = std::get_if<double>(&option.value)) values = {to_text(2 * *real)};
+    for (const std::string& value : values) {
+      if (value == to_text(option.value)) continue;
+      EncodingVariant other{usual.clone(), concat(label, " ", option.name, "=", value), name, value};
+      // The value of one option may need that of another.
+      if (set(other.choice, name, value) && can_be_made(other.choice)) variants.push_back(std::move(other));
+    }
+  });
   return variants;
 }
 

@@ -16,12 +16,14 @@ namespace tally {
 struct EncodingVariant {
   EncodingChoice choice;
   std::string label;  // "cope gates=values"
+  // The one that was changed, "cope.gates", and to what; empty for none.
+  std::string option = {}, value = {};
 };
 
 // The choice as it is; then, one option changed at a time, each other value of a choice or a flag, 2 for whole numbers
-// and twice the default for others, but for what the options or a model of 6 tokens refuse. Throws Error for an
-// encoding that there is no model of.
-std::vector<EncodingVariant> variants_of(const EncodingChoice& usual);
+// and twice the value for others, but for what the options or a model of 6 tokens refuse. Those that are `given`
+// ("cope.gates") keep their values, which all labels name. Throws Error for an encoding that there is no model of.
+std::vector<EncodingVariant> variants_of(const EncodingChoice& usual, const std::vector<std::string>& given = {});
 
 struct EncodingModelOptions {
   std::int64_t length = 6;  // T_max of learned tables

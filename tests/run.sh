@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the tests.
 #
-#   tests/run.sh [--quick] [--preset NAME] [--folders A,B,...] [options of ctest]
+#   tests/run.sh [--quick] [--preset NAME] [--folders A,B,... | --encoding NAME] [options of ctest]
 #
 # --quick          only the tests whose executable or data changed since they last passed, without those labelled slow or
 #                  long
 # --preset NAME    of CMakePresets.json: release (as without), debug, asan, clang, tsan
 # --folders A,B    builds and runs the tests of these folders alone: core, cuda, autograd, nn, text, tasks, runner, sanitize
+# --encoding NAME  builds and runs what is asked of this encoding alone, by itself and beside each of the others, within a
+#                  minute: the tests that go over encodings (label encodings)
 #
 # The last line is ctest's "100% tests passed, 0 tests failed out of N"; the exit status is 0 only then.
 set -euo pipefail
@@ -15,15 +17,32 @@ cd "$(dirname "$0")/.."
 quick=false
 preset=release
 only=()
+encoding=
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) quick=true; shift ;;
     --preset) preset=${2:?"--preset needs a name"}; shift 2 ;;
     --folders) IFS=, read -ra only <<<"${2:?"--folders needs names"}"; shift 2 ;;
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --encoding) encoding=${2:?"--encoding needs a name"}; shift 2 ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) break ;;
   esac
 done
+
+if [ -n "$encoding" ]; then
+  if $quick || [ ${#only[@]} -gt 0 ]; then
+    echo "tests/run.sh: --encoding chooses its tests by itself: without --quick and --folders"
+    exit 2
+  fi
+  file=nn/position/${encoding//-/_}.cpp
+  if [[ ! $encoding =~ ^[a-z0-9-]+$ || ! -f $file ]]; then
+    echo "tests/run.sh: there is no encoding '$encoding': $file is missing; there are" \
+         "$(cd nn/position && ls ./*.cpp | sed 's|^\./||; s|\.cpp$||; s|_|-|g' | paste -sd ' ')"
+    exit 2
+  fi
+  only=(nn)
+  export TALLY_TEST_ENCODING=$encoding
+fi
 
 case $preset in
   asan | clang | tsan) tests/install.sh --with-clang ;;
@@ -72,7 +91,9 @@ if [ ${#only[@]} -eq 0 ]; then
 fi
 
 selection=("$@")
-if $quick; then
+if [ -n "$encoding" ]; then
+  selection+=(-L '^encodings$')
+elif $quick; then
   changed="structure"
   for folder in "${folders[@]}"; do
     if [ "$(fingerprint "$folder")" != "$(cat "$(stamp "$folder")" 2>/dev/null)" ]; then changed+="|$folder"; fi
@@ -86,7 +107,7 @@ log=$build/ctest.log
 status=0
 ctest --preset "$preset" -j "$(nproc)" --no-label-summary "${selection[@]}" 2>&1 | tee "$log" || status=$?
 # A selection made by hand proves nothing about the rest.
-if [ $status -eq 0 ] && { $quick || [ $# -eq 0 ]; }; then
+if [ $status -eq 0 ] && [ -z "$encoding" ] && { $quick || [ $# -eq 0 ]; }; then
   for folder in "${folders[@]}"; do fingerprint "$folder" >"$(stamp "$folder")"; done
 fi
 summary=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests failed out of [1-9][0-9]*$' "$log" || true)

@@ -4,7 +4,8 @@
 add_library(tally_flags INTERFACE)
 # A fixed -ffp-contract and no -ffast-math: the bits of a result depend on the code alone, never on how the optimiser felt
 # about reordering it.
-target_compile_options(tally_flags INTERFACE -ffp-contract=fast -fno-math-errno -fno-trapping-math)
+set(TALLY_NUMBER_FLAGS -ffp-contract=fast -fno-math-errno -fno-trapping-math)
+target_compile_options(tally_flags INTERFACE ${TALLY_NUMBER_FLAGS})
 
 if(TALLY_SANITIZE STREQUAL "address")
   set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)

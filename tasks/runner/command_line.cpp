@@ -57,6 +57,17 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const 
   return error.what();
 }
 
+// CLI11 would take the next word for the value.
+void refuse_empty_values(std::string_view command, const CLI::App& app, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word == "--") return;  // arguments alone
+    const std::string name = word.substr(0, word.find('='));
+    if (name.size() + 1 != word.size() || app.get_option_no_throw(name) == nullptr) continue;
+    throw UsageError(
+        concat(command, ": ", name, " has no value behind '='; an empty text is a word of its own: ", name, " ''"));
+  }
+}
+
 }  // namespace
 
 std::string CommandLine::look_ahead(std::string_view name) const {
@@ -76,6 +87,7 @@ std::string CommandLine::parse(std::string_view command, std::string_view summar
   common_options.back().help = json_help;
   for (const Option& option : options_) declare(app, option);
   for (const Option& option : common_options) declare(app, option);
+  refuse_empty_values(command, app, words_);
   try {
     app.parse(std::vector<std::string>(words_.rbegin(), words_.rend()));
   } catch (const CLI::CallForHelp&) {

@@ -11,31 +11,15 @@ namespace {
 
 const JsonLimits config_limits{.max_depth = 16, .max_values = 10'000};
 
+constexpr const char* any_task = "flip-flop";  // where a configuration is asked for its other options alone
+constexpr const char* about_encodings =
+    "Options of an encoding, --pe.<name>, are listed here when it is named too: --help --pe cope.";
+
 std::string describe(const OptionInfo& option) {
   std::string text = option.help;
   if (!option.allowed.empty()) text += concat(" (", joined(option.allowed, "|"), ")");
   if (std::holds_alternative<bool>(option.value)) text += concat(" [", to_text(option.value), "]");
   return text;
-}
-
-// The elements of "cope,rope". An encoding by layer or head has commas of its own: then there is one element, or
-// semicolons stand between several.
-std::vector<std::string> split_encodings(const std::string& text) {
-  const bool has_own_commas = text.find_first_of(":@") != std::string::npos;
-  const char separator = text.find(';') != std::string::npos ? ';' : ',';
-  if (has_own_commas && separator == ',') return {text};
-  return split_text(text, separator);
-}
-
-// A sum with every part of the encodings: it has all their options.
-std::string sum_of(const std::vector<std::string>& encodings) {
-  std::vector<std::string> names;
-  for (const std::string& encoding : encodings) {
-    for (const auto& part : EncodingChoice::parse(encoding).parts) {
-      if (std::ranges::count(names, part.entry->name) == 0) names.push_back(part.entry->name);
-    }
-  }
-  return joined(names, "+");
 }
 
 // Another encoding than the file's: options of parts that it does not have are left out.
@@ -51,6 +35,33 @@ void replace_encoding(JsonValue& json, const std::string& encoding) {
 }
 
 }  // namespace
+
+std::vector<std::string> split_encodings(const std::string& text) {
+  if (text.find(';') != std::string::npos) return split_text(text, ';');
+  if (text.find_first_of(":@") != std::string::npos) return {text};
+  std::vector<std::string> elements(1);
+  bool in_bracket = false;  // rope[window=256,first=4]
+  for (const char c : text) {
+    if (c == '[' || c == ']') in_bracket = c == '[';
+    if (c == ',' && !in_bracket) {
+      elements.emplace_back();
+    } else {
+      elements.back() += c;
+    }
+  }
+  return elements;
+}
+
+std::string sum_of(const std::vector<std::string>& encodings) {
+  std::vector<std::string> names;
+  for (const std::string& encoding : encodings) {
+    if (encoding.empty()) continue;
+    for (const auto& part : EncodingChoice::parse(encoding).parts) {
+      if (std::ranges::count(names, part.entry->name) == 0) names.push_back(part.entry->name);
+    }
+  }
+  return joined(names, "+");
+}
 
 void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted) {
   RunConfig config = given.clone();
@@ -106,10 +117,10 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
     if (several && !ahead.encoding_.empty()) ahead.encoding_ = sum_of(split_encodings(ahead.encoding_));
     if (ahead.file_.empty()) {
       if (!suite.empty()) ahead.task_ = suite.front()->task, ahead.preset_ = suite.front()->name;
-      if (ahead.task_.empty()) ahead.task_ = "flip-flop", ahead.preset_.clear();
+      if (ahead.task_.empty()) ahead.task_ = any_task, ahead.preset_.clear();
       if (ahead.encoding_.empty()) {
         ahead.encoding_ = "none";
-        line.footer = "Options of an encoding, --pe.<name>, are listed here when it is named too: --help --pe cope.";
+        line.footer = about_encodings;
       }
     }
     // An option that all tasks of a suite have is one of the suite's.
@@ -128,6 +139,17 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CommandLine& line, con
   auto options = std::make_shared<ConfigOptions>();
   options->declare_fields(line, config, wanted);
   return options;
+}
+
+std::shared_ptr<ConfigOptions> ConfigOptions::declare_for_encodings(CommandLine& line,
+                                                                    const std::vector<std::string>& names) {
+  const std::string all = as_usage([&] { return sum_of(names); });
+  if (all.empty()) {
+    line.footer = about_encodings;
+    return std::make_shared<ConfigOptions>();
+  }
+  return declare_for(line, RunConfig::make(any_task, all),
+                     [](std::string_view name) { return name.starts_with("pe."); });
 }
 
 std::vector<std::string> ConfigOptions::encodings() const {
@@ -160,19 +182,12 @@ RunConfig ConfigOptions::resolve(const std::string& encoding, const PresetEntry&
   return as_usage([&] {
     return in_file(concat(preset.task, " ", preset.name), [&] {
       RunConfig config = RunConfig::make(preset.task, encoding, preset.name);
-      apply(config, encoding);
+      apply(config);
       config.validate();
       config.refuse_idle();
       return config;
     });
   });
-}
-
-void ConfigOptions::apply(RunConfig& config, const std::string& encoding) const {
-  for (const auto& [name, value] : settings_) {
-    const bool of_another = encoding != encoding_ && name.starts_with("pe.") && !config.has(name);
-    if (!of_another) config.set(name, value);
-  }
 }
 
 RunConfig ConfigOptions::read(const std::string& wanted) const {
@@ -195,14 +210,34 @@ RunConfig ConfigOptions::read(const std::string& wanted) const {
       check(!encoding.empty(), "usage", "--pe is missing; 'tally list encodings' shows what there is");
       config = RunConfig::make(task_, encoding, preset_);
     }
-    apply(config, encoding);
+    apply(config);
     return config;
+  });
+}
+
+std::vector<std::string> ConfigOptions::given_of_encodings() const {
+  constexpr std::string_view prefix = "pe.";
+  std::vector<std::string> names;
+  for (const auto& [name, value] : settings_) {
+    if (name.starts_with(prefix)) names.push_back(name.substr(prefix.size()));
+  }
+  return names;
+}
+
+EncodingChoice ConfigOptions::encoding(const std::string& name) const {
+  return as_usage([&] {
+    RunConfig config = RunConfig::make(any_task, name);
+    apply(config);
+    return std::move(config.encoding);
   });
 }
 
 void ConfigOptions::apply(RunConfig& config) const {
   as_usage([&] {
-    for (const auto& [name, value] : settings_) config.set(name, value);
+    for (const auto& [name, value] : settings_) {
+      const bool of_another = name.starts_with("pe.") && !config.has(name);
+      if (!of_another) config.set(name, value);
+    }
   });
 }
 

@@ -28,6 +28,9 @@ class ConfigOptions {
   using Wanted = std::function<bool(std::string_view name)>;
   static std::shared_ptr<ConfigOptions> declare_for(
       CommandLine& line, const RunConfig& config, const Wanted& wanted = [](std::string_view) { return true; });
+  // Declares the options of these encodings alone, for what looks at encodings and trains nothing; empty ones bring
+  // none.
+  static std::shared_ptr<ConfigOptions> declare_for_encodings(CommandLine& line, const std::vector<std::string>& names);
 
   // Preset, then the file of --config, then single options. Throws UsageError for what does not fit.
   RunConfig resolve() const { return resolve(encoding_); }
@@ -39,10 +42,15 @@ class ConfigOptions {
   const std::string& suite() const { return suite_; }
   // The encodings of a list. Throws UsageError when there is none.
   std::vector<std::string> encodings() const;
-  // Applies the single options to another configuration.
+  // One of the encodings that were declared for, as the options have it. Throws UsageError for what does not fit.
+  EncodingChoice encoding(const std::string& name) const;
+  // Applies the single options to another configuration; those of encodings that a list has and this one has not are
+  // left out.
   void apply(RunConfig& config) const;
   // The single options by their full names, in the order given.
   const std::vector<std::pair<std::string, std::string>>& given() const { return settings_; }
+  // Those of encodings: "cope.p-max".
+  std::vector<std::string> given_of_encodings() const;
   // Calls f; the file of --config, if there is one, is named in an Error that it throws.
   template <class F>
   auto blaming_file(F&& f) const {
@@ -59,8 +67,6 @@ class ConfigOptions {
  private:
   // The configuration before it is known whether all of it fits together.
   RunConfig read(const std::string& wanted) const;
-  // Applies the single options, but for those of encodings that a list has and this one has not.
-  void apply(RunConfig& config, const std::string& encoding) const;
   // What stands for --pe where it is missing: "none" for a model that has no use for one, else nothing.
   std::string missing_encoding() const;
   void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted);
@@ -68,6 +74,12 @@ class ConfigOptions {
   std::string task_, encoding_, preset_, file_, suite_;        // encoding_ as given, perhaps a list
   std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
 };
+
+// The elements of "cope,rope". An encoding by layer or head has commas of its own: then there is one element, or
+// semicolons stand between several.
+std::vector<std::string> split_encodings(const std::string& text);
+// A sum with every part of the encodings: it has all their options. Empty ones are left out.
+std::string sum_of(const std::vector<std::string>& encodings);
 
 // The configuration as lines of text: "Model: model.width=64 ...".
 std::string config_text(const RunConfig& config);

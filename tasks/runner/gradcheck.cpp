@@ -7,6 +7,7 @@
 #include "autograd/gradcheck.hpp"
 #include "tasks/encoding_check.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/config_options.hpp"
 
 namespace tally {
 namespace {
@@ -45,9 +46,12 @@ Compared with_composed(const EncodingVariant& one) {
   return {};
 }
 
-Result run_gradcheck(const std::string& wanted, bool composed, const CommonOptions& common) {
+Result run_gradcheck(const std::string& wanted, const ConfigOptions& options, bool composed,
+                     const CommonOptions& common) {
   std::vector<EncodingVariant> cases;
-  if (!wanted.empty()) cases = as_usage([&] { return variants_of(EncodingChoice::parse(wanted)); });
+  if (!wanted.empty()) {
+    cases = as_usage([&] { return variants_of(options.encoding(wanted), options.given_of_encodings()); });
+  }
   for (const EncodingEntry* entry : encoding_registry()) {
     if (!wanted.empty()) break;
     for (EncodingVariant& one : variants_of(EncodingChoice::parse(entry->name))) cases.push_back(std::move(one));
@@ -92,8 +96,10 @@ std::function<Result()> declare_gradcheck(CommandLine& line) {
            "an encoding, a sum, or what acts where (as in 'tally train'); all encodings without");
   line.add("--compare", compare.get(), "with central differences, or tiled attention with the composed form",
            {.allowed = {"differences", "composed"}});
-  return
-      [encoding, compare, &common = line.common] { return run_gradcheck(*encoding, *compare == "composed", common); };
+  const auto options = ConfigOptions::declare_for_encodings(line, {line.look_ahead("--pe")});
+  return [encoding, compare, options, &common = line.common] {
+    return run_gradcheck(*encoding, *options, *compare == "composed", common);
+  };
 }
 
 }  // namespace tally

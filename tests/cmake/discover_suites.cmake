@@ -2,7 +2,8 @@
 # shares them out over the cores without starting thousands of processes. A suite whose name ends in "Slow" gets the
 # label slow: it is left out by --quick and under the sanitizers. Whole models on cuda-host, and runs that are compared
 # between devices or from outside, get the label long: they are left out by --quick alone; and so does what is asked of
-# encodings that stay in this repository, and not of one's own (Repository).
+# encodings that stay in this repository, and not of one's own (Repository). What goes over encodings and can keep to the one
+# that TALLY_TEST_ENCODING names gets the label encodings (tests/run.sh --encoding).
 #
 # cmake -D EXECUTABLE=<path> -D FOLDER=core -D SCRIPT=<file to write> -D ENVIRONMENT=<A=1;B=2> -P discover_suites.cmake
 execute_process(COMMAND ${CMAKE_COMMAND} -E env ${ENVIRONMENT} ${EXECUTABLE} --gtest_list_tests
@@ -21,6 +22,9 @@ foreach(suite IN LISTS suites)
     list(APPEND labels slow)
   elseif("${FOLDER}/${suite}" MATCHES "^(nn|tasks)/CudaHost/|^runner/(Devices$|GradcheckOfEverything$|.*/Outside$)|/Repository$")
     list(APPEND labels long)
+  endif()
+  if("${FOLDER}/${suite}" MATCHES "^nn/(.*/)?(Encodings|Forms|Generation|KeyHeads|Reference)$")
+    list(APPEND labels encodings)
   endif()
   # There is one GPU, and its memory is measured: one at a time.
   set(lock "")

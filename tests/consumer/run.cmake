@@ -18,6 +18,8 @@ foreach(script IN ITEMS tally.py examples/curves.py)
   endif()
 endforeach()
 step(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
-     -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${WORK}/prefix)
+     -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${WORK}/prefix
+     -D OWN_ENCODING=${SOURCE}/../own_encoding/counted_decay.cpp)
 step(${CMAKE_COMMAND} --build ${WORK}/build)
 step(${WORK}/build/consumer)
+step(${WORK}/build/own_policy)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -41,6 +42,19 @@ struct EncodingCase {
   EncodingChoice choice;
   std::string label;  // "cope p-max=2 share=none"
 };
+
+// Whether it has the encoding that TALLY_TEST_ENCODING names in the environment (tests/run.sh --encoding), by itself or
+// beside others; true without that. Throws Error for an unknown name.
+inline bool is_asked(const EncodingChoice& choice) {
+  const char* const name = std::getenv("TALLY_TEST_ENCODING");
+  if (name == nullptr) return true;
+  const EncodingEntry* const wanted = &find_encoding(name);
+  return std::ranges::any_of(choice.parts, [&](const auto& part) { return part.entry == wanted; });
+}
+inline std::vector<EncodingCase> asked(std::vector<EncodingCase> cases) {
+  std::erase_if(cases, [](const EncodingCase& one) { return !is_asked(one.choice); });
+  return cases;
+}
 
 // Whether the values of its options go together.
 inline bool fits(const EncodingChoice& choice) {
@@ -124,19 +138,20 @@ inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
 inline std::vector<EncodingCase> all_cases() {
   std::vector<EncodingCase> all;
   for (const EncodingEntry* entry : encoding_registry()) {
-    for (EncodingCase& one : cases_of(*entry)) all.push_back(std::move(one));
+    for (EncodingCase& one : asked(cases_of(*entry))) all.push_back(std::move(one));
   }
   return all;
 }
 
-// One case for each encoding: all options as they are set at first.
-inline std::vector<EncodingCase> plain_cases() {
+// One case for each encoding, as what stands beside others is taken from: all options as they are set at first.
+inline std::vector<EncodingCase> plain_singles() {
   std::vector<EncodingCase> cases;
   for (const EncodingEntry* entry : encoding_registry()) {
     cases.push_back({EncodingChoice::parse(entry->name), entry->name});
   }
   return cases;
 }
+inline std::vector<EncodingCase> plain_cases() { return asked(plain_singles()); }
 
 // The same, where queries do not see all keys before them.
 inline std::vector<EncodingCase> windowed_cases() {
@@ -146,7 +161,7 @@ inline std::vector<EncodingCase> windowed_cases() {
         concat(entry->name, cases.size() % 2 == 0 ? "[window=20,first=2]" : "[window=40,chunk=33]");
     cases.push_back({EncodingChoice::parse(text), text});
   }
-  return cases;
+  return asked(std::move(cases));
 }
 
 inline bool has_option(const EncodingEntry& entry, std::string_view name) {
@@ -154,8 +169,8 @@ inline bool has_option(const EncodingEntry& entry, std::string_view name) {
   return std::any_of(infos.begin(), infos.end(), [&](const OptionInfo& info) { return info.name == name; });
 }
 
-// One case for each encoding with all of its options changed: the last of its cases, queries as rotated.
-inline std::vector<EncodingCase> changed_cases() {
+// The same with all of its options changed: the last of its cases, queries as rotated.
+inline std::vector<EncodingCase> changed_singles() {
   std::vector<EncodingCase> cases;
   for (const EncodingEntry* entry : encoding_registry()) {
     cases.push_back(std::move(cases_of(*entry).back()));
@@ -166,6 +181,7 @@ inline std::vector<EncodingCase> changed_cases() {
   }
   return cases;
 }
+inline std::vector<EncodingCase> changed_cases() { return asked(changed_singles()); }
 
 // What `text` names, with the options that these cases give its encodings.
 inline EncodingCase combined(const std::string& text, const EncodingCase& one, const EncodingCase& other) {
@@ -212,7 +228,7 @@ inline std::vector<EncodingCase> rotated_query_cases() {
   const auto add = [&](EncodingCase one) {
     one.choice.set_option("rotated-query", "true");
     one.label += " rotated-query=true";
-    for (const EncodingCase& rotation : plain_cases()) {
+    for (const EncodingCase& rotation : plain_singles()) {
       const EncodingEntry* entry = rotation.choice.parts[0].entry;
       const bool rotates = entry->traits.rotates && !entry->traits.scans;  // of two scans one would be refused
       if (rotates) cases.push_back(sum_of(one, rotation));
@@ -231,22 +247,22 @@ inline std::vector<EncodingCase> rotated_query_cases() {
       }
     }
   }
-  return cases;
+  return asked(std::move(cases));
 }
 
 // Encodings together: with options as they are set at first, then, one of each `step`, with others.
 inline std::vector<EncodingCase> together_cases(std::size_t step = 1) {
-  std::vector<EncodingCase> all = pairs(plain_cases());
+  std::vector<EncodingCase> all = asked(pairs(plain_singles()));
   std::set<std::string> labels;
   const auto add = [&](std::vector<EncodingCase> cases, std::size_t one_of) {
-    for (EncodingCase& one : every(one_of, std::move(cases))) {
+    for (EncodingCase& one : every(one_of, asked(std::move(cases)))) {
       if (labels.insert(one.label).second) all.push_back(std::move(one));
     }
   };
   for (const EncodingCase& one : all) labels.insert(one.label);
-  add(neighbours(plain_cases()), 1);
-  add(pairs(changed_cases()), step);
-  add(neighbours(changed_cases()), step);
+  add(neighbours(plain_singles()), 1);
+  add(pairs(changed_singles()), step);
+  add(neighbours(changed_singles()), step);
   add(rotated_query_cases(), step);
   return all;
 }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdlib.h>
+
 #include <set>
 #include <string>
 #include <variant>
@@ -46,6 +48,33 @@ TEST(EncodingCases, LeaveOutValuesOutOfRange) {
   EncodingCase one;
   one.choice.parts.push_back({&entry, entry.make_options()});
   EXPECT_FALSE(testing::with_reals_doubled(one, *entry.make_options()).has_value());
+}
+
+// With an encoding named there are its cases alone, among them those beside each of the others.
+TEST(EncodingCases, AreThoseOfTheEncodingThatIsAskedFor) {
+  const std::size_t before = testing::together_cases().size();
+  const char* const usual = std::getenv("TALLY_TEST_ENCODING");
+  const std::string restored = usual == nullptr ? "" : usual;
+  setenv("TALLY_TEST_ENCODING", "cope", 1);
+  using Maker = std::vector<EncodingCase> (*)();
+  for (const Maker make : {Maker(testing::all_cases), Maker(testing::plain_cases), Maker(testing::windowed_cases),
+                           Maker(testing::changed_cases), Maker(testing::rotated_query_cases),
+                           Maker([] { return testing::together_cases(); })}) {
+    const std::vector<EncodingCase> cases = make();
+    EXPECT_FALSE(cases.empty());
+    for (const EncodingCase& one : cases) EXPECT_TRUE(testing::is_asked(one.choice)) << one.label;
+  }
+  EXPECT_EQ(testing::plain_cases().size(), 1u);
+  std::set<const EncodingEntry*> beside;
+  for (const EncodingCase& one : testing::together_cases()) {
+    for (const auto& part : one.choice.parts) beside.insert(part.entry);
+  }
+  EXPECT_EQ(beside.size(), encoding_registry().size());
+  setenv("TALLY_TEST_ENCODING", "cpoe", 1);
+  EXPECT_THROW(testing::plain_cases(), Error);
+  unsetenv("TALLY_TEST_ENCODING");
+  if (!restored.empty()) setenv("TALLY_TEST_ENCODING", restored.c_str(), 1);
+  EXPECT_EQ(testing::together_cases().size(), before);
 }
 
 }  // namespace

@@ -292,6 +292,13 @@ TEST(EncodingChoice, SaysWhatChangesNothingAndWhatTheModelLacks) {
   whole = EncodingChoice::parse("alibi+ssmax");
   whole.set_option("ssmax.whole", "true");
   EXPECT_TRUE(whole.notes(model).empty());
+  // Another rule for the weights joins nothing, but for what it adds with one of its options.
+  for (const char* visible : {"false", "true"}) {
+    whole = EncodingChoice::parse("sigmoid+ssmax");
+    whole.set_option("ssmax.whole", "true");
+    whole.set_option("sigmoid.visible", visible);
+    EXPECT_EQ(whole.notes(model).empty(), std::string(visible) == "true");
+  }
   model.activation = "swiglu";
   EXPECT_EQ(notes_of("fox-pro", model).size(), 1U);
   model.hidden = 683;

@@ -1,6 +1,7 @@
 // Where the CPU executes CUDA kernels, which takes its time, tests of many cases take a share of them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -12,14 +13,15 @@ namespace tally::testing {
 
 inline bool takes_a_share() { return default_device() == on_cuda_host && !asked_for("TALLY_TEST_EVERYTHING"); }
 
-// One of each `step` that stand one after the other; whichever, since lists have patterns. The same ones in every run.
+// One of each `step` that stand one after the other, or of the last that are fewer; whichever, since lists have
+// patterns. The same ones in every run.
 template <class T>
 std::vector<T> every(std::size_t step, std::vector<T> all) {
   if (asked_for("TALLY_TEST_EVERYTHING")) return all;
   std::vector<T> some;
   for (std::size_t begin = 0; begin < all.size(); begin += step) {
-    const std::size_t drawn = begin + (begin * 2654435761U >> 8U) % step;
-    if (drawn < all.size()) some.push_back(std::move(all[drawn]));
+    const std::size_t drawn = begin + (begin * 2654435761U >> 8U) % std::min(step, all.size() - begin);
+    some.push_back(std::move(all[drawn]));
   }
   return some;
 }

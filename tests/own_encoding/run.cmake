@@ -1,6 +1,6 @@
 # Does what nn/position/README.md says: copies the sources, adds its encoding, that of contextual.md and the two that
 # 'tally new-encoding' prints to nn/position and nothing else, builds the runner, and looks for them in the list, the
-# help, the check and a short training run.
+# help, the check and a short training run; and holds the one against the form in which it was written first.
 #
 # cmake -D SOURCE=<root of the sources> -D TALLY=<the program> -D COMPILER=<c++> -D GENERATOR=<name> -D WORK=<folder to use> -P run.cmake
 set(tree ${WORK}/tally)
@@ -21,6 +21,8 @@ foreach(encoding IN ITEMS decay counted_decay)
     message(FATAL_ERROR "nn/position/${page_of_${encoding}} does not show tests/own_encoding/${encoding}.cpp as it is")
   endif()
 endforeach()
+
+file(COPY ${SOURCE}/tests/own_encoding/counted_decay_in_tensors.cpp DESTINATION ${tree}/nn/position)
 
 foreach(kind IN ITEMS hooks policy)
   set(options)
@@ -64,6 +66,8 @@ step(RUN ${tally} gradcheck --pe decay HOLDS "decay")
 foreach(encoding IN ITEMS decay counted-decay begun-by-hooks begun-by-policy)
   step(RUN ${tally} check --pe ${encoding} --no-costs HOLDS "all promises are kept")
 endforeach()
+step(RUN ${tally} check --pe counted-decay --against counted-decay-in-tensors
+     HOLDS "counted-decay is the same function as counted-decay-in-tensors")
 foreach(encoding IN ITEMS decay counted-decay)
   # More than one tile of keys.
   step(RUN ${tally} bench attention --pe ${encoding} --length 150 --batch 1 --steps 1 --json

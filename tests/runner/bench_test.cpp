@@ -10,27 +10,10 @@
 #include "core/io/json.hpp"
 #include "tasks/config.hpp"
 #include "tests/devices.hpp"
-#include "tests/runner/run_files.hpp"
+#include "tests/runner/bench_fixture.hpp"
 
 namespace tally::testing {
 namespace {
-
-class Bench : public ::testing::Test {
- protected:
-  Finished bench(std::vector<std::string> words) {
-    words.insert(words.begin(), "bench");
-    words.insert(words.end(), {"--length=24", "--batch=2", "--model.width=16", "--model.heads=2", "--threads=1"});
-    return run_tally(words, folder_);
-  }
-  JsonValue bench_json(std::vector<std::string> words) {
-    words.emplace_back("--json");
-    const Finished finished = bench(words);
-    EXPECT_EQ(finished.code, 0) << finished.err;
-    return parse_json(finished.out, JsonLimits{}, "bench");
-  }
-
-  TemporaryFolder folder_;
-};
 
 TEST_F(Bench, StepAsOneObject) {
   const JsonValue json =

@@ -1,8 +1,11 @@
 // The commands check and new-encoding; that what the latter prints builds and keeps all promises: tests/own_encoding.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <vector>
 
+#include "tests/runner/json_output.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -23,6 +26,62 @@ TEST(CheckCommand, TellsOfEveryPromise) {
   EXPECT_EQ(found.elements("properties")[0].string("found"), "-") << "gradients by a rule of its own";
   EXPECT_EQ(run_tally({"check", "--no-costs"}, folder).code, 2);
   EXPECT_EQ(run_tally({"check", "--pe=rpoe"}, folder).code, 2);
+}
+
+// What is given stays as it is given; the other options are changed by themselves, and all is said.
+TEST(CheckCommand, ChecksTheEncodingAsConfigured) {
+  const TemporaryFolder folder;
+  const auto check = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"check", "--no-costs"});
+    return run_tally(words, folder);
+  };
+  const Finished text = check({"--pe=alibi[window=4]", "--pe.learned"});
+  EXPECT_EQ(text.code, 0) << text.out << text.err;
+  EXPECT_TRUE(text.out.starts_with("options     alibi[window=4] learned=true\n")) << text.out;
+  const JsonValue json = json_of(check({"--pe", "alibi+cope", "--pe.cope.gates", "values", "--pe.p-max=3", "--json"}));
+  EXPECT_EQ(json.string("options"), "alibi+cope p-max=3 gates=values");
+  std::set<std::string> labels;
+  for (const JsonValue& label : json.elements("variants")) labels.insert(label.string());
+  EXPECT_TRUE(labels.contains("alibi+cope p-max=3 gates=values learned=true")) << write_json(json);
+  for (const std::string& label : labels) {
+    EXPECT_TRUE(label.starts_with("alibi+cope p-max=3 gates=values")) << label;
+    EXPECT_TRUE(label.find("gates=", 31) == std::string::npos) << label;
+  }
+  // An option that is wrong only as configured is found: nothing is checked in its place.
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--pe=alibi", "--pe.p-max=3"},
+                                                {"--pe=cope", "--pe.gates=vales"},
+                                                {"--pe.gates=keys"},
+                                                {"--pe=rope", "--pe.rope.factor=2"},
+                                                {"--pe=cope", "--model.width=8"}}) {
+    EXPECT_EQ(check(wrong).code, 2) << wrong.back();
+  }
+  EXPECT_TRUE(holds(run_tally({"check", "--help", "--pe=cope"}, folder).out, "--pe.cope.p-max"));
+  const JsonValue cases = json_of(run_tally({"gradcheck", "--pe=cope", "--pe.gates=values", "--json"}, folder));
+  EXPECT_EQ(cases.elements("cases").front().string("encoding"), "cope gates=values");
+}
+
+TEST(CheckCommand, HoldsAnEncodingAgainstAnother) {
+  const TemporaryFolder folder;
+  const auto check = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"check", "--no-costs"});
+    return run_tally(words, folder);
+  };
+  const Finished same = check({"--pe=none", "--against=none[window=4096]"});
+  EXPECT_EQ(same.code, 0) << same.out << same.err;
+  EXPECT_TRUE(holds(same.out, "none is the same function as none[window=4096]")) << same.out;
+  // Options of both are taken, and only those that both have are changed.
+  const Finished other = check({"--pe=cope", "--against=cope[window=9]", "--pe.p-max=5"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_TRUE(holds(other.out, "WRONG logits differ by ")) << other.out;
+  EXPECT_EQ(other.err, "tally: [check] cope differs from cope[window=9]\n");
+  const Finished named = check({"--pe=alibi", "--against=fox", "--json"});
+  EXPECT_EQ(named.code, 1);
+  const JsonValue json = parse_json(named.out, {}, "stdout");
+  EXPECT_EQ(json.string("against"), "fox");
+  EXPECT_TRUE(
+      holds(json.elements("properties")[0].string("text"), "blocks.0.position.alibi.forget.weight is unexpected"));
+  EXPECT_EQ(check({"--pe=alibi", "--against=rpoe"}).code, 2);
+  EXPECT_TRUE(holds(check({"--pe=alibi", "--against=alibi"}).err, "each with a name of its own"));
 }
 
 TEST(NewEncoding, PrintsAFileUnderItsName) {

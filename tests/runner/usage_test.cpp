@@ -130,6 +130,24 @@ TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
 }
 
 // Where there is a GPU, that is one which the machine does not have.
+// What stands behind it is no value of it.
+TEST(Usage, AnEmptyValueIsRefusedByName) {
+  const TemporaryFolder folder;
+  const auto refused = [](const std::string& name) { return concat(name, " has no value behind '='"); };
+  expect_refused({{{"train", folder / "run", "--task=flip-flop", "--pe=rope", "--pe.rope.short-factors=", "--steps=4"},
+                   refused("--pe.rope.short-factors")},
+                  {{"train", folder / "run", "--task=flip-flop", "--pe=alibi", "--pe.learned=", "--steps=4"},
+                   refused("--pe.learned")},
+                  {{"check", "--pe=cope", "--against=", "none"}, refused("--against")},
+                  {{"list", "--device=", "encodings"}, refused("--device")},
+                  {{"bench", "step", "--steps=", "3"}, refused("--steps")}},
+                 folder);
+  const Finished empty = run_tally({"train", folder / "run", "--task=flip-flop", "--pe=rope", "--pe.rope.short-factors",
+                                    "", "--model.width=32", "--dry-run", "--quiet"},
+                                   folder);
+  EXPECT_EQ(empty.code, 0) << empty.err;
+}
+
 TEST(Usage, ADeviceThatIsNotThereIsNamed) {
   const TemporaryFolder folder;
   const Finished result = run_tally(train_with(folder, {"--device=cuda:99"}), folder);

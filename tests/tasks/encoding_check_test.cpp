@@ -50,6 +50,20 @@ struct DoesNotKeep final : Encoding {
   }
 };
 
+// A number of each key, for every query: kept as often as said.
+template <int times>
+struct Keeps final : Encoding {
+  explicit Keeps(const EncodingSetup& setup)
+      : weight_(setup.parameter("weight", {setup.heads, setup.width}, setup.start->linear_weight(setup.width),
+                                Scope::layer)) {}
+  void score(const AttentionInput& in, Score& score) const override {
+    Tensor column = transpose(linear(in.x, weight_), 1, 2);
+    for (int n = 0; n < times; ++n) column = in.keep("column", column, 2);
+    score.biases.push_back(RowColumn{{}, cast(column, DType::f64)});
+  }
+  Tensor weight_;
+};
+
 struct RoundsAway final : Encoding {
   Tensor finish(const Tensor& output, const AttentionInput&) const override { return (output + 1e5) + -1e5; }
 };
@@ -137,17 +151,48 @@ TEST(EncodingCheck, SaysWhereItIs) {
   EXPECT_NE(text_of("parameters", idle).find("idle: nothing that is computed uses it"), std::string::npos);
 }
 
+// A tensor of the keys that no one kept, or twice: what is said names the hook.
+TEST(EncodingCheck, SaysThatATensorWasNotKept) {
+  const auto generation = [](EncodingChoice choice) {
+    for (const EncodingProperty& property : encoding_properties()) {
+      if (property.name == "generation") return look_at(property, {std::move(choice), ""});
+    }
+    return Finding{};
+  };
+  EXPECT_EQ(generation(choice_of<Keeps<1>>("keeps")).kind, Finding::Kind::good);
+  const std::string by_shape = generation(choice_of<Keeps<0>>("forgets")).text,
+                    by_value = generation(choice_of<DoesNotKeep>("forgets")).text,
+                    twice = generation(choice_of<Keeps<2>>("doubles")).text,
+                    ahead = generation(choice_of<LooksAhead>("looks-ahead")).text;
+  const std::string hint =
+      "a tensor that belongs to earlier tokens, as to the keys, was probably not handed to in.keep";
+  const auto says = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(says(by_shape, "for the tokens 5 to 7, computed after the others; " + hint)) << by_shape;
+  EXPECT_TRUE(says(by_value, "differ by ") &&
+              says(by_value, "for the tokens 5 to 7, computed after the others; " + hint))
+      << by_value;
+  EXPECT_TRUE(says(twice, "'column' has 10 rows after 5 tokens: in.keep takes each tensor once")) << twice;
+  // Nothing was there to be kept.
+  EXPECT_TRUE(says(ahead, "for the tokens 0 to 4") && !says(ahead, hint)) << ahead;
+}
+
 TEST(EncodingCheck, KeptByEncodingsOfEveryKind) {
   for (const char* text : {"cope", "hard", "relative", "rope+stick-breaking", "0:rope,1:fox@0,alibi@1"}) {
     EXPECT_EQ(wrong_properties(EncodingChoice::parse(text)), Names{}) << text;
   }
 }
 
-TEST(EncodingCheck, CostsAreMeasuredBesideNone) {
-  const JsonValue cost = cost_beside_none(EncodingChoice::parse("relative"));
+TEST(EncodingCheck, CostsAreMeasuredBesideAnother) {
+  const JsonValue cost = cost_beside(EncodingChoice::parse("relative"), EncodingChoice::parse("none"));
   EXPECT_EQ(cost.string("form"), "tiled");
   EXPECT_GT(cost.at("step").real("memory"), 1);
   EXPECT_GT(cost.at("attention").real("time"), 0);
+  // As it is configured: a table of 2^16 rows is no small one.
+  EncodingChoice large = EncodingChoice::parse("cope");
+  large.set_option("p-max", "65536");
+  EXPECT_GT(cost_beside(large, EncodingChoice::parse("cope")).at("step").real("memory"), 2);
 }
 
 }  // namespace

@@ -1,0 +1,106 @@
+// What there is to say of a choice of encodings: what publications leave open, options that change nothing in these
+// sums, and what encodings have to say of the model.
+#include <algorithm>
+#include <optional>
+
+#include "core/error.hpp"
+#include "nn/encoding_choice.hpp"
+#include "nn/model.hpp"
+
+namespace tally {
+namespace {
+
+// Whether some sum has both.
+bool act_together(const EncodingChoice& choice, const EncodingEntry* one, const EncodingEntry* other) {
+  const std::vector<EncodingChoice::Piece> all = choice.acting();
+  return std::ranges::any_of(all, [&](const EncodingChoice::Piece& piece) {
+    return std::ranges::count(piece.sum, one) > 0 && std::ranges::count(piece.sum, other) > 0;
+  });
+}
+
+// "rope+xpos": the rotations that act together with this part somewhere.
+std::string rotations_beside(const EncodingChoice& choice, const EncodingEntry* entry) {
+  std::string rotations;
+  for (const EncodingChoice::Part& other : choice.parts) {
+    const bool beside = other.entry != entry && act_together(choice, entry, other.entry);
+    if (beside && other.entry->traits.rotates) rotations += concat(rotations.empty() ? "" : "+", other.entry->name);
+  }
+  return rotations;
+}
+
+// None where there is no such option.
+std::optional<OptionValue> value_of(Options& options, std::string_view name) {
+  for (const OptionInfo& option : list_options(options)) {
+    if (option.name == name) return option.value;
+  }
+  return std::nullopt;
+}
+
+// Whether its `score` adds something to the logits: a part may only set another rule for the weights, and with some of
+// its options alone, so that it is asked, of two tokens.
+bool joins_score(const EncodingChoice::Part& part) {
+  if (!part.entry->traits.scores) return false;
+  constexpr std::int64_t tokens = 2;
+  ModelOptions model;
+  model.layers = 1, model.heads = 2, model.width = 16;
+  const Initializer start(1, StartValues::fan_in);
+  const EncodingSetup setup = EncodingSetup::of(model, tokens, start);
+  const Tensor x = Tensor::zeros({1, tokens, setup.width}, DType::f32, {}),
+               q = Tensor::zeros({1, setup.heads, tokens, setup.head_width}, DType::f32, {});
+  Score score;
+  try {
+    part.entry->make(setup, *part.options)->score({x, q, q, q, 1.0}, score);
+  } catch (const Error&) {
+    return true;  // it cannot be told of so small a model
+  }
+  return score.moved || score.scan || !score.biases.empty();
+}
+
+}  // namespace
+
+std::vector<std::string> EncodingChoice::open_choices() const {
+  std::vector<std::string> lines;
+  for (const Part& part : parts) {
+    const std::string rotations = rotations_beside(*this, part.entry);
+    for (const std::string_view flag :
+         rotations.empty() ? std::vector<std::string_view>{} : part.entry->beside_rotations) {
+      const bool rotated = value_of(*part.options, flag) == OptionValue(true);
+      lines.push_back(concat("open choice: beside ", rotations, " the position term of ", part.entry->name,
+                             " sees q as ", rotated ? "rotated" : "projected", " (", part.entry->name, ".", flag, "=",
+                             to_text(OptionValue(rotated)), "); publications do not say"));
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const {
+  std::vector<std::string> lines = open_choices();
+  for (const Part& part : parts) {
+    const std::string& name = part.entry->name;
+    const auto say_idle = [&](const std::vector<std::string_view>& flags, bool acts, std::string_view what) {
+      for (const std::string_view flag : flags) {
+        if (acts || value_of(*part.options, flag) != OptionValue(true)) continue;
+        lines.push_back(concat("note: ", name, ".", flag, "=true changes nothing: ", what, " beside ", name));
+      }
+    };
+    const auto joined = [&] {
+      return std::ranges::any_of(parts, [&](const Part& other) {
+        return other.entry != part.entry && act_together(*this, part.entry, other.entry) && joins_score(other);
+      });
+    };
+    say_idle(part.entry->beside_rotations, !rotations_beside(*this, part.entry).empty(), "no rotation acts");
+    if (!part.entry->beside_scores.empty()) {
+      say_idle(part.entry->beside_scores, joined(), "nothing joins the score");
+    }
+    const std::string text = part.entry->note != nullptr ? part.entry->note(model) : "";
+    if (!text.empty()) lines.push_back("note: " + text);
+    const EncodingTraits::Doubt& doubt = part.entry->traits.doubtful_beside;
+    for (const Part& other : parts) {
+      const bool doubtful = other.entry->name == doubt.other && act_together(*this, part.entry, other.entry);
+      if (doubtful) lines.push_back(concat("note: ", doubt.why));
+    }
+  }
+  return lines;
+}
+
+}  // namespace tally
