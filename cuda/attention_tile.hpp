@@ -8,11 +8,11 @@
 // itself, to be added afterwards in fixed order.
 #pragma once
 
+#include "cuda/attention_product.hpp"
 #include "cuda/attention_scan.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-inline constexpr int pair_ld = tile + 4;  // of a tile of pairs in shared memory, [rows][keys]
 // Of a block; in double half as many have all their tiles in shared memory. Tiles lie there as for so many, however
 // many there are, so that their addresses are constants.
 template <class T>
@@ -73,99 +73,11 @@ int warps_for(std::int64_t rows) {
   return static_cast<int>(std::min<std::int64_t>(most_warps<T>, (rows + warp_rows - 1) / warp_rows));
 }
 __device__ inline int slice_of_block() { return static_cast<int>(blockIdx.z); }
-__device__ inline int block_rows() { return static_cast<int>(blockDim.x) / 32 * warp_rows; }
-
-template <int D>
-inline constexpr int ld_of = D + 4;  // of a tile of rows in shared memory
-template <int D>
-inline constexpr std::size_t width_columns = D / row_lanes;  // of D columns, those that a thread has of each row
 
 // Keys of the tile that a row at this place sees.
 __device__ inline int seen_of_tile(int place, int first_key) {
   return static_cast<int>(place - first_key + 1 < tile ? place - first_key + 1 : tile);
 }
-
-// How many parts of D a width has.
-template <int D>
-__host__ __device__ int parts_of(int width) {
-  return width > D ? (width + D - 1) / D : 1;
-}
-
-// target[i][c] = factor x(first + i, part D + c) for i < lines, by all threads of the block; 0 beyond `count` rows and
-// the width.
-template <int D, class T>
-__device__ void load_tile(T* target, int lines, const Rows<T>& x, int first, int count, int part, int width, T factor) {
-  constexpr int four = 4;
-  // Four neighbours are one access where they lie so.
-  const bool together = x.column_step == 1 && x.row_step % four == 0 && width % four == 0 &&
-                        reinterpret_cast<std::uintptr_t>(x.data) % (four * sizeof(T)) == 0;
-  TALLY_UNROLL_BY(2)
-  for (int n = static_cast<int>(threadIdx.x); n < lines * (D / four); n += static_cast<int>(blockDim.x)) {
-    const int i = n / (D / four), c = n % (D / four) * four;
-    const int column = part * D + c;
-    T values[four] = {};
-    if (together) {
-      if (i < count && column < width) detail::read(values, &x.at(first + i, column));
-    } else {
-      TALLY_UNROLL
-      for (int d = 0; d < four; ++d) {
-        if (i < count && column + d < width) values[d] = x.at(first + i, column + d);
-      }
-    }
-    TALLY_UNROLL
-    for (T& value : values) value *= factor;
-    detail::write(target + i * ld_of<D> + c, values);
-  }
-}
-
-// A product over the width of heads, factor row_i . key_j, for the rows and keys that a block has at hand.
-template <class T, int D>
-struct HeadProduct {
-  const Rows<T>&rows, &keys;  // of the call, whose address is a constant: their places are computed where they are used
-  int batch, head, key_head;
-  int width;
-  T factor;
-  T *row_tile, *key_tile;  // [rows of a block][ld], [tile][ld]
-  int first_row = 0, first_key = 0;
-  int row_count = 0, key_count = 0;
-
-  __device__ bool whole() const { return width <= D; }
-  __device__ void load_rows(int part) const {
-    load_tile<D>(row_tile, block_rows(), rows.head(batch, head), first_row, row_count, part, width, factor);
-  }
-  __device__ void load_keys(int part) const {
-    load_tile<D>(key_tile, tile, keys.head(batch, key_head), first_key, key_count, part, width, T{1});
-  }
-  __device__ void set_rows(int first, int count) {
-    first_row = first;
-    row_count = count;
-    load_rows(0);
-  }
-  __device__ void set_keys(int first, int count) {
-    first_key = first;
-    key_count = count;
-    load_keys(0);
-  }
-  // pairs += the product, for the rows of this warp. All threads of the block call it when part 0 of both is in shared
-  // memory; afterwards the last part is.
-  template <ProductPrecision precision>
-  __device__ void multiply(T (&pairs)[2][columns], int warp, bool takes_part) const {
-    const int parts = parts_of<D>(width);
-    for (int part = 0;;) {
-      if (takes_part) {
-        const int left = width - part * D;
-        const int depth = left >= D ? D : static_cast<int>(left + product_step - 1) / product_step * product_step;
-        multiply_tile<precision>(pairs, ByRow<T>{row_tile + warp * warp_rows * ld_of<D>, ld_of<D>},
-                                 ByRow<T>{key_tile, ld_of<D>}, depth);
-      }
-      if (++part == parts) return;
-      __syncthreads();
-      load_rows(part);
-      load_keys(part);
-      __syncthreads();
-    }
-  }
-};
 
 template <class T>
 __device__ __forceinline__ void exchange_rows(T (&x)[2][columns]) {
@@ -174,6 +86,21 @@ __device__ __forceinline__ void exchange_rows(T (&x)[2][columns]) {
     const T upper = x[0][c];
     x[0][c] = x[1][c];
     x[1][c] = upper;
+  }
+}
+
+// To sums over the rows of the warp and its neighbour: what is carried from those before them, or after them.
+template <class T>
+__device__ void add_carried(T (&x)[2][columns], const DeviceCall<T>& call, T* sums, const ThreadRows& at,
+                            int first_key) {
+  if (at.first >= at.queries) return;
+  const T* const own = carried(call, sums, at);
+  TALLY_UNROLL
+  for (int c = 0; c < columns; ++c) {
+    const int key = first_key + tile_column(c);
+    const T of_others = key < call.keys ? own[key] : T{0};
+    x[0][c] += of_others;
+    x[1][c] += of_others;
   }
 }
 
@@ -207,7 +134,8 @@ struct Pairs {
   T gates[2][columns] = {};   // of a contextual scan; of a policy p.other
   T slopes[2][columns] = {};  // d term / d position; of a policy p.s
   T positions[2][columns] = {};
-  bool saturated = false;  // every position of the warp is beyond the table
+  T downs[2][columns] = {};  // of a policy p.down
+  bool saturated = false;    // every position of the warp is beyond the table
   // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
   int last_seen[2], first_seen[2], always;
 
@@ -228,13 +156,31 @@ struct Pairs {
   // Whether the row sees anything of the tile: only then have its running sums been kept there.
   __device__ bool takes_part(int r) const { return last_seen[r] >= 0 && (last_seen[r] >= first_seen[r] || always > 0); }
 
+  // A policy's down_gates, from scores; before `finish`, also where the warp sees nothing.
+  __device__ void open_down(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                            const T (&gate_scores)[2][columns], T* scratch) {
+    take_scores(call, at, first_key, gate_scores, scratch);
+    const RowNumbers<T, Policy> numbers(call, at);
+    each_pair([&](int r, int c) {
+      const T gate = attention::down_gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
+      downs[r][c] = sees(r, c) ? gate : T{0};
+    });
+  }
+  // The same become p.down. By all threads of the block.
+  __device__ void sum_down(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                           const T (&gate_scores)[2][columns], T* scratch) {
+    open_down(call, at, first_key, gate_scores, scratch);
+    sum_columns<Over::earlier>(downs, scratch);
+    add_carried(downs, call, call.down_sums, at, first_key);
+  }
+
   // From scores to logits. `sums`: the running sums along the rows, at the right edge of the tile before, at its left
   // edge afterwards, but beyond a table, where they stay. scratch: the warp's rows of a tile in shared memory.
   __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                          const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2], T* scratch) {
     if constexpr (has_policy<Policy>) {
-      if (Policy::needs.biased) add_biases(call, at, first_key, scratch);
-      apply_policy(call, at, first_key, gate_scores, sums);
+      if (!Policy::needs.down) take_scores(call, at, first_key, gate_scores, scratch);
+      apply_policy(call, at, first_key, sums);
       if (!Policy::needs.biased) add_biases(call, at, first_key, scratch);
       return;
     }
@@ -258,7 +204,7 @@ struct Pairs {
   __device__ auto pair(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
     return attention::PairIn<T, Policy, differentiates, for_logit>::of(
         slopes[r][c], gates[r][c], positions[r][c], static_cast<T>(at.place(r) - first_key - tile_column(c)),
-        [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); });
+        [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); }, downs[r][c]);
   }
 
  private:
@@ -272,13 +218,19 @@ struct Pairs {
     }
   }
 
-  __device__ void apply_policy(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
-                               const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2]) {
-    const RowNumbers<T, Policy> numbers(call, at);
+  // What a policy sees of scores.
+  __device__ void take_scores(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                              const T (&gate_scores)[2][columns], T* scratch) {
+    if (Policy::needs.biased) add_biases(call, at, first_key, scratch);
     each_pair([&](int r, int c) {
       slopes[r][c] = logits[r][c];
       if (Policy::needs.other) gates[r][c] = gate_scores[r][c];
     });
+  }
+
+  __device__ void apply_policy(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                               RunningSum<T> (&sums)[2]) {
+    const RowNumbers<T, Policy> numbers(call, at);
     if constexpr (Policy::needs.scan) {
       T own[2][columns];
       each_pair([&](int r, int c) {

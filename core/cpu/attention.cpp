@@ -120,6 +120,8 @@ std::int64_t attention_prefix_sums(std::int64_t heads, std::int64_t queries, std
   return heads * ((queries + tile_rows - 1) / tile_rows) * key_tiles_before(keys) * tile_rows;
 }
 
+std::int64_t attention_down_sums(std::int64_t heads, std::int64_t, std::int64_t keys, DType) { return heads * keys; }
+
 std::int64_t attention_workspace(const AttentionCall& call) { return with_team(call, nullptr, nullptr, only_count); }
 void attention(const AttentionCall& call, void* workspace) {
   with_team(call, nullptr, workspace, [](const auto& team) { team.forward(); });
