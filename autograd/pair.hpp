@@ -33,14 +33,14 @@ using attention::row;
 #define TALLY_PAIR_LOOPS(set, stem) nullptr
 #endif
 #ifdef TALLY_PAIR_KERNELS
-#define TALLY_PAIR_OF_HOST(stem, Policy) (Policy::needs.down ? nullptr : &tally::cuda_host::registry::pair_##stem)
+#define TALLY_PAIR_OF_HOST(stem) &tally::cuda_host::registry::pair_##stem
 #else
-#define TALLY_PAIR_OF_HOST(stem, Policy) nullptr
+#define TALLY_PAIR_OF_HOST(stem) nullptr
 #endif
 #ifdef TALLY_WITH_CUDA
-#define TALLY_PAIR_OF_CUDA(stem, Policy) (Policy::needs.down ? nullptr : &tally::cuda::registry::pair_##stem)
+#define TALLY_PAIR_OF_CUDA(stem) &tally::cuda::registry::pair_##stem
 #else
-#define TALLY_PAIR_OF_CUDA(stem, Policy) nullptr
+#define TALLY_PAIR_OF_CUDA(stem) nullptr
 #endif
 
 #define TALLY_PAIR_DECLARE(space, Type, stem) \
@@ -60,8 +60,8 @@ using attention::row;
                                                 &pair_loops_##stem,                   \
                                                 TALLY_PAIR_LOOPS(v4, stem),           \
                                                 TALLY_PAIR_LOOPS(v3, stem),           \
-                                                TALLY_PAIR_OF_HOST(stem, Policy),     \
-                                                TALLY_PAIR_OF_CUDA(stem, Policy),     \
+                                                TALLY_PAIR_OF_HOST(stem),             \
+                                                TALLY_PAIR_OF_CUDA(stem),             \
                                                 &pair_on_tensors<Policy>};            \
   }                                                                                   \
   static_assert(true)

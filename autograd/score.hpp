@@ -39,7 +39,7 @@ struct Pair {
 };
 using Scan = std::variant<ContextualMlp, Pair>;
 
-// Whether tiled attention of the device has the policy; the composed form has any. No GPU sums down the queries.
+// Whether tiled attention of the device has the policy; the composed form has any.
 bool is_compiled(const PairPolicy& policy, Device device);
 
 // Policies that several encodings may use; the files of autograd/pairs.
@@ -149,9 +149,10 @@ struct AttentionOperands {
 void multiply_rows(AttentionOperands& in, Score& score);
 
 // o [B, H, T, e]: causal attention with these shapes in tiles, in memory linear in the length beside the shapes' own
-// tensors (but for one number per row and 128 keys with a scan); tiles of pairs that are not visible cost nothing. The
-// queries are the last T of the keys' tokens. Throws Error naming the operand whose shape does not fit. Written out in
-// ordinary operations, every intermediate in memory: nn/composed.hpp.
+// tensors (but for one number per row and 128 keys with a scan; on a GPU per row and 32 keys, and with a sum down the
+// queries per key and 32 rows); tiles of pairs that are not visible cost nothing. The queries are the last T of the
+// keys' tokens. Throws Error naming the operand whose shape does not fit. Written out in ordinary operations, every
+// intermediate in memory: nn/composed.hpp.
 Tensor tiled_attention(const AttentionOperands& in, const Score& score);
 
 }  // namespace tally

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "cuda/attention_down.hpp"
 #include "cuda/attention_gradient.hpp"
 #include "cuda/attention_sums.hpp"
 #include "cuda/context.hpp"
@@ -178,6 +179,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     const bool takes_part = at.warp_sees(first);
     PairGradients<T, family, Policy> gradients(call, at, key_tile);
     gradients.multiply_scores(products, at.warp, takes_part);
+    gradients.sum_down(call, at, key_tile, tiles.d_scores);
     if (takes_part) gradients.make_weights(call, at, key_tile, state, tiles.d_scores);
     if (owns && call.keeps_positions) {
       store_pairs(tiles.positions, has_place<Policy> ? gradients.pairs.places : gradients.pairs.positions);
@@ -192,6 +194,9 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
         }
       }
       gradients.finish(call, at, key_tile, state, tiles.d_scores, owns);
+    }
+    gradients.sum_up(call, at, key_tile, tiles.d_scores, owns && takes_part);
+    if (takes_part) {
       gradients.store_d_scores(tiles.d_scores);
       if constexpr (family == Family::gated) store_pairs(tiles.d_gate_scores, gradients.d_gate_scores);
     }
@@ -288,6 +293,11 @@ __global__ void attention_row_gradients(const __grid_constant__ DeviceCall<T> ca
 
 template <class Policy, class T>
 void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
+  const std::int64_t heads = call.batch() * call.heads();
+  const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
+  const auto threads = static_cast<unsigned>(32 * warps);
+  launch(attention_row_gradients<T>, grid_of(heads, call.queries(), rows, 1), threads, 0, context().stream, device);
+  if constexpr (Policy::needs.down) carry_sums<true, Policy>(call, device);
   const auto bytes = [&](auto width, auto family) {
     constexpr Family constant = decltype(family)::value;
     return sizeof(T) * static_cast<std::size_t>(product_elements<decltype(width)::value, most_rows<T>>(constant) +
@@ -296,10 +306,6 @@ void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
   visit_form<Policy>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
     constexpr int D = decltype(width)::value;
     constexpr Family constant = decltype(family)::value;
-    const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
-    const auto threads = static_cast<unsigned>(32 * warps);
-    const std::int64_t heads = call.batch() * call.heads();
-    launch(attention_row_gradients<T>, grid_of(heads, call.queries(), rows, 1), threads, 0, context().stream, device);
     const std::int64_t slices = std::max(parts_of<D>(device.width), parts_of<D>(device.gate_width));
     launch(attention_backward_rows<T, decltype(precision)::value, D, constant, Policy>,
            grid_of(heads, call.queries(), rows, slices), threads, shared, context().stream, device);

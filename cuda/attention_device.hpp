@@ -30,6 +30,9 @@ enum class Family : std::uint8_t { plain, contextual, gated, ruled };
 constexpr bool is_contextual(Family family) { return family == Family::contextual || family == Family::gated; }
 
 inline constexpr int tile = 32;  // keys that are taken at once
+// Rows of a pair of warps, within which sums down the queries go from warp to warp; between them they are carried in
+// memory, one number a key (cuda/attention_down.hpp).
+inline constexpr int down_rows = 2 * warp_rows;
 inline constexpr int most_biases = 8;
 inline constexpr int row_sum_count = 4;  // sums that a row of a network has: cuda/attention_sums.hpp
 inline constexpr unsigned whole_warp = 0xffffffffu;
@@ -94,6 +97,7 @@ struct DeviceCall {
   std::int64_t head_step, head_number_step;
   std::int64_t weight_step, bias_step;
   T *row_statistics, *prefix_sums;
+  T* down_sums;  // [B, H, T / down_rows, K] of a policy: of the queries before these rows
   DeviceBias<T> biases[most_biases];
   int bias_count;
 
@@ -101,6 +105,7 @@ struct DeviceCall {
   Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_table, d_rest;
   T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
   T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
+  T* d_down_sums;               // as down_sums: of d_down over the queries after these rows
   double* row_sums;             // [B, H, T, 4] where the scan is a network, or a bias wants sums of rows
   double* unit_sums;            // [B, H, T, 4, N] of a network
   double* pair_sums;            // [B, H, T, 2 + 2 n] of the n numbers of a policy: cuda/attention_gradient.hpp
@@ -111,6 +116,7 @@ struct DeviceCall {
   bool keeps_logits, keeps_positions, balances, keeps_entries;
 
   __host__ __device__ int tiles() const { return (keys + tile - 1) / tile; }
+  __host__ __device__ int down_units() const { return (queries + down_rows - 1) / down_rows; }
 };
 
 // What belongs to row r of a thread's two, r known or not: by value, as registers have no addresses.
@@ -170,6 +176,13 @@ struct ThreadRows {
   }
 };
 
+// Of sums that are carried down the queries, or up: those of the warp's rows, [keys].
+template <class T>
+__device__ T* carried(const DeviceCall<T>& call, T* sums, const ThreadRows& at) {
+  const std::int64_t head = static_cast<std::int64_t>(at.batch) * call.heads + at.head;
+  return sums + (head * call.down_units() + at.first / down_rows) * call.keys;
+}
+
 // What the biases add to the logit of row r and key.
 template <class T>
 __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int key) {
@@ -200,6 +213,11 @@ __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int
     }
   }
   return sum;
+}
+
+inline bool sums_down(const AttentionCall& call) { return call.scan.policy != nullptr && call.scan.policy->needs.down; }
+inline std::int64_t down_sum_count(std::int64_t heads, std::int64_t queries, std::int64_t keys) {
+  return heads * ((queries + down_rows - 1) / down_rows) * keys;
 }
 
 // Of the views of a call; without gradients.
@@ -263,6 +281,7 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   }
   device.row_statistics = call.row_statistics.as<T>();
   device.prefix_sums = call.prefix_sums.as<T>();
+  device.down_sums = call.down_sums.as<T>();
   device.bias_count = call.bias_count;
   for (int n = 0; n < call.bias_count; ++n) {
     const AttentionBias& bias = call.biases[n];

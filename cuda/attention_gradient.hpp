@@ -66,6 +66,7 @@ struct PairGradients {
   T weights[2][columns] = {};  // after dropout; of softpick the slopes of its terms until `finish`
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
   T d_scores[2][columns] = {}, d_entries[2][columns] = {};  // of a policy
+  T d_downs[2][columns] = {};   // of its p.down, then of its down_gate
 
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
       : pairs(call, at, key_tile * tile) {}
@@ -82,6 +83,11 @@ struct PairGradients {
     } else {
       copy_pairs(d_gate_scores, pairs.logits);
     }
+  }
+
+  // Where a policy sums down the queries, before make_weights; by all threads of the block.
+  __device__ void sum_down(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, T* scratch) {
+    if constexpr (Policy::needs.down) pairs.sum_down(call, at, key_tile * tile, d_gate_scores, scratch);
   }
 
   __device__ void make_weights(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, const RowState<T>& state,
@@ -150,6 +156,21 @@ struct PairGradients {
     each_pair([&](int r, int c) { d_gate_scores[r][c] = moved[r][c] * attention::gate_slope(pairs.gates[r][c]); });
   }
 
+  // After `finish`, the other way: what comes from later queries goes to the scores by way of the down_gates. By all
+  // threads of the block.
+  __device__ void sum_up(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, T* scratch, bool adds) {
+    if constexpr (Policy::needs.down) {
+      sum_columns<Over::later>(d_downs, scratch);
+      add_carried(d_downs, call, call.d_down_sums, at, key_tile * tile);
+      const RowNumbers<T, Policy> numbers(call, at);
+      RowSums row_sums[2] = {};
+      through_gates(at, key_tile * tile, numbers, d_downs, row_sums,
+                    [](const auto& pair) { return attention::down_gate_of<Policy>(pair); });
+      if (Policy::needs.biased) copy_pairs(d_logits, d_scores);
+      if (adds) add_row_sums(call, at, row_sums);
+    }
+  }
+
   // Into a warp's rows of a tile in shared memory.
   __device__ void store_d_scores(T* target) const {
     each_pair([&](int r, int c) {
@@ -159,6 +180,11 @@ struct PairGradients {
   }
 
  private:
+  // Of a policy's numbers: sums of d_logits and of weights along a row, then for each number of both times the logit's
+  // derivative by it.
+  static constexpr int number_sums = 2 + 2 * number_count<Policy>;
+  using RowSums = T[static_cast<std::size_t>(number_sums)];
+
   // From gradients of logits, in d_logits; weights: before dropout. As in core/cpu/attention_pair_loops.hpp.
   __device__ void policy_gradient(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state,
                                   bool adds) {
@@ -166,7 +192,7 @@ struct PairGradients {
     constexpr int count = number_count<Policy>, number_input = attention::first_row_input;
     const int first_key = key_tile * tile;
     const RowNumbers<T, Policy> numbers(call, at);
-    T row_sums[2][static_cast<std::size_t>(2 + 2 * count)] = {};
+    RowSums row_sums[2] = {};
     T d_sums[2][columns] = {};
     each_pair([&](int r, int c) {
       d_gate_scores[r][c] = 0;
@@ -178,6 +204,7 @@ struct PairGradients {
       if (needs.other) d_gate_scores[r][c] = take.template operator()<attention::input_other>(dl);
       if (needs.scan) d_sums[r][c] = take.template operator()<attention::input_sum>(dl);
       if (needs.table) d_entries[r][c] = take.template operator()<attention::input_entry>(dl);
+      if (needs.down) d_downs[r][c] = take.template operator()<attention::input_down>(dl);
       row_sums[r][0] += dl;
       row_sums[r][1] += a;
       attention::detail::each_input<(1u << count) - 1>([&]<int n>() {
@@ -189,27 +216,39 @@ struct PairGradients {
       T own[2][columns];
       copy_pairs(own, d_sums);
       sum_rightward(d_sums, state.run);
-      each_pair([&](int r, int c) {
-        const T d_gate = needs.own ? d_sums[r][c] : d_sums[r][c] - own[r][c];
-        const bool seen = pairs.sees(r, c);
-        if constexpr (Policy::needs.scan) {
-          const auto gate = attention::gate_of<Policy>(pairs.template pair<true, false>(at, first_key, numbers, r, c));
-          const auto take = [&]<int input>() { return seen ? attention::pulled<input>(d_gate, gate) : T{0}; };
-          d_scores[r][c] += take.template operator()<attention::input_s>();
-          if (needs.other) d_gate_scores[r][c] += take.template operator()<attention::input_other>();
-          attention::detail::each_input<(1u << count) - 1>(
-              [&]<int n>() { row_sums[r][2 + 2 * n] += take.template operator()<number_input + n>(); });
-        }
-      });
+      each_pair([&](int r, int c) { d_sums[r][c] -= needs.own ? T{0} : own[r][c]; });
+      if constexpr (Policy::needs.scan) {
+        through_gates(at, first_key, numbers, d_sums, row_sums,
+                      [](const auto& pair) { return attention::gate_of<Policy>(pair); });
+      }
     }
     if (needs.biased) copy_pairs(d_logits, d_scores);  // what biases get
-    if constexpr (count > 0) {
-      if (!adds) return;
+    if (adds) add_row_sums(call, at, row_sums);
+  }
+
+  // From gradients of gates to those of what the gates see.
+  template <class Numbers, class Gate>
+  __device__ void through_gates(const ThreadRows& at, int first_key, const Numbers& numbers,
+                                const T (&d_gates)[2][columns], RowSums (&row_sums)[2], const Gate& gate_of_pair) {
+    constexpr int count = number_count<Policy>, number_input = attention::first_row_input;
+    each_pair([&](int r, int c) {
+      const bool seen = pairs.sees(r, c);
+      const auto gate = gate_of_pair(pairs.template pair<true, false>(at, first_key, numbers, r, c));
+      const auto take = [&]<int input>() { return seen ? attention::pulled<input>(d_gates[r][c], gate) : T{0}; };
+      d_scores[r][c] += take.template operator()<attention::input_s>();
+      if (Policy::needs.other) d_gate_scores[r][c] += take.template operator()<attention::input_other>();
+      attention::detail::each_input<(1u << count) - 1>(
+          [&]<int n>() { row_sums[r][2 + 2 * n] += take.template operator()<number_input + n>(); });
+    });
+  }
+
+  __device__ void add_row_sums(const DeviceCall<T>& call, const ThreadRows& at, const RowSums (&row_sums)[2]) {
+    if constexpr (number_sums > 2) {
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
-        double* const sums = call.pair_sums + (2 + 2 * count) * at.index(call, at.valid(r) ? r : 0);
+        double* const sums = call.pair_sums + number_sums * at.index(call, at.valid(r) ? r : 0);
         TALLY_UNROLL
-        for (int n = 0; n < 2 + 2 * count; ++n) {
+        for (int n = 0; n < number_sums; ++n) {
           const T sum = sum_of_row(row_sums[r][n]);
           if (at.valid(r) && at.leads()) sums[n] += static_cast<double>(sum);
         }

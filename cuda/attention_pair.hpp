@@ -13,20 +13,15 @@ void with_device_call(const AttentionCall& call, const void* device, const F& f)
   dispatch_floating(call.q.dtype, [&](auto zero) { f(*static_cast<const DeviceCall<decltype(zero)>*>(device)); });
 }
 
-// None for a policy that sums down the queries: blocks of rows run side by side.
 template <class Policy>
 constexpr PairKernels pair_kernels() {
-  if constexpr (Policy::needs.down) {
-    return {};
-  } else {
-    return {&forward<Policy>,
-            [](const AttentionCall& call, const void* device) {
-              with_device_call(call, device, [&](const auto& d) { backward_rows<Policy>(call, d); });
-            },
-            [](const AttentionCall& call, const void* device) {
-              with_device_call(call, device, [&](const auto& d) { backward_keys<Policy>(call, d); });
-            }};
-  }
+  return {&forward<Policy>,
+          [](const AttentionCall& call, const void* device) {
+            with_device_call(call, device, [&](const auto& d) { backward_rows<Policy>(call, d); });
+          },
+          [](const AttentionCall& call, const void* device) {
+            with_device_call(call, device, [&](const auto& d) { backward_keys<Policy>(call, d); });
+          }};
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

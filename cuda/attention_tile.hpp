@@ -8,11 +8,11 @@
 // itself, to be added afterwards in fixed order.
 #pragma once
 
-#include "cuda/attention_products.hpp"
+#include "cuda/attention_product.hpp"
+#include "cuda/attention_scan.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-inline constexpr int pair_ld = tile + 4;  // of a tile of pairs in shared memory, [rows][keys]
 // Of a block; in double half as many have all their tiles in shared memory. Tiles lie there as for so many, however
 // many there are, so that their addresses are constants.
 template <class T>
@@ -74,9 +74,6 @@ int warps_for(std::int64_t rows) {
 }
 __device__ inline int slice_of_block() { return static_cast<int>(blockIdx.z); }
 
-template <int D>
-inline constexpr std::size_t width_columns = D / row_lanes;  // of D columns, those that a thread has of each row
-
 // Keys of the tile that a row at this place sees.
 __device__ inline int seen_of_tile(int place, int first_key) {
   return static_cast<int>(place - first_key + 1 < tile ? place - first_key + 1 : tile);
@@ -89,6 +86,21 @@ __device__ __forceinline__ void exchange_rows(T (&x)[2][columns]) {
     const T upper = x[0][c];
     x[0][c] = x[1][c];
     x[1][c] = upper;
+  }
+}
+
+// To sums over the rows of the warp and its neighbour: what is carried from those before them, or after them.
+template <class T>
+__device__ void add_carried(T (&x)[2][columns], const DeviceCall<T>& call, T* sums, const ThreadRows& at,
+                            int first_key) {
+  if (at.first >= at.queries) return;
+  const T* const own = carried(call, sums, at);
+  TALLY_UNROLL
+  for (int c = 0; c < columns; ++c) {
+    const int key = first_key + tile_column(c);
+    const T of_others = key < call.keys ? own[key] : T{0};
+    x[0][c] += of_others;
+    x[1][c] += of_others;
   }
 }
 
@@ -132,6 +144,7 @@ struct Pairs {
   // Of a policy's table: what pairs read of it, its slope there, and where that is if not at the position.
   T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
   bool settled = false;  // every position of the warp is beyond the table
+  T downs[2][columns] = {};  // of a policy p.down
   // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
   int last_seen[2], first_seen[2], always;
 
@@ -152,13 +165,31 @@ struct Pairs {
   // Whether the row sees anything of the tile: only then have its running sums been kept there.
   __device__ bool takes_part(int r) const { return last_seen[r] >= 0 && (last_seen[r] >= first_seen[r] || always > 0); }
 
+  // A policy's down_gates, from scores; before `finish`, also where the warp sees nothing.
+  __device__ void open_down(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                            const T (&gate_scores)[2][columns], T* scratch) {
+    take_scores(call, at, first_key, gate_scores, scratch);
+    const RowNumbers<T, Policy> numbers(call, at);
+    each_pair([&](int r, int c) {
+      const T gate = attention::down_gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
+      downs[r][c] = sees(r, c) ? gate : T{0};
+    });
+  }
+  // The same become p.down. By all threads of the block.
+  __device__ void sum_down(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                           const T (&gate_scores)[2][columns], T* scratch) {
+    open_down(call, at, first_key, gate_scores, scratch);
+    sum_columns<Over::earlier>(downs, scratch);
+    add_carried(downs, call, call.down_sums, at, first_key);
+  }
+
   // From scores to logits. `sums`: the running sums along the rows, at the right edge of the tile before, at its left
   // edge afterwards, but beyond a table, where they stay. scratch: the warp's rows of a tile in shared memory.
   __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                          const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2], T* scratch) {
     if constexpr (has_policy<Policy>) {
-      if (Policy::needs.biased) add_biases(call, at, first_key, scratch);
-      apply_policy(call, at, first_key, gate_scores, sums);
+      if (!Policy::needs.down) take_scores(call, at, first_key, gate_scores, scratch);
+      apply_policy(call, at, first_key, sums);
       if (!Policy::needs.biased) add_biases(call, at, first_key, scratch);
       return;
     }
@@ -177,7 +208,7 @@ struct Pairs {
   __device__ auto pair(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
     return attention::PairIn<T, Policy, differentiates, for_logit>::of(
         slopes[r][c], gates[r][c], positions[r][c], static_cast<T>(at.place(r) - first_key - tile_column(c)),
-        [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); });
+        [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); }, downs[r][c]);
   }
   // The same as `logit` sees it.
   template <bool differentiates, class Numbers>
@@ -201,13 +232,19 @@ struct Pairs {
     }
   }
 
-  __device__ void apply_policy(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
-                               const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2]) {
-    const RowNumbers<T, Policy> numbers(call, at);
+  // What a policy sees of scores.
+  __device__ void take_scores(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                              const T (&gate_scores)[2][columns], T* scratch) {
+    if (Policy::needs.biased) add_biases(call, at, first_key, scratch);
     each_pair([&](int r, int c) {
       slopes[r][c] = logits[r][c];
       if (Policy::needs.other) gates[r][c] = gate_scores[r][c];
     });
+  }
+
+  __device__ void apply_policy(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                               RunningSum<T> (&sums)[2]) {
+    const RowNumbers<T, Policy> numbers(call, at);
     if constexpr (Policy::needs.settles) {
       const T last = static_cast<T>(call.entries - 1);
       const bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);

@@ -106,7 +106,7 @@ struct EncodingTraits {
   // Said in the line that registers it, where it is not as here.
   bool scans = false;              // `score` brings a scan: a running sum along the keys, or a policy
   bool scans_alone = false;        // one where no other part does, and does without where one does: it acts last
-  bool sums_down = false;          // its policy sums down the queries: composed on a GPU and where a text is generated
+  bool sums_down = false;          // its policy sums down the queries: composed where a text is generated
   bool normalises = false;         // `score` brings another rule for the weights than the softmax
   bool brings_product = false;     // `score` brings a product beside that of q and k
   bool by_policy = false;          // its scan is a policy (core/attention/pair.hpp), which no factor of rows goes with

@@ -143,7 +143,6 @@ ModelSetting model_of(const RunConfig& config, const Task& task) {
 
 std::string attention_form(const ModelSetting& setting, std::int64_t layers) {
   if (!setting.options.is_transformer()) return "none";
-  const bool on_gpu = default_device() != Device{};
   const OnlyCounting counted;
   const Transformer model(setting.options, setting.encoding, setting.vocabulary, setting.max_length, 0, setting.dtype,
                           default_device());
@@ -151,7 +150,7 @@ std::string attention_form(const ModelSetting& setting, std::int64_t layers) {
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     for (const HeadGroup& group : model.encoding(layer)) {
       const EncodingTraits& traits = group.encoding->traits;
-      const bool own = traits.replaces_softmax || traits.mixes || (traits.sums_down && on_gpu);
+      const bool own = traits.replaces_softmax || traits.mixes;
       (own || setting.options.attention == "composed" ? composed : tiled) = true;
     }
   }

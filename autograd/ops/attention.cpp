@@ -1,6 +1,6 @@
 // Tiled attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
 // Kept for backward: the inputs, the output, three numbers a row, with a scan one running sum per row and key tile, and
-// of a sum down the queries one number per key.
+// of a sum down the queries one number per key, or one per key and row tile where row tiles are computed side by side.
 #include <utility>
 #include <vector>
 
@@ -153,7 +153,8 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const Kernels& on = kernels(device);
   Tensor down_sums;
   if (layout.policy != nullptr && layout.policy->needs.down && needs_grad(builder.inputs)) {
-    down_sums = Tensor::empty({in.q.size(0), in.q.size(1), in.k.size(2)}, DType::f64, device);
+    down_sums =
+        Tensor::empty({on.attention_down_sums(heads, in.q.size(2), in.k.size(2), in.q.dtype())}, DType::f64, device);
   }
   Call forward(layout, output, row_statistics, {}, down_sums,
                [&](Slot slot) { return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view(); });

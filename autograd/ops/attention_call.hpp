@@ -191,8 +191,7 @@ class Builder {
     check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
           "' is given operands of p.other, but needs.other is false");
     check(is_compiled(policy, in_.q.device()), name, "the policy '", policy.name, "' is not compiled for ",
-          to_text(in_.q.device()), policy.needs.down ? ", where nothing sums down the queries" : "",
-          ": composed attention has it there");
+          to_text(in_.q.device()), ": composed attention has it there");
     check(!policy.needs.down || queries_ == keys_, name, "the policy '", policy.name,
           "' sums down the queries, of which all must be there: got ", queries_, " for ", keys_, " keys");
     add_gates(scan.other);

@@ -231,7 +231,7 @@ struct PairPolicy {
   PairNeeds needs;
   // For the CPU, with vectors that any has, and for x86-64-v4 and v3; null: not compiled.
   const struct PairLoops *loops, *loops_v4, *loops_v3;
-  const PairKernels *cuda_host, *cuda;  // null: not compiled; with needs.down they never are
+  const PairKernels *cuda_host, *cuda;  // null: not compiled
   const struct PairOnTensors* on_tensors;
 };
 

@@ -6,10 +6,9 @@
 // s' is the score of the first head, for all of them, of each head for itself, or of a query and a key of its own. It
 // sees rotations, and no other encoding's bias. bos = false: token 0 may be masked, too.
 //
-// F is a sum down the queries, a policy's on the CPU: memory is linear in the length; with a selector that is not each
-// head's own score a product more is computed. Where no policy can be, F is a bias of T x T numbers for each sequence
-// (for each head of it with selector = own): beside another running sum, and on a GPU. While a text is generated one
-// number a key is kept.
+// F is a sum down the queries, a policy's: memory is linear in the length; with a selector that is not each head's own
+// score a product more is computed. Where no policy can be, beside another running sum, F is a bias of T x T numbers
+// for each sequence (for each head of it with selector = own). While a text is generated one number a key is kept.
 #include "autograd/pair.hpp"
 
 namespace tally {
@@ -139,8 +138,7 @@ class Selective final : public Encoding {
 
 TALLY_ENCODING(selective, SelectiveOptions, Selective, "tokens mask earlier tokens for all that come after",
                "S_kj = relu(s'_kj) for 0 < j < k;  l_ij = s_ij - sum_{k<i} S_kj;  s' of the first head, each own, or a "
-               "projection;  on a GPU, and beside another running sum, costs B T² numbers a layer, B H T² with "
-               "selector = own",
+               "projection;  beside another running sum costs B T² numbers a layer, B H T² with selector = own",
                "Selective attention: Leviathan et al. 2024, arXiv 2410.02703", .scans_alone = true);
 
 #endif

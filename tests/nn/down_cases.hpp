@@ -1,4 +1,4 @@
-// Scores with sums down the queries, which tiled attention has on the CPU alone.
+// Scores with sums down the queries.
 #pragma once
 
 #include <vector>

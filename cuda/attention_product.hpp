@@ -1,7 +1,5 @@
-// Tiles of rows and keys in shared memory, and products of theirs over the width of a head.
+// Products of queries and keys over the width of heads, by way of tiles of rows and keys in shared memory.
 #pragma once
-
-#include <cstdint>
 
 #include "cuda/attention_scan.hpp"
 
@@ -11,6 +9,8 @@ __device__ inline int block_rows() { return static_cast<int>(blockDim.x) / 32 * 
 
 template <int D>
 inline constexpr int ld_of = D + 4;  // of a tile of rows in shared memory
+template <int D>
+inline constexpr std::size_t width_columns = D / row_lanes;  // of D columns, those that a thread has of each row
 
 // How many parts of D a width has.
 template <int D>
