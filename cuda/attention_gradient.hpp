@@ -66,7 +66,7 @@ struct PairGradients {
   T weights[2][columns] = {};  // after dropout; of softpick the slopes of its terms until `finish`
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
   T d_scores[2][columns] = {}, d_entries[2][columns] = {};  // of a policy
-  T d_downs[2][columns] = {};   // of its p.down, then of its down_gate
+  T d_downs[2][columns] = {};                               // of its p.down, then of its down_gate
 
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
       : pairs(call, at, key_tile * tile) {}

@@ -143,7 +143,7 @@ struct Pairs {
   T positions[2][columns] = {};
   // Of a policy's table: what pairs read of it, its slope there, and where that is if not at the position.
   T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
-  bool settled = false;  // every position of the warp is beyond the table
+  bool settled = false;      // every position of the warp is beyond the table
   T downs[2][columns] = {};  // of a policy p.down
   // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
   int last_seen[2], first_seen[2], always;
