@@ -42,8 +42,8 @@ struct PairNeeds {
   bool other = false;    // p.other: scale r_i.G_j of operands of their own; s where a call has none
   bool spends = false;   // l = ... - sum, never above 0: e^-sum is what keys up to j leave over; for the normaliser exp
   bool table = false;    // p.entry: of the query's table [B, H, T, P+1], any P
-  bool settles = false;  // no gate is below 0, and nothing but the place of p.entry, which is p.sum, reads the sum:
-                         // from where it passes P on, keys to the left need no gates
+  bool settles = false;  // no gate is below 0, p.other is for gates alone, and p.sum for the place of p.entry, which it
+                         // is: from where it passes P on, keys to the left need no gates
   bool adds_entry = false;  // logit is p.s + p.entry: who multiplies logits multiplies the table
   int rows = 0;             // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
   int heads = 0;            // head<n>(p), n < heads: numbers of the head [H, heads]

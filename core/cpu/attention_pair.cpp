@@ -81,15 +81,15 @@ class PairTile final : public ScanTile<T> {
            std::all_of(carry_, carry_ + rows.rows, [](T spent) { return spent > negligible_exponent<T>; });
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
-    const T* const other = needs_.other ? operands_.scores(rows, keys, score) : nullptr;
     settled_ = needs_.settles && is_settled(rows);
+    const T* const other = gates_count() ? operands_.scores(rows, keys, score) : nullptr;
     const auto add = settled_ ? loops_.add_settled : for_gradient ? loops_.add_and_keep : loops_.add;
     add(views(rows, keys), score, other, carry_);
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) override {
     const auto gradient = settled_ ? loops_.settled_gradient : loops_.gradient;
-    gradient(views(rows, keys), d, needs_.other ? operands_.d_scores(d) : d, weights, run_, sums_);
-    if (needs_.other) operands_.add_gradient(rows, keys);
+    gradient(views(rows, keys), d, gates_count() ? operands_.d_scores(d) : d, weights, run_, sums_);
+    if (gates_count()) operands_.add_gradient(rows, keys);
   }
   void close_rows(const RowTile& rows, const T* d_logit_sums) override {
     if (needs_.other) operands_.close_rows(rows);
@@ -166,6 +166,9 @@ class PairTile final : public ScanTile<T> {
     const T last = static_cast<T>(entries_ - 1);
     return std::all_of(carry_, carry_ + rows.rows, [&](T sum) { return sum >= last; });
   }
+
+  // Whether what gates alone see of the tile at hand is wanted.
+  bool gates_count() const { return needs_.other && !settled_; }
 
   static double balanced(const T* expected, std::int64_t row, double d, double a, double dx, double ax) {
     if (expected == nullptr || a == 0) return dx;

@@ -97,8 +97,9 @@ template <class V, class Policy, bool keep, bool settled = false>
     const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
     OfRows<V> downs;
     if constexpr (needs.down) downs = sum_down<V, Policy, keep>(tile, score, other, j, seeing);
-    const auto load_other = [&](std::int64_t place)
-                                TALLY_INLINED -> V { return needs.other ? load_vector<V>(other + place) : V{}; };
+    const auto load_other = [&](std::int64_t place) TALLY_INLINED -> V {
+      return needs.other && !settled ? load_vector<V>(other + place) : V{};
+    };
     // p.sum
     const auto advance = [&](const PairLanes<V, Policy>& at, std::int64_t first) TALLY_INLINED -> V {
       const std::int64_t place = j * tile_rows + first;
@@ -222,6 +223,8 @@ template <class V, class Policy, bool settled = false>
             return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise));
           }
         }();
+        static_assert(!needs.settles || !std::remove_cvref_t<decltype(logit)>::template has<other_of>,
+                      "with needs.settles p.other is for gates alone");
         V ds = take.template operator()<s_of>(dl, logit), d_gate_score = take.template operator()<other_of>(dl, logit);
         if constexpr (count > 0) {
           const V a = load_vector<V>(weight + place);
