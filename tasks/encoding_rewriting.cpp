@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <ranges>
 
 #include "core/error.hpp"
 #include "tasks/encoding_numbers.hpp"
@@ -107,7 +106,8 @@ Finding compare(const Rewriting& one) {
       steepest = std::max(steepest, largest(slope));
       slopes[path_in_rewriting(one, path)] = slope;
     }
-    for (const auto& [path, slope] : found.gradients | std::views::reverse) {
+    for (auto entry = found.gradients.rbegin(); entry != found.gradients.rend(); ++entry) {
+      const auto& [path, slope] = *entry;
       const double own = largest_difference(slope, slopes.at(path)) / steepest;
       if (differs(own)) {
         return wrong(

@@ -196,8 +196,8 @@ std::vector<Variant> variants_of(const BenchSettings& settings, const Work& work
     for (const Settings& combination : combinations) {
       RunConfig config = usual.clone();
       options.apply(config);
-      const BenchOptions& one =
-          variants.emplace_back(make_options(settings, std::move(config), combination), combination).options;
+      variants.push_back({make_options(settings, std::move(config), combination), combination});
+      const BenchOptions& one = variants.back().options;
       if ((settings.what == "attention" || work.name == "ops") && !one.config.model.is_transformer()) {
         throw UsageError(concat("[bench] ", settings.what, " is for transformers: a model of kind ",
                                 one.config.model.kind, " has no attention"));
