@@ -25,7 +25,7 @@ bool is_compiled(const PairPolicy& policy, Device device) {
   }
 }
 
-void Score::set_scan(Scan value) {
+void Score::set_scan(Pair value) {
   check(!scan.has_value(), "encoding",
         "two parts of the sum each bring a scan (a running sum along the keys, or a policy), but a score has one: each "
         "defines what becomes of a pair; keep one of them (biases and rotations may join it)");
@@ -41,28 +41,21 @@ void Score::set_normaliser(Normaliser value) {
 bool MovedProduct::fits(Device device) { return with_forms_of(device) == DeviceType::cpu; }
 
 void Score::keep_gates(const Tensor& q, const Tensor& k) {
-  const auto keep = [&](auto& of_scan) {
-    if constexpr (requires { of_scan.gates; }) {
-      if (!of_scan.gates.query.defined()) of_scan.gates = {q, k};
-    } else {
-      if (of_scan.policy->needs.other && !of_scan.other.query.defined()) of_scan.other = {q, k};
-    }
-  };
-  if (scan) std::visit(keep, *scan);
+  if (scan && scan->policy->needs.other && !scan->other.query.defined()) scan->other = {q, k};
 }
 
 bool Score::takes_score_alone() const {
-  const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
+  const Pair* const pair = scan ? &*scan : nullptr;
   return pair != nullptr && !pair->policy->needs.biased && !pair->policy->needs.adds;
 }
 
 bool Score::tiled_on(Device device) const {
-  const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
+  const Pair* const pair = scan ? &*scan : nullptr;
   return pair == nullptr || is_compiled(*pair->policy, device);
 }
 
 void Score::check_policy() const {
-  const Pair* const pair = scan ? std::get_if<Pair>(&*scan) : nullptr;
+  const Pair* const pair = scan ? &*scan : nullptr;
   check(pair == nullptr || !pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
         "logits of a policy that spends are for the normaliser exp");
   check(pair == nullptr || pair->policy->needs.adds_entry || !row_factor.defined(), "encoding", "the policy '",
@@ -109,18 +102,9 @@ void multiply_rows(AttentionOperands& in, Score& score) {
   if (!score.row_factor.defined()) return;
   score.check_policy();
   const Tensor factor = unsqueeze(score.row_factor, 3);
-  const auto keep_gates = [&](Gates& gates) {
-    if (!gates.query.defined()) gates = {in.q, in.k};
-  };
+  score.keep_gates(in.q, in.k);
   // One that goes with a factor adds the entries of its table.
-  if (auto* pair = score.scan ? std::get_if<Pair>(&*score.scan) : nullptr; pair != nullptr) {
-    if (pair->policy->needs.other) keep_gates(pair->other);
-    pair->table = pair->table * factor;
-  }
-  if (auto* mlp = score.scan ? std::get_if<ContextualMlp>(&*score.scan) : nullptr; mlp != nullptr) {
-    keep_gates(mlp->gates);
-    mlp->coefficients = mlp->coefficients * factor;
-  }
+  if (score.scan) score.scan->table = score.scan->table * factor;
   for (Bias& bias : score.biases) {
     bias = std::visit([&](const auto& shape) { return times_rows(shape, factor, in); }, bias);
   }

@@ -1,7 +1,7 @@
 // What joins the attention scores s_ij = q_i.k_j / sqrt(d): at most one scan and any number of biases, as tensors with
 // gradients; and how logits become weights. Attention knows these shapes and never an encoding.
 //
-// B batch, H heads of queries, G of keys (core/attention/heads.hpp), T tokens, P largest position, N hidden width;
+// B batch, H heads of queries, G of keys (core/attention/heads.hpp), T tokens, P largest position, N knots;
 // query i, key j <= i. Generated rows come alone: T are the last queries, distances and positions reach over all keys.
 #pragma once
 
@@ -15,19 +15,11 @@
 
 namespace tally {
 
-// Scans: l_ij is made with a sum over the keys from j up to i, or by a policy, which has most often one.
-
 // Contextual positions: p_ij = sum_{k=j..i} g_ik with g = sigmoid(s), or sigmoid(r.G / sqrt(d)) of operands of
 // their own.  CoPE, arXiv 2405.18719, equations 3 and 4. The same operands make the p.other of a policy.
 struct Gates {
   Tensor query;  // r [B, H, T, d], undefined: gates from the score itself
   Tensor key;    // G [B, G, keys, d]
-};
-// l_ij += sum_n u_i[n] relu(w[n] p_ij + b[n])
-struct ContextualMlp {
-  Tensor coefficients;  // u [B, H, T, N]
-  Tensor weight, bias;  // w, b [N]
-  Gates gates;
 };
 // What a policy makes of each pair (core/attention/pair.hpp; autograd/pair.hpp has how to write one).
 struct Pair {
@@ -35,9 +27,9 @@ struct Pair {
   Tensor rows = {};   // [B, H, T, needs.rows]
   Tensor heads = {};  // [H, needs.heads]
   Gates other = {};   // of p.other; undefined: the score itself
-  Tensor table = {};  // [B, H, T, P+1], any P, where needs.table asks for it
+  Tensor table = {};  // [B, H, T, P+1], any P, where needs.table asks for it, or with needs.knots [B, H, T, 2 N]
+  Tensor knots = {};  // t [N], ascending; no gradient flows to them
 };
-using Scan = std::variant<ContextualMlp, Pair>;
 
 // Whether tiled attention of the device has the policy; the composed form has any.
 bool is_compiled(const PairPolicy& policy, Device device);
@@ -46,6 +38,16 @@ bool is_compiled(const PairPolicy& policy, Device device);
 
 // l_ij += z_i at position min(p_ij, P), linearly interpolated; z [B, H, T, P+1].  CoPE, arXiv 2405.18719, equation 5.
 Pair contextual_table(const Tensor& z, const Gates& gates = {});
+// l_ij += v_i[n] + r_i[n] (p_ij - t_n) with the last knot t_n before p_ij, or the first; table [B, H, T, 2 N]: v_i[0],
+// r_i[0], v_i[1], ...; knots t [N], ascending
+Pair contextual_segments(const Tensor& table, const Tensor& knots, const Gates& gates = {});
+// A hidden layer of a number x >= 0 as what contextual_segments takes: where sum_n u_n relu(w_n x + b_n) has its kinks,
+// and values and slopes of each unit between them, so that u times them is the table of the sum.
+struct HiddenSegments {
+  Tensor knots;  // [N + 1], the first 0
+  Tensor units;  // [N, 2 (N + 1)]; gradients flow to w and b
+};
+HiddenSegments hidden_segments(const Tensor& weight, const Tensor& bias);  // w, b [N]
 // l_ij += m_h p_ij, m [H]
 Pair contextual_slope(const Tensor& slope, const Gates& gates = {});
 // l_ij -= sum_{k=j..i-1} softplus(l_ik) with the biases in l, and no key sees itself; with attend_current sums end at i
@@ -113,7 +115,7 @@ struct Normaliser {
 
 struct Score {
   std::optional<MovedProduct> moved;
-  std::optional<Scan> scan;
+  std::optional<Pair> scan;
   std::vector<Bias> biases;
   Normaliser normaliser;
   double factor = 1;  // of q.k, beside 1/sqrt(d)
@@ -122,7 +124,7 @@ struct Score {
   Tensor row_factor = {};
 
   // Throws Error when there is one already: each scan defines what the running sum along the keys means.
-  void set_scan(Scan value);
+  void set_scan(Pair value);
   // Throws Error when there is another than the softmax already.
   void set_normaliser(Normaliser value);
   // Gives these operands to gates that else see the score.

@@ -1,7 +1,7 @@
 // Tiled attention backward, without atomic operations: a kernel by rows (cuda/attention_backward_rows.cu), then one by
 // keys (cuda/attention_backward_keys.cu), which makes weights and gradients of scores anew from the running sums that
-// the first has left at the tiles' edges. What all rows share (numbers of heads, toeplitz biases, hidden layers) is
-// written by row or block and added here, in fixed order.
+// the first has left at the tiles' edges. What all rows share (numbers of heads, toeplitz biases) is written by row or
+// block and added here, in fixed order.
 #include <array>
 
 #include "core/kernels.hpp"
@@ -27,20 +27,18 @@ template <class T>
 struct Between {
   T *row_gradients, *d_prefix_sums, *d_down_sums;
   double* sink_parts;
-  double *row_sums, *unit_sums;        // what rows add to begins at 0,
+  double* row_sums;                    // what rows add to begins at 0,
   double* pair_sums;                   // and of a policy,
   double* by_distance[most_biases]{};  // also for each toeplitz bias
-  std::int64_t row_sum_elements = 0, unit_sum_elements = 0, pair_sum_elements = 0, distance_elements = 0;
+  std::int64_t row_sum_elements = 0, pair_sum_elements = 0, distance_elements = 0;
 
   Between(const AttentionCall& call, const AttentionGradients& gradients, Arena& arena) {
-    const Kind kind = call.scan.kind;
     const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
-    bool by_row = kind == Kind::mlp;
+    bool by_row = false;
     for (int n = 0; n < call.bias_count; ++n) {
       by_row |= call.biases[n].kind == AttentionBias::Kind::row_column && gradients.biases[n].values;
     }
-    if (by_row) row_sum_elements = row_sum_count * rows;
-    if (kind == Kind::mlp) unit_sum_elements = row_sum_count * call.scan.values.shape[3] * rows;
+    if (by_row) row_sum_elements = rows;
     if (call.scan.policy != nullptr) {
       const int numbers = call.scan.policy->needs.rows + call.scan.policy->needs.heads;
       pair_sum_elements = numbers > 0 ? (2 + 2 * numbers) * rows : 0;
@@ -48,11 +46,10 @@ struct Between {
     distance_elements = heads * row_blocks_of<T>(call) * call.keys();
     row_gradients = arena.take<T>(2 * rows);
     sink_parts = arena.take<double>(gradients.d_sink ? rows : 0);
-    const bool sums = call.scan.policy != nullptr ? call.scan.policy->needs.scan : kind != Kind::none;
+    const bool sums = call.scan.policy != nullptr && call.scan.policy->needs.scan;
     d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(call) : 0);
     d_down_sums = arena.take<T>(sums_down(call) ? down_sum_count(heads, call.queries(), call.keys()) : 0);
     row_sums = arena.take<double>(row_sum_elements);
-    unit_sums = arena.take<double>(unit_sum_elements);
     pair_sums = arena.take<double>(pair_sum_elements);
     for (int n = 0; n < call.bias_count; ++n) {
       if (call.biases[n].kind != AttentionBias::Kind::toeplitz || !gradients.biases[n].values) continue;
@@ -76,14 +73,13 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   device.d_gate_query = Rows<T>::of(gradients.d_gate_query);
   device.d_gate_key = Rows<T>::of(gradients.d_gate_key);
   device.d_rest = Rows<T>::of(gradients.d_rest);
-  const Kind kind = call.scan.kind;
   const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
   const std::int64_t row_blocks = row_blocks_of<T>(call);
 
   // What a row adds to begins at 0.
-  if (gradients.d_values) {
-    device.d_values = Rows<T>::of(gradients.d_values);
-    fill(gradients.d_values, 0);
+  if (gradients.d_rows) {
+    device.d_rows = Rows<T>::of(gradients.d_rows);
+    fill(gradients.d_rows, 0);
   }
   if (gradients.d_table) {
     device.d_table = Rows<T>::of(gradients.d_table);
@@ -111,11 +107,8 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   device.sink_parts = between.sink_parts;
   device.d_prefix_sums = between.d_prefix_sums;
   device.d_down_sums = between.d_down_sums;
-  device.balances = kind == Kind::mlp;
   device.row_sums = between.row_sums;
   set_zero(between.row_sums, between.row_sum_elements);
-  device.unit_sums = between.unit_sums;
-  set_zero(between.unit_sums, between.unit_sum_elements);
   device.pair_sums = between.pair_sums;
   set_zero(between.pair_sums, between.pair_sum_elements);
   for (int n = 0; n < call.bias_count; ++n) {
@@ -126,9 +119,9 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   }
 
   const PairPolicy* const policy = call.scan.policy;
-  device.keeps_positions = kind == Kind::mlp || gradients.d_table;
+  device.keeps_places = static_cast<bool>(gradients.d_table);
   device.keeps_entries = gradients.d_table && !policy->needs.adds_entry;
-  device.keeps_logits |= device.keeps_positions || device.by_distance || by_row;
+  device.keeps_logits |= device.keeps_places || device.by_distance || by_row;
   if (policy != nullptr) {
     kernels_of(*policy).backward_rows(call, &device);
     kernels_of(*policy).backward_keys(call, &device);
@@ -155,13 +148,6 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     d.data = d.as<T>() + n * d.strides[1];
     add(d, {1, call.heads(), 1}, {0, d.strides[0], 0}, between.pair_sums + 2 + 2 * (policy->needs.rows + n),
         {batches, call.heads(), queries}, {step * per_batch, step * queries, step});
-  }
-  if (kind == Kind::mlp) {
-    const std::int64_t n = device.entries;
-    add(gradients.d_weight, {1, n}, {0, gradients.d_weight.strides[0]}, between.unit_sums, {rows, n},
-        {row_sum_count * n, 1});
-    add(gradients.d_bias, {1, n}, {0, gradients.d_bias.strides[0]}, between.unit_sums + n, {rows, n},
-        {row_sum_count * n, 1});
   }
   for (int n = 0; n < call.bias_count; ++n) {
     double* const x = device.biases[n].partial;

@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
       if (takes_part) {
         TALLY_UNROLL
         for (int r = 0; r < 2; ++r) {
-          if (sums_along_keys<family, Policy> && gradients.pairs.takes_part(r)) {
+          if (Policy::needs.scan && gradients.pairs.takes_part(r)) {
             state.run[r] = call.d_prefix_sums[at.index(call, r) * call.tiles() + key_tile];
           }
         }

@@ -1,6 +1,6 @@
 // Tiled attention backward by rows: 16 queries a warp, key tiles from left to right: d_q and all that a row owns, and
 // for each key tile what its running sum of d_position was on its left edge. What all rows share (numbers of heads,
-// toeplitz biases, hidden layers) is written by row or block and added afterwards (cuda/attention_backward.cu).
+// toeplitz biases) is written by row or block and added afterwards (cuda/attention_backward.cu).
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,6 @@
 
 #include "cuda/attention_down.hpp"
 #include "cuda/attention_gradient.hpp"
-#include "cuda/attention_sums.hpp"
 #include "cuda/context.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
@@ -17,11 +16,10 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 // those before it.
 template <class T, Family family>
 struct PairTiles {
-  T *d_scores, *d_gate_scores, *d_logits, *positions, *weights;  // in the place of weights: what entries get
+  T *d_scores, *d_gate_scores, *d_logits, *places, *d_entries;
 
   static int elements(const DeviceCall<T>& call) {
-    const bool kept[]{family == Family::gated, call.keeps_logits, call.keeps_positions,
-                      call.balances || call.keeps_entries};
+    const bool kept[]{family == Family::gated, call.keeps_logits, call.keeps_places, call.keeps_entries};
     return static_cast<int>(1 + std::count(std::begin(kept), std::end(kept), true)) * size;
   }
   // Of the warp's rows.
@@ -29,46 +27,59 @@ struct PairTiles {
       : d_scores(memory + warp * warp_rows * pair_ld),
         d_gate_scores(d_scores + size),
         d_logits(d_scores + (family == Family::gated ? 2 : 1) * size),
-        positions(d_logits + size),
-        weights(positions + size) {}
+        places(d_logits + size),
+        d_entries(places + size) {}
 
  private:
   static constexpr int size = most_rows<T> * pair_ld;
 };
 
 // Table: a lane takes one of the warp's rows and goes along its keys; neighbouring keys have most often neighbouring
-// positions, so that what two entries get stays in registers until the positions move on. settled: all are beyond the
-// table.
-template <class T>
+// places, so that what two numbers get stays in registers until the places move on. settled: all are beyond the table.
+template <class Policy, class T>
 __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, int first_key, bool settled,
-                             const T* d_entries, const T* positions) {
+                             const T* d_entries, const T* places) {
   const int line = lane_of_warp();
   const int row = at.first + line, place = at.before + row;
   if (line >= warp_rows || row >= at.queries) return;
   const Rows<T> d_z = call.d_table.head(at.batch, at.head);
-  const T last = static_cast<T>(call.entries - 1);
-  const auto add = [&](int entry, T value) {
-    if (entry >= 0 && entry < call.entries) d_z.at(row, entry) += value;
+  constexpr bool knots = Policy::needs.knots;
+  const int last = call.entries - 1, numbers = knots ? 2 * call.entries : call.entries;
+  const auto add = [&](int n, T value) {
+    if (n >= 0 && n < numbers) d_z.at(row, n) += value;
   };
   int low = -2;
   T at_low = 0, above = 0;
   for (int j = seen_of_tile(place, first_key) - 1; j >= 0; --j) {
-    const auto own = attention::place_in_table(settled ? last : positions[line * pair_ld + j], last);
-    if (own.low != low) {
-      const bool next = own.low == low + 1;
+    const auto own = place_in_table<Policy>(call, settled ? static_cast<T>(last) : places[line * pair_ld + j], last);
+    const int own_low = knots ? 2 * own.low : own.low;
+    if (own_low != low) {
+      const bool next = own_low == low + 1;
       add(low, at_low);
       if (!next) add(low + 1, above);
       at_low = next ? above : T{0};
       above = 0;
-      low = own.low;
+      low = own_low;
     }
     // The place of a pair that is not seen may be none.
     const T d_entry = d_entries[line * pair_ld + j], high = d_entry == T{0} ? T{0} : own.w * d_entry;
-    at_low += d_entry - high;
+    at_low += knots ? d_entry : d_entry - high;
     above += high;
   }
   add(low, at_low);
   add(low + 1, above);
+}
+
+// Sums of d_logits along rows, of which a lane takes one of the warp's.
+template <class T>
+__device__ void add_to_row_sums(const DeviceCall<T>& call, const ThreadRows& at, int first_key, const T* d_logits) {
+  const int line = lane_of_warp(), row = at.first + line;
+  if (line >= warp_rows || row >= at.queries) return;
+  double sum = 0;
+  for (int j = 0; j < seen_of_tile(at.before + row, first_key); ++j) {
+    sum += static_cast<double>(d_logits[line * pair_ld + j]);
+  }
+  call.row_sums[at.index_of(call, row)] += sum;
 }
 
 // f(r, key, d_logit) for each pair that the thread's rows see, one after the other.
@@ -181,15 +192,14 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     gradients.multiply_scores(products, at.warp, takes_part);
     gradients.sum_down(call, at, key_tile, tiles.d_scores);
     if (takes_part) gradients.make_weights(call, at, key_tile, state, tiles.d_scores);
-    if (owns && call.keeps_positions) {
-      store_pairs(tiles.positions, has_place<Policy> ? gradients.pairs.places : gradients.pairs.positions);
+    if (owns && call.keeps_places) {
+      store_pairs(tiles.places, has_place<Policy> ? gradients.pairs.places : gradients.pairs.positions);
     }
-    if (owns && call.balances) store_pairs(tiles.weights, gradients.weights);  // before dropout
     gradients.multiply_values(products, at.warp, takes_part);
     if (takes_part) {
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
-        if (sums_along_keys<family, Policy> && owns && at.valid(r) && at.leads()) {
+        if (Policy::needs.scan && owns && at.valid(r) && at.leads()) {
           call.d_prefix_sums[at.index(call, r) * call.tiles() + key_tile] = state.run[r];
         }
       }
@@ -201,17 +211,14 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
       if constexpr (family == Family::gated) store_pairs(tiles.d_gate_scores, gradients.d_gate_scores);
     }
     if (owns && call.keeps_logits) store_pairs(tiles.d_logits, gradients.d_logits);  // 0 where the warp sees nothing
-    if (owns && call.keeps_entries) store_pairs(tiles.weights, gradients.d_entries);
+    if (owns && call.keeps_entries) store_pairs(tiles.d_entries, gradients.d_entries);
     __syncwarp();
     if (takes_part && owns && call.keeps_logits) {
-      if constexpr (is_contextual(family) && !has_policy<Policy>) {
-        add_to_hidden_layer(call, at, first, tiles.d_logits, tiles.weights, tiles.positions);
-      }
       if (Policy::needs.table && call.d_table.data != nullptr) {
-        const T* const d_entries = Policy::needs.adds_entry ? tiles.d_logits : tiles.weights;
-        add_to_table(call, at, first, gradients.pairs.settled, d_entries, tiles.positions);
+        const T* const d_entries = Policy::needs.adds_entry ? tiles.d_logits : tiles.d_entries;
+        add_to_table<Policy>(call, at, first, gradients.pairs.settled, d_entries, tiles.places);
       }
-      if (call.row_sums != nullptr) add_to_row_sums(call, at, first, tiles.d_logits, tiles.weights, tiles.positions);
+      if (call.row_sums != nullptr) add_to_row_sums(call, at, first, tiles.d_logits);
       add_to_biases(call, at, first, gradients.pairs, tiles.d_logits);
     }
 
@@ -251,17 +258,13 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     }
   }
   if (!owns) return;
-  if constexpr (has_policy<Policy>) {
-    close_pair_sums<Policy>(call, at);
-  } else if constexpr (is_contextual(family)) {
-    if (call.balances) close_row_sums(call, at);
-  }
+  if constexpr (has_policy<Policy>) close_pair_sums<Policy>(call, at);
   for (int n = 0; n < call.bias_count; ++n) {
     if (call.biases[n].d_row.data == nullptr) continue;
     const Rows<double> d_row = call.biases[n].d_row.head(at.batch, at.head);
     const int row = at.first + lane_of_warp();  // whose sum is this lane's own
     if (lane_of_warp() < warp_rows && row < at.queries) {
-      d_row.at(row) = call.row_sums[row_sum_count * at.index_of(call, row)];
+      d_row.at(row) = call.row_sums[at.index_of(call, row)];
     }
   }
 }

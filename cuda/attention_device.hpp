@@ -19,22 +19,17 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-using Kind = AttentionScan::Kind;
-
 using Rule = AttentionNormaliser::Kind;
 
-// What kernels are compiled for. plain: a softmax of scores and biases; ruled: another rule; contextual: a scan by any
-// rule, those of a policy have it in a parameter of their own; gated: contextual with gates of their own queries and
-// keys.
-enum class Family : std::uint8_t { plain, contextual, gated, ruled };
-constexpr bool is_contextual(Family family) { return family == Family::contextual || family == Family::gated; }
+// What kernels are compiled for. plain: a softmax of scores and biases; ruled: another rule; paired: with a policy,
+// which they have as a parameter; gated: with a policy and a product of its own queries and keys.
+enum class Family : std::uint8_t { plain, paired, gated, ruled };
 
 inline constexpr int tile = 32;  // keys that are taken at once
 // Rows of a pair of warps, within which sums down the queries go from warp to warp; between them they are carried in
 // memory, one number a key (cuda/attention_down.hpp).
 inline constexpr int down_rows = 2 * warp_rows;
 inline constexpr int most_biases = 8;
-inline constexpr int row_sum_count = 4;  // sums that a row of a network has: cuda/attention_sums.hpp
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
 // [B, H, N, width] of any strides; axes that are absent have stride 0.
@@ -76,7 +71,6 @@ struct DeviceBias {
 // A call as it goes to the device.
 template <class T>
 struct DeviceCall {
-  Kind kind;
   int heads, heads_of_key, queries, keys;
   int width, value_width, gate_width;
   T scale;
@@ -89,31 +83,29 @@ struct DeviceCall {
   T offset;
   const T* sink;  // null: none
   std::int64_t sink_step;
-  Rows<T> q, k, v, output, gate_query, gate_key, values, table, rest;
+  Rows<T> q, k, v, output, gate_query, gate_key, rows, table, rest;
   bool own_gates, spends;
-  int entries;  // P+1 of a table, N of a hidden layer
-  const T *weight, *bias;
+  int entries;  // P+1 of a table, or as many as knots
+  const T* knots;
   const T* head_numbers;  // of a policy
   std::int64_t head_step, head_number_step;
-  std::int64_t weight_step, bias_step;
   T *row_statistics, *prefix_sums;
   T* down_sums;  // [B, H, T / down_rows, K] of a policy: of the queries before these rows
   DeviceBias<T> biases[most_biases];
   int bias_count;
 
   // Backward.
-  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_values, d_table, d_rest;
+  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest;
   T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
   T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
   T* d_down_sums;               // as down_sums: of d_down over the queries after these rows
-  double* row_sums;             // [B, H, T, 4] where the scan is a network, or a bias wants sums of rows
-  double* unit_sums;            // [B, H, T, 4, N] of a network
+  double* row_sums;             // [B, H, T] of d_logits, where a bias wants them
   double* pair_sums;            // [B, H, T, 2 + 2 n] of the n numbers of a policy: cuda/attention_gradient.hpp
   double* sink_parts;           // [B, H, T] of the gradient of a sink; null: not wanted
   bool by_distance, by_column;  // whether a bias wants sums over diagonals, columns
-  // Whether the kernel by rows needs in shared memory: d_logits of pairs, positions, and beside them the weights that
-  // balance sums, or what the entries of tables get where that is not d_logits.
-  bool keeps_logits, keeps_positions, balances, keeps_entries;
+  // Whether the kernel by rows needs in shared memory: d_logits of pairs, places in tables, and what the entries of
+  // tables get where that is not d_logits.
+  bool keeps_logits, keeps_places, keeps_entries;
 
   __host__ __device__ int tiles() const { return (keys + tile - 1) / tile; }
   __host__ __device__ int down_units() const { return (queries + down_rows - 1) / down_rows; }
@@ -232,7 +224,6 @@ DeviceCall<T> device_call(const AttentionCall& call) {
     return static_cast<int>(count);
   };
   DeviceCall<T> device{};
-  device.kind = call.scan.kind;
   device.heads = static_cast<int>(call.heads());
   device.heads_of_key = static_cast<int>(heads_of_key(call));
   device.queries = as_int(call.queries());
@@ -265,19 +256,11 @@ DeviceCall<T> device_call(const AttentionCall& call) {
     device.head_step = call.scan.heads.strides[0];
     device.head_number_step = call.scan.heads.strides[1];
   }
-  if (call.scan.values) {
-    device.values = Rows<T>::of(call.scan.values);
-    device.entries = as_int(call.scan.values.shape[3]);
-  }
+  device.rows = Rows<T>::of(call.scan.rows);
   if (call.scan.table) {
     device.table = Rows<T>::of(call.scan.table);
-    device.entries = as_int(call.scan.table.shape[3]);
-  }
-  if (call.scan.weight) {
-    device.weight = call.scan.weight.as<T>();
-    device.bias = call.scan.bias.as<T>();
-    device.weight_step = call.scan.weight.strides[0];
-    device.bias_step = call.scan.bias.strides[0];
+    device.knots = call.scan.knots.as<T>();
+    device.entries = as_int(call.scan.knots ? call.scan.knots.shape[0] : call.scan.table.shape[3]);
   }
   device.row_statistics = call.row_statistics.as<T>();
   device.prefix_sums = call.prefix_sums.as<T>();
@@ -315,8 +298,6 @@ struct NoPolicy {
 };
 template <class Policy>
 inline constexpr bool has_policy = !std::is_same_v<Policy, NoPolicy>;
-template <Family family, class Policy>
-inline constexpr bool sums_along_keys = has_policy<Policy> ? Policy::needs.scan : is_contextual(family);
 template <class Policy>
 inline constexpr int number_count = Policy::needs.rows + Policy::needs.heads;
 
@@ -359,11 +340,9 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
       if constexpr (Policy::needs.other) {
         if (call.own_gates) return run.template operator()<Family::gated>();
       }
-      run.template operator()<Family::contextual>();
-    } else if (call.kind == Kind::none) {
-      call.rule == Rule::softmax ? run.template operator()<Family::plain>() : run.template operator()<Family::ruled>();
+      run.template operator()<Family::paired>();
     } else {
-      call.own_gates ? run.template operator()<Family::gated>() : run.template operator()<Family::contextual>();
+      call.rule == Rule::softmax ? run.template operator()<Family::plain>() : run.template operator()<Family::ruled>();
     }
   };
   if constexpr (sizeof(T) == sizeof(float)) {

@@ -25,8 +25,8 @@ inline constexpr std::size_t forward_elements = most_rows<T>* pair_ld + forward_
 // other rules would be with three; the shared memory of the largest has three, too.
 template <class T, int D, Family family>
 [[maybe_unused]] inline constexpr int blocks_at_once = sizeof(T) > sizeof(float) ? 1
-                                                       : is_contextual(family) || D > 64 ||
-                                                               (D > 32 && family == Family::ruled)
+                                                       : family == Family::paired || family == Family::gated
+                                                               || D > 64 || (D > 32 && family == Family::ruled)
                                                            ? 2
                                                            : 3;
 
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
     }
     if constexpr (Policy::needs.down) pairs.sum_down(call, at, first, gate_scores, pair_tile);
     if (!takes_part) continue;
-    if (sums_along_keys<family, Policy>) {
+    if (Policy::needs.scan) {
       const bool keeps = call.prefix_sums != nullptr && at.leads() && slice == 0;
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {

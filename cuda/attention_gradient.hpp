@@ -95,7 +95,7 @@ struct PairGradients {
     RunningSum<T> sums[2];
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
-      if (sums_along_keys<family, Policy> && pairs.takes_part(r)) {
+      if (Policy::needs.scan && pairs.takes_part(r)) {
         sums[r].sum = call.prefix_sums[at.index(call, r) * call.tiles() + key_tile];
       }
     }
@@ -143,17 +143,12 @@ struct PairGradients {
     if constexpr (has_policy<Policy>) {
       policy_gradient(call, at, key_tile, state, adds);
       each_pair([&](int r, int c) { weights[r][c] *= call.drop_below > 0 ? own_pair(scratch, r, c) : T{1}; });
-      return;
+    } else {
+      each_pair([&](int r, int c) {
+        if (call.drop_below > 0) weights[r][c] *= own_pair(scratch, r, c);
+        d_gate_scores[r][c] = 0;
+      });
     }
-    T moved[2][columns] = {};
-    each_pair([&](int r, int c) {
-      if (call.drop_below > 0) weights[r][c] *= own_pair(scratch, r, c);
-      d_gate_scores[r][c] = 0;
-      moved[r][c] = d_logits[r][c] * pairs.slopes[r][c];
-    });
-    if (!is_contextual(family)) return;
-    sum_rightward(moved, state.run);
-    each_pair([&](int r, int c) { d_gate_scores[r][c] = moved[r][c] * attention::gate_slope(pairs.gates[r][c]); });
   }
 
   // After `finish`, the other way: what comes from later queries goes to the scores by way of the down_gates. By all
@@ -258,7 +253,7 @@ struct PairGradients {
 };
 
 // What sums over all keys make of a policy's numbers: the row's own, and its part of those of its head, freed of what
-// rounding left over of the sum of d_logits (core/cpu/attention_sums.hpp).
+// rounding left over of the sum of d_logits (core/cpu/attention_pair.cpp).
 template <class Policy, class T>
 __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at) {
   constexpr int rows = Policy::needs.rows, count = number_count<Policy>;
@@ -272,8 +267,8 @@ __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at)
     for (int n = 0; n < count; ++n) {
       const double sum = sums[2 + 2 * n] - excess * sums[3 + 2 * n];
       sums[2 + 2 * n] = sum;
-      if (n < rows && call.d_values.data != nullptr) {
-        call.d_values.head(at.batch, at.head).at(at.row(r), n) = static_cast<T>(sum);
+      if (n < rows && call.d_rows.data != nullptr) {
+        call.d_rows.head(at.batch, at.head).at(at.row(r), n) = static_cast<T>(sum);
       }
     }
   }

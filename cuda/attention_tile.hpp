@@ -114,7 +114,7 @@ struct RowNumbers {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       if constexpr (rows > 0) {
-        const Rows<T> own = call.values.head(at.batch, at.head);
+        const Rows<T> own = call.rows.head(at.batch, at.head);
         TALLY_UNROLL
         for (int n = 0; n < rows; ++n) numbers[r][n] = at.valid(r) ? own.at(at.row(r), n) : T{0};
       }
@@ -129,22 +129,31 @@ struct RowNumbers {
 
 // Whether a policy reads its table elsewhere than at its sum.
 template <class Policy>
-inline constexpr bool has_place = Policy::needs.table && !std::is_same_v<Policy, NoPolicy> &&
-                                  requires(const attention::PairIn<float, Policy, false, true>& p) {
+inline constexpr bool has_place =
+    Policy::needs.table&& requires(const attention::PairIn<float, Policy, false, true>& p) {
   Policy::place(p);
 };
+
+// Where the row's table is read: the entry, and how far beyond it; `last` is its last one.
+template <class Policy, class T>
+__device__ attention::Place<T> place_in_table(const DeviceCall<T>& call, T place, int last) {
+  if constexpr (Policy::needs.knots) {
+    const std::int32_t low = attention::knot_before(call.knots, last + 1, place);
+    return {low, place - call.knots[low]};
+  } else {
+    return attention::place_in_table(place, static_cast<T>(last));
+  }
+}
 
 // The pairs that a thread has of one tile.
 template <class T, Family family, class Policy = NoPolicy>
 struct Pairs {
   T logits[2][columns] = {};
-  T gates[2][columns] = {};   // of a contextual scan; of a policy p.other
-  T slopes[2][columns] = {};  // d hidden layer / d position; of a policy p.s
-  T positions[2][columns] = {};
-  // Of a policy's table: what pairs read of it, its slope there, and where that is if not at the position.
+  // Of a policy: its p.s, p.other, p.sum and p.down;
+  T scores[2][columns] = {}, others[2][columns] = {}, positions[2][columns] = {}, downs[2][columns] = {};
+  // what pairs read of its table, the slope there, and where that is if not at the position.
   T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
-  bool settled = false;      // every position of the warp is beyond the table
-  T downs[2][columns] = {};  // of a policy p.down
+  bool settled = false;  // every position of the warp is beyond the table
   // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
   int last_seen[2], first_seen[2], always;
 
@@ -191,23 +200,16 @@ struct Pairs {
       if (!Policy::needs.down) take_scores(call, at, first_key, gate_scores, scratch);
       apply_policy(call, at, first_key, sums);
       if (!Policy::needs.biased) add_biases(call, at, first_key, scratch);
-      return;
+    } else {
+      add_biases(call, at, first_key, scratch);
     }
-    if constexpr (is_contextual(family)) {
-      each_pair([&](int r, int c) {
-        gates[r][c] = positions[r][c] = sees(r, c) ? attention::gate(gate_scores[r][c]) : T{0};
-      });
-      sum_leftward(positions, sums);
-      add_hidden_layer(call, at);
-    }
-    add_biases(call, at, first_key, scratch);
   }
 
   // The policy's pair (r, c), by the numbers of a thread's rows.
   template <bool differentiates, bool for_logit, class Numbers>
   __device__ auto pair(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
     return attention::PairIn<T, Policy, differentiates, for_logit>::of(
-        slopes[r][c], gates[r][c], positions[r][c], static_cast<T>(at.place(r) - first_key - tile_column(c)),
+        scores[r][c], others[r][c], positions[r][c], static_cast<T>(at.place(r) - first_key - tile_column(c)),
         [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); }, downs[r][c]);
   }
   // The same as `logit` sees it.
@@ -215,7 +217,8 @@ struct Pairs {
   __device__ auto pair_of_logit(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
     const auto own = pair<differentiates, true>(at, first_key, numbers, r, c);
     if constexpr (Policy::needs.table) {
-      return attention::PairWithEntry<T, Policy, differentiates>(own, entries[r][c], rises[r][c]);
+      return attention::PairWithEntry<T, Policy, differentiates>(own, entries[r][c], rises[r][c],
+                                                                 attention::place_of(own));
     } else {
       return own;
     }
@@ -237,8 +240,8 @@ struct Pairs {
                               const T (&gate_scores)[2][columns], T* scratch) {
     if (Policy::needs.biased) add_biases(call, at, first_key, scratch);
     each_pair([&](int r, int c) {
-      slopes[r][c] = logits[r][c];
-      if (Policy::needs.other) gates[r][c] = gate_scores[r][c];
+      scores[r][c] = logits[r][c];
+      if (Policy::needs.other) others[r][c] = gate_scores[r][c];
     });
   }
 
@@ -280,21 +283,6 @@ struct Pairs {
     return &x.head(at.batch, at.head).at(at.valid(r) ? at.row(r) : at.queries - 1);
   }
 
-  // What a row has of each unit is read once for all its pairs.
-  __device__ void add_hidden_layer(const DeviceCall<T>& call, const ThreadRows& at) {
-    const T *const upper = row_of(call.values, at, 0), *const lower = row_of(call.values, at, 1);
-    const std::int64_t step = call.values.column_step;
-    for (int n = 0; n < call.entries; ++n) {
-      const T w = call.weight[n * call.weight_step], b = call.bias[n * call.bias_step];
-      const T u_upper = upper[n * step], u_lower = lower[n * step];
-      each_pair([&](int r, int c) {
-        const T u = of_row(r, u_upper, u_lower), h = attention::hidden(w, b, positions[r][c]);
-        logits[r][c] += u * h;
-        slopes[r][c] += attention::hidden_slope(h) * (u * w);
-      });
-    }
-  }
-
   // Entries and rises, at these places.
   __device__ void read_tables(const DeviceCall<T>& call, const ThreadRows& at, T (&where)[2][columns]) {
     const T *const upper = row_of(call.table, at, 0), *const lower = row_of(call.table, at, 1);
@@ -314,9 +302,9 @@ struct Pairs {
       const T* const row = of_row(r, upper, lower);
       TALLY_UNROLL
       for (int c = 0; c < columns; ++c) {
-        const auto place = attention::place_in_table(where[0][c], static_cast<T>(end));
-        const T* const z = row + place.low * step;
-        const T low = *z, rise = place.low < end ? z[step] - low : T{0};
+        const auto place = place_in_table<Policy>(call, where[0][c], end);
+        const T* const z = row + (Policy::needs.knots ? 2 : 1) * place.low * step;
+        const T low = *z, rise = Policy::needs.knots ? z[step] : place.low < end ? z[step] - low : T{0};
         rises[0][c] = rise;
         entries[0][c] = attention::interpolate(low, rise, place.w);
       }

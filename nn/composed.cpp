@@ -81,6 +81,18 @@ Tensor distances(const AttentionOperands& in) {
   return relu(transpose(place, 0, 1) - place);
 }
 
+// What tables have at x [B, H, T, T], between the knots that they share.
+Tensor between_knots(const Pair& scan, const Tensor& x) {
+  Tensor entry;
+  for (std::int64_t n = 0; n < scan.knots.size(0); ++n) {
+    const Tensor knot = slice(scan.knots, 0, n, n + 1);
+    const Tensor value = slice(scan.table, 3, 2 * n, 2 * n + 1), slope = slice(scan.table, 3, 2 * n + 1, 2 * n + 2);
+    const Tensor here = value + slope * (x - knot);
+    entry = n == 0 ? here : where(less(knot, x), here, entry);
+  }
+  return entry;
+}
+
 // l of a policy, from the score, with biases where it wants them.
 Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
   const PairPolicy& policy = *scan.policy;
@@ -99,11 +111,12 @@ Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& i
     }
   }
   if (policy.needs.table) {
-    pairs.entry = interpolate_causal(scan.table, broadcast_to(policy.on_tensors->place(pairs), s.shape()));
+    const Tensor place = broadcast_to(policy.on_tensors->place(pairs), s.shape());
+    pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.table, place);
   }
   return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
 }
-const Pair* pair_of(const Score& score) { return score.scan ? std::get_if<Pair>(&*score.scan) : nullptr; }
+const Pair* pair_of(const Score& score) { return score.scan ? &*score.scan : nullptr; }
 // The one that comes after all biases.
 const Pair* biased_pair_of(const Score& score) {
   const Pair* const pair = pair_of(score);
@@ -115,16 +128,6 @@ Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
   const auto number = [&](double x) { return Tensor::full({1}, x, logits.dtype(), logits.device()); };
   const Tensor none = less_equal(logits, number(std::numeric_limits<float>::lowest() / 2));  // NaN stays
   return less(number(0), where(seen, where(none, number(0), number(1)), number(0)));
-}
-
-Tensor scan_term(const ContextualMlp& scan, const Tensor& positions) {
-  Tensor sum;
-  for (std::int64_t n = 0; n < scan.weight.size(0); ++n) {
-    const Tensor hidden = relu(positions * slice(scan.weight, 0, n, n + 1) + slice(scan.bias, 0, n, n + 1));
-    const Tensor term = slice(scan.coefficients, 3, n, n + 1) * hidden;
-    sum = sum.defined() ? sum + term : term;
-  }
-  return sum;
 }
 
 Tensor bias_term(const Toeplitz& bias, const AttentionOperands& in) {
@@ -224,15 +227,6 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
     if (!joined->defined()) *joined = Tensor::zeros(s.shape(), s.dtype(), s.device());
     *joined = *joined + term.detach();
   };
-  if (score.scan.has_value()) {
-    std::visit(
-        [&](const auto& scan) {
-          if constexpr (requires { scan.gates; }) {
-            join(scan_term(scan, positions_of(sigmoid(gate_score(scan.gates, s, in)), true, in, trace)));
-          }
-        },
-        *score.scan);
-  }
   const Pair* const pair = pair_of(score);
   const auto join_pair = [&] {
     const Tensor l = pair_logits(*pair, logits, in, trace), term = l - logits;

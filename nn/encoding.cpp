@@ -191,7 +191,7 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
   };
   const bool may_scan = encoding.traits.scans || encoding.traits.scans_alone;
   check_told(score.scan.has_value(), may_scan, "a scan (a running sum along the keys, or a policy)", "scans");
-  const Pair* const pair = score.scan ? std::get_if<Pair>(&*score.scan) : nullptr;
+  const Pair* const pair = score.scan ? &*score.scan : nullptr;
   check_told(pair != nullptr && pair->policy->needs.down, encoding.traits.sums_down || encoding.traits.scans_alone,
              "a policy that sums down the queries", "sums_down");
   for (Bias& bias : score.biases) {

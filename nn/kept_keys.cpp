@@ -57,14 +57,7 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
   const auto fit = [&](Tensor& x, int axis) {
     if (x.defined() && x.size(axis) == in.keys()) x = without(x, axis, first, gone);
   };
-  if (score.scan) {
-    std::visit(
-        [&](auto& scan) {
-          if constexpr (requires { scan.gates; }) fit(scan.gates.key, 2);
-          if constexpr (requires { scan.other; }) fit(scan.other.key, 2);
-        },
-        *score.scan);
-  }
+  if (score.scan) fit(score.scan->other.key, 2);
   for (Bias& bias : score.biases) {
     if (auto* dense = std::get_if<Dense>(&bias)) fit(dense->bias, 3);
     if (auto* sums = std::get_if<RowColumn>(&bias)) fit(sums->column, 2);
@@ -81,7 +74,7 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
 void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys) {
   constexpr std::int64_t few = 64;  // not worth a copy of the rest with every token
   if (in.cache == nullptr || in.visible.everything()) return;
-  const Pair* const pair = score.scan ? std::get_if<Pair>(&*score.scan) : nullptr;
+  const Pair* const pair = score.scan ? &*score.scan : nullptr;
   if (pair != nullptr && pair->policy->needs.distance && in.visible.first > 0) return;
   const std::int64_t going = gone_keys(in.visible, in.keys()) - (in.keys() - keys);
   if (going < few) return;

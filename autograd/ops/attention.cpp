@@ -121,16 +121,7 @@ void take_moved(AttentionOperands& in, Score& score) {
   for (Bias& bias : score.biases) {
     if (auto* const product = std::get_if<Product>(&bias)) for_heads(product->key);
   }
-  if (!score.scan) return;
-  std::visit(
-      [&](auto& scan) {
-        if constexpr (requires { scan.gates; }) {
-          for_heads(scan.gates.key);
-        } else {
-          for_heads(scan.other.key);
-        }
-      },
-      *score.scan);
+  if (score.scan) for_heads(score.scan->other.key);
 }
 
 }  // namespace
@@ -188,9 +179,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
            wanted.d_factor = gradients.at(layout.factor);
            wanted.d_gate_query = gradients.at(layout.gate_query);
            wanted.d_gate_key = gradients.at(layout.gate_key);
-           wanted.d_values = gradients.at(layout.values);
-           wanted.d_weight = gradients.at(layout.weight);
-           wanted.d_bias = gradients.at(layout.bias);
+           wanted.d_rows = gradients.at(layout.rows);
            wanted.d_heads = gradients.at(layout.heads);
            wanted.d_table = gradients.at(layout.table);
            wanted.d_sink = gradients.at(layout.sink);

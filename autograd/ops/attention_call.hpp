@@ -23,12 +23,11 @@ struct Layout {
   double scale = 1, dropout = 0;
   RandomStream dropout_stream;
   Visible visible;
-  AttentionScan::Kind scan = AttentionScan::Kind::none;
   const PairPolicy* policy = nullptr;
   AttentionNormaliser::Kind normaliser = AttentionNormaliser::Kind::softmax;
   double offset = 0;
-  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, values = -1, weight = -1, bias = -1, heads = -1,
-       table = -1, sink = -1, rest = -1;
+  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, rows = -1, heads = -1, table = -1, knots = -1, sink = -1,
+       rest = -1;
   AttentionMoves::Kind moves = AttentionMoves::Kind::none;
   Slot own = -1, read = -1, taken = -1, factor = -1;
   struct Bias {
@@ -40,9 +39,7 @@ struct Layout {
 };
 
 // Whether a sum runs along the keys.
-inline bool sums_along_keys(const Layout& layout) {
-  return layout.policy != nullptr ? layout.policy->needs.scan : layout.scan != AttentionScan::Kind::none;
-}
+inline bool sums_along_keys(const Layout& layout) { return layout.policy != nullptr && layout.policy->needs.scan; }
 
 // The same with tensors in their places, for a kernel.
 struct Call {
@@ -59,15 +56,13 @@ struct Call {
     call.scale = layout.scale;
     call.dropout = layout.dropout;
     call.dropout_stream = layout.dropout_stream;
-    call.scan.kind = layout.scan;
+    call.scan.policy = layout.policy;
     call.scan.gate_query = at(layout.gate_query);
     call.scan.gate_key = at(layout.gate_key);
-    call.scan.values = at(layout.values);
-    call.scan.weight = at(layout.weight);
-    call.scan.bias = at(layout.bias);
+    call.scan.rows = at(layout.rows);
     call.scan.heads = at(layout.heads);
     call.scan.table = at(layout.table);
-    call.scan.policy = layout.policy;
+    call.scan.knots = at(layout.knots);
     call.visible = layout.visible;
     call.moves = {layout.moves, at(layout.own), at(layout.read), at(layout.taken), at(layout.factor)};
     call.normaliser.kind = layout.normaliser;
@@ -118,7 +113,7 @@ class Builder {
     layout.k = add(in.k);
     layout.v = add(in.v);
     if (score.moved) add_moved(*score.moved);
-    if (score.scan) std::visit([&](const auto& scan) { add_scan(scan); }, *score.scan);
+    if (score.scan) add_scan(*score.scan);
     for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(shape); }, bias);
     add_normaliser(score.normaliser);
   }
@@ -172,21 +167,20 @@ class Builder {
     layout.gate_query = add("the query of the gates", gates.query, {batch_, heads_, queries_, gates.query.size(3)});
     layout.gate_key = add("the key of the gates", gates.key, {batch_, key_heads_, keys_, gates.query.size(3)});
   }
-  void add_scan(const ContextualMlp& scan) {
-    layout.scan = AttentionScan::Kind::mlp;
-    layout.values = add_rows("the coefficients", scan.coefficients);
-    layout.weight = add("the hidden weights", scan.weight, {scan.coefficients.size(3)});
-    layout.bias = add("the hidden biases", scan.bias, {scan.coefficients.size(3)});
-    add_gates(scan.gates);
-  }
   void add_scan(const Pair& scan) {
     const PairPolicy& policy = *scan.policy;
-    layout.scan = AttentionScan::Kind::pair;
     layout.policy = &policy;
     if (policy.needs.rows > 0) {
-      layout.values = add("the numbers of rows", scan.rows, {batch_, heads_, queries_, policy.needs.rows});
+      layout.rows = add("the numbers of rows", scan.rows, {batch_, heads_, queries_, policy.needs.rows});
     }
     if (policy.needs.table) layout.table = add_rows("the table of positions", scan.table);
+    if (policy.needs.knots) {
+      const std::int64_t entries = scan.table.size(3);
+      check(entries % 2 == 0, name, "a table between knots has a value and a slope for each, got ", entries,
+            " numbers");
+      check_defined(name, scan.knots);
+      layout.knots = add("the knots", scan.knots.to_dense(), {entries / 2});
+    }
     if (policy.needs.heads > 0) layout.heads = add("the numbers of heads", scan.heads, {heads_, policy.needs.heads});
     check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
           "' is given operands of p.other, but needs.other is false");

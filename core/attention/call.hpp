@@ -2,8 +2,8 @@
 // gradients. Shared by the CPU and the CUDA kernels, which know these shapes and never an encoding.
 //
 // B batch, H heads of queries, G of keys (core/attention/heads.hpp), T queries, K keys (the queries are the last T of K
-// tokens), d, e widths of k, v, P largest position, N hidden width. Query t has place i = K - T + t and sees keys j <=
-// i, of which Visible may leave some out.
+// tokens), d, e widths of k, v. Query t has place i = K - T + t and sees keys j <= i, of which Visible may leave some
+// out.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,15 @@ namespace tally {
 
 struct PairPolicy;
 
-// What joins the scores by way of a running sum along the keys from j up to i, or of a policy.
+// What a policy makes of the scores (core/attention/pair.hpp), most often by way of a running sum along the keys.
 struct AttentionScan {
-  enum class Kind : std::uint8_t {
-    none,
-    mlp,  // l += sum_n values_i[n] relu(weight[n] p_ij + bias[n]); values [B,H,T,N]
-    pair  // l and what is summed are made by a policy (core/attention/pair.hpp); values [B,H,T,its rows]
-  };
-  Kind kind = Kind::none;
-  // mlp: p_ij = sum_{k=j..i} g_ik,  g = sigmoid(s), or sigmoid(scale gate_query_i . gate_key_j) where these are
-  // given. pair: p.other is s, or that product.
-  View gate_query;  // [B,H,T,w], w of any width
-  View gate_key;    // [B,G,K,w]
-  View values;
-  View weight, bias;  // mlp: [N]
-  View heads;         // pair: [H, its heads]
-  View table;         // pair: [B,H,T,P+1]
-  const PairPolicy* policy = nullptr;
+  const PairPolicy* policy = nullptr;  // null: none
+  View gate_query;                     // [B,H,T,w], w of any width: p.other is scale gate_query_i . gate_key_j, or s
+  View gate_key;                       // [B,G,K,w]
+  View rows;                           // [B,H,T,its rows]
+  View heads;                          // [H, its heads]
+  View table;                          // [B,H,T,P+1], or [B,H,T,2 N] of N knots
+  View knots;                          // [N], ascending, dense
 };
 
 // Tokens of a block of AttentionMoves; a shorter text is one block.
@@ -117,9 +109,9 @@ struct AttentionBiasGradient {
 struct AttentionGradients {
   View d_output;  // given
   View d_q, d_k, d_v;
-  View d_own, d_read, d_taken, d_factor;                                        // of the moves; d_own is 0 beforehand
-  View d_gate_query, d_gate_key, d_values, d_weight, d_bias, d_heads, d_table;  // of the scan
-  View d_sink, d_rest;                                                          // of the normaliser
+  View d_own, d_read, d_taken, d_factor;                    // of the moves; d_own is 0 beforehand
+  View d_gate_query, d_gate_key, d_rows, d_heads, d_table;  // of the scan
+  View d_sink, d_rest;                                      // of the normaliser
   const AttentionBiasGradient* biases = nullptr;
 };
 

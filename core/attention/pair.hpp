@@ -4,9 +4,10 @@
 //
 //   p_ij = sum_{k=j..i} gate(pair i, k)            a running sum along the keys, where needs.scan asks for one
 //   F_ij = sum_{k<i} down_gate(pair k, j)          one down the queries k that see key j, where needs.down asks for it
-//   e_ij = the entry of the table of row i at place(pair i, j), where needs.table asks for one: table_i[n] at n = 0..P,
-//          in between linearly interpolated, beyond P its last, below 0 its first interval going on. Without a `place`
-//          of its own a policy's is p_ij
+//   e_ij = the entry of the table of row i at x = place(pair i, j), or p_ij, where needs.table asks for one: table_i[n]
+//          at x = n, 0..P, in between linearly interpolated, beyond P its last, below 0 its first interval going on;
+//          with needs.knots any function that is linear between t_0 <= t_1 <= ..., which all rows share:
+//          v_i[n] + r_i[n] (x - t_n), with the last n whose t_n < x, or the first
 //   l_ij = logit(pair i, j, with p_ij as its sum, F_ij as its down, e_ij as its entry)
 //
 //   struct Tra {
@@ -44,6 +45,7 @@ struct PairNeeds {
   bool table = false;    // p.entry: of the query's table [B, H, T, P+1], any P
   bool settles = false;  // no gate is below 0, p.other is for gates alone, and p.sum for the place of p.entry, which it
                          // is: from where it passes P on, keys to the left need no gates
+  bool knots = false;    // the table is [B, H, T, 2 N] of N knots: v_i[0], r_i[0], v_i[1], ...
   bool adds_entry = false;  // logit is p.s + p.entry: who multiplies logits multiplies the table
   int rows = 0;             // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
   int heads = 0;            // head<n>(p), n < heads: numbers of the head [H, heads]
@@ -103,6 +105,7 @@ struct PairIn {
   static_assert(!needs.biased || !needs.other, "p.other is of scores without biases");
   static_assert(!needs.spends || needs.scan, "what a policy spends is its sum: needs.scan must be true");
   static_assert(!needs.settles || (needs.scan && needs.table), "what settles is the place in a table that is p.sum");
+  static_assert(!needs.knots || (needs.table && !needs.settles), "knots are of a table, and none that settles");
   static_assert(!needs.adds_entry || (needs.adds && needs.table),
                 "needs.adds_entry is of policies with adds and table");
   template <int i>
@@ -188,17 +191,19 @@ TALLY_INLINE auto place_of(const PairIn<R, Policy, differentiates, true>& p) {
     return p.sum;
   }
 }
-// What `logit` sees where a table is read. Of the entry: its value, and by how much it rises along the place.
+// What `logit` sees where a table is read. Of the entry: its value, and where it has derivatives by how much it rises
+// along the place.
 template <class R, class Policy, bool differentiates>
 struct PairWithEntry : PairIn<R, Policy, differentiates, true> {
   using Pair = PairIn<R, Policy, differentiates, true>;
+  using Place = decltype(place_of(std::declval<Pair>()));
   using Entry =
-      decltype(std::declval<Pair>().template as_input<input_entry>(std::declval<R>()) + place_of(std::declval<Pair>()));
+      decltype(std::declval<Pair>().template as_input<input_entry>(std::declval<R>()) + std::declval<Place>());
   Entry entry;
 
-  TALLY_INLINE PairWithEntry(const Pair& pair, const R& value, const R& rise)
-      : Pair(pair),
-        entry(detail::chain(splat<R>(0), rise, place_of(pair)) + Pair::template as_input<input_entry>(value)) {}
+  TALLY_INLINE PairWithEntry(const Pair& pair, const R& value) requires(!differentiates) : Pair(pair), entry{value, {}} {}
+  TALLY_INLINE PairWithEntry(const Pair& pair, const R& value, const R& rise, const Place& place)
+      : Pair(pair), entry(detail::chain(splat<R>(0), rise, place) + Pair::template as_input<input_entry>(value)) {}
 };
 // logit of a pair, which is one with its entry where the policy has a table.
 template <class Policy, class Pair>

@@ -9,18 +9,6 @@
 
 namespace tally::attention {
 
-// --- contextual positions (CoPE, arXiv 2405.18719, eq. 3 to 5): p_ij = sum_{k=j..i} gate(s_ik) ---
-
-template <class T>
-TALLY_INLINE T gate(T s) {
-  return math::sigmoid(s);
-}
-// d gate / d s from the gate.
-template <class T>
-TALLY_INLINE T gate_slope(T g) {
-  return g * (T{1} - g);
-}
-
 // The entry of a table below position p, and how far p is beyond it: c = min(p, last), low = floor(c), w = c - low. At
 // an integer the interval to its right is meant, as the derivative there needs it. Below 0 the first interval goes on;
 // where p is NaN so is w, with a valid entry. In this order each choice is one instruction of vector code.
@@ -42,18 +30,16 @@ TALLY_INLINE T interpolate(T z_low, T rise, T w) {
   return z_low + w * rise;
 }
 
-// relu(w p + b)
+// The last of `count` ascending knots before x, or the first.
 template <class T>
-TALLY_INLINE T hidden(T w, T b, T p) {
-  const T h = w * p + b;
-  return T{0} > h ? T{0} : h;  // NaN stays
-}
-
-// The derivative of relu from its result, as a factor: a loop with two choices by one condition is not made vector
-// code.
-template <class T>
-TALLY_INLINE T hidden_slope(T h) {
-  return h > T{0} ? T{1} : T{0};
+TALLY_INLINE std::int32_t knot_before(const T* knots, std::int32_t count, T x) {
+  std::int32_t low = 0;
+  while (count > 1) {
+    const std::int32_t half = count / 2;
+    low += knots[low + half] < x ? half : 0;
+    count -= half;
+  }
+  return low;
 }
 
 // --- normalisers; a pair that is not seen has l = -inf ---

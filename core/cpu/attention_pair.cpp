@@ -40,7 +40,9 @@ class PairTile final : public ScanTile<T> {
         packed_(arena.take<T>(tile_rows * needs_.rows)),
         row_numbers_(arena.take<T>(tile_rows * needs_.rows)),
         head_numbers_(arena.take<T>(needs_.heads)),
-        entries_(needs_.table ? call.scan.table.shape[3] : 0),
+        entries_(!needs_.table  ? 0
+                 : needs_.knots ? call.scan.knots.shape[0]
+                                : call.scan.table.shape[3]),
         table_(arena.take<Entry<T>>(tile_rows * entries_)),
         d_table_(arena.take<Entry<T>>(gradients != nullptr ? tile_rows * entries_ : 0)),
         kept_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
@@ -70,7 +72,7 @@ class PairTile final : public ScanTile<T> {
     operands_.open_rows(rows);
     if (needs_.table) open_tables(rows);
     if (needs_.rows > 0) {
-      pack_rows(packed_, needs_.rows, Matrix<T>(call_.scan.values, rows.batch, rows.head), rows.first, rows.rows,
+      pack_rows(packed_, needs_.rows, Matrix<T>(call_.scan.rows, rows.batch, rows.head), rows.first, rows.rows,
                 needs_.rows, T{1}, tile_rows);
       transpose_to_lanes(row_numbers_, packed_, needs_.rows, needs_.rows);
     }
@@ -95,7 +97,10 @@ class PairTile final : public ScanTile<T> {
     if (needs_.other) operands_.close_rows(rows);
     if (needs_.table && gradients_->d_table) close_tables(rows);
     if (numbers_ == 0) return;
-    // Freed of what rounding left over of the sum of dl, which numbers times it enlarge: core/cpu/attention_sums.hpp.
+    // dl = a (da - do.o) of a softmax adds up to 0 in every row, or with a sink to what the sink leaves over, but for
+    // what rounding made of do.o and of the sum of weights. Times numbers, which may be hundreds, that little is what
+    // limits the precision of a gradient. It is proportional to the weights: sums over a row are freed of it at the
+    // end, once what dl and a add up to is known.
     const double *const d = sums_, *const a = sums_ + tile_rows;
     for (std::int64_t n = 0; n < numbers_; ++n) {
       const double *const dx = sums_ + (2 + 2 * n) * tile_rows, *const ax = dx + tile_rows;
@@ -108,8 +113,8 @@ class PairTile final : public ScanTile<T> {
         }
       }
     }
-    if (needs_.rows > 0 && gradients_->d_values) {
-      unpack_lanes(Matrix<T>(gradients_->d_values, rows.batch, rows.head), rows.first, rows.rows, needs_.rows, d_rows_,
+    if (needs_.rows > 0 && gradients_->d_rows) {
+      unpack_lanes(Matrix<T>(gradients_->d_rows, rows.batch, rows.head), rows.first, rows.rows, needs_.rows, d_rows_,
                    T{1});
     }
   }
@@ -143,6 +148,10 @@ class PairTile final : public ScanTile<T> {
       const T* const source = &given.at(rows.first + i, 0);
       Entry<T>* const row = table_ + i * entries_;
       for (std::int64_t n = 0; n < entries_; ++n) {
+        if (needs_.knots) {
+          row[n] = {source[2 * n * given.column_step], source[(2 * n + 1) * given.column_step]};
+          continue;
+        }
         const T low = source[n * given.column_step];
         row[n] = {low, n + 1 < entries_ ? source[(n + 1) * given.column_step] - low : T{0}};
       }
@@ -156,6 +165,11 @@ class PairTile final : public ScanTile<T> {
       T* const target = &d.at(rows.first + i, 0);
       T before = 0;
       for (std::int64_t n = 0; n < entries_; ++n) {
+        if (needs_.knots) {
+          target[2 * n * d.column_step] = row[n].low;
+          target[(2 * n + 1) * d.column_step] = row[n].rise;
+          continue;
+        }
         target[n * d.column_step] = row[n].low - row[n].rise + before;
         before = row[n].rise;
       }
@@ -177,9 +191,10 @@ class PairTile final : public ScanTile<T> {
 
   PairTileViews<T> views(const RowTile& rows, const KeyTile& keys) const {
     const auto of_tile = [&](double* sums) { return sums != nullptr ? sums + keys.first : nullptr; };
-    return {rows,        keys,       row_numbers_, head_numbers_,  table_,
-            d_table_,    entries_,   kept_score_,  kept_sum_,      kept_gate_slope_,
-            kept_entry_, kept_rise_, kept_down_,   of_tile(down_), of_tile(d_down_)};
+    return {rows,        keys,       row_numbers_,     head_numbers_,
+            table_,      d_table_,   entries_,         call_.scan.knots.as<T>(),
+            kept_score_, kept_sum_,  kept_gate_slope_, kept_entry_,
+            kept_rise_,  kept_down_, of_tile(down_),   of_tile(d_down_)};
   }
 
   const AttentionCall& call_;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "core/attention/pair.hpp"
@@ -21,7 +22,8 @@ struct PairTileViews {
   const T* head_numbers;  // [needs.heads]
   const Entry<T>* table;  // where the policy reads one: [tile_rows, entries]
   Entry<T>* d_table;
-  std::int64_t entries;           // P+1
+  std::int64_t entries;           // P+1, or as many as knots
+  const T* knots;                 // where it is read between knots: [entries]
   T* kept_score;                  // scores as the policy sees them; null where no gradient is wanted
   T *kept_sum, *kept_gate_slope;  // where it scans: p.sum, and the gate's derivative where keeps_gate_slope says so
   T *kept_entry, *kept_rise;      // of the table, where it reads one: p.entry unless it only adds it, and its slope
@@ -118,6 +120,12 @@ TALLY_INLINE V sums_after(const V& x) {
 template <class V>
 using OfRows = std::array<V, vectors_of_rows<V>>;
 
+// Knots between which the places of a vector of rows were last: where neighbouring keys have neighbouring places few
+// are looked at.
+struct KnotRange {
+  std::int64_t begin = 0, end = 0;  // of what the least place is beyond, and the largest
+};
+
 // Places in the tables of all rows for one key, and what is found there.
 template <class V>
 struct TablePlaces {
@@ -127,6 +135,7 @@ struct TablePlaces {
   alignas(64) Count at[tile_rows];
   alignas(64) T beyond[tile_rows];  // how far places are beyond the entry below them
   alignas(64) Entry<T> entries[tile_rows];
+  std::array<KnotRange, vectors_of_rows<V>> ranges{};
 
   // As attention::place_in_table, of lanes from `first` on at the places p.
   TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& p, std::int64_t entry_count) {
@@ -135,6 +144,26 @@ struct TablePlaces {
     const Counts place = lane * static_cast<Count>(entry_count) + low;
     __builtin_memcpy(at + first, &place, sizeof place);
     store_vector<V>(beyond + first, c - __builtin_convertvector(low, V));
+  }
+  // Between knots: as attention::knot_before.
+  TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& x, const T* knots, std::int64_t count) {
+    KnotRange& range = ranges[static_cast<std::size_t>(first / lanes_of<V>)];
+    T least = std::numeric_limits<T>::infinity(), largest = -least;  // of those that are no NaN
+    for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
+      least = x[l] < least ? x[l] : least;
+      largest = x[l] > largest ? x[l] : largest;
+    }
+    while (range.begin > 0 && !(knots[range.begin] < least)) --range.begin;
+    while (range.begin + 1 < count && knots[range.begin + 1] < least) ++range.begin;
+    while (range.end > 0 && !(knots[range.end] < largest)) --range.end;
+    while (range.end + 1 < count && knots[range.end + 1] < largest) ++range.end;
+    Counts n = Counts{} + static_cast<Count>(range.begin);
+    for (std::int64_t knot = range.begin + 1; knot <= range.end; ++knot) n -= splat<V>(knots[knot]) < x;
+    const Counts place = lane * static_cast<Count>(count) + n;
+    __builtin_memcpy(at + first, &place, sizeof place);
+    V before;
+    for (std::int64_t l = 0; l < lanes_of<V>; ++l) before[l] = knots[n[l]];
+    store_vector<V>(beyond + first, x - before);
   }
   TALLY_INLINE V get(std::int64_t first) const { return load_vector<V>(beyond + first); }
   // Values and slopes, one after the other in memory.

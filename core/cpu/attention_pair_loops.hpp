@@ -83,6 +83,16 @@ constexpr bool keeps_gate_slope() {
   }
 }
 
+template <class V, class Policy>
+TALLY_INLINE void set_places(TablePlaces<V>& places, const PairTileViews<Scalar<V>>& tile, std::int64_t first,
+                             const PairLanes<V, Policy>& at, const V& place) {
+  if constexpr (Policy::needs.knots) {
+    places.set(first, at.lane, place, tile.knots, tile.entries);
+  } else {
+    places.set(first, at.lane, place, tile.entries);
+  }
+}
+
 template <class V, class Policy, bool keep, bool settled = false>
 [[gnu::flatten]] void add_pairs(const PairTileViews<Scalar<V>>& tile, Scalar<V>* score, const Scalar<V>* other,
                                 Scalar<V>* carry) {
@@ -143,10 +153,10 @@ template <class V, class Policy, bool keep, bool settled = false>
       const auto pair = pair_at(at, first, position);
       if constexpr (looks_up) {
         positions[static_cast<std::size_t>(first / step)] = position;
-        places.set(first, at.lane, attention::place_of(pair).value, tile.entries);
+        set_places(places, tile, first, at, attention::place_of(pair).value);
       } else if constexpr (settled) {
         const V value = last[static_cast<std::size_t>(first / step)];
-        finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value, V{}));
+        finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value));
       } else {
         finish(at, first, pair);
       }
@@ -157,7 +167,7 @@ template <class V, class Policy, bool keep, bool settled = false>
         const PairLanes<V, Policy> at(tile, first);
         const V rise = places.rise(first), value = places.low(first) + places.get(first) * rise;
         const auto pair = pair_at(at, first, positions[static_cast<std::size_t>(first / step)]);
-        finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value, rise));
+        finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value));
         if constexpr (keep) {
           const std::int64_t place = j * tile_rows + first;
           store_vector<V>(tile.kept_rise + place, rise);
@@ -220,7 +230,9 @@ template <class V, class Policy, bool settled = false>
                             : needs.adds_entry ? V{}
                                                : load_vector<V>(tile.kept_entry + place);
             const V rise = settled ? V{} : load_vector<V>(tile.kept_rise + place);
-            return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise));
+            const auto where = attention::place_of(pair);
+            if constexpr (looks_up) set_places(places, tile, first, at, where.value);
+            return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise, where));
           }
         }();
         static_assert(!needs.settles || !std::remove_cvref_t<decltype(logit)>::template has<other_of>,
@@ -246,7 +258,6 @@ template <class V, class Policy, bool settled = false>
           const V d_entry = take.template operator()<attention::input_entry>(dl, logit);
           if constexpr (settled) d_last[static_cast<std::size_t>(first / step)] += d_entry;
           if constexpr (looks_up) {
-            places.set(first, at.lane, attention::place_of(pair).value, tile.entries);
             places.put(first, d_entry, choose(seen, V(places.get(first) * d_entry), V{}));
           }
         }

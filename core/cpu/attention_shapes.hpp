@@ -58,10 +58,7 @@ class ScanTile {
   alignas(64) T carry_[tile_rows];
 };
 
-// Of a hidden layer of contextual positions, and of a policy; null where the arena only counts.
-template <class T>
-ScanTile<T>* make_mlp(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
-
+// Of a policy; null where the arena only counts.
 template <class T>
 ScanTile<T>* make_pair(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
 
@@ -72,10 +69,9 @@ inline bool spends(const AttentionScan& scan) { return scan.policy != nullptr &&
 // Whether one runs down the queries: row tiles then follow each other, in backward from the last to the first.
 inline bool sums_down(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.down; }
 
-// Doubles of shared sums that an item of work needs for the scan: mlp 2 N, of a policy one a number of heads.
+// Doubles of shared sums that an item of work needs for the scan: one a number of heads.
 inline std::int64_t shared_count(const AttentionScan& scan) {
-  if (scan.policy != nullptr) return scan.policy->needs.heads;
-  return scan.kind == AttentionScan::Kind::mlp ? 2 * scan.weight.shape[0] : 0;
+  return scan.policy != nullptr ? scan.policy->needs.heads : 0;
 }
 // For a bias: toeplitz and row-column one a key.
 inline std::int64_t shared_count(const AttentionBias& bias, std::int64_t keys) {

@@ -44,9 +44,7 @@ class Worker {
         value_width_(call.v.shape[3]),
         ld_(round_up(width_, vector_lanes<T>)),
         value_ld_(round_up(value_width_, vector_lanes<T>)),
-        scan_(call.scan.kind == AttentionScan::Kind::pair  ? make_pair<T>(call, gradients, arena)
-              : call.scan.kind == AttentionScan::Kind::mlp ? make_mlp<T>(call, gradients, arena)
-                                                           : nullptr),
+        scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena) : nullptr),
         moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
@@ -211,7 +209,7 @@ class Worker {
   }
 
   bool may_skip() const {
-    return skips_tiles() && call_.scan.kind == AttentionScan::Kind::none && call_.bias_count > 0 &&
+    return skips_tiles() && call_.scan.policy == nullptr && call_.bias_count > 0 &&
            call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible beside that of the largest logit of its row.

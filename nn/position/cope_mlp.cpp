@@ -2,8 +2,9 @@
 // j <= i:
 //   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik
 //   l_ij = s_ij + q_i.f(p_ij),  f(p) = W2 relu(w1 p + b1) + b2,  w1, b1 [N], W2 [d, N], b2 [d], shared by heads
-// f is never formed for a pair: q_i.f(p) = (W2ᵀ q_i).relu(w1 p + b1) + q_i.b2, 2 N multiplications instead of d N.
-// The second term is the same for all keys of a row: the softmax does not see it and b2 gets no gradient but rounding.
+// f is never formed for a pair: between the kinks of its units, which all queries share, q_i.f(p) is linear, and each
+// query has a table of N + 1 values and slopes. Its part q_i.b2 is the same for all keys of a row: the softmax does not
+// see it and b2 gets no gradient but rounding.
 // p is not clamped, so any length is taken. W2 and b2 start at zero: the first step leaves gates and w1, b1 alone.
 #include <optional>
 
@@ -22,7 +23,7 @@ struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
   ContextualGateOptions gates;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.integer("hidden", hidden, "width N of the hidden layer", 1, 1 << 16);
+    visitor.integer("hidden", hidden, "width N of the hidden layer", 1, 1 << 12);
     visitor.choice("layers", layers, {"all", "first"}, "all, or layer 0 alone: the others have no encoding then");
     gates.visit(visitor);
   }
@@ -49,7 +50,9 @@ class CopeMlp final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     if (!gates_.has_value()) return;
     const Tensor& q = gates_->query(in);
-    score.set_scan(ContextualMlp{matmul(q, output_weight_), hidden_weight_, hidden_bias_, (*gates_)(in)});
+    const HiddenSegments segments = hidden_segments(hidden_weight_, hidden_bias_);
+    const Tensor table = matmul(q, matmul(output_weight_, segments.units));
+    score.set_scan(contextual_segments(table, segments.knots, (*gates_)(in)));
     const Tensor row = select(matmul(q, unsqueeze(output_bias_, 1)), 3, 0);
     score.biases.push_back(RowColumn{cast(row, DType::f64), {}});
   }

@@ -159,7 +159,7 @@ std::vector<OpCase> attention_cases() {
       [](auto, std::int64_t h, auto, auto) { return Shapes{{h}}; },
       [](const Tensors& x, Score& score) { score.set_scan(contextual_slope(x[3])); }));
   cases.push_back(attention_case(
-      "attention_mlp",
+      "attention_segments",
       {.term =
            [](const std::vector<Array>& x, auto b, auto h, auto t, auto, double p) {
              double sum = 0;
@@ -172,7 +172,8 @@ std::vector<OpCase> attention_cases() {
         return Shapes{{b, h, t, 2}, {2}, {2}};
       },
       [](const Tensors& x, Score& score) {
-        score.set_scan(ContextualMlp{x[3], x[4], x[5], {}});
+        const HiddenSegments segments = hidden_segments(x[4], x[5]);
+        score.set_scan(contextual_segments(matmul(x[3], segments.units), segments.knots));
       },
       0.2));
   cases.push_back(attention_case(

@@ -353,10 +353,10 @@ inline double distance_to_kinks(const AttentionOperands& operands, const Score& 
   const NoGrad only_values;
   std::vector<double> kinks;
   if (score.scan.has_value()) {
-    if (const auto* mlp = std::get_if<ContextualMlp>(&*score.scan)) {
-      kinks = (negate(mlp->bias) / mlp->weight).to_vector<double>();
-    } else if (const auto& pair = std::get<Pair>(*score.scan); pair.table.defined()) {
-      for (std::int64_t n = 0; n < pair.table.size(3); ++n) kinks.push_back(static_cast<double>(n));
+    if (score.scan->knots.defined()) {
+      kinks = score.scan->knots.to_vector<double>();
+    } else if (score.scan->table.defined()) {
+      for (std::int64_t n = 0; n < score.scan->table.size(3); ++n) kinks.push_back(static_cast<double>(n));
     }
   }
   double nearest = std::numeric_limits<double>::infinity();

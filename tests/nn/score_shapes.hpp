@@ -30,6 +30,11 @@ inline std::vector<ShapeCase> shape_cases() {
   const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
     return leaf("z", {s.batch, s.heads, s.length, positions + 1}, 1, DType::f64);
   };
+  const auto segments = [](const Sizes& s, const Leaf& leaf, const Gates& own) {
+    const HiddenSegments hidden = hidden_segments(leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64));
+    const Tensor u = leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64);
+    return contextual_segments(matmul(u, hidden.units), hidden.knots, own);
+  };
   using Kind = Normaliser::Kind;
   const auto rest = [](const Sizes& s, const Leaf& leaf) {
     return leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64);
@@ -66,19 +71,9 @@ inline std::vector<ShapeCase> shape_cases() {
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64), gates(s, leaf)));
        }},
-      {"mlp",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualMlp{leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64),
-                                      leaf("w", {5}, 0.3, DType::f64),
-                                      leaf("b", {5}, 1, DType::f64),
-                                      {}});
-       },
-       true},
-      {"mlp_own_gates",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualMlp{leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64),
-                                      leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64), gates(s, leaf)});
-       },
+      {"segments", [](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(segments(s, leaf, {})); }, true},
+      {"segments_own_gates",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(segments(s, leaf, gates(s, leaf))); },
        true},
       {"pair_threshold",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
@@ -159,10 +154,9 @@ inline std::vector<ShapeCase> shape_cases() {
        [](const Sizes&, const Leaf&, Score& score) {
          score.set_normaliser({Kind::sigmoid, {}, 1.5});
        }},
-      {"sigmoid_with_rest_and_mlp",
+      {"sigmoid_with_rest_and_segments",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualMlp{leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64),
-                                      leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64), gates(s, leaf)});
+         score.set_scan(segments(s, leaf, gates(s, leaf)));
          score.set_normaliser({Kind::sigmoid, {}, 4, rest(s, leaf)});
        },
        true},
@@ -294,12 +288,9 @@ inline std::vector<ShapeCase> shape_cases() {
          score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
        },
        true},
-      {"factor_of_mlp_in_a_window",
+      {"factor_of_segments_in_a_window",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(ContextualMlp{leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64),
-                                      leaf("w", {5}, 0.3, DType::f64),
-                                      leaf("b", {5}, 1, DType::f64),
-                                      {}});
+         score.set_scan(segments(s, leaf, {}));
          score.set_normaliser(sink(s, leaf));
          score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64), {}});
          score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});

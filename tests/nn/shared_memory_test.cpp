@@ -54,7 +54,7 @@ TEST_F(SharedMemory, DecidesNoBits) {
     forms.insert(forms.end(), {{{1, 1, 35, 136, 20}, DType::f32}, {{1, 1, 20, 40, 20}, DType::f64}});
   }
   std::size_t refused = 0;
-  const std::set<std::string> others{"plain", "table", "mlp", "stick", "pair_down", "table_and_every_bias"};
+  const std::set<std::string> others{"plain", "table", "segments", "stick", "pair_down", "table_and_every_bias"};
   for (const ShapeCase& one : testing::shape_cases()) {
     if (!others.contains(one.name) && !one.name.ends_with("own_gates")) continue;
     for (const auto& [sizes, dtype] : forms) {

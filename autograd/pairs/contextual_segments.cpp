@@ -1,0 +1,81 @@
+// Contextual positions (arXiv 2405.18719) through any function of them that is linear between knots: one product of
+// segments with a query makes the table of its row, and a pair reads one value and one slope, however many units a
+// hidden layer has.
+#include "autograd/pair.hpp"
+
+namespace tally {
+namespace {
+
+struct Segments {
+  static constexpr PairNeeds needs{
+      .scan = true, .adds = true, .other = true, .table = true, .knots = true, .adds_entry = true};
+  static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
+  static constexpr auto logit(const auto& p) { return p.s + p.entry; }
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_PAIR(contextual_segments, Segments);
+
+#ifndef TALLY_PAIR_ONLY
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/score.hpp"
+
+namespace tally {
+
+namespace {
+
+// Beyond all positions: sums of gates are whole numbers in f32 up to here.
+constexpr double farthest_knot = 1 << 24;
+
+Tensor number(double x, const Tensor& like) { return Tensor::full({1}, x, like.dtype(), like.device()); }
+
+// x [N] from the least to the largest. By counting who is less: N is that of a hidden layer.
+Tensor ascending(const Tensor& x) {
+  const Tensor one = number(1, x), zero = number(0, x);
+  const auto count = [&](const Tensor& truth) { return where(truth, one, zero); };
+  const Tensor place = cumsum(broadcast_to(one, x.shape()));  // from 1 on
+  const Tensor row = unsqueeze(x, 1), column = unsqueeze(x, 0);
+  const Tensor earlier = count(equal(row, column)) * count(less(unsqueeze(place, 0), unsqueeze(place, 1)));
+  const Tensor rank = sum(count(less(column, row)) + earlier, {1}) + 1.0;
+  return sum(where(equal(unsqueeze(place, 1), unsqueeze(rank, 0)), column, zero), {1});
+}
+
+// Where units of a hidden layer change, and 0: those that never do so at numbers above 0 do at one of the ends.
+Tensor kinks(const Tensor& weight, const Tensor& bias) {
+  const Tensor zero = number(0, weight), most = number(farthest_knot, weight);
+  const Tensor slope = abs(weight), steep = less(abs(bias), slope * farthest_knot);  // 0 is not
+  const Tensor at = negate(bias) / where(steep, weight, number(1, weight));
+  const Tensor inside = where(less(zero, at), at, zero);
+  return concat(std::vector<Tensor>{zero, ascending(where(steep, inside, most))}, 0);
+}
+
+}  // namespace
+
+Pair contextual_segments(const Tensor& table, const Tensor& knots, const Gates& gates) {
+  return {&pair_contextual_segments, {}, {}, gates, table, knots};
+}
+
+HiddenSegments hidden_segments(const Tensor& weight, const Tensor& bias) {
+  Tensor knots, on;  // on [N, N + 1]: whether a unit is above 0 in a segment, which the middle of it tells
+  {
+    const NoGrad constant;
+    knots = kinks(weight.detach(), bias.detach());
+    const std::int64_t count = knots.size(0);
+    const Tensor next = concat(std::vector<Tensor>{slice(knots, 0, 1, count), number(2 * farthest_knot, knots)}, 0);
+    const Tensor middle = unsqueeze((knots + next) * 0.5, 0);
+    const Tensor unit = unsqueeze(weight, 1) * middle + unsqueeze(bias, 1);
+    on = where(less(number(0, unit), unit), number(1, unit), number(0, unit));
+  }
+  const Tensor slope = on * unsqueeze(weight, 1);
+  const Tensor value = slope * unsqueeze(knots, 0) + on * unsqueeze(bias, 1);
+  const Tensor both = concat(std::vector<Tensor>{unsqueeze(value, 2), unsqueeze(slope, 2)}, 2);
+  return {knots, reshape(both, {weight.size(0), 2 * knots.size(0)})};
+}
+
+}  // namespace tally
+
+#endif
