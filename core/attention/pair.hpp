@@ -201,7 +201,8 @@ struct PairWithEntry : PairIn<R, Policy, differentiates, true> {
       decltype(std::declval<Pair>().template as_input<input_entry>(std::declval<R>()) + std::declval<Place>());
   Entry entry;
 
-  TALLY_INLINE PairWithEntry(const Pair& pair, const R& value) requires(!differentiates) : Pair(pair), entry{value, {}} {}
+  TALLY_INLINE PairWithEntry(const Pair& pair, const R& value) requires(!differentiates)
+      : Pair(pair), entry{value, {}} {}
   TALLY_INLINE PairWithEntry(const Pair& pair, const R& value, const R& rise, const Place& place)
       : Pair(pair), entry(detail::chain(splat<R>(0), rise, place) + Pair::template as_input<input_entry>(value)) {}
 };

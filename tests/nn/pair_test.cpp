@@ -180,11 +180,11 @@ TEST(PairPolicies, RefuseWhatTheyDoNotRead) {
     return std::string("nothing was refused");
   };
   EXPECT_NE(error([](Score& score) {
-              std::get<Pair>(*score.scan).other = {normal_tensor("r", {2, 2, 6, 3}), normal_tensor("g", {2, 2, 6, 3})};
+              score.scan->other = {normal_tensor("r", {2, 2, 6, 3}), normal_tensor("g", {2, 2, 6, 3})};
             }).find("the policy 'threshold' is given operands of p.other, but needs.other is false"),
             std::string::npos);
   EXPECT_NE(error([](Score& score) {
-              std::get<Pair>(*score.scan).rows = normal_tensor("rows", {2, 2, 6, 3});
+              score.scan->rows = normal_tensor("rows", {2, 2, 6, 3});
             }).find("the numbers of rows must be f64 [2, 2, 6, 2], got f64 [2, 2, 6, 3]"),
             std::string::npos);
   EXPECT_NE(error([](Score& score) {

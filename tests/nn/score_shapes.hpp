@@ -71,7 +71,8 @@ inline std::vector<ShapeCase> shape_cases() {
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64), gates(s, leaf)));
        }},
-      {"segments", [](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(segments(s, leaf, {})); }, true},
+      {"segments", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(segments(s, leaf, {})); },
+       true},
       {"segments_own_gates",
        [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(segments(s, leaf, gates(s, leaf))); },
        true},

@@ -38,13 +38,12 @@ double distance_to_kinks(const ShapeCase& one, const Sizes& sizes, const Values&
 }
 
 // What the rounding of do.o, which is that of a whole row of dl = a (da - do.o), is multiplied with on its way to a
-// gradient: the composed form sums a da in double instead of taking do.o from the rounded output. The sums that
-// positions enlarge are freed of it (core/cpu/attention_sums.hpp, cuda/attention_sums.hpp).
+// gradient: the composed form sums a da in double instead of taking do.o from the rounded output. Times positions in
+// tables that go on rising; a policy's numbers of rows and heads are freed of it (core/cpu/attention_pair.cpp).
 double reach(const std::string& name, const Sizes& sizes) {
   const auto length = static_cast<double>(sizes.length);
-  if (name == "rise" || name == "slopes") return length;
-  if (name == "slope") return std::sqrt(length);  // one number, the sum of all rows' roundings
-  if (name == "w" || name == "b" || name == "u") return 0;
+  if (name == "rise" || name == "slopes" || name == "u" || name == "w") return length;
+  if (name == "slope" || name == "b") return std::sqrt(length);  // the sum of all rows' roundings
   return 1;
 }
 
