@@ -2,9 +2,10 @@
 //   l_ij = s_ij + f_h( ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6) ),  L = |512 m|
 //   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1
 // For texts of at most L + 1 tokens it depends on the distance alone and costs T numbers; for longer ones each layer
-// keeps about (36 + H) T² numbers until backward, most of them the hidden layer of f. L is learned, so this is what an
-// estimate of memory counts.
+// keeps H T² numbers until backward, which computes the rest again, about (36 + H) T² for one layer at a time, most of
+// them the hidden layer of f. L is learned, so this is what an estimate of memory counts.
 #include "autograd/ops.hpp"
+#include "autograd/recompute.hpp"
 #include "nn/encoding.hpp"
 
 namespace tally {
@@ -28,30 +29,32 @@ class Fire final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    const Tensor length = abs(threshold_ * start_length);  // L [1]
-    const bool by_distance = reaches(length, in.keys() - 1);
+    const bool by_distance = reaches(abs(threshold_ * start_length), in.keys() - 1);
     const Tensor distances = unsqueeze(in.distances(), 0), all = transpose(distances, 0, 1);
+    const std::vector<Tensor> own{stretch_, threshold_, hidden_weight_, hidden_bias_, output_weight_, output_bias_};
     // One row stands for all of them, or each query has its own.
     const Tensor rows = slice(all, 0, by_distance ? in.keys() - 1 : in.first, in.keys());  // i [rows, 1]
-    const Tensor c = abs(stretch_);
-    const Tensor numerator = log(c * (by_distance ? distances : relu(rows - distances)) + 1.0);  // i-j [rows, keys]
-    const Tensor denominator = log(c * maximum(length, rows) + 1.0) + eps;
-    const Tensor bias = mlp(numerator / denominator);  // [rows, keys, H]
     if (by_distance) {
-      score.biases.push_back(Toeplitz{transpose(select(bias, 0, 0), 0, 1)});
-    } else {
-      score.biases.push_back(Dense{unsqueeze(transpose(transpose(bias, 1, 2), 0, 1), 0)});
+      score.biases.push_back(Toeplitz{transpose(select(bias_of(own, rows, distances), 0, 0), 0, 1)});
+      return;
     }
+    const auto of_pairs = [rows, distances](const std::vector<Tensor>& x) {
+      return std::vector<Tensor>{bias_of(x, rows, relu(rows - distances))};
+    };
+    const Tensor bias = recomputed("fire", own, of_pairs)[0];
+    score.biases.push_back(Dense{unsqueeze(transpose(transpose(bias, 1, 2), 0, 1), 0)});
   }
 
  private:
+  // Of rows i [rows, 1] and i-j [1 or rows, keys] -> [rows, keys, H], by c, m, w1, b1, W2, b2.
+  static Tensor bias_of(const std::vector<Tensor>& own, const Tensor& rows, const Tensor& distances) {
+    const Tensor c = abs(own[0]), length = abs(own[1] * start_length);  // L [1]
+    const Tensor x = log(c * distances + 1.0) / (log(c * maximum(length, rows) + 1.0) + eps);
+    return linear(relu(linear(unsqueeze(x, 2), own[2], own[3])), own[4], own[5]);
+  }
   // Whether L is no shorter than this. Not so where memory is only counted: training may make it shorter.
   static bool reaches(const Tensor& length, std::int64_t last) {
     return length.device().type != DeviceType::meta && length.item() >= static_cast<double>(last);
-  }
-  // f of every element: x [.., ..] -> [.., .., H]
-  Tensor mlp(const Tensor& x) const {
-    return linear(relu(linear(unsqueeze(x, 2), hidden_weight_, hidden_bias_)), output_weight_, output_bias_);
   }
 
   Tensor stretch_, threshold_;          // c, m [1]
@@ -65,5 +68,6 @@ class Fire final : public Encoding {
 TALLY_ENCODING(fire, NoOptions, Fire, "a learned function of the distance, relative to the position",
                "l_ij = s_ij + f_h(ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6));  L = |512 m|\n"
                "f(x) = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1\n"
-               "costs T numbers a layer where T <= L + 1, else about (36 + H) T² and B H T² more in backward",
+               "costs T numbers a layer where T <= L + 1, else H T²; in backward, for one layer at a time, "
+               "(36 + H) T² and B H T² more",
                "FIRE: Li et al. 2024, arXiv 2310.04418");
