@@ -1,8 +1,9 @@
 // Products and transpositions of attention's tiles.
 //
-// One block of a product holds 4 rows by 4 vectors of c in registers (6 by 1 where vectors are narrower) while it walks
-// along k: every element of b that is loaded serves 4 rows. At the sizes of a tile that is as fast as a BLAS, without
-// its copies.
+// One block of a product holds some rows of c in registers, a few vectors of each, while it walks along k: every
+// element of b that is loaded serves all of these rows. At the sizes of a tile that is as fast as a BLAS, without its
+// copies. Vectors must be no wider than the registers: compilers keep wider ones in memory, which takes ten times as
+// long.
 #include "core/cpu/attention_tile.hpp"
 
 #include "core/math.hpp"
@@ -11,23 +12,27 @@ namespace tally::cpu {
 
 namespace {
 
-// 64 bytes in one or several registers, at any address.
-template <class T>
+// At any address.
+template <class T, int bytes>
 struct VectorOf;
-template <>
-struct VectorOf<float> {
-  typedef float Type __attribute__((vector_size(64), aligned(4), may_alias));
-};
-template <>
-struct VectorOf<double> {
-  typedef double Type __attribute__((vector_size(64), aligned(8), may_alias));
-};
+#define TALLY_VECTOR(T, bytes)                                                          \
+  template <>                                                                           \
+  struct VectorOf<T, bytes> {                                                           \
+    typedef T Type __attribute__((vector_size(bytes), aligned(alignof(T)), may_alias)); \
+  };
+TALLY_VECTOR(float, 64)
+TALLY_VECTOR(float, 32)
+TALLY_VECTOR(float, 16)
+TALLY_VECTOR(double, 64)
+TALLY_VECTOR(double, 32)
+TALLY_VECTOR(double, 16)
+#undef TALLY_VECTOR
 
-template <class T, int rows, int vectors>
+template <class T, int bytes, int rows, int vectors>
 TALLY_INLINE void product_block(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k,
                                 const T* b, std::int64_t ld_b, std::int64_t k, bool accumulate) {
-  using Vector = typename VectorOf<T>::Type;
-  constexpr std::int64_t lanes = vector_lanes<T>;
+  using Vector = typename VectorOf<T, bytes>::Type;
+  constexpr auto lanes = static_cast<std::int64_t>(bytes / sizeof(T));
   Vector sum[static_cast<std::size_t>(rows)][static_cast<std::size_t>(vectors)];
 #pragma GCC unroll 8
   for (int i = 0; i < rows; ++i) {
@@ -54,38 +59,45 @@ TALLY_INLINE void product_block(T* c, std::int64_t ld_c, const T* a, std::int64_
   }
 }
 
-template <class T, int rows, int vectors>
+template <class T, int bytes, int rows, int vectors>
 TALLY_INLINE void product_columns(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k,
                                   const T* b, std::int64_t ld_b, std::int64_t m, std::int64_t k, bool accumulate) {
   std::int64_t i = 0;
   for (; i + rows <= m; i += rows) {
-    product_block<T, rows, vectors>(c + i * ld_c, ld_c, a + i * step_m, step_m, step_k, b, ld_b, k, accumulate);
+    product_block<T, bytes, rows, vectors>(c + i * ld_c, ld_c, a + i * step_m, step_m, step_k, b, ld_b, k, accumulate);
   }
   for (; i < m; ++i) {
-    product_block<T, 1, vectors>(c + i * ld_c, ld_c, a + i * step_m, step_m, step_k, b, ld_b, k, accumulate);
+    product_block<T, bytes, 1, vectors>(c + i * ld_c, ld_c, a + i * step_m, step_m, step_k, b, ld_b, k, accumulate);
   }
 }
 
-bool has_wide_vectors() {
-#if defined(__x86_64__)
-  static const bool wide = __builtin_cpu_supports("avx512f");
-  return wide;
+// Of the registers for which the code that runs was compiled.
+int register_bytes() {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(TALLY_SANITIZED)
+  static const int bytes = __builtin_cpu_supports("x86-64-v4") ? 64 : __builtin_cpu_supports("x86-64-v3") ? 32 : 16;
+  return bytes;
 #else
-  return false;
+  return 16;
 #endif
 }
 
 template <class T>
 TALLY_CLONES void product_in_lanes(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k,
                                    const T* b, std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                                   bool accumulate, bool wide) {
+                                   bool accumulate, int bytes) {
   constexpr std::int64_t lanes = vector_lanes<T>;
   std::int64_t j = 0;
-  for (; wide && j + 4 * lanes <= n; j += 4 * lanes) {
-    product_columns<T, 4, 4>(c + j, ld_c, a, step_m, step_k, b + j, ld_b, m, k, accumulate);
+  for (; bytes == 64 && j + 4 * lanes <= n; j += 4 * lanes) {
+    product_columns<T, 64, 4, 4>(c + j, ld_c, a, step_m, step_k, b + j, ld_b, m, k, accumulate);
+  }
+  for (; bytes == 64 && j < n; j += lanes) {
+    product_columns<T, 64, 6, 1>(c + j, ld_c, a, step_m, step_k, b + j, ld_b, m, k, accumulate);
+  }
+  for (; bytes == 32 && j < n; j += lanes) {
+    product_columns<T, 32, 6, 2>(c + j, ld_c, a, step_m, step_k, b + j, ld_b, m, k, accumulate);
   }
   for (; j < n; j += lanes) {
-    product_columns<T, 6, 1>(c + j, ld_c, a, step_m, step_k, b + j, ld_b, m, k, accumulate);
+    product_columns<T, 16, 2, 4>(c + j, ld_c, a, step_m, step_k, b + j, ld_b, m, k, accumulate);
   }
 }
 
@@ -147,7 +159,7 @@ void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std
 template <class T>
 void lane_product(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k, const T* b,
                   std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate) {
-  product_in_lanes(c, ld_c, a, step_m, step_k, b, ld_b, m, n, k, accumulate, has_wide_vectors());
+  product_in_lanes(c, ld_c, a, step_m, step_k, b, ld_b, m, n, k, accumulate, register_bytes());
 }
 
 template <class T>
