@@ -117,6 +117,21 @@ TALLY_INLINE V sums_after(const V& x) {
   }
 }
 
+template <std::size_t by, class V, std::size_t... lane>
+TALLY_INLINE V moved_around(const V& x, std::index_sequence<lane...>) {
+  return __builtin_shufflevector(x, x, static_cast<int>((lane + by) % sizeof...(lane))...);
+}
+// The least of all lanes, none of which is NaN.
+template <class V, std::size_t by = 1>
+TALLY_INLINE Scalar<V> least_of(const V& x) {
+  if constexpr (by == AllLanes<V>::size()) {
+    return x[0];
+  } else {
+    const V other = moved_around<by>(x, AllLanes<V>{});
+    return least_of<V, 2 * by>(choose(x < other, x, other));
+  }
+}
+
 template <class V>
 using OfRows = std::array<V, vectors_of_rows<V>>;
 
@@ -148,21 +163,21 @@ struct TablePlaces {
   // Between knots: as attention::knot_before.
   TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& x, const T* knots, std::int64_t count) {
     KnotRange& range = ranges[static_cast<std::size_t>(first / lanes_of<V>)];
-    T least = std::numeric_limits<T>::infinity(), largest = -least;  // of those that are no NaN
-    for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
-      least = x[l] < least ? x[l] : least;
-      largest = x[l] > largest ? x[l] : largest;
-    }
+    const V infinite = splat<V>(std::numeric_limits<T>::infinity());
+    const T least = least_of(choose(x == x, x, infinite)), largest = -least_of(choose(x == x, -x, infinite));
     while (range.begin > 0 && !(knots[range.begin] < least)) --range.begin;
     while (range.begin + 1 < count && knots[range.begin + 1] < least) ++range.begin;
     while (range.end > 0 && !(knots[range.end] < largest)) --range.end;
     while (range.end + 1 < count && knots[range.end + 1] < largest) ++range.end;
     Counts n = Counts{} + static_cast<Count>(range.begin);
-    for (std::int64_t knot = range.begin + 1; knot <= range.end; ++knot) n -= splat<V>(knots[knot]) < x;
+    V before = splat<V>(knots[range.begin]);
+    for (std::int64_t knot = range.begin + 1; knot <= range.end; ++knot) {
+      const auto passed = splat<V>(knots[knot]) < x;
+      n -= passed;
+      before = choose(passed, splat<V>(knots[knot]), before);
+    }
     const Counts place = lane * static_cast<Count>(count) + n;
     __builtin_memcpy(at + first, &place, sizeof place);
-    V before;
-    for (std::int64_t l = 0; l < lanes_of<V>; ++l) before[l] = knots[n[l]];
     store_vector<V>(beyond + first, x - before);
   }
   TALLY_INLINE V get(std::int64_t first) const { return load_vector<V>(beyond + first); }
