@@ -1,6 +1,7 @@
 #include "cuda/host/block.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 #include <numeric>
@@ -18,7 +19,14 @@ constinit thread_local dim3 gridDim;
 
 namespace {
 
-bool holds(std::uint32_t mask, int lane) { return (mask >> lane & 1u) != 0; }
+std::uint32_t bit(int lane) { return std::uint32_t{1} << lane; }
+bool holds(std::uint32_t mask, int lane) { return (mask & bit(lane)) != 0; }
+
+// Calls what(lane) for every lane of the mask, from the lowest.
+template <class F>
+void for_lanes(std::uint32_t mask, F&& what) {
+  for (; mask != 0; mask &= mask - 1) what(std::countr_zero(mask));
+}
 
 void* take_shared(std::size_t bytes, std::size_t alignment) {
   const TsanIgnore ignore;
@@ -76,16 +84,31 @@ void Block::set_up() {
   gridDim = launch_->grid;
   blockIdx = index_of(block_number_, launch_->grid);
   main_tsan_ = tsan_current();
+  number_threads();
   for (int n = 0; n < count_; ++n) {
     Thread& thread = threads_[static_cast<std::size_t>(n)];
-    thread.number = n;
-    thread.index = index_of(static_cast<std::uint64_t>(n), launch_->block);
     thread.state = State::fresh;
     thread.fiber = nullptr;
     thread.tsan = tsan_create();  // here, where nothing of the other threads is known to it
     thread.warp_syncs = 0;
   }
+  for (int first = 0; first < count_; first += warpSize) {
+    const int lanes = std::min(count_ - first, warpSize);
+    warps_[static_cast<std::size_t>(first / warpSize)] = {~std::uint32_t{0} >> (warpSize - lanes), 0, 0};
+  }
   set_order();
+}
+
+// Most blocks have the size of the one before, and divisions are slow.
+void Block::number_threads() {
+  const dim3& size = launch_->block;
+  if (numbered_.x == size.x && numbered_.y == size.y && numbered_.z == size.z) return;
+  numbered_ = size;
+  for (int n = 0; n < count_; ++n) {
+    Thread& thread = threads_[static_cast<std::size_t>(n)];
+    thread.number = n;
+    thread.index = index_of(static_cast<std::uint64_t>(n), size);
+  }
 }
 
 // Whatever happened: the fibers of threads that were stopped midway are taken back as well.
@@ -197,12 +220,12 @@ void Block::leave() {
                     name_of(*first_at_barrier_), " waits at ", text_of(first_at_barrier_->place));
     });
   }
-  const Thread* const lanes = &threads_[static_cast<std::size_t>(current_->number - lane())];
-  for (int lane = 0; lane < warpSize && lanes[lane].number < count_; ++lane) {
-    const bool waits_for_it = lanes[lane].state == State::in_warp && holds(lanes[lane].request.mask, this->lane());
-    if (waits_for_it)
-      stop([&] { return concat(call_of(lanes[lane]), ", but ", name_of(*current_), " has left the kernel"); });
-  }
+  for_lanes(warp().waiting, [&](int other) {
+    const Thread& thread = lanes()[other];
+    if (holds(thread.request.mask, lane()))
+      stop([&] { return concat(call_of(thread), ", but ", name_of(*current_), " has left the kernel"); });
+  });
+  warp().gone |= bit(lane());
   if (first_gone_ == nullptr) first_gone_ = current_;
   current_->state = State::gone;
   ++gone_;
@@ -252,69 +275,72 @@ void Block::release_barrier() {
 
 std::uint64_t Block::warp_meet(const detail::WarpRequest& request) {
   Thread& self = *current_;
-  Thread* const lanes = &threads_[static_cast<std::size_t>(self.number - lane())];
   self.request = request;
   self.place = request.place;
-  check_warp(self, lanes);
+  check_warp();
   void* const token = request.operation == detail::WarpOperation::sync
                           ? &warp_tokens_[static_cast<std::size_t>(self.number / warpSize)][self.warp_syncs++ % 2]
                           : nullptr;
   if (token != nullptr) tsan_release(token);
   self.state = State::in_warp;
-  bool all_here = true;
-  for (int lane = 0; lane < warpSize; ++lane) {
-    if (holds(request.mask, lane) && lanes[lane].state != State::in_warp) all_here = false;
-  }
-  if (all_here) complete_warp(request.mask, lanes);
+  warp().waiting |= bit(lane());
+  if ((request.mask & ~warp().waiting) == 0) complete_warp(request.mask);
   yield();
   if (token != nullptr) tsan_acquire(token);
   return self.answer;
 }
 
-// Whoever comes is compared with those that it waits for, and with those that wait for it.
-void Block::check_warp(const Thread& self, const Thread* lanes) {
-  const detail::WarpRequest& mine = self.request;
+// Whoever comes is compared with those that it waits for, and with those that wait for it. Where all that wait are of
+// its mask, one of them speaks for the others: they were compared when they came.
+void Block::check_warp() {
+  const detail::WarpRequest& mine = current_->request;
+  const Warp& own = warp();
   if (!holds(mine.mask, lane()))
-    stop([&] { return concat(call_of(self), ", which does not hold its own lane ", lane()); });
-  for (int lane = 0; lane < warpSize; ++lane) {
-    const bool exists = self.number - this->lane() + lane < count_;
-    const bool wanted = holds(mine.mask, lane);
-    if (wanted && !exists) stop([&] { return concat(call_of(self), ", but the block has no lane ", lane, " there"); });
-    if (!exists) break;
-    const Thread& other = lanes[lane];
-    if (wanted && other.state == State::gone) {
-      stop([&] { return concat(call_of(self), ", but ", name_of(other), " has left the kernel"); });
-    }
-    const detail::WarpRequest& theirs = other.request;
-    if (other.state != State::in_warp || !(wanted || holds(theirs.mask, this->lane()))) continue;
-    if (theirs.mask != mine.mask) stop([&] { return concat("masks differ: ", call_of(other), ", ", call_of(self)); });
-    if (std::strcmp(theirs.name, mine.name) != 0 || !same(theirs.place, mine.place)) {
-      stop([&] {
-        return concat("lanes of one mask meet in different operations: ", call_of(other), ", ", call_of(self));
-      });
-    }
-  }
+    stop([&] { return concat(call_of(*current_), ", which does not hold its own lane ", lane()); });
+  for_lanes(mine.mask & ~own.there, [&](int lane) {
+    stop([&] { return concat(call_of(*current_), ", but the block has no lane ", lane, " there"); });
+  });
+  for_lanes(mine.mask & own.gone, [&](int lane) {
+    stop([&] { return concat(call_of(*current_), ", but ", name_of(lanes()[lane]), " has left the kernel"); });
+  });
+  const bool all_of_my_mask = (own.waiting & ~mine.mask) == 0;
+  const std::uint32_t first = own.waiting & (~own.waiting + 1);
+  for_lanes(all_of_my_mask ? first : own.waiting, [&](int lane) { check_agree(lanes()[lane]); });
   const bool shuffle = mine.operation == detail::WarpOperation::shuffle;
   if (shuffle && (mine.source < 0 || mine.source >= warpSize || !holds(mine.mask, mine.source))) {
-    stop([&] { return concat(call_of(self), " and reads lane ", mine.source, ", which is not in the mask"); });
+    stop([&] { return concat(call_of(*current_), " and reads lane ", mine.source, ", which is not in the mask"); });
+  }
+}
+
+// With one that waits in a warp operation, if the running thread or that one waits for the other.
+void Block::check_agree(const Thread& other) {
+  const detail::WarpRequest& mine = current_->request;
+  const detail::WarpRequest& theirs = other.request;
+  if (!holds(mine.mask, other.number % warpSize) && !holds(theirs.mask, lane())) return;
+  if (theirs.mask != mine.mask)
+    stop([&] { return concat("masks differ: ", call_of(other), ", ", call_of(*current_)); });
+  if (!same(theirs.name, mine.name) || !same(theirs.place, mine.place)) {
+    stop([&] {
+      return concat("lanes of one mask meet in different operations: ", call_of(other), ", ", call_of(*current_));
+    });
   }
 }
 
 // Answers are worked out for all lanes at once: the first to go on may be in its next operation before the last reads.
-void Block::complete_warp(std::uint32_t mask, Thread* lanes) {
+void Block::complete_warp(std::uint32_t mask) {
+  Thread* const all = lanes();
   std::uint64_t ballot = 0;
-  for (int lane = 0; lane < warpSize; ++lane) {
-    if (holds(mask, lane) && lanes[lane].request.value != 0) ballot |= std::uint64_t{1} << lane;
-  }
-  for (int lane = 0; lane < warpSize; ++lane) {
-    if (!holds(mask, lane)) continue;
-    Thread& thread = lanes[lane];
-    thread.answer = thread.request.operation == detail::WarpOperation::shuffle
-                        ? lanes[thread.request.source].request.value
-                        : ballot;
+  for_lanes(mask, [&](int lane) {
+    if (all[lane].request.value != 0) ballot |= bit(lane);
+  });
+  for_lanes(mask, [&](int lane) {
+    Thread& thread = all[lane];
+    thread.answer =
+        thread.request.operation == detail::WarpOperation::shuffle ? all[thread.request.source].request.value : ballot;
     thread.state = State::ready;
     ++can_run_;
-  }
+  });
+  warp().waiting &= ~mask;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -67,6 +67,10 @@ class Block {
     void* tsan = nullptr;
     unsigned warp_syncs = 0;  // of this thread
   };
+  // Of a warp's lanes, a bit for each: which there are, which wait in a warp operation, which have left the kernel.
+  struct Warp {
+    std::uint32_t there = 0, waiting = 0, gone = 0;
+  };
   struct SharedArray {
     const void* site;
     void* data;
@@ -74,6 +78,7 @@ class Block {
   };
 
   void set_up();
+  void number_threads();
   void clean_up();
   void set_order();
   Thread* next_that_can_run();
@@ -88,8 +93,11 @@ class Block {
   [[noreturn]] void stop(F&& text);
   Fiber* take_fiber();
   void release_barrier();
-  void complete_warp(std::uint32_t mask, Thread* lanes);
-  void check_warp(const Thread& self, const Thread* lanes);
+  Warp& warp() { return warps_[static_cast<std::size_t>(current_->number / warpSize)]; }
+  Thread* lanes() { return &threads_[static_cast<std::size_t>(current_->number - lane())]; }
+  void check_warp();
+  void check_agree(const Thread& other);
+  void complete_warp(std::uint32_t mask);
   std::uint32_t random();
 
   std::string name_of(const Thread& thread) const;
@@ -103,10 +111,12 @@ class Block {
   std::string error_;
 
   std::array<Thread, max_block_threads> threads_;
+  std::array<Warp, max_block_threads / warpSize> warps_;
   std::array<int, max_block_threads> order_{};
-  int count_ = 0;    // threads of the block
-  int gone_ = 0;     // that have left the kernel
-  int can_run_ = 0;  // that wait for nothing
+  dim3 numbered_{0, 0, 0};  // the size for which threads have their index
+  int count_ = 0;           // threads of the block
+  int gone_ = 0;            // that have left the kernel
+  int can_run_ = 0;         // that wait for nothing
   int at_barrier_ = 0;
   int cursor_ = 0;  // place in order_
   std::uint64_t random_state_ = 0;

@@ -18,7 +18,9 @@ inline constexpr std::size_t stack_bytes = std::size_t{512} << 10;
 inline constexpr std::size_t stack_bytes = std::size_t{128} << 10;
 #endif
 
-inline bool same(const Place& a, const Place& b) { return a.line == b.line && std::strcmp(a.file, b.file) == 0; }
+// Nearly always one literal; where linkers do not merge literals they are equal by their letters.
+inline bool same(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
+inline bool same(const Place& a, const Place& b) { return a.line == b.line && same(a.file, b.file); }
 inline uint3 index_of(std::uint64_t number, const dim3& size) {
   return {static_cast<unsigned>(number % size.x), static_cast<unsigned>(number / size.x % size.y),
           static_cast<unsigned>(number / size.x / size.y)};
