@@ -91,6 +91,7 @@ function(tally_pairs target)
     endif()
   endforeach()
   set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX)
+  set_source_files_properties(${sources} ${host_kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   set_property(SOURCE ${host_kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
   if(NOT TARGET tally_flags)  # in a program that uses an installed tally
     set_property(SOURCE ${own_files} ${sources} ${host_kernels} APPEND PROPERTY COMPILE_OPTIONS ${TALLY_NUMBER_FLAGS})

@@ -97,7 +97,7 @@ TEST(Splitter, PatternsOfFilesAreNotTrusted) {
     EXPECT_ERROR(SplitPattern{text}, pattern[0] == '[' && pattern[1] == 'a' ? "missing terminating ]" : message);
   }
   EXPECT_ERROR(SplitPattern(std::string(20'000, 'a')), "20000 bytes");
-  EXPECT_ERROR(SplitPattern(std::string(300, '(') + "a" + std::string(300, ')')), "nested");
+  EXPECT_ERROR(SplitPattern(std::string(300, '(').append("a").append(300, ')')), "nested");
   EXPECT_ERROR(pieces_of("a+", "aab"), "byte 2 of the text: no piece begins here");
   EXPECT_ERROR(pieces_of("a*|b*", "aac"), "byte 2 of the text: no piece begins here");
   EXPECT_ERROR(pieces_of("(?=a)|b",
