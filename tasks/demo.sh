@@ -22,7 +22,7 @@ fi
 tests/install.sh
 build=build/release
 mkdir -p "$build"
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD; fi
+if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_SLOPPINESS=pch_defines,time_macros; fi
 echo "building in $build"
 log=$build/demo.log
 if ! { cmake --preset release && cmake --build --preset release --target tally; } >"$log" 2>&1; then

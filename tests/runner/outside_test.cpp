@@ -83,8 +83,10 @@ std::vector<std::string> options_of(const EncodingChoice& choice) {
 }
 
 TEST_P(Outside, EveryEncodingWithAllValuesOfItsOptions) {
-  int dumped = 0;
-  for (const EncodingCase& one : all_cases()) {
+  // The formulas are f64's to prove; of what f32 adds, rounding, every second case shows enough.
+  const std::size_t one_of = std::string_view(GetParam()) == "f64" ? 1 : 2;
+  std::size_t dumped = 0;
+  for (const EncodingCase& one : every(one_of, all_cases())) {
     SCOPED_TRACE(one.label);
     if (dump(one.choice.text(), options_of(one.choice))) {
       ++dumped;
@@ -93,7 +95,7 @@ TEST_P(Outside, EveryEncodingWithAllValuesOfItsOptions) {
       EXPECT_NE(refusal_.find("16 tokens"), std::string::npos) << refusal_;
     }
   }
-  EXPECT_GE(dumped, static_cast<int>(encoding_registry().size()));
+  EXPECT_GE(dumped, encoding_registry().size());
   check();
 }
 
