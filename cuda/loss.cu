@@ -43,13 +43,17 @@ struct LossBackwardRow {
   __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
     const bool counts = mask[row * mask_step];
     const T factor = counts ? d_loss[row * d_loss_step] : T{0};
+    const std::int64_t target = counts ? targets[row] : -1;
+    const auto share = [&](std::int64_t j) { return math::exp(logits[offset + j] - log_sum[row]) * factor; };
+    const bool known = target >= 0 && target < width;  // of others the loss is NaN already
+    T d_target = known ? share(target) : T{0};
+    if (std::abs(d_target) > std::abs(factor) / 2) {
+      d_target = static_cast<T>(-row_sum(width, lane, [&](std::int64_t j) { return j == target ? T{0} : share(j); }));
+    } else {
+      d_target -= factor;
+    }
     for (std::int64_t j = lane; j < width; j += warp_lanes) {
-      T value = 0;
-      if (counts) {
-        value = math::exp(logits[offset + j] - log_sum[row]) * factor;
-        if (j == targets[row]) value -= factor;
-      }
-      d_logits[row * width + j] = value;
+      d_logits[row * width + j] = !counts ? T{0} : j == target ? d_target : share(j);
     }
   }
 };
