@@ -72,7 +72,7 @@ std::optional<Evaluation> evaluation_of(const RunSummary& run, const Reproductio
                                         const std::optional<ContextQuestion>& context) {
   if (run.state != RunState::finished) return std::nullopt;
   if (context) {
-    const VariedFile file(concat(run.path, "/", varied_file_name));
+    const VariedFile file(run.path);
     const Evaluation* found = file.find_largest({run.config.run.steps, "task.length", context->value, context->split, 0,
                                                  false, changes_text(context->beside, context->changes)});
     return found == nullptr ? std::nullopt : std::optional(*found);
