@@ -197,6 +197,8 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
 }
 
 std::vector<ReproductionRun> runs_of(const Reproduction& table, const ReproductionSetting& setting) {
+  check(table.published || setting.scale == Scale::quick, "reproduce", table.name,
+        " has no scale paper: no paper trains models on it");
   std::vector<ReproductionRun> runs;
   for (const std::int64_t seed : setting.seeds) {
     for (const ReproductionRow& row : table.rows) {
