@@ -151,7 +151,8 @@ std::string reproduced_text(const Reproduced& result) {
   std::string text = concat(table.title, "\n\nPrinted: ", table.source, "\n");
   text += result.setting.scale == Scale::paper
               ? "Scale: paper, the published setting; what that leaves open is chosen as listed below."
-              : "Scale: quick, a REDUCED setting: orders can be compared with the paper, numbers cannot.";
+          : table.published ? "Scale: quick, a REDUCED setting: orders can be compared with the paper, numbers cannot."
+                            : "Scale: quick, a setting of ours: no paper trains models on it.";
   if (!result.setting.changes.empty()) text += concat(" CHANGED: ", result.setting.changes, ".");
   text += "\n\n";
   TableRows rows{{""}};

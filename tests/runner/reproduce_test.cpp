@@ -217,6 +217,8 @@ TEST(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {
   EXPECT_TRUE(holds(change.err, "figure5, absolute")) << change.err;
   EXPECT_TRUE(holds(change.err, "non-blanks")) << change.err;
   EXPECT_EQ(run_tally({"reproduce", "figure5", "--set", "steps"}, folder).code, 2);
+  const Finished ours = run_tally({"reproduce", "last-sentence", "--show", "--dir", folder / "."}, folder);
+  EXPECT_TRUE(holds(ours.out, "Scale: quick, a setting of ours: no paper trains models on it.")) << ours.out;
   const Finished paper = run_tally({"reproduce", "last-sentence", "--scale", "paper"}, folder);
   EXPECT_EQ(paper.code, 2);
   EXPECT_TRUE(holds(paper.err, "last-sentence has no scale paper")) << paper.err;
