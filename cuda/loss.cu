@@ -43,17 +43,21 @@ struct LossBackwardRow {
   __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
     const bool counts = mask[row * mask_step];
     const T factor = counts ? d_loss[row * d_loss_step] : T{0};
-    const std::int64_t target = counts ? targets[row] : -1;
+    const std::int64_t target = targets[row];
     const auto share = [&](std::int64_t j) { return math::exp(logits[offset + j] - log_sum[row]) * factor; };
-    const bool known = target >= 0 && target < width;  // of others the loss is NaN already
-    T d_target = known ? share(target) : T{0};
-    if (std::abs(d_target) > std::abs(factor) / 2) {
-      d_target = static_cast<T>(-row_sum(width, lane, [&](std::int64_t j) { return j == target ? T{0} : share(j); }));
-    } else {
-      d_target -= factor;
-    }
+    // d_logits may be the logits: a lane writes over those alone that no other lane reads after this sum.
+    const double others =
+        counts ? row_sum(width, lane, [&](std::int64_t j) { return j == target ? T{0} : share(j); }) : 0.0;
     for (std::int64_t j = lane; j < width; j += warp_lanes) {
-      d_logits[row * width + j] = !counts ? T{0} : j == target ? d_target : share(j);
+      T value = 0;
+      if (counts) {
+        value = share(j);
+        if (j == target) {
+          value =
+              std::abs(others) < std::abs(static_cast<double>(factor)) / 2 ? static_cast<T>(-others) : value - factor;
+        }
+      }
+      d_logits[row * width + j] = value;
     }
   }
 };
