@@ -247,6 +247,7 @@ const page = {
     }
     names.sort((a, b) => a.y - b.y);
     for (let n = names.length; n-- > 0;) names[n].y = Math.min(names[n].y, n + 1 < names.length ? names[n + 1].y - 13 : bottom);
+    for (let n = 0; n < names.length; ++n) names[n].y = Math.max(names[n].y, n > 0 ? names[n - 1].y + 13 : 12);  // not above the chart
     for (const name of names) svg.append(shape("text", {x: right + 8, y: name.y + 4, style: `fill:${name.colour}`}, name.label));
     return svg;
   },

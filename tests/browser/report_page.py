@@ -108,6 +108,9 @@ class ReportPage(unittest.TestCase):
         # By t, each of which counts alike in the table.
         self.assertIn("by t, ood-long", page.evaluate("document.getElementById('keytitle').textContent"))
         self.assertEqual(page.evaluate("document.querySelectorAll('#keys .line').length"), 2)
+        # Names of lines that end at the top stand below each other, none above the chart.
+        self.assertGreaterEqual(page.evaluate("Math.min(...[...document.querySelectorAll('#keys svg > text, #curves svg > text')]"
+                                              ".map(text => Number(text.getAttribute('y'))))"), 12)
         run = json.loads((self.folder / "words/cope-seed1/results.json").read_text())
         by = next(e["by"] for e in run["evaluations"] if e["split"] == "ood-long")
         self.assertEqual(page.evaluate("page.here.groups.find(g => g.pe === 'cope').runs[0].keys['ood-long'].map(k => k[0])"), by["keys"])
