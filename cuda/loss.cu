@@ -43,11 +43,19 @@ struct LossBackwardRow {
   __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
     const bool counts = mask[row * mask_step];
     const T factor = counts ? d_loss[row * d_loss_step] : T{0};
+    const std::int64_t target = targets[row];
+    const auto share = [&](std::int64_t j) { return math::exp(logits[offset + j] - log_sum[row]) * factor; };
+    // d_logits may be the logits: a lane writes over those alone that no other lane reads after this sum.
+    const double others =
+        counts ? row_sum(width, lane, [&](std::int64_t j) { return j == target ? T{0} : share(j); }) : 0.0;
     for (std::int64_t j = lane; j < width; j += warp_lanes) {
       T value = 0;
       if (counts) {
-        value = math::exp(logits[offset + j] - log_sum[row]) * factor;
-        if (j == targets[row]) value -= factor;
+        value = share(j);
+        if (j == target) {
+          value =
+              std::abs(others) < std::abs(static_cast<double>(factor)) / 2 ? static_cast<T>(-others) : value - factor;
+        }
       }
       d_logits[row * width + j] = value;
     }

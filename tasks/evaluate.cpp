@@ -230,12 +230,25 @@ JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
   return json.set("by", std::move(by));
 }
 
+namespace {
+
+// Of what a file says; `of`: "key 3", where it is said of one.
+void check_counts(const ErrorCounts& counts, const std::string& of) {
+  check(0 <= counts.wrong && counts.wrong <= counts.scored, "evaluation", counts.wrong, " wrong tokens of ",
+        counts.scored, of);
+  check(0 <= counts.wrong_sequences && counts.wrong_sequences <= counts.sequences, "evaluation", counts.wrong_sequences,
+        " wrong sequences of ", counts.sequences, of);
+}
+
+}  // namespace
+
 Evaluation evaluation_from_json(const JsonValue& json) {
   Evaluation e;
   e.split = json.string("split");
   e.generated = json.contains("generated") && json.boolean("generated");
   if (!e.generated) e.loss = json.real("loss");
   for (const auto& [name, count] : count_names) e.*count = json.integer(name);
+  check_counts(e, "");
   if (const JsonValue* text = json.find("text"); text != nullptr) read_text(*text, e);
   const JsonValue* by = json.find("by");  // none in files of the first versions
   if (by == nullptr) return e;
@@ -245,8 +258,13 @@ Evaluation evaluation_from_json(const JsonValue& json) {
     const std::vector<std::int64_t> column = by->at(name).integers();
     check(column.size() == keys.size(), "evaluation", "'by' has ", keys.size(), " keys and ", column.size(), " of ",
           name);
-    for (std::size_t i = 0; i < keys.size(); ++i) e.by[static_cast<std::int32_t>(keys[i])].*count = column[i];
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto key = static_cast<std::int32_t>(keys[i]);
+      check(key == keys[i], "evaluation", "'by' has the key ", keys[i]);
+      e.by[key].*count = column[i];
+    }
   }
+  for (const auto& [key, counts] : e.by) check_counts(counts, concat(" of the ", e.breakdown, " ", key));
   return e;
 }
 

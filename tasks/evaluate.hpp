@@ -93,7 +93,7 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
 // One line of metrics.jsonl: step, split, loss (or that answers were generated), both errors and their counts; where
 // they are broken down, "by": the name, both means over keys, and keys and counts as arrays.
 JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);
-// The reverse. Throws Error naming what is missing.
+// The reverse. Throws Error naming what is missing, and for counts that no evaluation has.
 Evaluation evaluation_from_json(const JsonValue& json);
 
 }  // namespace tally

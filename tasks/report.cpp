@@ -115,7 +115,13 @@ ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs)
       known->runs.push_back(&run);
     }
   }
+  std::set<std::string> presets;
+  for (const ReportGroup& group : report.groups) presets.insert(group.runs.front()->config.preset);
+  constexpr std::size_t all_named = 2;
   for (ReportGroup& group : report.groups) {
+    if (report.settings.size() > all_named && presets.size() == 1) {
+      group.unnamed = settings_of_preset(group.runs.front()->config);
+    }
     // There may be no such model, and no longer such files.
     if (group.count(RunState::finished) == 0 || task->reads_files) continue;
     const RunConfig& config = group.runs.front()->config;
@@ -165,8 +171,25 @@ RunState run_state_from_text(std::string_view text) {
 
 std::string ReportGroup::label() const {
   std::string text = encoding();
-  for (const auto& [name, value] : settings) text += concat(" ", name, "=", value);
+  for (const auto& [name, value] : settings) {
+    if (!unnamed.contains(name)) text += concat(" ", name, "=", value);
+  }
   return text;
+}
+
+std::set<std::string> settings_of_preset(const RunConfig& config) {
+  std::set<std::string> same;
+  if (config.preset.empty()) return same;
+  try {
+    const auto given = settings_of(config);
+    for (const auto& [name, value] :
+         settings_of(RunConfig::make(config.task->name, config.encoding.text(), config.preset))) {
+      const auto own = given.find(name);
+      if (own != given.end() && own->second == value) same.insert(name);
+    }
+  } catch (const Error&) {  // there is no such preset any more
+  }
+  return same;
 }
 
 std::int64_t ReportGroup::count(RunState state) const {

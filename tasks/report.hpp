@@ -39,14 +39,19 @@ struct RunSummary {
 // Throws Error when config, metrics or results cannot be read.
 RunSummary read_run(const std::string& path);
 
+// Names of the settings of a run that have the values of its preset.
+std::set<std::string> settings_of_preset(const RunConfig& config);
+
 // Runs that differ in nothing but the seed.
 struct ReportGroup {
   std::map<std::string, std::string> settings;  // only those in which groups of the task differ
   std::vector<const RunSummary*> runs;          // never empty
   std::set<std::string> untrained = {};         // splits that reach rows for places beyond any training sequence
+  std::set<std::string> unnamed = {};           // of the settings: what the label leaves out
 
   std::string encoding() const { return runs.front()->config.label(); }
-  std::string label() const;  // "cope model.layers=2"
+  // "cope model.layers=2". Where groups differ in more than two settings, without those that are as in their preset.
+  std::string label() const;
   std::int64_t count(RunState state) const;
   // Results of one split, of the finished runs.
   std::vector<Evaluation> results(std::string_view split) const;

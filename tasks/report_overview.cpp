@@ -30,7 +30,8 @@ bool out_of_distribution(const std::string& split) { return split.starts_with("o
 
 double error_of(const Evaluation& e, bool sequences) { return sequences ? e.sequence_error() : e.token_error(); }
 
-// "cope", or "cope model.layers=2" where runs of one task and preset differ in more than encoding and seed.
+// "cope", or "cope model.layers=2" where runs of one task and preset differ in more than encoding and seed, and this
+// one from the preset.
 std::vector<std::string> labels_of(const Column& column) {
   std::map<std::string, std::set<std::string>> values;
   for (const RunSummary* run : column.runs) {
@@ -39,8 +40,9 @@ std::vector<std::string> labels_of(const Column& column) {
   std::vector<std::string> labels;
   for (const RunSummary* run : column.runs) {
     labels.push_back(run->config.label());
+    const std::set<std::string> usual = settings_of_preset(run->config);
     for (const auto& [name, value] : settings_of(run->config)) {
-      if (values[name].size() > 1) labels.back() += concat(" ", name, "=", value);
+      if (values[name].size() > 1 && !usual.contains(name)) labels.back() += concat(" ", name, "=", value);
     }
   }
   return labels;

@@ -29,6 +29,33 @@ JsonValue curves_json(const RunSummary& run) {
   return curves;
 }
 
+// By split, of those that are broken down: [[key, wrong, of, wrong sequences, of], ...] at the end.
+JsonValue keys_json(const RunSummary& run) {
+  JsonValue keys = JsonValue::object();
+  for (const Evaluation& e : run.results) {
+    if (e.by.empty()) continue;
+    JsonValue points = JsonValue::array();
+    for (const auto& [key, counts] : e.by) {
+      points.push(JsonValue(
+          JsonValue::Array{std::int64_t{key}, counts.wrong, counts.scored, counts.wrong_sequences, counts.sequences}));
+    }
+    keys.set(e.split, std::move(points));
+  }
+  return keys;
+}
+
+// "length": what results of a task are broken down by; empty where they are not.
+std::string breakdown_of(const ReportTask& task) {
+  for (const ReportGroup& group : task.groups) {
+    for (const RunSummary* run : group.runs) {
+      for (const Evaluation& e : run->results) {
+        if (!e.breakdown.empty()) return e.breakdown;
+      }
+    }
+  }
+  return "";
+}
+
 JsonValue run_json(const RunSummary& run, const std::string& folder) {
   JsonValue machines = JsonValue::array(), results = JsonValue::object(), settings = JsonValue::object();
   for (const Machine& machine : run.machines) machines.push(machine.text());
@@ -43,7 +70,8 @@ JsonValue run_json(const RunSummary& run, const std::string& folder) {
                                       {"settings", std::move(settings)},
                                       {"machines", std::move(machines)},
                                       {"results", std::move(results)},
-                                      {"curves", curves_json(run)}});
+                                      {"curves", curves_json(run)},
+                                      {"keys", keys_json(run)}});
   const fs::path page = fs::path(run.path) / "inspect.html";
   std::error_code error;
   if (fs::exists(page, error)) json.set("inspect", fs::proximate(page, folder.empty() ? "." : folder, error).string());
@@ -71,6 +99,7 @@ JsonValue report_page_json(const Report& report, const std::string& folder) {
     tasks.push(JsonValue::object({{"name", task.task->name},
                                   {"summary", task.task->summary},
                                   {"sequences", task.scores_sequences},
+                                  {"breakdown", breakdown_of(task)},
                                   {"splits", std::move(splits)},
                                   {"generated", std::move(generated)},
                                   {"groups", std::move(groups)}}));

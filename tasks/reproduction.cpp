@@ -72,7 +72,7 @@ std::optional<Evaluation> evaluation_of(const RunSummary& run, const Reproductio
                                         const std::optional<ContextQuestion>& context) {
   if (run.state != RunState::finished) return std::nullopt;
   if (context) {
-    const VariedFile file(concat(run.path, "/", varied_file_name));
+    const VariedFile file(run.path);
     const Evaluation* found = file.find_largest({run.config.run.steps, "task.length", context->value, context->split, 0,
                                                  false, changes_text(context->beside, context->changes)});
     return found == nullptr ? std::nullopt : std::optional(*found);
@@ -197,6 +197,8 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
 }
 
 std::vector<ReproductionRun> runs_of(const Reproduction& table, const ReproductionSetting& setting) {
+  check(table.published || setting.scale == Scale::quick, "reproduce", table.name,
+        " has no scale paper: no paper trains models on it");
   std::vector<ReproductionRun> runs;
   for (const std::int64_t seed : setting.seeds) {
     for (const ReproductionRow& row : table.rows) {

@@ -122,9 +122,12 @@ std::string legend_text(const Reproduced& result) {
   const std::vector<ReproductionColumn>& columns = result.table->columns;
   const bool errors = std::ranges::count_if(columns, measured) > std::ranges::count_if(columns, of_text);
   const bool texts = std::ranges::any_of(columns, of_text);
-  std::string text = concat(errors ? "Wrong answers at the end, in percent" : "", errors && texts ? "; of texts " : "",
-                            texts ? "perplexity of a token" : "", ": mean over ", seeds,
-                            seeds == 1 ? " seed" : " seeds (standard deviation)");
+  const auto at_end = [](const ReproductionColumn& column) { return column.share >= 1; };
+  const std::string wrong =
+      concat("Wrong answers", std::ranges::all_of(columns, at_end) ? " at the end" : "", ", in percent");
+  std::string text =
+      concat(errors ? wrong : "", errors && texts ? "; of texts " : "", texts ? "perplexity of a token" : "",
+             ": mean over ", seeds, seeds == 1 ? " seed" : " seeds (standard deviation)");
   if (texts) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
   if (any_different) {
     text += "; * beyond the paper's number by more than two standard errors and outside the 95% interval of the counts";
@@ -148,7 +151,8 @@ std::string reproduced_text(const Reproduced& result) {
   std::string text = concat(table.title, "\n\nPrinted: ", table.source, "\n");
   text += result.setting.scale == Scale::paper
               ? "Scale: paper, the published setting; what that leaves open is chosen as listed below."
-              : "Scale: quick, a REDUCED setting: orders can be compared with the paper, numbers cannot.";
+          : table.published ? "Scale: quick, a REDUCED setting: orders can be compared with the paper, numbers cannot."
+                            : "Scale: quick, a setting of ours: no paper trains models on it.";
   if (!result.setting.changes.empty()) text += concat(" CHANGED: ", result.setting.changes, ".");
   text += "\n\n";
   TableRows rows{{""}};

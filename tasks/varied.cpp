@@ -1,11 +1,15 @@
 #include "tasks/varied.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/io/file_descriptor.hpp"
 #include "tasks/error_rates.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/table.hpp"
@@ -59,7 +63,12 @@ bool VariedTable::of_text() const {
   });
 }
 
-VariedFile::VariedFile(std::string path) : path_(std::move(path)) {
+VariedFile::VariedFile(std::string folder) : folder_(std::move(folder)), path_(concat(folder_, "/", varied_file_name)) {
+  read();
+}
+
+void VariedFile::read() {
+  entries_.clear();
   std::error_code error;
   if (!std::filesystem::exists(path_, error)) return;
   const JsonValue file = read_json(path_, file_limits);
@@ -91,6 +100,12 @@ const Evaluation* VariedFile::find_largest(VariedKey key) const {
 }
 
 void VariedFile::add(const VariedKey& key, const Evaluation& evaluation) {
+  // Other processes may write into the file at the same time: what is theirs stays. The lock is that of a file which
+  // every run has, since this one may not be there yet, and the folder's is held for as long as a run is trained.
+  const FileDescriptor lock(::open((folder_ + "/config.json").c_str(), O_RDONLY | O_CLOEXEC));
+  ::flock(lock.number(), LOCK_EX);  // where there are no locks, there is one writer
+  read();
+  if (find(key) != nullptr) return;
   entries_.push_back({key, evaluation});
   JsonValue results = JsonValue::array();
   for (const Entry& entry : entries_) {

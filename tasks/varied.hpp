@@ -25,17 +25,18 @@ struct VariedKey {
   bool operator==(const VariedKey&) const = default;
 };
 
+inline constexpr std::string_view varied_file_name = "varied.json";
 // What was found in one run, a file in its folder: {"format": 1, "results": [{"option", "value", "count", "with" and
 // what an evaluation has}]}.
 class VariedFile {
  public:
-  // Reads what is there already. Throws Error when it cannot be read or has another format.
-  explicit VariedFile(std::string path);
+  // Reads what is there already in the run's folder. Throws Error when it cannot be read or has another format.
+  explicit VariedFile(std::string folder);
   // Null for what was not found yet.
   const Evaluation* find(const VariedKey& key) const;
   // The same, of whatever count: that of the most sequences.
   const Evaluation* find_largest(VariedKey key) const;
-  // Writes the file, atomically.
+  // Writes the file, atomically, with what others have found since. Throws Error as above.
   void add(const VariedKey& key, const Evaluation& evaluation);
 
  private:
@@ -43,10 +44,11 @@ class VariedFile {
     VariedKey key;
     Evaluation evaluation;
   };
-  std::string path_;
+  std::string folder_, path_;
   std::vector<Entry> entries_;
+
+  void read();
 };
-inline constexpr std::string_view varied_file_name = "varied.json";
 
 // Contexts of a text are compared on the same targets, as 'tally eval --lengths' does: the longest is left out before
 // the first of them, and all windows end at the same places. {{"task.after", "1024"}, {"task.stride", "128"}}

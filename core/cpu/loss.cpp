@@ -1,6 +1,9 @@
 // Cross entropy from logits l, row by row:
 //   loss = log sum_v e^(l_v) - l_target,  d_l_v = (e^(l_v - log_sum) - [v = target]) d_loss
 // Rows that are masked out have loss 0 and gradient 0; their targets are not read.
+//
+// Where the target is sure, e^(l - log_sum) - 1 is what rounding leaves of two numbers near 1. There the gradient is
+// the other probabilities' sum, with the minus: the same number, each of its terms as exact as its size.
 #include <cmath>
 
 #include "core/cpu/lanes.hpp"
@@ -31,6 +34,11 @@ template <class T>
 TALLY_CLONES void exp_minus(T* y, const T* x, T log_sum, T factor, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t j = 0; j < n; ++j) y[j] = math::exp(x[j] - log_sum) * factor;
+}
+
+template <class T>
+TALLY_CLONES double sum_of(const T* x, std::int64_t n) {
+  return lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return x[j]; });
 }
 
 }  // namespace
@@ -67,7 +75,13 @@ void cross_entropy_backward(View d_logits, View d_loss, View log_sum, View logit
         }
         const T factor = d_loss.as<T>()[row * d_loss_step];
         exp_minus(d_x, logits.as<T>() + row * width, log_sum.as<T>()[row], factor, width);
-        d_x[targets.as<std::int32_t>()[row]] -= factor;
+        T& d_target = d_x[targets.as<std::int32_t>()[row]];
+        if (std::abs(d_target) > std::abs(factor) / 2) {
+          d_target = 0;
+          d_target = static_cast<T>(-sum_of(d_x, width));
+        } else {
+          d_target -= factor;
+        }
       }
     });
   });

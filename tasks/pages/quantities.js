@@ -8,7 +8,7 @@ const QUANTITIES = [
    text: "How much query i takes from the value of key j; a row adds up to 1 where the rule is a softmax. Multi-token attention (mta) mixes keys and heads afterwards, so that a weight may be negative (rose) or above 1. The logit l is the score s<sub>ij</sub> = q<sub>i</sub>·k<sub>j</sub>/√d and what the encoding adds to it. Hard attention and stick-breaking have a rule of their own in place of the softmax."},
   {id: "gates", from: "gates", label: "gates", sign: "g", scale: "linear", hue: "orange",
    formula: "g<sub>ij</sub> <span class=r>= σ(</span>s<sub>ij</sub><span class=r>)</span>",
-   text: "Whether key j counts as a step for query i: 1 counts, 0 does not. (With gate keys G of their own: σ(q<sub>i</sub>·G<sub>j</sub>/√d).) CoPE, figure 6."},
+   text: "Whether key j counts as a step for query i: 1 counts, 0 does not. (With gate keys G of their own: σ(q<sub>i</sub>·G<sub>j</sub>/√d). In threshold relative attention, tra, 1 where s<sub>ij</sub> > 0, else 0.) CoPE, figure 6."},
   {id: "positions", from: "gates", sums: true, label: "position", sign: "p", scale: "linear", hue: "green",
    formula: "p<sub>ij</sub> <span class=r>= ∑</span><sub>k=j..i</sub> g<sub>ik</sub>",
    text: "How far key j is from query i when only what the gates let through is counted. With all gates 1 it is i − j + 1."},

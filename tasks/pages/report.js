@@ -66,6 +66,7 @@ const page = {
     this.drawBar();
     this.drawDots();
     this.drawCurves();
+    this.drawKeys();
     this.drawTable();
   },
 
@@ -161,19 +162,29 @@ const page = {
     document.getElementById("dots").replaceChildren(svg);
   },
 
-  // Points of a group's curve: {step, shares, runs}, of the finished runs, or of all if none is.
-  points(group) {
+  // Points of a group's line: {step, seeds, mean}, of the finished runs, or of all if none is. `from`: "curves", over
+  // training steps, or "keys", over what errors are broken down by.
+  points(group, from) {
     const runs = this.finished(group).length ? this.finished(group) : group.runs, steps = new Map();
     for (const run of runs) {
-      for (const [step, ...counts] of run.curves[this.split] ?? []) {
+      for (const [step, ...counts] of run[from][this.split] ?? []) {
         if (!steps.has(step)) steps.set(step, []);
         steps.get(step).push({run, share: rate(counted(counts, this.sequences))});
       }
     }
     return [...steps].sort((a, b) => a[0] - b[0]).map(([step, seeds]) => ({step, seeds, mean: meanOf(seeds.map(seed => seed.share))}));
   },
+  lines(from) {
+    return this.groups.map(group => ({group, points: this.points(group, from)})).filter(line => line.points.length);
+  },
+  drawKeys() {
+    const lines = this.lines("keys"), axes = this.axes(lines);
+    document.getElementById("bykey").hidden = !lines.length;
+    document.getElementById("keytitle").textContent = `Wrong ${this.sequences ? "sequences" : "tokens"} by ${this.here.breakdown}, ${this.split}`;
+    document.getElementById("keys").replaceChildren(lines.length > mostLines ? this.multiples(axes, lines) : this.together(axes, lines));
+  },
   drawCurves() {
-    const lines = this.groups.map(group => ({group, points: this.points(group)})).filter(line => line.points.length);
+    const lines = this.lines("curves");
     const small = lines.length > mostLines;
     document.getElementById("curvetitle").textContent = `Wrong ${this.sequences ? "sequences" : "tokens"} while training, ${this.split}`;
     document.getElementById("compared").textContent = small
@@ -236,6 +247,7 @@ const page = {
     }
     names.sort((a, b) => a.y - b.y);
     for (let n = names.length; n-- > 0;) names[n].y = Math.min(names[n].y, n + 1 < names.length ? names[n + 1].y - 13 : bottom);
+    for (let n = 0; n < names.length; ++n) names[n].y = Math.max(names[n].y, n > 0 ? names[n - 1].y + 13 : 12);  // not above the chart
     for (const name of names) svg.append(shape("text", {x: right + 8, y: name.y + 4, style: `fill:${name.colour}`}, name.label));
     return svg;
   },
@@ -270,11 +282,18 @@ const page = {
       const [low, high] = wilson(wrong, of);
       const mark = group.untrained.includes(split) ? "†" : "";
       return element("td", {}, percent(meanOf(shares)) + (shares.length > 1 ? ` (${percentNumber(deviationOf(shares))})` : "") + mark,
-                     element("div", {class: "counts"}, `${withCommas(wrong)} of ${withCommas(of)}: ${percentNumber(low)}–${percent(high)}`));
+                     element("div", {class: "counts"}, `${withCommas(wrong)} of ${withCommas(of)}: ${percentNumber(low)}–${percent(high)}`),
+                     ...this.overKeys(group, split));
     }), element("td", {}, this.states(group))));
     document.getElementById("table").replaceChildren(element("table", {}, head, ...rows));
     const untrained = this.groups.some(group => this.finished(group).length && group.untrained.some(split => this.columns.includes(split)));
     document.getElementById("untrained").hidden = !untrained;
+  },
+  // Of a split whose errors are broken down: the mean over the keys, each with equal weight.
+  overKeys(group, split) {
+    const means = this.finished(group).filter(run => run.keys[split])
+      .map(run => meanOf(run.keys[split].map(([, ...counts]) => rate(counted(counts, this.sequences)))));
+    return means.length ? [element("div", {class: "counts"}, `each ${this.here.breakdown} alike: ${percent(meanOf(means))}`)] : [];
   },
   // "3", "2 of 4, 1 diverged"
   states(group) {

@@ -24,7 +24,9 @@ Result run_explain(const ExplainSettings& settings) {
         ", which has no heads");
   const std::string split = settings.sequences.split_of(*trained.task);
   std::int64_t batch = 4;  // attention is written out
-  const std::vector<Example> examples = settings.sequences.read(*trained.task, [&](std::int64_t count, auto length) {
+  SequenceChoice sequences = settings.sequences;
+  sequences.count_at_most(100, *trained.task);
+  const std::vector<Example> examples = sequences.read(*trained.task, [&](std::int64_t count, auto length) {
     batch = std::min(batch, count);
     check_fits(estimate_trace(config, *trained.task, batch, length, false));
   });
@@ -47,8 +49,8 @@ Result run_explain(const ExplainSettings& settings) {
 std::function<Result()> declare_explain(CommandLine& line) {
   const auto settings = std::make_shared<ExplainSettings>();
   line.add("RUN", &settings->run, "folder of the run", {.required = true});
-  settings->sequences.count = 100;
-  settings->sequences.declare_split(line);
+  settings->sequences.count = 0;
+  settings->sequences.declare_split(line, "sequences; 100, or all where there are fewer");
   line.add("--queries", &settings->queries, "means over the queries where something is scored, or over all",
            {.allowed = {"scored", "all"}});
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);

@@ -65,10 +65,7 @@ std::vector<std::pair<std::string, Example>> read_sequences(const InspectSetting
   }
   SequenceChoice choice = settings.sequences;
   const std::string split = choice.split_of(task);
-  if (choice.count == 0 && !split.empty()) {  // as many as there are room for, up to four
-    const std::int64_t all = as_usage([&] { return task.split(split); }).count;
-    choice.count = std::max<std::int64_t>(1, all == 0 ? 4 : std::min<std::int64_t>(4, all - choice.start));
-  }
+  choice.count_at_most(4, task);  // as many of these as there is room for
   std::int64_t number = choice.start;
   for (Example& example : choice.read(task, check_length_fits)) {
     std::string name = concat(split.empty() ? "sequence" : split, " ", number++);

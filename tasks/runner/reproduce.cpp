@@ -2,9 +2,11 @@
 // What is finished is skipped; stopped or killed at any moment, it goes on where it was and ends with the same table.
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <sstream>
 
+#include "core/cpu/parallel.hpp"
 #include "core/io/atomic_file.hpp"
 #include "tasks/machine.hpp"
 #include "tasks/model_record.hpp"
@@ -14,6 +16,7 @@
 #include "tasks/runner/grid.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/progress.hpp"
+#include "tasks/runner/run_cost.hpp"
 #include "tasks/runner/run_plan.hpp"
 #include "tasks/runner/signals.hpp"
 #include "tasks/runner/varied_run.hpp"
@@ -25,7 +28,7 @@ struct ReproduceSettings {
   std::string name, scale = "quick", folder, seeds = "1..3", out, rows, tasks;
   std::vector<std::string> changes;
   std::int64_t jobs = 0;
-  bool dry_run = false, show = false;
+  bool dry_run = false, show = false, cost = false;
 };
 
 // Everything that anyone needs to judge the table: how it came about, then every run with counts and machine.
@@ -95,6 +98,36 @@ bool evaluate_contexts(const Reproduction& table, const ReproductionSetting& set
   return all;
 }
 
+std::string left_text(const RunPlan& plan, const std::optional<double>& seconds, std::int64_t jobs) {
+  if (plan.count(RunState::finished) == static_cast<std::int64_t>(plan.runs().size())) return "nothing is left";
+  if (!seconds) return "how long the others take is known when one has finished, or is measured by --cost";
+  return concat("what is left takes about ", duration_text(*seconds), ", ", jobs, " at a time");
+}
+
+// What the runs that are left will take, those that differ in the seed alone measured once. As the plan trains them on
+// a CPU: with one thread each, as many at a time as there are cores and memory goes.
+Result cost_of(const RunPlan& plan, const ReproduceSettings& settings, std::int64_t jobs, const CommonOptions& common) {
+  if (common.threads == 0 && default_device().type != DeviceType::cuda) set_thread_count(1);
+  std::vector<CostedRuns> costs;
+  std::map<std::string, std::size_t> known;  // by configuration without the seed
+  for (const PlannedRun& run : plan.runs()) {
+    if (run.state == RunState::finished) continue;
+    RunConfig config = run.config.clone();
+    config.run.seed = 0;
+    const auto [place, is_new] = known.insert({write_json(config.to_json()), costs.size()});
+    if (is_new) {
+      costs.push_back({run.name, 0, measure_cost(run.config)});
+      tally::say(common, concat(printable(run.name), ": measured"));
+    }
+    ++costs[place->second].count;
+  }
+  return {
+      exit_code::done, cost_json(costs, jobs).set("scale", settings.scale),
+      concat(plan.count(RunState::finished), " of ", plan.runs().size(), " runs of ", settings.name, ", scale ",
+             settings.scale, ", are finished. What the others take, from their start, in time of the processor, on ",
+             printable(Machine::here().text()), ":\n\n", cost_text(costs, jobs))};
+}
+
 // The names between commas.
 std::vector<std::string> parts_of(const std::string& text) {
   std::vector<std::string> parts;
@@ -109,6 +142,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   const ReproductionSetting setting{settings.scale == "paper" ? Scale::paper : Scale::quick,
                                     parse_seeds(settings.seeds), joined(settings.changes, " ")};
   if (settings.dry_run) refuse_with_dry_run("reproduce", "--out", !settings.out.empty());
+  if (settings.cost && !settings.out.empty()) throw UsageError("[reproduce] --out has no effect with --cost");
   const std::string folder = settings.folder.empty() ? "runs/" + settings.scale : settings.folder;
   if (!settings.out.empty()) {
     known_ending(settings.out, {".md"});
@@ -121,14 +155,15 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   for (ReproductionRun& run : needed) runs.push_back({std::move(run.name), std::move(run.config)});
   RunPlan plan(folder, std::move(runs), common);
   bool contexts = true;
-  if (!settings.show) {
+  if (settings.show) {
+    std::error_code error;
+    check(std::filesystem::is_directory(folder, error), "reproduce", "there is no folder '", folder, "'");
+  } else {
     plan.take_stock();
     const std::int64_t jobs = plan.jobs(settings.jobs);
     const std::optional<double> left = plan.seconds_left(jobs);
     tally::say(common, concat(printable(folder), ", scale ", settings.scale, ": ", plan.count(RunState::finished),
-                              " of ", plan.runs().size(), " runs are finished; ",
-                              left ? concat("what is left takes about ", duration_text(*left), ", ", jobs, " at a time")
-                                   : "how long the others take is known when one has finished"));
+                              " of ", plan.runs().size(), " runs are finished; ", left_text(plan, left, jobs)));
     if (settings.dry_run) {
       Result result;
       JsonValue names = JsonValue::array();
@@ -140,6 +175,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
       if (left) result.value.set("seconds_left", *left);
       return result;
     }
+    if (settings.cost) return cost_of(plan, settings, jobs, common);
     plan.execute(jobs);
     contexts = evaluate_contexts(table, setting, folder, common);
   }
@@ -158,7 +194,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
     json.set("page", settings.out);
     say(common, concat("page: ", printable(settings.out)));
   }
-  const int code = settings.show ? exit_code::done : plan.code();
+  const int code = !settings.show ? plan.code() : result.problems.empty() ? exit_code::done : exit_code::failed;
   return {code == exit_code::done && !contexts ? exit_code::failed : code, std::move(json),
           concat("\n", reproduced_text(result), settings.show ? "" : plan.states_text())};
 }
@@ -182,6 +218,9 @@ std::function<Result()> declare_reproduce(CommandLine& line) {
   line.add("--show", &settings->show, "train nothing: show what is there");
   line.add("--dry-run", &settings->dry_run, "name the runs, their states and the time left, and stop",
            {.excludes = {"--show"}});
+  line.add("--cost", &settings->cost,
+           "measure a few steps and evaluations of each run that is left, say what all take, and stop",
+           {.excludes = {"--show", "--dry-run"}});
   return [settings, &common = line.common] { return run_reproduce(*settings, common); };
 }
 

@@ -58,6 +58,13 @@ std::string SequenceChoice::split_of(const Task& task) const {
   return !tokens.empty() ? "" : split.empty() ? evaluation_splits(task).front().name : split;
 }
 
+void SequenceChoice::count_at_most(std::int64_t most, const Task& task) {
+  const std::string name = split_of(task);
+  if (count > 0 || name.empty()) return;
+  const std::int64_t all = as_usage([&]() -> const Split& { return task.split(name); }).count;
+  count = all == 0 ? most : std::clamp<std::int64_t>(all - start, 1, most);
+}
+
 std::vector<Example> SequenceChoice::read(
     const Task& task, const std::function<void(std::int64_t sequences, std::int64_t length)>& check_fits) const {
   if (!tokens.empty()) {

@@ -25,6 +25,8 @@ struct SequenceChoice {
   void declare(CommandLine& line, const std::string& count_help = "sequences");
   // The split that is meant; empty with --tokens.
   std::string split_of(const Task& task) const;
+  // Sets a count of 0 to as many as the split has from `start` on, `most` at most. Throws UsageError for no split.
+  void count_at_most(std::int64_t most, const Task& task);
   // Reads them. First `check_fits` is told how many there will be and how long the longest is. Throws UsageError for
   // what the split does not have, Error for a file that holds no sequences of the vocabulary.
   std::vector<Example> read(const Task& task,

@@ -30,7 +30,7 @@ VariedRun::VariedRun(const RunSummary& run, std::vector<std::string> changes, co
       changes_(std::move(changes)),
       common_(common),
       stop_(stop),
-      file_(concat(run.path, "/", varied_file_name)),
+      file_(run.path),
       folder_(RunFolder::open(run.path)) {}
 
 void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {

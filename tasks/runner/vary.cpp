@@ -59,6 +59,16 @@ void check_changes(const std::vector<std::string>& changes, const std::vector<Ru
   }
 }
 
+// "; did you mean 'task.p-ignore'?", of the options of the task alone.
+std::string did_you_mean_of_task(const RunConfig& config, const std::string& name) {
+  std::vector<std::string> names;
+  for (const RunConfig::Field& field : config.fields()) {
+    if (field.name.starts_with("task.")) names.push_back(field.option.name);
+  }
+  const std::string nearest = nearest_name(name.starts_with("task.") ? name.substr(5) : name, names);
+  return nearest.empty() ? "" : concat("; did you mean 'task.", nearest, "'?");
+}
+
 // The full name of a task's option; empty where the task has none of this name.
 std::string option_of(const RunConfig& config, const std::string& name) {
   for (const RunConfig::Field& field : config.fields()) {
@@ -84,7 +94,7 @@ std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, c
     const std::string option = option_of(config, over.key);
     if (option.empty()) {
       without += concat("[vary] the task ", config.task->name, " has no option '", over.key, "'",
-                        did_you_mean_option(config, over.key));
+                        did_you_mean_of_task(config, over.key));
       continue;
     }
     const std::unique_ptr<Task> made = config.make_task();

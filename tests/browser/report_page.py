@@ -101,8 +101,23 @@ class ReportPage(unittest.TestCase):
         shown = page.evaluate("[...document.querySelectorAll('#overviewtable tr')].slice(2).map(row => "
                               "[...row.children].map(cell => cell.textContent))")
         self.assertEqual(sum(cell == "–" for row in shown for cell in row), 2 * (len(names) - 2))  # words: two encodings
+        self.assertTrue(page.evaluate("document.getElementById('bykey').hidden"), "flip-flop is not broken down")
         page.click("#overviewtable th:nth-child(3) button")
         self.assertEqual(page.evaluate("page.here.name"), "group-word")
+
+        # By t, each of which counts alike in the table.
+        self.assertIn("by t, ood-long", page.evaluate("document.getElementById('keytitle').textContent"))
+        self.assertEqual(page.evaluate("document.querySelectorAll('#keys .line').length"), 2)
+        # Names of lines that end at the top stand below each other, none above the chart.
+        self.assertGreaterEqual(page.evaluate("Math.min(...[...document.querySelectorAll('#keys svg > text, #curves svg > text')]"
+                                              ".map(text => Number(text.getAttribute('y'))))"), 12)
+        run = json.loads((self.folder / "words/cope-seed1/results.json").read_text())
+        by = next(e["by"] for e in run["evaluations"] if e["split"] == "ood-long")
+        self.assertEqual(page.evaluate("page.here.groups.find(g => g.pe === 'cope').runs[0].keys['ood-long'].map(k => k[0])"), by["keys"])
+        page.evaluate("page.sequences = false; page.draw()")
+        self.assertIn(page.evaluate(f"percent({by['mean_token_error']})"), page.evaluate(
+            "page.overKeys(page.here.groups.find(g => g.pe === 'cope'), 'ood-long')[0].textContent"))
+        page.evaluate("page.sequences = page.here.sequences; page.draw()")
         page.click("#overviewtable th:nth-child(2) button")
         self.assertEqual(page.evaluate("page.here.name"), "flip-flop")
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -192,6 +193,44 @@ TEST_P(RepeatedLoss, IsTheSameToTheBit) {
 }
 
 TALLY_ON_EVERY_DEVICE(RepeatedLoss);
+
+class GradientOfLogits : public testing::OnDevice {};
+
+// Of a target that is all but certain it is 1 less than a share of nearly 1: as exact as that of any other logit,
+// though the difference of the two has lost most digits.
+TEST_P(GradientOfLogits, IsAsExactWhereTheTargetIsSure) {
+  constexpr std::int64_t rows = 6, width = 70;
+  Tensor logits = normal({rows, width}, "logits", DType::f32);
+  const std::vector<float> of_target{13, 9, 5, 4, 0, -6};
+  const std::vector<std::int32_t> targets{3, 69, 0, 40, 7, 20};
+  std::vector<float> x = logits.to_vector<float>();
+  for (std::size_t row = 0; row < rows; ++row) {
+    x[row * width + static_cast<std::size_t>(targets[row])] = of_target[row];
+  }
+  logits = Tensor::from(x, {rows, width}).to(GetParam()).clone();
+  set_requires_grad(logits);
+  backward(cross_entropy(logits, Tensor::from(targets, {rows}).to(GetParam()),
+                         Tensor::full({rows}, 1, DType::boolean, GetParam())));
+  const std::vector<float> found = gradient(logits).to(Device{}).to_vector<float>();
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto target = static_cast<std::size_t>(targets[row]);
+    double all = 0, others = 0;
+    for (std::size_t v = 0; v < width; ++v) {
+      const double share = std::exp(static_cast<double>(x[row * width + v]));
+      all += share;
+      others += v == target ? 0 : share;
+    }
+    for (std::size_t v = 0; v < width; ++v) {
+      const double logit = x[row * width + v];
+      const double exact = (v == target ? -others : std::exp(logit)) / all / rows;
+      // Twice what half a unit in the last place of the logit and of log_sum, in the exponent, make of it.
+      const double units = std::abs(logit) + std::abs(std::log(all)) + 2;
+      const double tolerance = units * std::numeric_limits<float>::epsilon() * std::abs(exact);
+      EXPECT_NEAR(found[row * width + v], exact, tolerance) << "row " << row << ", logit " << v;
+    }
+  }
+}
+TALLY_ON_EVERY_DEVICE(GradientOfLogits);
 
 }  // namespace
 }  // namespace tally

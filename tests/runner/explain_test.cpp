@@ -64,6 +64,14 @@ TEST_F(ExplainCommand, PrintsTables) {
   EXPECT_TRUE(holds(explain("stick-breaking").out, "breaks: the share"));
 }
 
+// Nobody asked for 100.
+TEST_F(ExplainCommand, TakesAllSequencesWhereThereAreFew) {
+  ASSERT_EQ(explain("cope").code, 0);
+  const Finished told = run_tally({"explain", folder_ / "cope", "--start=1", "--threads=1"}, folder_);
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_TRUE(holds(told.out, "in-distribution: 5 sequences, wrong ")) << told.out;
+}
+
 TEST_F(ExplainCommand, RefusesWhatIsNotThere) {
   EXPECT_EQ(explain("none", {"--split=ood-spars"}).code, 2);
   EXPECT_EQ(explain("none", {"--start=3"}).code, 2);  // in-distribution has 6 sequences

@@ -67,7 +67,7 @@ TEST_F(MemoryOfARun, WithoutACheckpointNothingIsEstimated) {
                                                 {"predict", run_, "w0r"}}) {
     const Finished result = run_tally(words, folder_);
     EXPECT_EQ(result.code, 1) << words[0];
-    EXPECT_TRUE(holds(result.err, "has no checkpoint yet")) << result.err;
+    EXPECT_TRUE(holds(result.err, "has no checkpoint any more")) << result.err;
   }
 }
 

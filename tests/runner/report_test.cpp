@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -123,6 +125,25 @@ TEST_F(Reports, GroupsBySettingsThatDiffer) {
   EXPECT_EQ(report.tasks[0].groups[1].label(), "alibi model.layers=2");
   EXPECT_TRUE(has(report_text(report), "| encoding | model.layers | in-distribution | ood-sparse | runs |"))
       << report_text(report);
+}
+
+// Of many settings a label has those that are not the preset's: a row of it is found again on other tasks.
+TEST_F(Reports, LabelsLeaveOutWhatIsAsInThePreset) {
+  add("plain", config_of("flip-flop", "alibi", 1), 10, 2);
+  for (const auto& [name, value] : {std::pair("model.layers", "1"), {"model.heads", "2"}, {"optimiser.lr", "0.5"}}) {
+    RunConfig config = config_of("flip-flop", "alibi", 1);
+    config.set(name, value);
+    add(name, config, 10, 2);
+  }
+  add("words/alibi", config_of("group-word", "alibi", 1), 20, 2);
+  const Report report = make_report({sweep_});
+  std::set<std::string> labels;
+  for (const ReportGroup& group : report.tasks[0].groups) labels.insert(group.label());
+  EXPECT_EQ(labels,
+            (std::set<std::string>{"alibi", "alibi model.layers=1", "alibi model.heads=2", "alibi optimiser.lr=0.5"}));
+  const std::string text = overview_text(report);
+  EXPECT_TRUE(has(text, "| alibi                  | 0% (1)    | 0% (1)     |")) << text;
+  EXPECT_TRUE(has(text, "| alibi model.layers=1   | 0% (1)    | -          |")) << text;
 }
 
 TEST_F(Reports, WhatIsNotFinishedIsCounted) {

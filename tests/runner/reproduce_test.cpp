@@ -154,16 +154,74 @@ TEST(Reproduce, RowsThatNoTrainingReachesAreMarked) {
   }
 }
 
+// Seeds are measured once, what is finished is not counted, and nothing is written.
+TEST(Reproduce, TellsWhatTheRunsThatAreLeftCost) {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs";
+  const auto cost = [&] {
+    const Finished finished = run_tally(words(runs, {"--cost", "--json", "--jobs=2"}), folder);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    return parse_json(finished.out, JsonLimits{}, "cost");
+  };
+  const JsonValue all = cost();
+  EXPECT_FALSE(fs::exists(runs));
+  const std::vector<JsonValue>& kinds = all.elements("costs");
+  ASSERT_EQ(kinds.size(), find_reproduction("figure5").rows.size());
+  double seconds = 0;
+  for (const JsonValue& kind : kinds) {
+    EXPECT_EQ(kind.integer("runs"), 2);
+    EXPECT_EQ(kind.integer("steps"), 40);
+    EXPECT_GT(kind.real("step_s"), 0);
+    EXPECT_GT(kind.real("evaluations_s"), 0);
+    EXPECT_DOUBLE_EQ(kind.real("run_s"), 40 * kind.real("step_s") + kind.real("evaluations_s"));
+    seconds += 2 * kind.real("run_s");
+  }
+  EXPECT_DOUBLE_EQ(all.real("seconds"), seconds);
+  EXPECT_DOUBLE_EQ(all.real("seconds_left"), seconds / 2);
+
+  ASSERT_EQ(run_tally(words(runs, {"--rows=rope"}), folder).code, 0);
+  EXPECT_EQ(cost().elements("costs").size(), kinds.size() - 1);
+  const Finished text = run_tally(words(runs, {"--cost"}), folder);
+  EXPECT_TRUE(holds(text.out, "2 of 6 runs of figure5")) << text.out;
+  EXPECT_TRUE(holds(text.out, "together")) << text.out;
+}
+
+TEST(Reproduce, CountsThatCannotBeAreNotShownAndTheOthersAre) {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs";
+  ASSERT_EQ(run_tally(words(runs, {"--rows=rope"}), folder).code, 0);
+  std::string results;
+  for (const auto& entry : fs::directory_iterator(runs + "/flip-flop")) {
+    if (entry.is_directory()) results = entry.path().string() + "/results.json";
+  }
+  std::string damaged = read_file(results);
+  const std::string count = "\"sequences\": ";
+  ASSERT_NE(damaged.find(count), damaged.npos) << damaged;
+  write_file(results, damaged.insert(damaged.find(count) + count.size(), "-"));
+  const Finished shown = run_tally(words(runs, {"--show", "--rows=rope"}), folder);
+  EXPECT_EQ(shown.code, 1);
+  EXPECT_TRUE(holds(shown.out, "1 finished, 1 failed")) << shown.out;
+  EXPECT_TRUE(holds(shown.out, " wrong sequences of -6")) << shown.out;
+}
+
 TEST(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {
   const TemporaryFolder folder;
   const Finished unknown = run_tally({"reproduce", "tabel2"}, folder);
   EXPECT_EQ(unknown.code, 2);
   EXPECT_TRUE(holds(unknown.err, "did you mean 'table2'?")) << unknown.err;
+  const Finished nowhere = run_tally({"reproduce", "figure5", "--show", "--dir", folder / "runs"}, folder);
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_TRUE(holds(nowhere.err, "there is no folder '")) << nowhere.err;
   const Finished change = run_tally({"reproduce", "figure5", "--set", "task.non-blanks=3"}, folder);
   EXPECT_EQ(change.code, 2);
   EXPECT_TRUE(holds(change.err, "figure5, absolute")) << change.err;
   EXPECT_TRUE(holds(change.err, "non-blanks")) << change.err;
   EXPECT_EQ(run_tally({"reproduce", "figure5", "--set", "steps"}, folder).code, 2);
+  const Finished ours = run_tally({"reproduce", "last-sentence", "--show", "--dir", folder / "."}, folder);
+  EXPECT_TRUE(holds(ours.out, "Scale: quick, a setting of ours: no paper trains models on it.")) << ours.out;
+  const Finished paper = run_tally({"reproduce", "last-sentence", "--scale", "paper"}, folder);
+  EXPECT_EQ(paper.code, 2);
+  EXPECT_TRUE(holds(paper.err, "last-sentence has no scale paper")) << paper.err;
   EXPECT_FALSE(fs::exists(folder / "runs")) << "nothing is begun";
 }
 

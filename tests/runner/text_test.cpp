@@ -285,7 +285,11 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   EXPECT_EQ(write_json(json_of(words, folder_).at("rows")), write_json(json.at("rows")));
   // One damaged file is named, and costs its own row alone.
   write_file(run + "/varied.json", "{");
-  const JsonValue damaged = json_of(words, folder_);
+  std::vector<std::string> as_json = words;
+  as_json.emplace_back("--json");
+  const Finished shown = run_tally(as_json, folder_);
+  EXPECT_EQ(shown.code, 1);
+  const JsonValue damaged = parse_json(shown.out, JsonLimits{}, "reproduce");
   EXPECT_EQ(damaged.elements("problems").size(), 1u);
   EXPECT_FALSE(damaged.elements("rows")[2].elements("cells")[0].contains("perplexity"));
   EXPECT_TRUE(damaged.elements("rows")[0].elements("cells")[0].contains("perplexity"));

@@ -1,11 +1,14 @@
-// tally vary: the errors of eval at every value, kept beside the runs, over
-// seeds.
+// tally vary: the errors of eval at every value, kept beside the runs, over seeds.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/io/json.hpp"
+#include "tasks/varied.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -80,6 +83,57 @@ TEST_F(Vary, KeepsWhatItFound) {
   EXPECT_EQ(parse_json(read_file(runs_ + "/cope/varied.json"), JsonLimits{}, "varied").elements("results").size(), 6u);
   write_file(runs_ + "/cope/varied.json", "{");
   EXPECT_EQ(vary({"--over", "task.p-ignore=0.1"}).code, 1);
+  std::filesystem::remove(runs_ + "/cope/varied.json");
+  std::filesystem::remove_all(runs_ + "/cope/checkpoints");  // as results are kept without models
+  EXPECT_TRUE(holds(vary({"--over", "task.p-ignore=0.1"}).err, "has no checkpoint any more"));
+}
+
+// Both have read the file before either writes.
+TEST_F(Vary, TwoWritersLoseNothing) {
+  const std::string run = folder_ / "run";
+  std::filesystem::create_directory(run);
+  write_file(run + "/config.json", "{}");
+  VariedFile one(run), other(run);
+  const auto key = [](const char* value) { return VariedKey{4, "task.length", value, "test", 7}; };
+  const auto found = [](std::int64_t wrong) {
+    Evaluation e;
+    e.split = "test";
+    e.wrong = wrong, e.scored = 9, e.sequences = 7;
+    return e;
+  };
+  one.add(key("8"), found(1));
+  other.add(key("16"), found(2));
+  one.add(key("16"), found(3));  // the first answer stays
+  one.add(key("32"), found(4));
+  const VariedFile all(run);
+  for (const auto& [value, wrong] : {std::pair("8", 1), std::pair("16", 2), std::pair("32", 4)}) {
+    const Evaluation* e = all.find(key(value));
+    ASSERT_NE(e, nullptr) << value;
+    EXPECT_EQ(e->wrong, wrong) << value;
+  }
+  EXPECT_EQ(parse_json(read_file(run + "/varied.json"), JsonLimits{}, "varied").elements("results").size(), 3u);
+}
+
+TEST_F(Vary, TwoProcessesLoseNothing) {
+  std::filesystem::create_directory(runs_);
+  train("cope", "cope");
+  std::vector<pid_t> processes;
+  std::vector<std::string> all;
+  for (const std::string first : {"0.0", "0."}) {  // 0.01 to 0.08, 0.1 to 0.8
+    std::string values;
+    for (int n = 1; n <= 8; ++n) {
+      all.push_back(concat(first, n));
+      values += (n == 1 ? "" : ",") + all.back();
+    }
+    processes.push_back(start_program({TALLY_RUNNER, "vary", runs_, "--over", "task.p-ignore=" + values, "--threads=1"},
+                                      folder_, first));
+  }
+  EXPECT_EQ(finish_program(processes[0], folder_, "0.0").code, 0);
+  EXPECT_EQ(finish_program(processes[1], folder_, "0.").code, 0);
+  std::set<std::string> kept;
+  const JsonValue file = parse_json(read_file(runs_ + "/cope/varied.json"), JsonLimits{}, "varied");
+  for (const JsonValue& result : file.elements("results")) kept.insert(result.string("value"));
+  EXPECT_EQ(kept, std::set<std::string>(all.begin(), all.end()));
 }
 
 TEST_F(Vary, SaysWhatAnEncodingCannotTake) {
@@ -105,6 +159,8 @@ TEST_F(Vary, RefusesWhatMeansNothing) {
     EXPECT_TRUE(holds(finished.err, why)) << finished.err;
   };
   refused({"--over", "task.lenght=8"}, "has no option 'task.lenght'; did you mean 'task.length'?");
+  refused({"--over", "seed=1,2"}, "the task flip-flop has no option 'seed'\n");
+  refused({"--over", "p-ignor=0.1"}, "did you mean 'task.p-ignore'?");
   refused({"--over", "model.width=8"}, "has no option 'model.width'");
   refused({"--over", "task.length=7"}, "even");
   refused({"--over", "task.p-ignore=2"}, "p-ignore");

@@ -63,6 +63,9 @@ STRINGS_TOO = {"none", "sigmoid", "path"}  # of other things: an operation, a fi
 NAMES_ENCODINGS = {("nn", "position"), ("tasks", "presets"), ("tasks", "reproduce"), ("tasks", "foreign")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+CODE_IN_TEXT = re.compile(r"`[^`]*`")
+
 
 def project_files(root):
     """Paths relative to root: what git tracks or would add, or everything outside build/ where there is no git."""
@@ -128,8 +131,49 @@ def check_code(file, lines, encodings):
         yield 1, "no #pragma once"
 
 
+def anchors_of(lines):
+    """What links can lead to in a page: its headings, as GitHub and others name them."""
+    headings = (LINK.sub(lambda link: link[0][1:].partition("](")[0], line.lstrip("#").strip())
+                for line in lines if line.startswith("#"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links(root, file, lines):
+    in_block = False
+    for number, line in enumerate(lines, 1):
+        in_block ^= line.startswith("```")
+        if in_block or line.startswith("    "):
+            continue
+        for target in LINK.findall(CODE_IN_TEXT.sub("", line)):
+            if re.match(r"[a-z]+:", target):
+                continue  # elsewhere: that is not asked
+            path, _, anchor = target.partition("#")
+            page = root / file.parent / path if path else root / file
+            if not page.exists():
+                yield number, f"a dead link: {target}"
+            elif anchor and page.suffix == ".md" and anchor not in anchors_of(page.read_text().splitlines()):
+                yield number, f"no such heading: {target}"
+
+
+# Pages of results are found from their README, and what they say is told in reading.md.
+RESULTS = pathlib.Path("tests/results")
+
+
+def check_results(root, files):
+    pages = [file for file in files if RESULTS in file.parents and file.suffix == ".md"]
+    for name in ("README.md", "reading.md"):
+        index = RESULTS / name
+        if index not in files:
+            continue
+        linked = {target.partition("#")[0] for target in LINK.findall((root / index).read_text(encoding="utf-8"))}
+        for page in pages:
+            if page.name not in ("README.md", "reading.md") and str(page.relative_to(RESULTS)) not in linked:
+                yield f"{index}: no link to {page.relative_to(RESULTS)}"
+
+
 def offences(root):
     files = project_files(root)
+    yield from check_results(root, files)
     encodings = {file.stem.replace("_", "-") for file in files if file.match("nn/position/*.cpp")}
     for file in files:
         top = file.parts[0]
@@ -146,6 +190,9 @@ def offences(root):
                 yield f"{file}:{number}: a path of one machine: {line.strip()}"
         if file.name == "README.md" and len(lines) > MAX_README_LINES:
             yield f"{file}: {len(lines)} lines, {MAX_README_LINES} at most"
+        if file.suffix == ".md":
+            for number, what in check_links(root, file, lines):
+                yield f"{file}:{number}: {what}"
         if file.suffix in CODE:
             for number, what in check_code(file, lines, encodings):
                 yield f"{file}:{number}: {what}"

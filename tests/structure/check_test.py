@@ -33,6 +33,23 @@ class CheckTest(unittest.TestCase):
         self.assertEqual(self.found("nn/README.md", "line\n" * 80), [])
         self.assert_offence("nn/README.md", "line\n" * 81, "81 lines, 80 at most")
 
+    def test_links_lead_somewhere(self):
+        page = "# A [title](README.md), once\n[itself](README.md) [again](#a-title-once) [out](https://example.org/x)\n"
+        self.assertEqual(self.found("nn/README.md", page + "`[i](j)` is code\n```\n[i](j)\n```\n"), [])
+        self.assert_offence("nn/README.md", page + "[gone](gone.md)\n", "nn/README.md:3: a dead link: gone.md")
+        self.assert_offence("nn/README.md", page + "[gone](#a-title)\n", "nn/README.md:3: no such heading: #a-title")
+
+    def test_results_are_found_and_told_of(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = pathlib.Path(folder, "tests/results")
+            (results / "demo").mkdir(parents=True)
+            for name in ("table2.md", "demo/table.md"):
+                (results / name).write_text("# Table\n")
+            (results / "README.md").write_text("[2](table2.md) [demo](demo/table.md) [what they say](reading.md)\n")
+            (results / "reading.md").write_text("## [Table 2](table2.md#table)\n")
+            self.assertEqual(list(check.offences(pathlib.Path(folder))),
+                             ["tests/results/reading.md: no link to demo/table.md"])
+
     def test_include_upwards(self):
         self.assert_offence("core/tensor.hpp", PRAGMA + '#include "autograd/ops.hpp"\n', "core/tensor.hpp:2: core/ may")
         self.assert_offence("autograd/ops.hpp", PRAGMA + '#include "nn/linear.hpp"\n', "autograd/ may include only")

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -12,27 +13,39 @@
 
 namespace tally::testing {
 
-// The mean of one number of each sequence.
+// The mean of one number of each sequence, or of all answers of all sequences.
 class Mean {
  public:
-  void add(double value) {
+  void add(double value) { add(value, 1); }
+  // The sum over `of` answers of one sequence: the mean is then one of answers.
+  void add(double sum, double of) {
     ++n_;
-    sum_ += value;
-    squares_ += value * value;
+    sum_ += sum;
+    of_ += of;
+    squares_ += sum * sum;
+    products_ += sum * of;
+    of_squares_ += of * of;
   }
-  double mean() const { return sum_ / n_; }
+  double mean() const { return sum_ / of_; }
   // `expected` follows from the law: within four standard errors of these very numbers.
   void expect_exact(double expected, std::string_view what) const {
-    const double variance = squares_ / n_ - mean() * mean();
-    EXPECT_NEAR(mean(), expected, 4 * std::sqrt(std::max(variance, 0.0) / n_) + 1e-12) << what;
+    EXPECT_NEAR(mean(), expected, 4 * std::sqrt(variance() / n_) + 1e-12) << what;
   }
-  // `expected` was measured with another generator; `tolerance` is that of 20,000 sequences.
+  // `expected` was measured with another generator: within four standard errors of the difference. `tolerance` is that
+  // for 20,000 sequences of ours, which says how exact the other number is.
   void expect_near(double expected, double tolerance, std::string_view what) const {
-    EXPECT_NEAR(mean(), expected, tolerance * std::sqrt(20'000 / n_)) << what;
+    const double theirs = std::max(0.0, tolerance * tolerance / 16 - variance() / 20'000);
+    EXPECT_NEAR(mean(), expected, 4 * std::sqrt(theirs + variance() / n_)) << what;
   }
 
  private:
-  double n_ = 0, sum_ = 0, squares_ = 0;
+  // n times the square of the mean's standard error; of answers that of a ratio of sums.
+  double variance() const {
+    const double residuals = squares_ - 2 * mean() * products_ + mean() * mean() * of_squares_;
+    return std::max(0.0, n_ * residuals / (of_ * of_));
+  }
+
+  double n_ = 0, sum_ = 0, of_ = 0, squares_ = 0, products_ = 0, of_squares_ = 0;
 };
 
 // Calls use(example) for the first `count` sequences of a split.

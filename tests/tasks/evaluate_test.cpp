@@ -6,9 +6,12 @@
 #include "core/error.hpp"
 #include "tasks/config.hpp"
 #include "tasks/generate.hpp"
+#include "tests/error_of.hpp"
 
 namespace tally {
 namespace {
+
+using testing::error_of;
 
 TEST(Evaluate, GivesTheSameForAnyBatch) {
   RunConfig config = RunConfig::make("flip-flop", "alibi", "quick");
@@ -107,6 +110,12 @@ TEST(Evaluate, BreaksErrorsDownByKey) {
   JsonValue by = json.at("by");
   damaged.set("by", by.set("wrong", JsonValue(JsonValue::Array{1})));
   EXPECT_THROW(evaluation_from_json(damaged), Error);
+  damaged = json;
+  damaged.set("wrong", e.scored + 1);
+  EXPECT_EQ(error_of([&] { evaluation_from_json(damaged); }), "[evaluation] 7 wrong tokens of 6");
+  damaged = json;
+  damaged.set("by", by.set("wrong", JsonValue(JsonValue::Array{2, -1})));
+  EXPECT_EQ(error_of([&] { evaluation_from_json(damaged); }), "[evaluation] -1 wrong tokens of 2 of the gap 5");
 }
 
 // Keys follow their sequences into batches of any size, beside shorter ones, and into what is generated.
