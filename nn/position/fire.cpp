@@ -15,7 +15,8 @@ namespace {
 struct Interpolated {
   static constexpr PairNeeds needs{
       .distance = true, .adds = true, .table = true, .knots = true, .adds_entry = true, .rows = 1, .heads = 1};
-  static constexpr auto place(const auto& p) { return log(head<0>(p) * p.distance + 1) * row<0>(p); }
+  static constexpr auto of_distance(const auto& p) { return log(head<0>(p) * p.distance + 1); }
+  static constexpr auto place(const auto& p) { return p.of_distance * row<0>(p); }
   static constexpr auto logit(const auto& p) { return p.s + p.entry; }
 };
 
