@@ -149,19 +149,10 @@ TALLY_CLONES void exp_weights(T* score, std::int64_t keys, std::int64_t lanes) {
   }
 }
 
-// Of a and every step-th of b, in sums of which none waits for another.
 template <class T>
-double dot(const T* a, const T* b, std::int64_t step, std::int64_t count) {
-  constexpr std::int64_t lanes = 8;
-  double sums[lanes] = {}, sum = 0;
-  const std::int64_t whole = count - count % lanes;
-  for (std::int64_t first = 0; first < whole; first += lanes) {
-    for (std::int64_t c = 0; c < lanes; ++c) {
-      sums[c] += static_cast<double>(a[first + c]) * static_cast<double>(b[(first + c) * step]);
-    }
-  }
-  for (std::int64_t c = whole; c < count; ++c) sum += static_cast<double>(a[c]) * static_cast<double>(b[c * step]);
-  for (const double part : sums) sum += part;
+double dot(const T* a, const T* b, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < count; ++c) sum += static_cast<double>(a[c]) * static_cast<double>(b[c]);
   return sum;
 }
 
@@ -234,8 +225,11 @@ void NormaliserTile<T>::open_gradient(const RowTile& rows, const T* d_output, co
     shift_[i] = kept[statistics_per_row * i];
     inverse_[i] = kept[statistics_per_row * i + 1];
     left_[i] = kept[statistics_per_row * i + 2];
-    const double of_output = dot(d_output + i * ld, &output.at(rows.first + i, 0), output.column_step, width);
-    const double of_rest = rest != nullptr ? dot(d_output + i * ld, rest + i * ld, 1, width) : 0.0;
+    double of_output = 0;
+    for (std::int64_t c = 0; c < width; ++c) {
+      of_output += static_cast<double>(d_output[i * ld + c]) * static_cast<double>(output.at(rows.first + i, c));
+    }
+    const double of_rest = rest != nullptr ? dot(d_output + i * ld, rest + i * ld, width) : 0.0;
     delta_[i] = static_cast<T>(of_output);
     d_left_[i] = static_cast<T>(of_rest);
     d_row_[i] = static_cast<T>(of_output - of_rest);
