@@ -68,7 +68,7 @@ TensorNumber tanh(const TensorNumber& x);
 template <class Policy>
 struct PairInTensors {
   static constexpr PairNeeds needs = Policy::needs;
-  TensorNumber s, distance, other, sum, down, entry;
+  TensorNumber s, distance, other, sum, down, entry, of_distance = 0.0;
   const PairTensors& given;
 
   explicit PairInTensors(const PairTensors& pairs)
@@ -78,7 +78,9 @@ struct PairInTensors {
         sum(pairs.sum),
         down(pairs.down),
         entry(pairs.entry),
-        given(pairs) {}
+        given(pairs) {
+    if constexpr (requires { Policy::of_distance(*this); }) of_distance = Policy::of_distance(*this);
+  }
   template <int n>
   TensorNumber number() const {
     if constexpr (n < needs.rows) {

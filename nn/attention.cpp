@@ -64,12 +64,12 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   turned.rotated_v = operands.v;
   operands.k = in.keep_keys("keys of the product", operands.k);
   operands.v = in.keep_keys("values of the sum", operands.v);
-  const bool written_out = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
-  turned.replaces_product =
-      !written_out && in.cache == nullptr && !encoding.traits.takes_score_alone && MovedProduct::fits(in.q.device());
+  turned.written_out = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
+  turned.replaces_product = !turned.written_out && in.cache == nullptr && !encoding.traits.takes_score_alone &&
+                            MovedProduct::fits(in.q.device());
   Score score = score_of(encoding, turned);
   leave_out_gone(score, in, in.keys() - operands.k.size(2));
-  const bool materialised = written_out || !score.tiled_on(in.q.device());
+  const bool materialised = turned.written_out || !score.tiled_on(in.q.device());
   const Tensor output = materialised ? composed_attention(operands, score, encoding, turned, dropout, pass, trace)
                                      : tiled_attention(operands, score);
   forget_unseen(score, in, operands.k.size(2));

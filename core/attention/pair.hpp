@@ -10,6 +10,9 @@
 //          v_i[n] + r_i[n] (x - t_n), with the last n whose t_n < x, or the first
 //   l_ij = logit(pair i, j, with p_ij as its sum, F_ij as its down, e_ij as its entry)
 //
+// What they make of the distance and numbers of the head alone may stand in a function of its own, of_distance, whose
+// result is p.of_distance: on the CPU it is computed once for each diagonal of a tile of pairs.
+//
 //   struct Tra {
 //     static constexpr PairNeeds needs{.scan = true, .rows = 1};
 //     static constexpr auto gate(const auto& p) { return select(p.s > 0, 1, 0); }
@@ -62,6 +65,7 @@ struct DownIsForLogitAlone {};
 struct SetNeedsOtherToReadOther {};
 struct SetNeedsTableToReadEntry {};
 struct EntryIsForLogitAlone {};
+struct NothingIsOfDistance {};
 
 // Whatever is made of it says what is missing.
 #define TALLY_UNREADABLE_IN(op, Type, sentence)                                            \
@@ -89,12 +93,49 @@ TALLY_UNREADABLE(SetNeedsDownToReadDown, "the policy reads p.down, but needs.dow
 TALLY_UNREADABLE(DownIsForLogitAlone, "p.down is for logit alone: a down_gate is what is summed")
 TALLY_UNREADABLE(SetNeedsOtherToReadOther, "the policy reads p.other, but needs.other is false")
 TALLY_UNREADABLE(SetNeedsTableToReadEntry, "the policy reads p.entry, but needs.table is false")
+TALLY_UNREADABLE(NothingIsOfDistance, "the policy reads p.of_distance, but has no function of that name")
 TALLY_UNREADABLE(EntryIsForLogitAlone, "p.entry is for logit alone: gates and places do not see it")
 #undef TALLY_UNREADABLE
 #undef TALLY_UNREADABLE_IN
 
 // Inputs by their bits; numbers of rows come behind these, then those of heads.
 inline constexpr int input_s = 0, input_other = 1, input_sum = 2, input_down = 3, input_entry = 4, first_row_input = 5;
+
+// x as input i, or as a constant.
+template <int i, bool differentiates, class R>
+TALLY_INLINE Dual<R, differentiates ? 1u << i : 0u> as_input(const R& x) {
+  if constexpr (differentiates) {
+    return input<i>(x);
+  } else {
+    return {x, {}};
+  }
+}
+
+// What of_distance sees, which all pairs of a head at one distance have in common.
+template <class R, class Policy, bool differentiates>
+struct DistanceIn {
+  static constexpr PairNeeds needs = Policy::needs;
+  Dual<R, 0> distance;
+  std::array<R, needs.heads == 0 ? 1 : static_cast<std::size_t>(needs.heads)> numbers;
+
+  template <int n>
+  TALLY_INLINE auto number() const {
+    static_assert(n >= needs.rows, "of_distance is the same for all rows: it reads p.distance and head<n>(p) alone");
+    return as_input<first_row_input + n, differentiates>(numbers[static_cast<std::size_t>(n - needs.rows)]);
+  }
+};
+template <class R, class Policy, bool differentiates>
+struct OfDistance {
+  static constexpr bool exists = false;
+  using Type = NothingIsOfDistance;
+};
+template <class R, class Policy, bool differentiates>
+requires requires(const DistanceIn<R, Policy, differentiates>& p) { Policy::of_distance(p); }
+struct OfDistance<R, Policy, differentiates> {
+  static_assert(Policy::needs.distance, "the policy has of_distance, but needs.distance is false");
+  static constexpr bool exists = true;
+  using Type = decltype(as_dual<R>(Policy::of_distance(std::declval<const DistanceIn<R, Policy, differentiates>&>())));
+};
 
 // What a policy sees of one pair, as numbers with derivatives or, else, without. A table's entry: PairWithEntry.
 template <class R, class Policy, bool differentiates, bool for_logit>
@@ -119,6 +160,7 @@ struct PairIn {
 
   Input<input_s> s;  // score, scale q_i.k_j
   [[no_unique_address]] std::conditional_t<needs.distance, Dual<R, 0>, SetNeedsDistanceToReadIt> distance;
+  [[no_unique_address]] typename OfDistance<R, Policy, differentiates>::Type of_distance;
   [[no_unique_address]] Other other;
   [[no_unique_address]] Sum sum;
   [[no_unique_address]] Down down;
@@ -127,11 +169,7 @@ struct PairIn {
 
   template <int i>
   TALLY_INLINE static Input<i> as_input(const R& x) {
-    if constexpr (differentiates) {
-      return input<i>(x);
-    } else {
-      return {x, {}};
-    }
+    return attention::as_input<i, differentiates>(x);
   }
   // number(n): those of the row, then of the head.
   template <class F>
@@ -145,6 +183,11 @@ struct PairIn {
     if constexpr (needs.down && for_logit) p.down = as_input<input_down>(down);
     if constexpr (needs.rows + needs.heads > 0) {
       for (std::size_t n = 0; n < p.numbers.size(); ++n) p.numbers[n] = number(n);
+    }
+    if constexpr (OfDistance<R, Policy, differentiates>::exists) {
+      DistanceIn<R, Policy, differentiates> shared{{distance, {}}, {}};
+      for (std::size_t n = 0; n < needs.heads; ++n) shared.numbers[n] = p.numbers[needs.rows + n];
+      p.of_distance = as_dual<R>(Policy::of_distance(shared));
     }
     return p;
   }

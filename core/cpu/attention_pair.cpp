@@ -45,12 +45,13 @@ class PairTile final : public ScanTile<T> {
                                 : call.scan.table.shape[3]),
         table_(arena.take<Entry<T>>(tile_rows * entries_)),
         d_table_(arena.take<Entry<T>>(gradients != nullptr ? tile_rows * entries_ : 0)),
+        diagonals_(arena.take<T>((1 + needs_.heads) * tile_diagonals)),
         kept_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
         kept_sum_(arena.take<T>(gradients != nullptr && needs_.scan ? tile_keys * tile_rows : 0)),
         kept_gate_slope_(arena.take<T>(gradients != nullptr && needs_.scan ? tile_keys * tile_rows : 0)),
         kept_entry_(
-            arena.take<T>(gradients != nullptr && needs_.table && !needs_.adds_entry ? tile_keys * tile_rows : 0)),
-        kept_rise_(arena.take<T>(gradients != nullptr && needs_.table ? tile_keys * tile_rows : 0)),
+            arena.take<T>(gradients != nullptr && looks_up() && !needs_.adds_entry ? tile_keys * tile_rows : 0)),
+        kept_rise_(arena.take<T>(gradients != nullptr && looks_up() ? tile_keys * tile_rows : 0)),
         kept_down_(arena.take<T>(gradients != nullptr && needs_.down ? tile_keys * tile_rows : 0)),
         down_(arena.take<double>(needs_.down ? call.keys() : 0)),
         d_down_(arena.take<double>(gradients != nullptr && needs_.down ? call.keys() : 0)),
@@ -181,6 +182,7 @@ class PairTile final : public ScanTile<T> {
     return std::all_of(carry_, carry_ + rows.rows, [&](T sum) { return sum >= last; });
   }
 
+  bool looks_up() const { return needs_.table && !needs_.knots; }
   // Whether what gates alone see of the tile at hand is wanted.
   bool gates_count() const { return needs_.other && !settled_; }
 
@@ -191,10 +193,23 @@ class PairTile final : public ScanTile<T> {
 
   PairTileViews<T> views(const RowTile& rows, const KeyTile& keys) const {
     const auto of_tile = [&](double* sums) { return sums != nullptr ? sums + keys.first : nullptr; };
-    return {rows,        keys,       row_numbers_,     head_numbers_,
-            table_,      d_table_,   entries_,         call_.scan.knots.as<T>(),
-            kept_score_, kept_sum_,  kept_gate_slope_, kept_entry_,
-            kept_rise_,  kept_down_, of_tile(down_),   of_tile(d_down_)};
+    return {rows,
+            keys,
+            row_numbers_,
+            head_numbers_,
+            table_,
+            d_table_,
+            entries_,
+            call_.scan.knots.as<T>(),
+            diagonals_,
+            kept_score_,
+            kept_sum_,
+            kept_gate_slope_,
+            kept_entry_,
+            kept_rise_,
+            kept_down_,
+            of_tile(down_),
+            of_tile(d_down_)};
   }
 
   const AttentionCall& call_;
@@ -206,6 +221,7 @@ class PairTile final : public ScanTile<T> {
   T *packed_, *row_numbers_, *head_numbers_;
   std::int64_t entries_;
   Entry<T>*table_, *d_table_;  // [tile_rows, entries]
+  T* diagonals_;
   T *kept_score_, *kept_sum_, *kept_gate_slope_, *kept_entry_, *kept_rise_, *kept_down_;
   double *down_, *d_down_;
   T* d_rows_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/attention/pair.hpp"
+#include "core/attention/policies.hpp"
 #include "core/cpu/attention_table.hpp"
 #include "core/cpu/attention_tile.hpp"
 
@@ -24,9 +25,10 @@ struct PairTileViews {
   Entry<T>* d_table;
   std::int64_t entries;           // P+1, or as many as knots
   const T* knots;                 // where it is read between knots: [entries]
+  T* diagonals;                   // of_distance, then its derivatives by numbers of heads: [1 + heads, tile_diagonals]
   T* kept_score;                  // scores as the policy sees them; null where no gradient is wanted
   T *kept_sum, *kept_gate_slope;  // where it scans: p.sum, and the gate's derivative where keeps_gate_slope says so
-  T *kept_entry, *kept_rise;      // of the table, where it reads one: p.entry unless it only adds it, and its slope
+  T *kept_entry, *kept_rise;      // of a table without knots: p.entry unless it is only added, and its slope
   T* kept_down;                   // p.down, where it sums down the queries; of each key then:
   double* down;                   // what the rows before these add up to; in backward those up to the last of these
   double* d_down;                 // what flows back from the rows after these
@@ -52,6 +54,32 @@ TALLY_INLINE Lanes queries_seeing(const RowTile& rows, const KeyTile& keys, std:
   return seeing;
 }
 
+// A diagonal of a tile has pairs of one distance; the one of its lane 0 and its last key comes first.
+inline constexpr std::int64_t tile_diagonals = tile_rows + tile_keys;
+
+// of_distance of every diagonal, where the policy has it.
+template <class V, class Policy, bool differentiates>
+TALLY_INLINE void set_diagonals(const PairTileViews<Scalar<V>>& tile) {
+  using T = Scalar<V>;
+  using Shared = attention::DistanceIn<V, Policy, differentiates>;
+  if constexpr (attention::OfDistance<V, Policy, differentiates>::exists) {
+    Shared shared{};
+    for (std::int64_t n = 0; n < Policy::needs.heads; ++n) {
+      shared.numbers[static_cast<std::size_t>(n)] = splat<V>(tile.head_numbers[n]);
+    }
+    V lane{};
+    for (std::int64_t l = 0; l < lanes_of<V>; ++l) lane[l] = static_cast<T>(l);
+    const std::int64_t first = tile.rows.last_key - tile.keys.first - (tile_keys - 1);
+    for (std::int64_t at = 0; at < tile_diagonals; at += lanes_of<V>) {
+      shared.distance = {lane + static_cast<T>(first + at), {}};
+      const auto y = attention::as_dual<V>(Policy::of_distance(shared));
+      attention::detail::each_part(y, [&](std::size_t n, const V& x) TALLY_INLINED {
+        store_vector<V>(tile.diagonals + static_cast<std::int64_t>(n) * tile_diagonals + at, x);
+      });
+    }
+  }
+}
+
 // A vector of neighbouring rows.
 template <class V, class Policy>
 struct PairLanes {
@@ -60,11 +88,13 @@ struct PairLanes {
   using Count = std::conditional_t<sizeof(T) == sizeof(std::int32_t), std::int32_t, std::int64_t>;
   static constexpr PairNeeds needs = Policy::needs;
 
-  Counts lane;     // within the tile
-  V row_distance;  // of key 0 of the tile
+  Counts lane;         // within the tile
+  V row_distance;      // of key 0 of the tile
+  const T* diagonals;  // from that of the first of these rows and key 0 on
   std::array<V, pair_numbers<Policy> == 0 ? 1 : pair_numbers<Policy>> numbers;
 
-  TALLY_INLINE PairLanes(const PairTileViews<T>& tile, std::int64_t first) {
+  TALLY_INLINE PairLanes(const PairTileViews<T>& tile, std::int64_t first)
+      : diagonals(tile.diagonals + first + tile_keys - 1) {
     for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
       lane[l] = static_cast<Count>(first + l);
       row_distance[l] = static_cast<T>(tile.rows.last_key - tile.keys.first + first + l);
@@ -81,9 +111,16 @@ struct PairLanes {
   }
   template <bool differentiates, bool for_logit>
   TALLY_INLINE auto pair(const V& s, const V& other, const V& sum, std::int64_t key, const V& down = V{}) const {
-    return attention::PairIn<V, Policy, differentiates, for_logit>::of(
+    auto pair = attention::PairIn<V, Policy, differentiates, for_logit>::of(
         s, other, sum, row_distance - static_cast<T>(key),
         [&](std::size_t n) TALLY_INLINED -> const V& { return numbers[n]; }, down);
+    if constexpr (attention::OfDistance<V, Policy, differentiates>::exists) {
+      // In the place of what was computed for the pair, which no one reads then.
+      attention::detail::each_part(pair.of_distance, [&](std::size_t n, V& x) TALLY_INLINED {
+        x = load_vector<V>(diagonals + static_cast<std::int64_t>(n) * tile_diagonals - key);
+      });
+    }
+    return pair;
   }
 };
 
@@ -117,29 +154,17 @@ TALLY_INLINE V sums_after(const V& x) {
   }
 }
 
-template <std::size_t by, class V, std::size_t... lane>
-TALLY_INLINE V moved_around(const V& x, std::index_sequence<lane...>) {
-  return __builtin_shufflevector(x, x, static_cast<int>((lane + by) % sizeof...(lane))...);
-}
-// The least of all lanes, none of which is NaN.
-template <class V, std::size_t by = 1>
-TALLY_INLINE Scalar<V> least_of(const V& x) {
-  if constexpr (by == AllLanes<V>::size()) {
-    return x[0];
-  } else {
-    const V other = moved_around<by>(x, AllLanes<V>{});
-    return least_of<V, 2 * by>(choose(x < other, x, other));
-  }
+// Whether a comparison holds in any lane.
+template <class Condition>
+TALLY_INLINE bool any(const Condition& condition) {
+  std::uint64_t words[sizeof condition / sizeof(std::uint64_t)], all = 0;
+  __builtin_memcpy(words, &condition, sizeof condition);
+  for (const std::uint64_t word : words) all |= word;
+  return all != 0;
 }
 
 template <class V>
 using OfRows = std::array<V, vectors_of_rows<V>>;
-
-// Knots between which the places of a vector of rows were last: where neighbouring keys have neighbouring places few
-// are looked at.
-struct KnotRange {
-  std::int64_t begin = 0, end = 0;  // of what the least place is beyond, and the largest
-};
 
 // Places in the tables of all rows for one key, and what is found there.
 template <class V>
@@ -150,7 +175,6 @@ struct TablePlaces {
   alignas(64) Count at[tile_rows];
   alignas(64) T beyond[tile_rows];  // how far places are beyond the entry below them
   alignas(64) Entry<T> entries[tile_rows];
-  std::array<KnotRange, vectors_of_rows<V>> ranges{};
 
   // As attention::place_in_table, of lanes from `first` on at the places p.
   TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& p, std::int64_t entry_count) {
@@ -159,26 +183,6 @@ struct TablePlaces {
     const Counts place = lane * static_cast<Count>(entry_count) + low;
     __builtin_memcpy(at + first, &place, sizeof place);
     store_vector<V>(beyond + first, c - __builtin_convertvector(low, V));
-  }
-  // Between knots: as attention::knot_before.
-  TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& x, const T* knots, std::int64_t count) {
-    KnotRange& range = ranges[static_cast<std::size_t>(first / lanes_of<V>)];
-    const V infinite = splat<V>(std::numeric_limits<T>::infinity());
-    const T least = least_of(choose(x == x, x, infinite)), largest = -least_of(choose(x == x, -x, infinite));
-    while (range.begin > 0 && !(knots[range.begin] < least)) --range.begin;
-    while (range.begin + 1 < count && knots[range.begin + 1] < least) ++range.begin;
-    while (range.end > 0 && !(knots[range.end] < largest)) --range.end;
-    while (range.end + 1 < count && knots[range.end + 1] < largest) ++range.end;
-    Counts n = Counts{} + static_cast<Count>(range.begin);
-    V before = splat<V>(knots[range.begin]);
-    for (std::int64_t knot = range.begin + 1; knot <= range.end; ++knot) {
-      const auto passed = splat<V>(knots[knot]) < x;
-      n -= passed;
-      before = choose(passed, splat<V>(knots[knot]), before);
-    }
-    const Counts place = lane * static_cast<Count>(count) + n;
-    __builtin_memcpy(at + first, &place, sizeof place);
-    store_vector<V>(beyond + first, x - before);
   }
   TALLY_INLINE V get(std::int64_t first) const { return load_vector<V>(beyond + first); }
   // Values and slopes, one after the other in memory.
@@ -204,6 +208,60 @@ struct TablePlaces {
   template <std::size_t begin, std::size_t all, std::size_t... lane>
   TALLY_INLINE static V interleaved(const V& a, const V& b, std::index_sequence<lane...>) {
     return __builtin_shufflevector(a, b, static_cast<int>(begin + lane / 2 + (lane % 2 == 0 ? 0 : all))...);
+  }
+};
+
+// Where the tables of a vector of rows were last read between knots, with what stands there: neighbouring keys have
+// most often neighbouring places, so that each knot is passed once and little is looked up.
+template <class V>
+struct KnotSegments {
+  using T = Scalar<V>;
+  using Counts = VectorOfCounts<T, sizeof(V)>;
+  using Count = std::remove_cvref_t<decltype(Counts{}[0])>;
+  // A segment is of the places beyond `after`, its begin or minus infinity, up to its end. All 0: none yet, and of
+  // none.
+  V after, end, begin;
+  V value, rise;      // at its begin, and its slope
+  V d_value, d_rise;  // what they got since the places came there
+  V beyond;           // how far the places are beyond its begin
+  Counts at;          // in the tables
+
+  // To those of the places x, as attention::knot_before; where x is NaN any may be.
+  template <bool differentiates>
+  TALLY_INLINE void move(const PairTileViews<T>& tile, std::int64_t first, const V& x) {
+    if (any((x <= after) | (end < x))) {
+      if constexpr (differentiates) close(tile, first);
+      look_up(tile, first, x);
+    }
+    beyond = x - begin;
+  }
+  TALLY_INLINE V entry() const { return value + beyond * rise; }
+  // What was gathered goes to the tables.
+  TALLY_INLINE void close(const PairTileViews<T>& tile, std::int64_t first) {
+    for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
+      Entry<T>& entry = tile.d_table[(first + l) * tile.entries + at[l]];
+      entry = {entry.low + d_value[l], entry.rise + d_rise[l]};
+    }
+    d_value = d_rise = V{};
+  }
+
+ private:
+  TALLY_INLINE void look_up(const PairTileViews<T>& tile, std::int64_t first, const V& x) {
+    constexpr T infinity = std::numeric_limits<T>::infinity();
+    const bool none_yet = after[0] == end[0];
+    for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
+      std::int64_t n = at[none_yet && l > 0 ? l - 1 : l];
+      if (none_yet && l == 0) n = attention::knot_before(tile.knots, static_cast<std::int32_t>(tile.entries), x[0]);
+      while (n > 0 && !(tile.knots[n] < x[l])) --n;
+      while (n + 1 < tile.entries && tile.knots[n + 1] < x[l]) ++n;
+      const Entry<T> entry = tile.table[(first + l) * tile.entries + n];
+      at[l] = static_cast<Count>(n);
+      begin[l] = tile.knots[n];
+      after[l] = n > 0 ? begin[l] : -infinity;
+      end[l] = n + 1 < tile.entries ? tile.knots[n + 1] : infinity;
+      value[l] = entry.low;
+      rise[l] = entry.rise;
+    }
   }
 };
 

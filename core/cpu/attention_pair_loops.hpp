@@ -83,26 +83,18 @@ constexpr bool keeps_gate_slope() {
   }
 }
 
-template <class V, class Policy>
-TALLY_INLINE void set_places(TablePlaces<V>& places, const PairTileViews<Scalar<V>>& tile, std::int64_t first,
-                             const PairLanes<V, Policy>& at, const V& place) {
-  if constexpr (Policy::needs.knots) {
-    places.set(first, at.lane, place, tile.knots, tile.entries);
-  } else {
-    places.set(first, at.lane, place, tile.entries);
-  }
-}
-
 template <class V, class Policy, bool keep, bool settled = false>
 [[gnu::flatten]] void add_pairs(const PairTileViews<Scalar<V>>& tile, Scalar<V>* score, const Scalar<V>* other,
                                 Scalar<V>* carry) {
   using T = Scalar<V>;
   constexpr PairNeeds needs = Policy::needs;
-  constexpr bool scans = needs.scan && !settled, looks_up = needs.table && !settled;
+  constexpr bool scans = needs.scan && !settled, looks_up = needs.table && !needs.knots && !settled;
   constexpr std::int64_t step = lanes_of<V>;
   OfRows<V> lost{}, positions{}, last{};
   TablePlaces<V> places;
+  std::array<KnotSegments<V>, needs.knots ? vectors_of_rows<V> : 0> segments{};
   if constexpr (settled) last = last_entries<V>(tile);
+  set_diagonals<V, Policy, keep>(tile);
   for (std::int64_t j = tile.keys.keys - 1; j >= 0; --j) {
     const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
     OfRows<V> downs;
@@ -153,7 +145,12 @@ template <class V, class Policy, bool keep, bool settled = false>
       const auto pair = pair_at(at, first, position);
       if constexpr (looks_up) {
         positions[static_cast<std::size_t>(first / step)] = position;
-        set_places(places, tile, first, at, attention::place_of(pair).value);
+        places.set(first, at.lane, attention::place_of(pair).value, tile.entries);
+      } else if constexpr (needs.knots) {
+        const V place = attention::place_of(pair).value;
+        KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
+        here.template move<false>(tile, first, place);
+        finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, here.entry()));
       } else if constexpr (settled) {
         const V value = last[static_cast<std::size_t>(first / step)];
         finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value));
@@ -196,11 +193,13 @@ template <class V, class Policy, bool settled = false>
                 down_of = attention::input_down, number_of = attention::first_row_input;
   constexpr std::int64_t step = lanes_of<V>;
   using T = Scalar<V>;
-  constexpr bool scans = needs.scan && !settled, looks_up = needs.table && !settled;
+  constexpr bool scans = needs.scan && !settled, looks_up = needs.table && !needs.knots && !settled;
   const bool own_operands = d_other != d;
   OfRows<V> last{}, d_last{};
   TablePlaces<V> places;  // with what entries get
+  std::array<KnotSegments<V>, needs.knots ? vectors_of_rows<V> : 0> segments{};
   if constexpr (settled) last = last_entries<V>(tile);
+  set_diagonals<V, Policy, true>(tile);
   for (std::int64_t begin = 0; begin < tile.keys.keys; begin += few_keys) {
     // Of few keys: sums of dl, of the weights, and of both for each number.
     std::array<std::array<V, 2 + 2 * count>, vectors_of_rows<V>> few{};
@@ -225,13 +224,19 @@ template <class V, class Policy, bool settled = false>
         const auto logit = [&]() TALLY_INLINED {
           if constexpr (!needs.table) {
             return attention::logit_of<Policy>(pair);
+          } else if constexpr (needs.knots) {
+            KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
+            const auto where = attention::place_of(pair);
+            here.template move<true>(tile, first, where.value);
+            return attention::logit_of<Policy>(
+                attention::PairWithEntry<V, Policy, true>(pair, here.entry(), here.rise, where));
           } else {
             const V value = settled            ? last[static_cast<std::size_t>(first / step)]
                             : needs.adds_entry ? V{}
                                                : load_vector<V>(tile.kept_entry + place);
             const V rise = settled ? V{} : load_vector<V>(tile.kept_rise + place);
             const auto where = attention::place_of(pair);
-            if constexpr (looks_up) set_places(places, tile, first, at, where.value);
+            if constexpr (looks_up) places.set(first, at.lane, where.value, tile.entries);
             return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise, where));
           }
         }();
@@ -257,6 +262,11 @@ template <class V, class Policy, bool settled = false>
         if constexpr (needs.table) {
           const V d_entry = take.template operator()<attention::input_entry>(dl, logit);
           if constexpr (settled) d_last[static_cast<std::size_t>(first / step)] += d_entry;
+          if constexpr (needs.knots) {
+            KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
+            here.d_value += d_entry;
+            here.d_rise += choose(seen, V(here.beyond * d_entry), V{});
+          }
           if constexpr (looks_up) {
             places.put(first, d_entry, choose(seen, V(places.get(first) * d_entry), V{}));
           }
@@ -290,6 +300,11 @@ template <class V, class Policy, bool settled = false>
       for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
         add_in_double(target + first, few[static_cast<std::size_t>(first / step)][n]);
       }
+    }
+  }
+  if constexpr (needs.knots) {
+    for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+      segments[static_cast<std::size_t>(first / step)].close(tile, first);
     }
   }
   for (std::int64_t i = 0; settled && i < tile.rows.lanes; ++i) {

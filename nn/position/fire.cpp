@@ -1,9 +1,32 @@
 // Functional interpolation for relative positions (FIRE, arXiv 2310.04418):
-//   l_ij = s_ij + f_h( ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6) ),  L = |512 m|
+//   l_ij = s_ij + f_h(x_ij),  x_ij = ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6),  L = |512 m|
 //   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1
-// For texts of at most L + 1 tokens it depends on the distance alone and costs T numbers; for longer ones each layer
-// keeps H T² numbers until backward, which computes the rest again, about (36 + H) T² for one layer at a time, most of
-// them the hidden layer of f. L is learned, so this is what an estimate of memory counts.
+// For texts of at most L + 1 tokens it depends on the distance alone and costs T numbers. For longer ones it is a
+// policy: f is linear between the kinks of its units, which all rows share, so that a pair reads one value and one
+// slope at the place x. Beside another running sum, where a text is generated, and where attention is written out, it
+// is a bias of H T² numbers a layer. What makes biases is computed again in backward.
+// L is learned, so the longer form is what an estimate of memory counts.
+#include "autograd/pair.hpp"
+
+namespace tally {
+namespace {
+
+// The number of a head is |c|; of a row 1 / (ln(|c| max(i, L) + 1) + 1e-6).
+struct Interpolated {
+  static constexpr PairNeeds needs{
+      .distance = true, .adds = true, .table = true, .knots = true, .adds_entry = true, .rows = 1, .heads = 1};
+  static constexpr auto of_distance(const auto& p) { return log(head<0>(p) * p.distance + 1); }
+  static constexpr auto place(const auto& p) { return p.of_distance * row<0>(p); }
+  static constexpr auto logit(const auto& p) { return p.s + p.entry; }
+};
+
+}  // namespace
+}  // namespace tally
+
+TALLY_PAIR(fire, Interpolated);
+
+#ifndef TALLY_PAIR_ONLY
+
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
 #include "nn/encoding.hpp"
@@ -29,28 +52,54 @@ class Fire final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    const bool by_distance = reaches(abs(threshold_ * start_length), in.keys() - 1);
-    const Tensor distances = unsqueeze(in.distances(), 0), all = transpose(distances, 0, 1);
-    const std::vector<Tensor> own{stretch_, threshold_, hidden_weight_, hidden_bias_, output_weight_, output_bias_};
-    // One row stands for all of them, or each query has its own.
-    const Tensor rows = slice(all, 0, by_distance ? in.keys() - 1 : in.first, in.keys());  // i [rows, 1]
-    if (by_distance) {
-      score.biases.push_back(Toeplitz{transpose(select(bias_of(own, rows, distances), 0, 0), 0, 1)});
-      return;
+    const Tensor length = abs(threshold_ * start_length);
+    if (reaches(length, in.keys() - 1)) {
+      // One row stands for all of them.
+      const Tensor bias = bias_of(places(in, in.keys() - 1), unsqueeze(in.distances(), 0));
+      score.biases.push_back(Toeplitz{transpose(select(bias, 0, 0), 0, 1)});
+    } else if (score.scan || in.written_out || in.cache != nullptr || !is_compiled(pair_fire, in.q.device())) {
+      score.biases.push_back(dense(in));
+    } else {
+      score.set_scan(interpolated(in, length));
     }
-    const auto of_pairs = [rows, distances](const std::vector<Tensor>& x) {
-      return std::vector<Tensor>{bias_of(x, rows, relu(rows - distances))};
-    };
-    const Tensor bias = recomputed("fire", own, of_pairs)[0];
-    score.biases.push_back(Dense{unsqueeze(transpose(transpose(bias, 1, 2), 0, 1), 0)});
   }
 
  private:
-  // Of rows i [rows, 1] and i-j [1 or rows, keys] -> [rows, keys, H], by c, m, w1, b1, W2, b2.
-  static Tensor bias_of(const std::vector<Tensor>& own, const Tensor& rows, const Tensor& distances) {
-    const Tensor c = abs(own[0]), length = abs(own[1] * start_length);  // L [1]
-    const Tensor x = log(c * distances + 1.0) / (log(c * maximum(length, rows) + 1.0) + eps);
-    return linear(relu(linear(unsqueeze(x, 2), own[2], own[3])), own[4], own[5]);
+  // i [tokens, 1]
+  static Tensor places(const AttentionInput& in, std::int64_t first) {
+    return unsqueeze(slice(in.distances(), 0, first, in.keys()), 1);
+  }
+
+  Pair interpolated(const AttentionInput& in, const Tensor& length) const {
+    const std::int64_t batch = in.q.size(0), heads = in.q.size(1), queries = in.q.size(2);
+    const Tensor c = abs(stretch_);
+    const Tensor inverse = reciprocal(log(c * maximum(length, places(in, in.first)) + 1.0) + eps);
+    const HiddenSegments segments = hidden_segments(select(hidden_weight_, 1, 0), hidden_bias_);
+    const std::int64_t knots = segments.knots.size(0);
+    const Tensor both = reshape(matmul(output_weight_, segments.units), {heads, knots, 2});
+    const Tensor value = slice(both, 2, 0, 1) + reshape(output_bias_, {heads, 1, 1});
+    const Tensor table = reshape(concat({value, slice(both, 2, 1, 2)}, 2), {heads, 1, 2 * knots});
+    return {.policy = &pair_fire,
+            .rows = broadcast_to(inverse, {batch, heads, queries, 1}),
+            .heads = broadcast_to(c, {heads, 1}),
+            .table = broadcast_to(table, {batch, heads, queries, 2 * knots}),
+            .knots = segments.knots};
+  }
+  Dense dense(const AttentionInput& in) const {
+    const Tensor rows = places(in, in.first);
+    const Tensor bias = bias_of(rows, relu(rows - unsqueeze(in.distances(), 0)));
+    return {unsqueeze(transpose(transpose(bias, 1, 2), 0, 1), 0)};
+  }
+  // Of rows i [rows, 1] and i-j [1 or rows, keys] -> [rows, keys, H].
+  Tensor bias_of(const Tensor& rows, const Tensor& distances) const {
+    const std::vector<Tensor> parameters{stretch_,     threshold_,     hidden_weight_,
+                                         hidden_bias_, output_weight_, output_bias_};
+    const auto of_pairs = [rows, distances](const std::vector<Tensor>& own) {
+      const Tensor c = abs(own[0]), length = abs(own[1] * start_length);  // L [1]
+      const Tensor x = log(c * distances + 1.0) / (log(c * maximum(length, rows) + 1.0) + eps);
+      return std::vector<Tensor>{linear(relu(linear(unsqueeze(x, 2), own[2], own[3])), own[4], own[5])};
+    };
+    return recomputed("fire", parameters, of_pairs)[0];
   }
   // Whether L is no shorter than this. Not so where memory is only counted: training may make it shorter.
   static bool reaches(const Tensor& length, std::int64_t last) {
@@ -68,6 +117,8 @@ class Fire final : public Encoding {
 TALLY_ENCODING(fire, NoOptions, Fire, "a learned function of the distance, relative to the position",
                "l_ij = s_ij + f_h(ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6));  L = |512 m|\n"
                "f(x) = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1\n"
-               "costs T numbers a layer where T <= L + 1, else H T²; in backward, for one layer at a time, "
-               "(36 + H) T² and B H T² more",
-               "FIRE: Li et al. 2024, arXiv 2310.04418");
+               "beside another running sum costs H T² numbers a layer where T > L + 1; in backward, for one layer at a "
+               "time, (36 + H) T² and B H T² more",
+               "FIRE: Li et al. 2024, arXiv 2310.04418", .scans_alone = true);
+
+#endif

@@ -10,6 +10,7 @@
 #include "autograd/gradcheck.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/backend.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/small_model.hpp"
 
@@ -26,8 +27,9 @@ class Fire : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Fire);
 
 // With the threshold at L tokens.
-std::unique_ptr<Transformer> make_model(double threshold, const std::string& attention = "tiled") {
-  auto model = testing::make_small_model(EncodingChoice::parse("fire"), attention, 8);
+std::unique_ptr<Transformer> make_model(double threshold, const std::string& attention = "tiled",
+                                        const std::string& encoding = "fire") {
+  auto model = testing::make_small_model(EncodingChoice::parse(encoding), attention, 8);
   for (auto& [path, parameter] : model->parameters()) {
     if (path.ends_with("fire.m")) parameter.fill(threshold / 512);
   }
@@ -103,6 +105,29 @@ TEST_P(Fire, HasNoStepAtItsThreshold) {
   EXPECT_LE(largest_difference(make_model(length - 1 - 1e-9)->forward(tokens),
                                make_model(length - 1 + 1e-9)->forward(tokens)),
             1e-8);
+}
+
+// And beside another running sum, where each query has a bias of its own in memory, more.
+TEST_P(Fire, TakesMemoryLinearInTheLengthBeyondItsThreshold) {
+  const auto peak_of_step = [](const std::string& encoding, std::int64_t length) {
+    const Tensor tokens = some_tokens(length), mask = Tensor::full(tokens.shape(), 1, DType::boolean, default_device());
+    const auto model = make_model(20.5, "tiled", encoding);
+    reset_peak_memory(default_device());
+    const std::size_t before = memory_counters(default_device()).live_bytes;
+    backward(cross_entropy(model->forward(tokens), tokens, mask));
+    return static_cast<double>(memory_counters(default_device()).peak_bytes - before);
+  };
+  EXPECT_LT(peak_of_step("fire", 192), 2.1 * peak_of_step("fire", 96));
+  if (GetParam() != Device{}) return;
+  EXPECT_GT(peak_of_step("cope+fire", 192), 2.5 * peak_of_step("cope+fire", 96));
+}
+
+TEST_P(Fire, IsTheSameInBothFormsBesideARunningSum) {
+  const NoGrad only_values;
+  const Tensor tokens = some_tokens(40);
+  EXPECT_LE(largest_difference(make_model(5.5, "tiled", "cope+fire")->forward(tokens),
+                               make_model(5.5, "composed", "cope+fire")->forward(tokens)),
+            1e-10);
 }
 
 TEST_P(Fire, IsCausalBeyondItsThreshold) {

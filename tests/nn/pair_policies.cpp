@@ -14,11 +14,11 @@ struct Threshold {
 struct Reading {
   static constexpr PairNeeds needs{.distance = true, .scan = true, .own = false, .other = true, .rows = 2, .heads = 2};
   static constexpr auto gate(const auto& p) {
-    return sigmoid(p.other + row<1>(p)) * softplus(head<0>(p)) + 0.1 * sigmoid(p.s);
+    return sigmoid(p.other + row<1>(p)) * softplus(head<0>(p)) + 0.1 * sigmoid(p.s - p.of_distance);
   }
+  static constexpr auto of_distance(const auto& p) { return exp(head<1>(p)) * p.distance / (p.distance + 5); }
   static constexpr auto logit(const auto& p) {
-    const auto far = p.distance / (p.distance + 5);
-    return 0.9 * p.s + row<0>(p) * tanh(0.1 * p.sum) - exp(head<1>(p)) * far + max(min(p.other, 2), -2) * 0.3;
+    return 0.9 * p.s + row<0>(p) * tanh(0.1 * p.sum) - p.of_distance + max(min(p.other, 2), -2) * 0.3;
   }
 };
 
@@ -70,6 +70,13 @@ struct Binned {
   static constexpr auto logit(const auto& p) { return p.s + p.entry; }
 };
 
+struct Bent {
+  static constexpr PairNeeds needs{.distance = true, .table = true, .knots = true, .rows = 1, .heads = 1};
+  static constexpr auto of_distance(const auto& p) { return log(exp(head<0>(p)) * p.distance + 1); }
+  static constexpr auto place(const auto& p) { return row<0>(p) * p.of_distance + 2 * sigmoid(p.s); }
+  static constexpr auto logit(const auto& p) { return p.s * (1 + 0.2 * p.entry) + 0.1 * p.entry; }
+};
+
 }  // namespace
 }  // namespace tally
 
@@ -82,6 +89,7 @@ TALLY_PAIR(expelled, Expelled);
 TALLY_PAIR(blamed, Blamed);
 TALLY_PAIR(graded, Graded);
 TALLY_PAIR(binned, Binned);
+TALLY_PAIR(bent, Bent);
 
 #ifndef TALLY_PAIR_ONLY
 
@@ -98,6 +106,7 @@ const PairPolicy& expelled_policy() { return pair_expelled; }
 const PairPolicy& blamed_policy() { return pair_blamed; }
 const PairPolicy& graded_policy() { return pair_graded; }
 const PairPolicy& binned_policy() { return pair_binned; }
+const PairPolicy& bent_policy() { return pair_bent; }
 
 }  // namespace tally::testing
 

@@ -23,5 +23,7 @@ const PairPolicy& blamed_policy();
 const PairPolicy& graded_policy();
 // A table by the logarithm of the distance, without a sum.
 const PairPolicy& binned_policy();
+// A table between knots, without a sum, at a place of the score and of what all pairs at a distance share.
+const PairPolicy& bent_policy();
 
 }  // namespace tally::testing

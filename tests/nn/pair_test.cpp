@@ -117,13 +117,18 @@ std::vector<Tensor> results_with(const PairPolicy& policy, DType dtype) {
   AttentionOperands in = operands(200, dtype);
   Tensor rows = (normal_tensor("rows", {2, 2, 200, policy.needs.rows}) * 0.2).to(dtype),
          heads = normal_tensor("heads", {2, std::max(1, policy.needs.heads)}).to(dtype),
-         table = normal_tensor("table", {2, 2, 200, 11}).to(dtype);
+         table = normal_tensor("table", {2, 2, 200, 11}).to(dtype), knots;
+  if (policy.needs.knots) {
+    const HiddenSegments hidden = hidden_segments(normal_tensor("w", {7}).to(dtype), normal_tensor("b", {7}).to(dtype));
+    knots = hidden.knots;
+    table = matmul(slice(table, 3, 0, 7), hidden.units);
+  }
   std::vector<Tensor*> leaves{&in.q, &in.k, &in.v, &rows};
   if (policy.needs.heads > 0) leaves.push_back(&heads);
   if (policy.needs.table) leaves.push_back(&table);
   for (Tensor* const leaf : leaves) set_requires_grad(*leaf);
   Score score;
-  score.set_scan(Pair{&policy, rows, heads, {}, table});
+  score.set_scan(Pair{&policy, rows, heads, {}, table, knots});
   std::vector<Tensor> results{tiled_attention(in, score)};
   backward(sum(results[0] * normal_tensor("d_output", {2, 2, 200, 8}).to(dtype)));
   for (const Tensor* const leaf : leaves) results.push_back(gradient(*leaf));
@@ -132,7 +137,7 @@ std::vector<Tensor> results_with(const PairPolicy& policy, DType dtype) {
 
 TEST(PairLoops, AgreeForEverySetOfInstructions) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    for (PairPolicy narrow : {reading_policy(), reproached_policy(), graded_policy()}) {
+    for (PairPolicy narrow : {reading_policy(), reproached_policy(), graded_policy(), bent_policy()}) {
       SCOPED_TRACE(narrow.name);
       const std::vector<Tensor> expected = results_with(narrow, dtype);
       const auto expect_same = [&] {

@@ -121,6 +121,16 @@ inline std::vector<ShapeCase> shape_cases() {
        },
        true,
        {.window = 30, .first = 2}},
+      {"pair_between_knots",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         Pair pair{&bent_policy(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 1, DType::f64)),
+                   leaf("heads", {s.heads, 1}, 1, DType::f64)};
+         const HiddenSegments hidden = hidden_segments(leaf("w", {7}, 1, DType::f64), leaf("b", {7}, 2, DType::f64));
+         pair.table = matmul(leaf("u", {s.batch, s.heads, s.length, 7}, 0.5, DType::f64), hidden.units);
+         pair.knots = hidden.knots;
+         score.set_scan(pair);
+       },
+       true},
       {"factor_of_a_table_by_distance",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          Pair pair{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};

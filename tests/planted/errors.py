@@ -191,7 +191,7 @@ ERRORS = [
             what="nothing flows through the place in a table to what the place is made of",
             found_by=["nn/Cpu/Tiled.*"]),
     Planted("knots-of-the-last-key", "core/cpu/attention_pair_lanes.hpp",
-            find="while (range.begin > 0 && !(knots[range.begin] < least)) --range.begin;",
+            find="while (n > 0 && !(tile.knots[n] < x[l])) --n;",
             replace="",
             what="knots that the places of one key were beyond count for the keys after it",
             found_by=["nn/Cpu/Tiled.*"]),
