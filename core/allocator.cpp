@@ -29,7 +29,7 @@ namespace tally {
 namespace {
 
 constexpr std::size_t alignment = 64;
-constexpr std::size_t mebibyte = std::size_t{1} << 20;
+constexpr std::size_t small = std::size_t{1} << 14;
 
 struct Cache {
   std::mutex mutex;
@@ -53,9 +53,10 @@ void release(Cache& c) {
 
 }  // namespace
 
-// Few sizes above 1 MiB, so that a block that is a little too large is found again: at most 1/8 is wasted.
+// Few sizes above 16 KiB, so that a block that is a little too large is found again: at most 1/8 is wasted. Tensors
+// that grow from token to token would otherwise leave a block of each size behind.
 std::size_t block_bytes(std::size_t bytes) {
-  const std::size_t grain = bytes <= mebibyte ? alignment : std::bit_floor(bytes) / 8;
+  const std::size_t grain = bytes <= small ? alignment : std::bit_floor(bytes) / 8;
   return (bytes + grain - 1) / grain * grain;
 }
 

@@ -74,9 +74,18 @@ template <class T>
 using Gemm = void (*)(CblasOrder, CblasTranspose, CblasTranspose, int, int, int, T, const T*, int, const T*, int, T, T*,
                       int);
 
+template <class T>
+using Gemv = void (*)(CblasOrder, CblasTranspose, int, int, T, const T*, int, const T*, int, T, T*, int);
+
+template <class T>
+struct Products {
+  Gemm<T> gemm = nullptr;
+  Gemv<T> gemv = nullptr;
+};
+
 struct Library {
-  Gemm<float> gemm_f32 = nullptr;
-  Gemm<double> gemm_f64 = nullptr;
+  Products<float> f32;
+  Products<double> f64;
   BlasInfo info;
 };
 
@@ -101,7 +110,8 @@ std::optional<Library> open_library(const std::string& path, std::string& tried)
   Library library;
   const char* (*config)() = nullptr;
   const char* (*core)() = nullptr;
-  if (!find_symbol(handle, "cblas_sgemm", library.gemm_f32) || !find_symbol(handle, "cblas_dgemm", library.gemm_f64) ||
+  if (!find_symbol(handle, "cblas_sgemm", library.f32.gemm) || !find_symbol(handle, "cblas_dgemm", library.f64.gemm) ||
+      !find_symbol(handle, "cblas_sgemv", library.f32.gemv) || !find_symbol(handle, "cblas_dgemv", library.f64.gemv) ||
       !find_symbol(handle, "openblas_get_config", config) || !find_symbol(handle, "openblas_get_corename", core)) {
     tried += concat("\n  ", path, ": not an OpenBLAS");
     dlclose(handle);
@@ -112,7 +122,7 @@ std::optional<Library> open_library(const std::string& path, std::string& tried)
     set_threads(1);
   }
   Dl_info file{};
-  dladdr(reinterpret_cast<void*>(library.gemm_f32), &file);
+  dladdr(reinterpret_cast<void*>(library.f32.gemm), &file);
   library.info = {file.dli_fname ? file.dli_fname : path, config(), core(), true};
   // A build without threads has no locks either: two threads in it can be handed the same buffer, and then both results
   // are wrong (2 to 10 of 100 products, Debian's openblas-serial, two threads).
@@ -164,13 +174,19 @@ const Library& library() {
 
 std::mutex inside;  // held where the library is not concurrent
 
+// A single row goes another way, which reads b once: gemm would first copy it into its own order, and that takes
+// several times as long as the product.
 template <class T>
-void call(Gemm<T> gemm, bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T* a, int ld_a,
+void call(const Products<T>& of, bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T* a, int ld_a,
           const T* b, int ld_b, T beta, T* c, int ld_c) {
   std::unique_lock lock(inside, std::defer_lock);
   if (!library().info.concurrent) lock.lock();
-  gemm(row_major, transpose_a ? transposed : as_is, transpose_b ? transposed : as_is, m, n, k, alpha, a, ld_a, b, ld_b,
-       beta, c, ld_c);
+  if (m == 1) {
+    return of.gemv(row_major, transpose_b ? as_is : transposed, transpose_b ? n : k, transpose_b ? k : n, alpha, b,
+                   ld_b, a, transpose_a ? ld_a : 1, beta, c, 1);
+  }
+  of.gemm(row_major, transpose_a ? transposed : as_is, transpose_b ? transposed : as_is, m, n, k, alpha, a, ld_a, b,
+          ld_b, beta, c, ld_c);
 }
 
 }  // namespace
@@ -183,12 +199,12 @@ void load_blas() { library(); }
 
 void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha, const float* a, int ld_a,
                const float* b, int ld_b, float beta, float* c, int ld_c) {
-  call(library().gemm_f32, transpose_a, transpose_b, m, n, k, alpha, a, ld_a, b, ld_b, beta, c, ld_c);
+  call(library().f32, transpose_a, transpose_b, m, n, k, alpha, a, ld_a, b, ld_b, beta, c, ld_c);
 }
 
 void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha, const double* a, int ld_a,
                const double* b, int ld_b, double beta, double* c, int ld_c) {
-  call(library().gemm_f64, transpose_a, transpose_b, m, n, k, alpha, a, ld_a, b, ld_b, beta, c, ld_c);
+  call(library().f64, transpose_a, transpose_b, m, n, k, alpha, a, ld_a, b, ld_b, beta, c, ld_c);
 }
 
 }  // namespace cpu

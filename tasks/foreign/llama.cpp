@@ -62,7 +62,7 @@ JsonValue write(OwnSettings& settings) {
                                       {"tie_word_embeddings", settings.flag("model.tied")}});
   json.set("rope_theta", settings.real("pe.rope.base"));
   if (rotary_dims_of(settings, head_width) != head_width) settings.one_of("pe.rope.rotary-dims", {"0"});
-  write_rope_scaling(settings, json);
+  write_rope_scaling(settings, head_width, json);
   return json;
 }
 

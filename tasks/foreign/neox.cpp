@@ -47,13 +47,14 @@ JsonValue write(OwnSettings& settings) {
                                       {"attention_bias", true},
                                       {"use_parallel_residual", parallel},
                                       {"tie_word_embeddings", settings.flag("model.tied")}});
-  const std::int64_t numbers = width / heads;  // of a head
-  const auto head_width = static_cast<double>(numbers), dims = static_cast<double>(rotary_dims_of(settings, numbers));
-  double part = dims / head_width;
-  if (std::floor(head_width * part) < dims) part = std::nextafter(part, 2.0);  // readers round down
+  const std::int64_t dims = rotary_dims_of(settings, width / heads);
+  const auto head_width = static_cast<double>(width / heads);
+  double part = static_cast<double>(dims) / head_width;
+  if (std::floor(head_width * part) < static_cast<double>(dims))
+    part = std::nextafter(part, 2.0);  // readers round down
   json.set("rotary_pct", part);
   json.set("rotary_emb_base", settings.real("pe.rope.base"));
-  write_rope_scaling(settings, json);
+  write_rope_scaling(settings, dims, json);
   return json;
 }
 

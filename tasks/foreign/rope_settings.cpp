@@ -1,6 +1,9 @@
 #include "tasks/foreign/rope_settings.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/utf8.hpp"
@@ -40,6 +43,64 @@ void read_yarn(ForeignSettings& scaling, double factor) {
   scaling.demand("truncate", true, true);
 }
 
+struct LongRope {
+  std::int64_t planes = 0, positions = 0, trained = 0;
+};
+
+// sqrt(1 + ln s / ln L0): by how much longrope lengthens q and k.
+double longrope_factor(double factor, std::int64_t trained) {
+  return std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(trained)));
+}
+
+// A list of longrope as the option of ours has it: "1/1.5/2".
+std::string list_of(ForeignSettings& scaling, std::string_view key, std::int64_t planes) {
+  const std::vector<double> numbers = scaling.reals(key);
+  if (std::ssize(numbers) != planes) {
+    scaling.refuse(key, "has ", numbers.size(), numbers.size() == 1 ? " number" : " numbers", ", but ", 2 * planes,
+                   " dims are rotated; one is wanted for each two of them");
+  }
+  std::vector<std::string> texts;
+  for (const double number : numbers) {
+    if (!(number > 0)) scaling.refuse(key, "holds ", number, "; its numbers must be above 0");
+    texts.push_back(to_text(number));
+  }
+  return joined(texts, "/");
+}
+
+// Without a factor it is that of the lengths. Some versions take that in any case where the length trained on stands
+// outside of rope_scaling, unless the attention's factor is there: then all agree.
+void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const LongRope& given, ForeignModel& model) {
+  const double of_lengths = static_cast<double>(given.positions) / static_cast<double>(given.trained);
+  const double factor = scaling.real("factor", of_lengths);
+  if (!(factor >= 1)) scaling.refuse("factor", "is ", factor, "; it is at least 1");
+  const bool outside = settings.has("original_max_position_embeddings");
+  if (outside && factor != of_lengths && !scaling.has("attention_factor")) {
+    scaling.refuse("factor", "= ", factor,
+                   " is not max_position_embeddings / original_max_position_embeddings = ", of_lengths,
+                   ", and versions of transformers differ in which they take; attention_factor decides");
+  }
+  if (given.trained < 2) {
+    scaling.refuse("original_max_position_embeddings", "= 1 is too short: longrope divides by its logarithm");
+  }
+  demand_number(scaling, "attention_factor", longrope_factor(factor, given.trained));
+  model.set("pe.rope.stretch", "longrope");
+  model.set("pe.rope.factor", factor);
+  model.set("pe.rope.trained-length", given.trained);
+  model.set("pe.rope.short-factors", list_of(scaling, "short_factor", given.planes));
+  model.set("pe.rope.long-factors", list_of(scaling, "long_factor", given.planes));
+}
+
+JsonValue json_list(const std::string& text, std::int64_t planes) {
+  JsonValue list = JsonValue::array();
+  for (std::int64_t i = 0; text.empty() && i < planes; ++i) list.push(1.0);
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const std::size_t end = std::min(text.find('/', begin), text.size());
+    list.push(std::stod(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return list;
+}
+
 }  // namespace
 
 void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignModel& model) {
@@ -67,8 +128,12 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
 
   const std::string type = scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
   if (scaling.text("type", type) != type) scaling.refuse("type", "contradicts rope_type");
-  const std::int64_t trained = scaling.count("original_max_position_embeddings",
-                                             settings.count("original_max_position_embeddings", defaults.positions));
+  const std::int64_t outer = settings.count("original_max_position_embeddings", defaults.positions);
+  const std::int64_t trained = scaling.count("original_max_position_embeddings", outer);
+  if (settings.has("original_max_position_embeddings") && trained != outer) {
+    scaling.refuse("original_max_position_embeddings", "= ", trained, " contradicts the same key outside, which says ",
+                   outer);
+  }
   if (type == "linear" || type == "yarn" || type == "llama3") {
     std::optional<double> usual;
     if (type == "yarn") usual = static_cast<double>(defaults.positions) / static_cast<double>(trained);
@@ -82,9 +147,12 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
       model.set("pe.rope.low-freq-factor", scaling.real("low_freq_factor"));
       model.set("pe.rope.high-freq-factor", scaling.real("high_freq_factor"));
     }
+  } else if (type == "longrope") {
+    const auto planes = static_cast<std::int64_t>(dims) / 2;
+    read_longrope(settings, scaling, {.planes = planes, .positions = defaults.positions, .trained = trained}, model);
   } else if (type != "default") {
     scaling.refuse(scaling.has("rope_type") ? "rope_type" : "type", "= '", escape_for_print(type, 60),
-                   "' is not there in tally; it has default, linear, yarn and llama3");
+                   "' is not there in tally; it has default, linear, yarn, llama3 and longrope");
   }
   scaling.refuse_unread();
 }
@@ -94,16 +162,23 @@ std::int64_t rotary_dims_of(OwnSettings& settings, std::int64_t head_width) {
   return dims > 0 ? dims : head_width;
 }
 
-void write_rope_scaling(OwnSettings& settings, JsonValue& json) {
+void write_rope_scaling(OwnSettings& settings, std::int64_t dims, JsonValue& json) {
   settings.one_of("pe.rope.layout", {"half"});
-  const std::string stretch = settings.one_of("pe.rope.stretch", {"none", "pi", "yarn", "llama3"});
+  const std::string stretch = settings.one_of("pe.rope.stretch", {"none", "pi", "yarn", "llama3", "longrope"});
   if (stretch == "none") return void(json.set("rope_scaling", {}));
-  JsonValue scaling = JsonValue::object(
-      {{"rope_type", stretch == "pi" ? "linear" : stretch}, {"factor", settings.real("pe.rope.factor")}});
-  if (stretch != "pi") scaling.set("original_max_position_embeddings", settings.integer("pe.rope.trained-length"));
+  const double factor = settings.real("pe.rope.factor");
+  JsonValue scaling = JsonValue::object({{"rope_type", stretch == "pi" ? "linear" : stretch}, {"factor", factor}});
+  const std::int64_t trained = stretch == "pi" ? 0 : settings.integer("pe.rope.trained-length");
+  if (stretch != "pi") scaling.set("original_max_position_embeddings", trained);
   if (stretch == "llama3") {
     scaling.set("low_freq_factor", settings.real("pe.rope.low-freq-factor"));
     scaling.set("high_freq_factor", settings.real("pe.rope.high-freq-factor"));
+  }
+  if (stretch == "longrope") {
+    scaling.set("attention_factor", longrope_factor(factor, trained));
+    scaling.set("short_factor", json_list(settings.text("pe.rope.short-factors"), dims / 2));
+    scaling.set("long_factor", json_list(settings.text("pe.rope.long-factors"), dims / 2));
+    json.set("original_max_position_embeddings", trained);  // where older versions look for it
   }
   json.set("rope_scaling", std::move(scaling));
 }

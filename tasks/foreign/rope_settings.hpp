@@ -16,7 +16,7 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
 
 // Width of a head that is rotated.
 std::int64_t rotary_dims_of(OwnSettings& settings, std::int64_t head_width);
-// rope_scaling, null for none; demands the layout that all these formats have.
-void write_rope_scaling(OwnSettings& settings, JsonValue& json);
+// rope_scaling, null for none; demands the layout that all these formats have. dims: how many of a head are rotated.
+void write_rope_scaling(OwnSettings& settings, std::int64_t dims, JsonValue& json);
 
 }  // namespace tally

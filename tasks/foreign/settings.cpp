@@ -42,6 +42,17 @@ double ForeignSettings::real(std::string_view key, std::optional<double> usual) 
   return value->real();
 }
 
+std::vector<double> ForeignSettings::reals(std::string_view key) {
+  const JsonValue* value = take(key, true);
+  if (!value->is_array()) refuse(key, "must be an array of numbers, not ", value->kind());
+  std::vector<double> numbers;
+  for (const JsonValue& element : value->elements()) {
+    if (!element.is_number()) refuse(key, "must hold numbers alone, not ", element.kind());
+    numbers.push_back(element.real());
+  }
+  return numbers;
+}
+
 bool ForeignSettings::flag(std::string_view key, bool usual) {
   const JsonValue* value = take(key, false);
   if (value == nullptr) return usual;

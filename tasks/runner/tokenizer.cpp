@@ -143,7 +143,10 @@ Result decode(const TokenizerSettings& settings, const CommonOptions& common) {
             "]",
         {.max_depth = 1, .max_values = 100'000'000, .integers_only = true}, "the ids");
     for (const std::int64_t id : numbers.integers()) {
-      (void)tokenizer.bytes_of(id);
+      check(0 <= id && id < tokenizer.vocabulary(), "tokenizer",
+            settings.files.size() == 1 ? escape_for_print(settings.files[0], 1000) : std::string("the ids"), ": id ",
+            ids.size(), " is ", id, ", and ", escape_for_print(settings.tokenizer, 1000), " has ",
+            tokenizer.vocabulary(), " tokens");
       ids.push_back(static_cast<std::int32_t>(id));
     }
   }

@@ -66,9 +66,7 @@ class Preparation {
       return observer_.stop == nullptr || !*observer_.stop;
     });
     if (observer_.stop != nullptr && *observer_.stop) return {};
-    check(!corpus_.texts.empty(), "text", "no text is left; of ", corpus_.found, " found, ", corpus_.by_path,
-          " were dropped by path, ", corpus_.by_size, " by size, ", corpus_.by_invalid, " as not UTF-8, ",
-          corpus_.by_line, " by a line, and ", corpus_.unreadable, " could not be read");
+    if (corpus_.texts.empty()) refuse_empty();
     open_partial();
     if (!make_tokenizer()) return {};
     JsonValue splits = JsonValue::object();
@@ -91,6 +89,16 @@ class Preparation {
   }
 
  private:
+  [[noreturn]] void refuse_empty() const {
+    std::string sources;
+    for (const CorpusSource& source : settings_.sources) {
+      sources += concat(sources.empty() ? "" : ", ", escape_for_print(source.path, 200));
+    }
+    fail("text", sources, ": no text is left; of ", corpus_.found, " found, ", corpus_.by_path,
+         " were dropped by path, ", corpus_.by_size, " by size, ", corpus_.by_invalid, " as not UTF-8, ",
+         corpus_.by_line, " by a line, and ", corpus_.unreadable, " could not be read");
+  }
+
   std::string in_partial(std::string_view name) const { return concat(partial_, "/", name); }
 
   TextPointers texts_of(std::string_view split) const {

@@ -229,6 +229,25 @@ TEST(GenerationMemory, IsThatOfTheWindow) {
   }
 }
 
+// What is kept grows with every token; blocks of earlier sizes must serve again, or the memory of a text is quadratic:
+// 256 times what is kept at its end.
+TEST(GenerationMemory, GrowsWithTheTextAndNoFaster) {
+  constexpr std::int64_t tokens = 512;
+  ModelOptions options = small_model();
+  options.width = 64;
+  const auto model = make_model(EncodingChoice::parse("none"), options, tokens);
+  const Tensor text = some_tokens(1, tokens);
+  const auto taken = [] {
+    const MemoryCounters counters = memory_counters(default_device());
+    return counters.live_bytes + counters.cached_bytes;
+  };
+  const std::size_t before = taken();
+  GenerationState state;
+  for (std::int64_t t = 0; t < tokens; ++t) model->step(slice(text, 1, t, t + 1), state);
+  const std::size_t kept = 2 * 2 * tokens * 64 * sizeof(double);  // keys and values of two layers
+  EXPECT_LE(taken() - before, 64 * kept);
+}
+
 struct Keeping final : Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     score.biases.push_back(Dense{unsqueeze(select(in.keep("rows", in.k, 2), 3, 0), 2)});

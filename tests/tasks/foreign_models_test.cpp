@@ -128,7 +128,8 @@ std::string name_of_case(const ::testing::TestParamInfo<const char*>& tested) {
 
 INSTANTIATE_TEST_SUITE_P(Reference, ForeignModels,
                          ::testing::Values("gpt2", "gpt2-wide", "llama", "llama-grouped", "llama-shards",
-                                           "llama-biased", "neox", "neox-sequential"),
+                                           "llama-biased", "llama-longrope", "neox", "neox-longrope",
+                                           "neox-sequential"),
                          name_of_case);
 
 // A copy of one of the references that is changed.
@@ -240,7 +241,7 @@ TEST_F(ForeignFolder, SettingsThatAreRefused) {
   const auto rope = [&](const char* name, JsonValue value, std::string_view key, std::string_view why) {
     expect_refused(with_config(name, [&](JsonValue& config) { config.set("rope_parameters", value); }), {key, why});
   };
-  rope("llama", JsonValue::object({{"rope_type", "longrope"}, {"factor", 2.0}}), "'rope_type'", "'longrope'");
+  rope("llama", JsonValue::object({{"rope_type", "dynamic"}, {"factor", 2.0}}), "'rope_type'", "'dynamic'");
   rope("llama", JsonValue::object({{"rope_type", "llama3"}, {"factor", 2.0}}), "'low_freq_factor'", "is missing");
   rope("llama", JsonValue::object({{"rope_type", "linear"}}), "'factor'", "is missing");
   rope("llama", JsonValue::object({{"rope_type", "linear"}, {"factor", 0.5}}), "'factor'", "at least 1");

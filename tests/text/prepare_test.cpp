@@ -201,7 +201,7 @@ TEST_F(Prepare, WhatIsThereIsKept) {
   settings_.sources = {{folder_.file("nowhere"), ""}};
   EXPECT_ERROR(prepare("new2"), "nowhere: is not there");
   settings_.sources = {{folder_.file("empty", ""), ""}};
-  EXPECT_ERROR(prepare("new2"), "no text is left; of 1 found");
+  EXPECT_ERROR(prepare("new2"), "empty: no text is left; of 1 found");
 }
 
 TEST_F(Prepare, ATextThatChangesIsNoticed) {
