@@ -20,6 +20,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "autograd/pair_tensors.hpp"
 #include "core/device.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
@@ -347,6 +348,18 @@ inline std::vector<double> seen_positions(const Tensor& positions) {
   return seen;
 }
 
+// Where a policy without a sum reads its table.
+inline Tensor places_of(const AttentionOperands& operands, const Pair& scan) {
+  const Tensor keys = for_query_heads(operands.k, operands.q.size(1));
+  PairTensors pairs;
+  pairs.s = matmul(operands.q, transpose(keys, -1, -2), operands.scale);
+  const Tensor place = cumsum(Tensor::full({1, operands.q.size(2)}, 1.0, operands.q.dtype(), operands.q.device()));
+  pairs.distance = relu(transpose(place, 0, 1) - place);
+  pairs.rows = scan.rows;
+  pairs.heads = scan.heads;
+  return broadcast_to(scan.policy->on_tensors->place(pairs), pairs.s.shape());
+}
+
 // By how much positions may differ before one of them passes a place where its score bends: an integer up to P, or
 // where a hidden unit leaves zero. Infinite where nothing bends.
 inline double distance_to_kinks(const AttentionOperands& operands, const Score& score) {
@@ -363,7 +376,8 @@ inline double distance_to_kinks(const AttentionOperands& operands, const Score& 
   if (kinks.empty()) return nearest;
   AttentionTrace trace;
   composed_logits(operands, score, &trace);
-  for (const double position : seen_positions(trace.positions)) {
+  const bool sums = score.scan->policy->needs.scan;
+  for (const double position : seen_positions(sums ? trace.positions : places_of(operands, *score.scan))) {
     for (const double kink : kinks) nearest = std::min(nearest, std::abs(position - kink));
   }
   return nearest;
