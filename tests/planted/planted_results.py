@@ -1,4 +1,4 @@
-"""What became of planted errors: kept in build/planted while a run goes on, and on the page tests/results/planted.md."""
+"""What became of planted errors: kept in build/planted while runs go on, and on the page tests/results/planted.md."""
 import hashlib
 import json
 import re
@@ -75,8 +75,8 @@ def write_page(errors):
     counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(["found", *outcomes]))
     lines = ["# Planted errors and what found them", "",
              "Written by `tests/planted/planted.py --record`: the last run of each error of the",
-             "[list](../planted/README.md), the first test that failed, the seconds of building and testing (the machine",
-             "did other things as well), the day and the commit; + is a tree that differed from it.", "",
+             "[list](../planted/README.md), the first test that failed, the seconds of building and testing (beside other",
+             "work), the day and the commit; + is a tree that differed from it.", "",
              f"{len(errors)} errors: {counts}."]
     for machine in sorted({result.processor for result in results.values()}):
         own = [(error, results[error.id]) for error in errors
