@@ -208,6 +208,25 @@ TEST(Reproductions, Figure2CountsProgramsOnALogarithmicAxis) {
   }
 }
 
+// Two rows of two seeds each, apart by 3.5 standard errors of one: more than two of their difference, and fewer than
+// two of its deviations.
+TEST(Reproductions, OrderIsThatOfMeansBeyondTheirStandardErrors) {
+  Reproduction table{.name = "t",
+                     .title = "T",
+                     .source = "S",
+                     .columns = {{"c", "flip-flop", "ood-sparse"}},
+                     .rows = {{"a", "none"}, {"b", "rope"}}};
+  Reproduced result{.table = &table, .setting = {Scale::quick, {1, 2}, ""}};
+  const auto row = [](double mean, Printed printed) {
+    return std::vector{
+        Reproduced::Cell{{{mean - 0.01, mean + 0.01}, static_cast<std::int64_t>(mean * 1e6), 1'000'000}, printed}};
+  };
+  result.cells = {row(0.1, {10, 1}), row(0.135, {20, 1})};
+  EXPECT_NE(reproduced_text(result).find("of 1 pair of rows that the paper tells apart, 1 in the same order here"),
+            std::string::npos)
+      << reproduced_text(result);
+}
+
 TEST(Reproductions, OrderIsComparedWherePrintedNumbersTellRowsApart) {
   Reproduction table{.name = "t",
                      .title = "T",
