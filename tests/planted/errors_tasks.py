@@ -178,7 +178,7 @@ ERRORS = [
             find="std::abs(s.difference.mean) > 2 * s.difference.error",
             replace="std::abs(s.difference.mean) > s.difference.error",
             what="two losses are told apart beyond one standard error",
-            found_by=["tasks/*Paired*:LossBlocks.*", "runner/TextRuns.AreCompared*"]),
+            found_by=["tasks/Paired.*"]),
     Planted("spread-without-ours", "tasks/reproduction.cpp",
             find="std::sqrt(measured.deviation * measured.deviation / static_cast<double>(measured.n) +",
             replace="std::sqrt(measured.deviation * measured.deviation * 0 +",

@@ -1,0 +1,48 @@
+// What a plan tells of the time that it still takes.
+#include "tasks/runner/run_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tasks/run_folder.hpp"
+#include "tasks/task.hpp"
+#include "tests/runner/run_files.hpp"
+
+namespace tally::testing {
+namespace {
+
+RunConfig of_seed(std::int64_t seed) {
+  RunConfig config = RunConfig::make("flip-flop", "none", "quick");
+  config.set("steps", "200");
+  config.run.seed = seed;
+  return config;
+}
+
+// One run took 100 s; of its sister half is trained, and a third has not begun.
+TEST(RunPlans, TheTimeLeftIsThatOfTheMissingSteps) {
+  const TemporaryFolder folder;
+  const std::string plans = folder / "plan";
+  RunFolder::create(plans + "/a", of_seed(1), false)
+      .write_results(JsonValue::object({{"best_step", 200}, {"evaluations", JsonValue::array()}, {"seconds", 100.0}}));
+  const RunFolder half = RunFolder::create(plans + "/b", of_seed(2), false);
+  half.check_can_write_checkpoints(1, 200);
+  half.write_checkpoint({100, 0, {}}, {{"x", Tensor::zeros({1})}}, {});
+  const auto run = [](const char* name, std::int64_t seed, RunState state) {
+    return PlannedRun{name, of_seed(seed), state};
+  };
+  const CommonOptions common;
+  std::vector<PlannedRun> runs;
+  runs.push_back(run("a", 1, RunState::finished));
+  runs.push_back(run("b", 2, RunState::unfinished));
+  EXPECT_NEAR(RunPlan(plans, std::move(runs), common).seconds_left(1).value(), 50, 1e-9);
+
+  runs.clear();
+  runs.push_back(run("a", 1, RunState::finished));
+  runs.push_back(run("b", 2, RunState::unfinished));
+  runs.push_back(run("c", 3, RunState::waiting));
+  const RunPlan three(plans, std::move(runs), common);
+  EXPECT_NEAR(three.seconds_left(1).value(), 150, 1e-9);
+  EXPECT_NEAR(three.seconds_left(2).value(), 100, 1e-9) << "the longest has nobody beside it in the end";
+}
+
+}  // namespace
+}  // namespace tally::testing
