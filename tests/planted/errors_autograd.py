@@ -16,7 +16,7 @@ ERRORS = [
             find="unsqueeze((knots + next) * 0.5, 0)",
             replace="unsqueeze(knots, 0)",
             what="whether a unit is above 0 in a segment is asked at its beginning, where it may have its kink",
-            found_by=["autograd/Cpu/Operation*"]),
+            found_by=["autograd/Cpu/Operation.*/attention_segments"]),
     Planted("engine-adds-to-shared", "autograd/engine.cpp",
             find="Accumulator::add(*data, own, leaf || data->deliveries > 1);",
             replace="Accumulator::add(*data, own, leaf || data->deliveries > 0);",

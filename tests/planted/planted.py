@@ -20,6 +20,7 @@ import fcntl
 import json
 import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -148,6 +149,7 @@ def main():
     if arguments.record:
         return planted_results.write_page(ERRORS)
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; the same command goes on from here"))
     WORK.mkdir(parents=True, exist_ok=True)
     with open(WORK / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one at a time works in the copy

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -81,19 +82,29 @@ def copy_tree():
 
 def configure():
     if shutil.which("ccache"):
-        os.environ.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
-        os.environ["CCACHE_BASEDIR"] = str(COPY)
-        os.environ["CCACHE_NOHASHDIR"] = "1"
-    done = subprocess.run(["cmake", "--preset", "release"], cwd=COPY, capture_output=True, text=True, check=False)
+        ENVIRONMENT.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
+        ENVIRONMENT.update(CCACHE_BASEDIR=str(COPY), CCACHE_NOHASHDIR="1")
+    done = subprocess.run(["cmake", "--preset", "release"], cwd=COPY, env=ENVIRONMENT, capture_output=True, text=True,
+                          check=False)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
 
 
+def run(command, limit=None):
+    """(what it printed, exit status). Whatever ends this ends the program with all that it has started."""
+    with subprocess.Popen(command, cwd=BUILD, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace", start_new_session=True) as process:
+        try:
+            return process.communicate(timeout=limit)[0], process.returncode
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+
+
 def build(folder, jobs):
     """Builds the folder's test program: None, or what the compiler said."""
-    done = subprocess.run(["cmake", "--build", str(BUILD), "--parallel", str(jobs), "--target", f"{folder}_test"],
-                          capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else done.stdout + done.stderr
+    said, status = run(["cmake", "--build", str(BUILD), "--parallel", str(jobs), "--target", f"{folder}_test"])
+    return None if status == 0 else said
 
 
 def by_folder(tests):
@@ -109,14 +120,13 @@ def failing(folder, pattern, limit, *options):
     """Names of the tests that fail; one that ends the program, or comes to no end, counts as `folder_test`."""
     program = BUILD / "tests" / f"{folder}_test"
     try:
-        done = subprocess.run([str(program), f"--gtest_filter={pattern}", *options], cwd=BUILD, env=ENVIRONMENT,
-                              timeout=limit, capture_output=True, text=True, errors="replace", check=False)
+        said, status = run([str(program), f"--gtest_filter={pattern}", *options], limit)
     except subprocess.TimeoutExpired:
         return [f"{folder}_test (no end within {limit:.0f} s)"]
-    count = RUN.search(done.stdout)
+    count = RUN.search(said)
     if count is None or count.group(1) == "0":
         sys.exit(f"{folder}_test has no test '{pattern}'")
-    found = sorted(set(FAILED.findall(done.stdout)))
-    if done.returncode != 0 and not found:
-        return [f"{folder}_test (ended by {done.returncode})"]
+    found = sorted(set(FAILED.findall(said)))
+    if status != 0 and not found:
+        return [f"{folder}_test (ended by {status})"]
     return [f"{folder}/{name}" for name in found]
