@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tasks/report.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/task.hpp"
 #include "tests/runner/run_files.hpp"
@@ -42,6 +43,28 @@ TEST(RunPlans, TheTimeLeftIsThatOfTheMissingSteps) {
   const RunPlan three(plans, std::move(runs), common);
   EXPECT_NEAR(three.seconds_left(1).value(), 150, 1e-9);
   EXPECT_NEAR(three.seconds_left(2).value(), 100, 1e-9) << "the longest has nobody beside it in the end";
+}
+
+// Plans of several tables write into one folder, each what it knows.
+TEST(RunPlans, WhatOtherPlansWroteStays) {
+  const TemporaryFolder folder;
+  const std::string plans = folder / "plan", file = concat(plans, "/", sweep_file_name);
+  RunFolder::create(plans + "/a", of_seed(1), false)
+      .write_results(JsonValue::object({{"best_step", 200}, {"evaluations", JsonValue::array()}}));
+  const auto entry = [](const char* name, std::int64_t seed) {
+    return JsonValue::object({{"name", name}, {"state", "waiting"}, {"config", of_seed(seed).to_json()}});
+  };
+  write_file(file,
+             write_json(JsonValue::object({{"format", 1}, {"runs", JsonValue::Array{entry("a", 1), entry("z", 9)}}})));
+  CommonOptions common;
+  common.quiet = true;
+  std::vector<PlannedRun> runs;
+  runs.push_back({"a", of_seed(1), RunState::finished});
+  RunPlan(plans, std::move(runs), common).execute(1);
+  std::map<std::string, std::string> states;
+  const JsonValue after = read_sweep_file(file);
+  for (const JsonValue& run : after.elements("runs")) states[run.string("name")] = run.string("state");
+  EXPECT_EQ(states, (std::map<std::string, std::string>{{"a", "finished"}, {"z", "waiting"}}));
 }
 
 }  // namespace
