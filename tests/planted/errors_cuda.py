@@ -61,7 +61,7 @@ ERRORS = [
             find="set_zero(between.pair_sums, between.pair_sum_elements);",
             replace="",
             what="sums of a policy's numbers begin with what the workspace held",
-            found_by=["nn/CudaHost/Tiled.*"]),
+            found_by=["nn/CudaHost/Tiled.EqualsTheComposed*"]),
     Planted("cuda-loss-gradient-step", "cuda/loss.cu",
             find="d_loss[row * d_loss_step]",
             replace="d_loss[row]",
