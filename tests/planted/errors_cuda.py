@@ -26,7 +26,7 @@ ERRORS = [
             find="const int key_head = at.head / call.heads_of_key;",
             replace="const int key_head = at.head % (call.heads / call.heads_of_key);",
             what="heads of queries take heads of keys in turns instead of in groups",
-            found_by=["nn/CudaHost/Tiled.EqualsTheComposed*"]),
+            found_by=["nn/CudaHost/Tiled.EqualsTheComposed*"], survived=True),
     Planted("cuda-group-backward", "cuda/attention_gradient.hpp",
             find="head / call.heads_of_key, width, factor, row_tile, key_tile};",
             replace="head / call.heads, width, factor, row_tile, key_tile};",
