@@ -215,7 +215,7 @@ ERRORS = [
             what="a yarn without a factor is stretched by the number of positions",
             found_by=["tasks/ForeignSettings.*"], survived=True),
     Planted("foreign-rotary-part", "tasks/foreign/neox.cpp",
-            find="if (std::floor(head_width * part) < dims) part = std::nextafter(part, 2.0);",
+            find="if (std::floor(head_width * part) < static_cast<double>(dims)) part = std::nextafter(part, 2.0);",
             replace="",
             what="a rotated part of a head is written so that its reader rounds it to two dims fewer",
             found_by=["tasks/ForeignSettings.*"], survived=True),
