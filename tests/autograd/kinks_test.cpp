@@ -8,6 +8,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
+#include "tests/devices.hpp"
 
 namespace tally {
 namespace {
@@ -16,8 +17,11 @@ using Values = std::vector<double>;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+class Kinks : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(Kinks);
+
 Tensor leaf(const Values& values, const Shape& shape) {
-  Tensor x = Tensor::from(values, shape);
+  Tensor x = Tensor::from(values, shape, default_device());
   set_requires_grad(x);
   return x;
 }
@@ -26,7 +30,7 @@ Tensor leaf(const Values& values) { return leaf(values, {static_cast<std::int64_
 Values gradient_of(const Tensor& x) { return gradient(x).to_vector<double>(); }
 Values values_of(const Tensor& x) { return x.to_vector<double>(); }
 
-TEST(Kinks, ReluAndAbsHaveNoGradientAtZero) {
+TEST_P(Kinks, ReluAndAbsHaveNoGradientAtZero) {
   for (Tensor (*function)(const Tensor&) : {&relu, static_cast<Tensor (*)(const Tensor&)>(&abs)}) {
     const Tensor x = leaf({0, -0.0});
     backward(sum(function(x)));
@@ -34,7 +38,7 @@ TEST(Kinks, ReluAndAbsHaveNoGradientAtZero) {
   }
 }
 
-TEST(Kinks, LeakyReluHasItsSlopeAtZeroAndRefusesOthers) {
+TEST_P(Kinks, LeakyReluHasItsSlopeAtZeroAndRefusesOthers) {
   for (const double slope : {0.0, 0.25}) {
     const Tensor x = leaf({0, -0.0, -8, infinity});
     EXPECT_EQ(values_of(leaky_relu(x, slope)), Values({0, 0, -8 * slope, infinity}));
@@ -45,7 +49,7 @@ TEST(Kinks, LeakyReluHasItsSlopeAtZeroAndRefusesOthers) {
   EXPECT_THROW(leaky_relu(leaf({1}), -0.25), Error);
 }
 
-TEST(Kinks, MaximumAndMinimumOfEqualsGoToTheFirst) {
+TEST_P(Kinks, MaximumAndMinimumOfEqualsGoToTheFirst) {
   for (const auto function : {maximum, minimum}) {
     const Tensor a = leaf({1, 2}), b = leaf({1, 2});
     backward(sum(function(a, b)));
@@ -54,7 +58,7 @@ TEST(Kinks, MaximumAndMinimumOfEqualsGoToTheFirst) {
   }
 }
 
-TEST(Kinks, MaxOfTiesGoesToTheFirstPlace) {
+TEST_P(Kinks, MaxOfTiesGoesToTheFirstPlace) {
   const Tensor rows = leaf({1, 3, 3, 2, 2, 2}, {2, 3});
   backward(sum(max(rows, 1)));
   EXPECT_EQ(gradient_of(rows), Values({0, 1, 0, 1, 0, 0}));
@@ -63,8 +67,25 @@ TEST(Kinks, MaxOfTiesGoesToTheFirstPlace) {
   EXPECT_EQ(gradient_of(columns), Values({1, 1, 0, 0}));
 }
 
+// Wherever it stands, also where a row is taken in parts.
+TEST_P(Kinks, MaxKeepsNaN) {
+  for (const std::int64_t width : {3, 100}) {
+    for (const std::int64_t place : {std::int64_t{0}, width / 2, width - 1}) {
+      Values values(static_cast<std::size_t>(2 * width), 1.0);
+      values[static_cast<std::size_t>(place)] = std::nan("");
+      const Tensor x = leaf(values, {2, width});
+      const NoGrad only_values;
+      for (const Tensor& y : {max(x, 1), max(transpose(x, 0, 1).to_dense(), 0)}) {
+        EXPECT_TRUE(std::isnan(values_of(y)[0])) << place << " of " << width;
+        EXPECT_EQ(values_of(y)[1], 1);
+      }
+      EXPECT_EQ(argmax(x).to(Device{}).to_vector<std::int64_t>()[0], place) << "of " << width;
+    }
+  }
+}
+
 // encodings.md, section 3: at an integer the value is the entry itself, and the derivative that from the right.
-TEST(Kinks, InterpolateAtIntegers) {
+TEST_P(Kinks, InterpolateAtIntegers) {
   const Tensor table = leaf({10, 20, 40}, {1, 3});
   const Tensor position = leaf({0, 1, 2, 7}, {1, 4});
   const Tensor y = interpolate(table, position);
@@ -74,7 +95,7 @@ TEST(Kinks, InterpolateAtIntegers) {
   EXPECT_EQ(gradient_of(table), Values({1, 1, 2}));
 }
 
-TEST(Kinks, InterpolatePassesNaNOn) {
+TEST_P(Kinks, InterpolatePassesNaNOn) {
   const Tensor table = leaf({10, 20}, {1, 2});
   const Tensor position = leaf({std::nan(""), 0.5}, {1, 2});
   const Tensor y = interpolate(table, position);
@@ -82,15 +103,15 @@ TEST(Kinks, InterpolatePassesNaNOn) {
   EXPECT_EQ(values_of(y)[1], 15);
 }
 
-TEST(Kinks, SoftmaxOfLargeAndOfMaskedEntries) {
+TEST_P(Kinks, SoftmaxOfLargeAndOfMaskedEntries) {
   const Tensor x = leaf({800, 800, -infinity, -800}, {1, 4});
   const Tensor y = softmax(x);
   EXPECT_EQ(values_of(y), Values({0.5, 0.5, 0, 0}));
-  backward(sum(y * Tensor::from(Values{1, 3, 5, 7}, {4})));
+  backward(sum(y * Tensor::from(Values{1, 3, 5, 7}, {4}, default_device())));
   EXPECT_EQ(gradient_of(x), Values({-0.5, 0.5, 0, 0}));
 }
 
-TEST(Kinks, SoftplusAndSigmoidDoNotOverflow) {
+TEST_P(Kinks, SoftplusAndSigmoidDoNotOverflow) {
   const Tensor x = leaf({-800, 800});
   EXPECT_EQ(values_of(softplus(x)), Values({0, 800}));
   EXPECT_EQ(values_of(sigmoid(x)), Values({0, 1}));
@@ -99,10 +120,10 @@ TEST(Kinks, SoftplusAndSigmoidDoNotOverflow) {
 }
 
 // What is masked out is not read as a class.
-TEST(Kinks, CrossEntropyIgnoresTargetsThatDoNotCount) {
+TEST_P(Kinks, CrossEntropyIgnoresTargetsThatDoNotCount) {
   const Tensor logits = leaf({0, 0, 5, 9}, {2, 2});
-  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, -100}, {2});
-  const Tensor mask = Tensor::from(Values{1, 0}, {2}).to(DType::boolean);
+  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, -100}, {2}, default_device());
+  const Tensor mask = Tensor::from(Values{1, 0}, {2}, default_device()).to(DType::boolean);
   const Tensor loss = cross_entropy(logits, targets, mask);
   EXPECT_DOUBLE_EQ(loss.item(), std::log(2));
   backward(loss);
@@ -113,34 +134,34 @@ TEST(Kinks, CrossEntropyIgnoresTargetsThatDoNotCount) {
   EXPECT_EQ(d_logits[3], 0);
 }
 
-TEST(Kinks, CrossEntropyOfLargeLogits) {
+TEST_P(Kinks, CrossEntropyOfLargeLogits) {
   const Tensor logits = leaf({1000, 0, -1000, 0}, {2, 2});
-  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, 1}, {2});
-  const Tensor loss = cross_entropy(logits, targets, Tensor::full({2}, 1, DType::boolean));
+  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, 1}, {2}, default_device());
+  const Tensor loss = cross_entropy(logits, targets, Tensor::full({2}, 1, DType::boolean, default_device()));
   EXPECT_EQ(loss.item(), 500);
   backward(loss);
   EXPECT_EQ(gradient_of(logits), Values({0.5, -0.5, 0, 0}));
 }
 
 // A row is taken a part at a time; its largest logit may stand in any of them.
-TEST(Kinks, CrossEntropyOfALargeLogitAtTheEndOfALongRow) {
+TEST_P(Kinks, CrossEntropyOfALargeLogitAtTheEndOfALongRow) {
   std::vector<double> values(1200, 0.0);
   values.back() = 1000;
   const Tensor logits = leaf(values, {1, 1200});
-  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1199}, {1});
-  const Tensor loss = cross_entropy(logits, targets, Tensor::full({1}, 1, DType::boolean));
+  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1199}, {1}, default_device());
+  const Tensor loss = cross_entropy(logits, targets, Tensor::full({1}, 1, DType::boolean, default_device()));
   EXPECT_EQ(loss.item(), 0);
   backward(loss);
   EXPECT_EQ(gradient_of(logits), Values(1200, 0.0));
 }
 
-TEST(Kinks, DropoutOfNothingIsTheTensorItself) {
+TEST_P(Kinks, DropoutOfNothingIsTheTensorItself) {
   const Tensor x = leaf({1, 2});
   EXPECT_EQ(dropout(x, 0, {}).storage(), x.storage());
 }
 
-TEST(Kinks, DropoutDropsAboutItsRate) {
-  const Tensor y = dropout(Tensor::full({100000}, 1), 0.25, {3, 1, 4});
+TEST_P(Kinks, DropoutDropsAboutItsRate) {
+  const Tensor y = dropout(Tensor::full({100000}, 1, DType::f32, default_device()), 0.25, {3, 1, 4});
   std::int64_t dropped = 0;
   for (const float value : y.to_vector<float>()) {
     EXPECT_TRUE(value == 0 || value == static_cast<float>(1 / 0.75));
@@ -149,8 +170,8 @@ TEST(Kinks, DropoutDropsAboutItsRate) {
   EXPECT_NEAR(static_cast<double>(dropped), 25000, 5 * std::sqrt(100000 * 0.25 * 0.75));
 }
 
-TEST(Kinks, CastGivesTheGradientInItsOwnType) {
-  Tensor x = Tensor::from(std::vector<float>{1, 2}, {2});
+TEST_P(Kinks, CastGivesTheGradientInItsOwnType) {
+  Tensor x = Tensor::from(std::vector<float>{1, 2}, {2}, default_device());
   set_requires_grad(x);
   backward(sum(square(cast(x, DType::f64))));
   EXPECT_EQ(gradient(x).dtype(), DType::f32);

@@ -40,9 +40,9 @@ std::vector<Sizes> all_sizes() {
   if (testing::only_small_kernels(default_device())) return {{1, 1, 35, 4, 4}, {1, 2, 35, 4, 4, 2}};
   std::vector<Sizes> all{{2, 1, 1, 8, 8},    {1, 3, 5, 4, 3}, {1, 2, 67, 20, 17},  {1, 2, several_tiles(), 16, 16},
                          {1, 2, 70, 64, 64}, {1, 1, 9, 1, 1}, {1, 1, 35, 130, 40}, {1, 1, 20, 40, 150}};
-  // Heads that share their keys: all of them, also in widths of several parts; two; so many heads of keys that work is
-  // not divided any further.
-  std::vector<Sizes> shared{{1, 3, 35, 8, 5, 3}, {1, 2, 20, 40, 150, 2}};
+  // Heads that share their keys: all of them, also in widths of several parts; two and two; so many heads of keys that
+  // work is not divided any further.
+  std::vector<Sizes> shared{{1, 3, 35, 8, 5, 3}, {1, 2, 20, 40, 150, 2}, {1, 4, 20, 4, 4, 2}};
   if (default_device() == Device{}) shared.insert(shared.end(), {{1, 4, 67, 20, 17, 2}, {17, 2, 20, 4, 4, 2}});
   all.insert(all.end(), shared.begin(), shared.end());
   // The length that is timed, which takes the others minutes.

@@ -60,6 +60,21 @@ TEST_F(Dump, HoldsWhatTheRunnerPromises) {
   EXPECT_EQ(file.metadata().at("split"), "ood-sparse");
 }
 
+TEST_F(Dump, MasksAreThoseOfTheTask) {
+  ASSERT_EQ(run_tally(tiny_training(run_, "none", {"--task.loss=all"}), folder_).code, 0);
+  ASSERT_EQ(dump({"--split", "ood-sparse", "--count", "2"}).code, 0);
+  const SafetensorsFile file = SafetensorsFile::open(out_);
+  const std::unique_ptr<Task> task = RunFolder::open(run_).config().make_task();
+  std::vector<bool> loss, score;
+  for (const Example& example : examples_of(*task, "ood-sparse", 0, 2)) {
+    loss.insert(loss.end(), example.loss_mask.begin(), example.loss_mask.end());
+    score.insert(score.end(), example.score_mask.begin(), example.score_mask.end());
+  }
+  ASSERT_NE(loss, score);
+  EXPECT_EQ(file.read("loss_mask").to_vector<bool>(), loss);
+  EXPECT_EQ(file.read("score_mask").to_vector<bool>(), score);
+}
+
 TEST_F(Dump, WithoutGatesOrGradientsThereAreNone) {
   train("alibi");
   ASSERT_EQ(dump({"--count", "1"}).code, 0);

@@ -49,6 +49,25 @@ TEST_F(Generate, GivesTheSameTextForAnyThreadsAndSamples) {
   EXPECT_EQ(generate({"--count=12", "--seed=7", "--quiet"}).out, three[0] + "\n");
 }
 
+// How probable the second text's tokens were, told by a model that is given it as its prompt.
+TEST_F(Generate, EachTextGoesOnFromItself) {
+  train("cope");
+  const Finished finished = generate({"--count=6", "--samples=2", "--seed=7", "--json"});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const JsonValue second = parse_json(finished.out, JsonLimits{}, "generate").elements("samples").at(1);
+  const std::string text = second.string("text");
+  ASSERT_NE(text, parse_json(finished.out, JsonLimits{}, "generate").elements("samples").at(0).string("text"));
+  const Finished predicted = run_tally({"predict", run_, "w0i1" + text.substr(0, 5), "--top=5", "--json"}, folder_);
+  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  const JsonValue json = parse_json(predicted.out, JsonLimits{}, "predict");
+  for (const JsonValue& candidate : json.elements("candidates")) {
+    if (candidate.string("symbol") != text.substr(5, 1)) continue;
+    EXPECT_NEAR(std::exp(second.elements("log_probabilities").at(5).real()), candidate.real("probability"), 1e-5);
+    return;
+  }
+  FAIL() << "the token is among the candidates";
+}
+
 // The prompt is computed once; what every kind of layer has kept of it is there for each text.
 TEST_F(Generate, TextsGoOnFromOnePrompt) {
   for (const char* pe : {"fox-pro", "nexus", "transformer-xl", "absolute+hard"}) {

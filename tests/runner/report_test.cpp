@@ -164,6 +164,16 @@ TEST_F(Reports, WhatIsNotFinishedIsCounted) {
   EXPECT_TRUE(has(report_text(make_report({folder_ / "cope-seed3"})), "0 of 1, 1 unfinished"));
 }
 
+// What a sweep wrote of a run that has been finished since.
+TEST_F(Reports, AFinishedRunIsNoFailedOne) {
+  const RunConfig config = config_of("flip-flop", "cope", 1);
+  add("cope-seed1", config, 10, 2);
+  JsonValue runs = JsonValue::array();
+  runs.push(JsonValue::object({{"name", "cope-seed1"}, {"state", "failed"}, {"config", config.to_json()}}));
+  write_file(folder_ / "sweep.json", write_json(JsonValue::object({{"format", 1}, {"runs", std::move(runs)}})));
+  EXPECT_EQ(make_report({sweep_}).runs.at(0).state, RunState::finished);
+}
+
 TEST_F(Reports, ARunThatCannotBeReadIsNamed) {
   add("cope-seed1", config_of("flip-flop", "cope", 1), 10, 2);
   add("cope-seed2", config_of("flip-flop", "cope", 2), 10, 2);

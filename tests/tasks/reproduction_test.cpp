@@ -8,8 +8,10 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "tasks/run_folder.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/varied.hpp"
+#include "tests/core/io_files.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally {
@@ -206,6 +208,41 @@ TEST(Reproductions, Figure2CountsProgramsOnALogarithmicAxis) {
       EXPECT_TRUE(table.columns[c].title.at(scale).starts_with(with_commas(static_cast<std::int64_t>(programs))));
     }
   }
+}
+
+// One setting that differs is enough.
+TEST(Reproductions, ARunWithAnotherSettingIsNotShown) {
+  const Reproduction table{
+      .name = "t", .title = "T", .source = "S", .columns = {{"c", "flip-flop", "ood-sparse"}}, .rows = {{"a", "none"}}};
+  const ReproductionSetting setting{Scale::quick, {1}, ""};
+  const TemporaryFolder folder;
+  ReproductionRun run = std::move(runs_of(table, setting).at(0));
+  RunFolder::create(folder.file(run.name), run.config, false);
+  EXPECT_TRUE(reproduced(table, setting, folder.file("")).problems.empty());
+  run.config.set("batch", "3");
+  RunFolder::create(folder.file(run.name), run.config, true);
+  const Reproduced result = reproduced(table, setting, folder.file(""));
+  ASSERT_EQ(result.problems.size(), 1u);
+  EXPECT_NE(result.problems[0].find("holds a run with other settings: batch"), std::string::npos) << result.problems[0];
+}
+
+// Two rows of two seeds each, apart by 3.5 standard errors of one: more than two of their difference, and fewer than
+// two of its deviations.
+TEST(Reproductions, OrderIsThatOfMeansBeyondTheirStandardErrors) {
+  Reproduction table{.name = "t",
+                     .title = "T",
+                     .source = "S",
+                     .columns = {{"c", "flip-flop", "ood-sparse"}},
+                     .rows = {{"a", "none"}, {"b", "rope"}}};
+  Reproduced result{.table = &table, .setting = {Scale::quick, {1, 2}, ""}};
+  const auto row = [](double mean, Printed printed) {
+    return std::vector{
+        Reproduced::Cell{{{mean - 0.01, mean + 0.01}, static_cast<std::int64_t>(mean * 1e6), 1'000'000}, printed}};
+  };
+  result.cells = {row(0.1, {10, 1}), row(0.135, {20, 1})};
+  EXPECT_NE(reproduced_text(result).find("of 1 pair of rows that the paper tells apart, 1 in the same order here"),
+            std::string::npos)
+      << reproduced_text(result);
 }
 
 TEST(Reproductions, OrderIsComparedWherePrintedNumbersTellRowsApart) {

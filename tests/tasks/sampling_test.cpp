@@ -100,5 +100,18 @@ TEST(Sampling, NumbersDifferFromTokenToTokenAndSampleToSample) {
   EXPECT_EQ(seen.size(), 300u);
 }
 
+// Of 64 random bits a number has the upper 53: 32 of the first word and 21 of the second.
+TEST(Sampling, NoTwoNumbersShareAWord) {
+  for (std::int64_t token = 0; token < 20; ++token) {
+    std::set<std::uint64_t> seen;  // the upper 21 bits of each word
+    for (std::int64_t n = 0; n < 5; ++n) {
+      const auto bits = static_cast<std::uint64_t>(sampling_uniform(1, token, n) * 0x1p53);
+      seen.insert(bits >> 32);
+      seen.insert(bits & ((1U << 21) - 1));
+    }
+    EXPECT_EQ(seen.size(), 10u) << "token " << token;
+  }
+}
+
 }  // namespace
 }  // namespace tally

@@ -40,6 +40,15 @@ TEST(Statistics, DeviationIsThatOfASample) {
   EXPECT_EQ(mean_deviation({3}).deviation, 0);
 }
 
+TEST(Statistics, ValuesOneByOneHaveTheSameDeviation) {
+  RunningMean one_by_one;
+  EXPECT_EQ(one_by_one.result().n, 0);
+  for (const double value : {2, 4, 4, 4, 5, 5, 7, 9}) one_by_one.add(value);
+  EXPECT_NEAR(one_by_one.result().mean, 5, 1e-15);
+  EXPECT_NEAR(one_by_one.result().deviation, std::sqrt(32.0 / 7), 1e-15);
+  EXPECT_EQ(one_by_one.result().n, 8);
+}
+
 TEST(Statistics, SmallSharesAreNotWrittenAsNone) {
   EXPECT_EQ(percent_text(0), "0%");
   EXPECT_EQ(percent_text(1.0 / 1'062'000), "0.000094%");

@@ -158,6 +158,21 @@ TEST_F(TextTask, AnEpochTakesEachWindowOnce) {
   EXPECT_NE(epochs[0], epochs[1]);
 }
 
+TEST_F(TextTask, AnEpochBeginsAtAnyOfTheFirstTokens) {
+  const auto task = make({{"length", "10"}});
+  std::set<std::int64_t> offsets, expected;
+  for (std::int64_t epoch = 0; epoch < 200; ++epoch) {
+    std::int64_t least = train_tokens;
+    for (std::int64_t n = 0; n < task->epoch(); ++n) {
+      const std::int32_t first = task->example("train", epoch * task->epoch() + n).tokens[0];
+      least = std::min<std::int64_t>(least, first == 256 ? 0 : first);
+    }
+    offsets.insert(least);
+  }
+  for (std::int64_t offset = 0; offset < 10; ++offset) expected.insert(offset);
+  EXPECT_EQ(offsets, expected) << "[0, T)";
+}
+
 TEST_F(TextTask, RandomPlacesAreDrawnAnewForEachSequence) {
   const testing::Settings settings{{"length", "10"}, {"order", "random"}};
   const auto task = make(settings), again = make(settings), other = make(settings, 2);

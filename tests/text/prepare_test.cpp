@@ -154,6 +154,42 @@ TEST_F(Prepare, LinesOfJsonAreTexts) {
   }
 }
 
+// A file of lines is read a MiB at a time; a line that lies across is found again.
+TEST_F(Prepare, LinesBeyondTheFirstMiBAreTexts) {
+  std::string lines, texts;
+  for (int n = 0; n < 30; ++n) {
+    const std::string text(100'000 + static_cast<std::size_t>(n), static_cast<char>('a' + n % 26));
+    lines += concat("{\"text\": \"", text, "\"}\n");
+    texts += text;
+  }
+  settings_.sources = {{folder_.file("long.jsonl", lines), "train"}};
+  settings_.vocabulary = 257;
+  prepare();
+  const PreparedText prepared(folder_.file("out"));
+  const TokenFile tokens = prepared.tokens("train");
+  const Tokenizer tokenizer(read_tokenizer(prepared.tokenizer_path()));
+  std::string read;
+  for (const TextDocument& document : prepared.documents("train")) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(document.tokens));
+    tokens.read(document.first, ids);
+    read += tokenizer.decode(ids);
+  }
+  EXPECT_TRUE(read == texts);
+}
+
+TEST_F(Prepare, TextsOfTheLeastAndTheMostBytesAreKept) {
+  settings_.sources.clear();
+  for (const char* text : {"1234", "12345", "1234567", "12345678"}) {
+    settings_.sources.push_back({folder_.file(concat(text, ".txt"), text), "train"});
+  }
+  settings_.rules.min_bytes = 5;
+  settings_.rules.max_bytes = 7;
+  settings_.vocabulary = 257;
+  const JsonValue counts = prepare().at("counts");
+  EXPECT_EQ(counts.integer("kept"), 2);
+  EXPECT_EQ(counts.at("dropped").integer("size"), 2);
+}
+
 TEST_F(Prepare, LinesThatAreNotUtf8AreTextsThatAreNot) {
   settings_.sources = {
       {folder_.file("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\xff\"}\n{\"text\": \"two\"}"), "train"}};

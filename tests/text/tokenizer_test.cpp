@@ -217,6 +217,7 @@ TEST(Bpe, TrainingRefusesWhatCannotBe) {
   EXPECT_ERROR(trained_on({"ab"}, {.pattern = "a"}), "byte 1 of the text");
   EXPECT_EQ(trained_on({}, {}).tokens.size(), 257);
   EXPECT_EQ(trained_on({"ab ab"}, {.min_count = 3}).tokens.size(), 257);
+  EXPECT_EQ(trained_on({"ab ab"}, {.min_count = 2}).tokens.size(), 258);
 }
 
 }  // namespace

@@ -1,0 +1,89 @@
+// What a config.json of another library means where it leaves something out, and what we write of a rotated part.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "tasks/foreign/family.hpp"
+#include "tasks/foreign/foreign_model.hpp"
+
+namespace tally {
+namespace {
+
+std::map<std::string, std::string> settings_of(const JsonValue& json) {
+  const ForeignModel model = describe_foreign(json, "config.json").model;
+  return {model.settings.begin(), model.settings.end()};
+}
+
+JsonValue least_llama() {
+  return JsonValue::object({{"model_type", "llama"},
+                            {"vocab_size", 40},
+                            {"hidden_size", 16},
+                            {"num_attention_heads", 4},
+                            {"num_hidden_layers", 2},
+                            {"intermediate_size", 24}});
+}
+
+// The defaults of GPT2Config, LlamaConfig and GPTNeoXConfig in `transformers`: files leave out what has them.
+TEST(ForeignSettings, LeftOutAreThoseOfTheirLibrary) {
+  const JsonValue gpt2 =
+      JsonValue::object({{"model_type", "gpt2"}, {"vocab_size", 40}, {"n_embd", 16}, {"n_head", 4}, {"n_layer", 2}});
+  std::map<std::string, std::string> found = settings_of(gpt2);
+  EXPECT_EQ(describe_foreign(gpt2, "config.json").model.positions, 1024);
+  EXPECT_EQ(found["model.norm-eps"], "0.00001");
+  EXPECT_EQ(found["model.activation"], "gelu-tanh");
+  EXPECT_EQ(found["model.hidden"], "64");
+  EXPECT_EQ(found["model.tied"], "true");
+
+  found = settings_of(least_llama());
+  EXPECT_EQ(describe_foreign(least_llama(), "config.json").model.positions, 2048);
+  EXPECT_EQ(found["model.norm-eps"], "1e-06");
+  EXPECT_EQ(found["model.tied"], "false");
+  EXPECT_EQ(found["model.bias"], "false");
+  EXPECT_EQ(found["pe.rope.base"], "10000");
+
+  found = settings_of(JsonValue::object({{"model_type", "gpt_neox"},
+                                         {"vocab_size", 40},
+                                         {"hidden_size", 32},
+                                         {"num_attention_heads", 4},
+                                         {"num_hidden_layers", 2}}));
+  EXPECT_EQ(found["model.norm-eps"], "0.00001");
+  EXPECT_EQ(found["model.activation"], "gelu");
+  EXPECT_EQ(found["model.residual"], "parallel");
+  EXPECT_EQ(found["model.tied"], "false");
+  EXPECT_EQ(found["pe.rope.base"], "10000");
+  EXPECT_EQ(found["pe.rope.rotary-dims"], "2") << "a quarter of a head";
+}
+
+// Where yarn does not say by how much it stretches, it is from the length it was trained with to that of the model.
+TEST(ForeignSettings, YarnWithoutAFactorStretchesToTheModelsLength) {
+  JsonValue json = least_llama();
+  json.set("max_position_embeddings", 64);
+  json.set("rope_parameters", JsonValue::object({{"rope_type", "yarn"}, {"original_max_position_embeddings", 16}}));
+  std::map<std::string, std::string> found = settings_of(json);
+  EXPECT_EQ(found["pe.rope.factor"], "4");
+  EXPECT_EQ(found["pe.rope.trained-length"], "16");
+}
+
+// The part of a head is a fraction in the file, and its reader rounds the dims down: of 49 times 2/49 to 1.
+TEST(ForeignSettings, ARotatedPartComesBackWithAllItsDims) {
+  for (const auto& [head_width, dims] : {std::pair{49, 2}, {49, 32}, {44, 30}, {46, 26}, {64, 16}}) {
+    RunConfig config = RunConfig::make("text", "rope");
+    for (const auto& [name, value] : {std::pair<std::string, std::string>{"model.heads", "2"},
+                                      {"model.width", std::to_string(2 * head_width)},
+                                      {"model.norm", "layer"},
+                                      {"pe.rope.rotary-dims", std::to_string(dims)}}) {
+      config.set(name, value);
+    }
+    OwnSettings own(config, "neox");
+    JsonValue json = neox_family.write(own);
+    json.set("vocab_size", 40);
+    ForeignSettings settings(json, "config.json");
+    const ForeignModel model = neox_family.read(settings);
+    const std::map<std::string, std::string> found(model.settings.begin(), model.settings.end());
+    EXPECT_EQ(found.at("pe.rope.rotary-dims"), std::to_string(dims)) << "of " << head_width;
+  }
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,41 @@
+// Two language models on the same tokens: the difference of their losses, and when it counts as one.
+#include "tasks/paired.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tally {
+namespace {
+
+RunSummary run_with(const std::vector<double>& nats) {
+  RunSummary run;
+  run.path = "run";
+  run.config = RunConfig::make("flip-flop", "none");
+  run.state = RunState::finished;
+  Evaluation& e = run.results.emplace_back();
+  e.split = "validation";
+  e.blocks = {nats, std::vector<std::int64_t>(nats.size(), 10)};
+  e.loss = e.blocks.mean();
+  TextCounts counts;
+  counts.tokens = 10 * static_cast<std::int64_t>(nats.size());
+  e.text = counts;
+  return run;
+}
+
+// Differences 1 and 1 +- spread of parts of ten tokens: the mean is 0.1, its error spread/10.
+std::string row(double spread) {
+  const RunSummary a = run_with({21 - spread, 21 + spread}), b = run_with({20, 20});
+  const std::vector<PairedSplit> splits = paired(a, b);
+  EXPECT_NEAR(splits.at(0).difference.mean, 0.1, 1e-12);
+  EXPECT_NEAR(splits.at(0).difference.error, spread / 10, 1e-12);
+  return paired_text(a, b, splits);
+}
+
+TEST(Paired, TwoLossesDifferBeyondTwoStandardErrors) {
+  EXPECT_NE(row(0.4).find("| yes "), std::string::npos) << row(0.4);
+  EXPECT_NE(row(0.7).find("| no "), std::string::npos) << row(0.7);
+}
+
+}  // namespace
+}  // namespace tally
