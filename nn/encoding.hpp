@@ -2,6 +2,7 @@
 // options, its paper, and one closing registration line. The build finds the file by its name.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -180,6 +181,15 @@ struct HeadGroup {
 // What acts on one layer: groups that cover its heads in order, most often one.
 using LayerEncoding = std::vector<HeadGroup>;
 
+// A flag that acts only in a sum with a rotation, where publications leave it open; what the encoding does with it and
+// without, as said behind its name: "'s position term sees q as rotated".
+struct OpenFlag {
+  std::string_view option, with, without;
+};
+// Of encodings with a product of q beside the score (AttentionInput::query).
+inline constexpr std::array<OpenFlag, 1> query_beside_rotations{
+    {{"rotated-query", "'s position term sees q as rotated", "'s position term sees q as projected"}}};
+
 struct EncodingEntry {
   std::string name;
   std::string summary;  // one line
@@ -193,7 +203,8 @@ struct EncodingEntry {
   // What is special of options, by name: of the options' struct `static constexpr std::array<std::string_view, N>
   // after_training`, and so on, where it has that. Those that a trained model may take otherwise, for texts longer than
   // those it was trained on; flags that act only beside a rotation, or beside what joins the score.
-  std::vector<std::string_view> after_training = {}, beside_rotations = {}, beside_scores = {};
+  std::vector<std::string_view> after_training = {}, beside_scores = {};
+  std::vector<OpenFlag> beside_rotations = {};
 };
 
 // What joins the scores. Throws Error where it has a scan or a normaliser that the traits do not say.
@@ -258,9 +269,7 @@ EncodingEntry encoding_entry(std::string name, std::string summary, std::string 
     }
   };
   if constexpr (requires(const ModelOptions& model) { EncodingType::note(model); }) entry.note = &EncodingType::note;
-  const auto take = [](std::vector<std::string_view>& names, const auto& of_options) {
-    names.assign(of_options.begin(), of_options.end());
-  };
+  const auto take = [](auto& list, const auto& of_options) { list.assign(of_options.begin(), of_options.end()); };
   (void)take;
   if constexpr (requires { OptionsType::after_training; }) take(entry.after_training, OptionsType::after_training);
   if constexpr (requires { OptionsType::beside_rotations; })

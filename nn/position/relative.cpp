@@ -15,7 +15,7 @@ namespace {
 
 struct RelativeOptions final : OptionsOf<RelativeOptions> {
   static constexpr std::array<std::string_view, 1> after_training{"far"};
-  static constexpr std::array<std::string_view, 1> beside_rotations{"rotated-query"};
+  static constexpr auto beside_rotations = query_beside_rotations;
   std::string far = "refuse";
   std::string share = "layer";
   std::int64_t distances = 0;
