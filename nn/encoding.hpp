@@ -119,6 +119,9 @@ struct EncodingTraits {
   bool keys_follow_queries = false;
   // Gradients that are not the derivative, but what its file says.
   bool straight_through = false;
+  // Its form, and with it the memory of a step, depends on numbers that are learned: on a device that only counts
+  // (core/meta.cpp) it takes the form that needs most.
+  bool memory_is_learned = false;
   std::string_view also_called = {};  // a name under which it is published
   // A sum that is computed as it is written, but is hardly what somebody means, and why.
   struct Doubt {

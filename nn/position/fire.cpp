@@ -3,7 +3,8 @@
 //   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1
 // For texts of at most L + 1 tokens it depends on the distance alone and costs T numbers; for longer ones each layer
 // keeps H T² numbers until backward, which computes the rest again, about (36 + H) T² for one layer at a time, most of
-// them the hidden layer of f. L is learned, so this is what an estimate of memory counts.
+// them the hidden layer of f. L is learned: training may make it shorter than any text, so an estimate of memory counts
+// this, which is exact where L is shorter and the most of it where it is not.
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
 #include "nn/encoding.hpp"
@@ -52,7 +53,7 @@ class Fire final : public Encoding {
     const Tensor x = log(c * distances + 1.0) / (log(c * maximum(length, rows) + 1.0) + eps);
     return linear(relu(linear(unsqueeze(x, 2), own[2], own[3])), own[4], own[5]);
   }
-  // Whether L is no shorter than this. Not so where memory is only counted: training may make it shorter.
+  // Whether L is no shorter than this. Not so where memory is only counted (EncodingTraits::memory_is_learned).
   static bool reaches(const Tensor& length, std::int64_t last) {
     return length.device().type != DeviceType::meta && length.item() >= static_cast<double>(last);
   }
@@ -70,4 +71,4 @@ TALLY_ENCODING(fire, NoOptions, Fire, "a learned function of the distance, relat
                "f(x) = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1\n"
                "costs T numbers a layer where T <= L + 1, else H T²; in backward, for one layer at a time, "
                "(36 + H) T² and B H T² more",
-               "FIRE: Li et al. 2024, arXiv 2310.04418");
+               "FIRE: Li et al. 2024, arXiv 2310.04418", .memory_is_learned = true);
