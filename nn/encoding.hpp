@@ -65,7 +65,7 @@ struct AttentionInput {
   const Tensor& k;  // [B, G, T, d]: query head h has the keys and values of key head floor(h G/H)
   const Tensor& v;
   double scale;              // 1/sqrt(d)
-  std::int64_t first = 0;    // place of the first of these tokens
+  std::int64_t first = 0;    // index of the first of these tokens
   KvCache* cache = nullptr;  // while generating
   std::shared_ptr<Constants> constants = std::make_shared<Constants>();
   Tensor rotated_q = {};  // q, k and v after all of `rotate`, for `score`; undefined before
@@ -150,9 +150,9 @@ class Encoding {
   virtual std::int64_t changes_beyond() const { return never; }
   // Whether `score` sets a row_factor, which is of all that a sum makes.
   virtual bool multiplies_logits() const { return false; }
-  // Learned rows that are looked up by a token's place or distance: those beyond the longest sequence of a training
+  // Learned rows that are looked up by a token's position or distance: those beyond the longest sequence of a training
   // keep their start values.
-  virtual std::int64_t rows_by_place() const { return 0; }
+  virtual std::int64_t rows_by_position() const { return 0; }
   // Embeddings [B, T, D] of the tokens first .. first + T - 1, before the first layer.
   virtual Tensor embed(const Tensor& x, std::int64_t first) const { return (void)first, x; }
   // q [B, H, T, d], k and v [B, G, T, d] before the product.

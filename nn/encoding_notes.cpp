@@ -12,9 +12,9 @@ namespace {
 
 // Whether some sum has both.
 bool act_together(const EncodingChoice& choice, const EncodingEntry* one, const EncodingEntry* other) {
-  const std::vector<EncodingChoice::Piece> all = choice.acting();
-  return std::ranges::any_of(all, [&](const EncodingChoice::Piece& piece) {
-    return std::ranges::count(piece.sum, one) > 0 && std::ranges::count(piece.sum, other) > 0;
+  const std::vector<EncodingChoice::Assignment> all = choice.acting();
+  return std::ranges::any_of(all, [&](const EncodingChoice::Assignment& assignment) {
+    return std::ranges::count(assignment.sum, one) > 0 && std::ranges::count(assignment.sum, other) > 0;
   });
 }
 

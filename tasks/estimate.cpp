@@ -168,7 +168,7 @@ bool reaches_untrained_rows(const RunConfig& config, const Task& task, const Spl
   const std::int64_t trained = task.splits().front().length;
   if (split.length <= trained) return false;
   const OnlyCounting counted;
-  return make_model(model_of(config, task))->rows_by_place() > trained;
+  return make_model(model_of(config, task))->rows_by_position() > trained;
 }
 
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {

@@ -104,9 +104,10 @@ std::string text_of(const EncodingChoice& choice) {
   model.layers = choice.least_layers();
   model.heads = choice.least_heads();
   model.width = model.heads * head_width;
-  for (const EncodingChoice::Piece& piece : choice.acting()) {
-    text += concat("  ", piece.layers.all() ? "all layers" : "layers " + piece.layers.text(), ", ",
-                   piece.heads.all() ? "all heads" : "heads " + piece.heads.text(), ": ", piece.sum_text(), "\n");
+  for (const EncodingChoice::Assignment& assignment : choice.acting()) {
+    text += concat("  ", assignment.layers.all() ? "all layers" : "layers " + assignment.layers.text(), ", ",
+                   assignment.heads.all() ? "all heads" : "heads " + assignment.heads.text(), ": ",
+                   assignment.sum_text(), "\n");
   }
   for (const std::string& line : choice.open_choices()) text += concat("  ", line, "\n");
   std::string parameters;

@@ -201,7 +201,7 @@ TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
   const EncodingEntry whole = entry_of<Whole>("whole");
   EncodingChoice choice;
   choice.parts.push_back({&whole, whole.make_options()});
-  choice.pieces.push_back({.visible = {.window = 3}, .sum = {&whole}});
+  choice.assignments.push_back({.visible = {.window = 3}, .sum = {&whole}});
   EXPECT_EQ(error_of([&] { make_encoding(choice, AttentionSizes{}, nullptr); }),
             "[encoding] whole[window=3]: whole computes the whole attention and does not know what its queries are to "
             "see");

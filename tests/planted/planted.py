@@ -3,7 +3,7 @@
 
 Usage: planted.py [--only ID,ID,...] [--tests FOLDER/FILTER ...] [--jobs N] [--limit SECONDS]
        planted.py --list             the errors, and the tests that find them, as a table
-       planted.py --check-anchors    whether every error still has its place in the tree; builds nothing
+       planted.py --check-anchors    whether every error still is in the tree once; builds nothing
 
 The errors stand in errors.py. The copy and its build lie in build/planted and are used again by the next run; with
 ccache on the path a build of the tree is taken over. --only takes ids or their beginnings; --tests runs other tests
@@ -49,11 +49,11 @@ def planted(error, root):
     if not path.is_file():
         raise NotPlanted(f"{error.id}: there is no file {error.file}")
     text = path.read_text(encoding="utf-8")
-    places = [match.span() for match in anchor(error).finditer(text)]
-    if len(places) != 1:
-        there = "is not there" if not places else f"is there {len(places)} times"
+    spans = [match.span() for match in anchor(error).finditer(text)]
+    if len(spans) != 1:
+        there = "is not there" if not spans else f"is there {len(spans)} times"
         raise NotPlanted(f"{error.id}: {error.file}: the text to be replaced {there}: {error.find}")
-    (begin, end), = places
+    (begin, end), = spans
     return text[:begin] + error.replace + text[end:]
 
 
@@ -66,7 +66,7 @@ def check_anchors():
             planted(error, ROOT)
         except NotPlanted as why:
             offences.append(str(why))
-    print("\n".join(offences) if offences else f"planted errors: all {len(ERRORS)} have their place")
+    print("\n".join(offences) if offences else f"planted errors: all {len(ERRORS)} are in the tree")
     return 1 if offences else 0
 
 

@@ -254,7 +254,7 @@ TEST_F(Eval, OfAnswersThatAreGenerated) {
   EXPECT_TRUE(holds(refused.err, "does not stand in one piece")) << refused.err;
 }
 
-// A table of places ends where the training sequences do: that length fails by name, the others are computed.
+// A table of positions ends where the training sequences do: that length fails by name, the others are computed.
 TEST_F(Eval, NamesTheLimitOfAnEncoding) {
   ASSERT_EQ(run_tally(tiny_training(folder_ / "absolute", "absolute"), folder_).code, 0);
   const Finished result = run_tally({"eval", folder_ / "absolute", "--lengths=8,32", "--split=ood-dense"}, folder_);
