@@ -1,5 +1,6 @@
 // Multi-query associative recall (Arora et al. 2023, "Zoology", arXiv 2312.04927, figure 2): K pairs of a key and a
-// value, then each key once more at a random position, where its value is asked for. The law stands in tasks/recall.hpp.
+// value, then each key once more at a random position, where its value is asked for. The law stands in
+// tasks/recall.hpp.
 //
 //   k3 v7 k1 v0 k1:v0 . . . k3:v7 .          K = 2, T = 10, fillers as points, answers behind `:`
 //
