@@ -11,14 +11,14 @@ namespace {
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// "[1, 2]": the place of element n of a row-major shape.
-std::string place_text(const Shape& shape, std::int64_t n) {
-  Shape place = shape;
+// "[1, 2]": the index of element n of a row-major shape.
+std::string index_text(const Shape& shape, std::int64_t n) {
+  Shape index = shape;
   for (int axis = shape.rank - 1; axis >= 0; --axis) {
-    place[axis] = n % shape[axis];
+    index[axis] = n % shape[axis];
     n /= shape[axis];
   }
-  return to_text(place);
+  return to_text(index);
 }
 
 std::vector<double> random_values(Rng& rng, std::int64_t count) {
@@ -129,8 +129,8 @@ class Gradcheck {
         for (std::size_t o = 0; o < column.size(); ++o) {
           compare(rows[o][i][e], column[o],
                   concat("input ", i, " ", inputs_[i].shape(), " at ",
-                         place_text(inputs_[i].shape(), static_cast<std::int64_t>(e)), ", output at ",
-                         place_text(output_shape_, static_cast<std::int64_t>(o))));
+                         index_text(inputs_[i].shape(), static_cast<std::int64_t>(e)), ", output at ",
+                         index_text(output_shape_, static_cast<std::int64_t>(o))));
         }
       }
     }

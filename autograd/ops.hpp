@@ -66,9 +66,9 @@ inline Tensor operator-(const Tensor& x) { return negate(x); }
 // Over the given axes (all if none are given). keep: the reduced axes stay with size 1.
 Tensor sum(const Tensor& x, const std::vector<int>& axes = {}, bool keep = false);
 Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool keep = false);
-// Largest element along one axis; the gradient goes to the first place that holds it. Throws for an empty axis.
+// Largest element along one axis; the gradient goes to the first element that holds it. Throws for an empty axis.
 Tensor max(const Tensor& x, int axis, bool keep = false);
-// i64 place of the largest element of the last axis; no derivative.
+// i64 index of the largest element of the last axis; no derivative.
 Tensor argmax(const Tensor& x);
 // Sums x down to a shape that broadcasts to x's.
 Tensor sum_to(const Tensor& x, const Shape& shape);

@@ -1,5 +1,5 @@
 // Errors. A user's mistake throws tally::Error; a broken promise inside tally throws InternalError.
-// Messages name the place, what was found and what would be right:
+// Messages name the location, what was found and what would be right:
 //   [matmul] inner sizes differ: got [8, 64] and [32, 8]; transpose one of them?
 #pragma once
 

@@ -34,13 +34,13 @@ struct Loop {
   }
 
  private:
-  TALLY_HOST_DEVICE std::array<std::int64_t, N> offsets(std::int64_t place, int axes) const {
+  TALLY_HOST_DEVICE std::array<std::int64_t, N> offsets(std::int64_t rest, int axes) const {
     std::array<std::int64_t, N> offset{};
-    for (auto axis = static_cast<std::size_t>(axes); axis-- > 0 && place > 0;) {
-      std::int64_t index = place;
+    for (auto axis = static_cast<std::size_t>(axes); axis-- > 0 && rest > 0;) {
+      std::int64_t index = rest;
       if (axis > 0) {  // dividing is what takes longest here
-        place /= size[axis];
-        index -= place * size[axis];
+        rest /= size[axis];
+        index -= rest * size[axis];
       }
       for (std::size_t n = 0; n < N; ++n) offset[n] += index * step[axis][n];
     }

@@ -1,4 +1,4 @@
-// Several small tensors in one piece of memory on a device and its copy on the host, so that they move in one transfer:
+// Several small tensors in one block of memory on a device and its copy on the host, so that they move in one transfer:
 // each that waits for the device takes ten microseconds or more.
 #pragma once
 

@@ -19,7 +19,7 @@ struct NumberOf {
 };
 
 #ifndef TALLY_BY_NVCC
-// What takes or gives vectors is inlined: no call has them as arguments, whose places in registers would depend
+// What takes or gives vectors is inlined: no call has them as arguments, whose registers would depend
 // on the instruction set.
 #pragma GCC diagnostic ignored "-Wpsabi"
 

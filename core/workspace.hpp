@@ -44,8 +44,8 @@ class Arena {
   template <class T, class... Arguments>
   T* make(const Arguments&... arguments) {
     static_assert(std::is_trivially_destructible_v<T>);
-    T* const place = take<T>(1);
-    if (place != nullptr) return new (place) T(arguments..., *this);
+    T* const memory = take<T>(1);
+    if (memory != nullptr) return new (memory) T(arguments..., *this);
     T(arguments..., *this);
     return nullptr;
   }

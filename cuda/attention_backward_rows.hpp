@@ -40,7 +40,7 @@ template <class Policy, class T>
 __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, int first_key, bool settled,
                              const T* d_entries, const T* places) {
   const int line = lane_of_warp();
-  const int row = at.first + line, place = at.before + row;
+  const int row = at.first + line, query = at.before + row;
   if (line >= warp_rows || row >= at.queries) return;
   const Rows<T> d_z = call.d_table.head(at.batch, at.head);
   constexpr bool knots = Policy::needs.knots;
@@ -50,7 +50,7 @@ __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, in
   };
   int low = -2;
   T at_low = 0, above = 0;
-  for (int j = seen_of_tile(place, first_key) - 1; j >= 0; --j) {
+  for (int j = seen_of_tile(query, first_key) - 1; j >= 0; --j) {
     const auto own = place_in_table<Policy>(call, settled ? static_cast<T>(last) : places[line * pair_ld + j], last);
     const int own_low = knots ? 2 * own.low : own.low;
     if (own_low != low) {
@@ -117,7 +117,7 @@ __device__ void add_to_biases(const DeviceCall<T>& call, const ThreadRows& at, i
     const int single = bias.width - (bias.cap ? 1 : 0);
     T upper = 0, lower = 0;
     each_seen(first_key, pairs, d_logits, [&](int r, int key, T x) {
-      const int distance = at.place(r) - key;
+      const int distance = at.query(r) - key;
       if (distance < single) {
         d.at(at.row(r), distance) = x;
       } else {
@@ -136,7 +136,7 @@ __device__ void add_to_biases(const DeviceCall<T>& call, const ThreadRows& at, i
 template <class T>
 __device__ void add_by_distance(const DeviceCall<T>& call, const T* d_logits, int row_block, int first_key, int count) {
   const int rows = block_rows();
-  const int first_row = row_block * rows, first_place = call.keys - call.queries + first_row;
+  const int first_row = row_block * rows, first_query = call.keys - call.queries + first_row;
   const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
   for (int n = 0; n < call.bias_count; ++n) {
     if (call.biases[n].partial == nullptr) continue;
@@ -144,7 +144,7 @@ __device__ void add_by_distance(const DeviceCall<T>& call, const T* d_logits, in
     for (int diagonal = static_cast<int>(threadIdx.x); diagonal < rows + tile - 1;
          diagonal += static_cast<int>(blockDim.x)) {
       const int shift = diagonal - (tile - 1);  // row of the block - key of the tile
-      const int distance = first_place - first_key + shift;
+      const int distance = first_query - first_key + shift;
       if (distance < 0 || distance >= call.keys) continue;
       double sum = 0;
       for (int j = 0; j < count; ++j) {

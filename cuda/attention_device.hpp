@@ -143,14 +143,14 @@ struct ThreadRows {
         queries(call.queries) {}
 
   __device__ int row(int r) const { return first + tile_row(r); }
-  __device__ int place(int r) const { return before + row(r); }  // it sees the keys 0 .. place
+  __device__ int query(int r) const { return before + row(r); }  // among the keys, of which it sees 0 .. query
   __device__ bool valid(int r) const { return row(r) < queries; }
   __device__ bool leads() const { return lane_of_warp() % row_lanes == 0; }
   // Whether any row of the block, of so many rows, sees a key of a tile with so many.
   template <class Call>
   __device__ bool block_sees(const Call& call, int row_count, int first_key, int count) const {
-    const int place = before + first - warp * warp_rows;
-    return call.visible.sees_any(place, place + row_count - 1, first_key, first_key + count - 1);
+    const int query = before + first - warp * warp_rows;
+    return call.visible.sees_any(query, query + row_count - 1, first_key, first_key + count - 1);
   }
   // Whether any row of the warp can see a key from this one on.
   __device__ bool warp_sees(int key) const {
@@ -179,7 +179,7 @@ __device__ T* carried(const DeviceCall<T>& call, T* sums, const ThreadRows& at) 
 template <class T>
 __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int key) {
   T sum = 0;
-  const int distance = at.place(r) - key;
+  const int distance = at.query(r) - key;
   for (int n = 0; n < call.bias_count; ++n) {
     const DeviceBias<T>& bias = call.biases[n];
     switch (bias.kind) {
@@ -217,7 +217,7 @@ template <class T>
 DeviceCall<T> device_call(const AttentionCall& call) {
   check(call.bias_count <= most_biases, "attention", "the CUDA kernels take ", most_biases, " biases at a time, not ",
         call.bias_count);
-  // Kernels count in int, which takes half the registers: tensors with more rows than that have no place in memory.
+  // Kernels count in int, which takes half the registers: tensors with more rows than that do not fit into memory.
   const auto as_int = [](std::int64_t count) {
     check(count <= std::numeric_limits<int>::max() / 2, "attention", "the CUDA kernels take sizes below 2^30, not ",
           count);

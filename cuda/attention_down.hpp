@@ -72,10 +72,11 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
   }
 }
 
-// Each becomes the sum of those before it, of the same head and key; backward: of those after it. sums [heads, units,
-// keys]; a thread has a key of a head.
+// Each unit's sum becomes that of the units before it, of the same head and key; backward: of those after it. sums
+// [heads, units, keys]; a thread has a key of a head.
 template <class T>
-__global__ void attention_carry(T* sums, std::int64_t heads, std::int64_t units, std::int64_t keys, bool backward) {
+__global__ void exclusive_prefix_sums(T* sums, std::int64_t heads, std::int64_t units, std::int64_t keys,
+                                      bool backward) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t n = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; n < heads * keys; n += step) {
     T* const own = sums + n / keys * units * keys + n % keys;
@@ -109,7 +110,7 @@ void carry_sums(const AttentionCall& call, const DeviceCall<T>& device) {
            device);
   });
   constexpr unsigned threads = 256;
-  launch(attention_carry<T>, blocks_for(heads * call.keys(), threads), threads, 0, stream, sums, heads,
+  launch(exclusive_prefix_sums<T>, blocks_for(heads * call.keys(), threads), threads, 0, stream, sums, heads,
          std::int64_t{device.down_units()}, call.keys(), backward);
 }
 

@@ -48,7 +48,8 @@ __device__ void load_tile(T* target, int lines, const Rows<T>& x, int first, int
 // A product over the width of heads, factor row_i . key_j, for the rows and keys that a block has at hand.
 template <class T, int D>
 struct HeadProduct {
-  const Rows<T>&rows, &keys;  // of the call, whose address is a constant: their places are computed where they are used
+  const Rows<T>&rows,
+      &keys;  // of the call, whose address is a constant: their addresses are computed where they are used
   int batch, head, key_head;
   int width;
   T factor;

@@ -101,7 +101,7 @@ __device__ T sum_of_lines(T x, T& all) {
 }
 
 // A warp's sum of one column, for its neighbour: where lines of its rows in shared memory have no pairs, so that they
-// begin in different banks. Sums of the two directions have places of their own: a warp may be past one barrier while
+// begin in different banks. Sums of the two directions have memory of their own: a warp may be past one barrier while
 // the other reads what was written before it.
 template <Over rows, class T>
 __device__ T& sum_of_column(T* scratch, int column) {

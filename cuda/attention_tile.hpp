@@ -31,7 +31,7 @@ __device__ __forceinline__ void each_pair(F&& f) {
   }
 }
 
-// The place of a thread's pair in its warp's rows of a tile in shared memory.
+// The offset of a thread's pair in its warp's rows of a tile in shared memory.
 template <class T>
 __device__ T& own_pair(T* target, int r, int c) {
   return target[tile_row(r) * pair_ld + tile_column(c)];
@@ -74,9 +74,9 @@ int warps_for(std::int64_t rows) {
 }
 __device__ inline int slice_of_block() { return static_cast<int>(blockIdx.z); }
 
-// Keys of the tile that a row at this place sees.
-__device__ inline int seen_of_tile(int place, int first_key) {
-  return static_cast<int>(place - first_key + 1 < tile ? place - first_key + 1 : tile);
+// Keys of the tile that this query sees.
+__device__ inline int seen_of_tile(int query, int first_key) {
+  return static_cast<int>(query - first_key + 1 < tile ? query - first_key + 1 : tile);
 }
 
 template <class T>
@@ -162,9 +162,9 @@ struct Pairs {
                first_key) {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
-      const int last = at.place(r) - first_key;
+      const int last = at.query(r) - first_key;
       last_seen[r] = !at.valid(r) || last < 0 ? -1 : last < tile ? static_cast<int>(last) : tile - 1;
-      first_seen[r] = static_cast<int>(call.visible.begin(at.place(r))) - first_key;
+      first_seen[r] = static_cast<int>(call.visible.begin(at.query(r))) - first_key;
     }
   }
   __device__ bool sees(int r, int c) const {
@@ -209,7 +209,7 @@ struct Pairs {
   template <bool differentiates, bool for_logit, class Numbers>
   __device__ auto pair(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
     return attention::PairIn<T, Policy, differentiates, for_logit>::of(
-        scores[r][c], others[r][c], positions[r][c], static_cast<T>(at.place(r) - first_key - tile_column(c)),
+        scores[r][c], others[r][c], positions[r][c], static_cast<T>(at.query(r) - first_key - tile_column(c)),
         [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); }, downs[r][c]);
   }
   // The same as `logit` sees it.

@@ -1,4 +1,4 @@
-// Failures of CUDA and cuBLAS become Error with the failing call, its text and place:
+// Failures of CUDA and cuBLAS become Error with the failing call, its text and source line:
 //   [cuda] cudaMallocAsync(&block, bytes, stream) failed: out of memory (cuda/allocator.cu:39)
 #pragma once
 

@@ -63,9 +63,9 @@ const Context& use_device(int index) {
         count == 1 ? " device" : " devices", ", counted from 0");
   CUDA_CHECK(cudaSetDevice(index));
   const std::lock_guard lock(c.mutex);
-  auto& place = c.all[static_cast<std::size_t>(index)];
-  if (place == nullptr) place = make_context(index);
-  current = place.get();
+  auto& own = c.all[static_cast<std::size_t>(index)];
+  if (own == nullptr) own = make_context(index);
+  current = own.get();
   return *current;
 }
 

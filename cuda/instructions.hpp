@@ -199,15 +199,15 @@ __device__ void multiply_on_tensor_cores(float (&result)[2][C], const A& a, cons
   constexpr bool bf16 = precision == ProductPrecision::bf16;
   constexpr int step = bf16 ? 16 : 8, beyond = bf16 ? 8 : 4;
   const int line = lane_of_warp() / row_lanes;
-  const int place = lane_of_warp() % row_lanes * (bf16 ? 2 : 1);
+  const int own = lane_of_warp() % row_lanes * (bf16 ? 2 : 1);
   for (int k = 0; k < depth; k += step) {
-    const std::uint32_t x[4] = {fragment<precision>(a, line, k + place), fragment<precision>(a, line + 8, k + place),
-                                fragment<precision>(a, line, k + place + beyond),
-                                fragment<precision>(a, line + 8, k + place + beyond)};
+    const std::uint32_t x[4] = {fragment<precision>(a, line, k + own), fragment<precision>(a, line + 8, k + own),
+                                fragment<precision>(a, line, k + own + beyond),
+                                fragment<precision>(a, line + 8, k + own + beyond)};
     TALLY_UNROLL
     for (int c = 0; c < static_cast<int>(C); c += 2) {
-      const std::uint32_t y[2] = {fragment<precision>(b, 4 * c + line, k + place),
-                                  fragment<precision>(b, 4 * c + line, k + place + beyond)};
+      const std::uint32_t y[2] = {fragment<precision>(b, 4 * c + line, k + own),
+                                  fragment<precision>(b, 4 * c + line, k + own + beyond)};
       float block[4] = {result[0][c], result[0][c + 1], result[1][c], result[1][c + 1]};
       if constexpr (bf16) {
         mma_bf16(block, x, y);

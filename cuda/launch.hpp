@@ -49,7 +49,7 @@ __device__ Vector* vector_at(T* first) {
 }
 #endif
 
-// The size of a grid, and the place in the source where it was written: messages name a launch by it.
+// The size of a grid, and the line in the source where it was written: messages name a launch by it.
 struct Grid {
   dim3 size;
   const char* file;
@@ -95,8 +95,8 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::si
   };
   if (detail::check_configuration(grid.size, block, shared_bytes) == cudaSuccess) {
     const Call call{kernel, Parameter(static_cast<Parameters>(arguments)...)};
-    detail::enqueue(stream, [=, size = grid.size, place = Place{grid.file, grid.line}] {
-      detail::run_grid(size, block, shared_bytes, place, &Call::run, &call);
+    detail::enqueue(stream, [=, size = grid.size, line = SourceLine{grid.file, grid.line}] {
+      detail::run_grid(size, block, shared_bytes, line, &Call::run, &call);
     });
   }
 #endif

@@ -1,7 +1,7 @@
-// Sum and maximum over any set of axes of x with any strides, the place of the largest element, and the sum of squares.
-// Neighbouring threads read neighbouring elements: where those stay in y a thread has one of them for a part of the
-// places that go (the sums of columns, for the gradients of biases), or for all where y alone makes threads enough;
-// else a warp has one. Every number is formed in double in an order that the shape alone decides.
+// Sum and maximum over any set of axes of x with any strides, the target of the largest element, and the sum of
+// squares. Neighbouring threads read neighbouring elements: where those stay in y a thread has one of them for a part
+// of the terms that go (the sums of columns, for the gradients of biases), or for all where y alone makes threads
+// enough; else a warp has one. Every number is formed in double in an order that the shape alone decides.
 #include "core/kernels.hpp"
 #include "cuda/reduce.hpp"
 #include "cuda/rows.hpp"
@@ -21,7 +21,7 @@ struct Maximum {
 struct Axes {
   Loop<2> kept;
   Loop<1> reduced;
-  std::int64_t outputs, places;
+  std::int64_t outputs, terms;
 };
 
 Axes split_axes(const View& y, const View& x) {
@@ -44,16 +44,16 @@ struct ReduceByThread {
   const From* x;
   Axes axes;
   __device__ void operator()(std::int64_t output) const {
-    const auto [first, place] = axes.kept.element_offsets(output);
+    const auto [first, target] = axes.kept.element_offsets(output);
     double result = Op::identity;
-    for (std::int64_t n = 0; n < axes.places; ++n) {
+    for (std::int64_t n = 0; n < axes.terms; ++n) {
       result = Op::combine(result, static_cast<double>(x[first + axes.reduced.element_offsets(n)[0]]));
     }
-    y[place] = static_cast<To>(result);
+    y[target] = static_cast<To>(result);
   }
 };
 
-constexpr std::int64_t part_places = 64;  // that one thread goes through where there are many
+constexpr std::int64_t part_terms = 64;  // that one thread goes through where there are many
 
 template <class Op, class T>
 struct ReducePart {
@@ -61,8 +61,8 @@ struct ReducePart {
   const T* x;
   Axes axes;
   __device__ void operator()(std::int64_t thread) const {
-    const std::int64_t part = thread / axes.outputs, first = part * part_places;
-    const std::int64_t end = first + part_places < axes.places ? first + part_places : axes.places;
+    const std::int64_t part = thread / axes.outputs, first = part * part_terms;
+    const std::int64_t end = first + part_terms < axes.terms ? first + part_terms : axes.terms;
     const T* const own = x + axes.kept.element_offsets(thread % axes.outputs)[0];
     double result = Op::identity;
     for (std::int64_t n = first; n < end; ++n) {
@@ -79,16 +79,16 @@ struct ReduceByWarp {
   Axes axes;
   __device__ void operator()(std::int64_t thread) const {
     const std::int64_t output = thread / warp_lanes;
-    const auto [first, place] = axes.kept.element_offsets(output);
+    const auto [first, target] = axes.kept.element_offsets(output);
     double result = Op::identity;
-    for (std::int64_t n = thread % warp_lanes; n < axes.places; n += warp_lanes) {
+    for (std::int64_t n = thread % warp_lanes; n < axes.terms; n += warp_lanes) {
       result = Op::combine(result, static_cast<double>(x[first + axes.reduced.element_offsets(n)[0]]));
     }
     for (int bit = 1; bit < warp_lanes; bit *= 2) {
       const double other = __shfl_xor_sync(0xffffffffu, result, bit);
       result = thread & bit ? Op::combine(other, result) : Op::combine(result, other);
     }
-    if (thread % warp_lanes == 0) y[place] = static_cast<To>(result);
+    if (thread % warp_lanes == 0) y[target] = static_cast<To>(result);
   }
 };
 
@@ -100,7 +100,7 @@ bool side_by_side(const Axes& axes) { return axes.kept.inner_step()[0] == 1 && a
 // Without memory for parts.
 template <class Op, class To, class From>
 void reduce_whole(const View& y, const View& x, const Axes& axes) {
-  if (axes.places < warp_lanes || (side_by_side(axes) && axes.outputs >= enough_threads / warp_lanes)) {
+  if (axes.terms < warp_lanes || (side_by_side(axes) && axes.outputs >= enough_threads / warp_lanes)) {
     for_each_index(axes.outputs, ReduceByThread<Op, To, From>{y.as<To>(), x.as<From>(), axes});
   } else {
     for_each_index(axes.outputs * warp_lanes, ReduceByWarp<Op, To, From>{y.as<To>(), x.as<From>(), axes});
@@ -109,8 +109,8 @@ void reduce_whole(const View& y, const View& x, const Axes& axes) {
 
 // In how many parts each element of y is formed; 0: whole.
 std::int64_t parts_of(const Axes& axes) {
-  if (!side_by_side(axes) || axes.places <= part_places || axes.outputs >= enough_threads) return 0;
-  return (axes.places + part_places - 1) / part_places;
+  if (!side_by_side(axes) || axes.terms <= part_terms || axes.outputs >= enough_threads) return 0;
+  return (axes.terms + part_terms - 1) / part_terms;
 }
 
 template <class Op>

@@ -65,7 +65,7 @@ __global__ void row_kernel(Loop<1> leading, std::int64_t rows, F f) {
   }
 }
 
-// Messages name what is launched below by the place where the caller stands.
+// Messages name what is launched below by the line where the caller stands.
 //
 // f(row, offset, lane) by the 32 lanes of a warp for every row of x [..., N]; offset is that of the row's first
 // element.

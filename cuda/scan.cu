@@ -65,10 +65,10 @@ struct DecayedScanRowBackward {
     const T* const row_d_y = d_y + offsets[1];
     double carry = 0;  // what the sums behind j send back
     for (std::int64_t j = width - 1; j >= 0; --j) {
-      const std::int64_t place = row * width + j;
+      const std::int64_t element = row * width + j;
       const double d_sum = static_cast<double>(row_d_y[j * d_y_step]) + carry;
-      d_x[place] = static_cast<T>(d_sum);
-      d_decay[place] = j > 0 ? static_cast<T>(d_sum * static_cast<double>(y[place - 1])) : T{0};
+      d_x[element] = static_cast<T>(d_sum);
+      d_decay[element] = j > 0 ? static_cast<T>(d_sum * static_cast<double>(y[element - 1])) : T{0};
       carry = static_cast<double>(row_decay[j * decay_step]) * d_sum;
     }
   }

@@ -22,7 +22,7 @@ __global__ void element_kernel(Loop<N> loop, std::int64_t elements, F f) {
 }
 
 // f has a __device__ operator()(const std::array<std::int64_t, N>&), which gets the offset in each of the views, in the
-// order in which make_loop was given them. Messages name the launch by the place where the caller stands.
+// order in which make_loop was given them. Messages name the launch by the line where the caller stands.
 template <std::size_t N, class F>
 void for_each_element(const Loop<N>& loop, const F& f, const char* file = __builtin_FILE(),
                       int line = __builtin_LINE()) {

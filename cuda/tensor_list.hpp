@@ -56,9 +56,9 @@ void each_list(const Views (&tensors)[N], const Run& run) {
     list.count = static_cast<int>(std::min<std::size_t>(list_tensors, all - begin));
     std::int64_t blocks = 0;
     for (int group = 0; group < list.count; ++group) {
-      const std::size_t place = begin + static_cast<std::size_t>(group);
-      for (std::size_t n = 0; n < N; ++n) list.data[group][n] = tensors[n][place].data;
-      list.elements[group] = tensors[0][place].numel();
+      const std::size_t index = begin + static_cast<std::size_t>(group);
+      for (std::size_t n = 0; n < N; ++n) list.data[group][n] = tensors[n][index].data;
+      list.elements[group] = tensors[0][index].numel();
       blocks += (list.elements[group] + list_elements - 1) / list_elements;
       list.end[group] = static_cast<std::int32_t>(blocks);
     }

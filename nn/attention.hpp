@@ -17,7 +17,7 @@ namespace tally {
 // tiles cannot do is materialised in any case: a trace, weights of an encoding's own.
 enum class AttentionForm { tiled, composed };
 
-// What came before, while a text is generated: x, q, k, v hold the new tokens, the first of which is at place `first`;
+// What came before, while a text is generated: x, q, k, v hold the new tokens, the first of which is at index `first`;
 // the layer keeps what later ones need of them.
 struct Earlier {
   std::int64_t first = 0;

@@ -77,8 +77,8 @@ Tensor sums_down(const Tensor& all_gates, const AttentionOperands& in) {
 // i - j [T, T], 0 for keys behind the query
 Tensor distances(const AttentionOperands& in) {
   const NoGrad not_recorded;
-  const Tensor place = cumsum(Tensor::full({1, in.q.size(2)}, 1.0, in.q.dtype(), in.q.device()));
-  return relu(transpose(place, 0, 1) - place);
+  const Tensor index = cumsum(Tensor::full({1, in.q.size(2)}, 1.0, in.q.dtype(), in.q.device()));
+  return relu(transpose(index, 0, 1) - index);
 }
 
 // What tables have at x [B, H, T, T], between the knots that they share.

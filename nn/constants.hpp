@@ -28,7 +28,7 @@ class Constants {
 
   // number(t) of first .. end - 1: [end - first]
   Tensor of(Number number, std::int64_t first, std::int64_t end, DType dtype, Device device);
-  // number(n) of the n keys that each of the places first .. end - 1 sees: [end - first]
+  // number(n) of the n keys that each of the queries first .. end - 1 sees: [end - first]
   Tensor of_keys_seen(Number number, const Visible& visible, std::int64_t first, std::int64_t end, DType dtype,
                       Device device);
   // Rows first .. end - 1: [end - first, columns]

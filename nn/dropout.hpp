@@ -11,7 +11,7 @@
 
 namespace tally {
 
-// One place in the model where dropout acts. Its mask is a pure function of (seed, place, step, element).
+// One site in the model where dropout acts. Its mask is a pure function of (seed, site, step, element).
 class Dropout {
  public:
   // The site's random stream is that of "dropout/<path>", path as of a parameter of this name.

@@ -70,9 +70,9 @@ class Sum final : public Encoding {
     for (const SumPart& part : parts_) least = std::min(least, part.encoding->changes_beyond());
     return least;
   }
-  std::int64_t rows_by_place() const override {
+  std::int64_t rows_by_position() const override {
     std::int64_t rows = 0;
-    for (const SumPart& part : parts_) rows = std::max(rows, part.encoding->rows_by_place());
+    for (const SumPart& part : parts_) rows = std::max(rows, part.encoding->rows_by_position());
     return rows;
   }
   Tensor embed(const Tensor& x, std::int64_t first) const override {

@@ -2,6 +2,7 @@
 // options, its paper, and one closing registration line. The build finds the file by its name.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -64,7 +65,7 @@ struct AttentionInput {
   const Tensor& k;  // [B, G, T, d]: query head h has the keys and values of key head floor(h G/H)
   const Tensor& v;
   double scale;              // 1/sqrt(d)
-  std::int64_t first = 0;    // place of the first of these tokens
+  std::int64_t first = 0;    // index of the first of these tokens
   KvCache* cache = nullptr;  // while generating
   std::shared_ptr<Constants> constants = std::make_shared<Constants>();
   Tensor rotated_q = {};  // q, k and v after all of `rotate`, for `score`; undefined before
@@ -120,6 +121,9 @@ struct EncodingTraits {
   bool keys_follow_queries = false;
   // Gradients that are not the derivative, but what its file says.
   bool straight_through = false;
+  // Its form, and with it the memory of a step, depends on numbers that are learned: on a device that only counts
+  // (core/meta.cpp) it takes the form that needs most.
+  bool memory_is_learned = false;
   std::string_view also_called = {};  // a name under which it is published
   // A sum that is computed as it is written, but is hardly what somebody means, and why.
   struct Doubt {
@@ -148,9 +152,9 @@ class Encoding {
   virtual std::int64_t changes_beyond() const { return never; }
   // Whether `score` sets a row_factor, which is of all that a sum makes.
   virtual bool multiplies_logits() const { return false; }
-  // Learned rows that are looked up by a token's place or distance: those beyond the longest sequence of a training
+  // Learned rows that are looked up by a token's position or distance: those beyond the longest sequence of a training
   // keep their start values.
-  virtual std::int64_t rows_by_place() const { return 0; }
+  virtual std::int64_t rows_by_position() const { return 0; }
   // Embeddings [B, T, D] of the tokens first .. first + T - 1, before the first layer.
   virtual Tensor embed(const Tensor& x, std::int64_t first) const { return (void)first, x; }
   // q [B, H, T, d], k and v [B, G, T, d] before the product.
@@ -182,6 +186,15 @@ struct HeadGroup {
 // What acts on one layer: groups that cover its heads in order, most often one.
 using LayerEncoding = std::vector<HeadGroup>;
 
+// A flag that acts only in a sum with a rotation, where publications leave it open; what the encoding does with it and
+// without, as said behind its name: "'s position term sees q as rotated".
+struct OpenFlag {
+  std::string_view option, with, without;
+};
+// Of encodings with a product of q beside the score (AttentionInput::query).
+inline constexpr std::array<OpenFlag, 1> query_beside_rotations{
+    {{"rotated-query", "'s position term sees q as rotated", "'s position term sees q as projected"}}};
+
 struct EncodingEntry {
   std::string name;
   std::string summary;  // one line
@@ -195,7 +208,8 @@ struct EncodingEntry {
   // What is special of options, by name: of the options' struct `static constexpr std::array<std::string_view, N>
   // after_training`, and so on, where it has that. Those that a trained model may take otherwise, for texts longer than
   // those it was trained on; flags that act only beside a rotation, or beside what joins the score.
-  std::vector<std::string_view> after_training = {}, beside_rotations = {}, beside_scores = {};
+  std::vector<std::string_view> after_training = {}, beside_scores = {};
+  std::vector<OpenFlag> beside_rotations = {};
 };
 
 // What joins the scores. Throws Error where it has a scan or a normaliser that the traits do not say.
@@ -260,9 +274,7 @@ EncodingEntry encoding_entry(std::string name, std::string summary, std::string 
     }
   };
   if constexpr (requires(const ModelOptions& model) { EncodingType::note(model); }) entry.note = &EncodingType::note;
-  const auto take = [](std::vector<std::string_view>& names, const auto& of_options) {
-    names.assign(of_options.begin(), of_options.end());
-  };
+  const auto take = [](auto& list, const auto& of_options) { list.assign(of_options.begin(), of_options.end()); };
   (void)take;
   if constexpr (requires { OptionsType::after_training; }) take(entry.after_training, OptionsType::after_training);
   if constexpr (requires { OptionsType::beside_rotations; })

@@ -13,16 +13,16 @@ namespace tally {
 namespace {
 
 using Range = EncodingChoice::Range;
-using Piece = EncodingChoice::Piece;
+using Assignment = EncodingChoice::Assignment;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> pieces;
+  std::vector<std::string_view> texts;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(separator, begin), text.size());
-    pieces.push_back(text.substr(begin, end - begin));
+    texts.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  return pieces;
+  return texts;
 }
 
 std::optional<std::int64_t> whole_number(std::string_view digits) {
@@ -73,19 +73,19 @@ Visible parse_visible(std::string_view text, std::string_view whole) {
   return visible;
 }
 
-// Pieces, which commas within brackets do not part.
-std::vector<std::string_view> split_pieces(std::string_view text) {
-  std::vector<std::string_view> pieces;
+// Assignments, between commas; those within brackets do not part.
+std::vector<std::string_view> split_assignments(std::string_view text) {
+  std::vector<std::string_view> texts;
   std::size_t begin = 0, depth = 0;
   for (std::size_t n = 0; n <= text.size(); ++n) {
     const char c = n < text.size() ? text[n] : ',';
     if (c == '[') ++depth;
     if (c == ']' && depth > 0) --depth;
     if (n < text.size() && (c != ',' || depth > 0)) continue;
-    pieces.push_back(text.substr(begin, n - begin));
+    texts.push_back(text.substr(begin, n - begin));
     begin = n + 1;
   }
-  return pieces;
+  return texts;
 }
 
 bool by_name(const EncodingEntry* a, const EncodingEntry* b) { return a->name < b->name; }
@@ -94,30 +94,31 @@ bool contains(const std::vector<const EncodingEntry*>& sum, const EncodingEntry*
   return std::find(sum.begin(), sum.end(), entry) != sum.end();
 }
 
-// Pieces that act on one layer, by heads.
-std::vector<Piece> pieces_of(const std::vector<Piece>& pieces, std::int64_t layer) {
-  std::vector<Piece> found;
-  std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(found),
-               [&](const Piece& piece) { return piece.layers.holds(layer); });
+// Assignments that act on one layer, by heads.
+std::vector<Assignment> assignments_of(const std::vector<Assignment>& assignments, std::int64_t layer) {
+  std::vector<Assignment> found;
+  std::copy_if(assignments.begin(), assignments.end(), std::back_inserter(found),
+               [&](const Assignment& assignment) { return assignment.layers.holds(layer); });
   std::stable_sort(found.begin(), found.end(),
-                   [](const Piece& a, const Piece& b) { return a.heads.first < b.heads.first; });
+                   [](const Assignment& a, const Assignment& b) { return a.heads.first < b.heads.first; });
   return found;
 }
 
-std::int64_t first_layer_of(const std::vector<Piece>& pieces, const EncodingEntry* entry) {
+std::int64_t first_layer_of(const std::vector<Assignment>& assignments, const EncodingEntry* entry) {
   std::int64_t first = Range::end;
-  for (const Piece& piece : pieces) {
-    if (contains(piece.sum, entry)) first = std::min(first, piece.layers.first);
+  for (const Assignment& assignment : assignments) {
+    if (contains(assignment.sum, entry)) first = std::min(first, assignment.layers.first);
   }
   return first;
 }
 
 // Embeddings are changed once, before layer 0, and have no heads.
-void check_embeds(const EncodingEntry& entry, const Piece& piece, const std::vector<Piece>& all) {
-  check(piece.heads.all(), "encoding", entry.name,
+void check_embeds(const EncodingEntry& entry, const Assignment& assignment, const std::vector<Assignment>& all) {
+  check(assignment.heads.all(), "encoding", entry.name,
         " acts on the embeddings, which have no heads: name it for all heads");
-  const bool from_the_start = std::any_of(
-      all.begin(), all.end(), [&](const Piece& other) { return other.layers.holds(0) && contains(other.sum, &entry); });
+  const bool from_the_start = std::any_of(all.begin(), all.end(), [&](const Assignment& other) {
+    return other.layers.holds(0) && contains(other.sum, &entry);
+  });
   check(from_the_start, "encoding", entry.name,
         " acts on the embeddings, before layer 0: name it for layer 0 (0:", entry.name, ",...)");
 }
@@ -126,7 +127,7 @@ void check_embeds(const EncodingEntry& entry, const Piece& piece, const std::vec
 
 std::string EncodingChoice::Range::text() const { return first == last ? to_text(first) : concat(first, "-", last); }
 
-std::string EncodingChoice::Piece::sum_text() const {
+std::string EncodingChoice::Assignment::sum_text() const {
   std::string text;
   for (const EncodingEntry* entry : sum) text += concat(text.empty() ? "" : "+", entry->name);
   std::string seen;
@@ -136,28 +137,28 @@ std::string EncodingChoice::Piece::sum_text() const {
   return seen.empty() ? text : text + seen + "]";
 }
 
-std::string EncodingChoice::Piece::text() const {
+std::string EncodingChoice::Assignment::text() const {
   return concat(layers.all() ? "" : layers.text() + ":", sum_text(), heads.all() ? "" : "@" + heads.text());
 }
 
 EncodingChoice EncodingChoice::parse(std::string_view text) {
   EncodingChoice choice;
   Range layers;
-  for (std::string_view rest : split_pieces(text)) {
-    Piece piece;
+  for (std::string_view rest : split_assignments(text)) {
+    Assignment assignment;
     if (const std::size_t colon = rest.find(':'); colon != std::string_view::npos) {
       layers = parse_range(rest.substr(0, colon), "layers", text);
       rest.remove_prefix(colon + 1);
     }
-    piece.layers = layers;
+    assignment.layers = layers;
     if (const std::size_t at = rest.find('@'); at != std::string_view::npos) {
-      piece.heads = parse_range(rest.substr(at + 1), "heads", text);
+      assignment.heads = parse_range(rest.substr(at + 1), "heads", text);
       rest = rest.substr(0, at);
     }
     if (const std::size_t open = rest.find('['); open != std::string_view::npos) {
       check(rest.back() == ']', "encoding", "'", rest, "' in '", text,
             "' has a bracket that does not end it; write none[window=256], or none[window=256]@0-1 for some heads");
-      piece.visible = parse_visible(rest.substr(open + 1, rest.size() - open - 2), text);
+      assignment.visible = parse_visible(rest.substr(open + 1, rest.size() - open - 2), text);
       rest = rest.substr(0, open);
     }
     for (const std::string_view name : split(rest, '+')) {
@@ -165,37 +166,37 @@ EncodingChoice EncodingChoice::parse(std::string_view text) {
             "' lacks a name; write one encoding, a sum (cope+rope), or what acts where (0:none,1-3:cope; "
             "cope@0-1,alibi@2-3)");
       const EncodingEntry& entry = find_encoding(name);
-      check(!contains(piece.sum, &entry), "encoding", "'", rest, "' names ", name, " twice");
-      piece.sum.push_back(&entry);
+      check(!contains(assignment.sum, &entry), "encoding", "'", rest, "' names ", name, " twice");
+      assignment.sum.push_back(&entry);
       const bool known =
           std::any_of(choice.parts.begin(), choice.parts.end(), [&](const Part& part) { return part.entry == &entry; });
       if (!known) choice.parts.push_back({&entry, entry.make_options()});
     }
-    std::sort(piece.sum.begin(), piece.sum.end(), by_name);
-    choice.pieces.push_back(std::move(piece));
+    std::sort(assignment.sum.begin(), assignment.sum.end(), by_name);
+    choice.assignments.push_back(std::move(assignment));
   }
   std::sort(choice.parts.begin(), choice.parts.end(),
             [](const Part& a, const Part& b) { return by_name(a.entry, b.entry); });
-  std::stable_sort(choice.pieces.begin(), choice.pieces.end(), [](const Piece& a, const Piece& b) {
+  std::stable_sort(choice.assignments.begin(), choice.assignments.end(), [](const Assignment& a, const Assignment& b) {
     return std::tie(a.layers.first, a.layers.last, a.heads.first) <
            std::tie(b.layers.first, b.layers.last, b.heads.first);
   });
-  const Piece& first = choice.pieces.front();
+  const Assignment& first = choice.assignments.front();
   const bool everywhere = first.layers.all() && first.heads.all() && first.visible == Visible{};
-  if (choice.pieces.size() == 1 && everywhere) choice.pieces.clear();
+  if (choice.assignments.size() == 1 && everywhere) choice.assignments.clear();
   return choice;
 }
 
 EncodingChoice EncodingChoice::clone() const {
   EncodingChoice copy;
   for (const Part& part : parts) copy.parts.push_back({part.entry, part.options->clone()});
-  copy.pieces = pieces;
+  copy.assignments = assignments;
   return copy;
 }
 
-std::vector<EncodingChoice::Piece> EncodingChoice::acting() const {
-  if (!pieces.empty()) return pieces;
-  Piece everywhere;
+std::vector<EncodingChoice::Assignment> EncodingChoice::acting() const {
+  if (!assignments.empty()) return assignments;
+  Assignment everywhere;
   for (const Part& part : parts) everywhere.sum.push_back(part.entry);
   return {everywhere};
 }
@@ -203,10 +204,10 @@ std::vector<EncodingChoice::Piece> EncodingChoice::acting() const {
 std::string EncodingChoice::text() const {
   std::string text;
   Range layers;
-  for (const Piece& piece : acting()) {
-    text += concat(text.empty() ? "" : ",", piece.layers == layers ? "" : piece.layers.text() + ":", piece.sum_text(),
-                   piece.heads.all() ? "" : "@" + piece.heads.text());
-    layers = piece.layers;
+  for (const Assignment& assignment : acting()) {
+    text += concat(text.empty() ? "" : ",", assignment.layers == layers ? "" : assignment.layers.text() + ":",
+                   assignment.sum_text(), assignment.heads.all() ? "" : "@" + assignment.heads.text());
+    layers = assignment.layers;
   }
   return text;
 }
@@ -241,13 +242,15 @@ void EncodingChoice::set_option(std::string_view name, std::string_view value) {
 
 std::int64_t EncodingChoice::least_layers() const {
   std::int64_t least = 1;
-  for (const Piece& piece : pieces) least = std::max(least, piece.layers.all() ? 1 : piece.layers.last + 1);
+  for (const Assignment& assignment : assignments)
+    least = std::max(least, assignment.layers.all() ? 1 : assignment.layers.last + 1);
   return least;
 }
 
 std::int64_t EncodingChoice::least_heads() const {
   std::int64_t least = 1;
-  for (const Piece& piece : pieces) least = std::max(least, piece.heads.all() ? 1 : piece.heads.last + 1);
+  for (const Assignment& assignment : assignments)
+    least = std::max(least, assignment.heads.all() ? 1 : assignment.heads.last + 1);
   return least;
 }
 
@@ -272,7 +275,7 @@ void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads, std::
   check_there("layer", least_layers() - 1, layers);
   check_there("head", least_heads() - 1, heads);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const std::vector<Piece> own = pieces_of(acting(), layer);
+    const std::vector<Assignment> own = assignments_of(acting(), layer);
     check(!own.empty(), "encoding", "'", text(), "' names nothing for layer ", layer,
           "; write none where there is none");
     std::int64_t next = 0;
@@ -280,12 +283,12 @@ void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads, std::
       check(next >= head, "encoding", "'", text(), "' names nothing for head", next == head - 1 ? " " : "s ",
             Range{next, head - 1}.text(), " of layer ", layer, "; write none where there is none");
     };
-    for (const Piece& piece : own) {
-      check_reaches(piece.heads.first);
-      check(next == piece.heads.first, "encoding", "'", text(), "' names head ", piece.heads.first, " of layer ", layer,
-            " twice");
-      next = piece.heads.all() ? heads : piece.heads.last + 1;
-      if (next <= heads) group_of(piece.heads.first, next, heads, key_heads);
+    for (const Assignment& assignment : own) {
+      check_reaches(assignment.heads.first);
+      check(next == assignment.heads.first, "encoding", "'", text(), "' names head ", assignment.heads.first,
+            " of layer ", layer, " twice");
+      next = assignment.heads.all() ? heads : assignment.heads.last + 1;
+      if (next <= heads) group_of(assignment.heads.first, next, heads, key_heads);
     }
     check_reaches(heads);
   }
@@ -294,38 +297,39 @@ void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads, std::
 LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
   check(!parts.empty(), "encoding", "nothing is chosen");
   for (const Part& part : parts) part.options->validate();
-  const std::vector<Piece> own = pieces_of(acting(), setup.layer);
+  const std::vector<Assignment> own = assignments_of(acting(), setup.layer);
   LayerEncoding layer;
-  for (const Piece& piece : own) {
-    const std::int64_t end = piece.heads.all() ? setup.heads : piece.heads.last + 1;
-    HeadGroup group = group_of(piece.heads.first, end, setup.heads, setup.key_heads);
+  for (const Assignment& assignment : own) {
+    const std::int64_t end = assignment.heads.all() ? setup.heads : assignment.heads.last + 1;
+    HeadGroup group = group_of(assignment.heads.first, end, setup.heads, setup.key_heads);
     std::vector<SumPart> made;
     for (const Part& part : parts) {
-      if (!contains(piece.sum, part.entry)) continue;
+      if (!contains(assignment.sum, part.entry)) continue;
       const bool alone =
-          std::count_if(own.begin(), own.end(), [&](const Piece& p) { return contains(p.sum, part.entry); }) == 1;
+          std::count_if(own.begin(), own.end(), [&](const Assignment& p) { return contains(p.sum, part.entry); }) == 1;
       EncodingSetup of_group = setup;
       of_group.heads = group.count;
       of_group.key_heads = group.key_count;
       of_group.first_layer = first_layer_of(acting(), part.entry);
       of_group.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
-        const std::string heads = alone || scope == Scope::model ? "" : "@" + piece.heads.text();
+        const std::string heads = alone || scope == Scope::model ? "" : "@" + assignment.heads.text();
         return setup.parameter(concat(part.entry->name, heads, ".", name), shape, fill, scope);
       };
       made.push_back({part.entry->name, part.entry->make(of_group, *part.options)});
       made.back().encoding->traits = part.entry->traits;
       made.back().encoding->constants = setup.constants;
-      if (!pieces.empty() && part.entry->traits.embeds) check_embeds(*part.entry, piece, pieces);
+      if (!assignments.empty() && part.entry->traits.embeds) check_embeds(*part.entry, assignment, assignments);
     }
     if (made.size() == 1) {
       group.encoding = std::move(made.front().encoding);
     } else {
-      group.encoding = sum_of_encodings(std::move(made), pieces.empty() ? "" : concat("in ", piece.text(), ": "));
+      group.encoding =
+          sum_of_encodings(std::move(made), assignments.empty() ? "" : concat("in ", assignment.text(), ": "));
     }
     group.encoding->constants = setup.constants;
-    group.visible = piece.visible;
-    check(group.visible.everything() || !group.encoding->traits.mixes, "encoding", piece.sum_text(), ": ",
-          piece.sum.front()->name, " computes the whole attention and does not know what its queries are to see");
+    group.visible = assignment.visible;
+    check(group.visible.everything() || !group.encoding->traits.mixes, "encoding", assignment.sum_text(), ": ",
+          assignment.sum.front()->name, " computes the whole attention and does not know what its queries are to see");
     layer.push_back(std::move(group));
   }
   return layer;

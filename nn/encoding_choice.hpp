@@ -1,13 +1,15 @@
 // Which encodings act where, as --pe names them:
 //
-//   choice = piece {"," piece}      piece         = [layers ":"] sum ["[" see {"," see} "]"] ["@" heads]
-//   sum    = name {"+" name}        layers, heads = number | number "-" number, from 0
-//   see    = ("window" | "chunk" | "first") "=" number
+//   choice        = assignment {"," assignment}
+//   assignment    = [layers ":"] sum ["[" see {"," see} "]"] ["@" heads]
+//   sum           = name {"+" name}
+//   layers, heads = number | number "-" number, from 0
+//   see           = ("window" | "chunk" | "first") "=" number
 //
 //   cope+rope                       on all heads of all layers
 //   0:none,1-3:cope                 by layer
 //   cope@0-1,alibi@2-3              by groups of heads, in every layer
-//   0:rope,1-3:cope@0-1,alibi@2-3   a piece without layers goes on with those of the piece before it: alibi is in 1-3
+//   0:rope,1-3:cope@0-1,alibi@2-3   an assignment without layers goes on with those of the one before: alibi is in 1-3
 //   0-2:rope[window=256],3:none     what queries see of the keys before them (core/attention/visible.hpp), whatever
 //                                   the sum is made of
 //
@@ -38,11 +40,11 @@ struct EncodingChoice {
     std::int64_t first = 0, last = end;  // last = end: all there are
 
     bool all() const { return last == end; }
-    bool holds(std::int64_t place) const { return first <= place && place <= last; }
+    bool holds(std::int64_t index) const { return first <= index && index <= last; }
     std::string text() const;  // "2", "1-3"
     bool operator==(const Range&) const = default;
   };
-  struct Piece {
+  struct Assignment {
     Range layers = {}, heads = {};
     Visible visible = {};
     std::vector<const EncodingEntry*> sum = {};  // in order of name, however it was written
@@ -53,14 +55,14 @@ struct EncodingChoice {
 
   std::vector<Part> parts;  // all encodings that are named, in order of name
   // By layers, then heads; empty: the sum of all parts acts everywhere, and every query sees all keys before it.
-  std::vector<Piece> pieces;
+  std::vector<Assignment> assignments;
 
   // Throws Error for an empty text, unknown names, a name twice in a sum, and ranges or brackets that are none.
   static EncodingChoice parse(std::string_view text);
   EncodingChoice clone() const;
   std::string text() const;  // "cope+rope", "0:none,1-3:cope"
-  // The pieces, or the one that stands for none.
-  std::vector<Piece> acting() const;
+  // The assignments, or the one that stands for none.
+  std::vector<Assignment> acting() const;
   // "p-max" where one part alone has it, else "cope.p-max". Throws Error naming what is ambiguous or unknown.
   void set_option(std::string_view name, std::string_view value);
 

@@ -12,9 +12,9 @@ namespace {
 
 // Whether some sum has both.
 bool act_together(const EncodingChoice& choice, const EncodingEntry* one, const EncodingEntry* other) {
-  const std::vector<EncodingChoice::Piece> all = choice.acting();
-  return std::ranges::any_of(all, [&](const EncodingChoice::Piece& piece) {
-    return std::ranges::count(piece.sum, one) > 0 && std::ranges::count(piece.sum, other) > 0;
+  const std::vector<EncodingChoice::Assignment> all = choice.acting();
+  return std::ranges::any_of(all, [&](const EncodingChoice::Assignment& assignment) {
+    return std::ranges::count(assignment.sum, one) > 0 && std::ranges::count(assignment.sum, other) > 0;
   });
 }
 
@@ -62,12 +62,12 @@ std::vector<std::string> EncodingChoice::open_choices() const {
   std::vector<std::string> lines;
   for (const Part& part : parts) {
     const std::string rotations = rotations_beside(*this, part.entry);
-    for (const std::string_view flag :
-         rotations.empty() ? std::vector<std::string_view>{} : part.entry->beside_rotations) {
-      const bool rotated = value_of(*part.options, flag) == OptionValue(true);
-      lines.push_back(concat("open choice: beside ", rotations, " the position term of ", part.entry->name,
-                             " sees q as ", rotated ? "rotated" : "projected", " (", part.entry->name, ".", flag, "=",
-                             to_text(OptionValue(rotated)), "); publications do not say"));
+    if (rotations.empty()) continue;
+    for (const OpenFlag& flag : part.entry->beside_rotations) {
+      const std::string& name = part.entry->name;
+      const bool is_set = value_of(*part.options, flag.option) == OptionValue(true);
+      lines.push_back(concat("open choice: beside ", rotations, ", ", name, is_set ? flag.with : flag.without, " (",
+                             name, ".", flag.option, "=", to_text(OptionValue(is_set)), "); publications do not say"));
     }
   }
   return lines;
@@ -77,21 +77,19 @@ std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const 
   std::vector<std::string> lines = open_choices();
   for (const Part& part : parts) {
     const std::string& name = part.entry->name;
-    const auto say_idle = [&](const std::vector<std::string_view>& flags, bool acts, std::string_view what) {
-      for (const std::string_view flag : flags) {
-        if (acts || value_of(*part.options, flag) != OptionValue(true)) continue;
-        lines.push_back(concat("note: ", name, ".", flag, "=true changes nothing: ", what, " beside ", name));
-      }
+    const auto say_idle = [&](std::string_view flag, bool acts, std::string_view what) {
+      if (acts || value_of(*part.options, flag) != OptionValue(true)) return;
+      lines.push_back(concat("note: ", name, ".", flag, "=true changes nothing: ", what, " beside ", name));
     };
     const auto joined = [&] {
       return std::ranges::any_of(parts, [&](const Part& other) {
         return other.entry != part.entry && act_together(*this, part.entry, other.entry) && joins_score(other);
       });
     };
-    say_idle(part.entry->beside_rotations, !rotations_beside(*this, part.entry).empty(), "no rotation acts");
-    if (!part.entry->beside_scores.empty()) {
-      say_idle(part.entry->beside_scores, joined(), "nothing joins the score");
+    for (const OpenFlag& flag : part.entry->beside_rotations) {
+      say_idle(flag.option, !rotations_beside(*this, part.entry).empty(), "no rotation acts");
     }
+    for (const std::string_view flag : part.entry->beside_scores) say_idle(flag, joined(), "nothing joins the score");
     const std::string text = part.entry->note != nullptr ? part.entry->note(model) : "";
     if (!text.empty()) lines.push_back("note: " + text);
     const EncodingTraits::Doubt& doubt = part.entry->traits.doubtful_beside;

@@ -1,9 +1,7 @@
 // Gates that several encodings share.
 #pragma once
 
-#include <array>
 #include <string>
-#include <string_view>
 
 #include "nn/encoding.hpp"
 
@@ -12,7 +10,7 @@ namespace tally {
 // What contextual positions (CoPE and its kin) are counted from: g_ij = sigmoid(s_ij), or sigmoid(q_i.G_j / sqrt(d))
 // with gate keys G of their own.
 struct ContextualGateOptions {
-  static constexpr std::array<std::string_view, 1> beside_rotations{"rotated-query"};
+  static constexpr auto beside_rotations = query_beside_rotations;
   std::string source = "keys";
   bool rotated_query = false;
 

@@ -9,7 +9,7 @@
 namespace tally {
 namespace {
 
-// x without places first .. first + gone - 1 along this axis.
+// x without elements first .. first + gone - 1 along this axis.
 Tensor without(const Tensor& x, int axis, std::int64_t first, std::int64_t gone) {
   const Tensor later = slice(x, axis, first + gone, x.size(axis));
   return first == 0 ? later : concat(std::vector<Tensor>{slice(x, axis, 0, first), later}, axis);
@@ -33,10 +33,10 @@ RowToeplitz by_distance_left(const Tensor& z, bool cap, const AttentionInput& in
   const std::int64_t first = in.visible.first, queries = in.q.size(2), left = in.keys() - gone;
   std::vector<Tensor> rows;
   for (std::int64_t t = 0; t < queries; ++t) {
-    const std::int64_t place = in.first + t, behind = left - (place - gone + 1);
+    const std::int64_t index = in.first + t, behind = left - (index - gone + 1);
     const Tensor row = z.size(2) == 1 ? z : slice(z, 2, t, t + 1);
-    std::vector<Tensor> parts{at_distances(row, cap, 0, place - gone - first + 1),
-                              at_distances(row, cap, place - first + 1, place + 1)};
+    std::vector<Tensor> parts{at_distances(row, cap, 0, index - gone - first + 1),
+                              at_distances(row, cap, index - first + 1, index + 1)};
     if (behind > 0) parts.push_back(Tensor::zeros({z.size(0), z.size(1), 1, behind}, z.dtype(), z.device()));
     rows.push_back(concat(parts, 3));
   }

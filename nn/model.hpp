@@ -77,8 +77,8 @@ class SequenceModel : public Module {
   virtual Tensor step(const Tensor& tokens, GenerationState& state) = 0;
   // Throws Error naming the limit when sequences of this length are too long for it.
   virtual void check_length(std::int64_t length) const { (void)length; }
-  // The most learned rows that an encoding looks up by place or distance (Encoding::rows_by_place).
-  virtual std::int64_t rows_by_place() const { return 0; }
+  // The most learned rows that an encoding looks up by position or distance (Encoding::rows_by_position).
+  virtual std::int64_t rows_by_position() const { return 0; }
   // After each update of the parameters: some encodings keep theirs within a range (Encoding::project).
   virtual void project_parameters() const {}
 

@@ -21,7 +21,7 @@ class Module {
   virtual ~Module() = default;
 
   // All parameters by path: a module's own in order of registration, then its children's. The tensors share their
-  // elements and gradients with the module. A tensor that is used in several places is listed where it was registered.
+  // elements and gradients with the module. A tensor that is used by several modules is listed where it was registered.
   NamedTensors parameters() const;
   std::int64_t parameter_count() const;
 

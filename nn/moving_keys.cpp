@@ -22,8 +22,8 @@ Tensor in_blocks(const Tensor& rows, std::int64_t longest) {
 
 Tensor earlier_in_block(std::int64_t count, const Tensor& like, bool strictly) {
   const NoGrad not_recorded;
-  const Tensor place = cumsum(Tensor::full({count}, 1.0, like.dtype(), like.device()));
-  const Tensor row = unsqueeze(place, 1), column = unsqueeze(place, 0);
+  const Tensor index = cumsum(Tensor::full({count}, 1.0, like.dtype(), like.device()));
+  const Tensor row = unsqueeze(index, 1), column = unsqueeze(index, 0);
   return strictly ? less(column, row) : less_equal(column, row);
 }
 

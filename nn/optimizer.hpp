@@ -53,7 +53,7 @@ class Optimizer {
   // multiplied by gradient_scale first (clipping).
   void step(std::int64_t n, double lr, double gradient_scale);
 
-  // The same in pieces, of which the latter two can be captured (core/graph.hpp):
+  // The same in parts, of which the latter two can be captured (core/graph.hpp):
   // what changes from step to step, [parameters, row] f64 on the host, the scale of the gradients first;
   Tensor hyperparameters(std::int64_t n, double lr, double gradient_scale = 1) const;
   // with these on the parameters' device and of their type: the gradients' squared norms, squares [parameters] f64 (0

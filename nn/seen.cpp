@@ -11,8 +11,8 @@ namespace tally {
 Tensor seen_pairs(const Visible& visible, std::int64_t length, DType dtype, Device device, std::int64_t first,
                   bool strictly) {
   const NoGrad not_recorded;
-  const Tensor place = cumsum(Tensor::full({1, length}, 1.0, dtype, device)) + -1.0;
-  const Tensor row = unsqueeze(slice(place, 1, first, length), 2), column = unsqueeze(place, 1);
+  const Tensor index = cumsum(Tensor::full({1, length}, 1.0, dtype, device)) + -1.0;
+  const Tensor row = unsqueeze(slice(index, 1, first, length), 2), column = unsqueeze(index, 1);
   const Tensor before = strictly ? less(column, row) : less_equal(column, row);
   if (visible.everything()) return before;
   std::vector<double> begin;

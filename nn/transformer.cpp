@@ -18,17 +18,17 @@ namespace tally {
 
 namespace {
 
-// Errors from below get the place in the model that they came from.
+// Errors from below get the location in the model that they came from.
 template <class F>
-auto at_place(const std::string& place, F&& compute) {
+auto with_location(const std::string& location, F&& compute) {
   try {
     return compute();
   } catch (const NotFinite& error) {
-    throw NotFinite(concat("in ", place, ": ", error.what()));
+    throw NotFinite(concat("in ", location, ": ", error.what()));
   } catch (const TooLarge&) {
     throw;
   } catch (const Error& error) {
-    throw Error(concat("in ", place, ": ", error.what()));
+    throw Error(concat("in ", location, ": ", error.what()));
   }
 }
 
@@ -56,7 +56,7 @@ class Block final : public Module {
              residual_gain(options), biases(options)),
         attention_dropout_(start, "attention", options.dropout),
         mlp_dropout_(start, "mlp", options.dropout),
-        place_(start.path("")) {
+        location_(start.path("")) {
     add_child("attention_norm", *attention_norm_);
     add_child("attention", attention_);
     add_child("position", positions_);
@@ -72,11 +72,12 @@ class Block final : public Module {
   // x [B, T, D] -> the same shape
   Tensor forward(const Tensor& x, const Pass& pass, const Earlier& earlier) const {
     const auto attention = [&](const Tensor& input) {
-      return at_place(place_ + "attention",
-                      [&] { return attention_dropout_(attention_.forward(input, encoding_, pass, earlier), pass); });
+      return with_location(location_ + "attention", [&] {
+        return attention_dropout_(attention_.forward(input, encoding_, pass, earlier), pass);
+      });
     };
     const auto mlp = [&](const Tensor& input) {
-      return at_place(place_ + "mlp", [&] { return mlp_dropout_(mlp_.forward(input, pass), pass); });
+      return with_location(location_ + "mlp", [&] { return mlp_dropout_(mlp_.forward(input, pass), pass); });
     };
     if (post_norm_) {
       const Tensor y = attention_norm_->forward(x + attention(x));
@@ -100,7 +101,7 @@ class Block final : public Module {
   std::unique_ptr<Norm> mlp_norm_;
   Mlp mlp_;
   Dropout attention_dropout_, mlp_dropout_;
-  std::string place_;  // "blocks.2."
+  std::string location_;  // "blocks.2."
   LayerEncoding encoding_;
 };
 
@@ -201,7 +202,7 @@ Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t
   check_tokens(tokens);
   check_length(first + tokens.size(1));
 
-  Tensor x = at_place("embedding", [&] { return parts_->embedding.forward(tokens); });
+  Tensor x = with_location("embedding", [&] { return parts_->embedding.forward(tokens); });
   for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, first);
   x = parts_->embedding_dropout(x, pass);
   for (std::size_t n = 0; n < parts_->blocks.size(); ++n) {
@@ -224,10 +225,10 @@ std::int64_t Transformer::changes_beyond() const {
   return least;
 }
 
-std::int64_t Transformer::rows_by_place() const {
+std::int64_t Transformer::rows_by_position() const {
   std::int64_t rows = 0;
   for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) rows = std::max(rows, group.encoding->rows_by_place());
+    for (const HeadGroup& group : block->encoding()) rows = std::max(rows, group.encoding->rows_by_position());
   }
   return rows;
 }

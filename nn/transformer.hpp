@@ -30,7 +30,7 @@ class Transformer final : public SequenceModel {
   // encoding's changes_beyond: rows up to there are what they were before.
   Tensor step(const Tensor& tokens, GenerationState& state) override;
   void check_length(std::int64_t length) const override;
-  std::int64_t rows_by_place() const override;
+  std::int64_t rows_by_position() const override;
   void project_parameters() const override;
 
   // What acts on a layer, from 0.
@@ -42,7 +42,7 @@ class Transformer final : public SequenceModel {
  private:
   // The least of all its encodings'.
   std::int64_t changes_beyond() const;
-  // Of tokens that begin at place `first`.
+  // Of tokens that begin at index `first`.
   Tensor compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches);
 
   struct Parts;

@@ -23,10 +23,11 @@ Finding left_out(std::string text) { return {Finding::Kind::left_out, std::move(
 
 // Wherever it acts.
 bool is_composed(const EncodingChoice& choice) {
-  const std::vector<EncodingChoice::Piece> pieces = choice.acting();
-  return std::ranges::all_of(pieces, [](const EncodingChoice::Piece& piece) {
-    return std::ranges::any_of(
-        piece.sum, [](const EncodingEntry* entry) { return entry->traits.replaces_softmax || entry->traits.mixes; });
+  const std::vector<EncodingChoice::Assignment> assignments = choice.acting();
+  return std::ranges::all_of(assignments, [](const EncodingChoice::Assignment& assignment) {
+    return std::ranges::any_of(assignment.sum, [](const EncodingEntry* entry) {
+      return entry->traits.replaces_softmax || entry->traits.mixes;
+    });
   });
 }
 
@@ -102,11 +103,11 @@ Finding look_at_causality(const EncodingVariant& variant) {
     const Numbers after = numbers_of(model->forward(Tensor::from(ids, tokens.shape(), default_device())));
     for (std::size_t n = 0; n < static_cast<std::size_t>(changed) * symbols; ++n) {
       if (before[n] == after[n]) continue;
-      return wrong(concat("what is computed at place ", n / symbols, " changes with the token at place ", changed));
+      return wrong(concat("what is computed at token ", n / symbols, " changes with token ", changed));
     }
     ++tried;
   }
-  return good(concat("no bit before ", tried, " places of ", length, " changes with the token there"));
+  return good(concat("no bit before ", tried, " tokens of ", length, " changes with them"));
 }
 
 Finding look_at_parameters(const EncodingVariant& variant) {

@@ -79,6 +79,8 @@ template <class Work>
 MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
   return count([&](MemoryEstimate& estimate, const OnlyCounting& counted) {
     const auto model = make_model(setting);
+    estimate.at_most = std::ranges::any_of(
+        setting.encoding.parts, [](const EncodingChoice::Part& part) { return part.entry->traits.memory_is_learned; });
     const NamedShapes shapes = shapes_of(*model);
     estimate.parameter_count = parameter_count(shapes);
     estimate.encoding_parameter_count = encoding_parameter_count(shapes);
@@ -166,7 +168,7 @@ bool reaches_untrained_rows(const RunConfig& config, const Task& task, const Spl
   const std::int64_t trained = task.splits().front().length;
   if (split.length <= trained) return false;
   const OnlyCounting counted;
-  return make_model(model_of(config, task))->rows_by_place() > trained;
+  return make_model(model_of(config, task))->rows_by_position() > trained;
 }
 
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {

@@ -1,5 +1,6 @@
 // What work will need, told before any of it is there: parameters by name, and bytes of memory. Of encodings whose form
-// depends on a learned number (FIRE's threshold) the most that any value of it takes.
+// depends on a learned number (EncodingTraits::memory_is_learned) the most that any value of it takes, and the estimate
+// says so (MemoryEstimate::at_most).
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,7 @@ std::string attention_form(const ModelSetting& model, std::int64_t layers);
 
 // Throws Error naming the limit when an encoding of the model does not take sequences of this length.
 void check_length(const ModelSetting& model, std::int64_t length);
-// Whether the model has rows for places that no training sequence reaches, and this split does.
+// Whether the model has rows for positions that no training sequence reaches, and this split does.
 bool reaches_untrained_rows(const RunConfig& config, const Task& task, const Split& split);
 
 // Memory of work on a batch of `sequences` of `length` tokens: the work itself runs on a device that only counts, so

@@ -64,7 +64,7 @@ void add_sequence(Evaluation& evaluation, const std::vector<ScoredToken>& tokens
 void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch) {
   if (batch.targets.device().type == DeviceType::meta) return;  // nothing is there to be read
   const Tensor on_host = best.to(Device{});
-  const auto places = on_host.span<std::int64_t>();
+  const auto predicted = on_host.span<std::int64_t>();
   const auto targets = batch.targets.span<std::int32_t>();
   const auto mask = batch.score_mask.span<bool>();
   const auto length = static_cast<std::size_t>(batch.targets.size(1));
@@ -72,7 +72,7 @@ void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch) 
   for (std::size_t row = 0; row < targets.size(); row += length) {
     scored.clear();
     for (std::size_t t = row; t < row + length; ++t) {
-      if (mask[t]) scored.push_back({places[t] != targets[t], batch.keys.empty() ? 0 : batch.keys[t]});
+      if (mask[t]) scored.push_back({predicted[t] != targets[t], batch.keys.empty() ? 0 : batch.keys[t]});
     }
     add_sequence(evaluation, scored);
   }

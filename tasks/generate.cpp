@@ -10,7 +10,7 @@
 namespace tally {
 namespace {
 
-// Adds the scores of sequences whose answers stand at the same places.
+// Adds the scores of sequences whose answers stand at the same positions.
 void add_generated(Evaluation& evaluation, SequenceModel& model, const std::vector<Example>& examples,
                    const Answer& answer) {
   std::vector<std::int32_t> prompts;

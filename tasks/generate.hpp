@@ -18,7 +18,7 @@ struct Generated {
 // The N symbols that follow prompts i32 [B, T].
 Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t count);
 
-// What of a sequence is generated: the targets of places first .. first + count - 1.
+// What of a sequence is generated: the targets of positions first .. first + count - 1.
 struct Answer {
   std::size_t first = 0, count = 0;
   bool operator==(const Answer&) const = default;
@@ -26,8 +26,8 @@ struct Answer {
 // Of a sequence of a split. Throws Error where what is scored does not stand in one piece, or is not fed.
 Answer answer_of(const Example& example, std::string_view split, std::int64_t index);
 
-// As `evaluate`, but of what the model says by itself: it gets each sequence up to its first scored place and goes on
-// from its own answers. Throws Error where what is scored does not stand in one piece.
+// As `evaluate`, but of what the model says by itself: it gets each sequence up to its first scored position and goes
+// on from its own answers. Throws Error where what is scored does not stand in one piece.
 Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                               std::int64_t batch, const std::atomic<bool>* stop = nullptr);
 

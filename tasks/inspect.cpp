@@ -41,7 +41,7 @@ JsonValue short_number(double x) { return std::round(x * 1e4) / 1e4; }
 // The symbols of a table of means: those that occur, the most frequent ones of many. By id.
 class CountedSymbols {
  public:
-  CountedSymbols(std::size_t vocabulary, const std::vector<std::int32_t>& tokens) : places_(vocabulary, -1) {
+  CountedSymbols(std::size_t vocabulary, const std::vector<std::int32_t>& tokens) : indices_(vocabulary, -1) {
     std::vector<std::int64_t> counts(vocabulary);
     for (const std::int32_t token : tokens) ++counts[static_cast<std::size_t>(token)];
     for (std::size_t id = 0; id < vocabulary; ++id) {
@@ -54,19 +54,19 @@ class CountedSymbols {
       ids_.resize(most_counted);
       std::sort(ids_.begin(), ids_.end());
     }
-    for (std::size_t n = 0; n < ids_.size(); ++n) places_[static_cast<std::size_t>(ids_[n])] = static_cast<int>(n);
+    for (std::size_t n = 0; n < ids_.size(); ++n) indices_[static_cast<std::size_t>(ids_[n])] = static_cast<int>(n);
   }
   const std::vector<std::int32_t>& ids() const { return ids_; }
   // Of each token in ids(); -1 for one that is not counted.
-  std::vector<int> places(const std::vector<std::int32_t>& tokens) const {
+  std::vector<int> indices(const std::vector<std::int32_t>& tokens) const {
     std::vector<int> result;
-    for (const std::int32_t token : tokens) result.push_back(places_[static_cast<std::size_t>(token)]);
+    for (const std::int32_t token : tokens) result.push_back(indices_[static_cast<std::size_t>(token)]);
     return result;
   }
 
  private:
   std::vector<std::int32_t> ids_;
-  std::vector<int> places_;  // by token
+  std::vector<int> indices_;  // by token
 };
 
 // Means of one head by the symbols, or marks, of query (row) and key (column). Of a quantity that adds up to 1 over the
@@ -77,17 +77,17 @@ class MeansBySymbol {
   MeansBySymbol(const Quantity& quantity, std::size_t symbols)
       : quantity_(quantity), size_(symbols), sums_(symbols * symbols), counts_(symbols * symbols) {}
 
-  void add(const std::vector<int>& places, const std::vector<double>& square) {
-    const std::size_t length = places.size();
+  void add(const std::vector<int>& rows, const std::vector<double>& square) {
+    const std::size_t length = rows.size();
     for (std::size_t i = 0; i < length; ++i) {
-      if (places[i] < 0) continue;
-      const auto own = static_cast<std::size_t>(places[i]);
+      if (rows[i] < 0) continue;
+      const auto own = static_cast<std::size_t>(rows[i]);
       if (one_row()) {
         if (i > 0) add(0, own, square[i * length + i - 1], 1);
         continue;
       }
       for (std::size_t j = 0; j <= i; ++j) {
-        if (places[j] >= 0) add(own, static_cast<std::size_t>(places[j]), square[i * length + j], summed() ? 0 : 1);
+        if (rows[j] >= 0) add(own, static_cast<std::size_t>(rows[j]), square[i * length + j], summed() ? 0 : 1);
       }
       for (std::size_t key = 0; summed() && key < size_; ++key) add(own, key, 0, 1);
     }
@@ -129,9 +129,9 @@ class MeansBySymbol {
   std::vector<double> sums_, counts_;  // [queries, keys]
 };
 
-// What the tokens of a sequence are in tables of means: `places` in one of `size` rows, -1 in none.
+// The row of each token of a sequence in tables of means, one of `size`; -1 in none.
 struct Grouping {
-  std::vector<int> places;
+  std::vector<int> rows;
   std::size_t size;
 };
 
@@ -142,15 +142,15 @@ class Means {
            const std::vector<double>& square) {
     std::vector<MeansBySymbol>& heads = heads_[{layer, &quantity}];
     while (heads.size() <= head) heads.emplace_back(quantity, tokens.size);
-    heads[head].add(tokens.places, square);
+    heads[head].add(tokens.rows, square);
   }
   // An object a layer: rows a head, by the name of the quantity.
   JsonValue json(std::size_t layers) const {
     std::vector<JsonValue> result(layers, JsonValue::object());
-    for (const auto& [place, heads] : heads_) {
+    for (const auto& [layer_and_kind, heads] : heads_) {
       JsonValue all = JsonValue::array();
       for (const MeansBySymbol& head : heads) all.push(head.json());
-      result[place.first].set(place.second->name, std::move(all));
+      result[layer_and_kind.first].set(layer_and_kind.second->name, std::move(all));
     }
     return JsonValue(std::move(result));
   }
@@ -277,9 +277,9 @@ Inspection::~Inspection() = default;
 void Inspection::add(const Example& example, const std::string& name) {
   Parts& parts = *parts_;
   const std::vector<int> marked = find_marks(parts.task, example.tokens, parts.marks);
-  const Grouping symbols{parts.counted_symbols.places(example.tokens), parts.counted_symbols.ids().size()};
+  const Grouping symbols{parts.counted_symbols.indices(example.tokens), parts.counted_symbols.ids().size()};
   Grouping marks{marked, parts.marks.size() + 1};
-  for (int& place : marks.places) ++place;  // tokens without a mark come first
+  for (int& row : marks.rows) ++row;  // tokens without a mark come first
   for (Parts::Run& run : parts.runs) run.add(example, symbols, marks, parts);
   parts.shown.insert(example.tokens.begin(), example.tokens.end());
   parts.shown.insert(example.targets.begin(), example.targets.end());
@@ -298,7 +298,7 @@ JsonValue Inspection::json() {
   Parts& parts = *parts_;
   JsonValue symbols = JsonValue::object(), packings = JsonValue::object(), runs = JsonValue::array();
   JsonValue marks = JsonValue::array();
-  for (const std::int32_t id : parts.shown) {  // a piece of a character as it is printed, special tokens by their names
+  for (const std::int32_t id : parts.shown) {  // a part of a character as it is printed, special tokens by their names
     const std::string_view bytes = parts.task.bytes_of(id);
     const bool whole = !bytes.empty() && find_invalid_utf8(bytes) == std::string_view::npos;
     symbols.set(std::to_string(id), whole ? bytes : parts.task.vocabulary()[static_cast<std::size_t>(id)]);

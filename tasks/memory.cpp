@@ -17,17 +17,21 @@ struct Part {
 };
 
 // where: "", or " on the GPU".
-void check_fits_in(std::span<const Part> parts, bool more, double available, std::string_view where,
-                   std::string_view advice) {
+void check_fits_in(std::span<const Part> parts, const MemoryEstimate& estimate, double available,
+                   std::string_view where, std::string_view advice) {
   double total = 0;
   std::string text;
   for (const Part& part : parts) {
     total += part.bytes;
     if (part.bytes > 0) text += concat(text.empty() ? "" : ", ", part.name, " ", bytes_text(part.bytes));
   }
-  if (total <= available && !more) return;
-  throw DoesNotFit(concat("[memory] this needs ", more ? "more than " : "about ", bytes_text(total), where, " (", text,
-                          "), but there are ", bytes_text(available), where, "; ", advice));
+  if (total <= available && !estimate.more) return;
+  throw DoesNotFit(concat("[memory] this needs ",
+                          estimate.more      ? "more than "
+                          : estimate.at_most ? "up to "
+                                             : "about ",
+                          bytes_text(total), where, " (", text, "), but there are ", bytes_text(available), where, "; ",
+                          advice));
 }
 
 }  // namespace
@@ -40,11 +44,13 @@ void check_fits(const MemoryEstimate& estimate, const MemoryAtHand& at_hand, std
   const Part read[] = {{"checkpoint", estimate.checkpoint}, {"data", estimate.data}};
   std::vector<Part> on_host(std::begin(read), std::end(read));
   if (at_hand.gpu) {
-    check_fits_in(computed, estimate.more, *at_hand.gpu, " on the GPU", advice);
+    check_fits_in(computed, estimate, *at_hand.gpu, " on the GPU", advice);
   } else {
     on_host.insert(on_host.begin(), std::begin(computed), std::end(computed));
   }
-  check_fits_in(on_host, estimate.more && !at_hand.gpu, at_hand.host, "", advice);
+  MemoryEstimate read_there = estimate;
+  read_there.more = estimate.more && !at_hand.gpu;
+  check_fits_in(on_host, read_there, at_hand.host, "", advice);
 }
 
 void check_fits(const MemoryEstimate& estimate, std::string_view advice) {

@@ -3,10 +3,10 @@
 //
 // V ids: 0 fills, 1..V/2-1 are keys, V/2..V-1 values. K different keys and K different values, uniform, make the
 // context k1 v1 .. kK vK. With U updates there follow U different keys of the K, uniform, in random order, each with a
-// new value uniform over all values but the key's first. The other T - 2(K+U) places are S slots of two. Key i = 1..K,
-// in the order of the context, takes a slot g of 0..S-1 with weight (g+1)^(a-1), a = 0.01, drawn one after the other
-// from those left: the slot's first place holds the key, at which its latest value is asked. All other places hold 0,
-// or, each by itself, any of the V ids. Answers are never fed; loss and score are on the queries.
+// new value uniform over all values but the key's first. The other T - 2(K+U) positions are S slots of two. Key i
+// = 1..K, in the order of the context, takes a slot g of 0..S-1 with weight (g+1)^(a-1), a = 0.01, drawn one after the
+// other from those left: the slot's first position holds the key, at which its latest value is asked. All other
+// positions hold 0, or, each by itself, any of the V ids. Answers are never fed; loss and score are on the queries.
 #pragma once
 
 #include "tasks/toy_task.hpp"

@@ -46,7 +46,7 @@ std::set<std::string> settings_of_preset(const RunConfig& config);
 struct ReportGroup {
   std::map<std::string, std::string> settings;  // only those in which groups of the task differ
   std::vector<const RunSummary*> runs;          // never empty
-  std::set<std::string> untrained = {};         // splits that reach rows for places beyond any training sequence
+  std::set<std::string> untrained = {};         // splits that reach rows for positions beyond any training sequence
   std::set<std::string> unnamed = {};           // of the settings: what the label leaves out
 
   std::string encoding() const { return runs.front()->config.label(); }
@@ -81,7 +81,7 @@ Report make_report(const std::vector<std::string>& paths);
 enum class ErrorKind { by_task, token, sequence };
 bool counts_sequences(const ReportTask& task, ErrorKind kind);
 
-// Stands behind the error of a split that reaches rows for places beyond any training sequence; what it says.
+// Stands behind the error of a split that reaches rows for positions beyond any training sequence; what it says.
 inline constexpr std::string_view untrained_mark = "\u2020";
 inline constexpr std::string_view untrained_note =
     "longer than any training sequence: rows of the learned table that no training sequence reaches are as they "

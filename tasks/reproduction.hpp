@@ -69,7 +69,7 @@ struct ReproductionColumn {
   std::string split;                       // on which the error is measured
   Scaled settings = {};                    // of the runs behind this column
   double share = 1;                        // of the training after which the error was taken
-  ScaledNumber x = {};                     // its place in a picture over columns, whose axis is logarithmic
+  ScaledNumber x = {};                     // where it is in a picture over columns, whose axis is logarithmic
   bool generated = false;                  // the error of answers that were fed back
   std::string unit = {};                   // of the numbers in print where they are no errors in percent: "perplexity"
   const ReproductionText* text = nullptr;  // then perplexities are measured, not errors

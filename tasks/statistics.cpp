@@ -39,8 +39,8 @@ MeanDeviation RunningMean::result() const {
 std::string with_commas(std::int64_t value) {
   std::string digits = std::to_string(value);
   const std::ptrdiff_t first = value < 0 ? 1 : 0;
-  for (std::ptrdiff_t place = static_cast<std::ptrdiff_t>(digits.size()) - 3; place > first; place -= 3) {
-    digits.insert(static_cast<std::size_t>(place), ",");
+  for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), ",");
   }
   return digits;
 }
@@ -55,13 +55,13 @@ std::string percent_number(double fraction) {
   char buffer[32];
   const double percent = 100 * fraction;
   if (percent == 0) return "0";
-  // Below 0.001 as many places as two digits take: one wrong answer of a million is not "0".
-  const int places = percent >= 99.95     ? 0
-                     : percent >= 9.95    ? 1
-                     : percent >= 0.095   ? 2
-                     : percent >= 0.00095 ? 3
-                                          : 1 - static_cast<int>(std::floor(std::log10(percent)));
-  std::snprintf(buffer, sizeof buffer, "%.*f", places, percent);
+  // Below 0.001 as many decimals as two digits take: one wrong answer of a million is not "0".
+  const int decimals = percent >= 99.95     ? 0
+                       : percent >= 9.95    ? 1
+                       : percent >= 0.095   ? 2
+                       : percent >= 0.00095 ? 3
+                                            : 1 - static_cast<int>(std::floor(std::log10(percent)));
+  std::snprintf(buffer, sizeof buffer, "%.*f", decimals, percent);
   std::string text = buffer;
   if (text.find('.') != std::string::npos) {
     text.erase(text.find_last_not_of('0') + 1);

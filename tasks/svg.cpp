@@ -23,22 +23,22 @@ class Styles {
   explicit Styles(const Chart& chart) {
     for (const ChartPanel& panel : chart.panels) {
       for (const ChartSeries& series : panel.series) {
-        if (!series.muted && place(series.label) == labels.size()) labels.push_back(series.label);
+        if (!series.muted && index_of(series.label) == labels.size()) labels.push_back(series.label);
       }
     }
   }
   std::string colour(const ChartSeries& series) const {
-    return series.muted ? muted_colour : colours[place(series.label) % colours.size()];
+    return series.muted ? muted_colour : colours[index_of(series.label) % colours.size()];
   }
   std::string stroke(const ChartSeries& series) const {
-    const std::string dash = series.muted ? "" : dashes[place(series.label) / colours.size() % dashes.size()];
+    const std::string dash = series.muted ? "" : dashes[index_of(series.label) / colours.size() % dashes.size()];
     return concat(" stroke=\"", colour(series), "\"", dash.empty() ? "" : concat(" stroke-dasharray=\"", dash, "\""));
   }
 
   std::vector<std::string> labels;  // in the order in which they come
 
  private:
-  std::size_t place(const std::string& label) const {
+  std::size_t index_of(const std::string& label) const {
     return static_cast<std::size_t>(std::find(labels.begin(), labels.end(), label) - labels.begin());
   }
 };

@@ -10,7 +10,7 @@
     dump = tally.Tensors("dump.safetensors")           # by name; bytes are read when they are used
     dump["blocks.0.weights"]                           # [N, H, T, T]
 
-Files are never trusted: what is damaged raises TallyError naming file and place. Runs goes on without a run that cannot
+Files are never trusted: what is damaged raises TallyError naming file and location. Runs goes on without a run that cannot
 be read, lists it in `problems` and warns of it; nothing is left out silently.
 """
 
@@ -212,20 +212,20 @@ _CRC_TABLE = _crc_table()
 
 
 def _crc32c(data):
-    """CRC-32C of bytes, uint8 [n], in about sqrt(n) steps: as many pieces side by side, and 32 more that tell what a
-    piece of zeros makes of each bit. A checksum is linear over GF(2), which joins the pieces."""
+    """CRC-32C of bytes, uint8 [n], in about sqrt(n) steps: as many parts side by side, and 32 more that tell what a
+    part of zeros makes of each bit. A checksum is linear over GF(2), which joins the parts."""
     # The start value is that of four bytes in front: those whose checksum from 0 it is.
     data = np.concatenate([np.frombuffer(bytes.fromhex("54641f64"), np.uint8), data])
-    pieces = math.isqrt(len(data))
-    length = -(-len(data) // pieces)
-    columns = np.zeros((length, pieces + 32), np.uint8)
-    padding = np.zeros(length * pieces - len(data), np.uint8)  # zeros in front change nothing
-    columns[:, :pieces] = np.concatenate([padding, data]).reshape(pieces, length).T
-    sums = np.concatenate([np.zeros(pieces, np.uint32), np.uint32(1) << np.arange(32, dtype=np.uint32)])
+    parts = math.isqrt(len(data))
+    length = -(-len(data) // parts)
+    columns = np.zeros((length, parts + 32), np.uint8)
+    padding = np.zeros(length * parts - len(data), np.uint8)  # zeros in front change nothing
+    columns[:, :parts] = np.concatenate([padding, data]).reshape(parts, length).T
+    sums = np.concatenate([np.zeros(parts, np.uint32), np.uint32(1) << np.arange(32, dtype=np.uint32)])
     for row in columns:
         sums = _CRC_TABLE[(sums ^ row) & 0xFF] ^ (sums >> 8)
-    after_zeros, total = [int(one) for one in sums[pieces:]], 0
-    for own in sums[:pieces]:
+    after_zeros, total = [int(one) for one in sums[parts:]], 0
+    for own in sums[:parts]:
         moved = int(own)
         for bit in range(32):
             if total >> bit & 1:

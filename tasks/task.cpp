@@ -73,22 +73,22 @@ Example next_token_example(std::vector<std::int32_t> tokens) {
 std::string join_symbols(const std::vector<std::string>& vocabulary, std::span<const std::int32_t> tokens,
                          std::string_view separator) {
   std::string text;
-  for (std::size_t place = 0; place < tokens.size(); ++place) {
-    const std::int32_t token = tokens[place];
-    check(0 <= token && static_cast<std::size_t>(token) < vocabulary.size(), "text", "token ", place + 1, " is ", token,
+  for (std::size_t index = 0; index < tokens.size(); ++index) {
+    const std::int32_t token = tokens[index];
+    check(0 <= token && static_cast<std::size_t>(token) < vocabulary.size(), "text", "token ", index + 1, " is ", token,
           ", the vocabulary has ids 0 to ", vocabulary.size() - 1);
-    if (place > 0) text += separator;
+    if (index > 0) text += separator;
     text += vocabulary[static_cast<std::size_t>(token)];
   }
   return text;
 }
 
-std::int32_t find_symbol(const std::vector<std::string>& vocabulary, std::string_view symbol, std::size_t place) {
+std::int32_t find_symbol(const std::vector<std::string>& vocabulary, std::string_view symbol, std::size_t number) {
   const auto found = std::find(vocabulary.begin(), vocabulary.end(), symbol);
   if (found == vocabulary.end()) {
     std::string known;
     for (const std::string& word : vocabulary) known += concat(" ", word);
-    fail("encode", "symbol ", place, " is '", printable(symbol), "', which is none of", known);
+    fail("encode", "symbol ", number, " is '", printable(symbol), "', which is none of", known);
   }
   return static_cast<std::int32_t>(found - vocabulary.begin());
 }

@@ -56,7 +56,7 @@ class Task {
   // The whole sequence, answers included, as one line of text: "w0i1r0", "DB_C..", "a = 0 ; print a 0".
   virtual std::string text(const Example& example) const = 0;
   // Tokens from such text, also of an unfinished sequence. Throws naming the first symbol that is not of the vocabulary
-  // and its place.
+  // and its number.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
 
   // Whether reports give the share of wrong sequences rather than that of wrong tokens.
@@ -80,7 +80,7 @@ class Task {
   // What each token is, for means over tokens of a kind (tasks/explain.hpp): its symbol, unless the task has something
   // more telling to say ("bit of w").
   virtual std::vector<std::string> roles(const Example& example) const;
-  // For each scored position the place of the token that holds its answer; -1 at all others, and where it is no one
+  // For each scored position the index of the token that holds its answer; -1 at all others, and where it is no one
   // token that does.
   virtual std::vector<std::int32_t> sources(const Example& example) const;
 
@@ -104,8 +104,8 @@ Example next_token_example(std::vector<std::int32_t> tokens);
 // The symbols of `tokens` one after the other.
 std::string join_symbols(const std::vector<std::string>& vocabulary, std::span<const std::int32_t> tokens,
                          std::string_view separator);
-// The id of a symbol; throws Error naming the symbol and its place (counted from 1) when there is none.
-std::int32_t find_symbol(const std::vector<std::string>& vocabulary, std::string_view symbol, std::size_t place);
+// The id of a symbol; throws Error naming the symbol and its number (counted from 1) when there is none.
+std::int32_t find_symbol(const std::vector<std::string>& vocabulary, std::string_view symbol, std::size_t number);
 // Ids of a text in which every character is a symbol.
 std::vector<std::int32_t> encode_characters(const std::vector<std::string>& vocabulary, std::string_view text);
 // Ids of a text whose symbols are the words between blanks.

@@ -19,16 +19,16 @@ namespace {
 
 const JsonLimits file_limits{.max_depth = 8, .max_values = 1'000'000};
 
-// The numbers that the values are, or their places.
-std::vector<double> places_of(const std::vector<std::string>& values) {
-  std::vector<double> numbers, places;
+// The numbers that the values are, or their turns.
+std::vector<double> coordinates_of(const std::vector<std::string>& values) {
+  std::vector<double> numbers, coordinates;
   for (const std::string& value : values) {
     double number = 0;
     const auto read = std::from_chars(value.data(), value.data() + value.size(), number);
     if (read.ec == std::errc() && read.ptr == value.data() + value.size()) numbers.push_back(number);
-    places.push_back(static_cast<double>(places.size()));
+    coordinates.push_back(static_cast<double>(coordinates.size()));
   }
-  return numbers.size() == values.size() ? numbers : places;
+  return numbers.size() == values.size() ? numbers : coordinates;
 }
 
 std::vector<double> perplexities(const VariedCell& cell) {
@@ -86,8 +86,8 @@ void VariedFile::read() {
 }
 
 const Evaluation* VariedFile::find(const VariedKey& key) const {
-  const auto place = std::ranges::find(entries_, key, &Entry::key);
-  return place == entries_.end() ? nullptr : &place->evaluation;
+  const auto found = std::ranges::find(entries_, key, &Entry::key);
+  return found == entries_.end() ? nullptr : &found->evaluation;
 }
 
 const Evaluation* VariedFile::find_largest(VariedKey key) const {
@@ -193,7 +193,7 @@ JsonValue varied_json(const std::vector<VariedTable>& tables) {
 Chart varied_chart(const std::vector<VariedTable>& tables) {
   Chart chart;
   for (const VariedTable& table : tables) {
-    const std::vector<double> places = places_of(table.values);
+    const std::vector<double> coordinates = coordinates_of(table.values);
     ChartPanel panel{tables.size() > 1 ? concat(table.task, " ", table.split) : table.split, {}};
     for (const VariedLine& line : table.lines) {
       ChartSeries series{line.label, {}};
@@ -203,13 +203,13 @@ Chart varied_chart(const std::vector<VariedTable>& tables) {
             table.of_text() ? perplexities(cell) : error_rates(cell.results, table.sequences).rates;
         if (rates.empty()) continue;
         const auto [low, high] = std::ranges::minmax(rates);
-        series.points.push_back({places[n], mean_deviation(rates).mean, low, high});
+        series.points.push_back({coordinates[n], mean_deviation(rates).mean, low, high});
       }
       std::ranges::sort(series.points, {}, &ChartPoint::x);
       panel.series.push_back(std::move(series));
     }
     chart.numbers = table.of_text();
-    chart.logarithmic_x = chart.numbers && std::ranges::min(places) > 0;
+    chart.logarithmic_x = chart.numbers && std::ranges::min(coordinates) > 0;
     chart.title = concat(table.task, ": ", chart.numbers ? "perplexity" : "error", " of trained models against ",
                          table.option, ", mean over seeds (band: lowest to highest)");
     chart.x_label = table.option;

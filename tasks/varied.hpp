@@ -51,7 +51,7 @@ class VariedFile {
 };
 
 // Contexts of a text are compared on the same targets, as 'tally eval --lengths' does: the longest is left out before
-// the first of them, and all windows end at the same places. {{"task.after", "1024"}, {"task.stride", "128"}}
+// the first of them, and all windows end at the same tokens. {{"task.after", "1024"}, {"task.stride", "128"}}
 std::vector<std::pair<std::string, std::string>> same_targets(const std::vector<std::int64_t>& lengths);
 
 // VariedKey::with: "task.after=1024 pe.relative.far=cap".
@@ -86,7 +86,7 @@ struct VariedTable {
 std::string varied_text(const std::vector<VariedTable>& tables);
 JsonValue varied_json(const std::vector<VariedTable>& tables);
 // A panel for each table: mean over seeds, in a band from the lowest to the highest, against the option's value;
-// against its place where the values are no numbers.
+// against its number where the values are no numbers.
 Chart varied_chart(const std::vector<VariedTable>& tables);
 
 }  // namespace tally

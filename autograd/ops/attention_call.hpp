@@ -15,7 +15,7 @@ namespace tally::attention_call {
 
 inline constexpr std::string_view name = "attention";
 
-// Place of an operand in the list of inputs; -1: there is none.
+// Index of an operand in the list of inputs; -1: there is none.
 using Slot = int;
 
 // A call without its tensors: which input is what.

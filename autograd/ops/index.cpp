@@ -1,4 +1,4 @@
-// Reading at places that other tensors, or row and column, name.
+// Reading at indices that other tensors, or row and column, name.
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -56,11 +56,11 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   check_same_device("embedding", table, ids);
   check(table.rank() == 2, "embedding", "the table must have shape [V, D], got ", table.shape());
   check(ids.dtype() == DType::i32, "embedding", "ids must be i32, got ", ids.dtype(), " ", ids.shape());
-  const Tensor places = ids.to_dense().reshape_view({ids.numel()});
+  const Tensor indices = ids.to_dense().reshape_view({ids.numel()});
   if (ids.device().type == DeviceType::cpu) check_ids("embedding", ids, table);
   Tensor y = Tensor::empty(append_axes(ids.shape(), {table.size(1)}), table.dtype(), table.device());
-  kernels(table.device()).embedding(as_rows(y).view(), table.view(), places.view());
-  record("embedding", y, {table}, [kept_ids = Saved("embedding", places)](const Tensor& d_y, Gradients& d) {
+  kernels(table.device()).embedding(as_rows(y).view(), table.view(), indices.view());
+  record("embedding", y, {table}, [kept_ids = Saved("embedding", indices)](const Tensor& d_y, Gradients& d) {
     const Tensor d_table = Tensor::empty(d.shape(0), d_y.dtype(), d_y.device());
     const Kernels& on = kernels(d_y.device());
     const View ids_view = kept_ids.get().view();

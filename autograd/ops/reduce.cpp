@@ -15,9 +15,9 @@ Shape kept_shape(std::string_view name, const Shape& shape, const std::vector<in
   Shape kept = shape;
   std::array<bool, max_rank> reduced{};
   for (const int axis : axes) {
-    const int place = normalise_axis(name, axis, shape);
-    bool& seen = reduced[static_cast<std::size_t>(place)];
-    check(!seen, name, "axis ", place, " of shape ", shape, " is named twice");
+    const int own = normalise_axis(name, axis, shape);
+    bool& seen = reduced[static_cast<std::size_t>(own)];
+    check(!seen, name, "axis ", own, " of shape ", shape, " is named twice");
     seen = true;
   }
   for (int axis = 0; axis < shape.rank; ++axis) {
@@ -85,7 +85,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   return y;
 }
 
-// d_x = d_y at the first place that holds the largest element, 0 elsewhere. Kept: that place for each result.
+// d_x = d_y at the first index that holds the largest element, 0 elsewhere. Kept: that index for each result.
 Tensor max(const Tensor& x, int axis, bool keep) {
   const ProfileScope scope("max");
   check_floating("max", x);
@@ -99,12 +99,12 @@ Tensor max(const Tensor& x, int axis, bool keep) {
   if (!needs_grad({x})) return y;
 
   const Tensor axis_last = x.transpose_view(axis, -1).detach();
-  const Tensor place = Tensor::empty(leading_axes(axis_last.shape()), DType::i64, x.device());
-  kernels(x.device()).argmax(place.view(), axis_last.view());
-  record("max", y, {x}, [axis, kept, length, place](const Tensor& d_y, Gradients& d) {
-    std::vector<std::int64_t> places(static_cast<std::size_t>(length));
-    std::iota(places.begin(), places.end(), 0);
-    const Tensor chosen = equal(insert_axis_view(place, place.rank()), Tensor::from(places, {length}, place.device()));
+  const Tensor index = Tensor::empty(leading_axes(axis_last.shape()), DType::i64, x.device());
+  kernels(x.device()).argmax(index.view(), axis_last.view());
+  record("max", y, {x}, [axis, kept, length, index](const Tensor& d_y, Gradients& d) {
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(length));
+    std::iota(indices.begin(), indices.end(), 0);
+    const Tensor chosen = equal(insert_axis_view(index, index.rank()), Tensor::from(indices, {length}, index.device()));
     const Tensor d_largest = d_y.to_dense().reshape_view(kept);
     const Tensor zero = Tensor::scalar(0.0, d_y.dtype(), d_y.device());
     d.set(0, where(chosen.transpose_view(axis, -1), d_largest, zero));
@@ -118,9 +118,9 @@ Tensor argmax(const Tensor& x) {
   check_rank("argmax", x, 1, "[..., N]");
   check(x.size(-1) > 0, "argmax", "the last axis of shape ", x.shape(), " is empty");
   record_no_derivative("argmax", {x});
-  const Tensor place = Tensor::empty(leading_axes(x.shape()), DType::i64, x.device());
-  kernels(x.device()).argmax(place.view(), x.view());
-  return place;
+  const Tensor index = Tensor::empty(leading_axes(x.shape()), DType::i64, x.device());
+  kernels(x.device()).argmax(index.view(), x.view());
+  return index;
 }
 
 }  // namespace tally

@@ -66,10 +66,10 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape) {
 Tensor unsqueeze(const Tensor& x, int axis) {
   const ProfileScope scope("unsqueeze");
   check_defined("unsqueeze", x);
-  const int place = axis < 0 ? axis + x.rank() + 1 : axis;
-  check(place >= 0 && place <= x.rank(), "unsqueeze", "axis ", axis, " is out of range for shape ", x.shape());
-  Tensor y = insert_axis_view(x, place);
-  record("unsqueeze", y, {x}, [place](const Tensor& d_y, Gradients& d) { d.set(0, d_y.select_view(place, 0)); });
+  const int own = axis < 0 ? axis + x.rank() + 1 : axis;
+  check(own >= 0 && own <= x.rank(), "unsqueeze", "axis ", axis, " is out of range for shape ", x.shape());
+  Tensor y = insert_axis_view(x, own);
+  record("unsqueeze", y, {x}, [own](const Tensor& d_y, Gradients& d) { d.set(0, d_y.select_view(own, 0)); });
   return y;
 }
 

@@ -37,11 +37,11 @@ Tensor number(double x, const Tensor& like) { return Tensor::full({1}, x, like.d
 Tensor ascending(const Tensor& x) {
   const Tensor one = number(1, x), zero = number(0, x);
   const auto count = [&](const Tensor& truth) { return where(truth, one, zero); };
-  const Tensor place = cumsum(broadcast_to(one, x.shape()));  // from 1 on
+  const Tensor index = cumsum(broadcast_to(one, x.shape()));  // from 1 on
   const Tensor row = unsqueeze(x, 1), column = unsqueeze(x, 0);
-  const Tensor earlier = count(equal(row, column)) * count(less(unsqueeze(place, 0), unsqueeze(place, 1)));
+  const Tensor earlier = count(equal(row, column)) * count(less(unsqueeze(index, 0), unsqueeze(index, 1)));
   const Tensor rank = sum(count(less(column, row)) + earlier, {1}) + 1.0;
-  return sum(where(equal(unsqueeze(place, 1), unsqueeze(rank, 0)), column, zero), {1});
+  return sum(where(equal(unsqueeze(index, 1), unsqueeze(rank, 0)), column, zero), {1});
 }
 
 // Where units of a hidden layer change, and 0: those that never do so at numbers above 0 do at one of the ends.

@@ -2,7 +2,7 @@
 // gradients. Shared by the CPU and the CUDA kernels, which know these shapes and never an encoding.
 //
 // B batch, H heads of queries, G of keys (core/attention/heads.hpp), T queries, K keys (the queries are the last T of K
-// tokens), d, e widths of k, v. Query t has place i = K - T + t and sees keys j <= i, of which Visible may leave some
+// tokens), d, e widths of k, v. Query t has index i = K - T + t and sees keys j <= i, of which Visible may leave some
 // out.
 #pragma once
 
@@ -85,7 +85,7 @@ struct AttentionCall {
   AttentionNormaliser normaliser;
   const AttentionBias* biases = nullptr;  // of host memory
   int bias_count = 0;
-  // Weights are 0 with probability `dropout`, else a / (1 - dropout), by the stream's element of their place in
+  // Weights are 0 with probability `dropout`, else a / (1 - dropout), by the stream's element of their index in
   // [B,H,T,K]: those of the `dropout` kernel on the weights written out.
   double dropout = 0;
   RandomStream dropout_stream;

@@ -59,8 +59,8 @@ TALLY_INLINE OfRows<V> sum_down(const PairTileViews<Scalar<V>>& tile, const Scal
   T here{0};
   for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
     const PairLanes<V, Policy> at(tile, first);
-    const std::int64_t place = j * tile_rows + first;
-    const V s = load_vector<V>(score + place), gate_score = Policy::needs.other ? load_vector<V>(other + place) : V{};
+    const std::int64_t cell = j * tile_rows + first;
+    const V s = load_vector<V>(score + cell), gate_score = Policy::needs.other ? load_vector<V>(other + cell) : V{};
     const V own = attention::down_gate_of<Policy>(at.template pair<false, false>(s, gate_score, V{}, j)).value;
     const V gate = choose(at.seen(seeing), own, V{}), before = sums_before(gate) + here;
     down[static_cast<std::size_t>(first / step)] = before;
@@ -99,21 +99,21 @@ template <class V, class Policy, bool keep, bool settled = false>
     const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
     OfRows<V> downs;
     if constexpr (needs.down) downs = sum_down<V, Policy, keep>(tile, score, other, j, seeing);
-    const auto load_other = [&](std::int64_t place) TALLY_INLINED -> V {
-      return needs.other && !settled ? load_vector<V>(other + place) : V{};
+    const auto load_other = [&](std::int64_t cell) TALLY_INLINED -> V {
+      return needs.other && !settled ? load_vector<V>(other + cell) : V{};
     };
     // p.sum
     const auto advance = [&](const PairLanes<V, Policy>& at, std::int64_t first) TALLY_INLINED -> V {
-      const std::int64_t place = j * tile_rows + first;
+      const std::int64_t cell = j * tile_rows + first;
       V position{};
       if constexpr (scans) {
         constexpr bool keeps_slope = keep && keeps_gate_slope<V, Policy>();
         const auto own = attention::gate_of<Policy>(
-            at.template pair<keeps_slope, false>(load_vector<V>(score + place), load_other(place), V{}, j));
+            at.template pair<keeps_slope, false>(load_vector<V>(score + cell), load_other(cell), V{}, j));
         const auto seen = at.seen(seeing);
         const V gate = choose(seen, own.value, V{});
         if constexpr (keeps_slope) {
-          store_vector<V>(tile.kept_gate_slope + place, choose(seen, own.derivatives.by[0], V{}));
+          store_vector<V>(tile.kept_gate_slope + cell, choose(seen, own.derivatives.by[0], V{}));
         }
         // With what rounding loses kept beside the sum: those of hundreds of gates stay as exact as their own type.
         V& lost_here = lost[static_cast<std::size_t>(first / step)];
@@ -122,22 +122,22 @@ template <class V, class Policy, bool keep, bool settled = false>
         lost_here += (before - next) + gate;
         store_vector<V>(carry + first, next);
         if constexpr (needs.own) position = next + lost_here;
-        if constexpr (keep) store_vector<V>(tile.kept_sum + place, position);
+        if constexpr (keep) store_vector<V>(tile.kept_sum + cell, position);
       }
       return position;
     };
     const auto pair_at = [&](const PairLanes<V, Policy>& at, std::int64_t first, const V& position) TALLY_INLINED {
-      const std::int64_t place = j * tile_rows + first;
+      const std::int64_t cell = j * tile_rows + first;
       V down{};
       if constexpr (needs.down) down = downs[static_cast<std::size_t>(first / step)];
-      return at.template pair<false, true>(load_vector<V>(score + place), load_other(place), position, j, down);
+      return at.template pair<false, true>(load_vector<V>(score + cell), load_other(cell), position, j, down);
     };
     const auto finish = [&](const PairLanes<V, Policy>& at, std::int64_t first, const auto& pair) TALLY_INLINED {
-      const std::int64_t place = j * tile_rows + first;
+      const std::int64_t cell = j * tile_rows + first;
       const V logit = attention::logit_of<Policy>(pair).value;
-      store_vector<V>(score + place, choose(at.seen(seeing), logit, splat<V>(-std::numeric_limits<T>::infinity())));
-      if (keep || (settled && tile.kept_score != nullptr)) store_vector<V>(tile.kept_score + place, pair.s.value);
-      if constexpr (keep && needs.down) store_vector<V>(tile.kept_down + place, pair.down.value);
+      store_vector<V>(score + cell, choose(at.seen(seeing), logit, splat<V>(-std::numeric_limits<T>::infinity())));
+      if (keep || (settled && tile.kept_score != nullptr)) store_vector<V>(tile.kept_score + cell, pair.s.value);
+      if constexpr (keep && needs.down) store_vector<V>(tile.kept_down + cell, pair.down.value);
     };
     for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
       const PairLanes<V, Policy> at(tile, first);
@@ -166,9 +166,9 @@ template <class V, class Policy, bool keep, bool settled = false>
         const auto pair = pair_at(at, first, positions[static_cast<std::size_t>(first / step)]);
         finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value));
         if constexpr (keep) {
-          const std::int64_t place = j * tile_rows + first;
-          store_vector<V>(tile.kept_rise + place, rise);
-          if constexpr (!needs.adds_entry) store_vector<V>(tile.kept_entry + place, value);
+          const std::int64_t cell = j * tile_rows + first;
+          store_vector<V>(tile.kept_rise + cell, rise);
+          if constexpr (!needs.adds_entry) store_vector<V>(tile.kept_entry + cell, value);
         }
       }
     }
@@ -210,11 +210,11 @@ template <class V, class Policy, bool settled = false>
       for (std::int64_t done = 0; done < tile.rows.lanes; done += step) {
         const std::int64_t first = needs.down ? tile.rows.lanes - step - done : done;
         const PairLanes<V, Policy> at(tile, first);
-        const std::int64_t place = j * tile_rows + first;
-        const V dl = load_vector<V>(d + place), s = load_vector<V>(tile.kept_score + place);
-        const V gate_score = needs.other ? (own_operands ? load_vector<V>(d_other + place) : s) : V{};
-        const V sum = scans ? load_vector<V>(tile.kept_sum + place) : V{};
-        const V down = needs.down ? load_vector<V>(tile.kept_down + place) : V{};
+        const std::int64_t cell = j * tile_rows + first;
+        const V dl = load_vector<V>(d + cell), s = load_vector<V>(tile.kept_score + cell);
+        const V gate_score = needs.other ? (own_operands ? load_vector<V>(d_other + cell) : s) : V{};
+        const V sum = scans ? load_vector<V>(tile.kept_sum + cell) : V{};
+        const V down = needs.down ? load_vector<V>(tile.kept_down + cell) : V{};
         const auto seen = at.seen(seeing);
         auto& sums_here = few[static_cast<std::size_t>(first / step)];
         // What a lane that does not see the key makes of it may be anything.
@@ -233,8 +233,8 @@ template <class V, class Policy, bool settled = false>
           } else {
             const V value = settled            ? last[static_cast<std::size_t>(first / step)]
                             : needs.adds_entry ? V{}
-                                               : load_vector<V>(tile.kept_entry + place);
-            const V rise = settled ? V{} : load_vector<V>(tile.kept_rise + place);
+                                               : load_vector<V>(tile.kept_entry + cell);
+            const V rise = settled ? V{} : load_vector<V>(tile.kept_rise + cell);
             const auto where = attention::place_of(pair);
             if constexpr (looks_up) places.set(first, at.lane, where.value, tile.entries);
             return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise, where));
@@ -244,7 +244,7 @@ template <class V, class Policy, bool settled = false>
                       "with needs.settles p.other is for gates alone");
         V ds = take.template operator()<s_of>(dl, logit), d_gate_score = take.template operator()<other_of>(dl, logit);
         if constexpr (count > 0) {
-          const V a = load_vector<V>(weight + place);
+          const V a = load_vector<V>(weight + cell);
           sums_here[0] += dl;
           sums_here[1] += a;
           attention::detail::each_input<(1u << count) - 1>([&]<int n>() TALLY_INLINED {
@@ -277,7 +277,7 @@ template <class V, class Policy, bool settled = false>
           store_vector<V>(run + first, after);
           if constexpr (keeps_gate_slope<V, Policy>()) {
             using Gate = decltype(attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
-            (Gate::template has<s_of> ? ds : d_gate_score) += d_gate * load_vector<V>(tile.kept_gate_slope + place);
+            (Gate::template has<s_of> ? ds : d_gate_score) += d_gate * load_vector<V>(tile.kept_gate_slope + cell);
           } else {
             back_through(d_gate, attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
           }
@@ -288,9 +288,9 @@ template <class V, class Policy, bool settled = false>
           d_down_later = after[0] + d_down[0];
           back_through(d_gate, attention::down_gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
         }
-        if (needs.other && own_operands) store_vector<V>(d_other + place, d_gate_score);
+        if (needs.other && own_operands) store_vector<V>(d_other + cell, d_gate_score);
         if (needs.other && !own_operands) ds += d_gate_score;
-        store_vector<V>(d + place, ds);
+        store_vector<V>(d + cell, ds);
       }
       if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
       if constexpr (looks_up) add_at(tile.d_table, places.at, places.entries, tile.rows.lanes);

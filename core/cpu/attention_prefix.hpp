@@ -34,11 +34,11 @@ class PrefixSums {
 
  private:
   Kept kept_of(std::int64_t row_tile) const {
-    const std::int64_t first = row_tile * tile_rows, place = call_.keys() - call_.queries() + first;
+    const std::int64_t first = row_tile * tile_rows, query = call_.keys() - call_.queries() + first;
     const std::int64_t rows = std::min(tile_rows, call_.queries() - first),
-                       begin = call_.visible.begin(place) / tile_keys;
+                       begin = call_.visible.begin(query) / tile_keys;
     return {std::min(begin, key_tiles_before(std::min(call_.visible.first, call_.keys()))), begin,
-            key_tiles_before(place + rows)};
+            key_tiles_before(query + rows)};
   }
   std::int64_t row_tiles() const { return (call_.queries() + tile_rows - 1) / tile_rows; }
   // Numbers of the first so many row tiles of a head.

@@ -28,12 +28,12 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + st
 struct RowTile {
   std::int64_t batch = 0, head = 0;
   std::int64_t first = 0;     // query of lane 0
-  std::int64_t last_key = 0;  // that lane 0 sees: its place
+  std::int64_t last_key = 0;  // that lane 0 sees: its query
   std::int64_t rows = 0;      // lanes with a query; what the others hold is finite and ends nowhere
   std::int64_t lanes = 0;     // rows rounded up to a multiple of lane_step
-  Visible visible;            // which of the keys before it a place sees
+  Visible visible;            // which of the keys before it a query sees
 
-  std::int64_t last_place() const { return last_key + rows - 1; }
+  std::int64_t last_query() const { return last_key + rows - 1; }
 };
 
 // The lanes begin .. end - 1. A loop asks by one comparison.
@@ -49,17 +49,17 @@ struct KeyTile {
   std::int64_t first = 0, keys = 0;
   // Those whose queries see key j, counted from the tile's first.
   Lanes seeing(const RowTile& rows, std::int64_t j) const {
-    const auto lane = [&](std::int64_t place) { return std::clamp<std::int64_t>(place - rows.last_key, 0, tile_rows); };
+    const auto lane = [&](std::int64_t query) { return std::clamp<std::int64_t>(query - rows.last_key, 0, tile_rows); };
     const std::int64_t key = first + j, begin = lane(key);
     const std::int64_t end = std::max(begin, lane(rows.visible.end(key)));
     return {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
   }
   bool seen_by_any(const RowTile& rows) const {
-    return rows.visible.sees_any(rows.last_key, rows.last_place(), first, first + keys - 1);
+    return rows.visible.sees_any(rows.last_key, rows.last_query(), first, first + keys - 1);
   }
   // Whether every row sees every key.
   bool seen_by_all(const RowTile& rows) const {
-    return rows.visible.sees_all(rows.last_key, rows.last_place(), first, first + keys - 1);
+    return rows.visible.sees_all(rows.last_key, rows.last_query(), first, first + keys - 1);
   }
 };
 

@@ -3,7 +3,7 @@
 // With g = d_y weight and means over the row:
 //   d_x = rstd (g - mean(g) - x^ mean(g x^))  (RMS norm: without mean(g))
 //   d_weight = sum_rows d_y x^,  d_bias = sum_rows d_y
-// Rows are taken in blocks of fixed height. Each block adds its part of d_weight and d_bias into its own place in the
+// Rows are taken in blocks of fixed height. Each block adds its part of d_weight and d_bias into its own slot in the
 // workspace; the parts are then added in order.
 #include <cmath>
 

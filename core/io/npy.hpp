@@ -25,7 +25,7 @@ struct NpyHeader {
 // Throws Error naming file and byte when anything in the header is not as written above.
 NpyHeader read_npy_header(const std::string& path);
 
-// An array in one dimension that is read piece by piece: longer than a tensor may be, of types that no tensor has.
+// An array in one dimension that is read part by part: longer than a tensor may be, of types that no tensor has.
 struct NpySequence {
   std::string type;  // one of those that were allowed: "<u2"
   std::uint64_t size = 0;

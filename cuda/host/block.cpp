@@ -50,7 +50,7 @@ Block& Block::own() {
 // Nobody continues the fibers of this block again, so nothing that owns memory may be left on this stack.
 template <class F>
 void Block::stop(F&& text) {
-  error_ = concat("kernel launched at ", text_of(launch_->place), ", block ",
+  error_ = concat("kernel launched at ", text_of(launch_->line), ", block ",
                   text_of(index_of(block_number_, launch_->grid)), ": ", text());
   go_to_main();
 }
@@ -217,7 +217,7 @@ void Block::leave() {
   if (at_barrier_ > 0) {
     stop([&] {
       return concat("__syncthreads without all threads: ", name_of(*current_), " has left the kernel, ",
-                    name_of(*first_at_barrier_), " waits at ", text_of(first_at_barrier_->place));
+                    name_of(*first_at_barrier_), " waits at ", text_of(first_at_barrier_->line));
     });
   }
   for_lanes(warp().waiting, [&](int other) {
@@ -241,19 +241,19 @@ void Block::go_to_main() {
 // ---------------------------------------------------------------------------------------------------------------------
 // Waiting for each other
 
-void Block::barrier(Place place) {
-  current_->place = place;
+void Block::barrier(SourceLine line) {
+  current_->line = line;
   if (gone_ > 0) {
     stop([&] {
       return concat("__syncthreads without all threads: ", name_of(*first_gone_), " has left the kernel, ",
-                    name_of(*current_), " waits at ", text_of(place));
+                    name_of(*current_), " waits at ", text_of(line));
     });
   }
   if (at_barrier_ == 0) first_at_barrier_ = current_;
-  if (!same(first_at_barrier_->place, place)) {
+  if (!same(first_at_barrier_->line, line)) {
     stop([&] {
-      return concat("__syncthreads at different places: ", name_of(*first_at_barrier_), " waits at ",
-                    text_of(first_at_barrier_->place), ", ", name_of(*current_), " at ", text_of(place));
+      return concat("__syncthreads at different lines: ", name_of(*first_at_barrier_), " waits at ",
+                    text_of(first_at_barrier_->line), ", ", name_of(*current_), " at ", text_of(line));
     });
   }
   void* const token = &barrier_tokens_[barriers_ % 2];
@@ -276,7 +276,7 @@ void Block::release_barrier() {
 std::uint64_t Block::warp_meet(const detail::WarpRequest& request) {
   Thread& self = *current_;
   self.request = request;
-  self.place = request.place;
+  self.line = request.line;
   check_warp();
   void* const token = request.operation == detail::WarpOperation::sync
                           ? &warp_tokens_[static_cast<std::size_t>(self.number / warpSize)][self.warp_syncs++ % 2]
@@ -319,7 +319,7 @@ void Block::check_agree(const Thread& other) {
   if (!holds(mine.mask, other.number % warpSize) && !holds(theirs.mask, lane())) return;
   if (theirs.mask != mine.mask)
     stop([&] { return concat("masks differ: ", call_of(other), ", ", call_of(*current_)); });
-  if (!same(theirs.name, mine.name) || !same(theirs.place, mine.place)) {
+  if (!same(theirs.name, mine.name) || !same(theirs.line, mine.line)) {
     stop([&] {
       return concat("lanes of one mask meet in different operations: ", call_of(other), ", ", call_of(*current_));
     });
@@ -346,20 +346,20 @@ void Block::complete_warp(std::uint32_t mask) {
 // ---------------------------------------------------------------------------------------------------------------------
 // Shared memory
 
-void* Block::shared_array(const void* site, std::size_t bytes, std::size_t alignment, Place place) {
+void* Block::shared_array(const void* site, std::size_t bytes, std::size_t alignment, SourceLine line) {
   for (std::size_t n = 0; n < shared_count_; ++n) {
     if (shared_[n].site == site) return shared_[n].data;
   }
   static_bytes_ += bytes;
   if (static_bytes_ > max_static_shared_bytes || shared_count_ == shared_.size()) {
     stop([&] {
-      return concat(text_of(place), ": ", static_bytes_, " bytes of shared memory in ", shared_count_ + 1,
+      return concat(text_of(line), ": ", static_bytes_, " bytes of shared memory in ", shared_count_ + 1,
                     " arrays; a block has ", max_static_shared_bytes, ", more only by SHARED_DYNAMIC");
     });
   }
   if (static_bytes_ + launch_->shared_bytes > max_shared_bytes(settings_)) {
     stop([&] {
-      return concat(text_of(place), ": ", static_bytes_, " bytes of shared memory in arrays beside ",
+      return concat(text_of(line), ": ", static_bytes_, " bytes of shared memory in arrays beside ",
                     launch_->shared_bytes, " of the launch; a block has ", max_shared_bytes(settings_));
     });
   }
@@ -368,10 +368,10 @@ void* Block::shared_array(const void* site, std::size_t bytes, std::size_t align
   return data;
 }
 
-void Block::off_boundary(std::size_t bytes, Place place) {
+void Block::off_boundary(std::size_t bytes, SourceLine line) {
   stop([&] {
     return concat(name_of(*current_), " reads or writes ", bytes, " bytes at once that do not begin at a multiple of ",
-                  bytes, ": ", text_of(place));
+                  bytes, ": ", text_of(line));
   });
 }
 
@@ -382,14 +382,14 @@ void* Block::dynamic_shared_memory() {
 
 namespace detail {
 
-void barrier(Place place) { Block::own().barrier(place); }
+void barrier(SourceLine line) { Block::own().barrier(line); }
 std::uint64_t warp_meet(const WarpRequest& request) { return Block::own().warp_meet(request); }
 int lane_index() { return Block::own().lane(); }
-void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, Place place) {
-  return Block::own().shared_array(site, bytes, alignment, place);
+void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, SourceLine line) {
+  return Block::own().shared_array(site, bytes, alignment, line);
 }
 void* dynamic_shared_memory() { return Block::own().dynamic_shared_memory(); }
-void off_boundary(std::size_t bytes, Place place) { Block::own().off_boundary(bytes, place); }
+void off_boundary(std::size_t bytes, SourceLine line) { Block::own().off_boundary(bytes, line); }
 
 }  // namespace detail
 }  // namespace tally::cuda_host

@@ -30,7 +30,7 @@ inline std::size_t max_shared_bytes(const Settings& settings) {
 struct Launch {
   dim3 grid, block;
   std::size_t shared_bytes;
-  Place place;
+  SourceLine line;
   void (*body)(const void* arguments);
   const void* arguments;
 };
@@ -44,11 +44,11 @@ class Block {
   std::string run(const Launch& launch, const Settings& settings, std::uint64_t index, void* done_token);
 
   // What the running thread asks for.
-  void barrier(Place place);
+  void barrier(SourceLine line);
   std::uint64_t warp_meet(const detail::WarpRequest& request);
-  void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, Place place);
+  void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, SourceLine line);
   void* dynamic_shared_memory();
-  [[noreturn]] void off_boundary(std::size_t bytes, Place place);
+  [[noreturn]] void off_boundary(std::size_t bytes, SourceLine line);
   int lane() const { return current_->number % warpSize; }
 
   // For a fault at this address: which thread ran out of stack; empty if none did.
@@ -63,7 +63,7 @@ class Block {
     Fiber* fiber = nullptr;
     detail::WarpRequest request{};  // in_warp
     std::uint64_t answer = 0;
-    Place place;  // where it waits
+    SourceLine line;  // where it waits
     void* tsan = nullptr;
     unsigned warp_syncs = 0;  // of this thread
   };
@@ -118,7 +118,7 @@ class Block {
   int gone_ = 0;            // that have left the kernel
   int can_run_ = 0;         // that wait for nothing
   int at_barrier_ = 0;
-  int cursor_ = 0;  // place in order_
+  int cursor_ = 0;  // line in order_
   std::uint64_t random_state_ = 0;
   Thread* current_ = nullptr;
   Thread* first_at_barrier_ = nullptr;

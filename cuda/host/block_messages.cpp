@@ -8,7 +8,7 @@
 namespace tally::cuda_host {
 
 std::string text_of(const uint3& index) { return concat("(", index.x, ", ", index.y, ", ", index.z, ")"); }
-std::string text_of(const Place& place) { return concat(place.file, ":", place.line); }
+std::string text_of(const SourceLine& line) { return concat(line.file, ":", line.line); }
 
 std::string hexadecimal(std::uint32_t mask) {
   std::string text = "0x";
@@ -20,10 +20,10 @@ std::string Block::name_of(const Thread& thread) const { return concat("thread "
 
 std::string Block::call_of(const Thread& thread) const {
   return concat(name_of(thread), " calls ", thread.request.name, " with mask ", hexadecimal(thread.request.mask),
-                " at ", text_of(thread.request.place));
+                " at ", text_of(thread.request.line));
 }
 
-// One line for each place, with how many wait there and the first of them.
+// One line for each line, with how many wait there and the first of them.
 std::string Block::who_waits_where() const {
   std::string text;
   std::vector<bool> told(static_cast<std::size_t>(count_));
@@ -33,13 +33,13 @@ std::string Block::who_waits_where() const {
     int alike = 0;
     for (int m = n; m < count_; ++m) {
       const Thread& other = threads_[static_cast<std::size_t>(m)];
-      if (other.state != first.state || !same(other.place, first.place)) continue;
+      if (other.state != first.state || !same(other.line, first.line)) continue;
       told[static_cast<std::size_t>(m)] = true;
       ++alike;
     }
     const char* const what = first.state == State::in_warp ? first.request.name : "__syncthreads";
     text += concat("\n  ", name_of(first), alike > 1 ? concat(" and ", alike - 1, " more") : "", ": ", what, " at ",
-                   text_of(first.place));
+                   text_of(first.line));
     if (first.state == State::in_warp) text += concat(", mask ", hexadecimal(first.request.mask));
   }
   if (gone_ > 0) text += concat("\n  ", gone_, " threads have left the kernel");
@@ -49,7 +49,7 @@ std::string Block::who_waits_where() const {
 std::string Block::stack_overflow_at(const void* address) const {
   for (const auto& fiber : fibers_) {
     if (current_ != nullptr && fiber->guards(address)) {
-      return concat("kernel launched at ", text_of(launch_->place), ", block ",
+      return concat("kernel launched at ", text_of(launch_->line), ", block ",
                     text_of(index_of(block_number_, launch_->grid)), ", ", name_of(*current_), ": more than the ",
                     stack_bytes, " bytes of a thread's stack are needed");
     }

@@ -20,14 +20,14 @@ inline constexpr std::size_t stack_bytes = std::size_t{128} << 10;
 
 // Nearly always one literal; where linkers do not merge literals they are equal by their letters.
 inline bool same(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
-inline bool same(const Place& a, const Place& b) { return a.line == b.line && same(a.file, b.file); }
+inline bool same(const SourceLine& a, const SourceLine& b) { return a.line == b.line && same(a.file, b.file); }
 inline uint3 index_of(std::uint64_t number, const dim3& size) {
   return {static_cast<unsigned>(number % size.x), static_cast<unsigned>(number / size.x % size.y),
           static_cast<unsigned>(number / size.x / size.y)};
 }
 
 std::string text_of(const uint3& index);
-std::string text_of(const Place& place);
+std::string text_of(const SourceLine& line);
 std::string hexadecimal(std::uint32_t mask);
 
 }  // namespace tally::cuda_host

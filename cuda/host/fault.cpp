@@ -29,14 +29,14 @@ void print_lines(const std::array<void*, 32>& calls, int count, const void* faul
   Dl_info own{};
   dladdr(reinterpret_cast<void*>(&report_faults), &own);
   for (int n = 0; n < count && used + 1 < words.size(); ++n) {
-    const auto place = static_cast<std::size_t>(n);
+    const auto frame = static_cast<std::size_t>(n);
     Dl_info info{};
-    if (dladdr(calls[place], &info) == 0 || info.dli_fbase != own.dli_fbase) continue;
+    if (dladdr(calls[frame], &info) == 0 || info.dli_fbase != own.dli_fbase) continue;
     // All others are where a call returns to: one less is within the call.
-    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(calls[place]) - (calls[place] == fault ? 0 : 1);
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(calls[frame]) - (calls[frame] == fault ? 0 : 1);
     const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(own.dli_fbase);
-    std::snprintf(texts[place].data(), texts[place].size(), "%zx", offset);
-    words[used++] = texts[place].data();
+    std::snprintf(texts[frame].data(), texts[frame].size(), "%zx", offset);
+    words[used++] = texts[frame].data();
   }
   char program[4096];
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -52,8 +52,8 @@ void print_lines(const std::array<void*, 32>& calls, int count, const void* faul
   if (child > 0) waitpid(child, nullptr, 0);
 }
 
-// Where the access was tried; null where the place of that in a context is not known here.
-const void* place_of_fault([[maybe_unused]] const void* context) {
+// Where the access was tried; null where the frame of that in a context is not known here.
+const void* address_of_fault([[maybe_unused]] const void* context) {
 #if defined(__x86_64__)
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the system gives the address as a number
   return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
@@ -78,7 +78,7 @@ void report(int, siginfo_t* info, void* context) {
     std::array<void*, 32> calls{};
     const int count = backtrace(calls.data(), static_cast<int>(calls.size()));
     backtrace_symbols_fd(calls.data(), count, STDERR_FILENO);
-    print_lines(calls, count, place_of_fault(context));
+    print_lines(calls, count, address_of_fault(context));
   }
   signal(SIGSEGV, SIG_DFL);  // the access is tried again when this returns
 }

@@ -4,7 +4,7 @@
 
 namespace tally::cuda_host {
 
-// From now on, in this process, unless somebody else handles the signal (a sanitizer does, and tells the place itself).
+// From now on, in this process, unless somebody else handles the signal (a sanitizer does, and tells the line itself).
 // Prints "host code touches device memory" and the calls that led there, with their lines where the program has debug
 // information and the machine has addr2line (binutils). This thread gets a stack for it, so that the stack that ran
 // over is not needed.

@@ -102,10 +102,10 @@ cudaError_t check_configuration(dim3 grid, dim3 block, std::size_t shared_bytes)
   return result(fits ? cudaSuccess : cudaErrorInvalidConfiguration);
 }
 
-void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, Place place, void (*body)(const void*),
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, SourceLine line, void (*body)(const void*),
               const void* arguments) {
   const DeviceAccess access;
-  const Launch launch{grid, block, shared_bytes, place, body, arguments};
+  const Launch launch{grid, block, shared_bytes, line, body, arguments};
   const Settings now = settings();
   const std::uint64_t blocks = grid.count();
   char done_token = 0;  // stands for the end of the kernel towards ThreadSanitizer

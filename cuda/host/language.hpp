@@ -49,8 +49,8 @@ extern constinit thread_local dim3 blockDim;
 extern constinit thread_local dim3 gridDim;
 inline constexpr int warpSize = 32;
 
-// A place in the source, for messages.
-struct Place {
+// A line of the source, for messages.
+struct SourceLine {
   const char* file = nullptr;
   int line = 0;
 };
@@ -62,17 +62,17 @@ struct Place {
 
 namespace detail {
 // `site` stands for the declaration: every thread of the block gets the same array for it.
-void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, Place place);
+void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, SourceLine line);
 void* dynamic_shared_memory();
-void barrier(Place place);
+void barrier(SourceLine line);
 }  // namespace detail
 
-#define SHARED(T, name, n)                                                                          \
-  T(&name)                                                                                          \
-  [n] = *static_cast<T(*)[n]>([]() -> void* {                                                       \
-    static char site;                                                                               \
-    return ::tally::cuda_host::detail::shared_array(&site, sizeof(T[n]), alignof(T),                \
-                                                    ::tally::cuda_host::Place{__FILE__, __LINE__}); \
+#define SHARED(T, name, n)                                                                               \
+  T(&name)                                                                                               \
+  [n] = *static_cast<T(*)[n]>([]() -> void* {                                                            \
+    static char site;                                                                                    \
+    return ::tally::cuda_host::detail::shared_array(&site, sizeof(T[n]), alignof(T),                     \
+                                                    ::tally::cuda_host::SourceLine{__FILE__, __LINE__}); \
   }())
 #define SHARED_DYNAMIC(T, name) T* const name = static_cast<T*>(::tally::cuda_host::detail::dynamic_shared_memory())
 
@@ -91,7 +91,7 @@ struct WarpRequest {
   WarpOperation operation;
   std::uint32_t mask;  // the lanes that take part
   const char* name;
-  Place place;
+  SourceLine line;
   std::uint64_t value = 0;  // shuffle: the bits it offers; ballot: 0 or 1
   int source = 0;           // shuffle: the lane whose bits it wants
 };
@@ -100,9 +100,9 @@ std::uint64_t warp_meet(const WarpRequest& request);
 int lane_index();
 
 template <class T>
-T shuffle(std::uint32_t mask, T value, int source, const char* name, Place place) {
+T shuffle(std::uint32_t mask, T value, int source, const char* name, SourceLine line) {
   static_assert(std::is_arithmetic_v<T> && sizeof(T) <= sizeof(std::uint64_t));
-  WarpRequest request{WarpOperation::shuffle, mask, name, place, 0, source};
+  WarpRequest request{WarpOperation::shuffle, mask, name, line, 0, source};
   std::memcpy(&request.value, &value, sizeof value);
   const std::uint64_t bits = warp_meet(request);
   std::memcpy(&value, &bits, sizeof value);
@@ -160,21 +160,21 @@ T __shfl_xor_sync(std::uint32_t mask, T value, int bits, int width = warpSize, T
 // Atomic operations; each returns what was there before.
 
 template <class T>
-T atomicAdd(T* place, std::type_identity_t<T> value) {
+T atomicAdd(T* line, std::type_identity_t<T> value) {
   static_assert(std::is_integral_v<T> && sizeof(T) >= 4, "the order of floating sums would decide their bits");
-  return __atomic_fetch_add(place, value, __ATOMIC_RELAXED);
+  return __atomic_fetch_add(line, value, __ATOMIC_RELAXED);
 }
 
 template <class T>
-T __ldg(const T* place) {
-  return *place;
+T __ldg(const T* line) {
+  return *line;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Neighbours read or written at once.
 
 namespace detail {
-[[noreturn]] void off_boundary(std::size_t bytes, Place place);
+[[noreturn]] void off_boundary(std::size_t bytes, SourceLine line);
 }  // namespace detail
 
 // As a float2, float4 or double2, const or not. A GPU stops where one does not begin at a multiple of its size.

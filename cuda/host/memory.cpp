@@ -47,12 +47,12 @@ void set_protection(const Memory& m, int protection) {
 
 // The first block that ends behind the address.
 const std::pair<const std::uintptr_t, DeviceBlock>* block_at_or_after(const Memory& m, std::uintptr_t address) {
-  auto place = m.blocks.upper_bound(address);
-  if (place != m.blocks.begin()) {
-    const auto before = std::prev(place);
+  auto found = m.blocks.upper_bound(address);
+  if (found != m.blocks.begin()) {
+    const auto before = std::prev(found);
     if (address < before->first + before->second.bytes) return &*before;
   }
-  return place == m.blocks.end() ? nullptr : &*place;
+  return found == m.blocks.end() ? nullptr : &*found;
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ cudaError_t check_configuration(dim3 grid, dim3 block, std::size_t shared_bytes)
 
 // Runs body(arguments) for every thread of the grid. Throws InternalError with block, thread and line of a mistake in
 // the kernel.
-void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, Place place, void (*body)(const void*),
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, SourceLine line, void (*body)(const void*),
               const void* arguments);
 
 // The result of a call: remembered for cudaGetLastError.

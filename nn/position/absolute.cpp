@@ -13,7 +13,7 @@ class Absolute final : public Encoding {
       : table_(setup.parameter("table", {setup.max_length, setup.width}, setup.start->learned_positions(setup.width),
                                Scope::model)) {}
 
-  std::int64_t rows_by_place() const override { return table_.size(0); }
+  std::int64_t rows_by_position() const override { return table_.size(0); }
   void check_length(std::int64_t length) const override {
     check(length <= table_.size(0), "absolute", "the table has ", table_.size(0), " positions, the sequence ", length,
           " tokens");

@@ -101,7 +101,7 @@ class Fire final : public Encoding {
     };
     return recomputed("fire", parameters, of_pairs)[0];
   }
-  // Whether L is no shorter than this. Not so where memory is only counted: training may make it shorter.
+  // Whether L is no shorter than this. Not so where memory is only counted (EncodingTraits::memory_is_learned).
   static bool reaches(const Tensor& length, std::int64_t last) {
     return length.device().type != DeviceType::meta && length.item() >= static_cast<double>(last);
   }
@@ -119,6 +119,6 @@ TALLY_ENCODING(fire, NoOptions, Fire, "a learned function of the distance, relat
                "f(x) = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1\n"
                "beside another running sum costs H T² numbers a layer where T > L + 1; in backward, for one layer at a "
                "time, (36 + H) T² and B H T² more",
-               "FIRE: Li et al. 2024, arXiv 2310.04418", .scans_alone = true);
+               "FIRE: Li et al. 2024, arXiv 2310.04418", .scans_alone = true, .memory_is_learned = true);
 
 #endif

@@ -52,10 +52,10 @@ struct MtaOptions final : OptionsOf<MtaOptions> {
 };
 
 // `count` matrices [rows, columns] with 1 in one place.
-Fill ones_at(std::int64_t count, std::int64_t matrix, const std::vector<std::int64_t>& places) {
+Fill ones_at(std::int64_t count, std::int64_t matrix, const std::vector<std::int64_t>& elements) {
   std::vector<double> values(static_cast<std::size_t>(count * matrix));
   for (std::int64_t n = 0; n < count; ++n) {
-    for (const std::int64_t place : places) values[static_cast<std::size_t>(n * matrix + place)] = 1;
+    for (const std::int64_t element : elements) values[static_cast<std::size_t>(n * matrix + element)] = 1;
   }
   return Fill::list(values);
 }

@@ -15,7 +15,7 @@ namespace {
 
 struct RelativeOptions final : OptionsOf<RelativeOptions> {
   static constexpr std::array<std::string_view, 1> after_training{"far"};
-  static constexpr std::array<std::string_view, 1> beside_rotations{"rotated-query"};
+  static constexpr auto beside_rotations = query_beside_rotations;
   std::string far = "refuse";
   std::string share = "layer";
   std::int64_t distances = 0;
@@ -40,7 +40,7 @@ class Relative final : public Encoding {
                              options.share == "model" ? Scope::model : Scope::layer);
   }
 
-  std::int64_t rows_by_place() const override { return table_.size(0); }
+  std::int64_t rows_by_position() const override { return table_.size(0); }
   void check_length(std::int64_t length) const override {
     check(!refuse_far_ || length <= table_.size(0), "relative", "the table has ", table_.size(0),
           " distances, the sequence ", length, " tokens; far = cap or none goes on beyond the table");

@@ -19,7 +19,7 @@ struct Masks {
   static constexpr auto down_gate(const auto& p) { return select(p.distance > 0, relu(p.other), 0); }
   static constexpr auto logit(const auto& p) { return p.s - p.down; }
 };
-// The number of a row is its place: that of a key is 0 where it is as large as the distance.
+// The number of a row is its index: that of a key is 0 where it is as large as the distance.
 struct MasksButOfTokenZero {
   static constexpr PairNeeds needs{.distance = true, .down = true, .adds = true, .other = true, .rows = 1};
   static constexpr auto down_gate(const auto& p) {
@@ -72,9 +72,9 @@ class Selective final : public Encoding {
       score.biases.push_back(Dense{negate(sums_of(in))});
       return;
     }
-    const Shape places{in.q.size(0), in.q.size(1), in.q.size(2), 1};
+    const Shape rows_shape{in.q.size(0), in.q.size(1), in.q.size(2), 1};
     score.set_scan(Pair{.policy = &policy,
-                        .rows = bos_ ? broadcast_to(unsqueeze(in.distances(), 1), places) : Tensor{},
+                        .rows = bos_ ? broadcast_to(unsqueeze(in.distances(), 1), rows_shape) : Tensor{},
                         .other = selector(in, score.factor)});
   }
 

@@ -25,7 +25,7 @@ class TransformerXl final : public Encoding {
     const Fill start = Fill::normal(0.02);
     const Shape per_head{setup.heads, setup.head_width};
     content_ = setup.parameter("content", per_head, start, Scope::layer);
-    place_ = setup.parameter("place", per_head, start, Scope::layer);
+    position_ = setup.parameter("place", per_head, start, Scope::layer);
     map_ = setup.parameter("distances", {setup.heads * setup.head_width, setup.width}, start, Scope::layer);
   }
 
@@ -37,14 +37,14 @@ class TransformerXl final : public Encoding {
     score.biases.push_back(RowColumn{{}, in.keep_keys("content bias", cast(from_keys, DType::f64))});
     const Tensor known = unsqueeze(in.distances(sinusoid, in.x.size(2)), 0);  // R [1, keys, D]
     const Tensor by_distance = split_heads(linear(known, map_), heads_);      // W_r R [1, H, keys, d]
-    const Tensor from_query = matmul(in.q + unsqueeze(place_, 1), transpose(by_distance, -1, -2), in.scale);
+    const Tensor from_query = matmul(in.q + unsqueeze(position_, 1), transpose(by_distance, -1, -2), in.scale);
     score.biases.push_back(RowToeplitz{from_query});
   }
 
  private:
   std::int64_t heads_;
-  Tensor content_, place_;  // u, v [H, d]
-  Tensor map_;              // W_r [H d, D]
+  Tensor content_, position_;  // u, v [H, d]
+  Tensor map_;                 // W_r [H d, D]
 };
 
 }  // namespace

@@ -6,11 +6,11 @@ for a run of the task last-x; the splits of one run together. N is the largest g
 tasks/last_x.md tells what the numbers mean.
 
 Everything is read at the query `?`. The logarithms of one query's weights are its logits but for a constant. For each
-layer and head, with a constant c_s for each sequence, kind x or y, and i places from a key to `?`,
+layer and head, with a constant c_s for each sequence, kind x or y, and i tokens from a key to `?`,
   l = c_s + a(kind, i)                                is fitted by least squares; over the trained distances
-  content  D = mean of a(x, i) - a(y, i)              is what an x has over a y at the same place, and
-  step     d = a(x, i) - a(x, i+1)                    what a place costs, as mean and at its smallest.
-Where gates count positions (cope) a place has no cost of its own, and only the margins are told. These need no fit: log
+  content  D = mean of a(x, i) - a(y, i)              is what an x has over a y as far away, and
+  step     d = a(x, i) - a(x, i+1)                    what a token costs, as mean and at its smallest.
+Where gates count positions (cope) a token has no cost of its own, and only the margins are told. These need no fit: log
 A of the last x less the largest log A of a nearer y, and less the largest of an earlier x.
 """
 import argparse
@@ -48,16 +48,16 @@ class Questions:
 
     def last_x(self, values):
         """[N, H, T-1] at the last x: [N, H]."""
-        place = self.is_x.shape[1] - 1 - self.gap
-        return np.take_along_axis(values, place[:, None, None], 2)[..., 0]
+        position = self.is_x.shape[1] - 1 - self.gap
+        return np.take_along_axis(values, position[:, None, None], 2)[..., 0]
 
 
 def fit(is_x, weights):
     """a(x, i), a(y, i), i = 1 ..: two arrays [T-1], NaN where no such key was seen, up to one constant for both."""
     n, t = is_x.shape
     used = weights > SMALLEST
-    sequence, place = np.nonzero(used)
-    kind = np.where(is_x[used], 0, t) + (t - 1 - place)
+    sequence, position = np.nonzero(used)
+    kind = np.where(is_x[used], 0, t) + (t - 1 - position)
     design = np.zeros((len(sequence), n + 2 * t))
     design[np.arange(len(sequence)), sequence] = 1
     design[np.arange(len(sequence)), n + kind] = 1
@@ -76,11 +76,11 @@ def margins(questions, weights):
     """Of each sequence: log A of the last x less the largest of a nearer y, and less the largest of an earlier x;
     [N] each, NaN where there is none."""
     logs = np.log(np.maximum(weights, SMALLEST))
-    places = np.arange(logs.shape[1])
+    positions = np.arange(logs.shape[1])
     last = logs.shape[1] - 1 - questions.gap[:, None]
     own = np.take_along_axis(logs, last, 1)[:, 0]
     largest = lambda chosen: np.where(chosen.any(1), np.where(chosen, logs, -np.inf).max(1), np.nan)
-    return own - largest(places > last), own - largest((places < last) & questions.is_x)
+    return own - largest(positions > last), own - largest((positions < last) & questions.is_x)
 
 
 def mean(values):

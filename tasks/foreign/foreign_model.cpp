@@ -102,8 +102,9 @@ RunConfig config_of(const ForeignDescription& description, const std::string& pe
   constexpr std::int64_t comfortable_length = 1024;
   const ForeignModel& model = description.model;
   RunConfig config = RunConfig::make("text", pe.empty() ? model.encoding : pe);
-  for (const EncodingChoice::Piece& piece : config.encoding.acting()) {
-    const bool acts = std::ranges::any_of(piece.sum, [&](const auto* entry) { return entry->name == model.encoding; });
+  for (const EncodingChoice::Assignment& assignment : config.encoding.acting()) {
+    const bool acts =
+        std::ranges::any_of(assignment.sum, [&](const auto* entry) { return entry->name == model.encoding; });
     check(acts, "import", "--pe ", pe, " leaves out ", model.encoding, ", which the model was trained with");
   }
   for (const auto& [name, value] : model.settings) config.set(name, value);

@@ -102,8 +102,8 @@ ForeignWeights ForeignWeights::open(const std::string& folder) {
 
 void ForeignWeights::add(const SafetensorsFile& file) {
   for (const SafetensorsEntry& entry : file.entries()) {
-    const auto [place, is_new] = tensors_.emplace(entry.name, Place{&file, &entry});
-    check(is_new, "import", source_, ": ", in_quotes(entry.name), " is in two shards, ", place->second.file->path(),
+    const auto [stored, is_new] = tensors_.emplace(entry.name, Stored{&file, &entry});
+    check(is_new, "import", source_, ": ", in_quotes(entry.name), " is in two shards, ", stored->second.file->path(),
           " and ", file.path());
   }
 }
@@ -151,7 +151,7 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
     }
     sources_.push_back({std::move(row), found->second});
   }
-  for (const auto& [name, place] : there) {
+  for (const auto& [name, stored] : there) {
     const bool buffer = std::ranges::any_of(
         family.buffers, [&own_name = name](std::string_view end) { return own_name.ends_with(end); });
     if (known.contains(name) || buffer) continue;
@@ -169,9 +169,9 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
 
 namespace {
 
-Tensor read_finite(const ForeignWeights::Place& place) {
-  Tensor tensor = place.file->read_widened(place.entry->name);
-  check(all_finite(tensor), "import", place.file->path(), ": tensor ", in_quotes(place.entry->name),
+Tensor read_finite(const ForeignWeights::Stored& stored) {
+  Tensor tensor = stored.file->read_widened(stored.entry->name);
+  check(all_finite(tensor), "import", stored.file->path(), ": tensor ", in_quotes(stored.entry->name),
         " holds a number that is not finite");
   return tensor;
 }
@@ -184,7 +184,7 @@ void ForeignMapping::load(const NamedTensors& parameters) const {
   const std::map<std::string_view, Tensor> targets(parameters.begin(), parameters.end());
   for (const Source& source : sources_) {
     const auto& names = source.row.ours;
-    const std::vector<Tensor> parts = taken_apart(read_finite(source.place), source.row.layout, names.size(), heads_);
+    const std::vector<Tensor> parts = taken_apart(read_finite(source.stored), source.row.layout, names.size(), heads_);
     for (std::size_t n = 0; n < names.size(); ++n) Tensor(targets.at(names[n])).copy_from(parts[n].to_dense());
   }
 }

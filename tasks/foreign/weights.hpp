@@ -21,11 +21,11 @@ class ForeignWeights {
   // folder, and when index and shards contradict each other.
   static ForeignWeights open(const std::string& folder);
 
-  struct Place {
+  struct Stored {
     const SafetensorsFile* file;
     const SafetensorsEntry* entry;
   };
-  const std::map<std::string, Place, std::less<>>& tensors() const { return tensors_; }
+  const std::map<std::string, Stored, std::less<>>& tensors() const { return tensors_; }
   // "folder/model.safetensors", or the index.
   const std::string& source() const { return source_; }
 
@@ -34,7 +34,7 @@ class ForeignWeights {
 
   std::string source_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, Place, std::less<>> tensors_;
+  std::map<std::string, Stored, std::less<>> tensors_;
 };
 
 // Which tensor of the file is which of a model's parameters. Makes sure, before any memory is taken, that all are there
@@ -55,7 +55,7 @@ class ForeignMapping {
  private:
   struct Source {
     TensorRow row;
-    ForeignWeights::Place place;
+    ForeignWeights::Stored stored;
   };
   void check_tied() const;
 

@@ -6,7 +6,7 @@
 // Training is read in epochs. Epoch e cuts the N tokens from an offset in [0, T) on into W = floor((N - T) / T)
 // windows, which share the one token that is both target and next input, and takes them in a random order; sequence i
 // is window i mod W of epoch i / W. Offset and order come from (seed, e) alone, so that a resumed run needs no state.
-// With `order` random, sequence i begins anywhere, each place as likely as any other, whatever came before.
+// With `order` random, sequence i begins anywhere, each token as likely as any other, whatever came before.
 //
 // Evaluation takes windows in order, each target once: of T tokens side by side (stride 0), or windows that end every S
 // tokens, of which the last S targets count (of the first all). With `after` = A the first A targets are context alone,
@@ -50,7 +50,7 @@ struct TextOptions final : OptionsOf<TextOptions> {
     visitor.integer("vocabulary", vocabulary,
                     "tokens of the model, where these are more than the tokenizer's; 0: as many");
     visitor.choice("order", order, {"epochs", "random"},
-                   "training: windows in epochs, each once; or from places drawn anew for each");
+                   "training: windows in epochs, each once; or from starts drawn anew for each");
   }
 };
 
@@ -115,7 +115,7 @@ class Text final : public Task {
     }
     splits_.insert(
         splits_.begin(),
-        {"train", concat(with_commas(train_tokens()), random_ ? " tokens, from random places" : " tokens, in epochs"),
+        {"train", concat(with_commas(train_tokens()), random_ ? " tokens, from random starts" : " tokens, in epochs"),
          0, length_});
     windows_.insert(windows_.begin(), Windows{train_tokens(), length_, 0, 0});
   }

@@ -32,7 +32,7 @@ inline Choices flip_flop_choices() {
 inline std::string longer_programs(const std::string& more = "") {
   return "task.max-operations=96 task.max-tokens=128" + more;
 }
-// Of cope in such programs: a row for every place, as the authors' code has.
+// Of cope in such programs: a row for every position, as the authors' code has.
 inline constexpr const char* longer_table = "pe.p-max=128";
 
 inline Choices counting_choices() {

@@ -67,7 +67,7 @@ struct Rules {
 };
 
 struct Option {
-  std::string names;  // "--count", "--pe.cope.p-max,--pe.p-max"; "RUN" for an argument that is told by its place
+  std::string names;  // "--count", "--pe.cope.p-max,--pe.p-max"; "RUN" for an argument that is told by its order
   Target target;
   std::string help;
   Rules rules;

@@ -92,11 +92,12 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
   auto options = std::make_shared<ConfigOptions>();
   line.add("--task", &options->task_, "what to train on ('tally list tasks')");
   line.add("--pe", &options->encoding_,
-           several ? "position encodings with commas between them: cope,rope,cope+rope; with semicolons where one "
-                     "names layers or heads: 'cope;0:none,1-3:cope'"
-                   : "position encoding, a sum (cope+rope), or what acts where: by layer (0:none,1-3:cope), by heads "
-                     "(cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: a piece without layers goes on "
-                     "with those before it); 'tally list encodings' shows them");
+           several
+               ? "position encodings with commas between them: cope,rope,cope+rope; with semicolons where one "
+                 "names layers or heads: 'cope;0:none,1-3:cope'"
+               : "position encoding, a sum (cope+rope), or what acts where: by layer (0:none,1-3:cope), by heads "
+                 "(cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: an assignment without layers goes on "
+                 "with those before it); 'tally list encodings' shows them");
   line.add("--preset", &options->preset_,
            concat("the task's settings: ", preset_names(line.look_ahead("--task")), " ('tally list presets')"));
   line.add("--config", &options->file_, "JSON file of settings; single options win over it");

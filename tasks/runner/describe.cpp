@@ -1,8 +1,9 @@
-// tally describe: all there is to know of one task, encoding or preset.
+// tally describe: all there is to know of one task, encoding, optimiser or preset.
 #include <algorithm>
 #include <array>
 #include <memory>
 
+#include "nn/optimizer.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/runner/commands.hpp"
@@ -103,9 +104,10 @@ std::string text_of(const EncodingChoice& choice) {
   model.layers = choice.least_layers();
   model.heads = choice.least_heads();
   model.width = model.heads * head_width;
-  for (const EncodingChoice::Piece& piece : choice.acting()) {
-    text += concat("  ", piece.layers.all() ? "all layers" : "layers " + piece.layers.text(), ", ",
-                   piece.heads.all() ? "all heads" : "heads " + piece.heads.text(), ": ", piece.sum_text(), "\n");
+  for (const EncodingChoice::Assignment& assignment : choice.acting()) {
+    text += concat("  ", assignment.layers.all() ? "all layers" : "layers " + assignment.layers.text(), ", ",
+                   assignment.heads.all() ? "all heads" : "heads " + assignment.heads.text(), ": ",
+                   assignment.sum_text(), "\n");
   }
   for (const std::string& line : choice.open_choices()) text += concat("  ", line, "\n");
   std::string parameters;
@@ -168,6 +170,11 @@ std::string text_of(const PresetEntry& entry) {
   return text;
 }
 
+std::string text_of(const OptimizerEntry& entry) {
+  return concat("optimiser ", entry.name, ": ", entry.summary, "\n",
+                options_text("optimiser.", list_options(*entry.make_options())));
+}
+
 Result run_describe(const std::string& name) {
   std::vector<std::string> known;
   std::string text;
@@ -177,6 +184,7 @@ Result run_describe(const std::string& name) {
   };
   for (const TaskEntry* entry : task_registry()) consider(entry->name, *entry);
   for (const EncodingEntry* entry : encoding_registry()) consider(entry->name, *entry);
+  for (const OptimizerEntry* entry : optimizer_registry()) consider(entry->name, *entry);
   for (const PresetEntry* entry : preset_registry()) {
     consider(entry->name, *entry);
     consider(concat(entry->task, " ", entry->name), *entry);  // as 'tally list' prints it
@@ -188,7 +196,7 @@ Result run_describe(const std::string& name) {
   }
   if (text.empty()) {
     const std::string other = other_name_hint(name), hint = other.empty() ? did_you_mean(name, known) : other;
-    throw UsageError(concat("[describe] there is no task, encoding or preset '", name, "'",
+    throw UsageError(concat("[describe] there is no task, encoding, optimiser or preset '", name, "'",
                             hint.empty() ? "; 'tally list' shows all" : hint));
   }
   return {.value = JsonValue::object({{"name", name}, {"text", text}}), .text = text};
@@ -198,10 +206,11 @@ Result run_describe(const std::string& name) {
 
 std::function<Result()> declare_describe(CommandLine& line) {
   const auto words = std::make_shared<std::vector<std::string>>();
-  line.add("NAME", words.get(),
-           "a task, an encoding, a preset (of all tasks that have it, or of one: flip-flop paper), encodings "
-           "together (cope+rope; 0:none,1-3:cope), or lstm",
-           {.required = true});
+  line.add(
+      "NAME", words.get(),
+      "a task, an encoding, an optimiser, a preset (of all tasks that have it, or of one: flip-flop paper), encodings "
+      "together (cope+rope; 0:none,1-3:cope), or lstm",
+      {.required = true});
   return [words] { return run_describe(joined(*words, " ")); };
 }
 

@@ -29,7 +29,7 @@ struct InspectSettings {
 };
 
 // The task whose sequences are shown, where it is not the run's own: another text, or windows of another length or from
-// another place on. Throws UsageError for what the task has not.
+// another token on. Throws UsageError for what the task has not.
 std::unique_ptr<Task> other_task(const InspectSettings& settings, const TrainedModel& trained) {
   const RunConfig& config = trained.folder.config();
   std::vector<ChangedOption> changes;

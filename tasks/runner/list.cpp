@@ -1,8 +1,9 @@
-// tally list: one line for each task, encoding, preset and suite.
+// tally list: one line for each task, encoding, optimiser, preset and suite.
 #include <algorithm>
 #include <memory>
 
 #include "nn/encoding.hpp"
+#include "nn/optimizer.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/grid.hpp"
@@ -12,7 +13,7 @@
 namespace tally {
 namespace {
 
-const std::vector<std::string> kinds{"tasks", "encodings", "presets", "suites"};
+const std::vector<std::string> kinds{"tasks", "encodings", "optimisers", "presets", "suites"};
 
 // What there is of a kind; options are named only.
 template <class Registry>
@@ -25,8 +26,8 @@ JsonValue entries_of(const Registry& registry) {
       line.set("summary", concat(entry->summary, " (", joined(entry->parts), ")"));
     }
     if constexpr (requires { entry->formula; }) line.set("formula", entry->formula);
-    if constexpr (requires { entry->paper; }) {
-      line.set("paper", entry->paper);
+    if constexpr (requires { entry->paper; }) line.set("paper", entry->paper);
+    if constexpr (requires { entry->make_options; }) {
       JsonValue options = JsonValue::array();
       for (const OptionInfo& option : list_options(*entry->make_options())) options.push(option.name);
       if (!options.elements().empty()) line.set("options", std::move(options));
@@ -67,16 +68,16 @@ std::string markdown(const JsonValue& entries) {
 
 Result run_list(const std::string& wanted, bool as_markdown) {
   if (!wanted.empty() && std::find(kinds.begin(), kinds.end(), wanted) == kinds.end()) {
-    throw UsageError(concat("[list] there are tasks, encodings, presets and suites, not '", wanted, "'",
-                            did_you_mean(wanted, kinds)));
+    throw UsageError(concat("[list] there are ", joined(kinds), ", not '", wanted, "'", did_you_mean(wanted, kinds)));
   }
   Result result{.value = JsonValue::object()};
   for (const std::string& kind : kinds) {
     if (!wanted.empty() && kind != wanted) continue;
-    JsonValue entries = kind == "tasks"       ? entries_of(task_registry())
-                        : kind == "encodings" ? entries_of(encoding_registry())
-                        : kind == "presets"   ? entries_of(preset_registry())
-                                              : entries_of(suite_registry());
+    JsonValue entries = kind == "tasks"        ? entries_of(task_registry())
+                        : kind == "encodings"  ? entries_of(encoding_registry())
+                        : kind == "optimisers" ? entries_of(optimizer_registry())
+                        : kind == "presets"    ? entries_of(preset_registry())
+                                               : entries_of(suite_registry());
     result.text += as_markdown ? markdown(entries) : concat(kind, "\n", listing(entries));
     result.value.set(kind, std::move(entries));
   }
@@ -88,7 +89,7 @@ Result run_list(const std::string& wanted, bool as_markdown) {
 std::function<Result()> declare_list(CommandLine& line) {
   const auto kind = std::make_shared<std::string>();
   const auto as_markdown = std::make_shared<bool>(false);
-  line.add("KIND", kind.get(), "tasks, encodings, presets or suites; all without");
+  line.add("KIND", kind.get(), concat(joined(kinds), "; all without"));
   line.add("--markdown", as_markdown.get(), "as a table for a page, with options and sources");
   return [kind, as_markdown, &common = line.common] {
     if (*as_markdown && common.json) throw UsageError("[list] --markdown and --json exclude each other");

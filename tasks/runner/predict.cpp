@@ -29,13 +29,13 @@ std::vector<double> last_row(const Tensor& squares, std::int64_t head) {
   return square.select_view(0, square.size(0) - 1).to(DType::f64).to_vector<double>();
 }
 
-// Places of the `count` largest values, largest first; the earlier of equals first.
+// Indices of the `count` largest values, largest first; the earlier of equals first.
 std::vector<std::size_t> largest(const std::vector<double>& values, std::int64_t count) {
-  std::vector<std::size_t> places(values.size());
-  std::iota(places.begin(), places.end(), 0);
-  std::stable_sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
-  places.resize(std::min(places.size(), static_cast<std::size_t>(count)));
-  return places;
+  std::vector<std::size_t> indices(values.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  std::stable_sort(indices.begin(), indices.end(), [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
+  indices.resize(std::min(indices.size(), static_cast<std::size_t>(count)));
+  return indices;
 }
 
 // Answer, candidates by falling probability, and for each head the keys that the last query attends to, by falling
@@ -71,10 +71,10 @@ JsonValue predict(const TrainedModel& trained, const std::vector<std::int32_t>& 
       std::vector<double> positions(weights.size());  // as the gates count; 0 without gates
       if (trace[layer].positions.defined()) positions = last_row(trace[layer].positions, head);
       JsonValue keys = JsonValue::array();
-      for (const std::size_t place : largest(weights, top)) {
-        const std::string& symbol = vocabulary[static_cast<std::size_t>(tokens[place])];
-        JsonValue key = JsonValue::object({{"place", place}, {"symbol", symbol}, {"weight", weights[place]}});
-        if (positions[place] > 0) key.set("position", positions[place]);
+      for (const std::size_t index : largest(weights, top)) {
+        const std::string& symbol = vocabulary[static_cast<std::size_t>(tokens[index])];
+        JsonValue key = JsonValue::object({{"place", index}, {"symbol", symbol}, {"weight", weights[index]}});
+        if (positions[index] > 0) key.set("position", positions[index]);
         keys.push(std::move(key));
       }
       attention.push(JsonValue::object({{"layer", layer}, {"head", head}, {"keys", std::move(keys)}}));

@@ -114,12 +114,12 @@ Result cost_of(const RunPlan& plan, const ReproduceSettings& settings, std::int6
     if (run.state == RunState::finished) continue;
     RunConfig config = run.config.clone();
     config.run.seed = 0;
-    const auto [place, is_new] = known.insert({write_json(config.to_json()), costs.size()});
+    const auto [entry, is_new] = known.insert({write_json(config.to_json()), costs.size()});
     if (is_new) {
       costs.push_back({run.name, 0, measure_cost(run.config)});
       tally::say(common, concat(printable(run.name), ": measured"));
     }
-    ++costs[place->second].count;
+    ++costs[entry->second].count;
   }
   return {
       exit_code::done, cost_json(costs, jobs).set("scale", settings.scale),

@@ -24,12 +24,12 @@ struct SweepSettings {
 };
 
 struct Variant {
-  std::string place;  // of its runs in the sweep's folder: "mqar/", and nothing where there is one task
+  std::string folder;  // of its runs in the sweep's folder: "mqar/", and nothing where there is one task
   RunConfig config;
 };
 
 // "mqar/", where tally reproduce has the same runs; "group-word-quick-a5/" of another preset than quick.
-std::string place_of(const PresetEntry& preset) {
+std::string folder_of(const PresetEntry& preset) {
   return concat(preset.task, preset.name == "quick" ? "" : "-" + preset.name, "/");
 }
 
@@ -44,7 +44,7 @@ std::vector<Variant> variants_of(const ConfigOptions& options) {
   const SuiteEntry& suite = as_usage([&]() -> const SuiteEntry& { return find_suite(options.suite()); });
   for (const PresetEntry* preset : presets_of(suite)) {
     for (const std::string& encoding : encodings) {
-      variants.push_back({place_of(*preset), options.resolve(encoding, *preset)});
+      variants.push_back({folder_of(*preset), options.resolve(encoding, *preset)});
     }
   }
   return variants;
@@ -72,7 +72,7 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
         config.validate();
         config.refuse_idle();
       });
-      variants.emplace_back(combination, Variant{base.place, std::move(config)});
+      variants.emplace_back(combination, Variant{base.folder, std::move(config)});
     }
   }
   for (const GridDimension& dimension : dimensions) {
@@ -85,7 +85,7 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
   for (const std::int64_t seed : parse_seeds(settings.seeds)) {
     for (const auto& [combination, variant] : variants) {
       plan.push_back(
-          {variant.place + run_name(variant.config.encoding.text(), combination, seed), variant.config.clone()});
+          {variant.folder + run_name(variant.config.encoding.text(), combination, seed), variant.config.clone()});
       plan.back().config.run.seed = seed;
     }
   }

@@ -28,12 +28,14 @@ Result plan_of(const RunConfig& config) {
                                       {"parameters", estimate.parameter_count},
                                       {"encoding_parameters", estimate.encoding_parameter_count},
                                       {"memory_bytes", estimate.total()},
+                                      {"memory_at_most", estimate.at_most},
                                       {"steps", config.run.steps},
                                       {"tokens_per_step", tokens}}),
           .text = concat(with_commas(estimate.parameter_count), " parameters, ",
                          with_commas(estimate.encoding_parameter_count), " of them the encoding's; ", config.run.steps,
-                         " steps of up to ", with_commas(tokens), " tokens\nmemory: about ",
-                         bytes_text(estimate.total()), " (parameters ", bytes_text(estimate.parameters), ", gradients ",
+                         " steps of up to ", with_commas(tokens),
+                         " tokens\nmemory: ", estimate.at_most ? "at most " : "about ", bytes_text(estimate.total()),
+                         " (parameters ", bytes_text(estimate.parameters), ", gradients ",
                          bytes_text(estimate.gradients), ", optimiser ", bytes_text(estimate.optimiser),
                          ", activations ", bytes_text(estimate.activations), ")\n")};
 }

@@ -1,4 +1,4 @@
-// What has to be written symbol by symbol, or found by its place.
+// What has to be written symbol by symbol, or found by its position.
 #include "tasks/suite.hpp"
 
 TALLY_SUITE(strings, "strings: copied, backwards, a missing twin, sums",

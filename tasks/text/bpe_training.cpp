@@ -89,7 +89,7 @@ class Trainer {
   void merge_in(std::uint32_t word, std::int32_t left, std::int32_t right, std::int32_t result) {
     std::int32_t* tokens = tokens_of(word);
     const std::uint32_t size = words_[word].size;
-    // Places where the pair is replaced; a place's neighbours change with it.
+    // Positions where the pair is replaced; a position's neighbours change with it.
     merged_.assign(size + 1, 0);
     bool any = false;
     for (std::uint32_t at = 0; at + 1 < size; ++at) {

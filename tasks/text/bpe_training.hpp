@@ -1,5 +1,5 @@
 // Byte pair encoding (Sennrich et al. 2016, algorithm 1), trained on pieces with their counts:
-//   1. the count of a pair is the sum over pieces of its neighbouring places times the piece's count; places that
+//   1. the count of a pair is the sum over pieces of its neighbouring positions times the piece's count; positions that
 //      overlap all count ("aaa" has (a, a) twice);
 //   2. the pair of the largest count is merged; of equal counts the one with the smallest left id, then right id;
 //   3. in every piece it is replaced from left to right, never overlapping; its id is the next free one, or that of the

@@ -20,7 +20,7 @@ inline std::uint64_t fold_product(std::uint64_t a, std::uint64_t b) {
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
-// Another one in every process: whoever writes a file cannot choose texts that share a place in a table.
+// Another one in every process: whoever writes a file cannot choose texts that share a slot in a table.
 inline const std::array<std::uint64_t, 2> hash_secrets = [] {
   std::random_device random;
   const auto draw = [&] { return std::uint64_t{random()} << 32 | random(); };
@@ -63,15 +63,15 @@ class TextIndex {
       std::vector<std::int32_t> old(slots_.empty() ? 64 : 2 * slots_.size(), -1);
       old.swap(slots_);
       for (const std::int32_t there : old) {
-        if (there >= 0) place(there, text_of(there));
+        if (there >= 0) insert(there, text_of(there));
       }
     }
-    place(id, text_of(id));
+    insert(id, text_of(id));
     ++count_;
   }
 
  private:
-  void place(std::int32_t id, std::string_view text) {
+  void insert(std::int32_t id, std::string_view text) {
     const std::size_t mask = slots_.size() - 1;
     std::size_t slot = hash_of(text) & mask;
     while (slots_[slot] >= 0) slot = (slot + 1) & mask;

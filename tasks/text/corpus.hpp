@@ -56,7 +56,7 @@ using CorpusProgress = std::function<bool(std::uint64_t bytes)>;
 // `strict` or `invalid` refuse for the first file of that kind. Empty texts where progress said false.
 Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules& rules, const CorpusProgress& progress);
 
-// The member "text" of a line of .jsonl. Throws Error naming source and place.
+// The member "text" of a line of .jsonl. Throws Error naming source and line.
 std::string text_of_line(std::string_view line, const std::string& source);
 
 // The bytes of a text. Throws Error when they are not those that were selected.

@@ -168,49 +168,49 @@ void Encoder::merge_short(std::string_view piece, std::vector<std::int32_t>& ids
   ids.insert(ids.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-// A list of the tokens that are left, and a heap of (rank, place) whose entries may be out of date.
+// A list of the tokens that are left, and a heap of (rank, index) whose entries may be out of date.
 void Encoder::merge_long(std::string_view piece, std::vector<std::int32_t>& ids) const {
   check(piece.size() < no_rank, "tokenizer", "a piece of ", piece.size(), " bytes; at most 2^31");
   struct Node {
     std::int32_t token;
-    std::int32_t before, next;  // places; -1 at the ends
+    std::int32_t before, next;  // indices; -1 at the ends
   };
   struct Candidate {
-    std::int32_t rank, place, left, right;
+    std::int32_t rank, index, left, right;
     bool operator>(const Candidate& other) const {
-      return rank != other.rank ? rank > other.rank : place > other.place;
+      return rank != other.rank ? rank > other.rank : index > other.index;
     }
   };
   const auto count = static_cast<std::int32_t>(piece.size());
   std::vector<Node> nodes(piece.size());
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> heap;
-  const auto node = [&](std::int32_t place) -> Node& { return nodes[static_cast<std::size_t>(place)]; };
-  const auto look = [&](std::int32_t place) {
-    if (place < 0 || node(place).next < 0) return;
-    const std::int32_t left = node(place).token, right = node(node(place).next).token;
+  const auto node = [&](std::int32_t index) -> Node& { return nodes[static_cast<std::size_t>(index)]; };
+  const auto look = [&](std::int32_t index) {
+    if (index < 0 || node(index).next < 0) return;
+    const std::int32_t left = node(index).token, right = node(node(index).next).token;
     const PairTable::Entry* entry = tokenizer_.pairs_.find(left, right);
-    if (entry != nullptr) heap.push({entry->rank, place, left, right});
+    if (entry != nullptr) heap.push({entry->rank, index, left, right});
   };
-  for (std::int32_t place = 0; place < count; ++place) {
-    const auto byte = static_cast<unsigned char>(piece[static_cast<std::size_t>(place)]);
-    node(place) = {tokenizer_.byte_ids_[byte], place - 1, place + 1 < count ? place + 1 : -1};
+  for (std::int32_t index = 0; index < count; ++index) {
+    const auto byte = static_cast<unsigned char>(piece[static_cast<std::size_t>(index)]);
+    node(index) = {tokenizer_.byte_ids_[byte], index - 1, index + 1 < count ? index + 1 : -1};
   }
-  for (std::int32_t place = 0; place < count; ++place) look(place);
+  for (std::int32_t index = 0; index < count; ++index) look(index);
   while (!heap.empty()) {
     const Candidate best = heap.top();
     heap.pop();
-    Node& left = node(best.place);
+    Node& left = node(best.index);
     // A token that is gone has the id -1, which no pair has.
     if (left.token != best.left || left.next < 0 || node(left.next).token != best.right) continue;
     Node& right = node(left.next);
     left.token = tokenizer_.pairs_.find(best.left, best.right)->result;
     right.token = -1;
     left.next = right.next;
-    if (left.next >= 0) node(left.next).before = best.place;
+    if (left.next >= 0) node(left.next).before = best.index;
     look(left.before);
-    look(best.place);
+    look(best.index);
   }
-  for (std::int32_t place = 0; place >= 0; place = node(place).next) ids.push_back(node(place).token);
+  for (std::int32_t index = 0; index >= 0; index = node(index).next) ids.push_back(node(index).token);
 }
 
 }  // namespace tally

@@ -19,7 +19,7 @@ class Encoder {
   // Appends the tokens of the text, in which names of special tokens are ordinary text. Throws Error naming the byte
   // where the pattern fails or where the tokenizer wants normal form C and the text may not be in it.
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
-  // The same, but the names in `allowed` are those tokens: the first place first, there the longest. Throws Error for a
+  // The same, but the names in `allowed` are those tokens: the earliest first, there the longest. Throws Error for a
   // name that is no special token.
   void encode(std::string_view text, std::span<const std::string> allowed, std::vector<std::int32_t>& ids);
   std::vector<std::int32_t> encode(std::string_view text);

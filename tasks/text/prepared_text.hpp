@@ -49,8 +49,8 @@ struct TextManifest {
 
 class PreparedText {
  public:
-  // Throws Error naming file and place when the manifest is missing or wrong, or when a token file or the tokenizer is
-  // not what it says: sizes are compared, and the tokenizer's checksum.
+  // Throws Error naming file and location when the manifest is missing or wrong, or when a token file or the tokenizer
+  // is not what it says: sizes are compared, and the tokenizer's checksum.
   explicit PreparedText(const std::string& folder);
 
   const std::string& folder() const { return folder_; }

@@ -136,12 +136,12 @@ std::string unicode_version() {
 SplitPattern::SplitPattern(std::string_view name_or_text, bool with_jit) : name_(split_pattern_name(name_or_text)) {
   const std::string pattern = for_pcre2(split_pattern_text(name_or_text));
   int error = 0;
-  PCRE2_SIZE place = 0;
+  PCRE2_SIZE offset = 0;
   constexpr std::uint32_t options = PCRE2_UTF | PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY;
   pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
   pcre2_set_parens_nest_limit(context, 50);
   pcre2_code* code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &place, context);
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &offset, context);
   pcre2_compile_context_free(context);
   check(code != nullptr, "pattern", "'", escape_for_print(name_), "': ", code != nullptr ? "" : message_of(error));
   code_ = code;
@@ -187,7 +187,7 @@ std::size_t Splitter::match(std::string_view stretch, std::size_t at, std::size_
   if (count < 0 || ends_[0] != at || ends_[1] <= at) [[unlikely]] {
     const auto where = [&] { return concat("'", escape_for_print(pattern_.name_), "': byte ", offset + at); };
     check(count >= 0 || count == PCRE2_ERROR_NOMATCH, "pattern", where(), " of the text: ", message_of(count));
-    fail("pattern", where(), " of the text: no piece begins here; a pattern must match one at every place");
+    fail("pattern", where(), " of the text: no piece begins here; a pattern must match one at every offset");
   }
   return ends_[1];
 }

@@ -31,7 +31,7 @@ std::string unicode_version();
 // A compiled pattern; many threads may share one.
 class SplitPattern {
  public:
-  // Patterns come from files, so they are not trusted. Throws Error naming the place in the pattern for what PCRE2
+  // Patterns come from files, so they are not trusted. Throws Error naming the byte of the pattern for what PCRE2
   // refuses and for what other programs understand otherwise: \w, \b, \C, "^", "$", options (*...).
   explicit SplitPattern(std::string_view name_or_text, bool with_jit = true);
   ~SplitPattern();

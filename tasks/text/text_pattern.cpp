@@ -21,10 +21,10 @@ std::string message_of(int error) {
 
 TextPattern::TextPattern(const std::string& pattern) : pattern_(escape_for_print(pattern)) {
   int error = 0;
-  PCRE2_SIZE place = 0;
+  PCRE2_SIZE offset = 0;
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_MULTILINE,
-                                   &error, &place, nullptr);
-  check(code != nullptr, "pattern", "'", pattern_, "': byte ", place, ": ", message_of(error));
+                                   &error, &offset, nullptr);
+  check(code != nullptr, "pattern", "'", pattern_, "': byte ", offset, ": ", message_of(error));
   code_ = code;
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where it fails, the pattern is interpreted
   match_data_ = pcre2_match_data_create_from_pattern(code, nullptr);

@@ -1,6 +1,6 @@
 // Tokenizers in files: `tokenizer.json` of Hugging Face's tokenizers (read and written), `vocab.json` with `merges.txt`
 // (GPT-2's form), and `.tiktoken` (lines of a token in base64 and its rank). Files are not trusted: whatever is not
-// understood is refused with its place, never passed over.
+// understood is refused with its location, never passed over.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace tally {
 
 // By the path: a file that ends in .json, one that ends in .tiktoken, merges.txt or vocab.json with the other beside
 // it, a folder with one of these. `pattern`: name or text of the pattern of a .tiktoken file, cl100k where empty; of
-// the others their own, or gpt2. Throws Error naming file, place and what was expected.
+// the others their own, or gpt2. Throws Error naming file, location and what was expected.
 TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern = "");
 
 // Each kind by itself.

@@ -15,7 +15,7 @@ namespace {
 
 using Names = std::initializer_list<std::string_view>;
 
-// An object of the file with its place, "pre_tokenizer.pretokenizers[0]", for messages.
+// An object of the file with its location, "pre_tokenizer.pretokenizers[0]", for messages.
 class Node {
  public:
   Node(const JsonValue& value, std::string source, std::string path)

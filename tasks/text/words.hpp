@@ -8,7 +8,7 @@
 
 namespace tally {
 
-// Of a text that comes in pieces, cut anywhere.
+// Of a text that comes in parts, cut anywhere.
 class WordCounter {
  public:
   void add(std::string_view text);

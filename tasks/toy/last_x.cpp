@@ -1,7 +1,7 @@
 // Last x (CoPE, arXiv 2405.18719, section 3.1, made a task): find the last x in "yyyyxyyy".
 //
 // Each symbol has one of C colours. Of T symbols the last is `?`. A gap g is drawn uniformly from g_low..g_high: the
-// symbol that stands g places before the one before `?` is an x, the g behind it are y, and each earlier one is an x
+// symbol that stands g symbols before the one before `?` is an x, the g behind it are y, and each earlier one is an x
 // with probability p_x, else a y. All colours are uniform. At `?` the colour of the last x is asked for:
 //
 //   y3 x1 x6 y2 y2 ? x6          T = 6, g = 2, the answer behind
@@ -100,7 +100,7 @@ class LastX final : public ToyTask<LastXLaw> {
   Example draw(Rng& rng, const LastXLaw& law) const override {
     const std::int64_t gap = uniform_in(rng, law.least_gap, law.most_gap);
     const std::int64_t last_x = length_ - 2 - gap;
-    std::vector<std::int32_t> tokens, latest;  // the x that is the last one at each place; -1 before the first
+    std::vector<std::int32_t> tokens, latest;  // the x that is the last one at each position; -1 before the first
     for (std::int64_t t = 0; t + 1 < length_; ++t) {
       const bool is_x = t == last_x || (t < last_x && rng.chance(law.p_x));
       const auto colour = static_cast<std::int32_t>(rng.below(static_cast<std::uint32_t>(colours_)));

@@ -1,8 +1,8 @@
 // Missing duplicate (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): which bit is
 // hidden in a word that stands there twice?
 //
-// A word of n bits, uniform, twice; one of the 2n places, uniform, holds `_` instead of its bit; then `=`, at which the
-// hidden bit is asked. Its twin stands n places away from the blank. With n = 4:
+// A word of n bits, uniform, twice; one of the 2n positions, uniform, holds `_` instead of its bit; then `=`, at which
+// the hidden bit is asked. Its twin stands n positions away from the blank. With n = 4:
 //
 //   011001_0=1
 //

@@ -1,10 +1,11 @@
 // Multi-query associative recall (Arora et al. 2023, "Zoology", arXiv 2312.04927, figure 2): K pairs of a key and a
-// value, then each key once more at a random place, where its value is asked for. The law stands in tasks/recall.hpp.
+// value, then each key once more at a random position, where its value is asked for. The law stands in
+// tasks/recall.hpp.
 //
 //   k3 v7 k1 v0 k1:v0 . . . k3:v7 .          K = 2, T = 10, fillers as points, answers behind `:`
 //
 // ood-dense has 2K pairs in the same T (where 8K <= T), ood-long K pairs in 2T: keys of the context stand at even
-// places alone, which learned absolute positions pick up at once, so that in-distribution error by itself ranks them
+// positions alone, which learned absolute positions pick up at once, so that in-distribution error by itself ranks them
 // too high. One guess is wrong in 1 - 1/(V - V/2); the first query asks for the first pair more often than chance has
 // it: 3 times for K = 16.
 //
@@ -44,7 +45,7 @@ class Mqar final : public Recall {
 
 TALLY_TASK(
     mqar, MqarOptions, Mqar, "multi-query associative recall: give the value of a key",
-    "K pairs of a key and a value, all different; then each key once more, at places that a power law prefers to\n"
-    "be near the pairs, with its value asked for there. Other places hold a filler (option: any symbol). Loss and\n"
+    "K pairs of a key and a value, all different; then each key once more, at positions that a power law prefers to\n"
+    "be near the pairs, with its value asked for there. Other positions hold a filler (option: any symbol). Loss and\n"
     "score are on the queries. ood-dense has 2K pairs (if they fit), ood-long twice the length.",
     "Arora et al. 2023 (Zoology), arXiv 2312.04927");

@@ -10,8 +10,8 @@
 // One guess is wrong in 1 - 1/M of them; the value of the latest pair is right in 1/M of them for N > 1.
 //
 // Published: 2 layers of width 256 and 2 heads, T 768, N 1 to 4 (figure 2 of PaTH, curves alone; the preset `paper` has
-// N = 2). Neither paper states vocabulary, places of the queries or law of training; the law above is ours, near to the
-// first paper's. Orders of encodings may be compared with theirs, numbers not.
+// N = 2). Neither paper states vocabulary, positions of the queries or law of training; the law above is ours, near to
+// the first paper's. Orders of encodings may be compared with theirs, numbers not.
 #include "core/error.hpp"
 #include "tasks/toy_task.hpp"
 

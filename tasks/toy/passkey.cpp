@@ -3,8 +3,8 @@
 //
 // T bytes: D statements [X=ddddd] of different letters X, uniform, with five uniform digits each; filler of R = T - 9D
 // - 8 bytes; at the end [X= of one of the D letters, uniform, and its five digits. The filler is cut from the endless
-// repetition of a sentence at a uniform phase; the statements stand, in order, at D places of it that are independent
-// and uniform in 0..R. With T = 60, D = 2:
+// repetition of a sentence at a uniform phase; the statements stand, in order, at D positions of it that are
+// independent and uniform in 0..R. With T = 60, D = 2:
 //
 //   rolls in[K=20417] over sand. [Q=00351]a gull cries[K=20417
 //
@@ -118,7 +118,7 @@ class Passkey final : public ToyTask<PasskeyLaw> {
 
 TALLY_TASK(
     passkey, PasskeyOptions, Passkey, "say the number that belongs to a letter, far back among decoys",
-    "Bytes of a repeated sentence with D statements [X=ddddd] at uniform places, then [X= of one of them, and its "
+    "Bytes of a repeated sentence with D statements [X=ddddd] at uniform positions, then [X= of one of them, and its "
     "five\n"
     "digits, on which loss and score are. ood-decoys has 2D statements, ood-long twice the bytes, ood-far four times.\n"
     "Errors are broken down by depth: quarters of the length from the question back to the statement, 1 the nearest.",

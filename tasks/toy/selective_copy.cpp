@@ -1,7 +1,7 @@
 // Selective copy (CoPE, arXiv 2405.18719, section 5.2): repeat the symbols of a prompt and skip its blanks.
 //
-// The prompt holds N non-blanks, each uniform among 15 symbols, and M blanks whose places are a uniform subset of the
-// N + M; then the N non-blanks follow in order. T = 2 N + M, no separator. With N = 5, M = 4, blanks as _:
+// The prompt holds N non-blanks, each uniform among 15 symbols, and M blanks whose positions are a uniform subset of
+// the N + M; then the N non-blanks follow in order. T = 2 N + M, no separator. With N = 5, M = 4, blanks as _:
 //
 //   D__CF_F_E DCFFE
 //
@@ -94,11 +94,11 @@ class SelectiveCopy final : public ToyTask<SelectiveCopyLaw> {
 
   Example draw(Rng& rng, const SelectiveCopyLaw& law) const override {
     std::vector<std::int32_t> tokens, copy;
-    // Selection sampling (Knuth, volume 2, algorithm 3.4.2 S): a place is blank with probability (blanks left) over
-    // (places left), which makes every subset equally likely.
+    // Selection sampling (Knuth, volume 2, algorithm 3.4.2 S): a position is blank with probability (blanks left) over
+    // (positions left), which makes every subset equally likely.
     std::int64_t blanks_left = law.blanks;
-    for (std::int64_t places_left = non_blanks_ + law.blanks; places_left > 0; --places_left) {
-      if (rng.below(static_cast<std::uint32_t>(places_left)) < blanks_left) {
+    for (std::int64_t positions_left = non_blanks_ + law.blanks; positions_left > 0; --positions_left) {
+      if (rng.below(static_cast<std::uint32_t>(positions_left)) < blanks_left) {
         tokens.push_back(blank);
         --blanks_left;
       } else {
@@ -115,7 +115,8 @@ class SelectiveCopy final : public ToyTask<SelectiveCopyLaw> {
 }  // namespace
 }  // namespace tally
 
-TALLY_TASK(selective_copy, SelectiveCopyOptions, SelectiveCopy, "copy the symbols of a prompt, skip its blanks",
-           "A prompt of non-blanks (uniform among 15 symbols, A-O) with blanks (_) at random places among them, then\n"
-           "the non-blanks in order. Loss and score are on the copied part alone.",
-           "Golovneva et al. 2024 (CoPE), arXiv 2405.18719, section 5.2");
+TALLY_TASK(
+    selective_copy, SelectiveCopyOptions, SelectiveCopy, "copy the symbols of a prompt, skip its blanks",
+    "A prompt of non-blanks (uniform among 15 symbols, A-O) with blanks (_) at random positions among them, then\n"
+    "the non-blanks in order. Loss and score are on the copied part alone.",
+    "Golovneva et al. 2024 (CoPE), arXiv 2405.18719, section 5.2");

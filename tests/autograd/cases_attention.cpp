@@ -52,20 +52,20 @@ double product_of(const Array& a, const Array& b, std::int64_t batch, std::int64
 // Output row t of one head; x holds q, k, v and what the rule needs.
 std::vector<double> attend_row(const std::vector<Array>& x, const Rule& rule, std::int64_t b, std::int64_t h,
                                std::int64_t t) {
-  const std::int64_t place = x[1].shape[2] - x[0].shape[2] + t, width = x[2].shape[3];
+  const std::int64_t query = x[1].shape[2] - x[0].shape[2] + t, width = x[2].shape[3];
   const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-  std::vector<double> weight(at(place + 1)), output(at(width));
+  std::vector<double> weight(at(query + 1)), output(at(width));
   const bool divides = rule.kind == Normaliser::Kind::softmax || rule.kind == Normaliser::Kind::softpick;
   double position = 0, taken = 0, left = 1;
   double sum = !divides ? 1 : rule.kind == Normaliser::Kind::softpick ? 1e-8 : 0;
   if (rule.sink >= 0) sum = std::exp(x[at(rule.sink)][{h}]);
-  for (std::int64_t j = place; j >= 0; --j) {
-    const bool near = (rule.visible.window == 0 || place - j < rule.visible.window) &&
-                      (rule.visible.chunk == 0 || place / rule.visible.chunk == j / rule.visible.chunk);
+  for (std::int64_t j = query; j >= 0; --j) {
+    const bool near = (rule.visible.window == 0 || query - j < rule.visible.window) &&
+                      (rule.visible.chunk == 0 || query / rule.visible.chunk == j / rule.visible.chunk);
     if (!near && j >= rule.visible.first) continue;
     position += sigmoid_of(product_of(x[at(rule.gate_query)], x[at(rule.gate_key)], b, h, t, j));
     const double logit = product_of(x[0], x[1], b, h, t, j) + rule.term(x, b, h, t, j, position);
-    if (rule.sticks && j == place) continue;
+    if (rule.sticks && j == query) continue;
     if (rule.sticks) taken += softplus_of(logit);
     const Terms terms = terms_of(rule, logit - taken);
     weight[at(j)] = terms.n;
@@ -73,7 +73,7 @@ std::vector<double> attend_row(const std::vector<Array>& x, const Rule& rule, st
   }
   for (const double w : weight) left -= w / sum;
   for (std::int64_t c = 0; c < width; ++c) {
-    for (std::int64_t j = 0; j <= place; ++j) output[at(c)] += weight[at(j)] / sum * x[2][{b, h, j, c}];
+    for (std::int64_t j = 0; j <= query; ++j) output[at(c)] += weight[at(j)] / sum * x[2][{b, h, j, c}];
     if (rule.rest >= 0) output[at(c)] += left * x[at(rule.rest)][{b, h, t, c}];
   }
   return output;

@@ -195,7 +195,7 @@ std::vector<OpCase> direct_cases() {
           [](const auto& x) { *x[0] -= sgd.lr * (*x[1] * sgd.scale + sgd.decay * *x[0]); }),
       adam_case("adam", false),
       adam_case("adamw", true),
-      // Clipped, short enough, and any length allowed: the scales of two parameters, in every second place.
+      // Clipped, short enough, and any length allowed: the scales of two parameters, at every second index.
       clip_case("clip_scale", 2),
       clip_case("clip_scale_short", 100),
       clip_case("clip_scale_any", 0),

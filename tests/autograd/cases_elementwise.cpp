@@ -33,7 +33,7 @@ const std::vector<Shapes> pairs_of_shapes = {{{2, 3}, {2, 3}}, {{2, 3}, {3}}, {{
 std::function<Array(const std::vector<Array>&)> broadcast(double (*reference)(double, double)) {
   return [reference](const std::vector<Array>& x) {
     Array y(broadcast_shapes("reference", x[0].shape, x[1].shape));
-    for_each_place(y.shape, [&](const Index& place) { y[place] = reference(x[0][place], x[1][place]); });
+    for_each_index(y.shape, [&](const Index& index) { y[index] = reference(x[0][index], x[1][index]); });
     return y;
   };
 }
@@ -113,7 +113,7 @@ std::vector<OpCase> elementwise_cases() {
        .reference =
            [](const auto& x) {
              Array y(broadcast_shapes("", x[0].shape, broadcast_shapes("", x[1].shape, x[2].shape)));
-             for_each_place(y.shape, [&](const Index& n) { y[n] = x[0][n] != 0 ? x[1][n] : x[2][n]; });
+             for_each_index(y.shape, [&](const Index& n) { y[n] = x[0][n] != 0 ? x[1][n] : x[2][n]; });
              return y;
            }},
   };

@@ -16,10 +16,10 @@ Array embedding_reference(const std::vector<Array>& x) {
   Shape shape = x[1].shape;
   shape.append(x[0].shape[1]);
   Array y(shape);
-  for_each_place(shape, [&](const Index& place) {
-    Index id = place;
+  for_each_index(shape, [&](const Index& index) {
+    Index id = index;
     id.rank -= 1;
-    y[place] = x[0][{static_cast<std::int64_t>(x[1][id]), place.back()}];
+    y[index] = x[0][{static_cast<std::int64_t>(x[1][id]), index.back()}];
   });
   return y;
 }
@@ -41,10 +41,10 @@ OpCase read_distance_case(const std::string& name, bool cap, std::vector<Shapes>
                 const std::int64_t width = shape.back();
                 shape[shape.rank - 2] = shape[shape.rank - 1] = length_of(x[0].shape);
                 Array y(shape);
-                for_each_place(shape, [&](const Index& place) {
-                  const std::int64_t distance = place.back(1) - place.back();
+                for_each_index(shape, [&](const Index& index) {
+                  const std::int64_t distance = index.back(1) - index.back();
                   if (distance < 0 || (distance >= width && !cap)) return;
-                  y[place] = x[0][with_last(place, std::min(distance, width - 1))];
+                  y[index] = x[0][with_last(index, std::min(distance, width - 1))];
                 });
                 return y;
               }};
@@ -62,13 +62,13 @@ OpCase interpolate_case(const std::string& name, bool causal, std::vector<Shapes
               [=](const auto& x) {
                 Array y(x[1].shape);
                 const std::int64_t last = x[0].shape.back() - 1;
-                for_each_place(y.shape, [&](const Index& place) {
-                  if (causal && place.back() > place.back(1)) return;
-                  const double c = std::min(x[1][place], static_cast<double>(last));
+                for_each_index(y.shape, [&](const Index& index) {
+                  if (causal && index.back() > index.back(1)) return;
+                  const double c = std::min(x[1][index], static_cast<double>(last));
                   const auto below = static_cast<std::int64_t>(std::floor(c));
                   const double w = c - static_cast<double>(below);
-                  y[place] =
-                      (1 - w) * x[0][with_last(place, below)] + w * x[0][with_last(place, std::min(below + 1, last))];
+                  y[index] =
+                      (1 - w) * x[0][with_last(index, below)] + w * x[0][with_last(index, std::min(below + 1, last))];
                 });
                 return y;
               }};
@@ -87,15 +87,15 @@ OpCase rotate_case(const std::string& name, bool interleaved, std::int64_t width
           .reference =
               [=](const auto& x) {
                 Array y = x[0];
-                for_each_place(y.shape, [&](const Index& place) {
-                  const std::int64_t dim = place.back();
+                for_each_index(y.shape, [&](const Index& index) {
+                  const std::int64_t dim = index.back();
                   if (dim >= rotated) return;
                   const std::int64_t pair = interleaved ? dim / 2 : dim % pairs;
                   const bool first = interleaved ? dim % 2 == 0 : dim < pairs;
-                  const double a = x[0][with_last(place, interleaved ? 2 * pair : pair)];
-                  const double b = x[0][with_last(place, interleaved ? 2 * pair + 1 : pair + pairs)];
-                  const double cosine = x[1][{place.back(1), pair}], sine = x[2][{place.back(1), pair}];
-                  y[place] = first ? a * cosine - b * sine : a * sine + b * cosine;
+                  const double a = x[0][with_last(index, interleaved ? 2 * pair : pair)];
+                  const double b = x[0][with_last(index, interleaved ? 2 * pair + 1 : pair + pairs)];
+                  const double cosine = x[1][{index.back(1), pair}], sine = x[2][{index.back(1), pair}];
+                  y[index] = first ? a * cosine - b * sine : a * sine + b * cosine;
                 });
                 return y;
               }};
@@ -103,13 +103,13 @@ OpCase rotate_case(const std::string& name, bool interleaved, std::int64_t width
 
 Array cross_entropy_reference(const std::vector<Array>& x) {
   double total = 0, count = 0;
-  for_each_place(x[1].shape, [&](const Index& row) {
+  for_each_index(x[1].shape, [&](const Index& row) {
     if (x[2][row] == 0) return;
-    Index place = row;
-    place.append(0);
-    const double target = x[0][with_last(place, static_cast<std::int64_t>(x[1][row]))];
+    Index index = row;
+    index.append(0);
+    const double target = x[0][with_last(index, static_cast<std::int64_t>(x[1][row]))];
     double others = 0;
-    for (std::int64_t v = 0; v < x[0].shape.back(); ++v) others += std::exp(x[0][with_last(place, v)] - target);
+    for (std::int64_t v = 0; v < x[0].shape.back(); ++v) others += std::exp(x[0][with_last(index, v)] - target);
     total += std::log(others);
     ++count;
   });
@@ -123,9 +123,9 @@ Array linear_cross_entropy_reference(const std::vector<Array>& x) {
   Shape shape = x[0].shape;
   shape[shape.rank - 1] = x[1].shape[0];
   Array logits(shape);
-  for_each_place(shape, [&](const Index& place) {
+  for_each_index(shape, [&](const Index& index) {
     for (std::int64_t d = 0; d < x[0].shape.back(); ++d) {
-      logits[place] += x[0][with_last(place, d)] * x[1][{place.back(), d}];
+      logits[index] += x[0][with_last(index, d)] * x[1][{index.back(), d}];
     }
   });
   return cross_entropy_reference({logits, x[2], x[3]});

@@ -19,9 +19,9 @@ Array matmul_reference(const std::vector<Array>& x) {
   shape.append(a.back(1));
   shape.append(b.back());
   Array c(shape);
-  for_each_place(shape, [&](const Index& place) {
+  for_each_index(shape, [&](const Index& index) {
     for (std::int64_t k = 0; k < a.back(); ++k) {
-      c[place] += alpha * x[0][with_last(place, k)] * x[1][with_last_two(place, k, place.back())];
+      c[index] += alpha * x[0][with_last(index, k)] * x[1][with_last_two(index, k, index.back())];
     }
   });
   return c;
@@ -32,10 +32,10 @@ Array linear_reference(const std::vector<Array>& x) {
   Shape shape = x[0].shape;
   shape[shape.rank - 1] = x[1].shape[0];
   Array y(shape);
-  for_each_place(shape, [&](const Index& place) {
-    const std::int64_t out = place.back();
-    if (x.size() > 2) y[place] = x[2][{out}];
-    for (std::int64_t in = 0; in < x[1].shape[1]; ++in) y[place] += x[0][with_last(place, in)] * x[1][{out, in}];
+  for_each_index(shape, [&](const Index& index) {
+    const std::int64_t out = index.back();
+    if (x.size() > 2) y[index] = x[2][{out}];
+    for (std::int64_t in = 0; in < x[1].shape[1]; ++in) y[index] += x[0][with_last(index, in)] * x[1][{out, in}];
   });
   return y;
 }
@@ -43,10 +43,10 @@ Array linear_reference(const std::vector<Array>& x) {
 // Row after row, in the order of the definition.
 Array solve_reference(const std::vector<Array>& x) {
   Array y = x[1];
-  for_each_place(y.shape, [&](const Index& place) {
-    const std::int64_t row = place.back(1);
+  for_each_index(y.shape, [&](const Index& index) {
+    const std::int64_t row = index.back(1);
     for (std::int64_t j = 0; j < row; ++j) {
-      y[place] -= x[0][with_last(place, j)] * y[with_last_two(place, j, place.back())];
+      y[index] -= x[0][with_last(index, j)] * y[with_last_two(index, j, index.back())];
     }
   });
   return y;

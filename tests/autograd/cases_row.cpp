@@ -14,10 +14,10 @@ using Reference = std::function<Array(const std::vector<Array>&)>;
 // numbers must be closer to the truth than the kernel's.
 Array sum_into(const Array& x, const Shape& kept, const Shape& shape) {
   std::vector<long double> totals(static_cast<std::size_t>(kept.numel()), 0.0L);
-  Array slots(kept);  // the place in totals of each element
+  Array slots(kept);  // the index in totals of each element
   for (std::size_t n = 0; n < totals.size(); ++n) slots.values[n] = static_cast<double>(n);
   const Array& slot = slots;
-  for_each_place(x.shape, [&](const Index& place) { totals[static_cast<std::size_t>(slot[place])] += x[place]; });
+  for_each_index(x.shape, [&](const Index& index) { totals[static_cast<std::size_t>(slot[index])] += x[index]; });
   Array y(shape);
   for (std::size_t n = 0; n < totals.size(); ++n) y.values[n] = static_cast<double>(totals[n]);
   return y;
@@ -44,17 +44,17 @@ Reference divided_by_count(Reference sum_reference) {
 }
 
 // The columns of a row that take part: all, or those up to the diagonal.
-std::int64_t row_end(const Index& place, std::int64_t width, bool causal) { return causal ? place.back(1) + 1 : width; }
+std::int64_t row_end(const Index& index, std::int64_t width, bool causal) { return causal ? index.back(1) + 1 : width; }
 
 Reference softmax_reference(bool causal) {
   return [causal](const std::vector<Array>& x) {
     Array y(x[0].shape);
-    for_each_place(y.shape, [&](const Index& place) {
-      const std::int64_t end = row_end(place, y.shape.back(), causal);
-      if (place.back() >= end) return;
+    for_each_index(y.shape, [&](const Index& index) {
+      const std::int64_t end = row_end(index, y.shape.back(), causal);
+      if (index.back() >= end) return;
       double total = 0;
-      for (std::int64_t k = 0; k < end; ++k) total += std::exp(x[0][with_last(place, k)] - x[0][place]);
-      y[place] = 1 / total;
+      for (std::int64_t k = 0; k < end; ++k) total += std::exp(x[0][with_last(index, k)] - x[0][index]);
+      y[index] = 1 / total;
     });
     return y;
   };
@@ -63,11 +63,11 @@ Reference softmax_reference(bool causal) {
 Reference cumsum_reference(bool reverse, bool causal) {
   return [=](const std::vector<Array>& x) {
     Array y(x[0].shape);
-    for_each_place(y.shape, [&](const Index& place) {
-      const std::int64_t end = row_end(place, y.shape.back(), causal);
-      if (place.back() >= end) return;
-      const std::int64_t from = reverse ? place.back() : 0, to = reverse ? end : place.back() + 1;
-      for (std::int64_t k = from; k < to; ++k) y[place] += x[0][with_last(place, k)];
+    for_each_index(y.shape, [&](const Index& index) {
+      const std::int64_t end = row_end(index, y.shape.back(), causal);
+      if (index.back() >= end) return;
+      const std::int64_t from = reverse ? index.back() : 0, to = reverse ? end : index.back() + 1;
+      for (std::int64_t k = from; k < to; ++k) y[index] += x[0][with_last(index, k)];
     });
     return y;
   };
@@ -77,13 +77,13 @@ Reference cumsum_reference(bool reverse, bool causal) {
 Array decayed_reference(const std::vector<Array>& in) {
   const Array &x = in[0], &decay = in[1];
   Array y(x.shape);
-  for_each_place(y.shape, [&](const Index& place) {
+  for_each_index(y.shape, [&](const Index& index) {
     long double sum = 0, weight = 1;
-    for (std::int64_t k = place.back(); k >= 0; --k) {
-      sum += weight * static_cast<long double>(x[with_last(place, k)]);
-      weight *= static_cast<long double>(decay[with_last(place, k)]);
+    for (std::int64_t k = index.back(); k >= 0; --k) {
+      sum += weight * static_cast<long double>(x[with_last(index, k)]);
+      weight *= static_cast<long double>(decay[with_last(index, k)]);
     }
-    y[place] = static_cast<double>(sum);
+    y[index] = static_cast<double>(sum);
   });
   return y;
 }
@@ -91,15 +91,15 @@ Array decayed_reference(const std::vector<Array>& in) {
 Array norm_reference(const std::vector<Array>& x, bool centred, double eps) {
   Array y(x[0].shape);
   const std::int64_t width = y.shape.back();
-  for_each_place(y.shape, [&](const Index& place) {
+  for_each_index(y.shape, [&](const Index& index) {
     double mean = 0, variance = 0;
     for (std::int64_t n = 0; centred && n < width; ++n) {
-      mean += x[0][with_last(place, n)] / static_cast<double>(width);
+      mean += x[0][with_last(index, n)] / static_cast<double>(width);
     }
     for (std::int64_t n = 0; n < width; ++n) {
-      variance += std::pow(x[0][with_last(place, n)] - mean, 2) / static_cast<double>(width);
+      variance += std::pow(x[0][with_last(index, n)] - mean, 2) / static_cast<double>(width);
     }
-    y[place] = (x[0][place] - mean) / std::sqrt(variance + eps) * x[1][place] + (centred ? x[2][place] : 0);
+    y[index] = (x[0][index] - mean) / std::sqrt(variance + eps) * x[1][index] + (centred ? x[2][index] : 0);
   });
   return y;
 }
@@ -177,12 +177,12 @@ std::vector<OpCase> row_cases() {
             const std::int64_t width = shape.back();
             shape.rank -= 1;
             Array y(shape);
-            for_each_place(shape, [&](const Index& place) {
-              Index at = place;
+            for_each_index(shape, [&](const Index& index) {
+              Index at = index;
               at.append(0);
               for (std::int64_t n = 0; n < width; ++n) {
                 const double value = x[0][with_last(at, n)];
-                if (n == 0 || value > y[place]) y[place] = value;
+                if (n == 0 || value > y[index]) y[index] = value;
               }
             });
             return y;
@@ -194,11 +194,11 @@ std::vector<OpCase> row_cases() {
             Shape shape = x[0].shape;
             shape[0] = 1;
             Array y(shape);
-            for_each_place(shape, [&](const Index& place) {
+            for_each_index(shape, [&](const Index& index) {
               for (std::int64_t n = 0; n < x[0].shape[0]; ++n) {
-                Index at = place;
+                Index at = index;
                 at[0] = n;
-                if (n == 0 || x[0][at] > y[place]) y[place] = x[0][at];
+                if (n == 0 || x[0][at] > y[index]) y[index] = x[0][at];
               }
             });
             return y;
@@ -215,14 +215,14 @@ std::vector<OpCase> row_cases() {
              const std::int64_t width = shape.back();
              shape.rank -= 1;
              Array y(shape);
-             for_each_place(shape, [&](const Index& place) {
-               Index at = place;
+             for_each_index(shape, [&](const Index& index) {
+               Index at = index;
                at.append(0);
                std::int64_t best = 0;
                for (std::int64_t n = 1; n < width; ++n) {
                  if (x[0][with_last(at, n)] > x[0][with_last(at, best)]) best = n;
                }
-               y[place] = static_cast<double>(best);
+               y[index] = static_cast<double>(best);
              });
              return y;
            },

@@ -6,12 +6,12 @@ namespace {
 
 using Kind = Operand::Kind;
 
-// y[place] = x[from(place)].
+// y[index] = x[from(index)].
 std::function<Array(const std::vector<Array>&)> moved(std::function<Shape(const Shape&)> shape_of,
                                                       std::function<Index(const Index&)> from) {
   return [=](const std::vector<Array>& x) {
     Array y(shape_of(x[0].shape));
-    for_each_place(y.shape, [&](const Index& place) { y[place] = x[0][from(place)]; });
+    for_each_index(y.shape, [&](const Index& index) { y[index] = x[0][from(index)]; });
     return y;
   };
 }
@@ -117,7 +117,7 @@ std::vector<OpCase> shape_cases() {
             const std::int64_t first = shape[1];
             shape[1] += x[1].shape[1];
             Array y(shape);
-            for_each_place(shape, [&](const Index& n) {
+            for_each_index(shape, [&](const Index& n) {
               y[n] = n[1] < first ? x[0][n] : x[1][{n[0], n[1] - first, n[2]}];
             });
             return y;

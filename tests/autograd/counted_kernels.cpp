@@ -72,12 +72,12 @@ const std::vector<std::string>& kernel_names() {
 }
 
 std::uint64_t kernel_calls(const std::string& name) {
-  static const std::map<std::string, std::size_t> places = [] {
+  static const std::map<std::string, std::size_t> indices = [] {
     std::map<std::string, std::size_t> result;
     for (const std::string& kernel : kernel_names()) result.emplace(kernel, result.size());
     return result;
   }();
-  return calls[places.at(name)].load();
+  return calls[indices.at(name)].load();
 }
 
 }  // namespace testing

@@ -12,7 +12,7 @@
 
 namespace tally::testing {
 
-using Index = Shape;  // a place: one number an axis
+using Index = Shape;  // a index: one number an axis
 
 // Plain numbers for the references: simple loops in double that share nothing with the kernels.
 struct Array {
@@ -20,31 +20,31 @@ struct Array {
   std::vector<double> values;
 
   explicit Array(const Shape& shape_) : shape(shape_), values(static_cast<std::size_t>(shape_.numel()), 0.0) {}
-  double& operator[](const Index& place) { return values[offset(place)]; }
+  double& operator[](const Index& index) { return values[offset(index)]; }
   // Axes of size 1, and axes that are missing in front, are repeated.
-  double operator[](const Index& place) const { return values[offset(place)]; }
+  double operator[](const Index& index) const { return values[offset(index)]; }
 
  private:
-  std::size_t offset(const Index& place) const;
+  std::size_t offset(const Index& index) const;
 };
 
-// Calls f(place) for every place of the shape, row-major.
+// Calls f(index) for every index of the shape, row-major.
 template <class F>
-void for_each_place(const Shape& shape, F&& f) {
-  Index place = shape;
+void for_each_index(const Shape& shape, F&& f) {
+  Index index = shape;
   for (std::int64_t n = 0; n < shape.numel(); ++n) {
     std::int64_t rest = n;
     for (int axis = shape.rank - 1; axis >= 0; --axis) {
-      place[axis] = rest % shape[axis];
+      index[axis] = rest % shape[axis];
       rest /= shape[axis];
     }
-    f(static_cast<const Index&>(place));
+    f(static_cast<const Index&>(index));
   }
 }
 
-// place with another last number, and with its two last ones.
-Index with_last(Index place, std::int64_t last);
-Index with_last_two(Index place, std::int64_t before_last, std::int64_t last);
+// index with another last number, and with its two last ones.
+Index with_last(Index index, std::int64_t last);
+Index with_last_two(Index index, std::int64_t before_last, std::int64_t last);
 
 Array to_array(const Tensor& x);
 

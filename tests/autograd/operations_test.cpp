@@ -123,7 +123,7 @@ Tensor reverse_axes(const Tensor& x) {
   return y;
 }
 
-using DeviceAndCase = std::tuple<Device, std::size_t>;  // the case by its place in op_cases()
+using DeviceAndCase = std::tuple<Device, std::size_t>;  // the case by its index in op_cases()
 
 class Operation : public ::testing::TestWithParam<DeviceAndCase> {
  protected:

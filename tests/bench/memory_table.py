@@ -1,9 +1,11 @@
 """What `tally train --dry-run` counts beside what a run of one step takes, for some configurations.
 
-python3 tests/bench/memory_table.py [--tally build/release/tally] [--edge] [--most-gib 8]
+python3 tests/bench/memory_table.py [--tally build/release/tally] [--edge] [--edge-gib N]
+                                    [--most-gib 8]
 
---edge adds three configurations that need most of this machine's memory: a batch as large as fits, by the dry run's own
-word. Without it nothing above --most-gib is run. Bytes are those of tensors; the last column is the difference.
+--edge adds three configurations that need most of this machine's memory: a batch as large as fits into nine tenths of
+what is available, or into --edge-gib where others need the rest, by the dry run's own word. Of the other configurations
+none above --most-gib is run. Bytes are those of tensors; the last column is the difference.
 """
 
 import argparse
@@ -52,12 +54,11 @@ def available_bytes():
     raise SystemExit("the system does not tell what memory is available")
 
 
-def with_largest_batch(tally, options):
+def with_largest_batch(tally, options, most):
     """The batch that needs most of what there is: doubled, then halved in between, until it does not fit."""
     def needs(batch):
         return counted(tally, [*options, "--batch", str(batch), "--eval-batch", "2"]) or float("inf")
 
-    most = 0.9 * available_bytes()
     low = 1
     while needs(2 * low) < most:
         low *= 2
@@ -72,11 +73,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tally", default="build/release/tally")
     parser.add_argument("--edge", action="store_true")
+    parser.add_argument("--edge-gib", type=float)
     parser.add_argument("--most-gib", type=float, default=8)
     arguments = parser.parse_args()
     rows = [(options, arguments.most_gib * 2**30) for options in CONFIGURATIONS]
     if arguments.edge:
-        rows += [(with_largest_batch(arguments.tally, options), float("inf")) for options in EDGE]
+        most = 2**30 * arguments.edge_gib if arguments.edge_gib else 0.9 * available_bytes()
+        rows += [(with_largest_batch(arguments.tally, options, most), float("inf")) for options in EDGE]
     print("| configuration | dry run | measured | difference |\n|---|---|---|---|")
     for options, most in rows:
         told = counted(arguments.tally, options)

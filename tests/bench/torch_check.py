@@ -68,9 +68,9 @@ class Head:
 
 def interpolated(table, position):
     """A row of the table [P+1, ..] between two entries, at most the last."""
-    place = min(position, len(table) - 1)
-    low = math.floor(place)
-    return (1 - (place - low)) * table[low] + (place - low) * table[min(low + 1, len(table) - 1)]
+    where = min(position, len(table) - 1)
+    low = math.floor(where)
+    return (1 - (where - low)) * table[low] + (where - low) * table[min(low + 1, len(table) - 1)]
 
 
 def softmax_of(logits):

@@ -1,7 +1,7 @@
 """The position encodings of `tally list encodings` in PyTorch, each the way one writes it there today.
 
 A module of ENCODINGS computes causal attention: from q, k, v [B, H, T, d] and x [B, T, D], which they were projected
-from, y [B, H, T, d]. A module of EMBEDDINGS adds places to token embeddings [B, T, D]. Formulas and defaults are those
+from, y [B, H, T, d]. A module of EMBEDDINGS adds positions to token embeddings [B, T, D]. Formulas and defaults are those
 that `tally describe NAME` prints; torch_check.py compares all of them with plain loops. What does not change from step
 to step (distances, masks, angles) is computed when a module is made.
 """
@@ -51,8 +51,8 @@ def angles(length, width):
 
 def distances(length):
     """[T, T]: i - j, 0 for keys in the future."""
-    place = torch.arange(length)
-    return (place[:, None] - place[None, :]).clamp(min=0)
+    index = torch.arange(length)
+    return (index[:, None] - index[None, :]).clamp(min=0)
 
 
 def upper_triangle(length):
@@ -149,11 +149,11 @@ class Fire(Biased):
         self.c, self.m = nn.Parameter(torch.tensor(0.1)), nn.Parameter(torch.tensor(1.0))
         self.mlp = nn.Sequential(nn.Linear(1, 32), nn.ReLU(), nn.Linear(32, self.heads))
         self.register_buffer("distance", distances(args.length))
-        self.register_buffer("place", torch.arange(args.length)[:, None])
+        self.register_buffer("index", torch.arange(args.length)[:, None])
 
     def bias(self, q, x):
         c, threshold = self.c.abs(), (512 * self.m).abs()
-        largest = torch.maximum(self.place, threshold)
+        largest = torch.maximum(self.index, threshold)
         share = torch.log(c * self.distance + 1) / (torch.log(c * largest + 1) + 1e-6)
         return self.mlp(share[..., None]).permute(2, 0, 1)[None]
 

@@ -68,10 +68,10 @@ class InspectPage(unittest.TestCase):
             self.run_tally("train", run, f"--pe={encoding}", *(o for o in TINY if o.split("=")[0] not in changed), *options)
         return run
 
-    def open(self, *words, width=1280, height=1000, place=""):
+    def open(self, *words, width=1280, height=1000, fragment=""):
         path = self.folder / "page.html"
         self.run_tally("inspect", *words, "--out", path)
-        return self.browser.open(path.as_uri() + place, width, height)
+        return self.browser.open(path.as_uri() + fragment, width, height)
 
     def test_weights_below_zero(self):
         run, dump = self.train("mta"), self.folder / "dump-mta.safetensors"
@@ -94,9 +94,9 @@ class InspectPage(unittest.TestCase):
           const row = page.pane.numbers(QUANTITIES[0]).subarray(page.query * page.tokens.length), {css} = palette("blue", page.theme);
           return [...document.querySelectorAll(".tokens span")].slice(0, page.query + 1).map((token, n) => {
             const probe = document.createElement("span");
-            return css.some((color, place) => {
+            return css.some((color, cell) => {
               probe.style.background = color;
-              return probe.style.background === token.style.background && (row[n] < 0 && place > 255 || row[n] >= 0 && place < 256 || place % 256 === 0);
+              return probe.style.background === token.style.background && (row[n] < 0 && cell > 255 || row[n] >= 0 && cell < 256 || cell % 256 === 0);
             });
           });
         })()""")
@@ -146,11 +146,11 @@ class InspectPage(unittest.TestCase):
         self.assertEqual(page.evaluate("document.documentElement.dataset.theme"), "dark")
         self.assertEqual(page.problems, [])
 
-    def test_a_link_names_a_place(self):
-        page = self.open(self.train("cope"), "--count", "2", place="#sequence=1&query=9&layer=1&head=0&show=gates")
+    def test_a_link_names_what_is_shown(self):
+        page = self.open(self.train("cope"), "--count", "2", fragment="#sequence=1&query=9&layer=1&head=0&show=gates")
         self.assertEqual(page.evaluate("[page.sequence, page.query, page.pane.layer, page.pane.head, page.pane.show].join()"),
                          "1,9,1,0,gates")
-        strange = self.open(self.train("cope"), "--count", "2", place="#sequence=-4&query=1e9&layer=x&head=77&show=<b>")
+        strange = self.open(self.train("cope"), "--count", "2", fragment="#sequence=-4&query=1e9&layer=x&head=77&show=<b>")
         self.assertEqual(strange.evaluate("[page.sequence, page.query, page.pane.layer, page.pane.head, page.pane.show].join()"),
                          "0,31,0,1,weights")
         self.assertEqual(page.problems + strange.problems, [])
@@ -167,9 +167,9 @@ class InspectPage(unittest.TestCase):
                 for head in range(heads):
                     ours = page.evaluate(f"Array.from(page.pane.numbers(QUANTITIES.find(q => q.id === '{show}'), {layer}, {head}))")
                     theirs = values[head * length * length:(head + 1) * length * length]
-                    for place, (a, b) in enumerate(zip(ours, theirs)):
-                        if place % length <= place // length:
-                            self.assertLess(abs(a - b), exact(b) + 2e-5, f"{show} {layer} {head} {place}")
+                    for cell, (a, b) in enumerate(zip(ours, theirs)):
+                        if cell % length <= cell // length:
+                            self.assertLess(abs(a - b), exact(b) + 2e-5, f"{show} {layer} {head} {cell}")
         # What the tip says of the square's lowest row but one, leftmost key.
         page.evaluate("page.pane.hover(30, 0, {clientX: 100, clientY: 100})")
         tip = page.evaluate("document.getElementById('tip').innerText")

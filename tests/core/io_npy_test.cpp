@@ -229,12 +229,12 @@ TEST_F(Npy, MutationsLoadOrThrowErrors) {
   for (int round = 0; round < 2000; ++round) {
     std::string bytes = good;
     for (std::size_t change = 1 + random() % 2; change > 0 && !bytes.empty(); --change) {
-      const std::size_t place = random() % bytes.size();
+      const std::size_t offset = random() % bytes.size();
       switch (random() % 4) {
-        case 0: bytes[place] = static_cast<char>(random()); break;
-        case 1: bytes.erase(place, 1 + random() % 4); break;
-        case 2: bytes.insert(place, 1, "0123456789()',{}<|"[random() % 18]); break;
-        default: bytes.resize(std::max<std::size_t>(1, place)); break;
+        case 0: bytes[offset] = static_cast<char>(random()); break;
+        case 1: bytes.erase(offset, 1 + random() % 4); break;
+        case 2: bytes.insert(offset, 1, "0123456789()',{}<|"[random() % 18]); break;
+        default: bytes.resize(std::max<std::size_t>(1, offset)); break;
       }
     }
     ++(error_of([&] { read(bytes); }).empty() ? loaded : refused);

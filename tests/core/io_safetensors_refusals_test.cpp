@@ -171,7 +171,7 @@ TEST_F(SafetensorsRefusals, MutationsLoadOrThrowErrors) {
       path, {{"a", Tensor::zeros({2, 3})}, {"b", Tensor::zeros({4}, DType::boolean)}, {"c", Tensor::zeros({0, 7})}},
       {{"step", "1"}});
   const std::string good = bytes_of_file(path);
-  const std::string_view pieces[] = {
+  const std::string_view snippets[] = {
       "{", "}", "[", "]", "\"", "\\", ",", ":", "0", "9", "-", "e", "18446744073709551615", "\\ud800"};
   std::mt19937 random(3);
   int loaded = 0;
@@ -179,13 +179,13 @@ TEST_F(SafetensorsRefusals, MutationsLoadOrThrowErrors) {
   for (int round = 0; round < 2000; ++round) {
     std::string bytes = good;
     for (std::size_t change = 1 + random() % 2; change > 0 && !bytes.empty(); --change) {
-      const std::size_t place = random() % bytes.size();
+      const std::size_t offset = random() % bytes.size();
       switch (random() % 5) {
-        case 0: bytes[place] = static_cast<char>(random()); break;
-        case 1: bytes.erase(place, 1 + random() % 8); break;
-        case 2: bytes.insert(place, 1, static_cast<char>(random())); break;
-        case 3: bytes.insert(place, pieces[random() % std::size(pieces)]); break;
-        default: bytes.resize(std::max<std::size_t>(1, place)); break;
+        case 0: bytes[offset] = static_cast<char>(random()); break;
+        case 1: bytes.erase(offset, 1 + random() % 8); break;
+        case 2: bytes.insert(offset, 1, static_cast<char>(random())); break;
+        case 3: bytes.insert(offset, snippets[random() % std::size(snippets)]); break;
+        default: bytes.resize(std::max<std::size_t>(1, offset)); break;
       }
     }
     const std::string message = error_of([&] {

@@ -27,7 +27,7 @@ void for_each_index(const Shape& shape, F&& f) {
   }
 }
 
-// The element at the first view.shape.rank places of index; axes of size 1 are repeated.
+// The element at the first view.shape.rank numbers of index; axes of size 1 are repeated.
 template <class T>
 T& element(const View& view, const Index& index) {
   std::int64_t offset = 0;

@@ -142,9 +142,9 @@ TEST(ReduceKernel, NothingToReduceGivesTheNeutralElement) {
 
 TEST(ReduceKernel, NanWinsTheMaximumWhereverItStands) {
   for (const Shape& shape : {Shape{1, 100}, Shape{100, 1}}) {
-    for (const std::int64_t place : {0, 31, 64, 99}) {
+    for (const std::int64_t index : {0, 31, 64, 99}) {
       Array<float> x({100, 1}), y({1, 1});
-      x.at(place) = std::numeric_limits<float>::quiet_NaN();
+      x.at(index) = std::numeric_limits<float>::quiet_NaN();
       x.view.shape = shape;
       x.view.strides = dense_strides(shape);
       cpu::reduce(ReduceOp::maximum, y.view, x.view, Workspace(cpu::reduce_workspace(y.view, x.view), {}).data());

@@ -1,6 +1,8 @@
 // Compiled for every architecture that nvcc knows (cuda/CMakeLists.txt), not run: what cuda/instructions.hpp writes as
-// instructions has to be known to each, or left to plain code.
-#include "cuda/instructions.hpp"
+// instructions has to be known to each, or left to plain code, and attention's kernels are made of it.
+#include "cuda/attention_backward_keys.hpp"
+#include "cuda/attention_backward_rows.hpp"
+#include "cuda/attention_forward.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
@@ -16,4 +18,15 @@ template __global__ void product<ProductPrecision::f32>(float*, const float*, co
 template __global__ void product<ProductPrecision::tf32>(float*, const float*, const float*);
 template __global__ void product<ProductPrecision::bf16>(float*, const float*, const float*);
 
+namespace attention_kernels {
+
+// One form of each: heads of 64 without a policy.
+template __global__ void attention_forward<float, ProductPrecision::f32, 64, Family::plain, NoPolicy>(
+    const __grid_constant__ DeviceCall<float>);
+template __global__ void attention_backward_rows<float, ProductPrecision::tf32, 64, Family::plain, NoPolicy>(
+    const __grid_constant__ DeviceCall<float>);
+template __global__ void attention_backward_keys<float, ProductPrecision::bf16, 64, Family::plain, NoPolicy>(
+    const __grid_constant__ DeviceCall<float>);
+
+}  // namespace attention_kernels
 }  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -1,4 +1,4 @@
-// A place to run small kernels on cuda-host and look at what they leave.
+// What runs small kernels on cuda-host and look at what they leave.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -71,7 +71,7 @@ TEST_F(Planted, BarriersAtTwoPlaces) {
   for (const Settings& settings : schedules()) {
     const WithSettings with(settings);
     expect_mistake(mistake_in([&] { launch(two_barriers_kernel, 1, 64, 0, stream(), y()); }),
-                   {"__syncthreads at different places", here(if_line), here(else_line), "thread ("});
+                   {"__syncthreads at different lines", here(if_line), here(else_line), "thread ("});
   }
 }
 
@@ -275,8 +275,8 @@ TEST_F(Planted, RaceBetweenBlocksGivesOtherBitsUnderAnotherSchedule) {
 constexpr int overrun_line = __LINE__ + 4;
 __global__ void overrun_kernel(float* y) {
   SHARED(float, row, 32);
-  float* const place = row + threadIdx.x;
-  place[1] = y[threadIdx.x];
+  float* const address = row + threadIdx.x;
+  address[1] = y[threadIdx.x];
 }
 
 constexpr int dynamic_overrun_line = __LINE__ + 3;
@@ -287,8 +287,8 @@ __global__ void dynamic_overrun_kernel(float* y) {
 
 constexpr int global_overrun_line = __LINE__ + 3;
 __global__ void global_overrun_kernel(float* y) {
-  float* const place = y + 1024 + threadIdx.x;
-  *place = 1;
+  float* const address = y + 1024 + threadIdx.x;
+  *address = 1;
 }
 
 TEST_F(Planted, OverrunOfSharedMemory) {

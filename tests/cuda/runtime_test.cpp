@@ -16,8 +16,8 @@ Tensor empty_integers(std::int64_t n) { return Tensor::empty({n}, DType::i32, de
 __global__ void number_kernel(std::int32_t* y) {
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-  const unsigned place = block * blockDim.x * blockDim.y * blockDim.z + thread;
-  y[place] = static_cast<std::int32_t>(place);
+  const unsigned element = block * blockDim.x * blockDim.y * blockDim.z + thread;
+  y[element] = static_cast<std::int32_t>(element);
 }
 
 TEST(CudaHost, EveryThreadOfEveryBlockRunsOnce) {

@@ -296,8 +296,8 @@ TEST(Combination, RefusesToShareWhatHasAnotherShape) {
   for (EncodingChoice::Part& part : choice.parts) {
     if (part.entry->name == "none") part.entry = &entry;
   }
-  for (EncodingChoice::Piece& piece : choice.pieces) {
-    if (piece.sum[0]->name == "none") piece.sum[0] = &entry;
+  for (EncodingChoice::Assignment& assignment : choice.assignments) {
+    if (assignment.sum[0]->name == "none") assignment.sum[0] = &entry;
   }
   EXPECT_EQ(error_of([&] { Transformer(model_of(2, 4), choice, vocabulary, 12, 1); }),
             "[model] position.shared.strength is shared by all layers, but is [4] before layer 1 and [1] there");

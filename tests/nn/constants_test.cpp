@@ -60,8 +60,8 @@ TEST_P(ConstantsOn, AreMadeOnceForAllLayersAndSteps) {
   for (EncodingChoice::Part& part : choice.parts) {
     if (part.entry->name == "none") part.entry = &entry;
   }
-  for (EncodingChoice::Piece& piece : choice.pieces) {
-    if (piece.sum[0]->name == "none") piece.sum[0] = &entry;
+  for (EncodingChoice::Assignment& assignment : choice.assignments) {
+    if (assignment.sum[0]->name == "none") assignment.sum[0] = &entry;
   }
   ModelOptions options;
   options.layers = 3, options.width = 8, options.heads = 2;

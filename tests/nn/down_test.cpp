@@ -59,11 +59,12 @@ TEST(DownOnCpu, GivesTheSameBitsForAnyNumberOfThreads) {
 }
 
 // The sum of the results times numbers of their own, with one number of one leaf moved.
-double moved_result(const ShapeCase& one, const Sizes& sizes, const std::string& moved, std::size_t place, double by) {
+double moved_result(const ShapeCase& one, const Sizes& sizes, const std::string& moved, std::size_t element,
+                    double by) {
   const NoGrad only_the_value;
   Inputs inputs = make_inputs(one, sizes, DType::f64, [&](const std::string& name, const Shape& shape, double wide) {
     std::vector<double> values = normal_tensor(name, shape, wide).to_vector<double>();
-    if (name == moved) values[place] += by;
+    if (name == moved) values[element] += by;
     return Tensor::from(values, shape, Device{});
   });
   const Tensor output = tiled_attention(inputs.operands, inputs.score);
@@ -79,10 +80,11 @@ TEST(DownOnCpu, HasTheDerivativesOfCentralDifferences) {
     const Outcome found = compute(one, sizes, DType::f64, true);
     for (const auto& [name, derivative] : found.gradients) {
       const std::vector<double> values = derivative.to_vector<double>();
-      for (std::size_t place = 0; place < values.size(); place += values.size() / 5 + 1) {
+      for (std::size_t element = 0; element < values.size(); element += values.size() / 5 + 1) {
         const double difference =
-            (moved_result(one, sizes, name, place, step) - moved_result(one, sizes, name, place, -step)) / (2 * step);
-        EXPECT_NEAR(values[place], difference, 2e-7 * std::max(1.0, largest(derivative))) << name << " " << place;
+            (moved_result(one, sizes, name, element, step) - moved_result(one, sizes, name, element, -step)) /
+            (2 * step);
+        EXPECT_NEAR(values[element], difference, 2e-7 * std::max(1.0, largest(derivative))) << name << " " << element;
       }
     }
   }

@@ -113,7 +113,8 @@ inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
   std::vector<EncodingCase> cases;
   cases.push_back({EncodingChoice::parse(entry.name), entry.name});
   for (const OptionInfo& info : list_options(*entry.make_options())) {
-    if (info.name == "rotated-query") continue;  // the same without a rotation beside it: tested in sums
+    // The same without a rotation beside it: tested in sums.
+    if (std::ranges::count(entry.beside_rotations, info.name, &OpenFlag::option) > 0) continue;
     std::vector<std::string> values{to_text(info.value)};
     if (std::holds_alternative<bool>(info.value)) values = {"false", "true"};
     if (!info.allowed.empty()) values = info.allowed;
@@ -165,9 +166,12 @@ inline std::vector<EncodingCase> windowed_cases() {
   return asked(std::move(cases));
 }
 
-inline bool has_option(const EncodingEntry& entry, std::string_view name) {
-  const auto infos = list_options(*entry.make_options());
-  return std::any_of(infos.begin(), infos.end(), [&](const OptionInfo& info) { return info.name == name; });
+// Of one encoding, every flag that acts only beside a rotation.
+inline void set_flags_beside_rotations(EncodingCase& one) {
+  for (const OpenFlag& flag : one.choice.parts[0].entry->beside_rotations) {
+    one.choice.set_option(flag.option, "true");
+    one.label += concat(" ", flag.option, "=true");
+  }
 }
 
 // The same with all of its options changed: the last of its cases, queries as rotated.
@@ -175,10 +179,7 @@ inline std::vector<EncodingCase> changed_singles() {
   std::vector<EncodingCase> cases;
   for (const EncodingEntry* entry : encoding_registry()) {
     cases.push_back(std::move(cases_of(*entry).back()));
-    if (has_option(*entry, "rotated-query")) {
-      cases.back().choice.set_option("rotated-query", "true");
-      cases.back().label += " rotated-query=true";
-    }
+    set_flags_beside_rotations(cases.back());
   }
   return cases;
 }
@@ -227,8 +228,7 @@ inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& sin
 inline std::vector<EncodingCase> rotated_query_cases() {
   std::vector<EncodingCase> cases;
   const auto add = [&](EncodingCase one) {
-    one.choice.set_option("rotated-query", "true");
-    one.label += " rotated-query=true";
+    set_flags_beside_rotations(one);
     for (const EncodingCase& rotation : plain_singles()) {
       const EncodingEntry* entry = rotation.choice.parts[0].entry;
       const bool rotates = entry->traits.rotates && !entry->traits.scans;  // of two scans one would be refused
@@ -236,7 +236,7 @@ inline std::vector<EncodingCase> rotated_query_cases() {
     }
   };
   for (const EncodingEntry* entry : encoding_registry()) {
-    if (!has_option(*entry, "rotated-query")) continue;
+    if (entry->beside_rotations.empty()) continue;
     add({EncodingChoice::parse(entry->name), entry->name});
     for (const OptionInfo& info : list_options(*entry->make_options())) {
       std::vector<std::string> values = info.allowed;

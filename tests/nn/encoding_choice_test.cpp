@@ -201,7 +201,7 @@ TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
   const EncodingEntry whole = entry_of<Whole>("whole");
   EncodingChoice choice;
   choice.parts.push_back({&whole, whole.make_options()});
-  choice.pieces.push_back({.visible = {.window = 3}, .sum = {&whole}});
+  choice.assignments.push_back({.visible = {.window = 3}, .sum = {&whole}});
   EXPECT_EQ(error_of([&] { make_encoding(choice, AttentionSizes{}, nullptr); }),
             "[encoding] whole[window=3]: whole computes the whole attention and does not know what its queries are to "
             "see");
@@ -254,10 +254,10 @@ TEST(EncodingChoice, NamesWhatPublicationsLeaveOpen) {
   EXPECT_TRUE(lines_of("cope").empty() && lines_of("cope+relative").empty() && lines_of("alibi+rope").empty());
   EXPECT_TRUE(lines_of("0:rope,1:cope").empty() && lines_of("rope@0,cope@1").empty());
   EXPECT_EQ(lines_of("cope+rope"),
-            std::vector<std::string>{"open choice: beside rope the position term of cope sees q as projected "
+            std::vector<std::string>{"open choice: beside rope, cope's position term sees q as projected "
                                      "(cope.rotated-query=false); publications do not say"});
   EXPECT_EQ(lines_of("0:none,1:cope+rope,2:cope", "cope.rotated-query"),
-            std::vector<std::string>{"open choice: beside rope the position term of cope sees q as rotated "
+            std::vector<std::string>{"open choice: beside rope, cope's position term sees q as rotated "
                                      "(cope.rotated-query=true); publications do not say"});
   EXPECT_EQ(lines_of("cope+relative+xpos").size(), 2U);
 }
@@ -273,7 +273,7 @@ TEST(EncodingChoice, SaysWhatChangesNothingAndWhatTheModelLacks) {
   EXPECT_EQ(notes_of("0:rope,1:cope", model, "cope.rotated-query"),
             std::vector<std::string>{"note: cope.rotated-query=true changes nothing: no rotation acts beside cope"});
   EXPECT_EQ(notes_of("cope+rope", model, "cope.rotated-query"),
-            std::vector<std::string>{"open choice: beside rope the position term of cope sees q as rotated "
+            std::vector<std::string>{"open choice: beside rope, cope's position term sees q as rotated "
                                      "(cope.rotated-query=true); publications do not say"});
   EXPECT_EQ(notes_of("fox-pro+rope", model),
             std::vector<std::string>{"note: fox-pro's published block has a SwiGLU MLP of a stated width; here the MLP "

@@ -47,7 +47,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return difference;
 }
 
-// L = 2.5: not beside a place of a query, where the larger of both changes.
+// L = 2.5: not beside the index of a query, where the larger of both changes.
 TEST_P(Fire, HasTheGradientsOfCentralDifferencesBeyondItsThreshold) {
   const AttentionSizes sizes;
   const Shape head_shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};

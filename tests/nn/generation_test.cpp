@@ -163,7 +163,8 @@ std::vector<std::int64_t> rows_beside_keys(const GenerationState& state) {
   return rows;
 }
 
-// Keys that no query will see any more go, and the others have other places then, wherever the tokens of a step begin.
+// Keys that no query will see any more go, and the others have other positions then, wherever the tokens of a step
+// begin.
 TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   const std::vector<std::string> windows{"[window=9]",           "[window=5,first=3]",           "[chunk=7]",
@@ -198,10 +199,10 @@ TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
     expect_near(in_steps(*model, tokens, {75, 1, 1, 1, 40, 1, 1, 15, 1, 1, 1, 1, 1}, single), whole);
     expect_near(in_steps(*model, tokens, {2, 100, 30, 8}, several), whole);
     // A policy that reads distances lets nothing go beside first keys.
-    const bool all_stay = std::ranges::any_of(one.choice.acting(), [](const EncodingChoice::Piece& piece) {
-      return piece.visible.everything() ||
-             (piece.visible.first > 0 &&
-              std::ranges::any_of(piece.sum, [](const auto* e) { return e->name == "stick-breaking"; }));
+    const bool all_stay = std::ranges::any_of(one.choice.acting(), [](const EncodingChoice::Assignment& assignment) {
+      return assignment.visible.everything() ||
+             (assignment.visible.first > 0 &&
+              std::ranges::any_of(assignment.sum, [](const auto* e) { return e->name == "stick-breaking"; }));
     });
     for (const std::int64_t rows : rows_beside_keys(single)) EXPECT_TRUE(all_stay || rows < long_length - 60) << rows;
   }
@@ -314,7 +315,7 @@ TEST_P(Generation, RecordsNothingAndIsAsItWasAfterAnError) {
   const Tensor logits = model->step(tokens, state);
   EXPECT_FALSE(requires_grad(logits));
   EXPECT_EQ(live_nodes(), before);
-  EXPECT_THROW(model->step(slice(tokens, 1, 0, 1), state), Error);  // the table holds 13 places
+  EXPECT_THROW(model->step(slice(tokens, 1, 0, 1), state), Error);  // the table holds 13 positions
   EXPECT_EQ(state.length, length);
   EXPECT_THROW(model->step(Tensor::from(std::vector<std::int32_t>{1}, {1}, default_device()), state), Error);
 

@@ -71,7 +71,7 @@ TEST(KeyHeads, AreAllThatIsKeptOfEarlierTokens) {
         if (kept.rank() != 4) continue;  // as the gates of tokens
         EXPECT_EQ(to_text(kept.shape()), "[1, 1, 9, 4]") << text << ": " << name;
       }
-      const std::string group = choice.pieces.empty() ? "" : "group 1, ";
+      const std::string group = choice.assignments.empty() ? "" : "group 1, ";
       EXPECT_TRUE(layer.contains(concat(group, "keys of the product", kept_beside_keys)));
     }
   }

@@ -136,11 +136,11 @@ Found differentiate(const Tensor& given_x, const Tensor& given_head, bool in_pie
 TEST(LossInPieces, IsAsExactAsTheTwoOperations) {
   const Tensor x = normal({300, 64}, "x", DType::f32), head = normal({1000, 64}, "head", DType::f32);
   const Found exact = differentiate(x.to(DType::f64), head.to(DType::f64), false);
-  const Found plain = differentiate(x, head, false), pieces = differentiate(x, head, true);
+  const Found plain = differentiate(x, head, false), strips = differentiate(x, head, true);
   const auto error = [&](Tensor Found::*of, const Found& found) { return largest_difference(exact.*of, found.*of); };
-  EXPECT_LE(error(&Found::loss, pieces), 2 * error(&Found::loss, plain) + 1e-7);
-  EXPECT_LE(error(&Found::d_x, pieces), 3 * error(&Found::d_x, plain));
-  EXPECT_LE(error(&Found::d_head, pieces), 3 * error(&Found::d_head, plain));
+  EXPECT_LE(error(&Found::loss, strips), 2 * error(&Found::loss, plain) + 1e-7);
+  EXPECT_LE(error(&Found::d_x, strips), 3 * error(&Found::d_x, plain));
+  EXPECT_LE(error(&Found::d_head, strips), 3 * error(&Found::d_head, plain));
   EXPECT_GT(error(&Found::d_x, plain), 0);
 }
 

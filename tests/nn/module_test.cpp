@@ -121,7 +121,7 @@ Moments moments_of(const Tensor& tensor) {
   return {sum / n, std::sqrt(squares / n - sum / n * sum / n), largest};
 }
 
-// Deviations of a model of width 64 with 2 layers, hidden 256, 32 symbols, 64 places.
+// Deviations of a model of width 64 with 2 layers, hidden 256, 32 symbols, 64 positions.
 std::map<std::string, double> expected_deviations(const std::string& init) {
   const double residual = 0.5;  // 1/sqrt(2 layers)
   if (init == "gpt2") {

@@ -59,7 +59,7 @@ TALLY_ON_EVERY_DEVICE(Xpos);
 class Longrope : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Longrope);
 
-// q of the places first .. first + T - 1 as rope turns it.
+// q of the tokens first .. first + T - 1 as rope turns it.
 Tensor turned(const std::vector<std::pair<std::string, std::string>>& options, const Tensor& q,
               std::int64_t first = 0) {
   EncodingChoice choice = EncodingChoice::parse("rope");
@@ -219,11 +219,11 @@ TEST_P(Xpos, RefusesPlacesWhoseScalesLeaveTheNumbers) {
 
   const Tensor q = normal_tensor("q", {1, 2, 1, 4}), k = normal_tensor("k", {1, 2, 1, 4});
   std::vector<Tensor> products;
-  for (const std::int64_t place : {3, 100'003}) {
+  for (const std::int64_t index : {3, 100'003}) {
     Tensor turned_q = q, turned_k = k, unused = k;
-    encoding->rotate(turned_q, unused, unused, {q, q, k, k, 0.5, place});
+    encoding->rotate(turned_q, unused, unused, {q, q, k, k, 0.5, index});
     unused = q;
-    encoding->rotate(unused, turned_k, unused, {q, q, k, k, 0.5, place - 3});
+    encoding->rotate(unused, turned_k, unused, {q, q, k, k, 0.5, index - 3});
     products.push_back(sum(turned_q * turned_k, {3}));
   }
   expect_near(products[0], products[1], 1e-9);

@@ -20,9 +20,9 @@ inline std::unique_ptr<Encoding> alone(const EncodingChoice& choice, const Encod
   const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
   EncodingSetup setup = EncodingSetup::of(model, max_length, start);
   setup.first_layer = EncodingChoice::Range::end;
-  for (const EncodingChoice::Piece& piece : choice.acting()) {
-    const bool holds = std::find(piece.sum.begin(), piece.sum.end(), part.entry) != piece.sum.end();
-    if (holds) setup.first_layer = std::min(setup.first_layer, piece.layers.first);
+  for (const EncodingChoice::Assignment& assignment : choice.acting()) {
+    const bool holds = std::find(assignment.sum.begin(), assignment.sum.end(), part.entry) != assignment.sum.end();
+    if (holds) setup.first_layer = std::min(setup.first_layer, assignment.layers.first);
   }
   setup.layer = setup.first_layer;
   try {
@@ -34,9 +34,10 @@ inline std::unique_ptr<Encoding> alone(const EncodingChoice& choice, const Encod
 
 // Whether the encodings cannot act together, whatever the length.
 inline bool refused_together(const EncodingChoice& choice, std::int64_t max_length) {
-  for (const EncodingChoice::Piece& piece : choice.acting()) {
+  for (const EncodingChoice::Assignment& assignment : choice.acting()) {
     const auto count = [&](auto&& holds) {
-      return std::count_if(piece.sum.begin(), piece.sum.end(), [&](const auto* entry) { return holds(entry->traits); });
+      return std::count_if(assignment.sum.begin(), assignment.sum.end(),
+                           [&](const auto* entry) { return holds(entry->traits); });
     };
     // One running sum along the keys, one rule that makes weights of logits.
     if (count([](const auto& of) { return of.scans; }) > 1) return true;
@@ -47,16 +48,16 @@ inline bool refused_together(const EncodingChoice& choice, std::int64_t max_leng
     }
     const auto multiplies = [&](const EncodingChoice::Part& part) {
       const auto encoding = alone(choice, part, max_length);
-      const bool here = std::find(piece.sum.begin(), piece.sum.end(), part.entry) != piece.sum.end();
+      const bool here = std::find(assignment.sum.begin(), assignment.sum.end(), part.entry) != assignment.sum.end();
       return here && encoding != nullptr && encoding->multiplies_logits();
     };
     if (count([](const auto& of) { return of.by_policy; }) > 0 &&
         std::any_of(choice.parts.begin(), choice.parts.end(), multiplies)) {
       return true;
     }
-    if (count([](const auto& of) { return of.mixes; }) > 0 && piece.sum.size() > 1) return true;
+    if (count([](const auto& of) { return of.mixes; }) > 0 && assignment.sum.size() > 1) return true;
     // Embeddings have no heads, and no layers after the first.
-    const bool everywhere = piece.heads.all() && piece.layers.first == 0;
+    const bool everywhere = assignment.heads.all() && assignment.layers.first == 0;
     if (count([](const auto& of) { return of.embeds; }) > 0 && !everywhere) return true;
   }
   return std::any_of(choice.parts.begin(), choice.parts.end(),

@@ -45,11 +45,11 @@ inline std::unique_ptr<Transformer> make_small_model(const EncodingChoice& choic
   return model;
 }
 
-// Another token at each of these places changes no bit of what stands before it, and something from there on.
-inline void expect_causal_at(Transformer& model, const Tensor& tokens, const std::vector<std::int64_t>& places) {
+// Another token at each of these indices changes no bit of what stands before it, and something from there on.
+inline void expect_causal_at(Transformer& model, const Tensor& tokens, const std::vector<std::int64_t>& indices) {
   const NoGrad only_values;
   const std::vector<double> before = model.forward(tokens).to_vector<double>();
-  for (const std::int64_t changed : places) {
+  for (const std::int64_t changed : indices) {
     std::vector<std::int32_t> ids = tokens.to_vector<std::int32_t>();
     std::int32_t& token = ids[static_cast<std::size_t>(changed)];
     token = static_cast<std::int32_t>((token + 1) % vocabulary);

@@ -1,4 +1,4 @@
-// The transformer as a whole: names, sizes, the place of norms and dropout, sameness for any number of threads, errors.
+// The transformer as a whole: names, sizes, the order of norms and dropout, sameness for any number of threads, errors.
 #include "nn/transformer.hpp"
 
 #include <gtest/gtest.h>
@@ -131,14 +131,14 @@ TEST(Transformer, SharesATableOfTheWholeModel) {
 
 // One token attends to itself alone, so that a block is a chain of projections that can be written down.
 TEST(Transformer, PutsNormsWhereAsked) {
-  for (const std::string place : {"pre", "parallel", "post"}) {
+  for (const std::string order : {"pre", "parallel", "post"}) {
     for (const std::string norm : {"layer", "rms"}) {
       for (const bool tied : {false, true}) {
-        SCOPED_TRACE(concat(place, " ", norm, tied ? " tied" : ""));
+        SCOPED_TRACE(concat(order, " ", norm, tied ? " tied" : ""));
         ModelOptions options = small_model();
         options.layers = 1;
-        options.norm_place = place == "post" ? "post" : "pre";
-        options.residual = place == "parallel" ? "parallel" : "sequential";
+        options.norm_place = order == "post" ? "post" : "pre";
+        options.residual = order == "parallel" ? "parallel" : "sequential";
         options.head_width = tied ? 3 : 0;  // of two heads, whose width together is not the model's
         options.norm = norm;
         options.tied = tied;
@@ -165,9 +165,9 @@ TEST(Transformer, PutsNormsWhereAsked) {
         };
         const Tensor tokens = Tensor::from(std::vector<std::int32_t>{3, 1}, {2, 1});
         Tensor x = embedding(p.at("embedding.weight"), tokens);
-        if (place == "parallel") {
+        if (order == "parallel") {
           x = x + attention(normed("blocks.0.attention_norm", x)) + mlp(normed("blocks.0.mlp_norm", x));
-        } else if (place == "pre") {
+        } else if (order == "pre") {
           x = x + attention(normed("blocks.0.attention_norm", x));
           x = x + mlp(normed("blocks.0.mlp_norm", x));
         } else {

@@ -47,11 +47,11 @@ def kerple(layer):
 @encoding("fire", "score")
 def fire(layer):
     n, dtype = no_later(layer), layer.q.value.dtype
-    place = np.arange(n.shape[0], dtype=dtype)[:, None]
+    index = np.arange(n.shape[0], dtype=dtype)[:, None]
     c, m = layer.parameter("c"), layer.parameter("m")
     c, length = c * np.sign(c.value), m * (512 * np.sign(m.value)).astype(dtype)
-    own = length.value >= place
-    length = tape.where(own, length + np.zeros_like(place), 0) + np.where(own, 0, place).astype(dtype)
+    own = length.value >= index
+    length = tape.where(own, length + np.zeros_like(index), 0) + np.where(own, 0, index).astype(dtype)
     x = tape.log(c * n.astype(dtype) + 1.0) / (tape.log(c * length + 1.0) + 1e-6)
     hidden = x.reshape(*n.shape, 1) @ layer.parameter("hidden.weight").swap_last() + layer.parameter("hidden.bias")
     f = tape.relu(hidden) @ layer.parameter("output.weight").swap_last() + layer.parameter("output.bias")
@@ -78,14 +78,14 @@ def hard(layer, logits, dumped):
     Between logits that are all but equal rounding alone decides: where the program's weights are known and their key's logit
     is the largest but for that, theirs is the choice.
     """
-    seen, places = layer.seen, np.arange(logits.shape[2])
+    seen, keys = layer.seen, np.arange(logits.shape[2])
     value = np.where(seen, logits.value, -np.inf)
     largest = value.max(axis=-1, keepdims=True)
     near = value >= largest - SAME_POSITION
-    nearest = np.where(value == largest, places, -1).max(axis=-1)
+    nearest = np.where(value == largest, keys, -1).max(axis=-1)
     if dumped is not None:
         theirs = dumped.argmax(axis=-1)
         known = np.take_along_axis(near, theirs[..., None], axis=-1)[..., 0]
         nearest = np.where(known, theirs, nearest)
-    chosen = (places == nearest[..., None]).astype(logits.value.dtype)
+    chosen = (keys == nearest[..., None]).astype(logits.value.dtype)
     return tape.Node(chosen, (tape.softmax(logits, seen), lambda g: g))

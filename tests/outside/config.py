@@ -83,12 +83,12 @@ def groups_of_layers(text, layers, heads):
         return int(first), int(last)
 
     result, which = [[] for _ in range(layers)], (0, layers - 1)
-    for piece in re.split(r",(?![^\[]*\])", text):  # commas within brackets part nothing
-        if ":" in piece:
-            span, piece = piece.split(":")
+    for assignment in re.split(r",(?![^\[]*\])", text):  # commas within brackets part nothing
+        if ":" in assignment:
+            span, assignment = assignment.split(":")
             which = bounds(span)
-        piece, _, span = piece.partition("@")
-        names, _, seen = piece.removesuffix("]").partition("[")
+        assignment, _, span = assignment.partition("@")
+        names, _, seen = assignment.removesuffix("]").partition("[")
         limits = dict(limit.split("=") for limit in seen.split(",")) if seen else {}
         sight = position.Sight(**{name: int(number) for name, number in limits.items()})
         first, last = bounds(span) if span else (0, heads - 1)

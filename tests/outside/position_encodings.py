@@ -99,13 +99,13 @@ Sight = namedtuple("Sight", "window chunk first", defaults=(0, 0, 0))  # what qu
 
 def seen_pairs(t, sight):
     """bool [T,T]: of the keys up to itself a query sees those of its window and of its chunk, and the first ones."""
-    n, place = distances(t), np.arange(t)
+    n, index = distances(t), np.arange(t)
     near = np.ones((t, t), bool)
     if sight.window:
         near &= n < sight.window
     if sight.chunk:
-        near &= place[:, None] // sight.chunk == place // sight.chunk
-    return (n >= 0) & (near | (place < sight.first))
+        near &= index[:, None] // sight.chunk == index // sight.chunk
+    return (n >= 0) & (near | (index < sight.first))
 
 
 @encoding("absolute", "embed")

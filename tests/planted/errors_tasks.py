@@ -23,8 +23,8 @@ ERRORS = [
             what="the last of the 15 symbols is never drawn",
             found_by=["tasks/SelectiveCopy.*"]),
     Planted("copy-first-blank", "tasks/toy/selective_copy.cpp",
-            find="if (rng.below(static_cast<std::uint32_t>(places_left)) < blanks_left) {",
-            replace="if (rng.below(static_cast<std::uint32_t>(places_left + (places_left > blanks_left))) < "
+            find="if (rng.below(static_cast<std::uint32_t>(positions_left)) < blanks_left) {",
+            replace="if (rng.below(static_cast<std::uint32_t>(positions_left + (positions_left > blanks_left))) < "
                     "blanks_left) {",
             what="blanks gather at the end of the prompt: places are drawn among one too many",
             found_by=["tasks/SelectiveCopy.*"]),
@@ -240,7 +240,7 @@ ERRORS = [
             what="a pair that comes exactly as often as the least count is not merged",
             found_by=["text/Bpe.*"]),
     Planted("bpe-stale-neighbour", "tasks/text/encoder.cpp",
-            find="if (left.next >= 0) node(left.next).before = best.place;",
+            find="if (left.next >= 0) node(left.next).before = best.index;",
             replace="",
             what="in a long piece a token looks for its left neighbour where it was before a merge",
             found_by=["text/Bpe.*"]),

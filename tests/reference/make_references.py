@@ -85,23 +85,23 @@ def make(case, share=1.0):
 
     upstream = [row[n] for row, n in elements(d_output.tolist())]
 
-    def slope(places):
+    def slope(entries):
         """Of the loss along these elements of the inputs together, (row, n)."""
-        kept = [row[n] for row, n in places]
-        for row, n in places:
+        kept = [row[n] for row, n in entries]
+        for row, n in entries:
             row[n] = complex(row[n], STEP)
         output = forward(case, lists)[0]["output"]
-        for (row, n), value in zip(places, kept):
+        for (row, n), value in zip(entries, kept):
             row[n] = value
         return sum(row[n] * d for (row, n), d in zip(elements(output), upstream)).imag / STEP
 
     for name, array in inputs.items():
-        places = list(elements(lists[name]))
-        if name == "x" and slope(places) == 0:
+        entries = list(elements(lists[name]))
+        if name == "x" and slope(entries) == 0:
             continue  # plays no part beyond q, k, v
-        taken = random.uniform(size=len(places)) < share
-        taken[random.permutation(len(places))[:2]] = True
-        slopes = [slope([place]) if wanted else np.nan for place, wanted in zip(places, taken)]
+        taken = random.uniform(size=len(entries)) < share
+        taken[random.permutation(len(entries))[:2]] = True
+        slopes = [slope([entry]) if wanted else np.nan for entry, wanted in zip(entries, taken)]
         tensors[f"d_{name}"] = np.array(slopes).reshape(array.shape)
     return tensors
 

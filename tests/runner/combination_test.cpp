@@ -108,7 +108,7 @@ TEST(Combinations, AskWhoseOptionIsMeant) {
 
 TEST(Combinations, NameWhatPublicationsLeaveOpen) {
   const TemporaryFolder folder;
-  const std::string line = "open choice: beside rope the position term of cope sees q as ";
+  const std::string line = "open choice: beside rope, cope's position term sees q as ";
   const Finished described = run_tally({"describe", "cope+rope"}, folder);
   EXPECT_TRUE(holds(described.out, line + "projected")) << described.out;
   for (const auto& [option, reading] :

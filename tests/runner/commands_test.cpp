@@ -12,6 +12,7 @@
 #include "core/io/safetensors.hpp"
 #include "core/tensor.hpp"
 #include "nn/encoding.hpp"
+#include "nn/optimizer.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/task.hpp"
 #include "tests/runner/json_output.hpp"
@@ -69,6 +70,7 @@ TEST(List, HasAllThatIsRegistered) {
   EXPECT_EQ(all.code, 0);
   for (const TaskEntry* entry : task_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
   for (const EncodingEntry* entry : encoding_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
+  for (const OptimizerEntry* entry : optimizer_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
   for (const PresetEntry* entry : preset_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
   const JsonValue tasks = json_of(run_tally({"list", "tasks", "--json"}, folder));
   EXPECT_EQ(tasks.members().size(), 1U);
@@ -88,6 +90,14 @@ TEST(List, StartsWithinFiftyMilliseconds) {
 #else
   EXPECT_LT(best, 0.5);
 #endif
+}
+
+TEST(Describe, Optimisers) {
+  const TemporaryFolder folder;
+  const Finished adamw = run_tally({"describe", "adamw"}, folder);
+  for (const char* part : {"optimiser adamw: adam with decoupled weight decay", "--optimiser.beta2 (default 0.999"}) {
+    EXPECT_TRUE(holds(adamw.out, part)) << part << "\n" << adamw.out;
+  }
 }
 
 TEST(Describe, EncodingTaskAndPreset) {
@@ -244,7 +254,7 @@ TEST_F(Eval, OfAnswersThatAreGenerated) {
   EXPECT_TRUE(holds(refused.err, "does not stand in one piece")) << refused.err;
 }
 
-// A table of places ends where the training sequences do: that length fails by name, the others are computed.
+// A table of positions ends where the training sequences do: that length fails by name, the others are computed.
 TEST_F(Eval, NamesTheLimitOfAnEncoding) {
   ASSERT_EQ(run_tally(tiny_training(folder_ / "absolute", "absolute"), folder_).code, 0);
   const Finished result = run_tally({"eval", folder_ / "absolute", "--lengths=8,32", "--split=ood-dense"}, folder_);

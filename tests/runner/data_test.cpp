@@ -59,16 +59,16 @@ TEST_F(Data, JsonLinesAndTokensHoldTheSame) {
   const Tensor tokens = read_npy(folder_ / "a.npy");
   EXPECT_EQ(tokens.shape(), (Shape{2, 40}));
   const std::vector<std::int32_t> ids = tokens.to_vector<std::int32_t>();
-  std::size_t place = 0;
+  std::size_t next = 0;
   for (const std::string& line : lines_of(json.out)) {
     const JsonValue one = parse_json(line, JsonLimits{}, "line");
-    for (const JsonValue& token : one.elements("tokens")) EXPECT_EQ(token.integer(), ids[place++]);
+    for (const JsonValue& token : one.elements("tokens")) EXPECT_EQ(token.integer(), ids[next++]);
     std::int64_t scored = 0;
     for (const JsonValue& mask : one.elements("score_mask")) scored += mask.integer();
     EXPECT_EQ(scored, 16);
     EXPECT_EQ(one.string("text").size(), 40u);
   }
-  EXPECT_EQ(place, ids.size());
+  EXPECT_EQ(next, ids.size());
 }
 
 TEST_F(Data, UnequalLengthsAreNoArray) {

@@ -24,9 +24,9 @@ class MemoryOfARun : public ::testing::Test {
 
   void replace_in_config(const std::string& from, const std::string& to) {
     std::string text = read_file(run_ + "/config.json");
-    const std::size_t place = text.find(from);
-    ASSERT_NE(place, std::string::npos) << text;
-    write_file(run_ + "/config.json", text.replace(place, from.size(), to));
+    const std::size_t found = text.find(from);
+    ASSERT_NE(found, std::string::npos) << text;
+    write_file(run_ + "/config.json", text.replace(found, from.size(), to));
   }
   // The configuration asks for a model of two hundred terabytes; the checkpoints are those of a small one.
   void ask_for_a_huge_model() {

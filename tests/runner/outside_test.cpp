@@ -136,7 +136,7 @@ TEST_P(Outside, AShareOfAllThatActTogether) {
   check();
 }
 
-// Where a text is longer than the threshold, the bias depends on the place too.
+// Where a text is longer than the threshold, the bias depends on the query too.
 TEST_P(Outside, FireBeyondItsThreshold) {
   for (const char* encoding : {"fire", "cope+fire"}) {
     SCOPED_TRACE(encoding);

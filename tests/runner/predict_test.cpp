@@ -82,11 +82,11 @@ TEST_F(Predict, AgreesWithTheDump) {
   EXPECT_EQ(last.elements("keys").size(), 5u);
   before = 1;
   for (const JsonValue& key : last.elements("keys")) {
-    const auto place = static_cast<std::size_t>(key.integer("place"));
-    const std::size_t element = (1 * 7 + 6) * 7 + place;  // of head 1, query 6
+    const auto token = static_cast<std::size_t>(key.integer("place"));
+    const std::size_t element = (1 * 7 + 6) * 7 + token;  // of head 1, query 6
     EXPECT_NEAR(key.real("weight"), static_cast<double>(weights[element]), 1e-6);
     EXPECT_NEAR(key.real("position"), static_cast<double>(positions[element]), 1e-5);
-    EXPECT_EQ(key.string("symbol"), std::string(1, vocabulary[static_cast<std::size_t>(tokens[place])]));
+    EXPECT_EQ(key.string("symbol"), std::string(1, vocabulary[static_cast<std::size_t>(tokens[token])]));
     EXPECT_LE(key.real("weight"), before);
     before = key.real("weight");
   }

@@ -217,7 +217,7 @@ TEST_F(TextRuns, AreLookedIntoByLines) {
     EXPECT_NEAR(rows.elements().back().elements()[static_cast<std::size_t>(kind + 1)].real(), sum / count, 1e-4);
   }
 
-  // A place of the text, another length, lines of one's own.
+  // A stretch of the text, another length, lines of one's own.
   ASSERT_EQ(inspect({"--split=test", "--at=2", "--length=24", "--mark=return"}).code, 0);
   const JsonValue other = page_data(read_file(folder_ / "page.html"));
   EXPECT_EQ(other.elements("marks").size(), 1u);

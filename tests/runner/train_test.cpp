@@ -118,7 +118,17 @@ TEST(Train, DryRunTellsAndStops) {
   EXPECT_EQ(plan.integer("steps"), 4);
   EXPECT_EQ(plan.integer("tokens_per_step"), 64);
   EXPECT_GT(plan.real("memory_bytes"), 0);
+  EXPECT_FALSE(plan.boolean("memory_at_most"));
   EXPECT_TRUE(plan.at("config") == json_file(folder / "run/config.json"));
+}
+
+// FIRE learns whether its bias depends on the distance alone.
+TEST(Train, DryRunSaysWhereMemoryIsLearned) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> words{"train",          folder / "plan", "--task=flip-flop",
+                                       "--preset=quick", "--pe=fire",     "--dry-run"};
+  const Finished result = run_tally(words, folder);
+  EXPECT_TRUE(holds(result.out, "\nmemory: at most ")) << result.out;
 }
 
 // 300 MiB of parameters are counted without being there.

@@ -53,10 +53,10 @@ TEST(DotPlots, StackedPicturesDoNotCoverEachOther) {
   std::smatch of_one, of_both;
   ASSERT_TRUE(std::regex_search(one, of_one, height) && std::regex_search(both, of_both, height));
   EXPECT_NEAR(std::stod(of_both[1]), 2 * std::stod(of_one[1]), 0.2);
-  std::vector<std::smatch> places(std::sregex_iterator(both.begin(), both.end(), y), {});
-  ASSERT_EQ(places.size(), 2u);
-  EXPECT_EQ(places[0][1], "0");
-  EXPECT_EQ(places[1][1], of_one[1]);
+  std::vector<std::smatch> heights(std::sregex_iterator(both.begin(), both.end(), y), {});
+  ASSERT_EQ(heights.size(), 2u);
+  EXPECT_EQ(heights[0][1], "0");
+  EXPECT_EQ(heights[1][1], of_one[1]);
 }
 
 }  // namespace

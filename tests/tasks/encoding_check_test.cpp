@@ -19,7 +19,7 @@ struct NoChoices final : OptionsOf<NoChoices> {
   void visit(OptionVisitor&) override {}
 };
 
-// Every place sees all that follows.
+// Every token sees all that follows.
 struct LooksAhead final : Encoding {
   Tensor finish(const Tensor& output, const AttentionInput&) const override {
     return output + sum(output, {2}, true) * 0.1;
@@ -147,7 +147,7 @@ TEST(EncodingCheck, SaysWhereItIs) {
     }
     return std::string();
   };
-  EXPECT_EQ(text_of("causality", ahead), "what is computed at place 0 changes with the token at place 1");
+  EXPECT_EQ(text_of("causality", ahead), "what is computed at token 0 changes with token 1");
   EXPECT_NE(text_of("parameters", idle).find("idle: nothing that is computed uses it"), std::string::npos);
 }
 

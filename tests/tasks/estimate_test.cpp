@@ -67,6 +67,29 @@ TEST(Estimate, MemoryOfEveryEncodingIsThatOfTheRun) {
   }
 }
 
+// Of encodings whose form depends on what they learn: the most of it, and the estimate says so.
+TEST(Estimate, MemoryThatIsLearnedIsToldAtItsMost) {
+  for (const EncodingEntry* entry : encoding_registry()) {
+    const RunConfig config = small(entry->name);
+    EXPECT_EQ(estimate_training(config, *config.make_task()).at_most, entry->traits.memory_is_learned) << entry->name;
+  }
+  const auto told = [](const RunConfig& config) {
+    const MemoryEstimate estimate = estimate_training(config, *config.make_task());
+    EXPECT_TRUE(estimate.at_most);
+    return estimate.total() - estimate.data;
+  };
+  // As it begins every text is within FIRE's threshold, and it takes less; once what it has learned is a shorter one,
+  // or where texts are beyond the one that it begins with, it takes just that.
+  for (const char* encoding : {"fire", "cope+fire", "0:none,1:fire@0-1,rope@2-3"}) {
+    const RunConfig within = small(encoding);
+    EXPECT_LT(testing::measured_peak(within, false), told(within)) << encoding;
+    EXPECT_EQ(testing::measured_peak(within, true), told(within)) << encoding;
+  }
+  const RunConfig beyond =
+      small("fire", {{"task.length", "530"}, {"batch", "1"}, {"eval-batch", "1"}, {"model.layers", "1"}});
+  EXPECT_EQ(testing::measured_peak(beyond, false), told(beyond));
+}
+
 TEST(Estimate, MemoryWithEveryOptionIsThatOfTheRun) {
   const std::vector<Settings> options{{{"model.dropout", "0.1"}},
                                       {{"model.dropout", "0.1"}, {"model.attention", "composed"}},
@@ -353,6 +376,10 @@ TEST(Estimate, AGpuHasMemoryOfItsOwn) {
             "5 GiB on the GPU; advice");
   EXPECT_EQ(complaint({2 * gib, 90 * gib}),
             "[memory] this needs about 3 GiB (data 3 GiB), but there are 2 GiB; advice");
+  estimate.at_most = true;
+  EXPECT_EQ(complaint({90 * gib, 5 * gib}),
+            "[memory] this needs up to 6 GiB on the GPU (parameters 2 GiB, activations 4 GiB), but there are "
+            "5 GiB on the GPU; advice");
 }
 
 TEST(Estimate, BytesAsText) {

@@ -119,7 +119,7 @@ TEST_F(Explain, GatesThatCountWrites) {
   EXPECT_EQ(head.source_position.n, told.evaluation.scored);
   EXPECT_EQ(head.source_position.mean, 0);
   EXPECT_EQ(head.source_position.deviation, 0);
-  // All logits are 0, so a query at place i gives 1/(i+1) to each key.
+  // All logits are 0, so a query at index i gives 1/(i+1) to each key.
   RunningMean to_source, to_writes;
   for (const Example& example : examples_) {
     double writes = 0;

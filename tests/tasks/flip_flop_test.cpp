@@ -132,10 +132,10 @@ TEST(FlipFlop, SplitsSeedsAndNeighboursAreIndependent) {
   expect_independent(*task, "train", *task, "train", 1);
 }
 
-// Instructions of the open places (neither first nor last) and how often bits are 1.
+// Instructions of the open positions (neither first nor last) and how often bits are 1.
 struct Counts {
   std::map<std::int32_t, double> instructions;
-  double places = 0, ignored_pairs = 0, neighbours = 0, free_bits = 0, ones = 0, scored = 0;
+  double positions = 0, ignored_pairs = 0, neighbours = 0, free_bits = 0, ones = 0, scored = 0;
 };
 
 Counts count(const Task& task, const std::string& split, std::int64_t sequences) {
@@ -150,7 +150,7 @@ Counts count(const Task& task, const std::string& split, std::int64_t sequences)
         counts.ones += tokens[t + 1] == one;
       }
       if (t == 0 || t + 2 == tokens.size()) continue;
-      ++counts.places;
+      ++counts.positions;
       ++counts.instructions[tokens[t]];
       if (t + 4 == tokens.size()) continue;
       ++counts.neighbours;
@@ -166,9 +166,9 @@ TEST(FlipFlop, ProbabilitiesAreThoseOfTheSplit) {
       {"train", 0.8}, {"in-distribution", 0.8}, {"ood-sparse", 0.98}, {"ood-dense", 0.1}};
   for (const auto& [split, p] : p_ignore) {
     Counts counts = count(*task, split, 1000);
-    expect_share(counts.instructions[ignore], counts.places, p, split + ": i");
-    expect_share(counts.instructions[write], counts.places, (1 - p) / 2, split + ": w");
-    expect_share(counts.instructions[read], counts.places, (1 - p) / 2, split + ": r");
+    expect_share(counts.instructions[ignore], counts.positions, p, split + ": i");
+    expect_share(counts.instructions[write], counts.positions, (1 - p) / 2, split + ": w");
+    expect_share(counts.instructions[read], counts.positions, (1 - p) / 2, split + ": r");
     expect_share(counts.ones, counts.free_bits, 0.5, split + ": bits");
     // Overlapping pairs: the variance of their mean is p²(1-p²) + 2p³(1-p) over their number, at most.
     const double deviation = std::sqrt((p * p * (1 - p * p) + 2 * p * p * p * (1 - p)) / counts.neighbours);
@@ -180,11 +180,11 @@ TEST(FlipFlop, IgnoreProbabilityIsAnOption) {
   const auto task = make_task("flip-flop", {{"p-ignore", "0.5"}});
   for (const char* split : {"train", "in-distribution"}) {
     Counts counts = count(*task, split, 500);
-    expect_share(counts.instructions[ignore], counts.places, 0.5, split);
+    expect_share(counts.instructions[ignore], counts.positions, 0.5, split);
   }
   const auto always = make_task("flip-flop", {{"p-ignore", "1"}});
   Counts counts = count(*always, "train", 20);
-  EXPECT_EQ(counts.instructions[ignore], counts.places);
+  EXPECT_EQ(counts.instructions[ignore], counts.positions);
   const auto never = make_task("flip-flop", {{"p-ignore", "0"}});
   counts = count(*never, "train", 20);
   EXPECT_EQ(counts.instructions[ignore], 0);

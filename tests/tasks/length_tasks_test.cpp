@@ -322,7 +322,7 @@ TEST(MissingDuplicate, TheAnswerIsTheBitOfTheTwin) {
       ones.add(example.targets.back());
       second_half.add(blank >= m);
       distance.add(static_cast<double>(2 * m - twin));
-      neighbour.add(blank == 0 ? 0.5 : tokens[blank - 1] == example.targets.back());  // the first place has none
+      neighbour.add(blank == 0 ? 0.5 : tokens[blank - 1] == example.targets.back());  // the first position has none
     });
     ones.expect_exact(0.5, row.split);
     second_half.expect_exact(0.5, row.split);

@@ -78,15 +78,15 @@ TEST(Packing, ComesBackAsExactAsItSays) {
       for (std::int64_t i = 0; i < length; ++i) {
         double sum = 0, left = 1;
         for (std::int64_t j = i; j >= 0; --j) {
-          const auto place = static_cast<std::size_t>(i * length + j);
-          const double v = square[place];
+          const auto element = static_cast<std::size_t>(i * length + j);
+          const double v = square[element];
           sum += v;
           left *= 1 - v;
-          ASSERT_NEAR(shares.values[place], v, std::sqrt(v) / 255 + 4e-6) << i << " " << j;
-          ASSERT_NEAR(gates.values[place], v, 1 / levels + 1e-12) << i << " " << j;
-          ASSERT_NEAR(gates.sums[place], sum, 0.5 / levels + 1e-12) << i << " " << j;
-          ASSERT_NEAR(breaks.values[place], v, 3 * std::sqrt(v) / 255 + 4e-5) << i << " " << j;
-          ASSERT_NEAR(breaks.sums[place], left, 0.01) << i << " " << j;
+          ASSERT_NEAR(shares.values[element], v, std::sqrt(v) / 255 + 4e-6) << i << " " << j;
+          ASSERT_NEAR(gates.values[element], v, 1 / levels + 1e-12) << i << " " << j;
+          ASSERT_NEAR(gates.sums[element], sum, 0.5 / levels + 1e-12) << i << " " << j;
+          ASSERT_NEAR(breaks.values[element], v, 3 * std::sqrt(v) / 255 + 4e-5) << i << " " << j;
+          ASSERT_NEAR(breaks.sums[element], left, 0.01) << i << " " << j;
         }
       }
     }
@@ -107,9 +107,9 @@ TEST(Packing, KeepsTheSignsOfShares) {
     const Unpacked shown = unpack(packed, length, name_of(Packing::share));
     for (std::int64_t i = 0; i < length; ++i) {
       for (std::int64_t j = 0; j <= i; ++j) {
-        const auto place = static_cast<std::size_t>(i * length + j);
-        const double x = square[place], bound = std::sqrt(largest * std::abs(x)) / 127 + largest / (4 * 127 * 127);
-        ASSERT_NEAR(shown.values[place], x, bound) << i << " " << j;
+        const auto element = static_cast<std::size_t>(i * length + j);
+        const double x = square[element], bound = std::sqrt(largest * std::abs(x)) / 127 + largest / (4 * 127 * 127);
+        ASSERT_NEAR(shown.values[element], x, bound) << i << " " << j;
       }
     }
   }

@@ -40,7 +40,7 @@ TEST(Passkey, CheckNumbers) {
       ASSERT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '[')), row.count + 1);
       // Statements and filler, read from the left.
       std::map<char, std::string> keys;
-      std::map<char, std::size_t> places;
+      std::map<char, std::size_t> stated_at;
       std::string filler, last;
       std::size_t at = 0;
       while (at < text.size() - 8) {
@@ -50,7 +50,7 @@ TEST(Passkey, CheckNumbers) {
         }
         last = text.substr(at + 3, 5);
         ASSERT_TRUE(keys.insert({text[at + 1], last}).second);
-        places[text[at + 1]] = at;
+        stated_at[text[at + 1]] = at;
         ASSERT_EQ(text[at + 2], '=');
         ASSERT_EQ(text[at + 8], ']');
         at += 9;
@@ -68,7 +68,7 @@ TEST(Passkey, CheckNumbers) {
         ASSERT_EQ(example.score_mask[t], t + 6 >= text.size() && t + 1 < text.size());
         ASSERT_EQ(example.loss_mask[t], example.score_mask[t]);
       }
-      const std::size_t distance = text.size() - 5 - places.at(asked);
+      const std::size_t distance = text.size() - 5 - stated_at.at(asked);
       ASSERT_EQ(example.keys.back(), static_cast<std::int32_t>(1 + 4 * distance / text.size()));
       ++quarters[example.keys.back()];
       depth.add(static_cast<double>(distance));

@@ -75,16 +75,16 @@ TEST(Mqar, CheckNumbers) {
     Mean distance, asks_first, slot0, last;
     testing::for_each_example(*task, row.split, 3000, [&](const Example& example) {
       ASSERT_EQ(testing::scored_positions(example), row.scored);
-      std::map<std::int32_t, std::size_t> place;
+      std::map<std::int32_t, std::size_t> key_at;
       const auto context = static_cast<std::size_t>(2 * row.scored);
-      for (std::size_t t = 0; t < context; t += 2) place[example.tokens[t]] = t;
+      for (std::size_t t = 0; t < context; t += 2) key_at[example.tokens[t]] = t;
       double sum = 0;
       std::size_t first = 0, latest = 0;
       for (std::size_t t = context; t < example.tokens.size(); t += 2) {
         if (example.score_mask[t] == 0) continue;
         if (first == 0) first = t;
         latest = t;
-        sum += static_cast<double>(t - place.at(example.tokens[t]));
+        sum += static_cast<double>(t - key_at.at(example.tokens[t]));
       }
       distance.add(sum / row.scored);
       asks_first.add(example.tokens[first] == example.tokens[0]);
@@ -152,17 +152,17 @@ TEST(MqarUpdate, TheLatestValueIsAsked) {
     testing::for_each_example(*task, row.split, 5000, [&](const Example& example) {
       ASSERT_EQ(example.tokens.size(), 64u);
       std::map<std::int32_t, std::int32_t> first, latest;
-      std::map<std::int32_t, std::size_t> place;
+      std::map<std::int32_t, std::size_t> key_at;
       const std::size_t context = 2 * (pairs + row.updates);
       for (std::size_t t = 0; t < context; t += 2) {
         const std::int32_t key = example.tokens[t], value = example.tokens[t + 1];
         ASSERT_EQ(t < 2 * pairs, first.insert({key, value}).second);
         if (t >= 2 * pairs) {
           ASSERT_NE(value, first.at(key));
-          ASSERT_LT(place.at(key), 2 * pairs) << "updated twice";
+          ASSERT_LT(key_at.at(key), 2 * pairs) << "updated twice";
         }
         latest[key] = value;
-        place[key] = t;
+        key_at[key] = t;
       }
       double right = 0, sum = 0, same = 0;
       std::size_t asked = 0;
@@ -172,7 +172,7 @@ TEST(MqarUpdate, TheLatestValueIsAsked) {
         ++asked;
         ASSERT_EQ(example.targets[t], latest.at(key));
         right += example.targets[t] == first.at(key);
-        sum += static_cast<double>(t - place.at(key));
+        sum += static_cast<double>(t - key_at.at(key));
         for (const auto& [other, value] : latest) {
           if (other != key && value == latest.at(key)) {
             ++same;
@@ -246,10 +246,10 @@ TEST(NBack, CheckNumbers) {
     const auto n = static_cast<std::size_t>(std::stoi(row.n));
     Mean scored, distance, latest_right;
     testing::for_each_example(*task, "train", row.sequences, [&](const Example& example) {
-      std::map<std::int32_t, std::vector<std::size_t>> places;
+      std::map<std::int32_t, std::vector<std::size_t>> times;
       double back = 0;
       for (std::size_t t = 0; t < example.tokens.size(); t += 2) {
-        std::vector<std::size_t>& earlier = places[example.tokens[t]];
+        std::vector<std::size_t>& earlier = times[example.tokens[t]];
         if (example.score_mask[t] != 0) {
           back += static_cast<double>(t - earlier[earlier.size() - n]);
           latest_right.add(example.tokens[earlier.back() + 1] == example.targets[t]);

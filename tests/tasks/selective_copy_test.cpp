@@ -1,4 +1,4 @@
-// Selective copy: the first sequences as text, structure, masks, uniform places and symbols, errors.
+// Selective copy: the first sequences as text, structure, masks, uniform positions and symbols, errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -139,15 +139,15 @@ TEST(SelectiveCopy, SymbolsAndPlacesAreUniform) {
   std::map<std::pair<std::int32_t, std::int32_t>, double> pairs;
   for (std::int64_t index = 0; index < sequences; ++index) {
     const std::vector<std::int32_t> tokens = task->example("train", index).tokens;
-    std::string places;
-    for (std::size_t t = 0; t < 5; ++t) places += tokens[t] == blank ? '_' : 'x';
-    ++subsets[places];
+    std::string positions;
+    for (std::size_t t = 0; t < 5; ++t) positions += tokens[t] == blank ? '_' : 'x';
+    ++subsets[positions];
     ++symbols[tokens[5]];
     ++symbols[tokens[6]];
     ++pairs[{tokens[5], tokens[6]}];
   }
   ASSERT_EQ(subsets.size(), 10u);  // 5 over 2
-  for (const auto& [places, count] : subsets) expect_share(count, sequences, 0.1, places);
+  for (const auto& [positions, count] : subsets) expect_share(count, sequences, 0.1, positions);
   ASSERT_EQ(symbols.size(), 15u);
   for (const auto& [symbol, count] : symbols) expect_share(count, 2 * sequences, 1.0 / 15, std::to_string(symbol));
   // Chi-squared with 224 degrees of freedom: mean 224, standard deviation sqrt(448).

@@ -112,7 +112,7 @@ TEST_F(TextTask, AWindowWithAStrideHasTheContextBeforeIt) {
   }
 }
 
-// Windows of all lengths end at the same places.
+// Windows of all lengths end at the same targets.
 TEST_F(TextTask, LengthsAreComparedOnTheSameTargets) {
   std::vector<std::vector<std::int32_t>> ends;
   for (const char* length : {"4", "8", "16"}) {
@@ -177,8 +177,8 @@ TEST_F(TextTask, RandomPlacesAreDrawnAnewForEachSequence) {
   const testing::Settings settings{{"length", "10"}, {"order", "random"}};
   const auto task = make(settings), again = make(settings), other = make(settings, 2);
   EXPECT_EQ(task->epoch(), (train_tokens - 10) / 10);
-  constexpr std::int64_t places = train_tokens - 10, drawn = 200 * places;
-  std::vector<int> times(places, 0);
+  constexpr std::int64_t starts = train_tokens - 10, drawn = 200 * starts;
+  std::vector<int> times(starts, 0);
   int same = 0;
   for (std::int64_t n = 0; n < drawn; ++n) {
     const Example example = task->example("train", n);

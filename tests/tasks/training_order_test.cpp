@@ -57,13 +57,12 @@ TEST(TrainingOrder, EverySequenceIsEquallyLikelyAtEveryPlace) {
   std::vector<double> found(count * count);
   for (std::int64_t step = 1; step <= epochs; ++step) {
     const Indices indices = order.indices(step);
-    for (std::int64_t place = 0; place < count; ++place) {
-      ++found[static_cast<std::size_t>(place * count + indices[static_cast<std::size_t>(place)])];
+    for (std::int64_t turn = 0; turn < count; ++turn) {
+      ++found[static_cast<std::size_t>(turn * count + indices[static_cast<std::size_t>(turn)])];
     }
   }
   for (std::size_t cell = 0; cell < found.size(); ++cell) {
-    testing::expect_share(found[cell], epochs, 1.0 / count,
-                          concat("place ", cell / count, ", sequence ", cell % count));
+    testing::expect_share(found[cell], epochs, 1.0 / count, concat("turn ", cell / count, ", sequence ", cell % count));
   }
 }
 

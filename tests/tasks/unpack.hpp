@@ -70,12 +70,12 @@ inline Unpacked unpack(std::string_view text, std::int64_t length, std::string_v
   for (std::int64_t i = 0; i < length; ++i) {
     double sum = packing == "breaks" ? 1 : 0;
     for (std::int64_t j = i; j >= 0; --j) {
-      const auto place = static_cast<std::size_t>(i * length + j);
+      const auto element = static_cast<std::size_t>(i * length + j);
       const double n = bytes[next++], c = (n - 128) / 127;
       const double value = most > 0 ? most * c * std::abs(c) : packing == "gates" ? n / gate_levels : n * n / 65025;
       sum = packing == "breaks" ? sum * (1 - value) : sum + value;
-      result.values[place] = value;
-      result.sums[place] = sum;
+      result.values[element] = value;
+      result.sums[element] = sum;
     }
   }
   return result;

@@ -157,16 +157,16 @@ TEST(Bpe, LongPiecesAndShortOnesAgree) {
     for (const char c : word) wanted.push_back(ids_by_byte[static_cast<unsigned char>(c)]);
     while (true) {
       const MergedPair* best = nullptr;
-      std::size_t place = 0;
+      std::size_t found = 0;
       for (std::size_t at = 0; at + 1 < wanted.size(); ++at) {
         for (const MergedPair& merge : tokenizer.parts().merges) {
           const bool here = merge.left == wanted[at] && merge.right == wanted[at + 1];
-          if (here && (best == nullptr || merge.rank < best->rank)) best = &merge, place = at;
+          if (here && (best == nullptr || merge.rank < best->rank)) best = &merge, found = at;
         }
       }
       if (best == nullptr) break;
-      wanted[place] = best->result;
-      wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(place) + 1);
+      wanted[found] = best->result;
+      wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(found) + 1);
     }
     EXPECT_EQ(encoder.encode(word), wanted) << word;
   }

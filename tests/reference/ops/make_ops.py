@@ -129,7 +129,7 @@ def functions():
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The pieces of position encodings.
+# The parts of position encodings.
 
 
 def cumsum(x, reverse, causal):
@@ -162,7 +162,7 @@ def rotate(x, cosines, sines, layout):
     return result
 
 
-def pieces():
+def parts_of_encodings():
     for reverse in (False, True):
         for causal in (False, True):
             x = normal(2, 7, 7)
@@ -276,10 +276,10 @@ def complex_step_gradients(function, inputs, d_y):
     step = 1e-30
     for n, array in enumerate(inputs):
         gradient = np.zeros_like(array)
-        for place in np.ndindex(*array.shape):
+        for index in np.ndindex(*array.shape):
             moved = [other.astype(complex) for other in inputs]
-            moved[n][place] += 1j * step
-            gradient[place] = math.fsum((d_y * function(*moved).imag / step).ravel().tolist())
+            moved[n][index] += 1j * step
+            gradient[index] = math.fsum((d_y * function(*moved).imag / step).ravel().tolist())
         yield gradient
 
 
@@ -337,7 +337,7 @@ def decaying():
 
 if __name__ == "__main__":
     functions()
-    pieces()
+    parts_of_encodings()
     optimisers()
     recurrent()
     output_projections()

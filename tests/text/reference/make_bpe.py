@@ -23,8 +23,8 @@ PATTERNS = {
 }
 PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
 ORDER = PLAIN + [byte for byte in range(256) if byte not in PLAIN]
-ID_OF_BYTE = {byte: place for place, byte in enumerate(ORDER)}
-CHARACTER = {byte: chr(byte) if place < 188 else chr(0x100 + place - 188) for place, byte in enumerate(ORDER)}
+ID_OF_BYTE = {byte: rank for rank, byte in enumerate(ORDER)}
+CHARACTER = {byte: chr(byte) if rank < 188 else chr(0x100 + rank - 188) for rank, byte in enumerate(ORDER)}
 
 
 def written(data):
@@ -78,7 +78,7 @@ def merge_all(ids, pair, result):
 
 def encode_piece(piece, merges):
     ids = [ID_OF_BYTE[byte] for byte in piece.encode()]
-    rank = {(left, right): (place, result) for place, (left, right, result) in enumerate(merges)}
+    rank = {(left, right): (rank, result) for rank, (left, right, result) in enumerate(merges)}
     while True:
         found = [(rank[pair][0], at) for at, pair in enumerate(zip(ids, ids[1:])) if pair in rank]
         if not found:
@@ -97,7 +97,7 @@ def compare_with_library(pattern, corpus, vocabulary, min_count, merges, tokens,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     model = json.loads(library.to_str())["model"]
     assert [tuple(pair) for pair in model["merges"]] == [(written(tokens[a]), written(tokens[b])) for a, b, _ in merges]
-    assert model["vocab"] == {written(token): place for place, token in enumerate(tokens)}
+    assert model["vocab"] == {written(token): rank for rank, token in enumerate(tokens)}
     for sample, wanted in zip(samples, ids):
         assert library.encode(sample).ids == wanted, (pattern, sample)
 

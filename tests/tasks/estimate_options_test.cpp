@@ -1,0 +1,55 @@
+// The memory of runs with options of encodings' own, told beforehand.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/nn/refusals.hpp"
+#include "tests/tasks/measured_peak.hpp"
+
+namespace tally {
+namespace {
+
+// Several tiles of rows and of keys, the last ones not full.
+constexpr std::int64_t length = 140;
+
+RunConfig small(const testing::EncodingCase& one, const char* form) {
+  RunConfig config = RunConfig::make("flip-flop", "none", "quick");
+  for (const auto& [name, value] : {std::pair<const char*, std::string>{"task.length", to_text(length)},
+                                    {"model.width", "16"},
+                                    {"model.layers", "2"},
+                                    {"model.heads", "2"},
+                                    {"batch", "1"},
+                                    {"eval-batch", "2"},
+                                    {"model.attention", form}}) {
+    config.set(name, value);
+  }
+  config.encoding = one.choice.clone();
+  return config;
+}
+
+void expect_all_exact(const std::vector<testing::EncodingCase>& cases) {
+  std::size_t seen = 0;
+  for (std::size_t n = 0; n < cases.size(); ++n) {
+    if (testing::refused(cases[n].choice, length, length)) continue;
+    ++seen;
+    const char* const form = n % 2 == 0 ? "tiled" : "composed";
+    testing::expect_exact(small(cases[n], form), concat(cases[n].label, ", ", form));
+  }
+  EXPECT_GT(2 * seen, cases.size());  // of all encodings in pairs some cannot act together
+}
+
+// Every value of every option is among all cases; a part of them is taken here.
+TEST(EstimateOfOptions, MemoryIsThatOfTheRun) { expect_all_exact(testing::every(7, testing::all_cases())); }
+
+TEST(EstimateOfOptions, MemoryWithAllOptionsChangedIsThatOfTheRun) { expect_all_exact(testing::changed_cases()); }
+
+// Windows, and pairs of encodings in a sum or side by side in layers and heads.
+TEST(EstimateOfOptions, MemoryOfCombinationsIsThatOfTheRun) {
+  expect_all_exact(testing::windowed_cases());
+  expect_all_exact(testing::every(40, testing::together_cases(8)));
+}
+
+}  // namespace
+}  // namespace tally
