@@ -105,7 +105,7 @@ def long_table(rows, args):
 
 
 def short_table(rows, old):
-    """README's table: its last four columns are this machine's, the others stay as they are."""
+    """README's table: its last four columns are the Intel machine's, the others stay as they are."""
     lines = []
     for line in old.strip().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
