@@ -5,7 +5,8 @@
 // policy: f is linear between the kinks of its units, which all rows share, so that a pair reads one value and one
 // slope at the place x. Beside another running sum, where a text is generated, and where attention is written out, it
 // is a bias of H T² numbers a layer. What makes biases is computed again in backward.
-// L is learned, so the longer form is what an estimate of memory counts.
+// L is learned: training may make it shorter than any text, so an estimate of memory counts the longer form, which is
+// exact where L is shorter and the most of it where it is not.
 #include "autograd/pair.hpp"
 
 namespace tally {
@@ -55,7 +56,7 @@ class Fire final : public Encoding {
     const Tensor length = abs(threshold_ * start_length);
     if (reaches(length, in.keys() - 1)) {
       // One row stands for all of them.
-      const Tensor bias = bias_of(places(in, in.keys() - 1), unsqueeze(in.distances(), 0));
+      const Tensor bias = bias_of(indices(in, in.keys() - 1), unsqueeze(in.distances(), 0));
       score.biases.push_back(Toeplitz{transpose(select(bias, 0, 0), 0, 1)});
     } else if (score.scan || in.written_out || in.cache != nullptr || !is_compiled(pair_fire, in.q.device())) {
       score.biases.push_back(dense(in));
@@ -66,14 +67,14 @@ class Fire final : public Encoding {
 
  private:
   // i [tokens, 1]
-  static Tensor places(const AttentionInput& in, std::int64_t first) {
+  static Tensor indices(const AttentionInput& in, std::int64_t first) {
     return unsqueeze(slice(in.distances(), 0, first, in.keys()), 1);
   }
 
   Pair interpolated(const AttentionInput& in, const Tensor& length) const {
     const std::int64_t batch = in.q.size(0), heads = in.q.size(1), queries = in.q.size(2);
     const Tensor c = abs(stretch_);
-    const Tensor inverse = reciprocal(log(c * maximum(length, places(in, in.first)) + 1.0) + eps);
+    const Tensor inverse = reciprocal(log(c * maximum(length, indices(in, in.first)) + 1.0) + eps);
     const HiddenSegments segments = hidden_segments(select(hidden_weight_, 1, 0), hidden_bias_);
     const std::int64_t knots = segments.knots.size(0);
     const Tensor both = reshape(matmul(output_weight_, segments.units), {heads, knots, 2});
@@ -86,7 +87,7 @@ class Fire final : public Encoding {
             .knots = segments.knots};
   }
   Dense dense(const AttentionInput& in) const {
-    const Tensor rows = places(in, in.first);
+    const Tensor rows = indices(in, in.first);
     const Tensor bias = bias_of(rows, relu(rows - unsqueeze(in.distances(), 0)));
     return {unsqueeze(transpose(transpose(bias, 1, 2), 0, 1), 0)};
   }

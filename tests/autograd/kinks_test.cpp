@@ -70,16 +70,16 @@ TEST_P(Kinks, MaxOfTiesGoesToTheFirstPlace) {
 // Wherever it stands, also where a row is taken in parts.
 TEST_P(Kinks, MaxKeepsNaN) {
   for (const std::int64_t width : {3, 100}) {
-    for (const std::int64_t place : {std::int64_t{0}, width / 2, width - 1}) {
+    for (const std::int64_t index : {std::int64_t{0}, width / 2, width - 1}) {
       Values values(static_cast<std::size_t>(2 * width), 1.0);
-      values[static_cast<std::size_t>(place)] = std::nan("");
+      values[static_cast<std::size_t>(index)] = std::nan("");
       const Tensor x = leaf(values, {2, width});
       const NoGrad only_values;
       for (const Tensor& y : {max(x, 1), max(transpose(x, 0, 1).to_dense(), 0)}) {
-        EXPECT_TRUE(std::isnan(values_of(y)[0])) << place << " of " << width;
+        EXPECT_TRUE(std::isnan(values_of(y)[0])) << index << " of " << width;
         EXPECT_EQ(values_of(y)[1], 1);
       }
-      EXPECT_EQ(argmax(x).to(Device{}).to_vector<std::int64_t>()[0], place) << "of " << width;
+      EXPECT_EQ(argmax(x).to(Device{}).to_vector<std::int64_t>()[0], index) << "of " << width;
     }
   }
 }

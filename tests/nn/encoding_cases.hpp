@@ -353,8 +353,8 @@ inline Tensor places_of(const AttentionOperands& operands, const Pair& scan) {
   const Tensor keys = for_query_heads(operands.k, operands.q.size(1));
   PairTensors pairs;
   pairs.s = matmul(operands.q, transpose(keys, -1, -2), operands.scale);
-  const Tensor place = cumsum(Tensor::full({1, operands.q.size(2)}, 1.0, operands.q.dtype(), operands.q.device()));
-  pairs.distance = relu(transpose(place, 0, 1) - place);
+  const Tensor index = cumsum(Tensor::full({1, operands.q.size(2)}, 1.0, operands.q.dtype(), operands.q.device()));
+  pairs.distance = relu(transpose(index, 0, 1) - index);
   pairs.rows = scan.rows;
   pairs.heads = scan.heads;
   return broadcast_to(scan.policy->on_tensors->place(pairs), pairs.s.shape());
