@@ -45,17 +45,19 @@ struct LossBackwardRow {
     const T factor = counts ? d_loss[row * d_loss_step] : T{0};
     const std::int64_t target = targets[row];
     const auto share = [&](std::int64_t j) { return math::exp(logits[offset + j] - log_sum[row]) * factor; };
-    // d_logits may be the logits: a lane writes over those alone that no other lane reads after this sum.
-    const double others =
-        counts ? row_sum(width, lane, [&](std::int64_t j) { return j == target ? T{0} : share(j); }) : 0.0;
+    const bool sure = counts && std::abs(share(target)) > std::abs(factor) / 2;
+    // d_logits may be the logits: no lane writes before all of them have read.
+    double others = 0;
+    if (sure) {
+      others = row_sum(width, lane, [&](std::int64_t j) { return j == target ? T{0} : share(j); });
+    } else {
+      __syncwarp();
+    }
     for (std::int64_t j = lane; j < width; j += warp_lanes) {
       T value = 0;
       if (counts) {
         value = share(j);
-        if (j == target) {
-          value =
-              std::abs(others) < std::abs(static_cast<double>(factor)) / 2 ? static_cast<T>(-others) : value - factor;
-        }
+        if (j == target) value = sure ? static_cast<T>(-others) : value - factor;
       }
       d_logits[row * width + j] = value;
     }

@@ -1,9 +1,12 @@
 #include "nn/rotary.hpp"
 
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "autograd/ops.hpp"
+#include "core/error.hpp"
 #include "nn/constants.hpp"
 
 namespace tally {
@@ -52,6 +55,21 @@ std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base) {
     planes.push_back({.angle = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims))});
   }
   return planes;
+}
+
+std::vector<double> plane_factors(std::string_view encoding, std::string_view option, std::string_view text) {
+  std::vector<double> numbers;
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const std::string_view part = text.substr(begin, text.find('/', begin) - begin);
+    double number = 0;
+    const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
+    const bool whole = read.ec == std::errc() && read.ptr == part.data() + part.size();
+    check(whole && number > 0 && number <= std::numeric_limits<double>::max(), encoding, option, " = '", text,
+          "' has '", part, "' where a number above 0 is to stand; write 1/1.5/2, one for each plane");
+    numbers.push_back(number);
+    begin += part.size() + 1;
+  }
+  return numbers;
 }
 
 }  // namespace tally

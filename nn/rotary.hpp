@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "core/tensor.hpp"
@@ -43,5 +44,8 @@ Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved);
 
 // θ_i = base^(-2i/r), i = 0 .. r/2-1
 std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base);
+// What an option says of each plane: "1/1.5/2", since a comma would part the values of a grid (tasks/runner/grid.hpp);
+// none for "". Throws Error of the encoding, naming the option, for what is no number above 0.
+std::vector<double> plane_factors(std::string_view encoding, std::string_view option, std::string_view text);
 
 }  // namespace tally

@@ -1,8 +1,5 @@
 #include "tasks/varied.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -102,8 +99,7 @@ const Evaluation* VariedFile::find_largest(VariedKey key) const {
 void VariedFile::add(const VariedKey& key, const Evaluation& evaluation) {
   // Other processes may write into the file at the same time: what is theirs stays. The lock is that of a file which
   // every run has, since this one may not be there yet, and the folder's is held for as long as a run is trained.
-  const FileDescriptor lock(::open((folder_ + "/config.json").c_str(), O_RDONLY | O_CLOEXEC));
-  ::flock(lock.number(), LOCK_EX);  // where there are no locks, there is one writer
+  const FileDescriptor lock = wait_for_lock(folder_ + "/config.json");
   read();
   if (find(key) != nullptr) return;
   entries_.push_back({key, evaluation});

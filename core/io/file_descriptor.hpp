@@ -1,8 +1,11 @@
-// An open file that closes itself.
+// An open file that closes itself, and a lock that ends with it.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <string>
 #include <utility>
 
 namespace tally {
@@ -26,5 +29,13 @@ class FileDescriptor {
  private:
   int number_ = -1;
 };
+
+// Waits until no other process has the lock of this file or folder, and has it for as long as the result lives. Where
+// it cannot be opened, or the file system has no locks, there is none: one writer is then taken for granted.
+inline FileDescriptor wait_for_lock(const std::string& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ::flock(file.number(), LOCK_EX);
+  return file;
+}
 
 }  // namespace tally

@@ -17,7 +17,6 @@
 // 2602.05258, published under the name of CoPE, which it is not).
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -32,22 +31,6 @@
 
 namespace tally {
 namespace {
-
-// The numbers of "1/1.5/2". A comma would part the values of a grid (tasks/runner/grid.hpp).
-std::vector<double> numbers_of(std::string_view name, std::string_view text) {
-  std::vector<double> numbers;
-  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
-    const std::string_view part = text.substr(begin, text.find('/', begin) - begin);
-    double number = 0;
-    const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
-    const bool whole = read.ec == std::errc() && read.ptr == part.data() + part.size();
-    check(whole && number > 0 && number <= std::numeric_limits<double>::max(), "rope", name, " = '", text, "' has '",
-          part, "' where a number above 0 is to stand; write 1/1.5/2, one for each plane");
-    numbers.push_back(number);
-    begin += part.size() + 1;
-  }
-  return numbers;
-}
 
 struct RopeOptions final : OptionsOf<RopeOptions> {
   static constexpr std::array<std::string_view, 7> after_training{
@@ -98,7 +81,7 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
     for (const auto& [name, text] : {std::pair{"short-factors", &short_factors}, {"long-factors", &long_factors}}) {
       check(by_lists || text->empty(), "rope", name, " = ", *text, " has no effect with stretch = ", stretch,
             "; it is for stretch = longrope");
-      numbers_of(name, *text);
+      plane_factors("rope", name, *text);
     }
     check(by_turns || low_freq_factor == usual.low_freq_factor, "rope", "low-freq-factor = ", low_freq_factor,
           " has no effect with stretch = ", stretch, "; it is for stretch = llama3");
@@ -165,7 +148,7 @@ void leave_out(std::vector<RotaryPlane>& planes, const RopeOptions& options) {
 }
 
 void divide_by_list(std::vector<RotaryPlane>& planes, std::string_view name, const std::string& text) {
-  const std::vector<double> factors = numbers_of(name, text);
+  const std::vector<double> factors = plane_factors("rope", name, text);
   if (factors.empty()) return;
   check(factors.size() == planes.size(), "rope", name, " has ", factors.size(),
         factors.size() == 1 ? " number" : " numbers", ", but ", 2 * planes.size(), " dims have ", planes.size(),

@@ -1,12 +1,12 @@
 #include "tasks/foreign/rope_settings.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "core/error.hpp"
 #include "core/utf8.hpp"
+#include "nn/rotary.hpp"
 
 namespace tally {
 namespace {
@@ -90,14 +90,12 @@ void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const Lo
   model.set("pe.rope.long-factors", list_of(scaling, "long_factor", given.planes));
 }
 
-JsonValue json_list(const std::string& text, std::int64_t planes) {
+// One for each plane; 1 where the option is empty.
+JsonValue factors_json(OwnSettings& settings, std::string_view option, std::int64_t planes) {
   JsonValue list = JsonValue::array();
-  for (std::int64_t i = 0; text.empty() && i < planes; ++i) list.push(1.0);
-  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
-    const std::size_t end = std::min(text.find('/', begin), text.size());
-    list.push(std::stod(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  std::vector<double> factors = plane_factors("rope", option, settings.text(concat("pe.rope.", option)));
+  if (factors.empty()) factors.assign(static_cast<std::size_t>(planes), 1.0);
+  for (const double factor : factors) list.push(factor);
   return list;
 }
 
@@ -176,8 +174,8 @@ void write_rope_scaling(OwnSettings& settings, std::int64_t dims, JsonValue& jso
   }
   if (stretch == "longrope") {
     scaling.set("attention_factor", longrope_factor(factor, trained));
-    scaling.set("short_factor", json_list(settings.text("pe.rope.short-factors"), dims / 2));
-    scaling.set("long_factor", json_list(settings.text("pe.rope.long-factors"), dims / 2));
+    scaling.set("short_factor", factors_json(settings, "short-factors", dims / 2));
+    scaling.set("long_factor", factors_json(settings, "long-factors", dims / 2));
     json.set("original_max_position_embeddings", trained);  // where older versions look for it
   }
   json.set("rope_scaling", std::move(scaling));

@@ -1,8 +1,6 @@
 #include "tasks/runner/run_plan.hpp"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -223,8 +221,7 @@ void RunPlan::say(const std::string& text) const { tally::say(common_, printable
 
 void RunPlan::write_state() const {
   // Other plans may write into the folder at the same time: what is theirs stays.
-  const FileDescriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  ::flock(folder.number(), LOCK_EX);  // where there are no locks, there is one plan
+  const FileDescriptor lock = wait_for_lock(folder_);
   const std::string file = concat(folder_, "/", sweep_file_name);
   std::map<std::string, const PlannedRun*> own;
   for (const PlannedRun& run : runs_) own[run.name] = &run;
