@@ -121,7 +121,10 @@ def write(folder, name, seed):
 
 
 def differences(stored, made):
-    """What is not the same in two folders. Angles are computed in f32, which rounds otherwise on another machine."""
+    """What is not the same in two folders. transformers computes rotary angles in f32, whatever the type of the model, and
+    cos and sin of them are rounded otherwise on another machine: so much, and without rotations the last bits, may differ.
+    """
+    turned = "gpt2" not in stored.name
     names = {path.name for path in stored.iterdir()} | {path.name for path in made.iterdir()}
     for name in sorted(names):
         if not (stored / name).is_file() or not (made / name).is_file():
@@ -130,7 +133,7 @@ def differences(stored, made):
             a, b = load_file(stored / name), load_file(made / name)
             if not torch.equal(a["tokens"], b["tokens"]):
                 yield f"{name}: other tokens"
-            elif (a["logits"] - b["logits"]).abs().max() > 1e-6 * a["logits"].abs().max():
+            elif (a["logits"] - b["logits"]).abs().max() > (1e-6 if turned else 1e-12) * a["logits"].abs().max():
                 yield f"{name}: other logits"
         elif name.endswith(".safetensors"):
             a, b = load_file(stored / name), load_file(made / name)
