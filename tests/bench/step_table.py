@@ -2,7 +2,8 @@
 """A training step of several encodings beside PyTorch's on the same machine, in one run: a table in Markdown.
 
     python3 tests/bench/step_table.py [--tally build/release/tally] [--rounds 3] [--pe none,rope] > table.md
-    python3 tests/bench/step_table.py --write      # puts the table into measurements.md and its short form into README.md
+    python3 tests/bench/step_table.py --write      # puts the table of this processor's maker into measurements.md, and
+                                                   # its short form into README.md
 
 Every program runs by itself; a round runs all programs of all rows once, one after the other, and a figure is the median
 over the rounds. Ratios are taken within a round, then their median. Rows whose attention leaves out tiles of negligible
@@ -24,7 +25,9 @@ PEER = HERE / "torch_step.py"
 ROWS = ["none", "rope", "alibi", "fox", "relative", "stick-breaking", "cope"]
 SKIPPING = {"alibi", "fox", "stick-breaking"}
 FUSED_BIAS = {"alibi", "fox", "relative"}
-BEGIN, END = "<!-- step_table.py -->", "<!-- step_table.py ends -->"
+BEGIN, END = "<!-- step_table.py{} -->", "<!-- step_table.py{} ends -->"
+# Cells of README's rows, by the maker that the pages have a table for.
+SHORT = {"AMD": slice(1, 5), "Intel": slice(5, 9)}
 HEADS = ["step with", "tally", "no tile left out", "PyTorch eager", "bias fused", "compiled", "times as fast",
          "no tile left out", "memory: tally", "eager", "compiled"]
 
@@ -104,26 +107,27 @@ def long_table(rows, args):
     return "\n".join(lines)
 
 
-def short_table(rows, old):
-    """README's table: its last four columns are the Intel machine's, the others stay as they are."""
+def short_table(rows, old, maker):
+    """README's table: four columns are of this maker's machine, the others stay as they are."""
     lines = []
     for line in old.strip().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         columns = rows.get(cells[0])
         if columns:
-            cells[-4:] = [seconds(columns, "tally"), best_of_peer(columns), ratio(columns, "tally"),
+            cells[SHORT[maker]] = [seconds(columns, "tally"), best_of_peer(columns), ratio(columns, "tally"),
                           ratio(columns, "whole")]
             line = "| " + " | ".join(cells) + " |"
         lines.append(line)
     return "\n".join(lines)
 
 
-def put(path, make):
+def put(path, make, which=""):
     text = path.read_text(encoding="utf-8")
-    pattern = re.compile(re.escape(BEGIN) + "\n(.*?)" + re.escape(END), re.S)
+    begin, end = BEGIN.format(which), END.format(which)
+    pattern = re.compile(re.escape(begin) + "\n(.*?)" + re.escape(end), re.S)
     if len(pattern.findall(text)) != 1:
-        sys.exit(f"{path}: not one place between {BEGIN} and {END}")
-    path.write_text(pattern.sub(lambda found: f"{BEGIN}\n{make(found[1])}\n{END}", text), encoding="utf-8")
+        sys.exit(f"{path}: not one part between {begin} and {end}")
+    path.write_text(pattern.sub(lambda found: f"{begin}\n{make(found[1])}\n{end}", text), encoding="utf-8")
 
 
 def main():
@@ -139,11 +143,11 @@ def main():
     print(long_table(rows, args))
     if args.write:
         processor = next(iter(rows.values()))["tally"][0]["machine"]["processor"]
-        if "Intel" not in processor:
-            sys.exit(f"--write is for the Intel machine's place in the pages; this is {processor}: its table is above")
-        put(HERE / "measurements.md", lambda _: "\n" + long_table(rows, args) + "\n")
-        put(HERE.parents[1] / "README.md", lambda old: short_table(rows, old) + "\n" if old.startswith("\n") else
-            short_table(rows, old))
+        maker = next((name for name in SHORT if name in processor), None)
+        if maker is None:
+            sys.exit(f"--write knows the machines of {' and '.join(SHORT)}; this is {processor}: its table is above")
+        put(HERE / "measurements.md", lambda _: f"\n{long_table(rows, args)}\n", f" {maker}")
+        put(HERE.parents[1] / "README.md", lambda old: short_table(rows, old, maker))
 
 
 if __name__ == "__main__":
