@@ -61,6 +61,7 @@ Settings settings_of_environment() {
 struct Shared {
   std::mutex mutex;
   Settings settings = settings_of_environment();
+  std::atomic<std::uint64_t> started_threads = 0;
 };
 
 Shared& shared() {
@@ -92,6 +93,8 @@ void set_settings(const Settings& settings) {
   s.settings = settings;
 }
 
+std::uint64_t started_threads() { return shared().started_threads; }
+
 namespace detail {
 
 cudaError_t check_configuration(dim3 grid, dim3 block, std::size_t shared_bytes) {
@@ -108,6 +111,7 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, SourceLine line, 
   const Launch launch{grid, block, shared_bytes, line, body, arguments};
   const Settings now = settings();
   const std::uint64_t blocks = grid.count();
+  shared().started_threads += blocks * block.count();
   char done_token = 0;  // stands for the end of the kernel towards ThreadSanitizer
   std::atomic<bool> stopped = false;
   std::mutex mutex;

@@ -27,4 +27,7 @@ struct Settings {
 Settings settings();
 void set_settings(const Settings& settings);
 
+// Threads of all kernels that have begun so far: how work was shared out.
+std::uint64_t started_threads();
+
 }  // namespace tally::cuda_host

@@ -2,11 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/backend.hpp"
 #include "cuda/context.hpp"
+#include "cuda/host/settings.hpp"
 #include "tests/devices.hpp"
 
 namespace tally {
@@ -68,6 +72,25 @@ TEST(DeviceWork, SumsOfAnyForm) {
       for (std::size_t n = 0; n < found.size(); ++n) ASSERT_NEAR(found[n], expected[n], 1e-9) << to_text(shape) << n;
     }
   }
+}
+
+std::uint64_t threads_of(const std::function<void()>& work) {
+  synchronize(testing::on_cuda_host);
+  const std::uint64_t before = cuda_host::started_threads();
+  work();
+  synchronize(testing::on_cuda_host);
+  return cuda_host::started_threads() - before;
+}
+
+// A thread, or a warp, for each column would leave most of a GPU idle.
+TEST(DeviceWork, SumsOfColumnsAreFormedInParts) {
+  const Tensor x = numbers({4096, 64}, 1).to(testing::on_cuda_host);
+  EXPECT_GE(threads_of([&] { sum(x, {0}); }), 64u * 64u);
+}
+
+TEST(DeviceWork, ABlockOfRandomWordsIsDrawnForFourNumbers) {
+  const Tensor x = numbers({4096}, 1).to(testing::on_cuda_host);
+  EXPECT_LE(threads_of([&] { dropout(x, 0.5, {3, 1, 4}); }), 4096u / 2);
 }
 
 }  // namespace
