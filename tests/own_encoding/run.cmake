@@ -1,6 +1,7 @@
-# Does what nn/position/README.md says: copies the sources, adds its encoding, that of contextual.md and the two that
-# 'tally new-encoding' prints to nn/position and nothing else, builds the runner, and looks for them in the list, the
-# help, the check and a short training run; and holds the one against the form in which it was written first.
+# Does what nn/position/README.md and tasks/add.md say: copies the sources, adds their encoding and optimiser, the encoding of
+# contextual.md and the two that 'tally new-encoding' prints, a file each and nothing else, builds the runner, and looks for
+# them in the list, the help, the check and a short training run; and holds the one against the form in which it was
+# written first.
 #
 # cmake -D SOURCE=<root of the sources> -D TALLY=<the program> -D COMPILER=<c++> -D GENERATOR=<name> -D WORK=<folder to use> -P run.cmake
 set(tree ${WORK}/tally)
@@ -9,18 +10,19 @@ file(MAKE_DIRECTORY ${tree})
 foreach(part IN ITEMS core autograd nn tasks cuda CMakeLists.txt)
   file(COPY ${SOURCE}/${part} DESTINATION ${tree})
 endforeach()
-set(page_of_decay README.md)
-set(page_of_counted_decay contextual.md)
-foreach(encoding IN ITEMS decay counted_decay)
-  file(COPY ${SOURCE}/tests/own_encoding/${encoding}.cpp DESTINATION ${tree}/nn/position)
-  # The pages show these files.
-  file(READ ${SOURCE}/nn/position/${page_of_${encoding}} page)
-  file(READ ${SOURCE}/tests/own_encoding/${encoding}.cpp text)
-  string(FIND "${page}" "${text}" found)
+# add(<file> <folder> <page that shows the file as it is>)
+function(add name folder page)
+  file(COPY ${SOURCE}/tests/own_encoding/${name}.cpp DESTINATION ${tree}/${folder})
+  file(READ ${SOURCE}/${page} shown)
+  file(READ ${SOURCE}/tests/own_encoding/${name}.cpp text)
+  string(FIND "${shown}" "${text}" found)
   if(found EQUAL -1)
-    message(FATAL_ERROR "nn/position/${page_of_${encoding}} does not show tests/own_encoding/${encoding}.cpp as it is")
+    message(FATAL_ERROR "${page} does not show tests/own_encoding/${name}.cpp as it is")
   endif()
-endforeach()
+endfunction()
+add(decay nn/position nn/position/README.md)
+add(counted_decay nn/position nn/position/contextual.md)
+add(lion nn/optim tasks/add.md)
 
 file(COPY ${SOURCE}/tests/own_encoding/counted_decay_in_tensors.cpp DESTINATION ${tree}/nn/position)
 
@@ -79,3 +81,9 @@ foreach(encoding IN ITEMS decay counted-decay rope+decay cope+decay)
 endforeach()
 step(RUN ${tally} show ${WORK}/run-decay/checkpoints/step-00000003.safetensors
      HOLDS "model.blocks.0.position.decay.rate")
+
+step(RUN ${tally} list optimisers HOLDS "  lion ")
+step(RUN ${tally} describe lion HOLDS "share of the mean that is kept")
+step(RUN ${tally} train ${WORK}/run-lion --task flip-flop --preset quick --pe none --steps 3 --optimiser.name lion
+         --optimiser.warmup 0 --task.length 16 --task.eval-count 8 --task.sparse-count 8 --task.dense-count 8 --threads 1)
+step(RUN ${tally} show ${WORK}/run-lion/checkpoints/step-00000003.safetensors HOLDS "optimiser.embedding.weight.m")
