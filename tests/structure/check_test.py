@@ -127,6 +127,7 @@ class CheckTest(unittest.TestCase):
 
     def test_file(self):
         self.assert_offence("core/long.cpp", "\n" * (check.MAX_LINES + 1), f"{check.MAX_LINES + 1} lines")
+        self.assert_offence("tasks/long.py", "\n" * (check.MAX_LINES + 1), f"{check.MAX_LINES + 1} lines")
         self.assert_offence("core/once.hpp", "int f();\n", "pragma once")
         self.assert_offence("core/string_utils.cpp", "\n", "a name says")
         self.assert_offence("core/a.cpp", "// TO" + "DO later\n", "unfinished")
