@@ -46,13 +46,10 @@ struct LossBackwardRow {
     const std::int64_t target = targets[row];
     const auto share = [&](std::int64_t j) { return math::exp(logits[offset + j] - log_sum[row]) * factor; };
     const bool sure = counts && std::abs(share(target)) > std::abs(factor) / 2;
-    // d_logits may be the logits: no lane writes before all of them have read.
     double others = 0;
-    if (sure) {
-      others = row_sum(width, lane, [&](std::int64_t j) { return j == target ? T{0} : share(j); });
-    } else {
-      __syncwarp();
-    }
+    if (sure) others = row_sum(width, lane, [&](std::int64_t j) { return j == target ? T{0} : share(j); });
+    // d_logits may be the logits: no lane writes before all of them have read, and a sum's shuffles order no memory.
+    __syncwarp();
     for (std::int64_t j = lane; j < width; j += warp_lanes) {
       T value = 0;
       if (counts) {

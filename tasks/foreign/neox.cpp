@@ -48,7 +48,7 @@ JsonValue write(OwnSettings& settings) {
                                       {"use_parallel_residual", parallel},
                                       {"tie_word_embeddings", settings.flag("model.tied")}});
   const std::int64_t dims = rotary_dims_of(settings, width / heads);
-  const auto head_width = static_cast<double>(width / heads);
+  const auto head_width = static_cast<double>(width) / static_cast<double>(heads);
   double part = static_cast<double>(dims) / head_width;
   if (std::floor(head_width * part) < static_cast<double>(dims))
     part = std::nextafter(part, 2.0);  // readers round down
