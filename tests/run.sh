@@ -4,7 +4,7 @@
 #   tests/run.sh [--quick] [--preset NAME] [--folders A,B,... | --encoding NAME] [options of ctest]
 #
 # --quick          only the tests whose executable or data changed since they last passed, without those labelled slow or
-#                  long
+#                  long; where one encoding's file is all that changed, the tests that go over encodings ask it alone
 # --preset NAME    of CMakePresets.json: release (as without), debug, asan, clang, tsan
 # --folders A,B    builds and runs the tests of these folders alone: core, cuda, autograd, nn, text, tasks, runner, sanitize
 # --encoding NAME  builds and runs what is asked of this encoding alone, by itself and beside each of the others, within a
@@ -93,6 +93,19 @@ if [ ${#only[@]} -eq 0 ]; then
   done
 fi
 
+# Every file that is compiled or says how, with its digest; and the one encoding whose file alone differs from what last
+# passed, if that is all: no other file knows it, so nothing else that goes over encodings can have changed.
+sources() {
+  find CMakeLists.txt CMakePresets.json core autograd nn cuda tasks tests \( -name '*.[ch]pp' -o -name '*.cu' -o -name '*.def' \
+    -o -name '*.cmake' -o -name '*.json' -o -name CMakeLists.txt \) -type f -print0 | sort -z | xargs -0 sha256sum
+}
+passed_sources=$build/tests/sources.passed
+changed_encoding() {
+  local differing
+  differing=$(sources | diff "$passed_sources" - 2>/dev/null | sed -n 's/^[<>] [0-9a-f]*  //p' | sort | uniq -c) || true
+  if [[ $differing =~ ^\ *2\ nn/position/([a-z0-9_]+)\.cpp$ ]]; then echo "${BASH_REMATCH[1]//_/-}"; fi
+}
+
 selection=("$@")
 if [ -n "$encoding" ]; then
   selection+=(-L '^encodings$')
@@ -102,6 +115,11 @@ elif $quick; then
     if [ "$(fingerprint "$folder")" != "$(cat "$(stamp "$folder")" 2>/dev/null)" ]; then changed+="|$folder"; fi
   done
   selection+=(-R "^($changed)/" -LE "slow|long")
+  alone=$(changed_encoding)
+  if [ -n "$alone" ]; then
+    echo "what goes over encodings asks $alone alone: no other file has changed"
+    export TALLY_TEST_ENCODING=$alone
+  fi
 elif [ ${#only[@]} -gt 0 ]; then
   selection+=(-R "^($(IFS='|' && echo "${only[*]}"))/")
 fi
@@ -112,6 +130,7 @@ ctest --preset "$preset" -j "$(nproc)" --no-label-summary "${selection[@]}" 2>&1
 # A selection made by hand proves nothing about the rest.
 if [ $status -eq 0 ] && [ -z "$encoding" ] && { $quick || [ $# -eq 0 ]; }; then
   for folder in "${folders[@]}"; do fingerprint "$folder" >"$(stamp "$folder")"; done
+  if [ ${#only[@]} -eq 0 ]; then sources >"$passed_sources"; fi
 fi
 summary=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests failed out of [1-9][0-9]*$' "$log" || true)
 if [ -z "$summary" ]; then

@@ -1,4 +1,5 @@
-// tally describe: all there is to know of one task, encoding, optimiser or preset.
+// tally describe: all there is to know of one task, encoding, optimiser or preset, as a value (--json) that
+// description_text.cpp tells.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -7,25 +8,29 @@
 #include "tasks/estimate.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/runner/commands.hpp"
+#include "tasks/runner/description_text.hpp"
 #include "tasks/runner/grid.hpp"
-#include "tasks/statistics.hpp"
 
 namespace tally {
 namespace {
 
-std::string indented(const std::string& text) { return concat("  ", joined(split_text(text, '\n'), "\n  "), "\n"); }
-
-std::string options_text(const std::string& prefix, const std::vector<OptionInfo>& options) {
-  if (options.empty()) return "";
-  std::string text = "\nOptions\n";
+// [{"name": "pe.p-max", "default": 64, "range": "1 to 8", "help": ...}]; a choice has "allowed".
+JsonValue options_value(std::string_view prefix, const std::vector<OptionInfo>& options) {
+  JsonValue all = JsonValue::array();
   for (const OptionInfo& option : options) {
-    std::string allowed = option.allowed.empty() ? option.range : joined(option.allowed, "|");
-    if (std::holds_alternative<bool>(option.value)) allowed = "true|false";
-    text += concat("  --", prefix, option.name, " (default ",
-                   to_text(option.value).empty() ? "empty" : to_text(option.value),
-                   allowed.empty() ? "" : concat("; ", allowed), ")\n      ", option.help, "\n");
+    JsonValue one =
+        JsonValue::object({{"name", concat(prefix, option.name)},
+                           {"default", std::visit([](const auto& own) { return JsonValue(own); }, option.value)}});
+    std::vector<std::string> allowed = option.allowed;
+    if (std::holds_alternative<bool>(option.value)) allowed = {"true", "false"};
+    if (!allowed.empty()) {
+      one.set("allowed", JsonValue::Array(allowed.begin(), allowed.end()));
+    } else if (!option.range.empty()) {
+      one.set("range", option.range);
+    }
+    all.push(one.set("help", option.help));
   }
-  return text;
+  return all;
 }
 
 // Sizes that no table has by itself, so that a shape can be told in letters.
@@ -50,27 +55,29 @@ std::string shape_text(const Shape& shape) {
   return concat("[", text, "]");
 }
 
-// The parameters that an encoding brings: "model.blocks.N.position.cope.table [65, d]".
-std::vector<std::string> parameters_of(const EncodingChoice& choice) {
+JsonValue tensor_value(std::string_view path, const Shape& shape) {
+  return JsonValue::object({{"name", concat("model.", path)}, {"shape", shape_text(shape)}});
+}
+
+// The parameters that an encoding brings: "model.blocks.N.position.cope.table", "[65, d]".
+JsonValue parameters_of(const EncodingChoice& choice) {
   ModelOptions model;
   model.layers = 2;
   model.heads = heads;
   model.width = width;
-  std::vector<std::string> lines;
+  JsonValue tensors = JsonValue::array();
   for (const auto& [path, shape] : parameter_shapes(model, choice, 2, max_length)) {
-    std::string name = "model." + path;
-    if (name.find("position.") == std::string::npos || path.starts_with("blocks.1.")) continue;
-    if (const std::size_t block = name.find("blocks.0."); block != std::string::npos) name.replace(block + 7, 1, "N");
-    lines.push_back(concat(name, " ", shape_text(shape)));
+    if (path.find("position.") == std::string::npos || path.starts_with("blocks.1.")) continue;
+    std::string name = path;
+    if (name.starts_with("blocks.0.")) name.replace(7, 1, "N");
+    tensors.push(tensor_value(name, shape));
   }
-  return lines;
+  return tensors;
 }
 
-std::string parameters_text(const EncodingEntry& entry) {
-  const std::vector<std::string> usual = parameters_of(EncodingChoice::parse(entry.name));
-  std::string text = "\nParameters (H heads, d head width, D width, T_max longest sequence)\n";
-  for (const std::string& line : usual) text += indented(line);
-  if (usual.empty()) text += "  none\n";
+// Of each value of an option by which they differ from the usual ones.
+JsonValue other_parameters(const EncodingEntry& entry, const JsonValue& usual) {
+  JsonValue others = JsonValue::array();
   for (const OptionInfo& option : list_options(*entry.make_options())) {
     std::vector<std::string> values = option.allowed;
     if (std::holds_alternative<bool>(option.value)) values = {"true", "false"};
@@ -82,105 +89,123 @@ std::string parameters_text(const EncodingEntry& entry) {
       } catch (const Error&) {
         continue;  // needs another option's value as well
       }
-      const std::vector<std::string> lines = parameters_of(choice);
-      if (lines == usual) continue;
-      text += concat("  with ", option.name, " = ", value, lines.empty() ? ": none\n" : "\n");
-      for (const std::string& line : lines) text += concat("    ", line, "\n");
+      JsonValue tensors = parameters_of(choice);
+      if (tensors == usual) continue;
+      others.push(JsonValue::object({{"option", option.name}, {"value", value}, {"tensors", std::move(tensors)}}));
     }
   }
-  return text;
+  return others;
 }
 
-std::string text_of(const EncodingEntry& entry) {
-  return concat("encoding ", entry.name, ": ", entry.summary, "\n\nFormula\n", indented(entry.formula),
-                options_text("pe.", list_options(*entry.make_options())), parameters_text(entry), "\nPaper\n",
-                indented(entry.paper));
+JsonValue value_of(const EncodingEntry& entry) {
+  const JsonValue usual = parameters_of(EncodingChoice::parse(entry.name));
+  return JsonValue::object(
+      {{"kind", "encoding"},
+       {"name", entry.name},
+       {"summary", entry.summary},
+       {"formula", entry.formula},
+       {"options", options_value("pe.", list_options(*entry.make_options()))},
+       {"parameters", JsonValue::object({{"of", "H heads, d head width, D width, T_max longest sequence"},
+                                         {"tensors", usual},
+                                         {"with", other_parameters(entry, usual)}})},
+       {"paper", entry.paper}});
 }
 
 // A sum, or what acts where: the parameters in the smallest model that has all it names, then its parts.
-std::string text_of(const EncodingChoice& choice) {
-  std::string text = concat("encodings ", choice.text(), "\n\nActs on\n");
+JsonValue value_of(const EncodingChoice& choice) {
   ModelOptions model;
   model.layers = choice.least_layers();
   model.heads = choice.least_heads();
   model.width = model.heads * head_width;
+  JsonValue acts_on = JsonValue::array();
   for (const EncodingChoice::Assignment& assignment : choice.acting()) {
-    text += concat("  ", assignment.layers.all() ? "all layers" : "layers " + assignment.layers.text(), ", ",
-                   assignment.heads.all() ? "all heads" : "heads " + assignment.heads.text(), ": ",
-                   assignment.sum_text(), "\n");
+    acts_on.push(concat(assignment.layers.all() ? "all layers" : "layers " + assignment.layers.text(), ", ",
+                        assignment.heads.all() ? "all heads" : "heads " + assignment.heads.text(), ": ",
+                        assignment.sum_text()));
   }
-  for (const std::string& line : choice.open_choices()) text += concat("  ", line, "\n");
-  std::string parameters;
+  for (const std::string& line : choice.open_choices()) acts_on.push(line);
+  JsonValue tensors = JsonValue::array(), parts = JsonValue::array();
   for (const auto& [path, shape] : parameter_shapes(model, choice, 2, max_length)) {
-    if (path.find("position.") == std::string::npos) continue;
-    parameters += concat("  model.", path, " ", shape_text(shape), "\n");
+    if (path.find("position.") != std::string::npos) tensors.push(tensor_value(path, shape));
   }
-  text += concat("\nParameters with ", model.layers, model.layers == 1 ? " layer, " : " layers, ", model.heads,
-                 model.heads == 1 ? " head (" : " heads (", "d head width, T_max longest sequence)\n",
-                 parameters.empty() ? "  none\n" : parameters);
-  for (const EncodingChoice::Part& part : choice.parts) text += concat("\n", text_of(*part.entry));
-  return text;
+  for (const EncodingChoice::Part& part : choice.parts) parts.push(value_of(*part.entry));
+  const std::string of = concat(model.layers, model.layers == 1 ? " layer, " : " layers, ", model.heads,
+                                model.heads == 1 ? " head" : " heads", "; d head width, T_max longest sequence");
+  return JsonValue::object({{"kind", "encodings"},
+                            {"name", choice.text()},
+                            {"acts_on", std::move(acts_on)},
+                            {"parameters", JsonValue::object({{"of", of}, {"tensors", std::move(tensors)}})},
+                            {"parts", std::move(parts)}});
 }
 
 // --model.kind lstm
-std::string lstm_text() {
+JsonValue lstm_value() {
   ModelOptions model;
   model.kind = "lstm";
   model.layers = 1;
   model.width = width;
-  std::string text =
-      "lstm: layers of LSTM, which take tokens in their order; --model.kind lstm, with no --pe\n\nFormula\n"
-      "  i, f, o = sigmoid, g = tanh of W x_t + b + U h_{t-1};  c_t = f c_{t-1} + i g;  h_t = o tanh(c_t)\n"
-      "\nParameters with 1 layer (D width, V symbols; blocks of D rows for i, f, g, o)\n";
-  for (const auto& [path, shape] : parameter_shapes(model, EncodingChoice::parse("none"), vocabulary, max_length)) {
-    text += concat("  model.", path, " ", shape_text(shape), "\n");
-  }
-  return text +
-         "\nPaper\n  Hochreiter and Schmidhuber 1997; forget gate: Gers, Schmidhuber and Cummins 2000; on flip-flop: "
-         "Liu "
-         "et al. 2023, arXiv 2306.00946\n";
+  JsonValue tensors = JsonValue::array();
+  for (const auto& [path, shape] : parameter_shapes(model, EncodingChoice::parse("none"), vocabulary, max_length))
+    tensors.push(tensor_value(path, shape));
+  return JsonValue::object(
+      {{"kind", "model"},
+       {"name", "lstm"},
+       {"summary", "layers of LSTM, which take tokens in their order; --model.kind lstm, with no --pe"},
+       {"formula", "i, f, o = sigmoid, g = tanh of W x_t + b + U h_{t-1};  c_t = f c_{t-1} + i g;  h_t = o tanh(c_t)"},
+       {"parameters", JsonValue::object({{"of", "1 layer; D width, V symbols; blocks of D rows for i, f, g, o"},
+                                         {"tensors", std::move(tensors)}})},
+       {"paper",
+        "Hochreiter and Schmidhuber 1997; forget gate: Gers, Schmidhuber and Cummins 2000; on flip-flop: Liu et al. "
+        "2023, arXiv 2306.00946"}});
 }
 
-std::string text_of(const TaskEntry& entry) {
+JsonValue value_of(const TaskEntry& entry) {
   const std::unique_ptr<Options> options = entry.make_options();
-  std::string text = concat("task ", entry.name, ": ", entry.summary, "\n\n", indented(entry.description),
-                            options_text("task.", list_options(*options)));
-  if (entry.reads_files) {
-    text += "\nSplits and vocabulary are those of its files\n";
-  } else {
+  JsonValue value = JsonValue::object({{"kind", "task"},
+                                       {"name", entry.name},
+                                       {"summary", entry.summary},
+                                       {"description", entry.description},
+                                       {"options", options_value("task.", list_options(*options))}});
+  if (!entry.reads_files) {  // else its files say
     const std::unique_ptr<Task> task = entry.make(*options, 1, 0);
-    text += "\nSplits\n";
+    JsonValue splits = JsonValue::array();
     for (const Split& split : task->splits()) {
-      text += concat("  ", split.name, ": ", split.summary, "; ",
-                     split.count == 0 ? "endless" : concat(with_commas(split.count), " sequences"), ", up to ",
-                     split.length, " tokens\n");
+      splits.push(JsonValue::object(
+          {{"name", split.name}, {"summary", split.summary}, {"count", split.count}, {"length", split.length}}));
     }
-    text += concat("\nVocabulary: ", task->vocabulary().size(), " symbols\n");
+    value.set("splits", std::move(splits)).set("vocabulary", task->vocabulary().size());
   }
-  text += "\nPresets\n";
+  JsonValue presets = JsonValue::array();
   for (const PresetEntry* preset : preset_registry()) {
-    if (preset->task == entry.name) text += concat("  ", preset->name, ": ", preset->summary, "\n");
+    if (preset->task == entry.name)
+      presets.push(JsonValue::object({{"name", preset->name}, {"summary", preset->summary}}));
   }
-  return text + concat("\nPaper\n", indented(entry.paper));
+  return value.set("presets", std::move(presets)).set("paper", entry.paper);
 }
 
-std::string text_of(const PresetEntry& entry) {
-  std::string text = concat("preset ", entry.name, " of task ", entry.task, ": ", entry.summary, "\n");
-  for (const auto& [name, value] : entry.settings) text += concat("  --", name, " ", value, "\n");
-  return text;
+JsonValue value_of(const PresetEntry& entry) {
+  JsonValue settings = JsonValue::array();
+  for (const auto& [name, value] : entry.settings) settings.push(JsonValue::object({{"name", name}, {"value", value}}));
+  return JsonValue::object({{"kind", "preset"},
+                            {"name", entry.name},
+                            {"task", entry.task},
+                            {"summary", entry.summary},
+                            {"settings", std::move(settings)}});
 }
 
-std::string text_of(const OptimizerEntry& entry) {
-  return concat("optimiser ", entry.name, ": ", entry.summary, "\n",
-                options_text("optimiser.", list_options(*entry.make_options())));
+JsonValue value_of(const OptimizerEntry& entry) {
+  return JsonValue::object({{"kind", "optimiser"},
+                            {"name", entry.name},
+                            {"summary", entry.summary},
+                            {"options", options_value("optimiser.", list_options(*entry.make_options()))}});
 }
 
 Result run_describe(const std::string& name) {
   std::vector<std::string> known;
-  std::string text;
+  JsonValue found = JsonValue::array();
   const auto consider = [&](const std::string& own, const auto& entry) {
     known.push_back(own);
-    if (own == name) text += concat(text.empty() ? "" : "\n", text_of(entry));
+    if (own == name) found.push(value_of(entry));
   };
   for (const TaskEntry* entry : task_registry()) consider(entry->name, *entry);
   for (const EncodingEntry* entry : encoding_registry()) consider(entry->name, *entry);
@@ -190,16 +215,18 @@ Result run_describe(const std::string& name) {
     consider(concat(entry->task, " ", entry->name), *entry);  // as 'tally list' prints it
   }
   known.emplace_back("lstm");
-  if (name == known.back()) text = lstm_text();
+  if (name == known.back()) found.push(lstm_value());
   if (name.find_first_of("+:@,") != std::string::npos) {
-    text = as_usage([&] { return text_of(EncodingChoice::parse(name)); });
+    found.push(as_usage([&] { return value_of(EncodingChoice::parse(name)); }));
   }
-  if (text.empty()) {
+  if (found.elements().empty()) {
     const std::string other = other_name_hint(name), hint = other.empty() ? did_you_mean(name, known) : other;
     throw UsageError(concat("[describe] there is no task, encoding, optimiser or preset '", name, "'",
                             hint.empty() ? "; 'tally list' shows all" : hint));
   }
-  return {.value = JsonValue::object({{"name", name}, {"text", text}}), .text = text};
+  JsonValue value = JsonValue::object({{"name", name}, {"found", std::move(found)}});
+  std::string text = description_text(value);
+  return {.value = std::move(value), .text = std::move(text)};
 }
 
 }  // namespace

@@ -121,6 +121,31 @@ TEST(Describe, EncodingTaskAndPreset) {
   }
 }
 
+TEST(Describe, HasAllOfItAsAValue) {
+  const TemporaryFolder folder;
+  const auto found = [&](const std::vector<std::string>& words) {
+    const JsonValue value = parse_json(run_tally(words, folder).out, {}, words[1]);
+    EXPECT_EQ(value.string("name"), words[1]);
+    return value.elements("found");
+  };
+  const JsonValue cope = found({"describe", "cope", "--json"}).at(0);
+  const JsonValue& p_max = cope.elements("options").at(0);
+  EXPECT_EQ(p_max.string("name"), "pe.p-max");
+  EXPECT_EQ(p_max.integer("default"), 64);
+  EXPECT_EQ(p_max.string("range"), "1 to 1048576");
+  EXPECT_EQ(cope.elements("options").at(1).elements("allowed").at(1).string(), "sqrt-d");
+  const JsonValue& parameters = cope.at("parameters");
+  EXPECT_EQ(parameters.elements("tensors").at(0).string("shape"), "[65, d]");
+  EXPECT_EQ(parameters.elements("with").at(0).string("value"), "layers");
+  const JsonValue task = found({"describe", "flip-flop", "--json"}).at(0);
+  EXPECT_EQ(task.elements("splits").at(2).integer("count"), 100'000);
+  EXPECT_EQ(task.integer("vocabulary"), 5);
+  EXPECT_EQ(found({"describe", "cope+rope", "--json"}).at(0).elements("parts").size(), 2);
+  const std::vector<JsonValue> presets = found({"describe", "quick", "--json"});
+  EXPECT_GT(presets.size(), 5);
+  EXPECT_EQ(presets.at(0).string("kind"), "preset");
+}
+
 TEST(Describe, NamesMemoryThatGrowsWithTheSquareOfTheLength) {
   const TemporaryFolder folder;
   for (const auto& [encoding, text] :
