@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "core/io/json.hpp"
 #include "tasks/memory.hpp"
+#include "tasks/text/prepared_text.hpp"
 
 namespace tally {
 
@@ -29,7 +30,7 @@ class UsageError : public Error {
 };
 
 // Calls f; an Error that it throws becomes a UsageError: a wrong option is wrong usage, whatever part of the library
-// finds it. What is only too large for this machine is not.
+// finds it. What is only too large for this machine is not, nor a damaged file.
 template <class F>
 auto as_usage(F&& f) {
   try {
@@ -37,6 +38,8 @@ auto as_usage(F&& f) {
   } catch (const UsageError&) {
     throw;
   } catch (const DoesNotFit&) {
+    throw;
+  } catch (const DamagedText&) {
     throw;
   } catch (const Error& error) {
     throw UsageError(error.what());

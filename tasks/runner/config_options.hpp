@@ -57,6 +57,8 @@ class ConfigOptions {
     const std::string blame = file_.empty() ? "" : file_ + ": ";
     try {
       return f();
+    } catch (const DamagedText&) {
+      throw;
     } catch (const UsageError& error) {
       throw UsageError(blame + error.what());
     } catch (const Error& error) {

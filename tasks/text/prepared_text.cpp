@@ -1,6 +1,7 @@
 #include "tasks/text/prepared_text.hpp"
 
 #include <charconv>
+#include <filesystem>
 #include <limits>
 
 #include "core/error.hpp"
@@ -74,8 +75,21 @@ const TextSplit& TextManifest::split(std::string_view name) const {
   fail("text", "there is no split '", escape_for_print(name), "'; there are: ", known.empty() ? "none" : known);
 }
 
-PreparedText::PreparedText(const std::string& folder)
-    : folder_(folder), manifest_(read_manifest(folder + "/manifest.json")) {
+PreparedText::PreparedText(const std::string& folder) : folder_(folder) {
+  const std::string manifest = folder + "/manifest.json";
+  std::error_code unreadable;
+  const bool there = std::filesystem::exists(manifest, unreadable);
+  check(there || unreadable, "text", escape_for_print(manifest, 1000),
+        " is not there; 'tally prepare' makes such a folder");
+  try {
+    manifest_ = read_manifest(manifest);
+    check_files();
+  } catch (const Error& error) {
+    throw DamagedText(error.what());
+  }
+}
+
+void PreparedText::check_files() const {
   const std::string tokenizer = read_whole_file(tokenizer_path(), max_tokenizer_bytes);
   const std::string checksum = checksum_text(crc32c(std::as_bytes(std::span(tokenizer))));
   check(checksum == manifest_.tokenizer_checksum, "text", escape_for_print(tokenizer_path(), 1000),

@@ -12,10 +12,17 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/io/json.hpp"
 #include "tasks/text/token_file.hpp"
 
 namespace tally {
+
+// Files that are there and are not what their manifest says: nothing that another command line would mend.
+class DamagedText : public Error {
+ public:
+  using Error::Error;
+};
 
 struct TextSplit {
   std::string name;            // "train", "validation", "test"
@@ -49,8 +56,9 @@ struct TextManifest {
 
 class PreparedText {
  public:
-  // Throws Error naming file and location when the manifest is missing or wrong, or when a token file or the tokenizer
-  // is not what it says: sizes are compared, and the tokenizer's checksum.
+  // Throws Error naming the folder when there is no manifest in it, and DamagedText naming file and location when the
+  // manifest is wrong, or a token file or the tokenizer missing or not what it says: sizes are compared, and the
+  // tokenizer's checksum.
   explicit PreparedText(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
@@ -64,6 +72,8 @@ class PreparedText {
   void verify() const;
 
  private:
+  void check_files() const;
+
   std::string folder_;
   TextManifest manifest_;
 };

@@ -242,6 +242,18 @@ TEST_F(TextRuns, WhatIsNotThereIsNamed) {
 
 // A picture of the paper by one command: trains, evaluates each model at the contexts on the same targets, keeps what
 // it found, and shows what vary and eval show.
+TEST_F(TextRuns, DamagedDataIsNoWrongUsage) {
+  fs::resize_file(folder_ / "data/train.bin", fs::file_size(folder_ / "data/train.bin") - 2);
+  const Finished cut = run_tally(training("run"), folder_);
+  EXPECT_EQ(cut.code, 1);
+  EXPECT_TRUE(holds(cut.err, "train.bin: holds ")) << cut.err;
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
+  fs::remove(folder_ / "data/manifest.json");
+  const Finished none = run_tally(training("run"), folder_);
+  EXPECT_EQ(none.code, 2);
+  EXPECT_TRUE(holds(none.err, "manifest.json is not there; 'tally prepare' makes such a folder")) << none.err;
+}
+
 TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   std::vector<std::string> words{"reproduce", "figure3",     "--dir",   folder_ / "runs",
                                  "--seeds=1", "--threads=1", "--jobs=1"};
