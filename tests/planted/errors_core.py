@@ -74,7 +74,7 @@ ERRORS = [
             found_by=["nn/Cpu/Tiled.*"]),
     Planted("pair-rounding-kept", "core/cpu/attention_pair.cpp",
             find="return dx - (d - static_cast<double>(expected[row])) / a * ax;",
-            replace="return dx;",
+            replace="return dx - 0 * (d - static_cast<double>(expected[row])) / a * ax;",
             what="gradients of a policy's numbers keep what rounding leaves of a row's sum",
             found_by=["nn/Cpu/TiledPrecision.*"]),
     Planted("dual-quotient", "core/attention/dual.hpp",
