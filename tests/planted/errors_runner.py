@@ -31,7 +31,7 @@ ERRORS = [
             find="(planned(step) && newer < 2)",
             replace="(planned(step) && newer < 1)",
             what="one checkpoint is kept beside the best: where it is damaged there is none before it",
-            found_by=["runner/Damage.*"]),
+            found_by=["runner/BestCheckpoint.*"]),
     Planted("gates-rounded-alone", "tasks/packing.cpp",
             find="bytes.push_back(rounded(levels * sum - kept, levels));",
             replace="bytes.push_back(rounded(levels * row[j], levels));",
