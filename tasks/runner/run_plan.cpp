@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "core/backend.hpp"
-#include "core/io/atomic_file.hpp"
 #include "core/io/lease.hpp"
 #include "core/io/reader.hpp"
 #include "tasks/estimate.hpp"
@@ -31,8 +30,6 @@ std::int64_t parse_seed(const std::string& text) {
 }
 
 bool is_open(const PlannedRun& run) { return run.state != RunState::finished; }
-
-bool ended_badly(RunState state) { return state == RunState::failed || state == RunState::diverged; }
 
 // "in-distribution 0.1%, ood-sparse 1.8%"
 std::string results_text(const RunFolder& folder) {
@@ -83,26 +80,6 @@ std::vector<std::int64_t> parse_seeds(const std::string& text) {
     }
   }
   return seeds;
-}
-
-std::vector<PlannedRun> listed_runs(const std::string& folder) {
-  const std::string file = concat(folder, "/", sweep_file_name);
-  std::error_code error;
-  check(fs::exists(file, error), "sweep", "'", folder, "' holds no sweep: it has no ", sweep_file_name,
-        "; what it is to train is said with --task, --pe and --seeds");
-  std::vector<PlannedRun> runs;
-  const JsonValue sweep = read_sweep_file(file);
-  in_file(file, [&] {
-    for (const JsonValue& run : sweep.elements("runs")) {
-      const std::string& name = run.string("name");
-      const fs::path path(name);
-      check(!name.empty() && path.is_relative() && std::ranges::count(path, fs::path("..")) == 0, "sweep", "'", name,
-            "' is no name of a run's folder");
-      runs.push_back({name, RunConfig::from_json(run.at("config"), OtherRules::leave_out)});
-      runs.back().config.validate();
-    }
-  });
-  return runs;
 }
 
 RunPlan::RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonOptions& common, double seconds)
@@ -186,13 +163,6 @@ std::int64_t RunPlan::jobs(std::int64_t wanted) const {
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::min(fitting, static_cast<double>(cores))), 1, open);
 }
 
-void RunPlan::write_list() {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  check(!error, "sweep", "cannot make the folder '", folder_, "': ", error.message());
-  write_state();
-}
-
 void RunPlan::execute(std::int64_t jobs) {
   write_list();
   const Clock::time_point begin = Clock::now();
@@ -239,39 +209,6 @@ std::string RunPlan::work_text() const {
 }
 
 void RunPlan::say(const std::string& text) const { tally::say(common_, printable(text)); }
-
-void RunPlan::note(const PlannedRun& run) const {
-  if (!beside_others_ || ended_badly(run.state)) write_state();
-}
-
-void RunPlan::write_state() const {
-  // Other plans may write into the folder at the same time: what is theirs stays.
-  const std::string file = concat(folder_, "/", sweep_file_name);
-  const FileDescriptor lock = wait_for_lock_file(file + ".lock");
-  std::map<std::string, const PlannedRun*> own;
-  for (const PlannedRun& run : runs_) own[run.name] = &run;
-  JsonValue runs = JsonValue::array(), before;
-  std::error_code error;
-  if (fs::exists(file, error)) {
-    before = read_sweep_file(file);
-    for (const JsonValue& entry : before.elements("runs")) {
-      const auto known = own.find(entry.string("name"));
-      const bool told_more = beside_others_ && ended_badly(run_state_from_text(entry.string("state")));
-      if (known != own.end() && known->second->state != RunState::waiting &&
-          !(told_more && known->second->state == RunState::unfinished)) {
-        continue;
-      }
-      runs.push(entry);
-      if (known != own.end()) own.erase(known);
-    }
-  }
-  for (const PlannedRun& run : runs_) {
-    if (!own.contains(run.name)) continue;
-    runs.push(JsonValue::object({{"name", run.name}, {"state", name_of(run.state)}, {"config", run.config.to_json()}}));
-  }
-  const JsonValue after = JsonValue::object({{"format", 1}, {"runs", std::move(runs)}});
-  if (after != before) write_file_atomically(file, write_json(after) + "\n");
-}
 
 void RunPlan::start(std::size_t index) {
   PlannedRun& run = runs_[index];
@@ -321,7 +258,8 @@ void RunPlan::start_claimed(std::size_t index) {
 void RunPlan::wait_for_others(PlannedRun& run, const std::string& who) {
   const auto index = static_cast<std::size_t>(&run - runs_.data());
   if (told_.insert(index).second) say(concat(run.name, ": ", who, " is training it"));
-  run.state = RunState::unfinished;
+  std::error_code error;
+  run.state = fs::exists(path_of(run) + "/config.json", error) ? RunState::unfinished : RunState::waiting;
   in_use_.push_back(index);
 }
 

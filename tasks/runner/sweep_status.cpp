@@ -14,6 +14,10 @@ namespace {
 
 constexpr const char* at_work = "at work";
 
+bool ended_badly(const Claim& claim) {
+  return claim.state == name_of(RunState::failed) || claim.state == name_of(RunState::diverged);
+}
+
 struct RunStatus {
   std::string state;
   std::int64_t saved = 0;  // the step of its newest checkpoint
@@ -30,9 +34,7 @@ RunStatus status_of(const RunPlan& plan, const PlannedRun& run) {
   }
   const Claim& claim = status.claim;
   if (claim.open() && !claim.holder.gone()) status.state = at_work;
-  if (claim.state == name_of(RunState::failed) || claim.state == name_of(RunState::diverged)) {
-    status.state = claim.state;
-  }
+  if (ended_badly(claim)) status.state = claim.state;
   return status;
 }
 
@@ -54,9 +56,7 @@ Result sweep_status(RunPlan& plan) {
       entry.set("renewed", status.claim.time).set("lease_seconds", status.claim.seconds);
     }
     runs.push(std::move(entry));
-    const bool told = status.state == at_work || status.state == name_of(RunState::failed) ||
-                      status.state == name_of(RunState::diverged);
-    if (!told) continue;
+    if (status.state != at_work && !ended_badly(status.claim)) continue;
     lines +=
         concat("  ", printable(run.name), ": ", status.state, ", step ", status.saved, " of ", run.config.run.steps,
                " saved; ", printable(holder_text(status.claim)), ", ", status.state == at_work ? "renewed " : "",
