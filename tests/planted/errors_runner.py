@@ -134,7 +134,7 @@ ERRORS = [
             found_by=["runner/Eval.Gives*:Train.LeavesThe*"]),
     Planted("report-by-path", "tasks/report.cpp",
             find="if (known->state == RunState::unfinished && ended_badly(state)) known->state = state;",
-            replace="if (ended_badly) known->state = state;",
+            replace="if (ended_badly(state)) known->state = state;",
             what="a run that has been finished since is counted by what an old sweep wrote of it",
             found_by=["runner/Reports.AFinished*"], survived=True),
     Planted("lock-shared", "tasks/run_folder.cpp",
