@@ -8,6 +8,7 @@ own, and ends them; installs nothing. Exit status 77 (skipped) where Slurm or th
 what is missing; 1 where something differs.
 """
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -23,6 +24,7 @@ from grid import differences, grid, status, trained_alone
 DAEMONS = ["munged", "slurmctld", "slurmd"]
 TOOLS = ["sbatch", "squeue", "scontrol", "sinfo", "scancel"]
 SKIPPED = 77
+RUNS = 6
 
 
 class CannotRun(Exception):
@@ -115,6 +117,13 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
         answer = subprocess.run(words, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return answer.stdout
 
+    def begin_at_once(self):
+        """What was requeued does not wait for the two minutes that Slurm would keep it back."""
+        for line in self.run("squeue", "--array", "--noheader", "--states=PD", "--format=%i %r").splitlines():
+            job, why = line.split()[:2]
+            if why == "BeginTime":
+                self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+
     def stop(self):
         if len(self.daemons) == len(DAEMONS):
             self.run("scancel", "--user=root")
@@ -129,7 +138,6 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 def worker_of(shared, run):
     """The process of the worker that trains this run, from its claim."""
-    import json
     newest = sorted(shared.glob(f"{run}.claim-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
     return json.loads(newest[-1].read_text())["process"]
 
@@ -155,7 +163,8 @@ def trouble(slurm, tally, shared, told):
             if len(done) == 0:
                 os.kill(worker_of(shared, run["run"]), signal.SIGKILL)
             elif len(done) == 1:
-                slurm.run("scancel", "--batch", "--signal=USR1", mine[0])
+                # It waits for the end of a job that is requeued by its signal.
+                slurm.run("timeout", "3", "scancel", "--batch", "--signal=USR1", mine[0])
             else:
                 slurm.run("scontrol", "requeue", mine[0])
             told(f"{run['run']} (job {mine[0]}), at step {run['saved_step']} or later: {how}")
@@ -182,7 +191,7 @@ def main():
             print(text, flush=True)
 
     tally = str(pathlib.Path(arguments.tally).resolve())
-    options = grid(seeds=3, steps=10000)
+    options = grid(seeds=RUNS // 2, steps=5000)
     with tempfile.TemporaryDirectory(prefix="tally-slurm-") as place:
         place = pathlib.Path(place)
         place.chmod(0o755)
@@ -202,7 +211,8 @@ def main():
             trouble(slurm, tally, shared, told)
             told("$ squeue --array\n" + slurm.run("squeue", "--array"))
             trained_alone(tally, alone, options)
-            slurm.wait_for(lambda: status(tally, shared)["states"].get("finished") == 6, "the end of the sweep", 400)
+            slurm.wait_for(lambda: slurm.begin_at_once() or status(tally, shared)["states"].get("finished") == RUNS,
+                           "the end of the sweep", 400)
             slurm.wait_for(lambda: slurm.run("squeue", "--noheader").strip() == "", "the end of the jobs", 60)
             told("$ tally sweep shared --status\n" + slurm.run(tally, "sweep", str(shared), "--status"))
             for log in sorted(shared.glob("slurm-*.log")):
