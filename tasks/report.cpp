@@ -67,12 +67,11 @@ class Gatherer {
     for (const JsonValue& run : sweep.elements("runs")) {
       const std::string path = concat(folder, "/", run.string("name"));
       const RunState state = run_state_from_text(run.string("state"));
-      const bool ended_badly = state == RunState::diverged || state == RunState::failed;
       const auto known = std::find_if(report_.runs.begin(), report_.runs.end(),
                                       [&](const RunSummary& summary) { return summary.path == path; });
       std::error_code error;
       if (known != report_.runs.end()) {
-        if (known->state == RunState::unfinished && ended_badly) known->state = state;
+        if (known->state == RunState::unfinished && ended_badly(state)) known->state = state;
       } else if (!fs::exists(path + "/config.json", error)) {  // else it is among the problems
         RunSummary summary;
         summary.path = path;

@@ -23,6 +23,7 @@ enum class RunState { finished, diverged, failed, unfinished, waiting };
 inline constexpr std::array run_states{RunState::finished, RunState::diverged, RunState::failed, RunState::unfinished,
                                        RunState::waiting};
 std::string_view name_of(RunState state);  // "finished"
+constexpr bool ended_badly(RunState state) { return state == RunState::failed || state == RunState::diverged; }
 // Throws Error for any other text.
 RunState run_state_from_text(std::string_view text);
 

@@ -16,6 +16,7 @@
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/io/lease.hpp"
 #include "core/utf8.hpp"
 #include "core/version.hpp"
 
@@ -207,7 +208,13 @@ JsonValue RunFolder::read_results() const {
   });
 }
 
+void RunFolder::check_still_ours() const {
+  if (claim_ == 0 || !overtaken(path_, claim_)) return;
+  throw RunInUse(concat("[run] another process has taken '", path_, "' over, for this one did not renew its lease"));
+}
+
 void RunFolder::write_results(const JsonValue& results) const {
+  check_still_ours();
   write_file_atomically(results_path(), write_json(results, 2) + "\n");
 }
 
@@ -218,6 +225,7 @@ void RunFolder::change_config(const RunConfig& config) {
 }
 
 void RunFolder::begin() {
+  check_still_ours();
   std::error_code error;
   fs::remove(results_path(), error);
   check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
@@ -244,6 +252,7 @@ std::vector<std::int64_t> RunFolder::checkpoint_steps() const {
 
 void RunFolder::write_checkpoint(const Checkpoint& checkpoint, const NamedTensors& model,
                                  const NamedTensors& optimiser) const {
+  check_still_ours();
   NamedTensors tensors = with_prefix("model.", model);
   for (auto& entry : with_prefix("optimiser.", optimiser)) tensors.push_back(std::move(entry));
   Metadata metadata{{"format", "tally checkpoint"},

@@ -62,6 +62,9 @@ class RunFolder {
   // Keeps other processes from training in the folder as long as this object lives; gone with the process however it
   // ends. Throws RunInUse when another one holds it. Nothing is done where it is held already.
   void lock();
+  // It is trained under this claim (core/io/lease.hpp). From here on RunInUse is thrown instead of writing a
+  // configuration, a checkpoint or results once another one has taken the run over.
+  void claimed(std::int64_t number) { claim_ = number; }
 
   // Steps of the checkpoint files, rising.
   std::vector<std::int64_t> checkpoint_steps() const;
@@ -104,7 +107,9 @@ class RunFolder {
   std::vector<std::string> changes_;
   bool last_checkpoint_damaged_ = false;
   FileDescriptor lock_;
+  std::int64_t claim_ = 0;  // 0: none
 
+  void check_still_ours() const;
   void refuse_what_is_no_run() const;
   void read_config();
 };

@@ -40,6 +40,11 @@ class ConfigOptions {
   RunConfig resolve(const std::string& encoding, const PresetEntry& preset) const;
   // The name of the suite that --suite gives; empty without one.
   const std::string& suite() const { return suite_; }
+  // Whether no option was given.
+  bool names_nothing() const {
+    return task_.empty() && encoding_.empty() && preset_.empty() && file_.empty() && suite_.empty() &&
+           settings_.empty();
+  }
   // The encodings of a list. Throws UsageError when there is none.
   std::vector<std::string> encodings() const;
   // One of the encodings that were declared for, as the options have it. Throws UsageError for what does not fit.

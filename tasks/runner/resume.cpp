@@ -18,6 +18,7 @@ namespace {
 struct ResumeSettings {
   std::string run, profile;
   std::string task, encoding;  // as given, to be refused when they are not the run's
+  std::int64_t claim = 0;      // of the plan that trains it
 };
 
 // The run among the words behind the command: its configuration decides which options there are. Empty when none of
@@ -62,6 +63,7 @@ void refuse_fewer_steps(const RunFolder& folder, std::int64_t steps) {
 Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   if (!settings.profile.empty()) check_output(settings.profile, settings.run);
   RunFolder folder = RunFolder::open_to_train(settings.run);
+  if (settings.claim > 0) folder.claimed(settings.claim);
   const RunConfig before = folder.config().clone();
   in_file(folder.config_path(), [&] { before.make_task(); });
   if (!settings.task.empty() && settings.task != before.task->name) {
@@ -102,6 +104,7 @@ std::function<Result()> declare_resume(CommandLine& line) {
     options = ConfigOptions::declare_for(line, RunFolder::open(run).config());
   }
   line.add("--profile", &settings->profile, profile_help);
+  line.add("--claim", &settings->claim, "the claim of the sweep that trains it", {.group = "", .least = 1});
   return [settings, options, &common = line.common] { return run_resume(*settings, *options, common); };
 }
 

@@ -8,8 +8,7 @@
 #include <thread>
 
 #include "core/backend.hpp"
-#include "core/io/atomic_file.hpp"
-#include "core/io/file_descriptor.hpp"
+#include "core/io/lease.hpp"
 #include "core/io/reader.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/printable.hpp"
@@ -31,19 +30,6 @@ std::int64_t parse_seed(const std::string& text) {
 }
 
 bool is_open(const PlannedRun& run) { return run.state != RunState::finished; }
-
-// The run once nobody trains it: where a plan was killed, its runs may be saving their last step for a moment longer.
-RunFolder open_when_free(const std::string& path) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (true) {
-    try {
-      return RunFolder::open_to_train(path);
-    } catch (const RunInUse&) {
-      if (std::chrono::steady_clock::now() > end || signal_exit_code() != 0) throw;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-  }
-}
 
 // "in-distribution 0.1%, ood-sparse 1.8%"
 std::string results_text(const RunFolder& folder) {
@@ -96,8 +82,8 @@ std::vector<std::int64_t> parse_seeds(const std::string& text) {
   return seeds;
 }
 
-RunPlan::RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonOptions& common)
-    : folder_(std::move(folder)), runs_(std::move(runs)), common_(common), child_(common) {
+RunPlan::RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonOptions& common, double seconds)
+    : folder_(std::move(folder)), runs_(std::move(runs)), common_(common), child_(common), claims_(seconds) {
   if (folder_.empty()) throw UsageError("[usage] the name of the folder for the runs is empty");
   std::set<std::string> names;
   for (const PlannedRun& run : runs_) {
@@ -114,6 +100,7 @@ void RunPlan::take_stock() {
   std::error_code error;
   if (const std::string file = concat(folder_, "/", sweep_file_name); fs::exists(file, error)) read_sweep_file(file);
   for (PlannedRun& run : runs_) {
+    claims_.take_stock(path_of(run));
     if (fs::exists(path_of(run) + "/config.json", error)) look_at(run);
   }
 }
@@ -124,10 +111,14 @@ bool RunPlan::look_at(PlannedRun& run) const {
   const std::vector<std::string> other = differences(run_folder.config(), run.config);
   check(other.empty(), "sweep", "'", path, "' holds a run with other settings: ", other.empty() ? "" : other.front(),
         "; choose another folder");
-  if (run_folder.finished()) run_folder.read_results();  // damaged ones are no end of a run
-  const bool whole = run_folder.finished() && open_when_free(path).finished();
-  run.state = whole ? RunState::finished : RunState::unfinished;
-  return whole;
+  run.state = RunState::unfinished;
+  if (!run_folder.finished()) return false;
+  run_folder.read_results();  // damaged ones are no end of a run
+  try {
+    if (RunFolder::open_to_train(path).finished()) run.state = RunState::finished;
+  } catch (const RunInUse&) {  // its process is about to end
+  }
+  return run.state == RunState::finished;
 }
 
 std::optional<double> RunPlan::seconds_left(std::int64_t jobs) const {
@@ -148,8 +139,7 @@ std::optional<double> RunPlan::seconds_left(std::int64_t jobs) const {
   if (all.work <= 0) return std::nullopt;
   double seconds = 0, longest = 0;
   for (const PlannedRun& run : runs_) {
-    const bool ended_badly = run.state == RunState::failed || run.state == RunState::diverged;
-    if (!is_open(run) || ended_badly) continue;
+    if (!is_open(run) || ended_badly(run.state)) continue;
     double share = 1;
     if (run.state == RunState::unfinished) {
       const std::vector<std::int64_t> steps = RunFolder::open(path_of(run)).checkpoint_steps();
@@ -174,42 +164,43 @@ std::int64_t RunPlan::jobs(std::int64_t wanted) const {
 }
 
 void RunPlan::execute(std::int64_t jobs) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  check(!error, "sweep", "cannot make the folder '", folder_, "': ", error.message());
-  write_state();
+  write_list();
   const Clock::time_point begin = Clock::now();
   const std::atomic<bool>& stop = watch_signals();
   const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   jobs_ = jobs;
+  next_ = 0;
   if (child_.threads == 0) child_.threads = std::max<std::int64_t>(1, cores / jobs);
   child_.quiet = true;
   child_.json = false;  // its log is for people
   say(concat(runs_.size(), " runs, ", count(RunState::finished), " of them finished before; ", jobs, " at a time with ",
              child_.threads, child_.threads == 1 ? " thread" : " threads", " each"));
-  std::size_t next = 0;
   bool told_to_stop = false;
   while (true) {
-    while (!stop && static_cast<std::int64_t>(children_.size()) < jobs && next < runs_.size()) {
-      if (is_open(runs_[next])) start(next);
-      ++next;
-    }
-    if (children_.empty() && (stop || next == runs_.size())) {
-      if (stop || in_use_.empty()) break;
-      // All that is left is trained by others: what they finish is taken, what they leave is gone on with.
-      const std::size_t index = in_use_.front();
-      in_use_.pop_front();
-      start(index);
-      continue;
-    }
+    if (!stop) fill();
+    if (children_.empty() && (stop || (next_ == runs_.size() && in_use_.empty()))) break;
     if (stop && !told_to_stop) {
       for (const auto& [process, child] : children_) kill(process, signal_exit_code() - 128);
       told_to_stop = true;
     }
+    renew_claims();
     constexpr int patience_ms = 200;
     if (const auto ended = wait_for_child(patience_ms)) finish(*ended, stop);
   }
   seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void RunPlan::fill() {
+  const auto room = [this] { return static_cast<std::int64_t>(children_.size()) < jobs_; };
+  for (; room() && next_ < runs_.size(); ++next_) {
+    if (is_open(runs_[next_])) start(next_);
+  }
+  // Then what others train, one look at a time however many there are: what they finish is taken, what they leave is
+  // gone on with.
+  if (!room() || in_use_.empty()) return;
+  const std::size_t index = in_use_.front();
+  in_use_.pop_front();
+  start(index);
 }
 
 std::string RunPlan::work_text() const {
@@ -219,79 +210,75 @@ std::string RunPlan::work_text() const {
 
 void RunPlan::say(const std::string& text) const { tally::say(common_, printable(text)); }
 
-void RunPlan::write_state() const {
-  // Other plans may write into the folder at the same time: what is theirs stays.
-  const FileDescriptor lock = wait_for_lock(folder_);
-  const std::string file = concat(folder_, "/", sweep_file_name);
-  std::map<std::string, const PlannedRun*> own;
-  for (const PlannedRun& run : runs_) own[run.name] = &run;
-  JsonValue runs = JsonValue::array();
-  std::error_code error;
-  if (fs::exists(file, error)) {
-    const JsonValue before = read_sweep_file(file);
-    for (const JsonValue& entry : before.elements("runs")) {
-      const auto known = own.find(entry.string("name"));
-      if (known != own.end() && known->second->state != RunState::waiting) continue;
-      runs.push(entry);
-      if (known != own.end()) own.erase(known);
-    }
-  }
-  for (const PlannedRun& run : runs_) {
-    if (!own.contains(run.name)) continue;
-    runs.push(JsonValue::object({{"name", run.name}, {"state", name_of(run.state)}, {"config", run.config.to_json()}}));
-  }
-  write_file_atomically(file, write_json(JsonValue::object({{"format", 1}, {"runs", std::move(runs)}})) + "\n");
-}
-
 void RunPlan::start(std::size_t index) {
   PlannedRun& run = runs_[index];
   const std::string path = path_of(run);
-  // A plan of another table may have made the run since this one took stock, or be training it.
-  std::error_code error;
-  const auto is_there = [&] { return fs::exists(path + "/config.json", error); };
-  bool begun = is_there();
   try {
-    try {
-      if (!begun) RunFolder::create(path, run.config, false);
-    } catch (const RunInUse&) {
-      throw;
-    } catch (const Error&) {
-      begun = is_there();  // made by another in this moment
-      if (!begun) throw;
-    }
-    if (begun && !look_at(run)) open_when_free(path);
-    if (run.state == RunState::finished) {
-      say(concat(run.name, ": finished meanwhile"));
-    } else {
-      // A new run too is one that is resumed, from step 0: its folder alone says what it is.
-      std::vector<std::string> words{"resume", path};
-      for (const std::string& word : child_.words()) words.push_back(word);
-      children_.emplace(start_tally(words, path + ".log"), Child{index, Clock::now()});
-      run.state = RunState::unfinished;
-      say(concat(run.name, ": ", begun ? "goes on" : "starts"));
+    // Who trains it by hand, or is about to end it, has no claim.
+    std::error_code error;
+    if (fs::exists(path + "/config.json", error)) RunFolder::open_to_train(path);
+    switch (claims_.take(path)) {
+      case RunClaims::Answer::in_use: return wait_for_others(run, holder_text(claims_.found()));
+      case RunClaims::Answer::ours: start_claimed(index); break;
+      case RunClaims::Answer::ended:
+        run.state = claims_.found_state();
+        say(concat(run.name, ": ", name_of(run.state), " meanwhile, by ", holder_text(claims_.found())));
     }
   } catch (const RunInUse&) {
-    wait_for_others(run);
+    claims_.end(path, RunState::unfinished);
+    wait_for_others(run, "another process");
   } catch (const Error& why) {
     run.state = RunState::failed;
+    claims_.end(path, run.state);
     complain(concat(run.name, ": failed: ", why.what()));
   }
-  write_state();
+  note(run);
 }
 
-void RunPlan::wait_for_others(PlannedRun& run) {
-  const auto index = static_cast<std::size_t>(&run - runs_.data());
-  if (told_.insert(index).second) say(concat(run.name, ": another process is training it"));
+void RunPlan::start_claimed(std::size_t index) {
+  PlannedRun& run = runs_[index];
+  const std::string path = path_of(run);
+  // A plan of another table may have made the run since this one took stock.
+  std::error_code error;
+  const bool begun = fs::exists(path + "/config.json", error);
+  if (!begun) RunFolder::create(path, run.config, false);
+  if (begun && look_at(run)) {
+    claims_.end(path, run.state);
+    say(concat(run.name, ": finished meanwhile"));
+    return;
+  }
+  // A new run too is one that is resumed, from step 0: its folder alone says what it is.
+  std::vector<std::string> words{"resume", path, concat("--claim=", claims_.number_of(path))};
+  for (const std::string& word : child_.words()) words.push_back(word);
+  children_.emplace(start_tally(words, path + ".log"), Child{index, Clock::now()});
   run.state = RunState::unfinished;
+  say(concat(run.name, ": ", begun ? "goes on" : "starts"));
+}
+
+void RunPlan::wait_for_others(PlannedRun& run, const std::string& who) {
+  const auto index = static_cast<std::size_t>(&run - runs_.data());
+  if (told_.insert(index).second) say(concat(run.name, ": ", who, " is training it"));
+  std::error_code error;
+  run.state = fs::exists(path_of(run) + "/config.json", error) ? RunState::unfinished : RunState::waiting;
   in_use_.push_back(index);
+}
+
+void RunPlan::renew_claims() {
+  for (const std::string& path : claims_.renew()) {
+    for (auto& [process, child] : children_) {
+      if (path_of(runs_[child.index]) != path || child.lost) continue;
+      child.lost = true;
+      kill(process, SIGKILL);
+    }
+  }
 }
 
 bool RunPlan::left_to_others(PlannedRun& run) {
   try {
-    open_when_free(path_of(run));
+    RunFolder::open_to_train(path_of(run));
     return look_at(run);
   } catch (const RunInUse&) {
-    wait_for_others(run);
+    wait_for_others(run, "another process");
     return true;
   } catch (const Error&) {
     return false;
@@ -303,6 +290,7 @@ void RunPlan::finish(const EndedProcess& ended, bool stopping) {
   if (child == children_.end()) return;
   PlannedRun& run = runs_[child->second.index];
   const double seconds = std::chrono::duration<double>(Clock::now() - child->second.begin).count();
+  const bool lost = child->second.lost;
   children_.erase(child);
   const bool interrupted = ended.code == exit_code::interrupted || ended.code == exit_code::terminated;
   if (ended.code == exit_code::done) {
@@ -312,6 +300,10 @@ void RunPlan::finish(const EndedProcess& ended, bool stopping) {
     say(concat(run.name, ": done in ", duration_text(seconds), ": ", results_text(RunFolder::open(path_of(run))), "; ",
                count(RunState::finished), " of ", runs_.size(),
                left && *left > 0 ? concat(", about ", duration_text(*left), " left") : ""));
+  } else if (lost) {
+    complain(concat(run.name, ": left to others: its lease could not be renewed in time"));
+    claims_.forget(path_of(run));
+    wait_for_others(run, "another process");
   } else if (stopping && interrupted) {
     say(concat(run.name, ": interrupted"));
   } else if (ended.code == exit_code::failed && left_to_others(run)) {
@@ -321,7 +313,8 @@ void RunPlan::finish(const EndedProcess& ended, bool stopping) {
     complain(concat(run.name, ": ", name_of(run.state), ", exit code ", ended.code, " after ", duration_text(seconds),
                     ": ", last_line(path_of(run) + ".log")));
   }
-  write_state();
+  claims_.end(path_of(run), run.state);
+  note(run);
 }
 
 std::string RunPlan::states_text() const {

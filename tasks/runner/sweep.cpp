@@ -1,8 +1,11 @@
 // tally sweep: a grid of runs, every encoding with every seed and every combination of settings, several at a time; of
-// a suite, on each of its presets.
+// a suite, on each of its presets. On one machine, or by workers on any number of them.
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <memory>
 #include <set>
+#include <thread>
 
 #include "tasks/printable.hpp"
 #include "tasks/report.hpp"
@@ -11,16 +14,29 @@
 #include "tasks/runner/config_options.hpp"
 #include "tasks/runner/grid.hpp"
 #include "tasks/runner/run_plan.hpp"
+#include "tasks/runner/sweep_script.hpp"
+#include "tasks/runner/sweep_status.hpp"
 #include "tasks/suite.hpp"
 
 namespace tally {
 namespace {
 
+constexpr const char* usual_seeds = "1..3";
+
 struct SweepSettings {
-  std::string folder, seeds = "1..3";
+  std::string folder, seeds = usual_seeds;
   std::vector<std::string> grid;  // "model.layers=1,2"
   std::int64_t jobs = 0;          // 0: as many as the machine takes
   bool dry_run = false;
+  bool worker = false, status = false;
+  std::string print;              // which script
+  std::vector<std::string> only;  // names of runs; empty: all
+  std::int64_t lease = lease_seconds;
+
+  // Where the command line names no grid, the folder lists the runs.
+  bool from_folder(const ConfigOptions& options) const {
+    return (worker || status || !print.empty()) && options.names_nothing() && grid.empty() && seeds == usual_seeds;
+  }
 };
 
 struct Variant {
@@ -92,8 +108,50 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
   return plan;
 }
 
+std::vector<PlannedRun> planned(const SweepSettings& settings, const ConfigOptions& options) {
+  if (settings.folder.empty()) throw UsageError("[usage] the name of the folder for the runs is empty");
+  std::vector<PlannedRun> plan =
+      settings.from_folder(options) ? listed_runs(settings.folder) : make_plan(settings, options);
+  for (const std::string& name : settings.only) {
+    if (std::ranges::count(plan, name, &PlannedRun::name) == 0) {
+      throw UsageError(concat("[sweep] --only ", name, ": the sweep has no such run"));
+    }
+  }
+  if (!settings.only.empty()) {
+    std::erase_if(plan, [&](const PlannedRun& run) { return std::ranges::count(settings.only, run.name) == 0; });
+  }
+  return plan;
+}
+
+// The runs are listed in the folder, and the script that trains them is printed.
+Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions common) {
+  plan.take_stock();
+  plan.write_list();
+  SweepScript script;
+  std::error_code error;
+  script.program = std::filesystem::read_symlink("/proc/self/exe", error);
+  script.folder = std::filesystem::canonical(plan.folder());
+  if (common.threads == 0) common.threads = 1;
+  common.quiet = common.json = false;
+  script.words = common.words();
+  script.threads = common.threads;
+  constexpr double mib = 1 << 20, of_the_program = 256;
+  script.memory_mib = static_cast<std::int64_t>(std::ceil(plan.bytes_of_run() / mib + of_the_program));
+  for (const PlannedRun& run : plan.runs()) {
+    if (run.state != RunState::finished) script.runs.push_back(run.name);
+  }
+  check(!script.runs.empty(), "sweep", "every run in '", plan.folder(), "' is finished: there is nothing to start");
+  const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  constexpr std::int64_t elements = 100;  // of an array, so that a cluster's other users have a place too
+  script.jobs = settings.jobs > 0 ? settings.jobs : settings.print == "slurm" ? elements : cores;
+  const std::string text = sweep_script(settings.print, script);
+  return {.value = JsonValue::object({{"script", text}}), .text = text};
+}
+
 Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
-  RunPlan plan = options.blaming_file([&] { return RunPlan(settings.folder, make_plan(settings, options), common); });
+  RunPlan plan = options.blaming_file([&] {
+    return RunPlan(settings.folder, planned(settings, options), common, static_cast<double>(settings.lease));
+  });
   if (settings.dry_run) {
     refuse_with_dry_run("sweep", "--jobs", settings.jobs != 0);
     Result result;
@@ -105,8 +163,15 @@ Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, co
     result.value = JsonValue::object({{"runs", std::move(runs)}});
     return result;
   }
+  if (settings.status) return sweep_status(plan);
+  if (!settings.print.empty()) return print_script(settings, plan, common);
+  if (settings.worker) plan.work_beside_others();
   plan.take_stock();
   plan.execute(plan.jobs(settings.jobs));
+  if (settings.worker) {
+    return {plan.code(), JsonValue::object({{"folder", plan.folder()}, {"states", plan.states_json()}}),
+            concat(plan.work_text(), "; ", plan.states_text())};
+  }
   const Report report = make_report({plan.folder()});
   return {
       plan.code(),
@@ -126,6 +191,21 @@ std::function<Result()> declare_sweep(CommandLine& line) {
            "runs at a time, sharing the cores; 0: one for each core as far as memory goes, on a GPU one",
            {.least = 0, .most = 1024});
   line.add("--dry-run", &settings->dry_run, "name the runs and stop");
+  const std::string machines = "Many machines";
+  line.add(
+      "--worker", &settings->worker,
+      "train runs that no one else does, beside other workers on any machine that shares the folder, until all are "
+      "done; without a --task those that the folder lists",
+      {.group = machines, .excludes = {"--dry-run"}});
+  line.add("--only", &settings->only, "a run by its name; may be given again", {.group = machines});
+  line.add("--lease", &settings->lease,
+           "seconds after which a worker that gives no sign of life is taken for dead; 60 and more where NFS is shared",
+           {.group = machines, .least = 1, .most = 86'400});
+  line.add("--print", &settings->print,
+           "list the runs in the folder and print a script that trains them: with Slurm, GNU parallel or make",
+           {.group = machines, .allowed = script_kinds, .excludes = {"--dry-run", "--worker"}});
+  line.add("--status", &settings->status, "how far the runs are and who trains them",
+           {.group = machines, .excludes = {"--dry-run", "--worker", "--print"}});
   return [settings, options, &common = line.common] { return run_sweep(*settings, *options, common); };
 }
 
