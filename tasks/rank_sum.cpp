@@ -5,14 +5,12 @@
 #include <tuple>
 #include <utility>
 
-#include "core/error.hpp"
-
 namespace tally {
 namespace {
 
 constexpr std::size_t bucket_elements = std::size_t{1} << 20;
 
-// Which tensors are there: known to the ranks that have a term, and told to the others.
+// Which tensors are there on a rank that has a term: a part of the batch need not reach every parameter.
 std::vector<bool> defined_over_ranks(const Ranks& ranks, const std::vector<Tensor>& tensors, std::int64_t terms) {
   const std::size_t count = tensors.size();
   std::vector<std::byte> flags(count * static_cast<std::size_t>(ranks.size()));
@@ -22,11 +20,9 @@ std::vector<bool> defined_over_ranks(const Ranks& ranks, const std::vector<Tenso
   for (std::size_t i = 0; i < count; ++i) flags[own + i] = std::byte{tensors[i].defined()};
   ranks.share(flags, begins);
   std::vector<bool> defined(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    defined[i] = flags[i] != std::byte{0};
-    for (std::int64_t r = 1; r < terms; ++r) {
-      check_internal(flags[begins[static_cast<std::size_t>(r)] + i] == flags[i], "ranks", "tensor ", i,
-                     " has a gradient on rank ", defined[i] ? 0 : r, " and none on rank ", defined[i] ? r : 0);
+  for (std::int64_t r = 0; r < terms; ++r) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (flags[begins[static_cast<std::size_t>(r)] + i] != std::byte{0}) defined[i] = true;
     }
   }
   return defined;
@@ -71,7 +67,12 @@ void add_over_ranks(const Ranks& ranks, std::vector<Tensor>& tensors, const std:
     if (!defined[i]) continue;
     const bool here = tensors[i].defined() && ranks.rank() < terms;
     on_host.push_back(Tensor::zeros(shapes[i], dtype));
-    if (here) on_host.back().copy_from(tensors[i]);
+    // What is not there adds nothing: x + -0 is x, to the bit, also where x is -0; x + 0 is not.
+    if (here) {
+      on_host.back().copy_from(tensors[i]);
+    } else {
+      on_host.back().fill(-0.0);
+    }
   }
   const auto spans_of = [&]<class T>() {
     std::vector<std::span<T>> spans;

@@ -10,8 +10,8 @@
 namespace tally {
 
 // Replaces the tensors of every rank by their sums over the first `terms` ranks, in the tree of tree_share(); those of
-// the others are overwritten. The same shapes and the same type, f32 or f64, on all ranks; an undefined tensor is
-// undefined on all that have a term. Sent in buckets, whose order is that of the tensors.
+// the others are overwritten. The same shapes and the same type, f32 or f64, on all ranks; undefined ones stand for
+// zeros. Sent in buckets, whose order is that of the tensors.
 void add_over_ranks(const Ranks& ranks, std::vector<Tensor>& tensors, const std::vector<Shape>& shapes, DType dtype,
                     Device device, std::int64_t terms);
 

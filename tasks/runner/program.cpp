@@ -39,6 +39,8 @@ int run_command(const Command& command, std::vector<std::string> words) {
   // One of several that train together speaks for all.
   if (!Ranks::world().first()) {
     line.common.quiet = true;
+    line.common.json = false;
+    check(std::freopen("/dev/null", "w", stdout) != nullptr, "mpi", "cannot open /dev/null");
     return run().code;
   }
   return print(line.common, run());
