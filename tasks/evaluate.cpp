@@ -4,11 +4,13 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <span>
 #include <utility>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
+#include "core/ranks.hpp"
 
 namespace tally {
 
@@ -93,16 +95,22 @@ Tensor loss_of(const Tensor& logits, const Batch& batch) {
 
 }  // namespace
 
-void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation, LossBlockCounter* parts) {
+namespace {
+
+TokenLoss loss_by_token(SequenceModel& model, const Batch& batch) {
   const NoGrad no_grad;
   const Device device = model.device();
-  const std::int64_t count = counted(batch);
-  if (count > 0) counted_targets(batch.targets, batch.loss_mask, model.vocabulary());  // in range
+  if (counted(batch) > 0) counted_targets(batch.targets, batch.loss_mask, model.vocabulary());  // in range
   const Tensor weight = Tensor::scalar(1, model.head().dtype(), device);
-  const TokenLoss found = model.loss(batch.tokens, batch.targets.to(device), batch.loss_mask.to(device), weight);
-  add_scores(evaluation, found.best, batch);
+  return model.loss(batch.tokens, batch.targets.to(device), batch.loss_mask.to(device), weight);
+}
+
+// best i64 [B, T]; nats f64 [B T], of tokens that count alone.
+void add_losses(const Tensor& best, const std::vector<double>& nats, const Batch& batch, Evaluation& evaluation,
+                LossBlockCounter* parts) {
+  const std::int64_t count = counted(batch);
+  add_scores(evaluation, best, batch);
   if (count == 0 || batch.targets.device().type == DeviceType::meta) return;
-  const std::vector<double> nats = found.rows.to(Device{}).to(DType::f64).to_vector<double>();
   const auto targets = batch.targets.span<std::int32_t>();
   const auto mask = batch.loss_mask.span<bool>();
   for (std::size_t t = 0; t < nats.size(); ++t) {
@@ -112,6 +120,73 @@ void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evalua
   }
   evaluation.loss_count += count;
   evaluation.loss = evaluation.loss_sum / static_cast<double>(evaluation.loss_count);
+}
+
+std::vector<double> nats_of(const TokenLoss& found) {
+  const bool there = found.rows.defined() && found.rows.device().type != DeviceType::meta;
+  return there ? found.rows.to(Device{}).to(DType::f64).to_vector<double>() : std::vector<double>();
+}
+
+// What a rank has found of a batch, told to all: each has a batch of its own, those from `batches.size()` on none.
+void share_found(const Ranks& ranks, const std::vector<Batch>& batches, std::vector<Tensor>& best,
+                 std::vector<std::vector<double>>& nats) {
+  std::vector<std::size_t> begins{0};
+  for (std::int64_t r = 0; r < ranks.size(); ++r) {
+    const auto i = static_cast<std::size_t>(r);
+    const std::size_t tokens = i < batches.size() ? static_cast<std::size_t>(batches[i].targets.numel()) : 0;
+    begins.push_back(begins.back() + tokens);
+  }
+  std::vector<std::int64_t> all_best(begins.back());
+  std::vector<double> all_nats(begins.back());
+  const auto own = static_cast<std::size_t>(ranks.rank());
+  if (own < batches.size()) {
+    const auto from = static_cast<std::ptrdiff_t>(begins[own]);
+    std::ranges::copy(best[own].span<std::int64_t>(), all_best.begin() + from);
+    std::ranges::copy(nats[own], all_nats.begin() + from);
+  }
+  std::vector<std::size_t> bytes = begins;
+  for (std::size_t& begin : bytes) begin *= sizeof(double);
+  static_assert(sizeof(double) == sizeof(std::int64_t));
+  ranks.share(std::as_writable_bytes(std::span(all_best)), bytes);
+  ranks.share(std::as_writable_bytes(std::span(all_nats)), bytes);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const std::size_t tokens = begins[i + 1] - begins[i];
+    best[i] =
+        Tensor::from(std::span<const std::int64_t>(all_best).subspan(begins[i], tokens), batches[i].targets.shape());
+    const std::span<const double> part = std::span<const double>(all_nats).subspan(begins[i], tokens);
+    nats[i].assign(part.begin(), part.end());
+  }
+}
+
+}  // namespace
+
+void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation, LossBlockCounter* parts) {
+  const TokenLoss found = loss_by_token(model, batch);
+  add_losses(found.best, nats_of(found), batch, evaluation, parts);
+}
+
+bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Batch>()>& next, Evaluation& evaluation,
+                      LossBlockCounter* parts, const std::atomic<bool>* stop) {
+  const Ranks& ranks = Ranks::world();
+  while (true) {
+    if (ranks.any(stop != nullptr && stop->load())) return false;
+    std::vector<Batch> batches;  // one for each rank
+    while (static_cast<std::int64_t>(batches.size()) < ranks.size()) {
+      std::optional<Batch> batch = next();
+      if (!batch) break;
+      batches.push_back(std::move(*batch));
+    }
+    if (batches.empty()) return true;
+    std::vector<Tensor> best(batches.size());
+    std::vector<std::vector<double>> nats(batches.size());
+    if (const auto own = static_cast<std::size_t>(ranks.rank()); own < batches.size()) {
+      const TokenLoss found = loss_by_token(model, batches[own]);
+      best[own] = found.best.to(Device{});
+      nats[own] = nats_of(found);
+    }
+    if (!ranks.alone()) share_found(ranks, batches, best, nats);
+    for (std::size_t i = 0; i < batches.size(); ++i) add_losses(best[i], nats[i], batches[i], evaluation, parts);
+  }
 }
 
 TracedPass trace_pass(SequenceModel& model, const Batch& batch, bool with_gradients) {
@@ -147,11 +222,14 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
   const std::vector<std::int32_t> between = task.beginning();  // texts alone have it
   std::optional<LossBlockCounter> parts;
   if (between.size() == 1) parts.emplace(between.front());
-  for (std::int64_t begin = 0; begin < count; begin += batch) {
-    if (stop != nullptr && stop->load()) return result;  // what was scored of a text is not known
-    evaluate_batch(model, collate(examples_of(task, split, begin, std::min(begin + batch, count))), result,
-                   parts ? &*parts : nullptr);
-  }
+  std::int64_t begin = 0;
+  const auto next = [&]() -> std::optional<Batch> {
+    if (begin >= count) return std::nullopt;
+    const std::int64_t from = std::exchange(begin, std::min(begin + batch, count));
+    return collate(examples_of(task, split, from, begin));
+  };
+  // What was scored of a text that was left off is not known.
+  if (!evaluate_batches(model, next, result, parts ? &*parts : nullptr, stop)) return result;
   result.text = task.text_counts(split, count);
   if (parts) result.blocks = parts->blocks();
   return result;

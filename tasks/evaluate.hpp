@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -72,6 +73,11 @@ void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch);
 // is added up as well.
 void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation,
                     LossBlockCounter* parts = nullptr);
+
+// The same of several batches in their order, next() for next(); nothing more at the first empty one. Ranks share them,
+// each computes its own and adds up all, in the order of the batches. False when `stop` became true in between.
+bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Batch>()>& next, Evaluation& evaluation,
+                      LossBlockCounter* parts = nullptr, const std::atomic<bool>* stop = nullptr);
 
 // What a pass leaves to be looked at: logits [B, T, V], mean loss, and the materialised attention of every layer from a
 // second pass. The model has gradients if they are wanted.

@@ -166,12 +166,24 @@ RunFolder RunFolder::open_to_train(const std::string& path) {
   RunFolder run(without_slashes(path), {});
   run.refuse_what_is_no_run();
   run.lock();
-  run.read_config();
-  if (const auto steps = run.checkpoint_steps(); run.finished() && !steps.empty()) {
-    const std::int64_t good = run.newest_checkpoint([](const std::string&) {}).step;
-    run.last_checkpoint_damaged_ = good < std::min(steps.back(), run.config_.run.steps);
-  }
+  run.read_to_train();
   return run;
+}
+
+RunFolder RunFolder::open_beside(const std::string& path) {
+  RunFolder run(without_slashes(path), {});
+  run.refuse_what_is_no_run();
+  run.writes_ = false;
+  run.read_to_train();
+  return run;
+}
+
+void RunFolder::read_to_train() {
+  read_config();
+  if (const auto steps = checkpoint_steps(); finished() && !steps.empty()) {
+    const std::int64_t good = newest_checkpoint([](const std::string&) {}).step;
+    last_checkpoint_damaged_ = good < std::min(steps.back(), config_.run.steps);
+  }
 }
 
 void RunFolder::refuse_what_is_no_run() const {
@@ -227,16 +239,16 @@ void RunFolder::change_config(const RunConfig& config) {
 void RunFolder::begin() {
   check_still_ours();
   std::error_code error;
-  fs::remove(results_path(), error);
+  if (writes_) fs::remove(results_path(), error);
   check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
   last_checkpoint_damaged_ = false;
   if (changes_.empty()) return;
-  write_file_atomically(config_path(), write_json(config_.to_json(), 2) + "\n");
+  if (writes_) write_file_atomically(config_path(), write_json(config_.to_json(), 2) + "\n");
   changes_.clear();
 }
 
 void RunFolder::lock() {
-  if (!lock_.open()) lock_ = lock_of(path_);
+  if (writes_ && !lock_.open()) lock_ = lock_of(path_);
 }
 
 std::vector<std::int64_t> RunFolder::checkpoint_steps() const {

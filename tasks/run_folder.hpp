@@ -38,6 +38,8 @@ class RunFolder {
   // The same, locked before anything is read. Where the last checkpoint is there but cannot be read, the run is not
   // finished, whatever results.json says.
   static RunFolder open_to_train(const std::string& path);
+  // The same for a process that trains it together with the one that has the lock: nothing of it is locked or written.
+  static RunFolder open_beside(const std::string& path);
 
   const std::string& path() const { return path_; }
   const RunConfig& config() const { return config_; }
@@ -51,6 +53,8 @@ class RunFolder {
   // Throws Error when the run is not finished, and naming the file when it holds no results.
   JsonValue read_results() const;
   void write_results(const JsonValue& results) const;
+  // Whether it is this process that writes what is in it.
+  bool writes() const { return writes_; }
   // Another configuration from here on; on disk nothing changes yet.
   void change_config(const RunConfig& config);
   // In what it differs from that on disk.
@@ -106,11 +110,13 @@ class RunFolder {
   RunConfig config_;
   std::vector<std::string> changes_;
   bool last_checkpoint_damaged_ = false;
+  bool writes_ = true;
   FileDescriptor lock_;
   std::int64_t claim_ = 0;  // 0: none
 
   void check_still_ours() const;
   void refuse_what_is_no_run() const;
+  void read_to_train();
   void read_config();
 };
 

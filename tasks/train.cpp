@@ -10,6 +10,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/backend.hpp"
+#include "core/ranks.hpp"
 #include "nn/parameter_choice.hpp"
 #include "tasks/generate.hpp"
 #include "tasks/metrics.hpp"
@@ -37,14 +38,14 @@ class Run {
   TrainOutcome go() {
     std::int64_t step = restore();
     observer_.started(config_, *model_, step);
-    metrics_.emplace(folder_.metrics_path());
-    metrics_->write(StartRecord{step, Machine::here()});
+    if (folder_.writes()) metrics_.emplace(folder_.metrics_path());
+    note(StartRecord{step, Machine::here()});
     try {
       return train_from(step);
     } catch (const Diverged& why) {
       // The folder keeps it, until the run is resumed. A disk that is full too is not what is to be told.
       try {
-        metrics_->write(DivergenceRecord{step, why.what()});
+        note(DivergenceRecord{step, why.what()});
       } catch (const Error&) {
       }
       throw;
@@ -52,6 +53,11 @@ class Run {
   }
 
  private:
+  // In the metrics; of several ranks one writes.
+  void note(const MetricsRecord& record) {
+    if (metrics_) metrics_->write(record);
+  }
+
   // `step` is the one at work, also when it throws.
   TrainOutcome train_from(std::int64_t& step) {
     // A kill between a checkpoint and the last line of its evaluation: the evaluation is done again.
@@ -59,7 +65,7 @@ class Run {
     while (step < config_.run.steps) {
       ++step;
       advance(step);
-      const bool stopping = stop_.load();
+      const bool stopping = ranks_.any(stop_.load());
       if (stopping || saved_at(step)) save(step);
       if (stopping) return TrainOutcome::interrupted;
       if (evaluation_due(step) && !evaluate_all(step)) {
@@ -107,11 +113,12 @@ class Run {
     // A resumed run may have other settings than the one that began.
     std::erase_if(records, [](const MetricsRecord& record) { return std::holds_alternative<RunRecord>(record); });
     records.insert(records.begin(), RunRecord{description()});
-    folder_.check_can_write_checkpoints(step + 1, config_.run.steps);
+    if (folder_.writes()) folder_.check_can_write_checkpoints(step + 1, config_.run.steps);
+    ranks_.check_same(step, "the step of the newest checkpoint");  // all have read now
 
     for (const std::string& change : changes) observer_.message(concat("changed: ", change));
     folder_.begin();
-    rewrite_metrics(folder_.metrics_path(), records);
+    if (folder_.writes()) rewrite_metrics(folder_.metrics_path(), records);
     return step;
   }
 
@@ -129,7 +136,7 @@ class Run {
     StepReport report = train_step_(batch_, step, config_.run.steps);
     report.tokens = tokens_ += batch_.tokens.numel();
     report.seconds = seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
-    if (step % config_.run.log_every == 0 || step == config_.run.steps) metrics_->write(report);
+    if (step % config_.run.log_every == 0 || step == config_.run.steps) note(report);
     if (!report.note.empty()) observer_.message(report.note);
     observer_.stepped(report);
   }
@@ -141,13 +148,17 @@ class Run {
     }
     Evaluation found;
     at_step(step, [&] {
-      for (const Batch& part : batch_.parts(config_.run.micro_batch)) evaluate_batch(*model_, part, found);
+      const std::vector<Batch> parts = batch_.parts(config_.run.micro_batch);
+      std::size_t next = 0;
+      evaluate_batches(
+          *model_, [&] { return next < parts.size() ? std::optional(parts[next++]) : std::nullopt; }, found);
     });
     if (!std::isfinite(found.loss)) report_divergence(step, "loss after the update", concat(": ", found.loss));
   }
 
   void save(std::int64_t step) {
     refuse_bad_update(step);
+    if (!folder_.writes()) return;
     metrics_->sync();
     folder_.write_checkpoint({step, tokens_, model_record(config_, *task_)}, model_->parameters(), optimizer_->state());
   }
@@ -166,6 +177,7 @@ class Run {
 
   // Those beyond the step at work are damaged ones, which count for nothing until they are written again.
   void prune(std::int64_t now) const {
+    if (!folder_.writes()) return;
     folder_.prune_checkpoints(best_step(), [&](std::int64_t step) { return step <= now && saved_at(step); });
   }
 
@@ -178,9 +190,9 @@ class Run {
       const Evaluation e = at_step(step, [&] {
         return evaluate(*model_, *task_, split.name, std::min(wanted, split.count), config_.run.eval_batch, &stop_);
       });
-      if (stop_.load()) return false;
+      if (ranks_.any(stop_.load())) return false;
       if (!std::isfinite(e.loss)) report_divergence(step, concat("loss on ", split.name), concat(": ", e.loss));
-      metrics_->write(Measurement{step, e});
+      note(Measurement{step, e});
       measurements_.push_back({step, e});
       observer_.evaluated(step, e);
     }
@@ -209,7 +221,7 @@ class Run {
       const Evaluation e = at_step(step, [&] {
         return evaluate_generated(*model_, *task_, split.name, split.count, config_.run.eval_batch, &stop_);
       });
-      if (stop_.load()) return false;
+      if (ranks_.any(stop_.load())) return false;
       generated.push(evaluation_json(step, e));
       observer_.evaluated(step, e);
     }
@@ -232,10 +244,12 @@ class Run {
     results.set("tokens", tokens_);
     results.set("seconds", seconds_);
     results.set("peak_tensor_bytes", memory_counters(model_->device()).peak_bytes);
-    folder_.write_results(results);
+    if (folder_.writes()) folder_.write_results(results);
+    ranks_.wait_for_all();  // the run is finished for whoever looks
     return true;
   }
 
+  const Ranks& ranks_ = Ranks::world();
   RunFolder& folder_;
   const RunConfig& config_;
   TrainObserver& observer_;

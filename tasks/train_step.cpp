@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/profile.hpp"
 #include "tasks/evaluate.hpp"
+#include "tasks/rank_sum.hpp"
 #include "tasks/tree_sum.hpp"
 
 namespace tally {
@@ -26,6 +28,7 @@ TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const Optimizer
       options_(options),
       seed_(seed),
       micro_batch_(micro_batch),
+      ranks_(model.device().type == DeviceType::meta ? Ranks::one() : Ranks::world()),
       parameters_(model.parameters()) {
   std::erase_if(parameters_, [](const auto& parameter) { return !requires_grad(parameter.second); });
 }
@@ -52,12 +55,20 @@ void TrainStep::take(const Batch& batch, const Tensor& hyperparameters) {
   in_.on_host(rows).copy_from(hyperparameters);
 }
 
+std::pair<std::int64_t, std::int64_t> TrainStep::rows_of(std::int64_t rank) {
+  const std::int64_t sequences = in_.on_device(tokens).size(0);
+  const std::int64_t height = micro_batch_ > 0 ? micro_batch_ : sequences;
+  const TreeShare share = tree_share((sequences + height - 1) / height, ranks_.size(), rank);
+  return {std::min(share.first * height, sequences), std::min(share.last * height, sequences)};
+}
+
 // Loss and gradients of the parts of a batch, each a term of the mean over the whole batch, are added as one list.
 void TrainStep::compute_gradients() {
   const std::int64_t sequences = in_.on_device(tokens).size(0);
   const std::int64_t height = micro_batch_ > 0 ? micro_batch_ : sequences;
+  const auto [first, last] = rows_of(ranks_.rank());
   TreeSum total;
-  for (std::int64_t begin = 0; begin < sequences; begin += height) {
+  for (std::int64_t begin = first; begin < last; begin += height) {
     const auto part = [&](Tensor& all) { return all.slice_view(0, begin, std::min(begin + height, sequences)); };
     const Pass pass{.training = true, .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = begin}};
     model_.clear_gradients();
@@ -69,7 +80,14 @@ void TrainStep::compute_gradients() {
     for (const auto& [name, parameter] : parameters_) term.push_back(gradient(parameter));
     total.add(std::move(term));
   }
-  const std::vector<Tensor> sums = total.take();
+  std::vector<Tensor> sums;
+  if (last > first) sums = total.take();
+  if (!ranks_.alone()) {
+    std::vector<Shape> shapes{{1}};
+    for (const auto& [name, parameter] : parameters_) shapes.push_back(parameter.shape());
+    const std::int64_t terms = tree_share((sequences + height - 1) / height, ranks_.size(), 0).ranks;
+    add_over_ranks(ranks_, sums, shapes, parameters_.front().second.dtype(), model_.device(), terms);
+  }
   out_.on_device(loss).copy_from(sums.front());
   model_.clear_gradients();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -97,8 +115,8 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   in_.on_host(step).fill(static_cast<double>(n));
   in_.send();
   at_step(n, [&] {
-    // Both look at every operation.
-    if (finite_checks() || profiling()) {
+    // Both look at every operation; and what is sent to other ranks is no part of a graph.
+    if (finite_checks() || profiling() || !ranks_.alone()) {
       work_.forget();
       compute();
     } else {
@@ -109,6 +127,14 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
     report.note = concat("steps are computed call by call, and not replayed: ", work_.refusal());
   }
   out_.fetch();
+  if (!ranks_.alone()) {
+    const std::span<std::int64_t> all = out_.on_host(best).span<std::int64_t>();
+    const std::size_t row = all.size_bytes() / static_cast<std::size_t>(batch.tokens.size(0));
+    std::vector<std::size_t> begins;
+    for (std::int64_t r = 0; r < ranks_.size(); ++r) begins.push_back(static_cast<std::size_t>(rows_of(r).first) * row);
+    begins.push_back(all.size_bytes());
+    ranks_.share(std::as_writable_bytes(all), begins);
+  }
   report.loss = out_.on_host(loss).item();
   const std::vector<double> norms = out_.on_host(squares).to_vector<double>();
   report.grad_norm = std::sqrt(std::accumulate(norms.begin(), norms.end(), 0.0));

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autograd/finite.hpp"
 #include "core/error.hpp"
 #include "core/graph.hpp"
+#include "core/ranks.hpp"
 #include "core/staging_buffer.hpp"
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
@@ -48,7 +50,7 @@ class TrainStep {
  public:
   // Keeps references to both; the optimiser's parameters are those of the model that take gradients. seed: of the run.
   // micro_batch: so many sequences at a time, whose gradients are added in the tree of tasks/tree_sum.hpp; 0: all of
-  // them.
+  // them. Ranks share the micro-batches; each ends the step with the same parameters.
   TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed,
             std::int64_t micro_batch = 0);
 
@@ -60,6 +62,8 @@ class TrainStep {
   void take(const Batch& batch, const Tensor& hyperparameters);
   void compute();
   void compute_gradients();
+  // Rows [begin, end) of the batch that the rank computes.
+  std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t rank);
   void check_finite(const StepReport& report, const std::vector<double>& norms) const;
 
   SequenceModel& model_;
@@ -67,6 +71,7 @@ class TrainStep {
   OptimizerOptions options_;
   std::uint64_t seed_;
   std::int64_t micro_batch_;
+  const Ranks& ranks_;
   NamedTensors parameters_;
   // What goes in: the batch's tokens, targets and loss mask, the step [1] that dropout draws for, 1 over the number of
   // positions that the loss is the mean of [1], the optimiser's hyperparameters [parameters, row].

@@ -1,5 +1,7 @@
 #include "tasks/tree_sum.hpp"
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "core/kernels.hpp"
 
@@ -16,6 +18,12 @@ std::vector<Tensor> TreeSum::take() {
   std::vector<Tensor> sum = std::move(sums_.back().second);
   sums_.clear();
   return sum;
+}
+
+TreeShare tree_share(std::int64_t terms, std::int64_t ranks, std::int64_t rank) {
+  std::int64_t block = 1;
+  while (block * ranks < terms) block *= 2;
+  return {std::min(rank * block, terms), std::min((rank + 1) * block, terms), (terms + block - 1) / block};
 }
 
 void TreeSum::add_last() {

@@ -25,4 +25,12 @@ class TreeSum {
   std::vector<std::pair<std::int64_t, std::vector<Tensor>>> sums_;  // of so many terms each
 };
 
+// The terms of one of several ranks that form the sum together: neighbours, so many that their sum is a number of the
+// tree, and the sums of all ranks are added in a tree once more. The bits are those of one TreeSum over all terms.
+struct TreeShare {
+  std::int64_t first = 0, last = 0;  // the terms [first, last); none of a rank for which nothing is left
+  std::int64_t ranks = 1;            // that have terms: the first ones
+};
+TreeShare tree_share(std::int64_t terms, std::int64_t ranks, std::int64_t rank);
+
 }  // namespace tally

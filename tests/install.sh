@@ -3,6 +3,7 @@
 # elsewhere it names what it does not find and exits 1. Says nothing when all is there.
 # --with-clang: also clang with its tools and OpenMP runtime, for the presets clang, asan and tsan.
 # --with-browser: also Chromium, in which pages are opened; without it that test is skipped.
+# --with-mpi: also OpenMPI, by which several processes train one run; without it those tests are skipped.
 # --with-slurm: also Slurm and GNU parallel, which start the workers of a sweep; without them those tests are skipped.
 set -euo pipefail
 
@@ -11,16 +12,19 @@ packages=(g++ cmake ninja-build libgtest-dev libopenblas0-pthread nlohmann-json3
 with_clang=false
 with_browser=false
 with_slurm=false
+with_mpi=false
 for option in "$@"; do
   case $option in
     --with-clang) with_clang=true ;;
     --with-browser) with_browser=true ;;
     --with-slurm) with_slurm=true ;;
+    --with-mpi) with_mpi=true ;;
     *) echo "tests/install.sh: unknown option $option" >&2; exit 2 ;;
   esac
 done
 if $with_clang; then packages+=(clang clang-tidy clang-format libomp-dev libclang-rt-14-dev); fi
 if $with_browser; then packages+=(chromium fonts-dejavu-core); fi
+if $with_mpi; then packages+=(openmpi-bin); fi
 if $with_slurm; then packages+=(slurm-wlm munge parallel make); fi
 
 if command -v apt-get >/dev/null; then
@@ -71,6 +75,7 @@ need "OpenMP (omp.h)" has_header omp.h
 need "OpenBLAS, a build with threads" has_openblas
 need "Python 3 with NumPy and matplotlib" python3 -c "import numpy, matplotlib"
 if $with_browser; then need "Chromium" chromium --version; fi
+if $with_mpi; then need "OpenMPI" mpirun --version; fi
 if $with_slurm; then
   need "Slurm (sbatch, slurmctld, slurmd)" sbatch --version
   need "munge" munge --version

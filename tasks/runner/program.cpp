@@ -1,10 +1,13 @@
 // Dispatch: from the command line to one command, what it prints and its exit code.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <thread>
 
+#include "core/ranks.hpp"
 #include "core/version.hpp"
 #include "nn/options.hpp"
 #include "tasks/printable.hpp"
@@ -33,6 +36,13 @@ int run_command(const Command& command, std::vector<std::string> words) {
     return exit_code::done;
   }
   line.common.apply();
+  // One of several that train together speaks for all.
+  if (!Ranks::world().first()) {
+    line.common.quiet = true;
+    line.common.json = false;
+    check(std::freopen("/dev/null", "w", stdout) != nullptr, "mpi", "cannot open /dev/null");
+    return run().code;
+  }
   return print(line.common, run());
 }
 
@@ -85,6 +95,21 @@ int print(const CommonOptions& common, const Result& result) {
 
 namespace {
 
+// Ends the program; where several train together, all of them. What goes wrong for all of them alike, the first one
+// says.
+int failed(int code, std::string_view why) {
+  const Ranks& ranks = Ranks::world();
+  if (ranks.alone()) {
+    complain(why);
+    return code;
+  }
+  constexpr std::int64_t patience_ms = 1000, turn_ms = 100;
+  if (!ranks.first()) std::this_thread::sleep_for(std::chrono::milliseconds(patience_ms + turn_ms * ranks.rank()));
+  complain(concat("rank ", ranks.rank(), " of ", ranks.size(), ": ", why));
+  std::cout.flush();
+  ranks.end_all(code);
+}
+
 int run_words(const std::vector<std::string>& words) {
   if (words.empty()) {
     complain("no command");
@@ -104,19 +129,16 @@ int run_words(const std::vector<std::string>& words) {
     names.emplace_back(command.name);
     if (command.name != words[0]) continue;
     try {
+      if (command.name == "train" || command.name == "resume") Ranks::join();
       return run_command(command, {words.begin() + 1, words.end()});
     } catch (const UsageError& error) {
-      complain(error.what());
-      return exit_code::usage;
+      return failed(exit_code::usage, error.what());
     } catch (const Diverged& error) {
-      complain(error.what());
-      return exit_code::diverged;
+      return failed(exit_code::diverged, error.what());
     } catch (const std::bad_alloc&) {
-      complain("the system has no memory left");
-      return exit_code::failed;
+      return failed(exit_code::failed, "the system has no memory left");
     } catch (const std::exception& error) {
-      complain(error.what());
-      return exit_code::failed;
+      return failed(exit_code::failed, error.what());
     }
   }
   complain(concat("unknown command '", words[0], "'", did_you_mean(words[0], names), " ('tally --help' lists them)"));
@@ -130,6 +152,7 @@ int run_program(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   const int code = run_words({argv + std::min(argc, 1), argv + argc});
   std::cout.flush();
+  Ranks::leave();
   // Also what failed on the way, as when a training's reader has left.
   if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   complain("cannot write to the standard output");

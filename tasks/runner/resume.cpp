@@ -62,7 +62,7 @@ void refuse_fewer_steps(const RunFolder& folder, std::int64_t steps) {
 
 Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   if (!settings.profile.empty()) check_output(settings.profile, settings.run);
-  RunFolder folder = RunFolder::open_to_train(settings.run);
+  RunFolder folder = open_together(settings.run, [&] { return RunFolder::open_to_train(settings.run); });
   if (settings.claim > 0) folder.claimed(settings.claim);
   const RunConfig before = folder.config().clone();
   in_file(folder.config_path(), [&] { before.make_task(); });
@@ -80,6 +80,7 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
     const std::vector<std::int64_t> steps = folder.checkpoint_steps();
     refuse_other_model(before, after, !steps.empty() && steps.back() > 0);
   });
+  check_ranks(after);
   if (folder.finished() && after.run.steps <= before.run.steps) {
     const std::optional<RunConfig> trained = folder.trained_config(read_metrics(folder.metrics_path()));
     for (const std::string& change : differences(trained ? *trained : before, after))

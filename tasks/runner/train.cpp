@@ -44,6 +44,7 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   if (settings.run.empty()) throw UsageError("[usage] the name of the run folder is empty");
   const RunConfig config = options.resolve();
   options.blaming_file([&] { check_can_train(config); });
+  check_ranks(config);
   if (settings.dry_run) {
     refuse_with_dry_run("train", "--force", settings.force);
     refuse_with_dry_run("train", "--profile", !settings.profile.empty());
@@ -52,7 +53,8 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   }
   if (!settings.profile.empty()) check_output(settings.profile, settings.run);
   watch_signals();  // before the first word is printed
-  RunFolder folder = RunFolder::create(settings.run, config, settings.force);
+  RunFolder folder =
+      open_together(settings.run, [&] { return RunFolder::create(settings.run, config, settings.force); });
   say(common, config_text(config));  // a run that is refused says why and nothing else
   return run_training(std::move(folder), common, settings.profile);
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/backend.hpp"
 #include "core/io/atomic_file.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/report.hpp"
@@ -11,6 +12,7 @@
 #include "tasks/runner/progress.hpp"
 #include "tasks/runner/signals.hpp"
 #include "tasks/train.hpp"
+#include "tasks/tree_sum.hpp"
 
 namespace tally {
 namespace {
@@ -52,6 +54,22 @@ MemoryEstimate check_can_train(const RunConfig& config) {
   return need;
 }
 
+void check_ranks(const RunConfig& config) {
+  const Ranks& ranks = Ranks::world();
+  if (ranks.alone()) return;
+  const std::int64_t height = config.run.micro_batch > 0 ? config.run.micro_batch : config.run.batch;
+  const std::int64_t parts = (config.run.batch + height - 1) / height;
+  const std::int64_t busy = tree_share(parts, ranks.size(), 0).ranks;
+  if (busy < ranks.size()) {
+    throw UsageError(concat("[mpi] ", ranks.size(), " processes share the micro-batches of a step, and ", parts,
+                            parts == 1 ? " is" : " are", " enough for ", busy, "; --micro-batch ", height,
+                            " of --batch ", config.run.batch, " says how many there are"));
+  }
+  if (default_device().type == DeviceType::cuda) {
+    throw UsageError("[mpi] runs are trained by several processes on CPUs alone: --device cuda has no exchange");
+  }
+}
+
 namespace {
 
 // Also of a run that was killed between its results and its curves.
@@ -69,10 +87,12 @@ Result run_training(RunFolder folder, const CommonOptions& common, const std::st
   ProfilingPrinter printer(common, profile);
   const bool was_finished = folder.finished();
   const TrainOutcome outcome = train(folder, printer, stop);
-  if (outcome == TrainOutcome::done) write_curves(folder, was_finished);
+  if (outcome == TrainOutcome::done && folder.writes()) write_curves(folder, was_finished);
   if (!was_finished) printer.finished(folder, outcome);
   printer.write_profile();
-  const int code = outcome == TrainOutcome::done ? exit_code::done : signal_exit_code();
+  // Of several ranks another one may have had the signal.
+  const int signal = signal_exit_code() == 0 ? exit_code::terminated : signal_exit_code();
+  const int code = outcome == TrainOutcome::done ? exit_code::done : signal;
   // People have read the evaluations as they came.
   return common.json && folder.finished() ? Result{code, folder.read_results()} : Result{code};
 }

@@ -1,8 +1,11 @@
 // What `tally train` and `tally resume` share: the options that watch a run, the refusal of what cannot work, the run.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "core/ranks.hpp"
 #include "tasks/memory.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/runner/command.hpp"
@@ -15,6 +18,21 @@ inline constexpr const char* profile_help = "file for a Chrome trace; a table by
 // Makes sure, before anything is written, that task and model can be made and that the model takes the sequences of all
 // splits (UsageError otherwise), and that they fit in memory (Error with the estimate). What it will need.
 MemoryEstimate check_can_train(const RunConfig& config);
+
+// The folder of a run that ranks train together: the first one opens it by open(), the others beside it.
+template <class F>
+RunFolder open_together(const std::string& path, F&& open) {
+  const Ranks& ranks = Ranks::world();
+  if (ranks.alone()) return open();
+  std::optional<RunFolder> folder;
+  if (ranks.first()) folder.emplace(open());
+  ranks.wait_for_all();
+  if (!folder) folder.emplace(RunFolder::open_beside(path));
+  return std::move(*folder);
+}
+
+// Throws UsageError for a run that the ranks cannot share: there is nothing for one of them to do.
+void check_ranks(const RunConfig& config);
 
 // Trains to the end and prints what is to be seen of it; the results of a run that ended. `profile`: file for a Chrome
 // trace; empty for none.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "core/error.hpp"
@@ -42,6 +43,43 @@ TEST(TreeSum, UndefinedTermsAreZeros) {
   EXPECT_EQ(found[1].item(), 5);
   EXPECT_FALSE(found[2].defined());
   EXPECT_THROW(sum.take(), InternalError);
+}
+
+// Sums of ranks, added once more, are those of one sum: whatever the numbers of terms and of ranks.
+TEST(TreeSum, OfRanksIsThatOfOne) {
+  const auto number = [](std::int64_t n) {
+    const float value = terms[static_cast<std::size_t>(n) % terms.size()] * static_cast<float>(n + 1);
+    return std::vector<Tensor>{Tensor::from(std::vector<float>{value}, {1})};
+  };
+  bool order_matters = false;
+  for (std::int64_t count = 1; count <= 40; ++count) {
+    TreeSum alone;
+    float one_by_one = 0;
+    for (std::int64_t n = 0; n < count; ++n) {
+      alone.add(number(n));
+      one_by_one += static_cast<float>(number(n)[0].item());
+    }
+    const double expected = alone.take()[0].item();
+    order_matters |= expected != one_by_one;
+    for (std::int64_t ranks = 1; ranks <= 9; ++ranks) {
+      TreeSum over_ranks;
+      std::int64_t next = 0;
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const TreeShare share = tree_share(count, ranks, rank);
+        EXPECT_EQ(share.first, std::min(next, count));
+        EXPECT_EQ(share.last > share.first, rank < share.ranks);
+        next = share.last;
+        TreeSum own;
+        for (std::int64_t n = share.first; n < share.last; ++n) own.add(number(n));
+        if (share.last > share.first) over_ranks.add(own.take());
+      }
+      EXPECT_EQ(next, count);
+      EXPECT_EQ(over_ranks.take()[0].item(), expected) << count << " terms, " << ranks << " ranks";
+    }
+  }
+  EXPECT_TRUE(order_matters);
+  EXPECT_EQ(tree_share(8, 4, 3).first, 6);
+  EXPECT_EQ(tree_share(7, 2, 1).first, 4);
 }
 
 }  // namespace
