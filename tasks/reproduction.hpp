@@ -21,7 +21,8 @@
 namespace tally {
 
 // paper: exactly the published setting. quick: reduced, so that two cores finish a table in less than two hours,
-// but for `encodings` and those of texts, and shaped so that the published order can show. Both are presets of the task.
+// but for `encodings` and those of texts, and shaped so that the published order can show. Both are presets of the
+// task.
 enum class Scale { quick, paper };
 std::string_view name_of(Scale scale);
 
