@@ -1,5 +1,6 @@
 // An explanation as tables and as JSON.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <numeric>
@@ -13,11 +14,11 @@ namespace {
 
 constexpr std::size_t most_columns = 12;
 
-// "0.98 (0.01)"; "-" for none.
+// "0.98 (0.01)"; "-" for none. Attention that is mixed after the softmax may be negative.
 std::string cell(const MeanDeviation& mean) {
   if (mean.n == 0) return "-";
   char text[64];
-  std::snprintf(text, sizeof text, "%.3g (%.2g)", mean.mean < 5e-4 ? 0 : mean.mean,
+  std::snprintf(text, sizeof text, "%.3g (%.2g)", std::abs(mean.mean) < 5e-4 ? 0 : mean.mean,
                 mean.deviation < 5e-4 ? 0 : mean.deviation);
   return text;
 }

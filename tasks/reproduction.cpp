@@ -114,6 +114,37 @@ const Reproduction& find_reproduction(std::string_view name) {
        nearest.empty() ? "" : concat("did you mean '", nearest, "'? "), "there are ", reproduction_names());
 }
 
+std::vector<std::string> names_in(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    const std::size_t first = word.find_first_not_of(' ');
+    if (first != std::string::npos) names.push_back(word.substr(first, word.find_last_not_of(' ') + 1 - first));
+  }
+  return names;
+}
+
+std::vector<std::string> labels_in(const Reproduction& table, const std::string& text) {
+  std::vector<std::string> labels;
+  const std::vector<std::string> parts = names_in(text);
+  for (std::size_t at = 0; at < parts.size();) {
+    std::size_t taken = 1;
+    std::string label = parts[at];
+    bool known = false;
+    for (const ReproductionRow& row : table.rows) {
+      const std::vector<std::string> own = names_in(row.label);
+      if (own.size() > parts.size() - at || (known && own.size() <= taken)) continue;
+      if (!std::ranges::equal(own, std::span(parts).subspan(at, own.size()))) continue;
+      known = true;
+      taken = own.size();
+      label = row.label;
+    }
+    labels.push_back(std::move(label));
+    at += taken;
+  }
+  return labels;
+}
+
 Reproduction part_of(const Reproduction& table, const std::vector<std::string>& rows,
                      const std::vector<std::string>& tasks) {
   const auto check_names = [&](std::string_view what, const std::vector<std::string>& asked,
@@ -133,6 +164,8 @@ Reproduction part_of(const Reproduction& table, const std::vector<std::string>& 
   check_names("column of the task", tasks, all_tasks);
 
   Reproduction part = table;
+  if (!tasks.empty()) part.title += concat(" (tasks: ", joined(tasks), ")");
+  if (!rows.empty()) part.title += concat(" (rows: ", joined(rows, "; "), ")");
   part.columns.clear();
   part.rows.clear();
   const auto asked_for = [](const std::vector<std::string>& names, const std::string& name) {

@@ -20,8 +20,9 @@
 
 namespace tally {
 
-// paper: exactly the published setting. quick: reduced, so that two cores finish a table in less than two hours, and
-// shaped so that the published order can show. Both are presets of the task.
+// paper: exactly the published setting. quick: reduced, so that two cores finish a table in less than two hours,
+// but for `encodings` and those of texts, and shaped so that the published order can show. Both are presets of the
+// task.
 enum class Scale { quick, paper };
 std::string_view name_of(Scale scale);
 
@@ -102,8 +103,13 @@ std::span<const Reproduction* const> reproduction_registry();
 const Reproduction& find_reproduction(std::string_view name);
 // "figure2, figure5, table2"
 std::string reproduction_names();
-// The table with these rows, by label, and the columns of these tasks alone; none named: all. Throws Error for a name
-// that it does not have.
+// What stands between commas, without the blanks around it.
+std::vector<std::string> names_in(const std::string& text);
+// The labels in a text with commas between them: "cope, rope". Labels may have commas themselves, "relative, capped":
+// of those that a place may begin the longest counts. What is no label stands alone.
+std::vector<std::string> labels_in(const Reproduction& table, const std::string& text);
+// The table with these rows, by label, and the columns of these tasks alone, which its title says; none named: all.
+// Throws Error for a name that it does not have.
 Reproduction part_of(const Reproduction& table, const std::vector<std::string>& rows,
                      const std::vector<std::string>& tasks);
 

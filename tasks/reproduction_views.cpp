@@ -26,11 +26,19 @@ std::string perplexity_text(const std::vector<double>& perplexities) {
   return concat(short_number(mean.mean), mean.n > 1 ? concat(" (", short_number(mean.deviation, 2), ")") : "");
 }
 
+// Stands behind a number that differs from one in print whose deviation is not printed.
+constexpr std::string_view exact_mark = "\u2021";
+
+bool has_spread(const Reproduced::Cell& cell) { return cell.printed && !std::isnan(cell.printed->deviation); }
+
 // "4.9% (4.4)*"; with the number of runs where some are missing.
 std::string measured_cell(const Reproduced& result, const Reproduced::Cell& cell) {
   const std::size_t n = cell.values().size();
   return concat(cell.perplexities.empty() ? cell.errors.mean_text() : perplexity_text(cell.perplexities),
-                cell.untrained ? untrained_mark : "", cell.differs() ? "*" : "",
+                cell.untrained ? untrained_mark : "",
+                !cell.differs()    ? ""
+                : has_spread(cell) ? "*"
+                                   : exact_mark,
                 n > 0 && n < result.setting.seeds.size() ? concat(" of ", n) : "");
 }
 
@@ -109,10 +117,10 @@ std::string printed_title(const ReproductionColumn& column, Scale scale) {
 // What the numbers and the marks of the table say.
 std::string legend_text(const Reproduced& result) {
   const std::size_t seeds = result.setting.seeds.size();
-  bool any_different = false, any_untrained = false, any_alone = false;
+  bool any_different = false, any_from_exact = false, any_untrained = false, any_alone = false;
   for (const auto& row : result.cells) {
     for (const Reproduced::Cell& cell : row) {
-      any_different |= cell.differs();
+      (has_spread(cell) ? any_different : any_from_exact) |= cell.differs();
       any_untrained |= cell.untrained;
       any_alone |= cell.printed && cell.values().size() == 1;
     }
@@ -129,8 +137,11 @@ std::string legend_text(const Reproduced& result) {
       concat(errors ? wrong : "", errors && texts ? "; of texts " : "", texts ? "perplexity of a token" : "",
              ": mean over ", seeds, seeds == 1 ? " seed" : " seeds (standard deviation)");
   if (texts) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  if (any_different) {
-    text += "; * beyond the paper's number by more than two standard errors and outside the 95% interval of the counts";
+  const std::string counts = errors ? " and outside the 95% interval of the counts" : "";
+  if (any_different) text += concat("; * beyond the paper's number by more than two standard errors", counts);
+  if (any_from_exact) {
+    text += concat("; ", exact_mark, " the paper prints no deviation: beyond its number, taken as exact, by more than ",
+                   "two standard errors of our seeds alone", counts, "; what of it is the paper's spread is not known");
   }
   if (any_alone) text += "; no mark for what differs where there is one seed, which tells nothing of the spread";
   text += "\n";

@@ -305,6 +305,9 @@ const page = {
     return [`${done} of ${group.runs.length}`, ...[...counts].map(([state, count]) => `${count} ${state}`)].join(", ");
   },
 
+  // Of a file, by its path: what a name may hold, such as '#', means something else in an address.
+  address: path => path.split("/").map(encodeURIComponent).join("/"),
+
   showRun(run) {
     const list = element("dl"), add = (name, ...value) => list.append(element("dt", {}, name), element("dd", {}, ...value));
     for (const [split, evaluation] of Object.entries(run.results)) {
@@ -314,7 +317,7 @@ const page = {
     for (const machine of run.machines) add("machine", machine);
     if (run.preset) add("preset", run.preset);
     add("settings", Object.entries(run.settings).map(([name, value]) => `${name}=${value}`).join(" "));
-    if (run.inspect) add("look inside", element("a", {href: run.inspect}, run.inspect));
+    if (run.inspect) add("look inside", element("a", {href: this.address(run.inspect)}, run.inspect));
     const section = document.getElementById("run");
     section.replaceChildren(element("h2", {}, run.name), list);
     section.scrollIntoView({block: "nearest"});

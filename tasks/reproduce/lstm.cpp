@@ -14,4 +14,4 @@ TALLY_REPRODUCTION(lstm, .title = "Flip-flop: an LSTM of one layer",
                    .choices = reproduce::with({{"width", {"64", "128"}, "ours"},
                                                {"training", "that of the transformers",
                                                 "one program for both; theirs has a learning rate of its own"}},
-                                              reproduce::flip_flop_choices()));
+                                              reproduce::flip_flop_data_choices()));

@@ -29,6 +29,12 @@ std::int64_t parse_seed(const std::string& text) {
   return *seed;
 }
 
+// A folder of the plan with a run that is not the plan's.
+class OtherRun : public Error {
+ public:
+  using Error::Error;
+};
+
 bool is_open(const PlannedRun& run) { return run.state != RunState::finished; }
 
 // "in-distribution 0.1%, ood-sparse 1.8%"
@@ -86,9 +92,13 @@ RunPlan::RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonO
     : folder_(std::move(folder)), runs_(std::move(runs)), common_(common), child_(common), claims_(seconds) {
   if (folder_.empty()) throw UsageError("[usage] the name of the folder for the runs is empty");
   std::set<std::string> names;
-  for (const PlannedRun& run : runs_) {
+  for (PlannedRun& run : runs_) {
     if (!names.insert(run.name).second) throw UsageError(concat("[usage] ", run.name, " is there twice"));
-    bytes_of_run_ = std::max(bytes_of_run_, check_can_train(run.config).total());
+    try {
+      bytes_of_run_ = std::max(bytes_of_run_, check_can_train(run.config).total());
+    } catch (const DoesNotFit& why) {
+      run.too_large = why.what();
+    }
   }
 }
 
@@ -96,12 +106,33 @@ std::int64_t RunPlan::count(RunState state) const {
   return std::count_if(runs_.begin(), runs_.end(), [state](const PlannedRun& run) { return run.state == state; });
 }
 
+bool RunPlan::is_too_large(const PlannedRun& run) const { return is_open(run) && !run.too_large.empty(); }
+
+bool RunPlan::can_finish() const {
+  return std::none_of(runs_.begin(), runs_.end(),
+                      [this](const PlannedRun& run) { return run.state == RunState::failed || is_too_large(run); });
+}
+
+std::string RunPlan::state_text(const PlannedRun& run) const {
+  return is_too_large(run) ? concat("does not fit: ", run.too_large) : std::string(name_of(run.state));
+}
+
 void RunPlan::take_stock() {
   std::error_code error;
   if (const std::string file = concat(folder_, "/", sweep_file_name); fs::exists(file, error)) read_sweep_file(file);
   for (PlannedRun& run : runs_) {
     claims_.take_stock(path_of(run));
-    if (fs::exists(path_of(run) + "/config.json", error)) look_at(run);
+    if (!fs::exists(path_of(run) + "/config.json", error)) continue;
+    try {
+      look_at(run);
+    } catch (const OtherRun&) {
+      throw;
+    } catch (const RunInUse&) {
+      run.state = RunState::unfinished;
+    } catch (const Error& why) {
+      run.state = RunState::failed;
+      complain(concat(run.name, ": failed: ", why.what()));
+    }
   }
 }
 
@@ -109,8 +140,10 @@ bool RunPlan::look_at(PlannedRun& run) const {
   const std::string path = path_of(run);
   const RunFolder run_folder = RunFolder::open(path);
   const std::vector<std::string> other = differences(run_folder.config(), run.config);
-  check(other.empty(), "sweep", "'", path, "' holds a run with other settings: ", other.empty() ? "" : other.front(),
-        "; choose another folder");
+  if (!other.empty()) {
+    throw OtherRun(
+        concat("[sweep] '", path, "' holds a run with other settings: ", other.front(), "; choose another folder"));
+  }
   run.state = RunState::unfinished;
   if (!run_folder.finished()) return false;
   run_folder.read_results();  // damaged ones are no end of a run
@@ -139,7 +172,7 @@ std::optional<double> RunPlan::seconds_left(std::int64_t jobs) const {
   if (all.work <= 0) return std::nullopt;
   double seconds = 0, longest = 0;
   for (const PlannedRun& run : runs_) {
-    if (!is_open(run) || ended_badly(run.state)) continue;
+    if (!is_open(run) || ended_badly(run.state) || is_too_large(run)) continue;
     double share = 1;
     if (run.state == RunState::unfinished) {
       const std::vector<std::int64_t> steps = RunFolder::open(path_of(run)).checkpoint_steps();
@@ -216,7 +249,9 @@ void RunPlan::start(std::size_t index) {
   try {
     // Who trains it by hand, or is about to end it, has no claim.
     std::error_code error;
-    if (fs::exists(path + "/config.json", error)) RunFolder::open_to_train(path);
+    const bool begun = fs::exists(path + "/config.json", error);
+    if (begun) RunFolder::open_to_train(path);
+    if (is_too_large(run) && !(begun && look_at(run))) throw DoesNotFit(run.too_large);  // and leaves it to others
     switch (claims_.take(path)) {
       case RunClaims::Answer::in_use: return wait_for_others(run, holder_text(claims_.found()));
       case RunClaims::Answer::ours: start_claimed(index); break;

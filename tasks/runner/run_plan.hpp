@@ -26,6 +26,7 @@ struct PlannedRun {
   std::string name;  // of its folder, from the plan's: "cope-model.layers=1-seed2", "flip-flop/cope-seed1"
   RunConfig config;
   RunState state = RunState::waiting;
+  std::string too_large = {};  // why it does not fit in memory; empty where it does
 };
 
 // "1..3,7" -> 1, 2, 3, 7. Throws UsageError.
@@ -36,8 +37,8 @@ std::vector<PlannedRun> listed_runs(const std::string& folder);
 
 class RunPlan {
  public:
-  // Throws UsageError for a name that is there twice and for runs that cannot be made or do not fit in memory. seconds:
-  // of a lease on a run.
+  // Throws UsageError for a name that is there twice and for runs that cannot be made. Those that do not fit in memory
+  // are passed over, and fail. seconds: of a lease on a run.
   RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonOptions& common,
           double seconds = lease_seconds);
 
@@ -45,8 +46,15 @@ class RunPlan {
   const std::vector<PlannedRun>& runs() const { return runs_; }
   std::string path_of(const PlannedRun& run) const { return folder_ + "/" + run.name; }
   std::int64_t count(RunState state) const;
+  // Not finished, and does not fit in memory.
+  bool is_too_large(const PlannedRun& run) const;
+  // Whether no run is known to fail.
+  bool can_finish() const;
+  // "unfinished", "does not fit: [memory] this needs about ...".
+  std::string state_text(const PlannedRun& run) const;
 
-  // Sees what is there already, and writes nothing. Throws Error when a folder holds another run.
+  // Sees what is there already, and writes nothing. A run that cannot be read has failed, which is said. Throws Error
+  // when a folder holds another run.
   void take_stock();
   // Seconds for what is left to train, `jobs` at a time: the arithmetic of the steps that are missing at the rate of
   // the finished runs of the same task, or else of any. Nothing without a finished run.

@@ -155,12 +155,18 @@ Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, co
   if (settings.dry_run) {
     refuse_with_dry_run("sweep", "--jobs", settings.jobs != 0);
     Result result;
-    JsonValue runs = JsonValue::array();
+    JsonValue runs = JsonValue::array(), too_large = JsonValue::array();
     for (const PlannedRun& run : plan.runs()) {
       runs.push(plan.path_of(run));
-      result.text += printable(plan.path_of(run)) + "\n";
+      result.text += printable(plan.path_of(run));
+      if (plan.is_too_large(run)) {
+        too_large.push(JsonValue::object({{"run", plan.path_of(run)}, {"why", run.too_large}}));
+        result.text += concat(": ", plan.state_text(run));
+      }
+      result.text += "\n";
     }
-    result.value = JsonValue::object({{"runs", std::move(runs)}});
+    result.value = JsonValue::object({{"runs", std::move(runs)}, {"does_not_fit", std::move(too_large)}});
+    result.code = plan.can_finish() ? exit_code::done : exit_code::failed;
     return result;
   }
   if (settings.status) return sweep_status(plan);

@@ -73,7 +73,8 @@ TrainedModel load_trained(const std::string& run, const std::string& checkpoint,
   RunFolder folder = RunFolder::open(run);
   RunConfig config = with_changes(folder.config(), changes);
   check(!folder.checkpoint_steps().empty(), "checkpoint", "'", folder.path(), "' has no checkpoint",
-        folder.finished() ? " any more: its results were kept without it" : " yet");
+        folder.finished() ? " any more: its results were kept without it; move the folder away and train it again"
+                          : " yet");
   std::unique_ptr<Task> task = in_file(folder.config_path(), [&] {
     std::unique_ptr<Task> made = folder.config().make_task();
     check_fits(estimate_loading(folder.config(), *made));

@@ -46,9 +46,10 @@ void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
                   count,
                   question.generate,
                   changes_text(question.beside, changes_)};
-    // The step of the last checkpoint, as long as nobody had to look at the files.
+    // The step of the last checkpoint, as long as nobody had to look at the files. A finished run whose results were
+    // kept without them had one of its last step.
     const std::vector<std::int64_t> steps = folder_.checkpoint_steps();
-    key.step = trained_ ? trained_->step : steps.empty() ? 0 : steps.back();
+    key.step = trained_ ? trained_->step : steps.empty() ? run_.config.run.steps : steps.back();
     if (const Evaluation* known = file_.find(key)) return cell.results.push_back(*known);
     if (!trained_) trained_.emplace(load_trained(run_.path, "newest", changes_));
     key.step = trained_->step;

@@ -38,7 +38,7 @@ struct VariedQuestion {
 
 class VariedRun {
  public:
-  // changes: of its encoding, for the evaluation. Throws Error where what was kept cannot be read.
+  // A finished run. changes: of its encoding, for the evaluation. Throws Error where what was kept cannot be read.
   VariedRun(const RunSummary& run, std::vector<std::string> changes, const CommonOptions& common,
             const std::atomic<bool>& stop);
 

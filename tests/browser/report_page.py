@@ -36,11 +36,12 @@ class ReportPage(unittest.TestCase):
         return done.stdout
 
     def test_shows_the_report_and_the_runs_behind_it(self):
-        self.run_tally("sweep", self.folder / "runs", "--pe=cope,rope,none", "--seeds=1..2", *TINY)
-        run, path = self.folder / "runs/cope-seed1", self.folder / "page.html"
+        runs, path = self.folder / "runs 50% #1?", self.folder / "page.html"  # in an address these mean something else
+        self.run_tally("sweep", runs, "--pe=cope,rope,none", "--seeds=1..2", *TINY)
+        run = runs / "cope-seed1"
         self.run_tally("inspect", run, "--count", "1", "--out", run / "inspect.html")
-        self.run_tally("report", self.folder / "runs", "--out", path)
-        report = json.loads(self.run_tally("report", self.folder / "runs", "--json"))
+        self.run_tally("report", runs, "--out", path)
+        report = json.loads(self.run_tally("report", runs, "--json"))
         page = self.browser.open(path.as_uri(), 1280, 1000)
 
         # Six seeds of three encodings on three splits, and the means that the text form prints.
@@ -63,7 +64,8 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(page.evaluate("document.querySelectorAll('#dots .hit').length"), 18)
         page.evaluate("document.querySelector('#dots .hit[aria-label^=\"cope, seed 1,\"]').dispatchEvent(new MouseEvent('click'))")
         self.assertIn("cope-seed1", page.evaluate("document.querySelector('#run h2').textContent"))
-        self.assertEqual(page.evaluate("document.querySelector('#run a').getAttribute('href')"), "runs/cope-seed1/inspect.html")
+        self.assertEqual(page.evaluate("document.querySelector('#run a').href"), (run / "inspect.html").as_uri())
+        self.assertEqual(page.evaluate("document.querySelector('#run a').textContent"), f"{runs.name}/cope-seed1/inspect.html")
         self.assertIn("1 thread,", page.evaluate("document.getElementById('run').textContent"))
 
         before = page.evaluate("document.getElementById('curves').innerHTML")

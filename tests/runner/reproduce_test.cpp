@@ -82,6 +82,14 @@ TEST(Reproduce, TrainsAPartOfATableWhereThatIsAsked) {
   }
   EXPECT_EQ(std::ranges::count(part.out, '\n'), 1 + 4) << "a line of what is there, then the runs\n" << part.out;
 
+  const auto of_table7 = [&](const std::string& rows) {
+    return run_tally({"reproduce", "table7", "--dir", folder / "runs", "--seeds=1", "--dry-run", "--rows", rows},
+                     folder);
+  };
+  const Finished commas = of_table7("cope-mlp, first layer,rope 256 (64) 2/4");
+  EXPECT_EQ(commas.code, 0) << commas.err;
+  EXPECT_EQ(std::ranges::count(commas.out, '\n'), 1 + 2) << commas.out;
+
   const Finished no_row = runs({"--rows=cop"}), no_task = runs({"--tasks=mqar,flipflop"});
   EXPECT_EQ(no_row.code, 2);
   EXPECT_NE(no_row.err.find("[reproduce] encodings has no row 'cop'; did you mean 'cope'?"), std::string::npos)
@@ -115,11 +123,28 @@ TEST(Reproduce, WritesAPageWithItsPicture) {
                            "\n- flip-flop, preset quick: length 128, 64 wide", " task.length=128 "}) {
     EXPECT_TRUE(holds(page, part)) << part << "\n" << page;
   }
+  EXPECT_TRUE(holds(page, concat(" --dir ", folder / "runs", "\n```"))) << "the same folder, and so the same page\n"
+                                                                        << page;
+  EXPECT_FALSE(holds(page, "reading.md"));
   EXPECT_TRUE(holds(read_file(folder / "page.svg"), "ood-sparse"));
   // Nothing is left to do, and showing alone says the same.
   EXPECT_TRUE(holds(run_tally(words(folder / "runs"), folder).out, "6 of 6 runs are finished"));
   const Finished shown = run_tally(words(folder / "runs", {"--show", "--json"}), folder);
   EXPECT_EQ(table_of(shown), table_of(run_tally(words(folder / "runs", {"--json"}), folder)));
+}
+
+// Where a page beside it says what agrees, it is one step away.
+TEST(Reproduce, APageLeadsToWhatIsSaidOfIt) {
+  const TemporaryFolder folder;
+  write_file(folder / "reading.md", "# All\n\n[other](page.md)\n\n### [Figure 5](page.md), and _more_: 2 tables\n");
+  fs::create_directory(folder / "it's here");
+  const Finished shown =
+      run_tally({"reproduce", "figure5", "--show", "--dir", folder / "it's here", "--out", folder / "page.md"}, folder);
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  const std::string page = read_file(folder / "page.md");
+  EXPECT_TRUE(holds(page, "\nWhat agrees and what does not: [reading.md](reading.md#figure-5-and-_more_-2-tables)\n"))
+      << page;
+  EXPECT_TRUE(holds(page, concat(" --dir '", folder / "it'\\''s here", "'\n"))) << page;
 }
 
 // Absolute positions have rows up to the longest split; the sparse one is longer than any sequence of training.
@@ -202,6 +227,63 @@ TEST(Reproduce, CountsThatCannotBeAreNotShownAndTheOthersAre) {
   EXPECT_EQ(shown.code, 1);
   EXPECT_TRUE(holds(shown.out, "1 finished, 1 failed")) << shown.out;
   EXPECT_TRUE(holds(shown.out, " wrong sequences of -6")) << shown.out;
+}
+
+// A model of a terabyte: it is named, and does not stop what fits from being planned.
+TEST(Reproduce, ARunThatDoesNotFitIsNamedAndPassedOver) {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs";
+  const std::vector<std::string> huge = words(runs, {"--rows=rope", "--set", "model.width=65536"});
+  const auto with = [&](const char* option) {
+    std::vector<std::string> all = huge;
+    all.emplace_back(option);
+    return run_tally(all, folder);
+  };
+  const Finished dry = with("--dry-run"), cost = with("--cost");
+  EXPECT_EQ(dry.code, 1);
+  EXPECT_TRUE(holds(dry.out, "-seed1: does not fit: [memory] this needs ")) << dry.out << dry.err;
+  EXPECT_TRUE(holds(dry.out, "-seed2: does not fit: ")) << dry.out;
+  EXPECT_EQ(cost.code, 1);
+  EXPECT_TRUE(holds(cost.out, "-seed1: does not fit: ")) << cost.out << cost.err;
+  const Finished trained = with("--quiet");
+  EXPECT_EQ(trained.code, 1);
+  EXPECT_TRUE(holds(trained.err, "-seed1: failed: [memory] this needs ")) << trained.err;
+  EXPECT_TRUE(holds(trained.out, "0 of 2 runs finished, 2 failed")) << trained.out;
+  for (const auto& entry : fs::directory_iterator(runs)) EXPECT_FALSE(entry.is_directory()) << entry.path();
+}
+
+// Its results cannot be read: it is said and counted, and the others are planned and trained.
+TEST(Reproduce, ADamagedRunDoesNotStopTheOthers) {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs";
+  ASSERT_EQ(run_tally(words(runs, {"--rows=rope"}), folder).code, 0);
+  for (const auto& entry : fs::directory_iterator(runs + "/flip-flop")) {
+    if (entry.path().string().ends_with("-seed2")) fs::remove_all(entry.path());
+  }
+  std::string results;
+  for (const auto& entry : fs::directory_iterator(runs + "/flip-flop")) {
+    if (entry.is_directory()) results = entry.path().string() + "/results.json";
+  }
+  write_file(results, "{");
+  const Finished dry = run_tally(words(runs, {"--rows=rope", "--dry-run"}), folder);
+  EXPECT_EQ(dry.code, 1);
+  EXPECT_TRUE(holds(dry.err, results)) << dry.err;
+  EXPECT_TRUE(holds(dry.out, "-seed1: failed\n")) << dry.out;
+  EXPECT_TRUE(holds(dry.out, "-seed2: waiting\n")) << dry.out;
+  const Finished trained = run_tally(words(runs, {"--rows=rope"}), folder);
+  EXPECT_EQ(trained.code, 1);
+  EXPECT_TRUE(holds(trained.out, "1 of 2 runs finished, 1 failed")) << trained.out;
+}
+
+TEST(Reproduce, TheHelpNamesTheTablesThatTakeLonger) {
+  const TemporaryFolder folder;
+  const std::string help = run_tally({"reproduce", "--help"}, folder).out;
+  const std::size_t scale = help.find("two hours a table"), next = help.find("--dir");
+  ASSERT_TRUE(scale != help.npos && next != help.npos) << help;
+  for (const Reproduction* table : reproduction_registry()) {
+    const bool of_text = std::ranges::any_of(table->columns, [](const auto& column) { return column.text != nullptr; });
+    EXPECT_TRUE(!of_text || holds(help.substr(scale, next - scale), table->name)) << table->name << "\n" << help;
+  }
 }
 
 TEST(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {

@@ -240,8 +240,6 @@ TEST_F(TextRuns, WhatIsNotThereIsNamed) {
   EXPECT_FALSE(fs::exists(folder_ / "short"));
 }
 
-// A picture of the paper by one command: trains, evaluates each model at the contexts on the same targets, keeps what
-// it found, and shows what vary and eval show.
 TEST_F(TextRuns, DamagedDataIsNoWrongUsage) {
   fs::resize_file(folder_ / "data/train.bin", fs::file_size(folder_ / "data/train.bin") - 2);
   const Finished cut = run_tally(training("run"), folder_);
@@ -254,6 +252,8 @@ TEST_F(TextRuns, DamagedDataIsNoWrongUsage) {
   EXPECT_TRUE(holds(none.err, "manifest.json is not there; 'tally prepare' makes such a folder")) << none.err;
 }
 
+// A picture of the paper by one command: trains, evaluates each model at the contexts on the same targets, keeps what
+// it found, and shows what vary and eval show.
 TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   std::vector<std::string> words{"reproduce", "figure3",     "--dir",   folder_ / "runs",
                                  "--seeds=1", "--threads=1", "--jobs=1"};
@@ -270,6 +270,9 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
         std::string("eval-every=0"), std::string("save-every=3"), std::string("optimiser.warmup=0")}) {
     words.insert(words.end(), {"--set", change});
   }
+  std::vector<std::string> plan = words;
+  plan.emplace_back("--dry-run");
+  EXPECT_TRUE(holds(run_tally(plan, folder_).out, "; then 27 evaluations at other contexts\n"));
   words.insert(words.end(), {"--out", folder_ / "figure3.md"});
   const JsonValue json = json_of(words, folder_);
   ASSERT_EQ(json.elements("rows").size(), 9u);
@@ -292,6 +295,12 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
           << far << " " << n;
     }
   }
+  // What is kept of a run is not left to do; of relative there are two rows.
+  EXPECT_TRUE(holds(run_tally(plan, folder_).out, "runs are finished; nothing is left\n"));
+  fs::rename(run + "/varied.json", folder_ / "varied.json");
+  EXPECT_TRUE(holds(run_tally(plan, folder_).out, "; what is left is 6 evaluations at other contexts\n"));
+  EXPECT_EQ(json_of(plan, folder_).integer("contexts_left"), 6);
+  fs::rename(folder_ / "varied.json", run + "/varied.json");
   words.insert(words.end(), {"--show"});
   fs::rename(folder_ / "data", folder_ / "gone");  // what was found is there, also where the text is not
   EXPECT_EQ(write_json(json_of(words, folder_).at("rows")), write_json(json.at("rows")));

@@ -81,11 +81,16 @@ TEST_F(Vary, KeepsWhatItFound) {
   EXPECT_NE(write_json(table({"--over", "task.p-ignore=0.1,0.5", "--count", "2"})), first);
   EXPECT_NE(write_json(table({"--over", "task.length=8,16", "--split", "ood-dense"})), first);
   EXPECT_EQ(parse_json(read_file(runs_ + "/cope/varied.json"), JsonLimits{}, "varied").elements("results").size(), 6u);
+  std::filesystem::remove_all(runs_ + "/cope/checkpoints");  // as results are kept without models
+  EXPECT_EQ(write_json(table({"--over", "task.p-ignore=0.1,0.5"})), first);
+  const Finished missing = vary({"--over", "task.p-ignore=0.1,0.2"});
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_TRUE(holds(missing.err, "p-ignore=0.2: [checkpoint]")) << missing.err;
+  EXPECT_TRUE(holds(missing.err, "has no checkpoint any more: ")) << missing.err;
+  EXPECT_TRUE(holds(missing.err, "train it again")) << missing.err;
+  EXPECT_FALSE(holds(missing.err, "p-ignore=0.1:")) << missing.err;
   write_file(runs_ + "/cope/varied.json", "{");
   EXPECT_EQ(vary({"--over", "task.p-ignore=0.1"}).code, 1);
-  std::filesystem::remove(runs_ + "/cope/varied.json");
-  std::filesystem::remove_all(runs_ + "/cope/checkpoints");  // as results are kept without models
-  EXPECT_TRUE(holds(vary({"--over", "task.p-ignore=0.1"}).err, "has no checkpoint any more"));
 }
 
 // Both have read the file before either writes.

@@ -184,6 +184,19 @@ TEST_F(Explain, HeadsWithoutGatesHaveNone) {
   EXPECT_EQ(told.evaluation.scored, alone.scored);
 }
 
+// Sums of weights over neighbours with a kernel of -1 give every key less than nothing, which is not shown as 0.
+TEST_F(Explain, AttentionThatIsNegativeIsShownAsItIs) {
+  make("mta", {{"pe.mta.queries", "1"}, {"pe.mta.keys", "1"}});
+  set("blocks.0.position.mta.kernel-after", {-1});
+  const Explanation told = explain_dense();
+  const MeanDeviation to_writes = told.heads[0].attention.scored[role(told, "w")];
+  EXPECT_LT(to_writes.mean, -0.05);
+  char shown[64];
+  std::snprintf(shown, sizeof shown, "| %.3g (%.2g)", to_writes.mean, to_writes.deviation);
+  const std::string text = explanation_text(told, Queries::scored);
+  EXPECT_NE(text.find(shown), std::string::npos) << shown << "\n" << text;
+}
+
 // The same but for real numbers, which a product of other sizes may round otherwise: these are means of numbers up to 1
 // in f32.
 void expect_same_but_for_rounding(const JsonValue& a, const JsonValue& b, const std::string& where) {

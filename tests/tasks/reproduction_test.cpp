@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "nn/options.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/varied.hpp"
@@ -41,6 +42,49 @@ TEST(Reproductions, EveryRunOfEveryTableCanBeMadeAtBothScales) {
   }
 }
 
+// Labels have commas of their own.
+TEST(Reproductions, EveryRowCanBeAskedForByItsLabel) {
+  using Labels = std::vector<std::string>;
+  for (const Reproduction* table : reproduction_registry()) {
+    Labels all;
+    for (const ReproductionRow& row : table->rows) {
+      all.push_back(row.label);
+      EXPECT_EQ(labels_in(*table, row.label), Labels{row.label}) << table->name;
+      EXPECT_EQ(part_of(*table, labels_in(*table, " " + row.label + " "), {}).rows.size(), 1u) << row.label;
+    }
+    EXPECT_EQ(labels_in(*table, joined(all, ",")), all) << table->name;
+    EXPECT_EQ(labels_in(*table, joined(all, " ,  ")), all) << table->name;
+  }
+  const Reproduction& figure = find_reproduction("figure3");
+  EXPECT_EQ(labels_in(figure, "relative,cope"), (Labels{"relative", "cope"}));
+  EXPECT_EQ(labels_in(figure, "relative, capped,cope"), (Labels{"relative, capped", "cope"}));
+  EXPECT_EQ(labels_in(figure, "cope, caped"), (Labels{"cope", "caped"}));
+  EXPECT_EQ(labels_in(figure, ""), Labels{});
+}
+
+TEST(Reproductions, APartSaysWhatItIsAPartOf) {
+  const Reproduction& table = find_reproduction("encodings");
+  EXPECT_EQ(part_of(table, {}, {}).title, table.title);
+  const Reproduction part = part_of(table, {"cope", "rope"}, {"mqar", "group-word"});
+  EXPECT_EQ(part.title, table.title + " (tasks: mqar, group-word) (rows: cope; rope)");
+  EXPECT_TRUE(reproduced_text(reproduced(part, {Scale::quick, {1}, ""}, "nowhere")).starts_with(part.title + "\n"));
+}
+
+// A table of models without contextual positions leaves none of their choices open.
+TEST(Reproductions, ChoicesOfPmaxStandWhereAModelHasOne) {
+  for (const Reproduction* table : reproduction_registry()) {
+    const bool listed = std::ranges::any_of(
+        table->choices, [](const OpenChoice& choice) { return choice.what.quick.find("p_max") != std::string::npos; });
+    const std::vector<ReproductionRun> runs = runs_of(*table, {Scale::quick, {1}, ""});
+    const bool has_it = std::ranges::any_of(runs, [](const ReproductionRun& run) {
+      return std::ranges::any_of(run.config.fields(), [](const RunConfig::Field& field) {
+        return field.name.starts_with("pe.") && field.name.ends_with(".p-max");
+      });
+    });
+    EXPECT_TRUE(!listed || has_it) << table->name;
+  }
+}
+
 TEST(Reproductions, TablesShareTheirRuns) {
   const auto names = [](const char* table) {
     std::set<std::string> found;
@@ -54,6 +98,14 @@ TEST(Reproductions, TablesShareTheirRuns) {
   }
   for (const std::string& run : names("table4")) EXPECT_TRUE(names("table3").contains(run)) << run;
   EXPECT_TRUE(names("table2").contains("counting/cope-seed1"));
+  // Where a choice of table 3 is changed, the others are as there.
+  const std::set<std::string> choices = names("counting-choices"), table3 = names("table3");
+  for (const std::string encoding : {"cope-pe.p-max=128", "relative"}) {
+    const std::string run = concat("counting/", encoding, "-task.max-operations=96-task.max-tokens=128");
+    EXPECT_TRUE(choices.contains(run + "-seed1") && table3.contains(run + "-seed1")) << run;
+    EXPECT_TRUE(choices.contains(run + "-optimiser.lr=1e-3-seed1")) << run;
+  }
+  EXPECT_TRUE(choices.contains("counting/relative-seed1"));
 }
 
 TEST(Reproductions, ContextsOfAFigureScoreTheSameTargets) {
@@ -101,6 +153,31 @@ TEST(Reproductions, ANumberDiffersBeyondTheSpreadOfBothAndTheIntervalOfTheCounts
   // A spread of our own: 5% and 15%, a standard error of 5 points.
   EXPECT_FALSE((Cell{{{0.05, 0.15}, 100'000, 1'000'000}, Printed{19}}.differs()));
   EXPECT_TRUE((Cell{{{0.05, 0.15}, 100'000, 1'000'000}, Printed{21}}.differs()));
+}
+
+// What a number without a deviation in print lies beyond is our spread alone, which the table says.
+TEST(Reproductions, ANumberWithoutASpreadInPrintHasAMarkOfItsOwn) {
+  using Cell = Reproduced::Cell;
+  const Reproduction table{.name = "t",
+                           .title = "T",
+                           .source = "S",
+                           .columns = {{"c", "flip-flop", "ood-sparse"}},
+                           .rows = {{"a", "none"}, {"b", "rope"}}};
+  const auto text_of = [&](Printed first, Printed second) {
+    const ErrorRates errors{{0.5, 0.5}, 1'000'000, 2'000'000};
+    return reproduced_text({.table = &table,
+                            .setting = {Scale::quick, {1, 2}, ""},
+                            .cells = {{Cell{errors, first}}, {Cell{errors, second}}}});
+  };
+  const std::string star = "; * beyond the paper's number", exact = "; \u2021 the paper prints no deviation";
+  const auto says = [](const std::string& text, const std::string& part) { return text.find(part) != text.npos; };
+  const std::string both = text_of({5, 1}, {5});
+  EXPECT_TRUE(says(both, "50% (0)*")) << both;
+  EXPECT_TRUE(says(both, "50% (0)\u2021")) << both;
+  EXPECT_TRUE(says(both, star) && says(both, exact)) << both;
+  const std::string known = text_of({5, 1}, {50, 1}), unknown = text_of({5}, {50});
+  EXPECT_TRUE(says(known, star) && !says(known, exact)) << known;
+  EXPECT_TRUE(says(unknown, exact) && !says(unknown, star)) << unknown;
 }
 
 TEST(Reproductions, OneSeedIsNotMarkedAndTheTableSaysWhy) {
