@@ -56,7 +56,6 @@ std::vector<std::pair<std::string, std::function<Tensor()>>> results() {
       {"a decayed sum", [=] { return decayed_cumsum(denormal, one); }},
       {"a product of matrices", [=] { return matmul(vectors, row); }},
       {"a product of matrices of denormal operands", [=] { return matmul(denormal, one); }},
-      {"weights", [=] { return slice(softmax(concat({one, filled<T>({n, n}, std::log(least))}, 1)), 1, n, 2 * n); }},
   };
 }
 
