@@ -55,13 +55,14 @@ TALLY_AVX512_BF16_INLINE void transpose(__m512i (&x)[lanes]) {
   }
 }
 
-// Squares of 16 columns by 16 pairs; what is not there is not read, and is zero.
+// Squares of 16 columns by 16 pairs, in the order in which they lie; what is not there is not read, and is zero.
 TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, const float* data, std::int64_t step_x,
                             std::int64_t step_k, std::int64_t count, std::int64_t size_k, std::int64_t pairs) {
   const std::int64_t width = by_x ? count : tile_columns;
-  for (std::int64_t x = 0; x < width; x += lanes) {
-    for (std::int64_t p = 0; p < pairs; p += tile_pairs) {
-      const std::int64_t k = 2 * p;
+  const std::int64_t outer = step_k == 1 ? width : pairs, inner = step_k == 1 ? pairs : width;
+  for (std::int64_t out = 0; out < outer; out += lanes) {
+    for (std::int64_t in = 0; in < inner; in += lanes) {
+      const std::int64_t x = step_k == 1 ? out : in, p = step_k == 1 ? in : out, k = 2 * p;
       __m512i square[lanes];
       if (step_k == 1) {  // a vector has the pairs of one x
         const __mmask16 low = first(size_k - k), high = first(size_k - k - lanes);

@@ -1,7 +1,8 @@
-// Matrix products of bf16, cut into blocks by shape alone. A block packs its rows of a, a part of the inner axis at a
-// time, and goes along the panels of b with them. Where few matrices have many rows, as in a layer, b is packed once for
-// all blocks beforehand; else a block packs each panel where it is about to be used, and has so many rows that this
-// costs little. Long sums, as in the gradient of a weight, are cut into parts that are computed side by side.
+// Matrix products of bf16, cut into blocks by shape alone. A block packs its rows of a, a step along the inner axis at a
+// time, and goes tile by tile along its columns with a tile's rows of it, so that c is written row by row, where most
+// of the memory goes. Where few matrices have many rows, as in a layer, b is packed once for all blocks beforehand; else
+// a block packs what it is about to use, and has so many rows that this costs little. Long sums, as in the gradient of a
+// weight, are cut into parts that are computed side by side.
 #include "core/cpu/matmul_bf16.hpp"
 
 #include <omp.h>
@@ -17,9 +18,12 @@ namespace {
 constexpr std::int64_t enough = 4;           // blocks for two threads, one of which may be late
 constexpr std::int64_t few_rows = 96;        // of a block beside panels that are there
 constexpr std::int64_t many_rows = 384;      // of one that packs them
+constexpr std::int64_t all_rows = 1152;      // of one that packs a long part of them
+constexpr std::int64_t whole_tiles = 96;     // rows of every kind's tiles fit into so many
 constexpr std::int64_t most_columns = 1024;  // of a block
 constexpr std::int64_t least_inner = 1024;   // of a part of a sum
-// Elements of a that a block has packed, which stay in a core's own cache, and how far along the inner axis they go.
+// Elements of either operand that are packed at a time, which stay in a core's own cache, and how far along the inner
+// axis they go.
 constexpr std::int64_t packed_elements = std::int64_t{1} << 18, most_inner = 1024, narrowest_inner = 256;
 
 constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
@@ -43,7 +47,8 @@ struct Blocks {
     part = multiple(std::max<std::int64_t>(1, divide_up(k, parts)), 2 * tile_pairs);
     parts = std::max<std::int64_t>(1, divide_up(k, part));
     shares_b = matrices < enough && parts == 1;
-    rows = std::min(multiple(m, few_rows), shares_b ? few_rows : long_sums ? most_columns / few_rows * few_rows : many_rows);
+    const std::int64_t most_rows = shares_b ? few_rows : parts > 1 ? all_rows : many_rows;
+    rows = multiple(divide_up(m, divide_up(m, most_rows)), whole_tiles);
     columns = std::min(multiple(n, tile_columns), most_columns);
     while (shares_b && columns >= 2 * tile_columns &&
            matrices * divide_up(m, rows) * divide_up(n, columns) < enough) {
@@ -59,6 +64,12 @@ struct Blocks {
   std::int64_t panels() const { return divide_up(n, tile_columns); }
   std::int64_t ld_a() const { return pairs_of(std::min(step, k)) + tile_pairs; }  // a line more, for the cache
   bool several_steps() const { return std::min(part, k) > step; }
+  // Columns of b that are packed at a time.
+  std::int64_t group() const {
+    const std::int64_t inner = 2 * pairs_of(std::min({step, part, k}));
+    return std::clamp(packed_elements / std::max<std::int64_t>(1, inner) / tile_columns * tile_columns,
+                      std::int64_t{tile_columns}, columns);
+  }
 };
 
 // What one thread works with.
@@ -81,7 +92,7 @@ struct Memory {
     parts = arena.take<float>((by.parts - 1) * by.matrices * by.m * by.n);
     a_size = by.rows * by.ld_a();
     thread_a = arena.take<std::uint32_t>(threads * a_size);
-    if (!by.shares_b) b_size = pairs_of(std::min(by.step, by.k)) * tile_columns;
+    if (!by.shares_b) b_size = pairs_of(std::min(by.step, by.k)) * by.group();
     thread_b = arena.take<std::uint32_t>(threads * b_size);
     if (by.several_steps()) sums_size = by.rows * by.columns;
     thread_sums = arena.take<float>(threads * sums_size);
@@ -168,6 +179,7 @@ class Product {
     const Scratch scratch = memory_.of_thread();
     TileSums sums{.ld_c = part == 0 ? ld_c_ : by_.n, .alpha = alpha_, .add = part == 0 && add_};
     float* const c = part == 0 ? result(matrix, i) : partial(matrix, part, i);
+    const bool bias_by_column = bias_ && part == 0 && bias_.strides[1] == 1;
     tiles_.begin();
     for (std::int64_t l = k; l == k || l < end; l += by_.step) {
       const std::int64_t inner = std::min(by_.step, end - l), pairs = pairs_of(inner);
@@ -175,28 +187,33 @@ class Product {
       tiles_.pack(scratch.a, by_.ld_a(), true, a.data + i * a.step_x + l * a.step_k, a.step_x, a.step_k, rows, inner,
                   pairs);
       const bool last = l + by_.step >= end;
-      for (std::int64_t column = 0; column < columns; column += tile_columns) {
-        const std::int64_t panel = (j + column) / tile_columns;
-        std::uint32_t* const b = by_.shares_b ? shared_panel(matrix, panel, l) : scratch.b;
-        if (!by_.shares_b) pack_panel(b, matrix, panel, l, inner);
+      for (std::int64_t first = 0; first < columns; first += by_.group()) {
+        const std::int64_t behind = std::min(columns, first + by_.group());
+        const auto panel_at = [&](std::int64_t column) {
+          return by_.shares_b ? shared_panel(matrix, (j + column) / tile_columns, l)
+                              : scratch.b + (column - first) * pairs;
+        };
+        for (std::int64_t column = first; !by_.shares_b && column < behind; column += tile_columns) {
+          pack_panel(panel_at(column), matrix, (j + column) / tile_columns, l, inner);
+        }
         for (std::int64_t row = 0; row < rows; row += tiles_.rows) {
-          float* const kept = scratch.sums + row * by_.columns + column;
           TileSums tile = sums;
           tile.rows = static_cast<int>(std::min<std::int64_t>(tiles_.rows, rows - row));
-          tile.columns = static_cast<int>(std::min<std::int64_t>(tile_columns, columns - column));
-          tile.before = l > k ? kept : nullptr;
           tile.ld_before = by_.columns;
-          if (last) {
-            tile.c = c + row * sums.ld_c + j + column;
-            const bool by_column = bias_ && part == 0 && bias_.strides[1] == 1;
-            tile.bias = by_column ? bias_.as<float>() + j + column : nullptr;
-          } else {
-            tile.c = kept;
+          if (!last) {
             tile.ld_c = by_.columns;
             tile.alpha = 1;
             tile.add = false;
           }
-          tiles_.multiply(pairs, scratch.a + row * by_.ld_a(), by_.ld_a(), b, tile);
+          const std::uint32_t* const a_rows = scratch.a + row * by_.ld_a();
+          for (std::int64_t column = first; column < behind; column += tile_columns) {
+            float* const kept = scratch.sums + row * by_.columns + column;
+            tile.columns = static_cast<int>(std::min<std::int64_t>(tile_columns, columns - column));
+            tile.before = l > k ? kept : nullptr;
+            tile.c = last ? c + row * sums.ld_c + j + column : kept;
+            if (last && bias_by_column) tile.bias = bias_.as<float>() + j + column;
+            tiles_.multiply(pairs, a_rows, by_.ld_a(), panel_at(column), tile);
+          }
         }
       }
     }
