@@ -79,6 +79,9 @@ TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, cons
         for (int i = 0; i < lanes; ++i) {
           const __mmask16 there = first(count - x);
           const float* const row = data + x + (k + 2 * i) * step_k;
+          // Rows far apart are no stream that processors see.
+          __builtin_prefetch(row + 2 * lanes * step_k);
+          __builtin_prefetch(row + (2 * lanes + 1) * step_k);
           const __m512 even = _mm512_maskz_loadu_ps(k + 2 * i < size_k ? there : __mmask16{0}, row);
           const __m512 odd = _mm512_maskz_loadu_ps(k + 2 * i + 1 < size_k ? there : __mmask16{0}, row + step_k);
           const auto low = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(even));
