@@ -70,6 +70,8 @@ TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, cons
         for (int i = 0; i < lanes; ++i) {
           const bool there = x + i < count;
           const float* const row = data + (x + i) * step_x + k;
+          __builtin_prefetch(row + lanes * step_x);
+          __builtin_prefetch(row + lanes * step_x + lanes);
           const __m512 even = _mm512_maskz_loadu_ps(there ? low : __mmask16{0}, row);
           const __m512 odd = _mm512_maskz_loadu_ps(there ? high : __mmask16{0}, row + lanes);
           square[i] = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
@@ -112,6 +114,10 @@ TALLY_AVX512_BF16 void multiply(std::int64_t pairs, const std::uint32_t* a, std:
       s[i][v] = there ? _mm512_maskz_loadu_ps(columns[v], sums.before + i * sums.ld_before + v * lanes)
                       : _mm512_setzero_ps();
     }
+  }
+  for (int i = 0; i < sums.rows; ++i) {  // to be written when the sums are there
+    __builtin_prefetch(sums.c + i * sums.ld_c, 1);
+    __builtin_prefetch(sums.c + i * sums.ld_c + lanes, 1);
   }
   const std::uint32_t *a_0 = a, *a_3 = a + 3 * ld_a, *a_6 = a + 6 * ld_a, *a_9 = a + 9 * ld_a;
   for (std::int64_t p = 0; p < pairs; ++p) {
