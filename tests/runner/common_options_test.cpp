@@ -63,10 +63,10 @@ TEST(CommonOptions, AnOperationThatIsNotFiniteIsNamedInASweepToo) {
 
 TEST(CommonOptions, PrecisionUnderItsOldName) {
   const TemporaryFolder folder;
-  const std::vector<std::string> words{"data", "--task=flip-flop", "--count=1", "--products=bf16"};
+  const std::vector<std::string> words{"data", "--task=flip-flop", "--count=1", "--products=tf32"};
   const Finished refused = run_tally(words, folder);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(holds(refused.err, "--precision bf16 is for --device cuda and cuda-host")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "--precision tf32 is for --device cuda and cuda-host")) << refused.err;
 }
 
 }  // namespace
