@@ -37,8 +37,7 @@ struct Bfloat16 {
   Bfloat16() = default;
   // Of a whole number as of the f64 that is nearest to it.
   template <class T>
-    requires std::is_arithmetic_v<T>
-  TALLY_INLINE explicit Bfloat16(T x) {
+  requires std::is_arithmetic_v<T> TALLY_INLINE explicit Bfloat16(T x) {
     if constexpr (std::is_same_v<T, float>) {
       bits = detail::bfloat16_bits(x);
     } else {
@@ -52,13 +51,10 @@ struct Bfloat16 {
   }
   // Exact in f32 and f64.
   template <class T>
-    requires std::is_arithmetic_v<T>
-  TALLY_INLINE explicit operator T() const {
+  requires std::is_arithmetic_v<T> TALLY_INLINE explicit operator T() const {
     return static_cast<T>(std::bit_cast<float>(std::uint32_t{bits} << 16));
   }
-  TALLY_INLINE bool operator==(Bfloat16 other) const {
-    return static_cast<float>(*this) == static_cast<float>(other);
-  }
+  TALLY_INLINE bool operator==(Bfloat16 other) const { return static_cast<float>(*this) == static_cast<float>(other); }
 };
 
 }  // namespace tally

@@ -1,5 +1,5 @@
-// Element types. f32 is the working type; f64 exists for every operation so that gradients can be checked. bf16 is stored,
-// filled, copied and converted; operations do not compute with it.
+// Element types. f32 is the working type; f64 exists for every operation so that gradients can be checked. bf16 is
+// stored, filled, copied and converted; operations do not compute with it.
 #pragma once
 
 #include <cstddef>

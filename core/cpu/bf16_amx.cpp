@@ -1,5 +1,5 @@
-// Products of bf16 by AMX: tiles of 16 rows of 64 bytes, of which tdpbf16ps multiplies two and adds to a third. The same
-// code runs with arrays for tiles, so that what it does is tested on processors without AMX; there only the seven
+// Products of bf16 by AMX: tiles of 16 rows of 64 bytes, of which tdpbf16ps multiplies two and adds to a third. The
+// same code runs with arrays for tiles, so that what it does is tested on processors without AMX; there only the seven
 // instructions themselves go untested.
 #include <cmath>
 #include <cstring>
@@ -52,8 +52,8 @@ struct Registers {
 };
 #endif
 
-// What the instructions are defined to do (Intel's manual, TDPBF16PS): sums of the even and of the odd elements, each by
-// fma, which are added up at the end.
+// What the instructions are defined to do (Intel's manual, TDPBF16PS): sums of the even and of the odd elements, each
+// by fma, which are added up at the end.
 struct Arrays {
   static thread_local std::uint32_t tile[8][side][side];
 

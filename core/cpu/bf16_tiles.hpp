@@ -1,13 +1,14 @@
 // Tiles of a matrix product whose operands are rounded to bf16 while they are packed, and whose sums are f32: one table
 // of functions for each kind of instructions, of which the processor's best is taken.
 //
-// Packed is a pair of numbers along the inner axis, k = 2p in the lower half of 32 bits and k = 2p + 1 in the upper one,
-// with zeros where there are none. Operand a lies row by row, b in panels of tile_columns, pair by pair.
+// Packed is a pair of numbers along the inner axis, k = 2p in the lower half of 32 bits and k = 2p + 1 in the upper
+// one, with zeros where there are none. Operand a lies row by row, b in panels of tile_columns, pair by pair.
 //
 // The order of a sum, by which its bits are defined:
 //   pairs    s = fma(a[2p+1], b[2p+1], s), then s = fma(a[2p], b[2p], s), for p = 0, 1, ... from s = 0, each rounded to
 //            nearest and below the normal numbers zero: what `vdpbf16ps` does, and what every path but AMX's has
-//   halves   of 16 pairs at a time, those of AMX: e = sum of the products of even k, o = of odd k, each by fma in rising
+//   halves   of 16 pairs at a time, those of AMX: e = sum of the products of even k, o = of odd k, each by fma in
+//   rising
 //            order from 0; then s = s + (e + o)
 // so that a run goes on with the same bits on every processor without AMX, and on every one with it.
 #pragma once

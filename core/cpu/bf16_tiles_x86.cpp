@@ -111,8 +111,8 @@ TALLY_AVX512_BF16 void multiply(std::int64_t pairs, const std::uint32_t* a, std:
     TALLY_UNROLL
     for (int v = 0; v < vectors; ++v) {
       const bool there = sums.before != nullptr && i < sums.rows;
-      s[i][v] = there ? _mm512_maskz_loadu_ps(columns[v], sums.before + i * sums.ld_before + v * lanes)
-                      : _mm512_setzero_ps();
+      s[i][v] =
+          there ? _mm512_maskz_loadu_ps(columns[v], sums.before + i * sums.ld_before + v * lanes) : _mm512_setzero_ps();
     }
   }
   for (int i = 0; i < sums.rows; ++i) {  // to be written when the sums are there

@@ -1,8 +1,8 @@
-// Matrix products of bf16, cut into blocks by shape alone. A block packs its rows of a, a step along the inner axis at a
-// time, and goes tile by tile along its columns with a tile's rows of it, so that c is written row by row, where most
-// of the memory goes. Where few matrices have many rows, as in a layer, b is packed once for all blocks beforehand; else
-// a block packs what it is about to use, and has so many rows that this costs little. Long sums, as in the gradient of a
-// weight, are cut into parts that are computed side by side.
+// Matrix products of bf16, cut into blocks by shape alone. A block packs its rows of a, a step along the inner axis at
+// a time, and goes tile by tile along its columns with a tile's rows of it, so that c is written row by row, where most
+// of the memory goes. Where few matrices have many rows, as in a layer, b is packed once for all blocks beforehand;
+// else a block packs what it is about to use, and has so many rows that this costs little. Long sums, as in the
+// gradient of a weight, are cut into parts that are computed side by side.
 #include "core/cpu/matmul_bf16.hpp"
 
 #include <omp.h>
@@ -34,10 +34,10 @@ constexpr std::int64_t pairs_of(std::int64_t k) { return multiple(divide_up(k, 2
 // How a product is cut; of its shape alone.
 struct Blocks {
   std::int64_t matrices, m, n, k;
-  bool shares_b;                    // packed beforehand
-  std::int64_t rows, columns;       // of a block
-  std::int64_t parts, part;         // of sums, and the numbers in each but the last
-  std::int64_t step;                // numbers along the inner axis at a time
+  bool shares_b;               // packed beforehand
+  std::int64_t rows, columns;  // of a block
+  std::int64_t parts, part;    // of sums, and the numbers in each but the last
+  std::int64_t step;           // numbers along the inner axis at a time
   std::int64_t row_blocks, column_blocks;
 
   Blocks(std::int64_t of_matrices, std::int64_t of_m, std::int64_t of_n, std::int64_t of_k)
@@ -50,8 +50,7 @@ struct Blocks {
     const std::int64_t most_rows = shares_b ? few_rows : parts > 1 ? all_rows : many_rows;
     rows = multiple(divide_up(m, divide_up(m, most_rows)), whole_tiles);
     columns = std::min(multiple(n, tile_columns), most_columns);
-    while (shares_b && columns >= 2 * tile_columns &&
-           matrices * divide_up(m, rows) * divide_up(n, columns) < enough) {
+    while (shares_b && columns >= 2 * tile_columns && matrices * divide_up(m, rows) * divide_up(n, columns) < enough) {
       columns = multiple(columns / 2, tile_columns);
     }
     step = most_inner;
@@ -140,7 +139,9 @@ class Product {
   }
 
  private:
-  float* result(std::int64_t matrix, std::int64_t i) const { return c_ + batch_.element_offsets(matrix)[0] + i * ld_c_; }
+  float* result(std::int64_t matrix, std::int64_t i) const {
+    return c_ + batch_.element_offsets(matrix)[0] + i * ld_c_;
+  }
   float* partial(std::int64_t matrix, std::int64_t part, std::int64_t i) const {
     return memory_.parts + ((matrix * (by_.parts - 1) + part - 1) * by_.m + i) * by_.n;
   }

@@ -23,8 +23,8 @@ int current_core();
 void leave_core(int core);
 }  // namespace detail
 
-// Calls f(tile) once for every tile in 0..tiles-1, in any order and on any thread, in the floating-point mode of kernels
-// (core/cpu/floating_mode.hpp). f must not throw: an exception cannot leave a parallel region.
+// Calls f(tile) once for every tile in 0..tiles-1, in any order and on any thread, in the floating-point mode of
+// kernels (core/cpu/floating_mode.hpp). f must not throw: an exception cannot leave a parallel region.
 template <class F>
 void parallel_for(std::int64_t tiles, F&& f) {
   const int threads = thread_count();

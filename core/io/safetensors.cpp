@@ -28,7 +28,7 @@ struct FileType {
 constexpr FileType file_types[] = {
     {"F32", 4, DType::f32},       {"F64", 8, DType::f64},       {"I32", 4, DType::i32},
     {"I64", 8, DType::i64},       {"BOOL", 1, DType::boolean},  {"F16", 2, std::nullopt},
-    {"BF16", 2, DType::bf16},    {"I8", 1, std::nullopt},      {"U8", 1, std::nullopt},
+    {"BF16", 2, DType::bf16},     {"I8", 1, std::nullopt},      {"U8", 1, std::nullopt},
     {"I16", 2, std::nullopt},     {"U16", 2, std::nullopt},     {"U32", 4, std::nullopt},
     {"U64", 8, std::nullopt},     {"F8_E4M3", 1, std::nullopt}, {"F8_E5M2", 1, std::nullopt},
     {"F8_E8M0", 1, std::nullopt},
@@ -269,9 +269,9 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
                                                             : type_name(DType::bf16);
     const std::size_t element_bytes = narrowed ? sizeof(std::uint16_t) : size_of(tensor.dtype());
     const std::uint64_t end = position + static_cast<std::uint64_t>(tensor.numel()) * element_bytes;
-    header.push_back({name, JsonValue::object({{"dtype", type},
-                                               {"shape", std::move(sizes)},
-                                               {"data_offsets", JsonValue::Array{position, end}}})});
+    header.push_back(
+        {name, JsonValue::object(
+                   {{"dtype", type}, {"shape", std::move(sizes)}, {"data_offsets", JsonValue::Array{position, end}}})});
     position = end;
   }
   std::string text = write_json(std::move(header));

@@ -22,7 +22,8 @@ std::vector<Option> CommonOptions::options() {
           {"--device", &device, "cpu, cuda, cuda:1, or cuda-host: the CUDA kernels executed on the CPU", rules},
           {"--precision",
            &precision,
-           "what matrix products of f32 round their operands to (core/precision.md); tf32, of CUDA devices, and bf16 are faster",
+           "what matrix products of f32 round their operands to (core/precision.md); tf32, of CUDA devices, and bf16 "
+           "are faster",
            {.group = "Common", .allowed = precisions}},
           {"--products", &precision, "the same", {.group = "", .allowed = precisions}},  // as it was called
           {"--debug-nan", &debug_nan, "name the operation whose result is not finite; slower", rules},

@@ -101,7 +101,8 @@ std::function<Result()> declare_export(CommandLine& line) {
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings] {
     if (settings->format.empty() && settings->floats != "given") {
-      throw UsageError("[export] --floats is for models of other libraries (--as): a run's own weights stay as they are");
+      throw UsageError(
+          "[export] --floats is for models of other libraries (--as): a run's own weights stay as they are");
     }
     return settings->format.empty() ? export_weights(*settings) : export_folder(*settings);
   };

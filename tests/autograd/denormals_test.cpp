@@ -49,8 +49,14 @@ std::vector<std::pair<std::string, std::function<Tensor()>>> results() {
       {"a product", [=] { return multiply(small, small); }},
       {"a denormal operand made normal", [=] { return multiply(denormal, 4096.0); }},
       {"a denormal operand times another", [=] { return multiply(denormal, big); }},
-      {"a difference", [=] { return subtract(filled<T>({n, n}, least * T{1.25}), filled<T>({n, n}, least)); }},
-      {"a quotient", [=] { return divide(filled<T>({n, n}, least), filled<T>({n, n}, T{8})); }},
+      {"a difference",
+       [=] {
+         return subtract(filled<T>({n, n}, least * T{1.25}), filled<T>({n, n}, least));
+       }},
+      {"a quotient",
+       [=] {
+         return divide(filled<T>({n, n}, least), filled<T>({n, n}, T{8}));
+       }},
       {"a sum", [=] { return sum(denormal, {1}); }},
       {"a running sum", [=] { return cumsum(denormal); }},
       {"a decayed sum", [=] { return decayed_cumsum(denormal, one); }},

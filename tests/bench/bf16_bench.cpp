@@ -3,8 +3,8 @@
 // tally's take f32 and round while they pack; oneDNN's take operands that are bf16 in memory already, and give f32;
 // "rounding" is with the making of those. Each
 // round times all, one after the other; printed are medians over the rounds, ratios being taken first. --portable: the
-// path without instructions for bf16. --processor-time: with one thread (and OMP_NUM_THREADS=1, for oneDNN), on a machine
-// that others use too.
+// path without instructions for bf16. --processor-time: with one thread (and OMP_NUM_THREADS=1, for oneDNN), on a
+// machine that others use too.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -46,7 +46,8 @@ double rate_of_onednn(const Case& shape, bool rounds) {
     return memory::desc(sizes, type, transposed ? turned : plain);
   };
   const auto narrow = memory::data_type::bf16;
-  const auto a = described(shape.m, shape.k, shape.transpose_a, narrow), b = described(shape.k, shape.n, shape.transpose_b, narrow),
+  const auto a = described(shape.m, shape.k, shape.transpose_a, narrow),
+             b = described(shape.k, shape.n, shape.transpose_b, narrow),
              c = described(shape.m, shape.n, false, memory::data_type::f32);
   const dnnl::matmul product(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), engine));
   Data<float> data(shape);
@@ -77,10 +78,10 @@ double rate_of_onednn(const Case&, bool) { return 0; }
 int run(int threads, int rounds, const cpu::Bf16Tiles& tiles) {
   set_thread_count(threads);
   const Bf16Instructions instructions = bf16_instructions();
-  std::printf("bf16 by %s (%s), %d threads, %d rounds\n\n", instructions.name.c_str(), instructions.why_not_more.c_str(),
-              threads, rounds);
-  std::printf("%-20s %5s %5s %5s %5s    %8s %8s %8s %8s   of f32  of oneDNN  of rounding\n", "GFLOP/s", "batch", "M", "N",
-              "K", "bf16", "f32", "oneDNN", "rounding");
+  std::printf("bf16 by %s (%s), %d threads, %d rounds\n\n", instructions.name.c_str(),
+              instructions.why_not_more.c_str(), threads, rounds);
+  std::printf("%-20s %5s %5s %5s %5s    %8s %8s %8s %8s   of f32  of oneDNN  of rounding\n", "GFLOP/s", "batch", "M",
+              "N", "K", "bf16", "f32", "oneDNN", "rounding");
   for (const Case& shape : cases) {
     std::vector<double> ours, in_f32, theirs, rounding, of_f32, of_theirs, of_rounding;
     for (int round = 0; round < rounds; ++round) {
@@ -92,9 +93,10 @@ int run(int threads, int rounds, const cpu::Bf16Tiles& tiles) {
       of_theirs.push_back(theirs.back() > 0 ? ours.back() / theirs.back() : 0);
       of_rounding.push_back(rounding.back() > 0 ? ours.back() / rounding.back() : 0);
     }
-    std::printf("%-20s %5d %5d %5d %5d %c%c %8.1f %8.1f %8.1f %8.1f   %6.2f  %6.2f  %6.2f\n", shape.name, shape.batch, shape.m, shape.n,
-                shape.k, shape.transpose_a ? 't' : 'n', shape.transpose_b ? 't' : 'n', median(ours), median(in_f32),
-                median(theirs), median(rounding), median(of_f32), median(of_theirs), median(of_rounding));
+    std::printf("%-20s %5d %5d %5d %5d %c%c %8.1f %8.1f %8.1f %8.1f   %6.2f  %6.2f  %6.2f\n", shape.name, shape.batch,
+                shape.m, shape.n, shape.k, shape.transpose_a ? 't' : 'n', shape.transpose_b ? 't' : 'n', median(ours),
+                median(in_f32), median(theirs), median(rounding), median(of_f32), median(of_theirs),
+                median(of_rounding));
     std::fflush(stdout);
   }
   return 0;

@@ -1,4 +1,5 @@
-// Numbers of two bytes against rational arithmetic (tests/reference/ops/make_numbers.py), on every device, and in files.
+// Numbers of two bytes against rational arithmetic (tests/reference/ops/make_numbers.py), on every device, and in
+// files.
 #include "core/bfloat16.hpp"
 
 #include <bit>
@@ -50,8 +51,10 @@ TEST_P(Bfloat16s, AreTheNearestOfF32AndOfF64) {
 
 TEST_P(Bfloat16s, KeepInfinityAndNaNAndTheirSigns) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(bits_of(tensor(std::vector<float>{infinity, -infinity}).to(DType::bf16)), (std::vector<int>{0x7f80, 0xff80}));
-  EXPECT_EQ(bits_of(tensor(std::vector<double>{infinity, -infinity}).to(DType::bf16)), (std::vector<int>{0x7f80, 0xff80}));
+  EXPECT_EQ(bits_of(tensor(std::vector<float>{infinity, -infinity}).to(DType::bf16)),
+            (std::vector<int>{0x7f80, 0xff80}));
+  EXPECT_EQ(bits_of(tensor(std::vector<double>{infinity, -infinity}).to(DType::bf16)),
+            (std::vector<int>{0x7f80, 0xff80}));
 
   // Payloads that the upper half has, and that it has not.
   for (const std::uint32_t payload : {0x7fc00000U, 0x7f800001U, 0x7fbfffffU, 0x7fffffffU, 0xffc12345U, 0xff800001U}) {

@@ -111,7 +111,8 @@ void multiply(const Case& one, const Matrices& a, const Matrices& b, const View&
 
 // `parts`: of a long sum, and the numbers in each but the last.
 void expect_order(const Case& one, std::int64_t parts = 1, std::int64_t part = 0) {
-  Matrices a(1, one.batch, one.m, one.k, one.transpose_a, one.pad), b(2, one.batch, one.k, one.n, one.transpose_b, one.pad);
+  Matrices a(1, one.batch, one.m, one.k, one.transpose_a, one.pad),
+      b(2, one.batch, one.k, one.n, one.transpose_b, one.pad);
   Matrices bias(3, 1, 1, one.n, false, 0), before(4, one.batch, one.m, one.n, false, one.pad);
   View bias_view;
   if (one.bias) {
@@ -134,9 +135,10 @@ void expect_order(const Case& one, std::int64_t parts = 1, std::int64_t part = 0
           float expected = 0;
           for (std::int64_t p = 0; p < parts; ++p) {
             const std::int64_t begin = p * part, end = p + 1 < parts ? begin + part : one.k;
-            const float sum = sum_in_order(row, column, static_cast<std::size_t>(begin), static_cast<std::size_t>(end),
-                                           kind.halves);
-            const float addend = p > 0 ? 0 : (one.bias ? bias.at(0, 0, j) : 0) + (one.add ? before.at(matrix, i, j) : 0);
+            const float sum =
+                sum_in_order(row, column, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), kind.halves);
+            const float addend =
+                p > 0 ? 0 : (one.bias ? bias.at(0, 0, j) : 0) + (one.add ? before.at(matrix, i, j) : 0);
             expected += std::fma(static_cast<float>(one.alpha), sum, addend);
           }
           const float found = c.at(matrix, i, j);
@@ -154,8 +156,9 @@ void expect_order(const Case& one, std::int64_t parts = 1, std::int64_t part = 0
 }
 
 TEST(MatmulBf16, AddsInTheOrderItPromisesWhateverTheShape) {
-  for (const Case& one : {Case{1, 1, 1, 1}, Case{1, 12, 32, 32}, Case{1, 13, 33, 31}, Case{2, 5, 70, 65}, Case{1, 100, 64, 96},
-                          Case{5, 40, 45, 50}, Case{1, 3, 2, 0}, Case{1, 97, 40, 1100}, Case{4, 13, 33, 1100}}) {
+  for (const Case& one :
+       {Case{1, 1, 1, 1}, Case{1, 12, 32, 32}, Case{1, 13, 33, 31}, Case{2, 5, 70, 65}, Case{1, 100, 64, 96},
+        Case{5, 40, 45, 50}, Case{1, 3, 2, 0}, Case{1, 97, 40, 1100}, Case{4, 13, 33, 1100}}) {
     expect_order(one);
   }
 }
@@ -184,7 +187,8 @@ TEST(MatmulBf16, CutsLongSumsIntoPartsByTheShape) {
 
 TEST(MatmulBf16, SameBitsForAnyThreadCount) {
   const int threads = thread_count();
-  for (const Case& one : {Case{1, 300, 200, 100, false, true}, Case{6, 90, 70, 40}, Case{1, 40, 30, 5000, true, false}}) {
+  for (const Case& one :
+       {Case{1, 300, 200, 100, false, true}, Case{6, 90, 70, 40}, Case{1, 40, 30, 5000, true, false}}) {
     Matrices a(1, one.batch, one.m, one.k, one.transpose_a, 0), b(2, one.batch, one.k, one.n, one.transpose_b, 0);
     Matrices first(3, one.batch, one.m, one.n, false, 0);
     for (const int count : {1, 2, 3}) {
@@ -200,7 +204,8 @@ TEST(MatmulBf16, SameBitsForAnyThreadCount) {
 
 // Infinities, NaN and what is below the normal numbers; a product of two small numbers as well.
 TEST(MatmulBf16, RoundsOddNumbersAlikeOnEveryKind) {
-  const std::vector<float> odd{INFINITY, -INFINITY, NAN, 3.4e38F, 1e-40F, -1e-40F, 1e-30F, 1.00390625F, 1.01171875F, -0.0F};
+  const std::vector<float> odd{INFINITY, -INFINITY, NAN,         3.4e38F,     1e-40F,
+                               -1e-40F,  1e-30F,    1.00390625F, 1.01171875F, -0.0F};
   const auto count = static_cast<std::int64_t>(odd.size());
   std::vector<std::vector<float>> results;
   const std::vector<Kind> all = kinds();

@@ -1,5 +1,6 @@
-// Gradients where products round their operands to bf16: as near to those in f64 as PyTorch's autocast of the same model
-// is, by a median over draws each (tests/reference/autocast_errors.py); and the same bits for any number of threads.
+// Gradients where products round their operands to bf16: as near to those in f64 as PyTorch's autocast of the same
+// model is, by a median over draws each (tests/reference/autocast_errors.py); and the same bits for any number of
+// threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,7 +89,8 @@ double error_of(const std::string& encoding, int draw) {
 }
 
 TEST_F(Bf16, GradientsAreAsNearAsThoseOfPyTorchsAutocast) {
-  const JsonValue file = parse_json(read_text(TALLY_SOURCE_DIR "/tests/reference/autocast.json", 1 << 20), {}, "autocast.json");
+  const JsonValue file =
+      parse_json(read_text(TALLY_SOURCE_DIR "/tests/reference/autocast.json", 1 << 20), {}, "autocast.json");
   const JsonValue& errors = file.at("errors");
   for (const EncodingEntry* entry : encoding_registry()) {
     const std::string name = entry->name;
@@ -101,7 +103,8 @@ TEST_F(Bf16, GradientsAreAsNearAsThoseOfPyTorchsAutocast) {
     EXPECT_LE(draws[1], 2 * theirs) << name;
     EXPECT_GE(draws[1], theirs / 20) << name << ": nothing is rounded";
     RecordProperty(name, concat(draws[1], " beside ", theirs));
-    if (std::getenv("TALLY_TEST_EVERYTHING") != nullptr) std::printf("%-16s %.5f beside %.5f\n", name.c_str(), draws[1], theirs);
+    if (std::getenv("TALLY_TEST_EVERYTHING") != nullptr)
+      std::printf("%-16s %.5f beside %.5f\n", name.c_str(), draws[1], theirs);
   }
 }
 

@@ -100,7 +100,8 @@ TEST_F(ImportedRuns, AreWrittenInTwoBytesANumber) {
     const double half_a_step = floats == "f16" ? 0x1p-11 : 0x1p-8;
     double largest = 0;
     for (const SafetensorsEntry& entry : own.entries()) {
-      const std::vector<float> a = own.read(entry.name).to_vector<float>(), b = back.read(entry.name).to_vector<float>();
+      const std::vector<float> a = own.read(entry.name).to_vector<float>(),
+                               b = back.read(entry.name).to_vector<float>();
       for (std::size_t i = 0; i < a.size(); ++i) {
         if (std::abs(a[i]) > 1e-4F) largest = std::max(largest, static_cast<double>(std::abs(b[i] / a[i] - 1)));
       }
