@@ -3,7 +3,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
+#include "core/cpu/floating_mode.hpp"
 #include "core/error.hpp"
 
 namespace tally {
@@ -18,9 +20,18 @@ double time_between(void* first, void* last) {
   return std::chrono::duration<double, std::micro>(at(last) - at(first)).count();
 }
 
+// The kernel in the floating-point mode of kernels, with what it computes outside of parallel_for.
+template <auto kernel, class... Arguments>
+constexpr auto in_kernel_mode(void (*)(Arguments...)) {
+  return +[](Arguments... arguments) {
+    const cpu::InKernelMode mode;
+    kernel(std::forward<Arguments>(arguments)...);
+  };
+}
+
 const Backend& cpu_backend() {
   static const Kernels cpu_kernels{
-#define KERNEL(name, arguments) &cpu::name,
+#define KERNEL(name, arguments) in_kernel_mode<&cpu::name>(&cpu::name),
 #define KERNEL_SIZE(name, arguments) &cpu::name,
 #include "core/kernels.def"
 #undef KERNEL

@@ -60,8 +60,8 @@ MemoryCounters memory_counters(Device device);
 void reset_peak_memory(Device device);
 double available_memory(Device device);
 
-// How matrix products of f32 on CUDA devices, those of attention too, may read their operands (core/precision.hpp);
-// f32 unless set. Sums are f32 always.
+// How matrix products of f32 may read their operands (core/precision.md); f32 unless set. Sums are f32 always. The CPU
+// knows no tf32, and computes in f32 then.
 enum class ProductPrecision : std::uint8_t { f32, tf32, bf16 };
 ProductPrecision product_precision();
 void set_product_precision(ProductPrecision precision);

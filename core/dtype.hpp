@@ -1,4 +1,5 @@
-// Element types. f32 is the working type; f64 exists for every operation so that gradients can be checked.
+// Element types. f32 is the working type; f64 exists for every operation so that gradients can be checked. bf16 is
+// stored, filled, copied and converted; operations do not compute with it.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "core/bfloat16.hpp"
+
 namespace tally {
 
-enum class DType : std::uint8_t { f32, f64, i32, i64, boolean };
+enum class DType : std::uint8_t { f32, f64, i32, i64, boolean, bf16 };
 
 // Bytes of one element.
 constexpr std::size_t size_of(DType dtype) {
@@ -18,14 +21,16 @@ constexpr std::size_t size_of(DType dtype) {
     case DType::i32: return 4;
     case DType::i64: return 8;
     case DType::boolean: return 1;
+    case DType::bf16: return 2;
   }
   return 0;
 }
 
+// What operations take as floating numbers.
 constexpr bool is_floating(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
 constexpr bool is_integer(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
 
-// "f32", "f64", "i32", "i64", "bool".
+// "f32", "f64", "i32", "i64", "bool", "bf16".
 constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
     case DType::f32: return "f32";
@@ -33,6 +38,7 @@ constexpr std::string_view name_of(DType dtype) {
     case DType::i32: return "i32";
     case DType::i64: return "i64";
     case DType::boolean: return "bool";
+    case DType::bf16: return "bf16";
   }
   return "?";
 }
@@ -62,6 +68,10 @@ template <>
 struct DTypeOf<bool> {
   static constexpr DType value = DType::boolean;
 };
+template <>
+struct DTypeOf<Bfloat16> {
+  static constexpr DType value = DType::bf16;
+};
 }  // namespace detail
 
 // dtype_of<float> == DType::f32.
@@ -78,6 +88,19 @@ void dispatch_floating(DType dtype, F&& f) {
   }
 }
 
+// Calls f(T{}) with the type of numbers to compute with: any but bool and bf16, which the operation has refused.
+template <class F>
+void dispatch_numbers(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32: f(float{}); return;
+    case DType::f64: f(double{}); return;
+    case DType::i32: f(std::int32_t{}); return;
+    case DType::i64: f(std::int64_t{}); return;
+    case DType::boolean:
+    case DType::bf16: return;
+  }
+}
+
 // Calls f(T{}) with the C++ type of any DType.
 template <class F>
 void dispatch_all(DType dtype, F&& f) {
@@ -87,6 +110,7 @@ void dispatch_all(DType dtype, F&& f) {
     case DType::i32: f(std::int32_t{}); return;
     case DType::i64: f(std::int64_t{}); return;
     case DType::boolean: f(bool{}); return;
+    case DType::bf16: f(Bfloat16{}); return;
   }
 }
 

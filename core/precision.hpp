@@ -1,5 +1,6 @@
-// How matrix products of f32 on CUDA devices read their operands. Sums and results are f32 always; tensor cores take
-// operands of TF32 (10 bits after the point) or bfloat16 (7 bits), at many times the rate of f32.
+// How matrix products of f32 read their operands. Sums and results are f32 always; tensor cores take operands of TF32
+// (10 bits after the point) or bfloat16 (7 bits), processors of bfloat16, at many times the rate of f32. What is
+// rounded where stands in core/precision.md.
 #pragma once
 
 #include <array>

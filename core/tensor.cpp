@@ -54,6 +54,7 @@ template Tensor Tensor::from(std::span<const double>, const Shape&, Device);
 template Tensor Tensor::from(std::span<const std::int32_t>, const Shape&, Device);
 template Tensor Tensor::from(std::span<const std::int64_t>, const Shape&, Device);
 template Tensor Tensor::from(std::span<const bool>, const Shape&, Device);
+template Tensor Tensor::from(std::span<const Bfloat16>, const Shape&, Device);
 
 Device Tensor::device() const {
   check(defined(), "tensor", "an undefined tensor has no device");
@@ -188,6 +189,7 @@ TALLY_INSTANTIATE(double)
 TALLY_INSTANTIATE(std::int32_t)
 TALLY_INSTANTIATE(std::int64_t)
 TALLY_INSTANTIATE(bool)
+TALLY_INSTANTIATE(Bfloat16)
 #undef TALLY_INSTANTIATE
 
 Tensor Tensor::detach() const { return Tensor(storage_, shape_, strides_, offset_, dtype_); }

@@ -31,7 +31,7 @@ class Tensor {
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = {});
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
   static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
-  // Copies the values; their number must be that of the shape. T: float, double, int32_t, int64_t, bool.
+  // Copies the values; their number must be that of the shape. T: float, double, int32_t, int64_t, bool, Bfloat16.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape, Device device = {});
   template <class T>

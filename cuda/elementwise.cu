@@ -70,19 +70,17 @@ void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, Vi
 
 void binary(BinaryOp op, View y, View a, View b) {
   const auto loop = make_loop(y.shape, y, a, b);
-  dispatch_all(y.dtype, [&](auto type) {
+  dispatch_numbers(y.dtype, [&](auto type) {
     using T = decltype(type);
-    if constexpr (!std::is_same_v<T, bool>) {
-      functors::visit(op, [&](auto functor) {
-        for_each_element(loop, Binary<T, T, decltype(functor)>{y.as<T>(), a.as<T>(), b.as<T>(), functor});
-      });
-    }
+    functors::visit(op, [&](auto functor) {
+      for_each_element(loop, Binary<T, T, decltype(functor)>{y.as<T>(), a.as<T>(), b.as<T>(), functor});
+    });
   });
 }
 
 void compare(CompareOp op, View y, View a, View b) {
   const auto loop = make_loop(y.shape, y, a, b);
-  dispatch_all(a.dtype, [&](auto type) {
+  dispatch_numbers(a.dtype, [&](auto type) {
     using T = decltype(type);
     functors::visit(op, [&](auto functor) {
       for_each_element(loop, Binary<bool, T, decltype(functor)>{y.as<bool>(), a.as<T>(), b.as<T>(), functor});

@@ -27,7 +27,7 @@ KERNEL = re.compile(r"\d+(attention_[a-z_]+)I([fd])LN\w*?ProductPrecisionE(\d)EL
 def report(nvcc, arch, name):
     """[(kernel, type, products, width, family, registers, spilled bytes)] of one file."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [nvcc, f"-I{FOLDER.parent}", "-O3", "-DNDEBUG", "-std=c++20", "--expt-relaxed-constexpr",
+        command = [nvcc, f"-I{FOLDER.parent}", "-O3", "-DNDEBUG", "-std=c++20", "--expt-relaxed-constexpr", "-ftz=true",
                    "-Xcompiler=-fPIC", f"-arch={arch}", "-Xptxas=-v", "-c", FOLDER / f"{name}.cu", "-o",
                    os.path.join(folder, "out.o")]
         outcome = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -82,8 +82,10 @@ JsonValue Machine::to_json() const {
 }
 
 std::string Machine::text() const {
-  const std::string on =
-      device == to_text(Device{}) ? "" : concat(device, " (", device_name, "), precision ", precision, "; ");
+  const bool on_cpu = device == to_text(Device{});
+  const std::string on = !on_cpu              ? concat(device, " (", device_name, "), precision ", precision, "; ")
+                         : precision == "f32" ? ""
+                                              : concat("precision ", precision, "; ");
   return concat(on, processor, ", ", cores, " cores, ", threads, threads == 1 ? " thread" : " threads",
                 ", BLAS kernels ", blas, ", ", compiler, ", tally ", version, commit.empty() ? "" : " (", commit,
                 commit.empty() ? "" : ")");

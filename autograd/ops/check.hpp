@@ -18,6 +18,12 @@ inline void check_floating(std::string_view name, const Tensor& x) {
   check(is_floating(x.dtype()), name, "needs f32 or f64 elements, got ", x.dtype(), " ", x.shape());
 }
 
+inline void check_numbers(std::string_view name, const Tensor& x) {
+  check_defined(name, x);
+  check(is_floating(x.dtype()) || is_integer(x.dtype()), name, "computes with f32, f64, i32 and i64 elements, got ",
+        x.dtype(), " ", x.shape());
+}
+
 inline void check_same_device(std::string_view name, const Tensor& a, const Tensor& b) {
   check_defined(name, a);
   check_defined(name, b);

@@ -30,7 +30,7 @@ constexpr std::string_view name_of(BinaryOp op) {
 Tensor compare(CompareOp op, std::string_view name, const Tensor& a, const Tensor& b) {
   const ProfileScope scope(name);
   check_same_type(name, a, b);
-  check(a.dtype() != DType::boolean, name, "compares numbers, got bool ", a.shape(), " and ", b.shape());
+  check_numbers(name, a);
   const Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), DType::boolean, a.device());
   kernels(y.device())
       .compare(op, y.view(), a.broadcast_view(name, y.shape()).view(), b.broadcast_view(name, y.shape()).view());
@@ -111,7 +111,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const std::string_view name = name_of(op);
   const ProfileScope scope(name);
   check_same_type(name, a, b);
-  check(a.dtype() != DType::boolean, name, "needs numbers, got bool ", a.shape(), " and ", b.shape());
+  check_numbers(name, a);
   Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), a.dtype(), a.device());
   kernels(y.device())
       .binary(op, y.view(), a.broadcast_view(name, y.shape()).view(), b.broadcast_view(name, y.shape()).view());

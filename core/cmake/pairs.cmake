@@ -108,7 +108,7 @@ function(tally_pairs target)
     endif()
     target_include_directories(${target}_gpu PRIVATE $<TARGET_PROPERTY:tally::core,INTERFACE_INCLUDE_DIRECTORIES>)
     target_link_libraries(${target}_gpu PRIVATE CUDA::cudart_static)
-    target_compile_options(${target}_gpu PRIVATE --expt-relaxed-constexpr -Werror=cross-execution-space-call
+    target_compile_options(${target}_gpu PRIVATE --expt-relaxed-constexpr -ftz=true -Werror=cross-execution-space-call
                            -Xcompiler=-Wall,-Wextra)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_gpu>)
   endif()

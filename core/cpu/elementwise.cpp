@@ -92,18 +92,16 @@ void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, Vi
 }
 
 void binary(BinaryOp op, View y, View a, View b) {
-  dispatch_all(y.dtype, [&](auto type) {
+  dispatch_numbers(y.dtype, [&](auto type) {
     using T = decltype(type);
-    if constexpr (!std::is_same_v<T, bool>) {
-      for_each_stretch<T, T>(y, a, b, [&](T* row_y, const T* row_a, const T* row_b, std::int64_t n) {
-        binary_row(op, row_y, row_a, row_b, n);
-      });
-    }
+    for_each_stretch<T, T>(y, a, b, [&](T* row_y, const T* row_a, const T* row_b, std::int64_t n) {
+      binary_row(op, row_y, row_a, row_b, n);
+    });
   });
 }
 
 void compare(CompareOp op, View y, View a, View b) {
-  dispatch_all(a.dtype, [&](auto type) {
+  dispatch_numbers(a.dtype, [&](auto type) {
     using T = decltype(type);
     for_each_stretch<bool, T>(y, a, b, [&](bool* row_y, const T* row_a, const T* row_b, std::int64_t n) {
       compare_row(op, row_y, row_a, row_b, n);

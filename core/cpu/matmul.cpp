@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/backend.hpp"
 #include "core/cpu/blas.hpp"
+#include "core/cpu/matmul_bf16.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/kernels.hpp"
 #include "core/matrix_layout.hpp"
@@ -165,6 +167,8 @@ class Product {
   T* parts_ = nullptr;
 };
 
+bool in_bf16(DType dtype) { return dtype == DType::f32 && product_precision() == ProductPrecision::bf16; }
+
 }  // namespace
 
 // What the further parts of long sums come to.
@@ -172,6 +176,7 @@ std::int64_t matmul_workspace(View c, View a) {
   std::int64_t m = c.shape.back(1), n = c.shape.back(0), k = a.shape.back(0);
   if (c.numel() == 0) return 0;
   if (layout_of(c)->transposed) std::swap(m, n);
+  if (in_bf16(c.dtype)) return matmul_bf16_workspace(batch_of(c).numel(), m, n, k);
   const std::int64_t parts = choose_tiling(batch_of(c).numel(), m, n, k).inner.parts();
   return (parts - 1) * c.numel() * static_cast<std::int64_t>(size_of(c.dtype));
 }
@@ -189,6 +194,7 @@ void matmul(View c, View a, View b, View bias, double alpha, bool add, void* wor
     a = transposed(std::exchange(b, transposed(a)));
     if (bias) bias = transposed(bias);
   }
+  if (in_bf16(c.dtype)) return matmul_bf16(c, layout.ld, a, b, bias, alpha, add, workspace);
   dispatch_floating(
       c.dtype, [&](auto zero) { Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha, add).compute(workspace); });
 }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/cpu/floating_mode.hpp"
+
 namespace tally {
 
 // Number of threads the kernels use; OMP_NUM_THREADS or the number of cores until set.
@@ -21,12 +23,13 @@ int current_core();
 void leave_core(int core);
 }  // namespace detail
 
-// Calls f(tile) once for every tile in 0..tiles-1, in any order and on any thread. f must not throw: an exception
-// cannot leave a parallel region.
+// Calls f(tile) once for every tile in 0..tiles-1, in any order and on any thread, in the floating-point mode of
+// kernels (core/cpu/floating_mode.hpp). f must not throw: an exception cannot leave a parallel region.
 template <class F>
 void parallel_for(std::int64_t tiles, F&& f) {
   const int threads = thread_count();
   if (tiles <= 1 || threads == 1) {
+    const cpu::InKernelMode mode;
     for (std::int64_t tile = 0; tile < tiles; ++tile) f(tile);
     return;
   }
@@ -36,6 +39,7 @@ void parallel_for(std::int64_t tiles, F&& f) {
 #pragma omp parallel num_threads(threads)
   {
     detail::leave_core(caller_core);
+    const cpu::InKernelMode mode;
 #pragma omp for schedule(dynamic, 1) nowait
     for (std::int64_t tile = 0; tile < tiles; ++tile) f(tile);
   }

@@ -162,6 +162,7 @@ Tensor read_npy(const std::string& path) {
 
 void write_npy(const std::string& path, const Tensor& tensor) {
   const Tensor dense = to_file_order("npy", path, tensor);
+  check(dense.dtype() != DType::bf16, "npy", escape_for_print(path, 1000), ": NumPy has no bf16; convert to f32 first");
   std::string_view description;
   for (const auto& [text, dtype] : descriptions) {
     if (dtype == dense.dtype()) description = text;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "core/io/atomic_file.hpp"
@@ -27,7 +28,7 @@ struct FileType {
 constexpr FileType file_types[] = {
     {"F32", 4, DType::f32},       {"F64", 8, DType::f64},       {"I32", 4, DType::i32},
     {"I64", 8, DType::i64},       {"BOOL", 1, DType::boolean},  {"F16", 2, std::nullopt},
-    {"BF16", 2, std::nullopt},    {"I8", 1, std::nullopt},      {"U8", 1, std::nullopt},
+    {"BF16", 2, DType::bf16},     {"I8", 1, std::nullopt},      {"U8", 1, std::nullopt},
     {"I16", 2, std::nullopt},     {"U16", 2, std::nullopt},     {"U32", 4, std::nullopt},
     {"U64", 8, std::nullopt},     {"F8_E4M3", 1, std::nullopt}, {"F8_E5M2", 1, std::nullopt},
     {"F8_E8M0", 1, std::nullopt},
@@ -42,6 +43,21 @@ float widened_half(std::uint16_t bits) {
   }
   const std::uint32_t wide = exponent == 31 ? 255 : exponent + 127 - 15;
   return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+// The nearest of them, ties to the even one; infinite beyond them.
+std::uint16_t narrowed_half(double x) {
+  const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  if (std::isnan(x)) return sign | 0x7e00;
+  constexpr int lowest = -14, highest = 15, fraction_bits = 10;
+  int exponent = 0;
+  std::frexp(x, &exponent);  // |x| in [1/2, 1) 2^exponent
+  exponent = std::max(x == 0 ? lowest : exponent - 1, lowest);
+  if (exponent > highest) return sign | 0x7c00;
+  // The fraction with the bit before the point, which adds one to the exponent where the number has it; so does a
+  // fraction that is rounded up to the next power of two.
+  const auto fraction = static_cast<int>(std::nearbyint(std::ldexp(std::abs(x), fraction_bits - exponent)));
+  return static_cast<std::uint16_t>(sign | (((exponent - lowest) << fraction_bits) + fraction));
 }
 
 std::string_view type_name(DType dtype) {
@@ -181,7 +197,7 @@ const SafetensorsEntry& SafetensorsFile::entry_of(std::string_view name) const {
 Tensor SafetensorsFile::read(std::string_view name) const {
   const SafetensorsEntry& entry = entry_of(name);
   check(entry.dtype.has_value(), "safetensors", path(), ": tensor '", escape_for_print(name), "' has type ", entry.type,
-        "; only F32, F64, I32, I64 and BOOL can be loaded");
+        "; only F32, F64, BF16, I32, I64 and BOOL can be loaded");
   return read_tensor(reader_, entry.begin, entry.shape, *entry.dtype, name);
 }
 
@@ -216,7 +232,25 @@ std::uint32_t SafetensorsFile::checksum(const SafetensorsEntry& entry) const {
   return value;
 }
 
-void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {
+namespace {
+
+// The elements as two bytes each. Throws Error where a finite one is beyond what the type has.
+std::vector<std::uint16_t> halves_of(std::string_view name, const Tensor& tensor) {
+  const Tensor wide = to_file_order("safetensors", name, tensor.to(DType::f64));
+  std::vector<std::uint16_t> halves;
+  halves.reserve(static_cast<std::size_t>(wide.numel()));
+  for (const double x : wide.span<double>()) {
+    halves.push_back(narrowed_half(x));
+    check((halves.back() & 0x7fff) != 0x7c00 || std::isinf(x), "safetensors", "tensor '", escape_for_print(name),
+          "' has an element of ", x, ", and F16 ends at 65504; BF16 has the range of F32");
+  }
+  return halves;
+}
+
+}  // namespace
+
+void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata,
+                       FloatsAs floats) {
   const std::string file = escape_for_print(path, 1000);
   JsonValue::Object header;
   if (!metadata.empty()) {
@@ -229,10 +263,15 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
     check(tensor.defined(), "safetensors", "tensor '", escape_for_print(name), "' is undefined");
     JsonValue::Array sizes;
     for (int axis = 0; axis < tensor.rank(); ++axis) sizes.push_back(tensor.shape()[axis]);
-    const std::uint64_t end = position + static_cast<std::uint64_t>(tensor.numel()) * size_of(tensor.dtype());
-    header.push_back({name, JsonValue::object({{"dtype", type_name(tensor.dtype())},
-                                               {"shape", std::move(sizes)},
-                                               {"data_offsets", JsonValue::Array{position, end}}})});
+    const bool narrowed = floats != FloatsAs::given && is_floating(tensor.dtype());
+    const std::string_view type = !narrowed                 ? type_name(tensor.dtype())
+                                  : floats == FloatsAs::f16 ? "F16"
+                                                            : type_name(DType::bf16);
+    const std::size_t element_bytes = narrowed ? sizeof(std::uint16_t) : size_of(tensor.dtype());
+    const std::uint64_t end = position + static_cast<std::uint64_t>(tensor.numel()) * element_bytes;
+    header.push_back(
+        {name, JsonValue::object(
+                   {{"dtype", type}, {"shape", std::move(sizes)}, {"data_offsets", JsonValue::Array{position, end}}})});
     position = end;
   }
   std::string text = write_json(std::move(header));
@@ -245,7 +284,15 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
   target.write(std::as_bytes(std::span(&header_bytes, 1)));
   target.write(text);
   // One copy at a time, where they are not on the CPU or not dense.
-  for (const auto& [name, tensor] : tensors) target.write(bytes_of(to_file_order("safetensors", name, tensor)));
+  for (const auto& [name, tensor] : tensors) {
+    const bool narrowed = floats != FloatsAs::given && is_floating(tensor.dtype());
+    if (narrowed && floats == FloatsAs::f16) {
+      const std::vector<std::uint16_t> halves = halves_of(name, tensor);
+      target.write(std::as_bytes(std::span(halves)));
+    } else {
+      target.write(bytes_of(to_file_order("safetensors", name, narrowed ? tensor.to(DType::bf16) : tensor)));
+    }
+  }
   target.finish();
 }
 

@@ -63,10 +63,14 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
+// What f32 and f64 tensors become in a file: as given, or rounded to the nearest number of a type of two bytes.
+enum class FloatsAs : std::uint8_t { given, f16, bf16 };
+
 // Writes the tensors (CPU, any strides) in the order given, atomically (core/io/atomic_file.hpp). The same arguments
 // give the same bytes: metadata sorted by key, the header filled with blanks up to a multiple of 8. Throws Error when
-// two names are the same, a name is "__metadata__" or a text is not UTF-8.
-void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
+// two names are the same, a name is "__metadata__" or a text is not UTF-8, and where F16 has no such number.
+void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {},
+                       FloatsAs floats = FloatsAs::given);
 
 // Adds "checksum.<tensor>" (CRC-32C of its bytes, 8 hexadecimal digits) for each tensor and "checksum" over the names,
 // types and shapes and the rest of the metadata. What is added to the metadata afterwards makes the last one wrong.

@@ -22,7 +22,8 @@ std::vector<Option> CommonOptions::options() {
           {"--device", &device, "cpu, cuda, cuda:1, or cuda-host: the CUDA kernels executed on the CPU", rules},
           {"--precision",
            &precision,
-           "on CUDA devices: what matrix products of f32 round their operands to; tf32 and bf16 are faster",
+           "what matrix products of f32 round their operands to (core/precision.md); tf32, of CUDA devices, and bf16 "
+           "are faster",
            {.group = "Common", .allowed = precisions}},
           {"--products", &precision, "the same", {.group = "", .allowed = precisions}},  // as it was called
           {"--debug-nan", &debug_nan, "name the operation whose result is not finite; slower", rules},
@@ -48,9 +49,8 @@ std::vector<std::string> CommonOptions::words() {
 void CommonOptions::apply() const {
   const Device wanted = as_usage([&] { return device_from_text(device); });
   kernels(wanted);  // an unbuilt backend is refused before anything is done
-  if (precision != "f32" && wanted.type == DeviceType::cpu) {
-    throw UsageError(
-        concat("--precision ", precision, " is for --device cuda and cuda-host; the CPU's products are f32"));
+  if (precision == "tf32" && wanted.type == DeviceType::cpu) {
+    throw UsageError("--precision tf32 is for --device cuda and cuda-host; the CPU's products are f32 or bf16");
   }
   const auto found = std::ranges::find(product_precision_names, precision);
   set_product_precision(static_cast<ProductPrecision>(found - product_precision_names.begin()));

@@ -19,8 +19,13 @@ namespace fs = std::filesystem;
 namespace {
 
 struct ExportSettings {
-  std::string run, out, format, checkpoint = "newest";
+  std::string run, out, format, checkpoint = "newest", floats = "given";
 };
+
+FloatsAs floats_of(const ExportSettings& settings) {
+  if (settings.floats == "given") return FloatsAs::given;
+  return settings.floats == "f16" ? FloatsAs::f16 : FloatsAs::bf16;
+}
 
 Result result_of(const ExportSettings& settings, const TrainedModel& trained, std::size_t tensors) {
   return {.value = JsonValue::object({{"out", settings.out},
@@ -57,13 +62,16 @@ Result export_folder(const ExportSettings& settings) {
   }
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
-  const JsonValue json = foreign_config(family, config, *trained.task);
+  JsonValue json = foreign_config(family, config, *trained.task);
+  const FloatsAs floats = floats_of(settings);
+  if (floats != FloatsAs::given) json.set("torch_dtype", floats == FloatsAs::f16 ? "float16" : "bfloat16");
   const NamedTensors tensors = foreign_tensors(family, config.model, trained.model->parameters());
   try {
     std::error_code error;
     fs::create_directories(partial, error);
     check(!error, "export", "cannot make the folder '", printable(partial), "': ", error.message());
-    write_safetensors(partial + "/model.safetensors", tensors, {{"format", "pt"}});  // which its readers ask for
+    const Metadata metadata{{"format", "pt"}};  // which its readers ask for
+    write_safetensors(partial + "/model.safetensors", tensors, metadata, floats);
     if (config.task->reads_files) {
       const PreparedText text(OwnSettings(config, family.name).text("task.data"));
       write_file_atomically(partial + "/tokenizer.json",
@@ -88,8 +96,16 @@ std::function<Result()> declare_export(CommandLine& line) {
   line.add("--out", &settings->out, "safetensors file to write; with --as a folder", {.required = true});
   line.add("--as", &settings->format,
            "gpt2, llama or neox: config.json and model.safetensors as transformers reads them");
+  line.add("--floats", &settings->floats, "with --as: the weights as they are, or rounded to two bytes each",
+           {.allowed = {"given", "f16", "bf16"}});
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
-  return [settings] { return settings->format.empty() ? export_weights(*settings) : export_folder(*settings); };
+  return [settings] {
+    if (settings->format.empty() && settings->floats != "given") {
+      throw UsageError(
+          "[export] --floats is for models of other libraries (--as): a run's own weights stay as they are");
+    }
+    return settings->format.empty() ? export_weights(*settings) : export_folder(*settings);
+  };
 }
 
 }  // namespace tally

@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "core/backend.hpp"
+#include "core/cpu/bf16_tiles.hpp"
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/version.hpp"
@@ -25,6 +26,12 @@ std::string kernels_text() {
   return "baseline";
 }
 
+// What products of bf16 run on, and why on nothing faster.
+std::string bf16_text() {
+  const Bf16Instructions found = bf16_instructions();
+  return found.why_not_more.empty() ? found.name : concat(found.name, " (", found.why_not_more, ")");
+}
+
 Result run_info(const CommonOptions& common) {
   Result result{.value = JsonValue::object({{"version", std::string(version)},
                                             {"commit", commit},
@@ -34,6 +41,7 @@ Result run_info(const CommonOptions& common) {
                                             {"threads", thread_count()},
                                             {"memory", concat(bytes_text(available_memory()), " available")},
                                             {"kernels", kernels_text()},
+                                            {"bf16_products", bf16_text()},
                                             {"compiler", compiler_text()}})};
   if (default_device().type == DeviceType::cuda) {
     const Backend& gpu = backend(default_device());

@@ -8,101 +8,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
-#include "core/kernels.hpp"
-#include "core/workspace.hpp"
+#include "tests/bench/gemm_cases.hpp"
 
 namespace {
 
-using tally::DType;
-using tally::View;
-
-struct Case {
-  const char* name;
-  int batch, m, n, k;
-  bool transpose_a, transpose_b;
-  double flops() const { return 2.0 * batch * m * n * k; }
-};
-
-constexpr Case cases[] = {
-    {"linear 256 -> 256", 1, 8192, 256, 256, false, true},
-    {"  its d_x", 1, 8192, 256, 256, false, false},
-    {"  its d_w", 1, 256, 256, 8192, true, false},
-    {"linear 256 -> 1024", 1, 8192, 1024, 256, false, true},
-    {"  its d_x", 1, 8192, 256, 1024, false, false},
-    {"  its d_w", 1, 1024, 256, 8192, true, false},
-    {"linear 1024 -> 256", 1, 8192, 256, 1024, false, true},
-    {"  its d_x", 1, 8192, 1024, 256, false, false},
-    {"  its d_w", 1, 256, 1024, 8192, true, false},
-    {"attention q k^T", 64, 512, 512, 64, false, true},
-    {"  its d_q", 64, 512, 64, 512, false, false},
-    {"  its d_k", 64, 512, 64, 512, true, false},
-    {"attention a v", 64, 512, 64, 512, false, false},
-    {"  its d_a", 64, 512, 512, 64, false, true},
-    {"  its d_v", 64, 512, 64, 512, true, false},
-    {"square 512", 1, 512, 512, 512, false, false},
-    {"square 1024", 1, 1024, 1024, 1024, false, false},
-    {"square 2048", 1, 2048, 2048, 2048, false, false},
-};
-
-template <class T>
-struct Data {
-  explicit Data(const Case& shape)
-      : a(static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.m) *
-          static_cast<std::size_t>(shape.k)),
-        b(static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.k) *
-          static_cast<std::size_t>(shape.n)),
-        c(static_cast<std::size_t>(shape.batch) * static_cast<std::size_t>(shape.m) *
-          static_cast<std::size_t>(shape.n)) {
-    for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<T>(i % 251) / 251;
-    for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<T>(i % 241) / 241;
-  }
-  std::vector<T> a, b, c;
-};
-
-// GFLOP/s of f: as many calls as fill 40 ms. The pause lets all threads that spin for work elsewhere go to sleep.
-template <class F>
-double rate(const Case& shape, F&& f) {
-  using Clock = std::chrono::steady_clock;
-  std::this_thread::sleep_for(std::chrono::milliseconds(40));
-  f();
-  int calls = 0;
-  double seconds = 0;
-  for (const auto begin = Clock::now(); seconds < 0.04; ++calls) {
-    f();
-    seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-  return 1e-9 * shape.flops() * calls / seconds;
-}
-
-template <class T>
-View matrices(std::vector<T>& data, int batch, int rows, int columns, bool transposed) {
-  View view{data.data(), tally::dtype_of<T>, {batch, rows, columns}, {}};
-  view.strides[0] = std::int64_t{rows} * columns;
-  view.strides[1] = transposed ? 1 : columns;
-  view.strides[2] = transposed ? rows : 1;
-  return view;
-}
-
-template <class T>
-double our_rate(const Case& shape) {
-  Data<T> data(shape);
-  const View a = matrices(data.a, shape.batch, shape.m, shape.k, shape.transpose_a);
-  const View b = matrices(data.b, shape.batch, shape.k, shape.n, shape.transpose_b);
-  const View c = matrices(data.c, shape.batch, shape.m, shape.n, false);
-  const tally::Workspace workspace(tally::cpu::matmul_workspace(c, a), {});
-  return rate(shape, [&] { tally::cpu::matmul(c, a, b, View{}, 1.0, false, workspace.data()); });
-}
+using namespace tally::bench;
 
 template <class T>
 using Gemm = void (*)(int, int, int, int, int, int, T, const T*, int, const T*, int, T, T*, int);
@@ -188,11 +107,6 @@ class Child {
   std::FILE* answers_;
   std::string core_;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 int run(const std::string& path, int threads, int rounds, bool f64) {
   tally::set_thread_count(threads);

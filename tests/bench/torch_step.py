@@ -167,7 +167,7 @@ def arguments():
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--graph", action="store_true", help="replay the step as a CUDA graph; with --device cuda")
     parser.add_argument("--precision", "--products", default="f32", choices=["f32", "tf32", "bf16"],
-                        help="f32; tf32; bf16: autocast, which keeps results in bf16 too; both with --device cuda")
+                        help="f32; tf32, with --device cuda; bf16: autocast, which keeps results in bf16 too")
     parser.add_argument("--fused-bias", action="store_true", help=f"for {', '.join(WITH_BIAS)}")
     for name, value in {"layers": 4, "width": 256, "heads": 4, "length": 512, "batch": 16, "vocab": 16, "p-max": 64,
                         "hidden": 64, "steps": 5, "warmup": 2, "threads": 0}.items():
@@ -175,8 +175,8 @@ def arguments():
     args = parser.parse_args()
     if args.fused_bias and args.pe not in WITH_BIAS:
         parser.error(f"--fused-bias is for {', '.join(WITH_BIAS)}")
-    if (args.graph or args.precision != "f32") and args.device != "cuda":
-        parser.error("--graph and --precision are for --device cuda")
+    if (args.graph or args.precision == "tf32") and args.device != "cuda":
+        parser.error("--graph and --precision tf32 are for --device cuda")
     if args.graph and args.attention:
         parser.error("--graph is for the whole step")
     if args.device == "cuda" and not torch.cuda.is_available():

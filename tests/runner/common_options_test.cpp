@@ -51,6 +51,22 @@ TEST(CommonOptions, ASweepTrainsAsItIsTold) {
   EXPECT_FALSE(checkpoints_of(folder / "sweep/cope-seed1") == checkpoints_of(folder / "here"));
 }
 
+// With rounded products, by another number of threads after it was stopped: the bytes of the whole run, and not those of
+// f32.
+TEST(CommonOptions, InBf16TheCpuTrainsToTheSameBytesToo) {
+  const TemporaryFolder folder;
+  const auto train = [&](const std::string& name, const std::vector<std::string>& words) {
+    ASSERT_EQ(run_tally(tiny_training(folder / name, "cope", words), folder).code, 0);
+  };
+  train("whole", {"--steps=6", "--precision=bf16", "--threads=1"});
+  train("f32", {"--steps=6", "--threads=1"});
+  train("parts", {"--steps=3", "--precision=bf16", "--threads=2"});
+  ASSERT_EQ(run_tally({"resume", folder / "parts", "--steps=6", "--precision=bf16", "--threads=3"}, folder).code, 0);
+  const auto last = [&](const std::string& name) { return checkpoints_of(folder / name).rbegin()->second; };
+  EXPECT_TRUE(last("parts") == last("whole"));
+  EXPECT_FALSE(last("f32") == last("whole"));
+}
+
 TEST(CommonOptions, AnOperationThatIsNotFiniteIsNamedInASweepToo) {
   const TemporaryFolder folder;
   std::vector<std::string> words =
@@ -63,10 +79,10 @@ TEST(CommonOptions, AnOperationThatIsNotFiniteIsNamedInASweepToo) {
 
 TEST(CommonOptions, PrecisionUnderItsOldName) {
   const TemporaryFolder folder;
-  const std::vector<std::string> words{"data", "--task=flip-flop", "--count=1", "--products=bf16"};
+  const std::vector<std::string> words{"data", "--task=flip-flop", "--count=1", "--products=tf32"};
   const Finished refused = run_tally(words, folder);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(holds(refused.err, "--precision bf16 is for --device cuda and cuda-host")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "--precision tf32 is for --device cuda and cuda-host")) << refused.err;
 }
 
 }  // namespace

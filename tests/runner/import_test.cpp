@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -83,6 +84,33 @@ TEST_F(ImportedRuns, AreTakenByEveryCommand) {
   expect_refused(import("run", source("llama")), 1, "holds a run already");
   EXPECT_EQ(import("run", source("llama"), {"--force", data()}).code, 0);
   expect_done({"eval", run, "--split=validation"});
+}
+
+// As stored so, the weights come back as the numbers of two bytes nearest to them.
+TEST_F(ImportedRuns, AreWrittenInTwoBytesANumber) {
+  ASSERT_EQ(import("llama", source("llama"), {data()}).code, 0);
+  const SafetensorsFile own = SafetensorsFile::open(checkpoint("llama", 0));
+  for (const std::string floats : {"bf16", "f16"}) {
+    const std::string out = folder_ / floats, again = floats + "-again";
+    expect_done({"export", folder_ / "llama", "--as=llama", "--floats", floats, "--out", out, "--quiet"});
+    EXPECT_EQ(parse_json(read_text(out + "/config.json", 1 << 20), {}, "config.json").string("torch_dtype"),
+              floats == "f16" ? "float16" : "bfloat16");
+    ASSERT_EQ(import(again, out).code, 0);
+    const SafetensorsFile back = SafetensorsFile::open(checkpoint(again, 0));
+    const double half_a_step = floats == "f16" ? 0x1p-11 : 0x1p-8;
+    double largest = 0;
+    for (const SafetensorsEntry& entry : own.entries()) {
+      const std::vector<float> a = own.read(entry.name).to_vector<float>(),
+                               b = back.read(entry.name).to_vector<float>();
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        if (std::abs(a[i]) > 1e-4F) largest = std::max(largest, static_cast<double>(std::abs(b[i] / a[i] - 1)));
+      }
+    }
+    EXPECT_LE(largest, half_a_step);
+    EXPECT_GT(largest, half_a_step / 2);
+  }
+  expect_refused(run_tally({"export", folder_ / "llama", "--floats=f16", "--out", folder_ / "x"}, folder_), 2,
+                 "--floats is for models of other libraries");
 }
 
 TEST_F(ImportedRuns, AreWrittenBack) {

@@ -184,7 +184,7 @@ TEST(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-TEST(Usage, RoundedProductsAreForCudaDevices) {
+TEST(Usage, ProductsOfTf32AreForCudaDevices) {
   const TemporaryFolder folder;
   const std::vector<std::string> words{"bench", "step",          "--length", "4",           "--batch",
                                        "1",     "--model.width", "8",        "--precision", "tf32"};
@@ -194,6 +194,9 @@ TEST(Usage, RoundedProductsAreForCudaDevices) {
   std::vector<std::string> on_host = words;
   on_host.insert(on_host.end(), {"--device", "cuda-host"});
   EXPECT_EQ(run_tally(on_host, folder).code, 0);
+  std::vector<std::string> bf16 = words;
+  bf16.back() = "bf16";
+  EXPECT_EQ(run_tally(bf16, folder).code, 0);
 }
 
 TEST(Usage, WhatDoesNotFitInMemoryIsRefusedWithTheEstimate) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "autograd/node.hpp"
+#include "core/cpu/floating_mode.hpp"
 #include "nn/encoding_choice.hpp"
 #include "tasks/config.hpp"
 #include "tests/devices.hpp"
@@ -197,6 +199,22 @@ TEST_P(Steps, LeaveEverythingAsItWasWhereALossIsNotFinite) {
   before.front() = after.front();  // NaN is not equal to itself
   EXPECT_TRUE(before == after);
   EXPECT_TRUE(std::isfinite(training.step(4).loss));
+}
+
+// Clipped to almost nothing, gradients have squares below the normal numbers.
+TEST_P(Steps, DoNotDependOnTheFloatingPointModeOfTheCaller) {
+  const std::uint64_t mode = cpu::floating_mode();
+  Training as_ever("cope", 0, {{"optimiser.clip", "1e-20"}}), flushed("cope", 0, {{"optimiser.clip", "1e-20"}});
+  for (std::int64_t n = 1; n <= 3; ++n) {
+    as_ever.step(n);
+    cpu::set_floating_mode(cpu::kernel_mode);
+    flushed.step(n);
+    cpu::set_floating_mode(mode);
+  }
+  EXPECT_TRUE(as_ever.state() == flushed.state());
+  for (const std::vector<float>& numbers : as_ever.state()) {
+    for (const float number : numbers) ASSERT_TRUE(number == 0 || std::isnormal(number)) << number;
+  }
 }
 
 TALLY_ON_EVERY_DEVICE(Steps);

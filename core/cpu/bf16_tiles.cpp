@@ -1,0 +1,120 @@
+// Products of bf16 without instructions for them, and the choice among the kinds.
+#include "core/cpu/bf16_tiles.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#if defined(__linux__) && defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include "core/bfloat16.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/error.hpp"
+
+namespace tally {
+namespace cpu {
+namespace {
+
+constexpr int portable_rows = 4;
+
+float lower(std::uint32_t pair) { return std::bit_cast<float>(pair << 16); }
+float upper(std::uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000U); }
+
+TALLY_CLONES void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, const float* data, std::int64_t step_x,
+                       std::int64_t step_k, std::int64_t count, std::int64_t size_k, std::int64_t pairs) {
+  const auto number = [&](std::int64_t x, std::int64_t k) {
+    return k < size_k && x < count ? std::uint32_t{detail::bfloat16_bits(data[x * step_x + k * step_k])} : 0;
+  };
+  const auto pair = [&](std::int64_t x, std::int64_t p) { return number(x, 2 * p) | number(x, 2 * p + 1) << 16; };
+  if (by_x) {
+    for (std::int64_t x = 0; x < count; ++x) {
+      for (std::int64_t p = 0; p < pairs; ++p) y[x * ld_y + p] = pair(x, p);
+    }
+    return;
+  }
+  for (std::int64_t p = 0; p < pairs; ++p) {
+    for (std::int64_t x = 0; x < tile_columns; ++x) y[p * ld_y + x] = pair(x, p);
+  }
+}
+
+// A product of two numbers of bf16 is exact in f32: whether it is fused with the sum or not, the bits are the same.
+TALLY_CLONES void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
+                           const TileSums& sums) {
+  float s[portable_rows][tile_columns];
+  load_sums(s[0], portable_rows, sums);
+  for (std::int64_t p = 0; p < pairs; ++p) {
+    float low[tile_columns], high[tile_columns];
+    for (int j = 0; j < tile_columns; ++j) {
+      low[j] = lower(b[p * tile_columns + j]);
+      high[j] = upper(b[p * tile_columns + j]);
+    }
+    for (int i = 0; i < portable_rows; ++i) {
+      const float a_low = lower(a[i * ld_a + p]), a_high = upper(a[i * ld_a + p]);
+      for (int j = 0; j < tile_columns; ++j) s[i][j] = (s[i][j] + a_high * high[j]) + a_low * low[j];
+    }
+  }
+  store_sums(s[0], sums);
+}
+
+struct Choice {
+  const Bf16Tiles* tiles;
+  Bf16Instructions instructions;
+};
+
+#if defined(__x86_64__)
+// Linux gives the memory of AMX's registers to processes that ask; all their threads may use them then.
+bool amx_is_permitted() {
+#if defined(__linux__)
+  constexpr int request = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, request, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+Choice choose() {
+  __builtin_cpu_init();
+  const bool amx = has_amx_bf16();
+  if (amx && amx_is_permitted()) return {&amx_tiles, {"AMX", ""}};
+  const char* const no_amx = amx ? "the system does not permit AMX to this process" : "the processor has no AMX";
+  if (has_avx512_bf16()) return {&avx512_bf16_tiles, {"AVX-512 BF16", no_amx}};
+  return {&portable_tiles, {"f32", concat(no_amx, amx ? " and" : ",", " no AVX-512 BF16")}};
+}
+#else
+Choice choose() { return {&portable_tiles, {"f32", "no instructions for bf16 are known of this processor"}}; }
+#endif
+
+const Choice& choice() {
+  static const Choice chosen = choose();
+  return chosen;
+}
+
+}  // namespace
+
+void load_sums(float* s, int rows, const TileSums& sums) {
+  std::fill_n(s, rows * tile_columns, 0.0F);
+  if (sums.before == nullptr) return;
+  for (int i = 0; i < sums.rows; ++i) std::copy_n(sums.before + i * sums.ld_before, sums.columns, s + i * tile_columns);
+}
+
+TALLY_CLONES void store_sums(const float* s, const TileSums& sums) {
+  for (int i = 0; i < sums.rows; ++i) {
+    float* const row = sums.c + i * sums.ld_c;
+    for (int j = 0; j < sums.columns; ++j) {
+      const float addend = (sums.bias != nullptr ? sums.bias[j] : 0.0F) + (sums.add ? row[j] : 0.0F);
+      row[j] = std::fma(sums.alpha, s[i * tile_columns + j], addend);
+    }
+  }
+}
+
+constinit const Bf16Tiles portable_tiles{portable_rows, pack, multiply, nothing_to_do, nothing_to_do};
+const Bf16Tiles& bf16_tiles() { return *choice().tiles; }
+
+}  // namespace cpu
+
+Bf16Instructions bf16_instructions() { return cpu::choice().instructions; }
+
+}  // namespace tally

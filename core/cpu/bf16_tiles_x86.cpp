@@ -1,0 +1,164 @@
+// Products of bf16 by AVX-512 BF16 (vdpbf16ps), and what packs them.
+#include "core/cpu/bf16_tiles.hpp"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+
+#define TALLY_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#define TALLY_AVX512_BF16_INLINE TALLY_AVX512_BF16 __attribute__((always_inline)) inline
+#if defined(__clang__)
+#define TALLY_UNROLL _Pragma("unroll")
+#else
+#define TALLY_UNROLL _Pragma("GCC unroll 16")
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of its own header (gcc bug 105593)
+#endif
+
+namespace tally::cpu {
+namespace {
+
+constexpr int lanes = 16, avx512_rows = 12;
+
+// The first n lanes.
+TALLY_AVX512_BF16_INLINE __mmask16 first(std::int64_t n) {
+  return n >= lanes ? __mmask16{0xffff} : n <= 0 ? __mmask16{0} : static_cast<__mmask16>((1U << n) - 1);
+}
+
+// Of 16 vectors that are rows the 16 that are columns.
+TALLY_AVX512_BF16_INLINE void transpose(__m512i (&x)[lanes]) {
+  __m512i y[lanes];
+  TALLY_UNROLL
+  for (int i = 0; i < lanes; i += 2) {
+    y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+    y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+  }
+  TALLY_UNROLL
+  for (int i = 0; i < lanes; i += 4) {
+    x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
+    x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
+    x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
+    x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
+  }
+  TALLY_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    y[i] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0x88);
+    y[i + 4] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0xdd);
+    y[i + 8] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0x88);
+    y[i + 12] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0xdd);
+  }
+  TALLY_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    x[i] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88);
+    x[i + 4] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0x88);
+    x[i + 8] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0xdd);
+    x[i + 12] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0xdd);
+  }
+}
+
+// Squares of 16 columns by 16 pairs, in the order in which they lie; what is not there is not read, and is zero.
+TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, const float* data, std::int64_t step_x,
+                            std::int64_t step_k, std::int64_t count, std::int64_t size_k, std::int64_t pairs) {
+  const std::int64_t width = by_x ? count : tile_columns;
+  const std::int64_t outer = step_k == 1 ? width : pairs, inner = step_k == 1 ? pairs : width;
+  for (std::int64_t out = 0; out < outer; out += lanes) {
+    for (std::int64_t in = 0; in < inner; in += lanes) {
+      const std::int64_t x = step_k == 1 ? out : in, p = step_k == 1 ? in : out, k = 2 * p;
+      __m512i square[lanes];
+      if (step_k == 1) {  // a vector has the pairs of one x
+        const __mmask16 low = first(size_k - k), high = first(size_k - k - lanes);
+        TALLY_UNROLL
+        for (int i = 0; i < lanes; ++i) {
+          const bool there = x + i < count;
+          const float* const row = data + (x + i) * step_x + k;
+          __builtin_prefetch(row + lanes * step_x);
+          __builtin_prefetch(row + lanes * step_x + lanes);
+          const __m512 even = _mm512_maskz_loadu_ps(there ? low : __mmask16{0}, row);
+          const __m512 odd = _mm512_maskz_loadu_ps(there ? high : __mmask16{0}, row + lanes);
+          square[i] = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
+        }
+      } else {  // a vector has one pair of 16 x
+        TALLY_UNROLL
+        for (int i = 0; i < lanes; ++i) {
+          const __mmask16 there = first(count - x);
+          const float* const row = data + x + (k + 2 * i) * step_k;
+          // Rows far apart are no stream that processors see.
+          __builtin_prefetch(row + 2 * lanes * step_k);
+          __builtin_prefetch(row + (2 * lanes + 1) * step_k);
+          const __m512 even = _mm512_maskz_loadu_ps(k + 2 * i < size_k ? there : __mmask16{0}, row);
+          const __m512 odd = _mm512_maskz_loadu_ps(k + 2 * i + 1 < size_k ? there : __mmask16{0}, row + step_k);
+          const auto low = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(even));
+          const auto high = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(odd));
+          square[i] =
+              _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), lanes));
+        }
+      }
+      if ((step_k == 1) != by_x) transpose(square);
+      const std::int64_t stored = by_x && count - x < lanes ? count - x : lanes;
+      std::uint32_t* const to = by_x ? y + x * ld_y + p : y + p * ld_y + x;
+      for (std::int64_t i = 0; i < stored; ++i) _mm512_storeu_si512(to + i * ld_y, square[i]);
+    }
+  }
+}
+
+// 24 sums of 16 columns stay in registers.
+TALLY_AVX512_BF16 void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
+                                const TileSums& sums) {
+  constexpr int vectors = tile_columns / lanes;
+  const __mmask16 columns[vectors] = {first(sums.columns), first(sums.columns - lanes)};
+  __m512 s[avx512_rows][vectors];
+  TALLY_UNROLL
+  for (int i = 0; i < avx512_rows; ++i) {
+    TALLY_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      const bool there = sums.before != nullptr && i < sums.rows;
+      s[i][v] =
+          there ? _mm512_maskz_loadu_ps(columns[v], sums.before + i * sums.ld_before + v * lanes) : _mm512_setzero_ps();
+    }
+  }
+  for (int i = 0; i < sums.rows; ++i) {  // to be written when the sums are there
+    __builtin_prefetch(sums.c + i * sums.ld_c, 1);
+    __builtin_prefetch(sums.c + i * sums.ld_c + lanes, 1);
+  }
+  const std::uint32_t *a_0 = a, *a_3 = a + 3 * ld_a, *a_6 = a + 6 * ld_a, *a_9 = a + 9 * ld_a;
+  for (std::int64_t p = 0; p < pairs; ++p) {
+    const auto b_0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b));
+    const auto b_1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + lanes));
+    TALLY_UNROLL
+    for (int i = 0; i < avx512_rows; ++i) {
+      const std::uint32_t* const rows = i < 3 ? a_0 : i < 6 ? a_3 : i < 9 ? a_6 : a_9;
+      const auto pair = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(rows[i % 3 * ld_a])));
+      s[i][0] = _mm512_dpbf16_ps(s[i][0], pair, b_0);
+      s[i][1] = _mm512_dpbf16_ps(s[i][1], pair, b_1);
+    }
+    ++a_0, ++a_3, ++a_6, ++a_9;
+    b += tile_columns;
+  }
+  const __m512 alpha = _mm512_set1_ps(sums.alpha);
+  TALLY_UNROLL
+  for (int i = 0; i < avx512_rows; ++i) {
+    if (i >= sums.rows) break;
+    TALLY_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      float* const c = sums.c + i * sums.ld_c + v * lanes;
+      __m512 addend = _mm512_setzero_ps();
+      if (sums.bias != nullptr) addend = _mm512_maskz_loadu_ps(columns[v], sums.bias + v * lanes);
+      if (sums.add) addend = _mm512_add_ps(addend, _mm512_maskz_loadu_ps(columns[v], c));
+      _mm512_mask_storeu_ps(c, columns[v], _mm512_fmadd_ps(alpha, s[i][v], addend));
+    }
+  }
+}
+
+}  // namespace
+
+bool has_avx512_bf16() {
+  __builtin_cpu_init();
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool known = __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0;
+  return known && (a >> 5 & 1) != 0 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+constinit const Bf16Tiles avx512_bf16_tiles{avx512_rows, pack, multiply, nothing_to_do, nothing_to_do};
+
+}  // namespace tally::cpu
+#endif

@@ -1,0 +1,267 @@
+// Matrix products of bf16, cut into blocks by shape alone. A block packs its rows of a, a step along the inner axis at
+// a time, and goes tile by tile along its columns with a tile's rows of it, so that c is written row by row, where most
+// of the memory goes. Where few matrices have many rows, as in a layer, b is packed once for all blocks beforehand;
+// else a block packs what it is about to use, and has so many rows that this costs little. Long sums, as in the
+// gradient of a weight, are cut into parts that are computed side by side.
+#include "core/cpu/matmul_bf16.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "core/cpu/strided.hpp"
+#include "core/workspace.hpp"
+
+namespace tally::cpu {
+namespace {
+
+constexpr std::int64_t enough = 4;           // blocks for two threads, one of which may be late
+constexpr std::int64_t few_rows = 96;        // of a block beside panels that are there
+constexpr std::int64_t many_rows = 384;      // of one that packs them
+constexpr std::int64_t all_rows = 1152;      // of one that packs a long part of them
+constexpr std::int64_t whole_tiles = 96;     // rows of every kind's tiles fit into so many
+constexpr std::int64_t most_columns = 1024;  // of a block
+constexpr std::int64_t least_inner = 1024;   // of a part of a sum
+// Elements of either operand that are packed at a time, which stay in a core's own cache, and how far along the inner
+// axis they go.
+constexpr std::int64_t packed_elements = std::int64_t{1} << 18, most_inner = 1024, narrowest_inner = 256;
+
+constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+constexpr std::int64_t multiple(std::int64_t n, std::int64_t of) { return divide_up(n, of) * of; }
+// Packed pairs of so many numbers.
+constexpr std::int64_t pairs_of(std::int64_t k) { return multiple(divide_up(k, 2), tile_pairs); }
+
+// How a product is cut; of its shape alone.
+struct Blocks {
+  std::int64_t matrices, m, n, k;
+  bool shares_b;               // packed beforehand
+  std::int64_t rows, columns;  // of a block
+  std::int64_t parts, part;    // of sums, and the numbers in each but the last
+  std::int64_t step;           // numbers along the inner axis at a time
+  std::int64_t row_blocks, column_blocks;
+
+  Blocks(std::int64_t of_matrices, std::int64_t of_m, std::int64_t of_n, std::int64_t of_k)
+      : matrices(of_matrices), m(of_m), n(of_n), k(of_k) {
+    const bool long_sums = matrices < enough && k >= 4 * std::max(m, n);
+    parts = long_sums ? std::clamp<std::int64_t>(k / least_inner, 1, enough) : 1;
+    part = multiple(std::max<std::int64_t>(1, divide_up(k, parts)), 2 * tile_pairs);
+    parts = std::max<std::int64_t>(1, divide_up(k, part));
+    shares_b = matrices < enough && parts == 1;
+    const std::int64_t most_rows = shares_b ? few_rows : parts > 1 ? all_rows : many_rows;
+    rows = multiple(divide_up(m, divide_up(m, most_rows)), whole_tiles);
+    columns = std::min(multiple(n, tile_columns), most_columns);
+    while (shares_b && columns >= 2 * tile_columns && matrices * divide_up(m, rows) * divide_up(n, columns) < enough) {
+      columns = multiple(columns / 2, tile_columns);
+    }
+    step = most_inner;
+    while (step > narrowest_inner && step * rows > packed_elements) step /= 2;
+    row_blocks = divide_up(m, rows);
+    column_blocks = divide_up(n, columns);
+  }
+
+  std::int64_t blocks() const { return matrices * parts * row_blocks * column_blocks; }
+  std::int64_t panels() const { return divide_up(n, tile_columns); }
+  std::int64_t ld_a() const { return pairs_of(std::min(step, k)) + tile_pairs; }  // a line more, for the cache
+  bool several_steps() const { return std::min(part, k) > step; }
+  // Columns of b that are packed at a time.
+  std::int64_t group() const {
+    const std::int64_t inner = 2 * pairs_of(std::min({step, part, k}));
+    return std::clamp(packed_elements / std::max<std::int64_t>(1, inner) / tile_columns * tile_columns,
+                      std::int64_t{tile_columns}, columns);
+  }
+};
+
+// What one thread works with.
+struct Scratch {
+  std::uint32_t *a, *b;
+  float* sums;
+};
+
+struct Memory {
+  std::uint32_t* b = nullptr;  // all panels
+  float* parts = nullptr;      // of the sums, but the first
+  std::uint32_t* thread_a;
+  std::uint32_t* thread_b = nullptr;
+  float* thread_sums = nullptr;
+  std::int64_t a_size, b_size = 0, sums_size = 0;
+
+  Memory(const Blocks& by, Arena& arena) {
+    const std::int64_t threads = thread_count();
+    if (by.shares_b) b = arena.take<std::uint32_t>(by.matrices * by.panels() * pairs_of(by.k) * tile_columns);
+    parts = arena.take<float>((by.parts - 1) * by.matrices * by.m * by.n);
+    a_size = by.rows * by.ld_a();
+    thread_a = arena.take<std::uint32_t>(threads * a_size);
+    if (!by.shares_b) b_size = pairs_of(std::min(by.step, by.k)) * by.group();
+    thread_b = arena.take<std::uint32_t>(threads * b_size);
+    if (by.several_steps()) sums_size = by.rows * by.columns;
+    thread_sums = arena.take<float>(threads * sums_size);
+  }
+  Scratch of_thread() const {
+    const std::int64_t thread = omp_get_thread_num();
+    return {thread_a + thread * a_size, thread_b + thread * b_size, thread_sums + thread * sums_size};
+  }
+};
+
+// A matrix as pack reads it: element (x, k), x being the axis that is not summed over.
+struct Operand {
+  const float* data;
+  std::int64_t step_x, step_k;
+};
+
+class Product {
+ public:
+  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha, bool add,
+          const Bf16Tiles& tiles, Arena arena)
+      : by_(batch_of(c).numel(), c.shape.back(1), c.shape.back(0), a.shape.back(0)),
+        memory_(by_, arena),
+        tiles_(tiles),
+        a_(a),
+        b_(b),
+        bias_(bias),
+        c_(c.as<float>()),
+        ld_c_(ld_c),
+        alpha_(static_cast<float>(alpha)),
+        add_(add),
+        batch_(make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b))) {}
+
+  void compute() const {
+    if (by_.shares_b) {
+      parallel_for(by_.matrices * by_.panels(), [&](std::int64_t index) {
+        const std::int64_t matrix = index / by_.panels(), panel = index % by_.panels();
+        pack_panel(shared_panel(matrix, panel, 0), matrix, panel, 0, by_.k);
+      });
+    }
+    parallel_for(by_.blocks(), [&](std::int64_t index) { compute_block(index); });
+    if (by_.parts == 1) return;
+    parallel_for_blocks(by_.matrices * by_.m, rows_per_tile(by_.n), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) add_parts(row / by_.m, row % by_.m);
+    });
+  }
+
+ private:
+  float* result(std::int64_t matrix, std::int64_t i) const {
+    return c_ + batch_.element_offsets(matrix)[0] + i * ld_c_;
+  }
+  float* partial(std::int64_t matrix, std::int64_t part, std::int64_t i) const {
+    return memory_.parts + ((matrix * (by_.parts - 1) + part - 1) * by_.m + i) * by_.n;
+  }
+  Operand rows_of_a(std::int64_t matrix) const {
+    const Layout layout = *layout_of(a_);
+    const float* const data = a_.as<float>() + batch_.element_offsets(matrix)[1];
+    return layout.transposed ? Operand{data, 1, layout.ld} : Operand{data, layout.ld, 1};
+  }
+  Operand columns_of_b(std::int64_t matrix) const {
+    const Layout layout = *layout_of(b_);
+    const float* const data = b_.as<float>() + batch_.element_offsets(matrix)[2];
+    return layout.transposed ? Operand{data, layout.ld, 1} : Operand{data, 1, layout.ld};
+  }
+
+  // From the pair that has number k on.
+  std::uint32_t* shared_panel(std::int64_t matrix, std::int64_t panel, std::int64_t k) const {
+    return memory_.b + ((matrix * by_.panels() + panel) * pairs_of(by_.k) + k / 2) * tile_columns;
+  }
+  void pack_panel(std::uint32_t* y, std::int64_t matrix, std::int64_t panel, std::int64_t k, std::int64_t inner) const {
+    const Operand b = columns_of_b(matrix);
+    const std::int64_t j = panel * tile_columns, count = std::min<std::int64_t>(tile_columns, by_.n - j);
+    tiles_.pack(y, tile_columns, false, b.data + j * b.step_x + k * b.step_k, b.step_x, b.step_k, count, inner,
+                pairs_of(inner));
+  }
+
+  void compute_block(std::int64_t index) const {
+    const auto next = [&](std::int64_t count) {
+      const std::int64_t value = index % count;
+      index /= count;
+      return value;
+    };
+    const std::int64_t j = next(by_.column_blocks) * by_.columns, i = next(by_.row_blocks) * by_.rows;
+    const std::int64_t part = next(by_.parts), matrix = index;
+    const std::int64_t rows = std::min(by_.rows, by_.m - i), columns = std::min(by_.columns, by_.n - j);
+    const std::int64_t k = part * by_.part, end = std::min(by_.k, k + by_.part);
+    const Scratch scratch = memory_.of_thread();
+    TileSums sums{.ld_c = part == 0 ? ld_c_ : by_.n, .alpha = alpha_, .add = part == 0 && add_};
+    float* const c = part == 0 ? result(matrix, i) : partial(matrix, part, i);
+    const bool bias_by_column = bias_ && part == 0 && bias_.strides[1] == 1;
+    tiles_.begin();
+    for (std::int64_t l = k; l == k || l < end; l += by_.step) {
+      const std::int64_t inner = std::min(by_.step, end - l), pairs = pairs_of(inner);
+      const Operand a = rows_of_a(matrix);
+      tiles_.pack(scratch.a, by_.ld_a(), true, a.data + i * a.step_x + l * a.step_k, a.step_x, a.step_k, rows, inner,
+                  pairs);
+      const bool last = l + by_.step >= end;
+      for (std::int64_t first = 0; first < columns; first += by_.group()) {
+        const std::int64_t behind = std::min(columns, first + by_.group());
+        const auto panel_at = [&](std::int64_t column) {
+          return by_.shares_b ? shared_panel(matrix, (j + column) / tile_columns, l)
+                              : scratch.b + (column - first) * pairs;
+        };
+        for (std::int64_t column = first; !by_.shares_b && column < behind; column += tile_columns) {
+          pack_panel(panel_at(column), matrix, (j + column) / tile_columns, l, inner);
+        }
+        for (std::int64_t row = 0; row < rows; row += tiles_.rows) {
+          TileSums tile = sums;
+          tile.rows = static_cast<int>(std::min<std::int64_t>(tiles_.rows, rows - row));
+          tile.ld_before = by_.columns;
+          if (!last) {
+            tile.ld_c = by_.columns;
+            tile.alpha = 1;
+            tile.add = false;
+          }
+          const std::uint32_t* const a_rows = scratch.a + row * by_.ld_a();
+          for (std::int64_t column = first; column < behind; column += tile_columns) {
+            float* const kept = scratch.sums + row * by_.columns + column;
+            tile.columns = static_cast<int>(std::min<std::int64_t>(tile_columns, columns - column));
+            tile.before = l > k ? kept : nullptr;
+            tile.c = last ? c + row * sums.ld_c + j + column : kept;
+            if (last && bias_by_column) tile.bias = bias_.as<float>() + j + column;
+            tiles_.multiply(pairs, a_rows, by_.ld_a(), panel_at(column), tile);
+          }
+        }
+      }
+    }
+    tiles_.end();
+    if (bias_ && part == 0 && bias_.strides[1] != 1) add_bias(c, i, j, rows, columns);
+  }
+
+  // Of transposed results, whose rows have one number of it each, and of one that is repeated.
+  void add_bias(float* c, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) const {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const float* const values = bias_.as<float>() + (i + row) * bias_.strides[0] + j * bias_.strides[1];
+      for (std::int64_t column = 0; column < columns; ++column) {
+        c[row * ld_c_ + j + column] += values[column * bias_.strides[1]];
+      }
+    }
+  }
+
+  void add_parts(std::int64_t matrix, std::int64_t i) const {
+    float* const row = result(matrix, i);
+    for (std::int64_t part = 1; part < by_.parts; ++part) {
+      const float* const addend = partial(matrix, part, i);
+      for (std::int64_t j = 0; j < by_.n; ++j) row[j] += addend[j];
+    }
+  }
+
+  Blocks by_;
+  Memory memory_;
+  const Bf16Tiles& tiles_;
+  View a_, b_, bias_;
+  float* c_;
+  std::int64_t ld_c_;
+  float alpha_;
+  bool add_;
+  Loop<3> batch_;  // offsets of the matrices of c, a, b
+};
+
+}  // namespace
+
+std::int64_t matmul_bf16_workspace(std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k) {
+  Arena arena(nullptr);
+  Memory(Blocks(matrices, m, n, k), arena);
+  return arena.bytes();
+}
+
+void matmul_bf16(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha,
+                 bool add, void* workspace, const Bf16Tiles& tiles) {
+  Product(c, ld_c, a, b, bias, alpha, add, tiles, Arena(workspace)).compute();
+}
+
+}  // namespace tally::cpu

@@ -1,0 +1,258 @@
+// Products whose operands are rounded to bf16: the order of their sums on every kind of instructions, every way of
+// cutting, any number of threads.
+#include "core/cpu/matmul_bf16.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/backend.hpp"
+#include "core/bfloat16.hpp"
+#include "core/cpu/floating_mode.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/error.hpp"
+#include "core/kernels.hpp"
+#include "core/workspace.hpp"
+
+namespace tally {
+namespace {
+
+struct Kind {
+  std::string name;
+  const cpu::Bf16Tiles* tiles;
+  bool halves;  // the order of AMX
+};
+
+// What runs here. Those of AMX itself only where it is.
+std::vector<Kind> kinds() {
+  std::vector<Kind> all{{"portable", &cpu::portable_tiles, false}, {"emulated AMX", &cpu::emulated_amx_tiles, true}};
+#if defined(__x86_64__)
+  if (cpu::has_avx512_bf16()) all.push_back({"AVX-512 BF16", &cpu::avx512_bf16_tiles, false});
+  if (bf16_instructions().name == "AMX") all.push_back({"AMX", &cpu::amx_tiles, true});
+#endif
+  return all;
+}
+
+struct Case {
+  std::int64_t batch, m, n, k;
+  bool transpose_a = false, transpose_b = false, transpose_c = false;
+  std::int64_t pad = 0;
+  bool bias = false;
+  double alpha = 1;
+  bool add = false;
+};
+
+std::string describe(const Case& c) {
+  return concat(c.batch, " x ", c.m, "x", c.n, "x", c.k, c.transpose_a ? " a^T" : "", c.transpose_b ? " b^T" : "",
+                c.transpose_c ? " c^T" : "", " pad ", c.pad, c.bias ? " bias" : "", " alpha ", c.alpha,
+                c.add ? " add" : "");
+}
+
+// [batch, rows, columns] of random numbers with gaps of NaN behind each row.
+struct Matrices {
+  std::vector<float> data;
+  View view;
+
+  Matrices(unsigned seed, std::int64_t batch, std::int64_t rows, std::int64_t columns, bool transposed,
+           std::int64_t pad) {
+    const std::int64_t lines = transposed ? columns : rows, length = (transposed ? rows : columns) + pad;
+    data.assign(static_cast<std::size_t>(batch * lines * length), std::nanf(""));
+    view = {data.data(), DType::f32, {batch, rows, columns}, {}};
+    view.strides[0] = lines * length;
+    view.strides[1] = transposed ? 1 : length;
+    view.strides[2] = transposed ? length : 1;
+    std::mt19937 generator(seed);
+    std::normal_distribution<float> normal;
+    for (std::int64_t b = 0; b < batch; ++b) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t j = 0; j < columns; ++j) at(b, i, j) = normal(generator);
+      }
+    }
+  }
+  Matrices(const Matrices&) = delete;
+  Matrices& operator=(const Matrices&) = delete;
+  float& at(std::int64_t b, std::int64_t i, std::int64_t j) {
+    return data[static_cast<std::size_t>(b * view.strides[0] + i * view.strides[1] + j * view.strides[2])];
+  }
+};
+
+float rounded(float x) { return static_cast<float>(Bfloat16(x)); }
+
+// The sums of numbers begin .. end - 1 in the order that the tiles promise.
+float sum_in_order(const std::vector<float>& a, const std::vector<float>& b, std::size_t begin, std::size_t end,
+                   bool halves) {
+  const auto term = [&](std::size_t k, float s) { return k < end ? std::fma(rounded(a[k]), rounded(b[k]), s) : s; };
+  float sum = 0;
+  for (std::size_t k = begin; k < end; k += halves ? 32 : 2) {
+    if (!halves) {
+      sum = term(k, term(k + 1, sum));
+      continue;
+    }
+    float even = 0, odd = 0;
+    for (std::size_t pair = k; pair < k + 32; pair += 2) {
+      even = term(pair, even);
+      odd = term(pair + 1, odd);
+    }
+    sum += even + odd;
+  }
+  return sum;
+}
+
+// A product by these tiles, through matmul's own way for the others.
+void multiply(const Case& one, const Matrices& a, const Matrices& b, const View& bias, Matrices& c,
+              const cpu::Bf16Tiles& tiles) {
+  const Workspace workspace(cpu::matmul_bf16_workspace(one.batch, one.m, one.n, one.k), {});
+  cpu::matmul_bf16(c.view, c.view.strides[1], a.view, b.view, bias, one.alpha, one.add, workspace.data(), tiles);
+}
+
+// `parts`: of a long sum, and the numbers in each but the last.
+void expect_order(const Case& one, std::int64_t parts = 1, std::int64_t part = 0) {
+  Matrices a(1, one.batch, one.m, one.k, one.transpose_a, one.pad),
+      b(2, one.batch, one.k, one.n, one.transpose_b, one.pad);
+  Matrices bias(3, 1, 1, one.n, false, 0), before(4, one.batch, one.m, one.n, false, one.pad);
+  View bias_view;
+  if (one.bias) {
+    bias_view = {bias.data.data(), DType::f32, {one.m, one.n}, {}};
+    bias_view.strides[1] = 1;
+  }
+  for (const Kind& kind : kinds()) {
+    SCOPED_TRACE(describe(one) + " by " + kind.name);
+    Matrices c(4, one.batch, one.m, one.n, false, one.pad);
+    multiply(one, a, b, bias_view, c, *kind.tiles);
+    std::int64_t wrong = 0;
+    std::vector<float> row(static_cast<std::size_t>(one.k)), column(row);
+    for (std::int64_t matrix = 0; matrix < one.batch; ++matrix) {
+      for (std::int64_t i = 0; i < one.m; i += 1 + one.m / 40) {
+        for (std::int64_t j = 0; j < one.n; j += 1 + one.n / 40) {
+          for (std::int64_t k = 0; k < one.k; ++k) {
+            row[static_cast<std::size_t>(k)] = a.at(matrix, i, k);
+            column[static_cast<std::size_t>(k)] = b.at(matrix, k, j);
+          }
+          float expected = 0;
+          for (std::int64_t p = 0; p < parts; ++p) {
+            const std::int64_t begin = p * part, end = p + 1 < parts ? begin + part : one.k;
+            const float sum =
+                sum_in_order(row, column, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), kind.halves);
+            const float addend =
+                p > 0 ? 0 : (one.bias ? bias.at(0, 0, j) : 0) + (one.add ? before.at(matrix, i, j) : 0);
+            expected += std::fma(static_cast<float>(one.alpha), sum, addend);
+          }
+          const float found = c.at(matrix, i, j);
+          if (std::memcmp(&found, &expected, sizeof found) != 0 && wrong++ == 0) {
+            ADD_FAILURE() << "[" << matrix << ", " << i << ", " << j << "] " << found << ", not " << expected;
+          }
+        }
+      }
+    }
+    EXPECT_EQ(wrong, 0);
+    for (std::size_t n = 0; n < c.data.size(); ++n) {
+      ASSERT_EQ(std::isnan(c.data[n]), std::isnan(before.data[n])) << "element " << n << " behind a row";
+    }
+  }
+}
+
+TEST(MatmulBf16, AddsInTheOrderItPromisesWhateverTheShape) {
+  for (const Case& one :
+       {Case{1, 1, 1, 1}, Case{1, 12, 32, 32}, Case{1, 13, 33, 31}, Case{2, 5, 70, 65}, Case{1, 100, 64, 96},
+        Case{5, 40, 45, 50}, Case{1, 3, 2, 0}, Case{1, 97, 40, 1100}, Case{4, 13, 33, 1100}}) {
+    expect_order(one);
+  }
+}
+
+TEST(MatmulBf16, ReadsOperandsInEitherOrder) {
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      expect_order({1, 45, 51, 67, transpose_a, transpose_b, false, 3});
+      expect_order({5, 17, 34, 35, transpose_a, transpose_b, false, 1});
+    }
+  }
+}
+
+TEST(MatmulBf16, ScalesAndAddsAtTheEnd) {
+  expect_order({1, 25, 40, 70, false, true, false, 2, true, 0.3});
+  expect_order({1, 25, 40, 1100, false, true, false, 0, true});
+  expect_order({1, 25, 40, 70, true, false, false, 2, false, 0.125, true});
+  expect_order({5, 20, 33, 1100, false, false, false, 2, false, -1.5, true});
+}
+
+// Those of a weight's gradient; the parts are whole pairs of 16.
+TEST(MatmulBf16, CutsLongSumsIntoPartsByTheShape) {
+  expect_order({1, 20, 40, 4096, true, false}, 4, 1024);
+  expect_order({1, 20, 40, 3000, true, false, false, 0, false, 1, true}, 2, 1504);
+}
+
+TEST(MatmulBf16, SameBitsForAnyThreadCount) {
+  const int threads = thread_count();
+  for (const Case& one :
+       {Case{1, 300, 200, 100, false, true}, Case{6, 90, 70, 40}, Case{1, 40, 30, 5000, true, false}}) {
+    Matrices a(1, one.batch, one.m, one.k, one.transpose_a, 0), b(2, one.batch, one.k, one.n, one.transpose_b, 0);
+    Matrices first(3, one.batch, one.m, one.n, false, 0);
+    for (const int count : {1, 2, 3}) {
+      set_thread_count(count);
+      Matrices c(3, one.batch, one.m, one.n, false, 0);
+      multiply(one, a, b, {}, c, cpu::bf16_tiles());
+      if (count == 1) first.data = c.data;
+      EXPECT_EQ(c.data, first.data) << describe(one) << " by " << count;
+    }
+  }
+  set_thread_count(threads);
+}
+
+// Infinities, NaN and what is below the normal numbers; a product of two small numbers as well.
+TEST(MatmulBf16, RoundsOddNumbersAlikeOnEveryKind) {
+  const std::vector<float> odd{INFINITY, -INFINITY, NAN,         3.4e38F,     1e-40F,
+                               -1e-40F,  1e-30F,    1.00390625F, 1.01171875F, -0.0F};
+  const auto count = static_cast<std::int64_t>(odd.size());
+  std::vector<std::vector<float>> results;
+  const std::vector<Kind> all = kinds();
+  for (const Kind& kind : all) {
+    Matrices a(1, 1, count, 1, false, 0), b(1, 1, 1, count, false, 0), c(1, 1, count, count, false, 0);
+    a.data = b.data = odd;
+    a.view.data = a.data.data();
+    b.view.data = b.data.data();
+    multiply({1, count, count, 1}, a, b, {}, c, *kind.tiles);
+    results.push_back(c.data);
+    for (std::size_t n = 0; n < c.data.size(); ++n) {
+      const float x = c.data[n], y = results[0][n];
+      EXPECT_TRUE(x == y || (std::isnan(x) && std::isnan(y))) << kind.name << " " << n << ": " << x << ", not " << y;
+      EXPECT_FALSE(std::fpclassify(x) == FP_SUBNORMAL) << kind.name;
+    }
+  }
+}
+
+// The kernel of the table, in this precision: also transposed results with a bias on each of their columns.
+TEST(MatmulBf16, IsWhatMatmulDoesInThisPrecision) {
+  for (const bool transpose_c : {false, true}) {
+    Matrices a(1, 1, 30, 50, false, 0), b(2, 1, 50, 20, false, 0), bias(3, 1, 1, 20, false, 0);
+    Matrices c(4, 1, 30, 20, transpose_c, 0), in_f32(4, 1, 30, 20, transpose_c, 0);
+    View bias_view{bias.data.data(), DType::f32, {20}, {}};
+    bias_view.strides[0] = 1;
+    const auto run = [&](Matrices& result) {
+      const Workspace workspace(kernels(Device{}).matmul_workspace(result.view, a.view), {});
+      kernels(Device{}).matmul(result.view, a.view, b.view, bias_view, 1.0, false, workspace.data());
+    };
+    set_product_precision(ProductPrecision::bf16);
+    run(c);
+    set_product_precision(ProductPrecision::f32);
+    for (float& x : a.data) x = rounded(x);
+    for (float& x : b.data) x = rounded(x);
+    run(in_f32);
+    double largest = 0;
+    for (std::size_t n = 0; n < c.data.size(); ++n) {
+      largest = std::max(largest, static_cast<double>(std::abs(c.data[n] - in_f32.data[n])));
+    }
+    EXPECT_LT(largest, 50 * 0x1p-24 * 16) << transpose_c;  // only the order of the sums differs
+  }
+}
+
+TEST(MatmulBf16, TellsWhatItRunsOn) {
+  const Bf16Instructions found = bf16_instructions();
+  EXPECT_TRUE(found.name == "AMX" ? found.why_not_more.empty() : !found.why_not_more.empty()) << found.name;
+}
+
+}  // namespace
+}  // namespace tally

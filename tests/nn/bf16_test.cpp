@@ -1,0 +1,125 @@
+// Gradients where products round their operands to bf16: as near to those in f64 as PyTorch's autocast of the same
+// model is, by a median over draws each (tests/reference/autocast_errors.py); and the same bits for any number of
+// threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/backend.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/io/json.hpp"
+#include "core/io/reader.hpp"
+#include "nn/transformer.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally::testing {
+namespace {
+
+constexpr std::int64_t symbols = 7, length = 64, sequences = 2;
+
+class Bf16 : public ::testing::Test {
+ protected:
+  ~Bf16() override {
+    set_product_precision(ProductPrecision::f32);
+    set_thread_count(threads_);
+  }
+
+ private:
+  int threads_ = thread_count();
+};
+
+// The model of autocast_errors.py, the same numbers in any type for the same draw.
+struct Model {
+  Model(const std::string& encoding, int draw, DType dtype) {
+    ModelOptions options;
+    options.layers = 2;
+    options.width = 64;
+    options.heads = 4;
+    options.init = "fan-in";
+    const EncodingChoice choice = EncodingChoice::parse(encoding);
+    const auto seed = static_cast<std::uint64_t>(draw);
+    transformer = std::make_unique<Transformer>(options, choice, symbols, length, seed, dtype, Device{});
+    for (auto& [path, parameter] : transformer->parameters()) {
+      const Tensor noise = normal_tensor(concat(path, " ", draw), parameter.shape(), 0.1);
+      parameter.copy_from(add(parameter.detach(), noise.to(dtype)));
+    }
+    transformer->project_parameters();
+  }
+
+  std::vector<double> gradients(int draw) const {
+    Rng rng({static_cast<std::uint64_t>(draw), stream_of("tokens"), 0});
+    std::vector<std::int32_t> ids, next;
+    for (std::int64_t n = 0; n < sequences * length; ++n) {
+      ids.push_back(static_cast<std::int32_t>(rng.below(symbols)));
+      next.push_back(static_cast<std::int32_t>(rng.below(symbols)));
+    }
+    const Tensor logits = transformer->forward(Tensor::from(ids, {sequences, length}));
+    const Tensor all = Tensor::full({sequences, length}, 1, DType::boolean);
+    backward(cross_entropy(logits, Tensor::from(next, {sequences, length}), all));
+    std::vector<double> numbers;
+    for (const auto& [path, parameter] : transformer->parameters()) {
+      const Tensor d = gradient(parameter);
+      if (!d.defined()) continue;
+      const std::vector<double> own = d.to(DType::f64).to_vector<double>();
+      numbers.insert(numbers.end(), own.begin(), own.end());
+    }
+    return numbers;
+  }
+
+  std::unique_ptr<Transformer> transformer;
+};
+
+// |g - g64| / |g64| over all parameters together.
+double error_of(const std::string& encoding, int draw) {
+  set_product_precision(ProductPrecision::f32);
+  const std::vector<double> expected = Model(encoding, draw, DType::f64).gradients(draw);
+  set_product_precision(ProductPrecision::bf16);
+  const std::vector<double> found = Model(encoding, draw, DType::f32).gradients(draw);
+  double difference = 0, size = 0;
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    difference += (found[n] - expected[n]) * (found[n] - expected[n]);
+    size += expected[n] * expected[n];
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST_F(Bf16, GradientsAreAsNearAsThoseOfPyTorchsAutocast) {
+  const JsonValue file =
+      parse_json(read_text(TALLY_SOURCE_DIR "/tests/reference/autocast.json", 1 << 20), {}, "autocast.json");
+  const JsonValue& errors = file.at("errors");
+  for (const EncodingEntry* entry : encoding_registry()) {
+    const std::string name = entry->name;
+    if (!is_asked(EncodingChoice::parse(name)) || Model(name, 0, DType::f64).transformer->straight_through()) continue;
+    std::vector<double> draws;
+    for (int draw = 1; draw <= 3; ++draw) draws.push_back(error_of(name, draw));
+    std::sort(draws.begin(), draws.end());
+    // An encoding that the peer lacks is measured by attention without one.
+    const double theirs = errors.at(errors.contains(name) ? name : "none").real();
+    EXPECT_LE(draws[1], 2 * theirs) << name;
+    EXPECT_GE(draws[1], theirs / 20) << name << ": nothing is rounded";
+    RecordProperty(name, concat(draws[1], " beside ", theirs));
+    if (std::getenv("TALLY_TEST_EVERYTHING") != nullptr)
+      std::printf("%-16s %.5f beside %.5f\n", name.c_str(), draws[1], theirs);
+  }
+}
+
+TEST_F(Bf16, SameBitsForAnyThreadCount) {
+  set_product_precision(ProductPrecision::bf16);
+  for (const std::string encoding : {"none", "cope", "relative"}) {
+    std::vector<double> first;
+    for (const int threads : {1, 2, 3}) {
+      set_thread_count(threads);
+      const std::vector<double> found = Model(encoding, 1, DType::f32).gradients(1);
+      if (threads == 1) first = found;
+      EXPECT_EQ(found, first) << encoding << " by " << threads;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tally::testing
