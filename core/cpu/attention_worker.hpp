@@ -99,8 +99,9 @@ class Worker {
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
     }
   }
-  // The gradients of a head of keys, from those of its chunks.
-  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t count) const {
+  // The gradients of a head of keys, from those of its chunks; where `add` is set, from what is written and those of
+  // its next chunks.
+  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t count, bool add) const {
     constexpr std::int64_t most = 256;  // columns at a time
     alignas(64) T sum[most];
     const std::int64_t step = key_gradient_count(call_);
@@ -112,11 +113,15 @@ class Worker {
         for (std::int64_t first = 0; first < width; first += most) {
           const std::int64_t columns = std::min(most, width - first);
           const T* const row = sums + j * ld + first;
-          std::copy_n(row, columns, sum);
-          for (std::int64_t chunk = 1; chunk < count; ++chunk) {
+          T* const written = &target.at(j, first);
+          if (add) {
+            for (std::int64_t c = 0; c < columns; ++c) sum[c] = written[c * target.column_step];
+          } else {
+            std::copy_n(row, columns, sum);
+          }
+          for (std::int64_t chunk = add ? 0 : 1; chunk < count; ++chunk) {
             for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[chunk * step + c];
           }
-          T* const written = &target.at(j, first);
           for (std::int64_t c = 0; c < columns; ++c) written[c * target.column_step] = sum[c];
         }
       }
@@ -156,7 +161,17 @@ class Worker {
   }
   // The running sums of the rows at hand on the right edge of a key tile; null where none are kept.
   T* kept_sums(std::int64_t key_tile) const {
-    return call_.prefix_sums ? call_.prefix_sums.as<T>() + kept_.at(key_tile) : nullptr;
+    return call_.prefix_sums && key_tile != kept_.end ? call_.prefix_sums.as<T>() + kept_.at(key_tile) : nullptr;
+  }
+  // Sets them for backward.
+  void set_carry(std::int64_t key_tile) {
+    if (!call_.prefix_sums) return;
+    const T* const kept = kept_sums(key_tile);
+    if (kept != nullptr) {
+      std::copy_n(kept, tile_rows, scan_->carry());
+    } else {
+      std::fill_n(scan_->carry(), tile_rows, T{0});
+    }
   }
   std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
   // Without the keys at its left edge that no row sees any more.
@@ -290,7 +305,7 @@ class Worker {
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const KeyTile keys = key_tile(rows, tile);
       if (!keys.seen_by_any(rows)) continue;
-      if (const T* const kept = kept_sums(tile); kept != nullptr) std::copy_n(kept, tile_rows, scan_->carry());
+      set_carry(tile);
       if (scan_ != nullptr && scan_->used_up(rows)) continue;
       if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
