@@ -45,7 +45,7 @@ class Team {
         division_(divide(call)),
         key_heads_(call.batch() * key_heads(call)),
         key_count_(Worker<T>::key_gradient_count(call)),
-        shared_count_(shared_count(call.scan)) {
+        shared_count_(shared_count(call.scan) + shared_count(call.beside)) {
     const int threads = thread_count();
     workers_ = arena.take<Worker<T>*>(threads);
     for (int n = 0; n < threads; ++n) {
