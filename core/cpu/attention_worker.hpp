@@ -5,6 +5,7 @@
 #include <cmath>
 #include <span>
 
+#include "core/cpu/attention_beside.hpp"
 #include "core/cpu/attention_chunks.hpp"
 #include "core/cpu/attention_moves.hpp"
 #include "core/cpu/attention_normaliser.hpp"
@@ -45,11 +46,7 @@ class Worker {
         ld_(round_up(width_, vector_lanes<T>)),
         value_ld_(round_up(value_width_, vector_lanes<T>)),
         scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena) : nullptr),
-        beside_call_(as_scan_of(call)),
-        beside_gradients_(gradients != nullptr ? as_scan_of(*gradients) : AttentionGradients{}),
-        beside_(call.beside.policy != nullptr
-                    ? make_pair<T>(beside_call_, gradients != nullptr ? &beside_gradients_ : nullptr, arena)
-                    : nullptr),
+        beside_(call, gradients, arena),
         moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
@@ -144,7 +141,7 @@ class Worker {
     sums.data += normaliser_.shared_count(call_);
     if (scan_ != nullptr) scan_->write_shared(sums);
     sums.data += shared_count(call_.scan);
-    if (beside_ != nullptr) beside_->write_shared(sums);
+    if (beside_.tile() != nullptr) beside_.tile()->write_shared(sums);
     sums.data += shared_count(call_.beside);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->write_shared(sums);
@@ -153,20 +150,6 @@ class Worker {
   }
 
  private:
-  // The policy beside the scan as if it were that.
-  static AttentionCall as_scan_of(const AttentionCall& call) {
-    AttentionCall own = call;
-    own.scan = call.beside;
-    own.prefix_sums = own.down_sums = {};
-    return own;
-  }
-  static AttentionGradients as_scan_of(const AttentionGradients& gradients) {
-    AttentionGradients own;
-    own.d_rows = gradients.d_beside_rows;
-    own.d_heads = gradients.d_beside_heads;
-    own.d_table = gradients.d_beside_table;
-    return own;
-  }
   std::span<BiasTile<T>* const> biases() const { return {biases_, static_cast<std::size_t>(call_.bias_count)}; }
 
   template <class F>
@@ -225,7 +208,7 @@ class Worker {
     double* const of_scan = next(shared_count(call_.scan));
     if (scan_ != nullptr) scan_->open_head(batch, head, d_gate_key, of_scan);
     double* const of_beside = next(shared_count(call_.beside));
-    if (beside_ != nullptr) beside_->open_head(batch, head, nullptr, of_beside);
+    if (beside_.tile() != nullptr) beside_.tile()->open_head(batch, head, nullptr, of_beside);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->open_head(batch, head, next(shared_count(call_.biases[n], call_.keys())));
     }
@@ -237,7 +220,7 @@ class Worker {
     transpose_to_lanes(q_lanes_, q_rows_, ld_, width_);
     if (moves_.given()) moves_.open_rows(rows, q_rows_, q_lanes_);
     if (scan_ != nullptr) scan_->open_rows(rows);
-    if (beside_ != nullptr) beside_->open_rows(rows);
+    if (beside_.tile() != nullptr) beside_.tile()->open_rows(rows);
     if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = largest_norm(q_rows_, ld_, rows.rows, width_);
@@ -248,7 +231,7 @@ class Worker {
   }
 
   bool may_skip() const {
-    return skips_tiles() && scan_ == nullptr && beside_ == nullptr && call_.bias_count > 0 &&
+    return skips_tiles() && scan_ == nullptr && beside_.tile() == nullptr && call_.bias_count > 0 &&
            call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible beside that of the largest logit of its row.
@@ -270,7 +253,7 @@ class Worker {
     }
     const bool last = after_biases(call_.scan);
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
-    if (beside_ != nullptr) beside_->add(rows, keys, score_, for_gradient);
+    if (beside_.tile() != nullptr) beside_.tile()->add(rows, keys, score_, for_gradient);
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
     if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
     if (!keys.seen_by_all(rows)) hide(score_, rows, keys);
@@ -345,7 +328,7 @@ class Worker {
       const bool last = after_biases(call_.scan);
       if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
-      if (beside_ != nullptr) beside_->gradient(rows, keys, score_, d_score_);
+      if (beside_.tile() != nullptr) beside_.tile()->gradient(rows, keys, score_, d_score_);
       if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
       if (moves_.given()) {
         moves_.gradient(rows, keys, k_, d_score_, d_q_lanes_, sums.k, sums.moves);
@@ -363,7 +346,7 @@ class Worker {
     }
     normaliser_.close_gradient(rows, shared_of_normaliser_);
     if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
-    if (beside_ != nullptr) beside_->close_rows(rows, normaliser_.d_logit_sums());
+    if (beside_.tile() != nullptr) beside_.tile()->close_rows(rows, normaliser_.d_logit_sums());
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
   }
 
@@ -388,9 +371,7 @@ class Worker {
   std::int64_t width_, value_width_;  // d, e
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
   ScanTile<T>* scan_;
-  AttentionCall beside_call_;
-  AttentionGradients beside_gradients_;
-  ScanTile<T>* beside_;
+  Beside<T> beside_;
   PrefixSums::Kept kept_{};
   Moves<T> moves_;
   NormaliserTile<T> normaliser_;
