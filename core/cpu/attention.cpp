@@ -77,14 +77,14 @@ class Team {
     };
     const Worker<T>& any = *workers_[0];
     const std::int64_t parts = division_.chunks(), all = chunks();
-    const auto write = [&](std::int64_t key, T* sums, std::int64_t count, bool add) {
-      any.write_key_gradients(key / key_heads(call_), key % key_heads(call_), sums, count, add);
+    const auto write = [&](std::int64_t key, T* sums, std::int64_t part, std::int64_t count) {
+      any.write_key_gradients(key / key_heads(call_), key % key_heads(call_), sums, part, count);
     };
     if (parts == 1) {
       parallel_for(all, [&](std::int64_t index) {
         T* const sums = key_gradients_ + omp_get_thread_num() * key_count_;
         compute(index, sums);
-        write(index, sums, 1, false);
+        write(index, sums, 0, 1);
       });
     }
     // In the order of all chunks, however many of them there is memory for.
@@ -94,7 +94,7 @@ class Team {
       parallel_for(end - first, [&](std::int64_t n) { compute(first + n, sums_of(first + n)); });
       parallel_for((end - 1) / parts + 1 - first_key, [&](std::int64_t n) {
         const std::int64_t key = first_key + n, begin = std::max(first, key * parts);
-        write(key, sums_of(begin), std::min(end, (key + 1) * parts) - begin, begin > key * parts);
+        write(key, sums_of(begin), begin - key * parts, std::min(end, (key + 1) * parts) - begin);
       });
     }
     any.write_shared(shared_);

@@ -7,6 +7,7 @@
 
 #include "core/cpu/attention_beside.hpp"
 #include "core/cpu/attention_chunks.hpp"
+#include "core/cpu/attention_key_sums.hpp"
 #include "core/cpu/attention_moves.hpp"
 #include "core/cpu/attention_normaliser.hpp"
 #include "core/cpu/attention_prefix.hpp"
@@ -93,40 +94,19 @@ class Worker {
     }
   }
   void backward(const Chunk& chunk, T* key_gradients_memory, const SharedSums& shared) {
-    std::fill_n(key_gradients_memory, key_gradient_count(call_), T{0});
     const KeyGradients<T> sums = key_gradients(key_gradients_memory);
+    clear(sums, key_gradients_memory, keys_of(call_, chunk.share, divide(call_).shares));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
       open_head(chunk.batch, head, sums.gate_key, shared.at(chunk.batch, head, chunk.share));
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
     }
   }
-  // The gradients of a head of keys, from those of its chunks; where `add` is set, from what is written and those of
-  // its next chunks.
-  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t count, bool add) const {
-    constexpr std::int64_t most = 256;  // columns at a time
-    alignas(64) T sum[most];
-    const std::int64_t step = key_gradient_count(call_);
+  // The gradients of a head of keys, from those of `count` of its chunks, from number `part` on.
+  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t part,
+                           std::int64_t count) const {
     const auto write = [&](const View& d, const T* sums) {
-      if (!d) return;
-      const Matrix<T> target(d, batch, key_head);
-      const std::int64_t width = d.shape[3], ld = round_up(width, vector_lanes<T>);
-      for (std::int64_t j = 0; j < d.shape[2]; ++j) {
-        for (std::int64_t first = 0; first < width; first += most) {
-          const std::int64_t columns = std::min(most, width - first);
-          const T* const row = sums + j * ld + first;
-          T* const written = &target.at(j, first);
-          if (add) {
-            for (std::int64_t c = 0; c < columns; ++c) sum[c] = written[c * target.column_step];
-          } else {
-            std::copy_n(row, columns, sum);
-          }
-          for (std::int64_t chunk = add ? 0 : 1; chunk < count; ++chunk) {
-            for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[chunk * step + c];
-          }
-          for (std::int64_t c = 0; c < columns; ++c) written[c * target.column_step] = sum[c];
-        }
-      }
+      if (d) write_key_sums(call_, d, batch, key_head, sums, key_gradient_count(call_), part, count);
     };
     const KeyGradients<T> first = key_gradients(chunks);
     write(gradients_->d_k, first.k);
@@ -154,10 +134,10 @@ class Worker {
 
   template <class F>
   void for_each_row_tile(const Chunk& chunk, std::int64_t head, F&& f) {
-    const std::int64_t tiles = (call_.queries() + tile_rows - 1) / tile_rows, shares = divide(call_).shares;
-    const bool falling = gradients_ != nullptr && sums_down(call_.scan);
-    for (std::int64_t tile = chunk.share; tile < tiles; tile += shares) {
-      const std::int64_t first = (falling ? tiles - 1 - tile : tile) * tile_rows;
+    const RowTiles tiles = row_tiles_of(call_, chunk.share, divide(call_).shares);
+    const bool falling = gradients_ != nullptr && sums_down(call_.scan);  // all of them then
+    for (std::int64_t tile = tiles.first; tile < tiles.end; tile += tiles.step) {
+      const std::int64_t first = (falling ? tiles.end - 1 - tile : tile) * tile_rows;
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
       f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step),
                 call_.visible});
@@ -186,14 +166,30 @@ class Worker {
     return {trimmed ? begin : first, end - (trimmed ? begin : first)};
   }
 
+  // Sums of keys that the rows of a chunk see begin at 0.
+  void clear(const KeyGradients<T>& sums, T* memory, const KeyRange& range) const {
+    if (range.end - range.begin == call_.keys()) {
+      std::fill_n(memory, key_gradient_count(call_), T{0});
+      return;
+    }
+    const auto clear_rows = [&](T* rows, std::int64_t ld) {
+      std::fill_n(rows + range.begin * ld, (range.end - range.begin) * ld, T{0});
+    };
+    clear_rows(sums.k, ld_);
+    clear_rows(sums.v, value_ld_);
+    clear_rows(sums.gate_key, gate_width<T>(call_.scan));
+  }
   void open_keys(const Chunk& chunk) {
-    pack_rows(k_, width_, Matrix<T>(call_.k, chunk.batch, chunk.key_head), 0, call_.keys(), width_, T{1}, call_.keys());
-    pack_rows(v_, value_width_, Matrix<T>(call_.v, chunk.batch, chunk.key_head), 0, call_.keys(), value_width_, T{1},
-              call_.keys());
+    const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
+    const std::int64_t count = range.end - range.begin;
+    pack_rows(k_ + range.begin * width_, width_, Matrix<T>(call_.k, chunk.batch, chunk.key_head), range.begin, count,
+              width_, T{1}, count);
+    pack_rows(v_ + range.begin * value_width_, value_width_, Matrix<T>(call_.v, chunk.batch, chunk.key_head),
+              range.begin, count, value_width_, T{1}, count);
     if (moves_.given()) moves_.open_keys(chunk);
     if (!may_skip()) return;
-    for (std::int64_t tile = 0; tile < key_tiles_before(call_.keys()); ++tile) {
-      const std::int64_t first = tile * tile_keys;
+    for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
+      const std::int64_t tile = first / tile_keys;
       key_norm_[tile] = largest_norm(k_ + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
     }
   }

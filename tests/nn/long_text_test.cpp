@@ -14,35 +14,52 @@
 namespace tally {
 namespace {
 
-// Output and gradients of q, k and v. q and k [B, 1, T, d], v [B, 1, T, e].
-std::vector<Tensor> attended(const std::vector<Tensor>& operands, const Visible& visible) {
+constexpr std::int64_t length = 1 << 14, block = 64;
+
+std::vector<Tensor> leaves_of(std::int64_t key_width, std::int64_t value_width) {
   std::vector<Tensor> leaves;
-  for (const Tensor& operand : operands) {
-    leaves.push_back(operand.clone());
+  for (const std::int64_t width : {key_width, key_width, value_width}) {
+    const std::string name = concat("operand ", leaves.size());
+    leaves.push_back(testing::normal_tensor(name, {1, 1, length, width}).to(DType::f32));
     set_requires_grad(leaves.back());
   }
-  const Tensor output = tiled_attention({leaves[0], leaves[1], leaves[2], 0.125, visible}, Score());
-  backward(sum(output * operands[2]));
-  return {output, gradient(leaves[0]), gradient(leaves[1]), gradient(leaves[2])};
+  return leaves;
 }
 
-// In chunks of 64 a long text is as many short ones; its rows come in 16 shares, whose sums by key take 12 MiB each.
-TEST(LongText, SumsByKeyThatAreNotThereAtOnceAreThoseOfShortTexts) {
-  constexpr std::int64_t length = 1 << 14, chunk = 64;
-  std::vector<Tensor> whole, parts;
-  for (const std::int64_t width : {64, 64, 128}) {
-    const std::string name = concat("operand ", whole.size());
-    whole.push_back(testing::normal_tensor(name, {1, 1, length, width}).to(DType::f32));
-    parts.push_back(whole.back().reshape_view({length / chunk, 1, chunk, width}));
-  }
-  const std::vector<Tensor> together = attended(whole, {.chunk = chunk}), apart = attended(parts, {});
-  for (std::size_t n = 0; n < together.size(); ++n) {
-    const std::vector<float> x = together[n].to_vector<float>(), y = apart[n].to_vector<float>();
+// What leads back to the rows of the output, but for those of the first block; then the gradients of the leaves.
+std::vector<Tensor> with_gradients(const Tensor& output, const std::vector<Tensor>& leaves) {
+  const Tensor rows = slice(reshape(output, {1, 1, length, output.size(3)}), 2, block, length);
+  backward(sum(rows * testing::normal_tensor("d", rows.shape()).to(DType::f32)));
+  return {rows, gradient(leaves[0]), gradient(leaves[1]), gradient(leaves[2])};
+}
+
+void expect_near(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  for (std::size_t n = 0; n < a.size(); ++n) {
+    const std::vector<float> x = a[n].to_vector<float>(), y = b[n].to_vector<float>();
     ASSERT_EQ(x.size(), y.size());
     float largest = 0;
     for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(x[i] - y[i]));
     EXPECT_LT(largest, 1e-5F) << n;
   }
+}
+
+// Texts of two blocks each, of x [1, 1, T, w]: a block behind the one before it.
+Tensor pairs_of_blocks(const Tensor& x) {
+  const Tensor blocks = reshape(x, {length / block, 1, block, x.size(3)});
+  const Tensor before = concat(
+      {Tensor::zeros({1, 1, block, x.size(3)}, x.dtype(), x.device()), slice(blocks, 0, 0, length / block - 1)}, 0);
+  return concat({before, blocks}, 2);
+}
+
+// A window of a block reaches into the block before and no further: its rows are those of many short texts. They come
+// in 16 shares, each with the rows of one part of the text, whose sums by key take 12 MiB: of ten at once.
+TEST(LongText, InAWindowIsAsManyShortTexts) {
+  const Visible window{.window = block};
+  const std::vector<Tensor> whole = leaves_of(64, 128), parts = leaves_of(64, 128);
+  const Tensor together = tiled_attention({whole[0], whole[1], whole[2], 0.125, window}, Score());
+  const Tensor apart = tiled_attention(
+      {pairs_of_blocks(parts[0]), pairs_of_blocks(parts[1]), pairs_of_blocks(parts[2]), 0.125, window}, Score());
+  expect_near(with_gradients(together, whole), with_gradients(slice(apart, 2, block, 2 * block), parts));
 }
 
 }  // namespace
