@@ -81,6 +81,8 @@ Tensor causal_softmax(const Tensor& x);
 // --- norms over the last axis; weight, bias [N] ---
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5);
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6);
+// With a weight of ones; keeps the result and not x.
+Tensor rms_norm(const Tensor& x, double eps = 1e-6);
 
 // --- products ---
 // alpha * a[..., M, K] b[..., K, N], leading axes broadcast. Transposed views are read in place.
@@ -127,6 +129,9 @@ LstmSteps lstm(const Tensor& x, const Tensor& weight, const Tensor& hidden, cons
 
 // --- rotation of pairs (RoPE): x [..., T, d], cosine and sine [T, r/2], r <= d even ---
 Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved);
+// The same by angles [..., T, r/2] that take gradients; their leading axes broadcast to those of x, their type may be
+// f64 where they grow with the length. Keeps the result, sines and cosines.
+Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved);
 
 // --- random ---
 // Zero with probability `rate` and scaled by 1/(1-rate) otherwise; 0 <= rate < 1, the identity for 0.

@@ -42,7 +42,7 @@ void rotate_pairs(View y, View x, View cosine, View sine, bool interleaved, bool
     using T = decltype(type);
     for_each_index(leading.numel() * (width - pairs),
                    RotatePair<T>{y.as<T>(), x.as<T>(), cosine.as<T>(), sine.as<T>(), make_loop(leading.shape, leading),
-                                 x.shape.back(1), width, row_step(x), pairs, interleaved, inverse ? T{-1} : T{1}});
+                                 cosine.shape[0], width, row_step(x), pairs, interleaved, inverse ? T{-1} : T{1}});
   });
 }
 

@@ -53,7 +53,7 @@ bool joins_score(const EncodingChoice::Part& part) {
   } catch (const Error&) {
     return true;  // it cannot be told of so small a model
   }
-  return score.moved || score.scan || !score.biases.empty();
+  return score.moved || score.scan || score.beside || !score.biases.empty();
 }
 
 }  // namespace

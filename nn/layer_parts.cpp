@@ -1,6 +1,9 @@
 #include "nn/layer_parts.hpp"
 
+#include <vector>
+
 #include "autograd/ops.hpp"
+#include "autograd/recompute.hpp"
 #include "core/error.hpp"
 #include "nn/attention.hpp"
 
@@ -19,24 +22,25 @@ Tensor TokenShift::operator()(const Tensor& rows, const AttentionInput& in) cons
   return rows + share * (previous - rows);
 }
 
-Tensor convolved(const Tensor& all, const Tensor& weight, const AttentionInput& in) {
-  const std::int64_t taps = weight.size(2);
+Tensor convolved(const Tensor& all, const Tensor& weight, std::int64_t queries) {
+  const std::int64_t taps = weight.size(2), first = all.size(2) - queries;
   const Shape before{all.size(0), all.size(1), taps - 1, all.size(3)};
   const Tensor padded = concat({Tensor::zeros(before, all.dtype(), all.device()), all}, 2);
   Tensor sum;
   for (std::int64_t tap = 0; tap < taps; ++tap) {
     const Tensor of_tap = unsqueeze(select(weight, 2, tap), 1);  // [heads, 1, width]
-    const Tensor term = slice(padded, 2, in.first + tap, in.keys() + tap) * of_tap;
+    const Tensor term = slice(padded, 2, first + tap, all.size(2) + tap) * of_tap;
     sum = sum.defined() ? sum + term : term;
   }
   return sum;
 }
 
 HeadNorm::HeadNorm(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
-    : weight_(setup.parameter(concat(name, ".weight"), {heads, setup.head_width}, Fill::constant(1), Scope::layer)),
-      ones_(Tensor::full({setup.head_width}, 1.0, setup.dtype, setup.device)) {}
+    : weight_(setup.parameter(concat(name, ".weight"), {heads, setup.head_width}, Fill::constant(1), Scope::layer)) {}
 
-Tensor HeadNorm::operator()(const Tensor& x) const { return rms_norm(x, ones_, 1e-6) * unsqueeze(weight_, 1); }
+Tensor HeadNorm::operator()(const Tensor& x) const { return apply(x, weight_); }
+
+Tensor HeadNorm::apply(const Tensor& x, const Tensor& weight) { return rms_norm(x) * unsqueeze(weight, 1); }
 
 QueryKeyNorm::QueryKeyNorm(const EncodingSetup& setup)
     : query_(setup, "query-norm", setup.heads), key_(setup, "key-norm", setup.key_heads) {}
@@ -53,6 +57,13 @@ OutputGate::OutputGate(const EncodingSetup& setup, std::string_view name)
 
 Tensor OutputGate::operator()(const Tensor& output, const AttentionInput& in) const {
   return output * split_heads(sigmoid(linear(in.x, weight_)), heads_);
+}
+
+Tensor OutputGate::of_normed(const Tensor& output, const HeadNorm& norm, const AttentionInput& in) const {
+  const std::vector<Tensor> inputs{output, norm.weight(), split_heads(linear(in.x, weight_), heads_)};
+  return recomputed("output gate", inputs, [](const std::vector<Tensor>& x) {
+    return std::vector{HeadNorm::apply(x[0], x[1]) * sigmoid(x[2])};
+  })[0];
 }
 
 }  // namespace tally

@@ -25,8 +25,8 @@ class TokenShift {
 
 // Causal convolution over tokens, every number by itself: y_t = sum_m weight[.., m] x_{t-M+1+m}, so that the last tap
 // is for the token itself; 0 before token 0. all [B, heads, keys, width], what `keep` has of these and earlier tokens;
-// weight [heads, width, M]. Of these tokens alone, [B, heads, T, width].
-Tensor convolved(const Tensor& all, const Tensor& weight, const AttentionInput& in);
+// weight [heads, width, M]. Of the last T tokens alone, [B, heads, T, width].
+Tensor convolved(const Tensor& all, const Tensor& weight, std::int64_t queries);
 
 // y = x / sqrt(mean(x²) + 1e-6) * w_h over each head by itself (RMSNorm, arXiv 1910.07467).
 // Parameters: <name>.weight [heads, d] ones.
@@ -35,9 +35,11 @@ class HeadNorm {
   HeadNorm(const EncodingSetup& setup, std::string_view name, std::int64_t heads);
   // x [B, heads, T, d] -> the same shape
   Tensor operator()(const Tensor& x) const;
+  static Tensor apply(const Tensor& x, const Tensor& weight);
+  const Tensor& weight() const { return weight_; }
 
  private:
-  Tensor weight_, ones_;
+  Tensor weight_;
 };
 
 // Norms of q [B, H, T, d] and k [B, G, T, d], of each head by itself.
@@ -58,6 +60,8 @@ class OutputGate {
   OutputGate(const EncodingSetup& setup, std::string_view name);
   // output [B, H, T, d] -> the same shape
   Tensor operator()(const Tensor& output, const AttentionInput& in) const;
+  // Of norm(o): what lies in between is computed again in backward.
+  Tensor of_normed(const Tensor& output, const HeadNorm& norm, const AttentionInput& in) const;
 
  private:
   std::int64_t heads_;

@@ -35,20 +35,6 @@ Rotary::Tables Rotary::make_tables(std::int64_t length, DType dtype, Device devi
   return {table(std::cos), table(std::sin)};
 }
 
-Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved) {
-  const std::int64_t pairs = angle.size(3), width = x.size(3);
-  const Tensor cosine = cast(cos(angle), x.dtype()), sine = cast(sin(angle), x.dtype());
-  const Shape by_pair{x.size(0), x.size(1), x.size(2), pairs, 2};
-  const Tensor turned = slice(x, 3, 0, 2 * pairs);
-  const Tensor together = interleaved ? reshape(turned, by_pair) : turned;
-  const Tensor a = interleaved ? select(together, 4, 0) : slice(turned, 3, 0, pairs);
-  const Tensor b = interleaved ? select(together, 4, 1) : slice(turned, 3, pairs, 2 * pairs);
-  const Tensor first = a * cosine - b * sine, second = a * sine + b * cosine;
-  const Tensor y = interleaved ? reshape(concat({unsqueeze(first, 4), unsqueeze(second, 4)}, 4), turned.shape())
-                               : concat({first, second}, 3);
-  return 2 * pairs == width ? y : concat({y, slice(x, 3, 2 * pairs, width)}, 3);
-}
-
 std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base) {
   std::vector<RotaryPlane> planes;
   for (std::int64_t i = 0; i < dims / 2; ++i) {

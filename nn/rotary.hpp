@@ -38,10 +38,6 @@ class Rotary {
   Tables tables_;
 };
 
-// The same with angles that are computed: x [B, H, T, d], angle [B, H or 1, T, r/2], in f64 where they grow with the
-// length. Gradients go to both.
-Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved);
-
 // θ_i = base^(-2i/r), i = 0 .. r/2-1
 std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base);
 // What an option says of each plane: "1/1.5/2", since a comma would part the values of a grid (tasks/runner/grid.hpp);

@@ -143,7 +143,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const Tensor row_statistics = Tensor::empty({heads, in.q.size(2), statistics_per_row}, in.q.dtype(), device);
   const Kernels& on = kernels(device);
   Tensor down_sums;
-  if (layout.policy != nullptr && layout.policy->needs.down && needs_grad(builder.inputs)) {
+  if (layout.scan.policy != nullptr && layout.scan.policy->needs.down && needs_grad(builder.inputs)) {
     down_sums =
         Tensor::empty({on.attention_down_sums(heads, in.q.size(2), in.k.size(2), in.q.dtype())}, DType::f64, device);
   }
@@ -179,9 +179,12 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
            wanted.d_factor = gradients.at(layout.factor);
            wanted.d_gate_query = gradients.at(layout.gate_query);
            wanted.d_gate_key = gradients.at(layout.gate_key);
-           wanted.d_rows = gradients.at(layout.rows);
-           wanted.d_heads = gradients.at(layout.heads);
-           wanted.d_table = gradients.at(layout.table);
+           wanted.d_rows = gradients.at(layout.scan.rows);
+           wanted.d_heads = gradients.at(layout.scan.heads);
+           wanted.d_table = gradients.at(layout.scan.table);
+           wanted.d_beside_rows = gradients.at(layout.beside.rows);
+           wanted.d_beside_heads = gradients.at(layout.beside.heads);
+           wanted.d_beside_table = gradients.at(layout.beside.table);
            wanted.d_sink = gradients.at(layout.sink);
            wanted.d_rest = gradients.at(layout.rest);
            wanted.biases = gradients.biases().data();

@@ -23,11 +23,15 @@ struct Layout {
   double scale = 1, dropout = 0;
   RandomStream dropout_stream;
   Visible visible;
-  const PairPolicy* policy = nullptr;
   AttentionNormaliser::Kind normaliser = AttentionNormaliser::Kind::softmax;
   double offset = 0;
-  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, rows = -1, heads = -1, table = -1, knots = -1, sink = -1,
-       rest = -1;
+  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, sink = -1, rest = -1;
+  // Numbers and tables of a policy.
+  struct Numbers {
+    const PairPolicy* policy = nullptr;
+    Slot rows = -1, heads = -1, table = -1, knots = -1;
+  };
+  Numbers scan, beside;
   AttentionMoves::Kind moves = AttentionMoves::Kind::none;
   Slot own = -1, read = -1, taken = -1, factor = -1;
   struct Bias {
@@ -39,7 +43,9 @@ struct Layout {
 };
 
 // Whether a sum runs along the keys.
-inline bool sums_along_keys(const Layout& layout) { return layout.policy != nullptr && layout.policy->needs.scan; }
+inline bool sums_along_keys(const Layout& layout) {
+  return layout.scan.policy != nullptr && layout.scan.policy->needs.scan;
+}
 
 // The same with tensors in their places, for a kernel.
 struct Call {
@@ -56,13 +62,12 @@ struct Call {
     call.scale = layout.scale;
     call.dropout = layout.dropout;
     call.dropout_stream = layout.dropout_stream;
-    call.scan.policy = layout.policy;
-    call.scan.gate_query = at(layout.gate_query);
-    call.scan.gate_key = at(layout.gate_key);
-    call.scan.rows = at(layout.rows);
-    call.scan.heads = at(layout.heads);
-    call.scan.table = at(layout.table);
-    call.scan.knots = at(layout.knots);
+    const auto policy = [&](const Layout::Numbers& own, Slot gate_query, Slot gate_key) {
+      return AttentionScan{own.policy,    at(gate_query), at(gate_key), at(own.rows),
+                           at(own.heads), at(own.table),  at(own.knots)};
+    };
+    call.scan = policy(layout.scan, layout.gate_query, layout.gate_key);
+    call.beside = policy(layout.beside, -1, -1);
     call.visible = layout.visible;
     call.moves = {layout.moves, at(layout.own), at(layout.read), at(layout.taken), at(layout.factor)};
     call.normaliser.kind = layout.normaliser;
@@ -114,6 +119,7 @@ class Builder {
     layout.v = add(in.v);
     if (score.moved) add_moved(*score.moved);
     if (score.scan) add_scan(*score.scan);
+    if (score.beside) add_beside(*score.beside);
     for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(shape); }, bias);
     add_normaliser(score.normaliser);
   }
@@ -167,28 +173,38 @@ class Builder {
     layout.gate_query = add("the query of the gates", gates.query, {batch_, heads_, queries_, gates.query.size(3)});
     layout.gate_key = add("the key of the gates", gates.key, {batch_, key_heads_, keys_, gates.query.size(3)});
   }
-  void add_scan(const Pair& scan) {
-    const PairPolicy& policy = *scan.policy;
-    layout.policy = &policy;
+  Layout::Numbers add_numbers(const Pair& pair) {
+    const PairPolicy& policy = *pair.policy;
+    Layout::Numbers own{&policy};
     if (policy.needs.rows > 0) {
-      layout.rows = add("the numbers of rows", scan.rows, {batch_, heads_, queries_, policy.needs.rows});
+      own.rows = add("the numbers of rows", pair.rows, {batch_, heads_, queries_, policy.needs.rows});
     }
-    if (policy.needs.table) layout.table = add_rows("the table of positions", scan.table);
+    if (policy.needs.table) own.table = add_rows("the table of positions", pair.table);
     if (policy.needs.knots) {
-      const std::int64_t entries = scan.table.size(3);
+      const std::int64_t entries = pair.table.size(3);
       check(entries % 2 == 0, name, "a table between knots has a value and a slope for each, got ", entries,
             " numbers");
-      check_defined(name, scan.knots);
-      layout.knots = add("the knots", scan.knots.to_dense(), {entries / 2});
+      check_defined(name, pair.knots);
+      own.knots = add("the knots", pair.knots.to_dense(), {entries / 2});
     }
-    if (policy.needs.heads > 0) layout.heads = add("the numbers of heads", scan.heads, {heads_, policy.needs.heads});
-    check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
-          "' is given operands of p.other, but needs.other is false");
+    if (policy.needs.heads > 0) own.heads = add("the numbers of heads", pair.heads, {heads_, policy.needs.heads});
     check(is_compiled(policy, in_.q.device()), name, "the policy '", policy.name, "' is not compiled for ",
           to_text(in_.q.device()), ": composed attention has it there");
+    return own;
+  }
+  void add_scan(const Pair& scan) {
+    const PairPolicy& policy = *scan.policy;
+    check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
+          "' is given operands of p.other, but needs.other is false");
     check(!policy.needs.down || queries_ == keys_, name, "the policy '", policy.name,
           "' sums down the queries, of which all must be there: got ", queries_, " for ", keys_, " keys");
+    layout.scan = add_numbers(scan);
     add_gates(scan.other);
+  }
+  void add_beside(const Pair& pair) {
+    check(Score::takes_beside(in_.q.device()), name, "a policy beside the scan is for the CPU, got ",
+          to_text(in_.q.device()));
+    layout.beside = add_numbers(pair);
   }
   void add_normaliser(const Normaliser& normaliser) {
     using Kind = Normaliser::Kind;

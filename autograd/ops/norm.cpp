@@ -4,7 +4,8 @@
 // With g = d_y weight and n = (x - mean) rstd (layer norm) or x rstd (RMS norm):
 //   d_x = rstd (g - mean(g) - n mean(g n))  (layer norm),   d_x = rstd (g - n mean(g n))  (RMS norm)
 //   d_weight = sum over rows of d_y n,  d_bias = sum over rows of d_y
-// Backward needs x and one or two numbers a row; n is computed again.
+// Backward needs x and one or two numbers a row; n is computed again. Without a weight n is the result itself, which
+// stands in the place of x.
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -21,6 +22,9 @@ void check_norm(std::string_view name, const Tensor& x, const Tensor& parameter,
   check(parameter.shape() == Shape{x.size(-1)}, name, which, " must have shape [", x.size(-1), "] for x ", x.shape(),
         ", got ", parameter.shape());
 }
+
+// Heads [B, H, T, N] as views of [B, T, H, N], whose rows need no copy.
+bool lies_by_token(const Tensor& x) { return x.rank() == 4 && !x.dense() && x.transpose_view(1, 2).dense(); }
 
 }  // namespace
 
@@ -74,6 +78,37 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
            d.set(0, d_rows.reshape_view(d.shape(0)));
            d.set(1, d_weight);
          });
+  return y;
+}
+
+Tensor rms_norm(const Tensor& x, double eps) {
+  const ProfileScope scope("rms_norm");
+  check_floating("rms_norm", x);
+  check_rank("rms_norm", x, 1, "[..., N]");
+  check(x.size(-1) > 0, "rms_norm", "the last axis of shape ", x.shape(), " is empty");
+  const bool by_token = lies_by_token(x);
+  const auto in_order = [by_token](const Tensor& of) { return by_token ? of.transpose_view(1, 2) : of; };
+  const Tensor given = in_order(x), rows = as_rows(given);
+  const Tensor one = Tensor::full({rows.size(1)}, 1.0, x.dtype(), x.device());
+  const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
+  const Tensor y_rows = Tensor::empty(rows.shape(), x.dtype(), x.device());
+  kernels(x.device()).rms_norm(y_rows.view(), rstd.view(), rows.view(), one.view(), eps);
+  Tensor y = in_order(y_rows.reshape_view(given.shape()));
+  record(
+      "rms_norm", y, {x},
+      [kept = Saved("rms_norm", y_rows), shape = given.shape(), one, rstd, in_order](const Tensor& d_y, Gradients& d) {
+        const Tensor& n = kept.get();
+        const Tensor d_rows = Tensor::empty(n.shape(), d_y.dtype(), d_y.device());
+        const Tensor nothing = Tensor::empty({n.size(1)}, d_y.dtype(), d_y.device());
+        const Tensor ones = Tensor::full({n.size(0)}, 1.0, d_y.dtype(), d_y.device());
+        const Kernels& on = kernels(d_y.device());
+        const Workspace workspace(on.norm_backward_workspace(n.view()), d_y.device());
+        on.rms_norm_backward(d_rows.view(), nothing.view(), as_rows(in_order(d_y)).view(), n.view(), one.view(),
+                             ones.view(), workspace.data());
+        const Tensor factor = rstd.reshape_view({n.size(0), 1}).broadcast_view("rms_norm", n.shape());
+        on.binary(BinaryOp::multiply, d_rows.view(), d_rows.view(), factor.view());
+        d.set(0, in_order(d_rows.reshape_view(shape)));
+      });
   return y;
 }
 

@@ -34,4 +34,58 @@ Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, b
   return y;
 }
 
+namespace {
+
+// The first, or second, of each pair of x [..., d].
+Tensor half_of_pairs(const Tensor& x, std::int64_t pairs, bool interleaved, bool second) {
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  const int last = shape.rank - 1;
+  shape[last] = pairs;
+  const std::int64_t step = interleaved ? 1 : pairs, begin = second ? step * strides[last] : 0;
+  if (interleaved) strides[last] *= 2;
+  return x.as_strided(shape, strides, x.offset() + begin);
+}
+
+}  // namespace
+
+Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved) {
+  constexpr std::string_view name = "turn_pairs";
+  const ProfileScope scope(name);
+  check_floating(name, x);
+  check_floating(name, angle);
+  check_same_device(name, x, angle);
+  check_rank(name, x, 2, "[..., T, d]");
+  check_rank(name, angle, 2, "[..., T, r/2]");
+  const std::int64_t pairs = angle.size(-1);
+  check(angle.size(-2) == x.size(-2) && 2 * pairs <= x.size(-1), name, "angles ", angle.shape(),
+        " [..., T, r/2] do not fit x ", x.shape(), " [..., T, d]: T must be equal and r at most d");
+  const Shape shape = append_axes(leading_axes(x.shape()), {pairs});
+  const auto rows_of = [&](Tensor (*turned)(const Tensor&)) {
+    const NoGrad values_alone;
+    return as_rows(cast(turned(angle), x.dtype()).broadcast_view(name, shape));
+  };
+  const Tensor cosines = rows_of(cos), sines = rows_of(sin);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  kernels(x.device()).rotate_pairs(y.view(), x.view(), cosines.view(), sines.view(), interleaved, false);
+  record(name, y, {x, angle},
+         [interleaved, pairs, type = angle.dtype(), kept_y = Saved(name, requires_grad(angle) ? y : Tensor()),
+          kept_cosine = Saved(name, cosines), kept_sine = Saved(name, sines)](const Tensor& d_y, Gradients& d) {
+           if (d.wants(0)) {
+             const Tensor d_x = Tensor::empty(d_y.shape(), d_y.dtype(), d_y.device());
+             kernels(d_y.device())
+                 .rotate_pairs(d_x.view(), d_y.view(), kept_cosine.get().view(), kept_sine.get().view(), interleaved,
+                               true);
+             d.set(0, d_x);
+           }
+           if (!d.wants(1)) return;
+           const auto product = [&](bool second) {
+             return half_of_pairs(kept_y.get(), pairs, interleaved, second) *
+                    half_of_pairs(d_y, pairs, interleaved, !second);
+           };
+           d.set(1, sum_to(cast(product(false) - product(true), type), d.shape(1)));
+         });
+  return y;
+}
+
 }  // namespace tally

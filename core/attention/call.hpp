@@ -82,6 +82,7 @@ struct AttentionCall {
   Visible visible;
   AttentionMoves moves;
   AttentionScan scan;
+  AttentionScan beside;  // a policy that adds what it makes of distance, row and head alone; on the CPU
   AttentionNormaliser normaliser;
   const AttentionBias* biases = nullptr;  // of host memory
   int bias_count = 0;
@@ -111,7 +112,8 @@ struct AttentionGradients {
   View d_q, d_k, d_v;
   View d_own, d_read, d_taken, d_factor;                    // of the moves; d_own is 0 beforehand
   View d_gate_query, d_gate_key, d_rows, d_heads, d_table;  // of the scan
-  View d_sink, d_rest;                                      // of the normaliser
+  View d_beside_rows, d_beside_heads, d_beside_table;
+  View d_sink, d_rest;  // of the normaliser
   const AttentionBiasGradient* biases = nullptr;
 };
 

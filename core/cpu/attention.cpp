@@ -45,7 +45,7 @@ class Team {
         division_(divide(call)),
         key_heads_(call.batch() * key_heads(call)),
         key_count_(Worker<T>::key_gradient_count(call)),
-        shared_count_(shared_count(call.scan)) {
+        shared_count_(shared_count(call.scan) + shared_count(call.beside)) {
     const int threads = thread_count();
     workers_ = arena.take<Worker<T>*>(threads);
     for (int n = 0; n < threads; ++n) {
@@ -55,8 +55,12 @@ class Team {
     if (gradients == nullptr) return;
     shared_count_ += NormaliserTile<T>::shared_count(call);
     for (int n = 0; n < call.bias_count; ++n) shared_count_ += shared_count(call.biases[n], call.keys());
-    // Keys of one chunk alone need their sums only until they are written.
-    key_gradients_ = arena.take<T>(key_count_ * (division_.chunks() > 1 ? chunks() : threads));
+    // Keys of one chunk alone need their sums only until they are written, those of several until these are added up.
+    constexpr std::int64_t most_bytes = std::int64_t{1} << 27;
+    const std::int64_t bytes_each = std::max<std::int64_t>(1, key_count_ * static_cast<std::int64_t>(sizeof(T)));
+    at_once_ = division_.chunks() == 1 ? threads
+                                       : std::min(chunks(), std::max<std::int64_t>(threads, most_bytes / bytes_each));
+    key_gradients_ = arena.take<T>(key_count_ * at_once_);
     const std::int64_t items = call.batch() * call.heads() * division_.shares;
     shared_ = {arena.take<double>(shared_count_ * items), shared_count_, call.batch(), call.heads(), division_.shares};
   }
@@ -67,20 +71,30 @@ class Team {
 
   void backward() const {
     std::fill_n(shared_.data, shared_count_ * shared_.batches * shared_.heads * shared_.shares, 0.0);
-    const std::int64_t parts = division_.chunks();
-    parallel_for(chunks(), [&](std::int64_t index) {
-      const std::int64_t thread = omp_get_thread_num();
-      Worker<T>& worker = *workers_[thread];
-      const Chunk chunk = chunk_at(index);
-      T* const sums = key_gradients_ + (parts > 1 ? index : thread) * key_count_;
-      worker.backward(chunk, sums, shared_);
-      if (parts == 1) worker.write_key_gradients(chunk.batch, chunk.key_head, sums, 1);
-    });
+    const auto compute = [&](std::int64_t index, T* sums) {
+      Worker<T>& worker = *workers_[omp_get_thread_num()];
+      worker.backward(chunk_at(index), sums, shared_);
+    };
     const Worker<T>& any = *workers_[0];
-    if (parts > 1) {
-      parallel_for(key_heads_, [&](std::int64_t index) {
-        any.write_key_gradients(index / key_heads(call_), index % key_heads(call_),
-                                key_gradients_ + index * parts * key_count_, parts);
+    const std::int64_t parts = division_.chunks(), all = chunks();
+    const auto write = [&](std::int64_t key, T* sums, std::int64_t part, std::int64_t count) {
+      any.write_key_gradients(key / key_heads(call_), key % key_heads(call_), sums, part, count);
+    };
+    if (parts == 1) {
+      parallel_for(all, [&](std::int64_t index) {
+        T* const sums = key_gradients_ + omp_get_thread_num() * key_count_;
+        compute(index, sums);
+        write(index, sums, 0, 1);
+      });
+    }
+    // In the order of all chunks, however many of them there is memory for.
+    for (std::int64_t first = 0; parts > 1 && first < all; first += at_once_) {
+      const std::int64_t end = std::min(all, first + at_once_), first_key = first / parts;
+      const auto sums_of = [&](std::int64_t index) { return key_gradients_ + (index - first) * key_count_; };
+      parallel_for(end - first, [&](std::int64_t n) { compute(first + n, sums_of(first + n)); });
+      parallel_for((end - 1) / parts + 1 - first_key, [&](std::int64_t n) {
+        const std::int64_t key = first_key + n, begin = std::max(first, key * parts);
+        write(key, sums_of(begin), begin - key * parts, std::min(end, (key + 1) * parts) - begin);
       });
     }
     any.write_shared(shared_);
@@ -99,6 +113,7 @@ class Team {
   const AttentionCall& call_;
   Division division_;
   std::int64_t key_heads_, key_count_, shared_count_;
+  std::int64_t at_once_ = 0;  // chunks whose sums by key there is memory for
   Worker<T>** workers_;
   T* key_gradients_ = nullptr;
   SharedSums shared_;

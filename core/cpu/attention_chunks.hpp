@@ -10,8 +10,7 @@
 
 namespace tally::cpu {
 
-// Of the heads first_head .. end_head - 1, which have the same keys, a share of the row tiles: share, share + shares,
-// ...
+// Of the heads first_head .. end_head - 1, which have the same keys, a share of the row tiles.
 struct Chunk {
   std::int64_t batch, key_head, first_head, end_head, share;
 };
@@ -30,6 +29,39 @@ inline Division divide(const AttentionCall& call) {
   const std::int64_t row_tiles = sums_down(call.scan) ? 1 : parts(call.queries(), tile_rows);
   const std::int64_t most_shares = std::max<std::int64_t>(1, row_tiles / least_tiles);
   return {ranges, std::min(parts(wanted, ranges), most_shares)};
+}
+
+// Whether a share has neighbouring row tiles: in windows that are small beside the text these see few keys.
+inline bool shares_neighbours(const AttentionCall& call) {
+  const Visible& visible = call.visible;
+  const std::int64_t least = std::max<std::int64_t>(1, call.keys() / 4);
+  const bool small = (visible.window > 0 && visible.window <= least) || (visible.chunk > 0 && visible.chunk <= least);
+  return small && visible.first == 0 && call.moves.kind == AttentionMoves::Kind::none;
+}
+
+// first, first + step, ... below end.
+struct RowTiles {
+  std::int64_t first, end, step;
+};
+// Else every shares-th, so that each share has rows with few keys and rows with many.
+inline RowTiles row_tiles_of(const AttentionCall& call, std::int64_t share, std::int64_t shares) {
+  const std::int64_t tiles = (call.queries() + tile_rows - 1) / tile_rows;
+  if (!shares_neighbours(call)) return {share, tiles, shares};
+  return {share * tiles / shares, (share + 1) * tiles / shares, 1};
+}
+
+// The keys begin .. end - 1, whole tiles of them, have all that the rows of a share see.
+struct KeyRange {
+  std::int64_t begin, end;
+  bool holds(std::int64_t key) const { return begin <= key && key < end; }
+};
+inline KeyRange keys_of(const AttentionCall& call, std::int64_t share, std::int64_t shares) {
+  const std::int64_t keys = call.keys();
+  if (!shares_neighbours(call)) return {0, keys};
+  const RowTiles tiles = row_tiles_of(call, share, shares);
+  const std::int64_t earlier = keys - call.queries();
+  const std::int64_t end = std::min(keys, round_up(earlier + tiles.end * tile_rows, tile_keys));
+  return {call.visible.begin(earlier + tiles.first * tile_rows) / tile_keys * tile_keys, end};
 }
 
 }  // namespace tally::cpu

@@ -1,6 +1,6 @@
 // Where the running sums of rows at the right edges of key tiles are kept between forward and backward: for each row
-// tile of each head those of the key tiles that it sees anything of. Where all keys before a query are seen that is
-// half of all tiles, and in a window as many as the window touches.
+// tile of each head those of the key tiles that it sees anything of, but for the last one, where sums begin at 0. Where
+// all keys before a query are seen that is half of all tiles, and in a window as many as the window touches.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class PrefixSums {
     const std::int64_t rows = std::min(tile_rows, call_.queries() - first),
                        begin = call_.visible.begin(query) / tile_keys;
     return {std::min(begin, key_tiles_before(std::min(call_.visible.first, call_.keys()))), begin,
-            key_tiles_before(query + rows)};
+            key_tiles_before(query + rows) - 1};
   }
   std::int64_t row_tiles() const { return (call_.queries() + tile_rows - 1) / tile_rows; }
   // Numbers of the first so many row tiles of a head.

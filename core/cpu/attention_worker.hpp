@@ -5,7 +5,9 @@
 #include <cmath>
 #include <span>
 
+#include "core/cpu/attention_beside.hpp"
 #include "core/cpu/attention_chunks.hpp"
+#include "core/cpu/attention_key_sums.hpp"
 #include "core/cpu/attention_moves.hpp"
 #include "core/cpu/attention_normaliser.hpp"
 #include "core/cpu/attention_prefix.hpp"
@@ -45,6 +47,7 @@ class Worker {
         ld_(round_up(width_, vector_lanes<T>)),
         value_ld_(round_up(value_width_, vector_lanes<T>)),
         scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena) : nullptr),
+        beside_(call, gradients, arena),
         moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
@@ -91,35 +94,19 @@ class Worker {
     }
   }
   void backward(const Chunk& chunk, T* key_gradients_memory, const SharedSums& shared) {
-    std::fill_n(key_gradients_memory, key_gradient_count(call_), T{0});
     const KeyGradients<T> sums = key_gradients(key_gradients_memory);
+    clear(sums, key_gradients_memory, keys_of(call_, chunk.share, divide(call_).shares));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
       open_head(chunk.batch, head, sums.gate_key, shared.at(chunk.batch, head, chunk.share));
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
     }
   }
-  // The gradients of a head of keys, from those of its chunks.
-  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t count) const {
-    constexpr std::int64_t most = 256;  // columns at a time
-    alignas(64) T sum[most];
-    const std::int64_t step = key_gradient_count(call_);
+  // The gradients of a head of keys, from those of `count` of its chunks, from number `part` on.
+  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t part,
+                           std::int64_t count) const {
     const auto write = [&](const View& d, const T* sums) {
-      if (!d) return;
-      const Matrix<T> target(d, batch, key_head);
-      const std::int64_t width = d.shape[3], ld = round_up(width, vector_lanes<T>);
-      for (std::int64_t j = 0; j < d.shape[2]; ++j) {
-        for (std::int64_t first = 0; first < width; first += most) {
-          const std::int64_t columns = std::min(most, width - first);
-          const T* const row = sums + j * ld + first;
-          std::copy_n(row, columns, sum);
-          for (std::int64_t chunk = 1; chunk < count; ++chunk) {
-            for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[chunk * step + c];
-          }
-          T* const written = &target.at(j, first);
-          for (std::int64_t c = 0; c < columns; ++c) written[c * target.column_step] = sum[c];
-        }
-      }
+      if (d) write_key_sums(call_, d, batch, key_head, sums, key_gradient_count(call_), part, count);
     };
     const KeyGradients<T> first = key_gradients(chunks);
     write(gradients_->d_k, first.k);
@@ -134,6 +121,8 @@ class Worker {
     sums.data += normaliser_.shared_count(call_);
     if (scan_ != nullptr) scan_->write_shared(sums);
     sums.data += shared_count(call_.scan);
+    if (beside_.tile() != nullptr) beside_.tile()->write_shared(sums);
+    sums.data += shared_count(call_.beside);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->write_shared(sums);
       sums.data += shared_count(call_.biases[n], call_.keys());
@@ -145,10 +134,10 @@ class Worker {
 
   template <class F>
   void for_each_row_tile(const Chunk& chunk, std::int64_t head, F&& f) {
-    const std::int64_t tiles = (call_.queries() + tile_rows - 1) / tile_rows, shares = divide(call_).shares;
-    const bool falling = gradients_ != nullptr && sums_down(call_.scan);
-    for (std::int64_t tile = chunk.share; tile < tiles; tile += shares) {
-      const std::int64_t first = (falling ? tiles - 1 - tile : tile) * tile_rows;
+    const RowTiles tiles = row_tiles_of(call_, chunk.share, divide(call_).shares);
+    const bool falling = gradients_ != nullptr && sums_down(call_.scan);  // all of them then
+    for (std::int64_t tile = tiles.first; tile < tiles.end; tile += tiles.step) {
+      const std::int64_t first = (falling ? tiles.end - 1 - tile : tile) * tile_rows;
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
       f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step),
                 call_.visible});
@@ -156,7 +145,17 @@ class Worker {
   }
   // The running sums of the rows at hand on the right edge of a key tile; null where none are kept.
   T* kept_sums(std::int64_t key_tile) const {
-    return call_.prefix_sums ? call_.prefix_sums.as<T>() + kept_.at(key_tile) : nullptr;
+    return call_.prefix_sums && key_tile != kept_.end ? call_.prefix_sums.as<T>() + kept_.at(key_tile) : nullptr;
+  }
+  // Sets them for backward.
+  void set_carry(std::int64_t key_tile) {
+    if (!call_.prefix_sums) return;
+    const T* const kept = kept_sums(key_tile);
+    if (kept != nullptr) {
+      std::copy_n(kept, tile_rows, scan_->carry());
+    } else {
+      std::fill_n(scan_->carry(), tile_rows, T{0});
+    }
   }
   std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
   // Without the keys at its left edge that no row sees any more.
@@ -167,14 +166,30 @@ class Worker {
     return {trimmed ? begin : first, end - (trimmed ? begin : first)};
   }
 
+  // Sums of keys that the rows of a chunk see begin at 0.
+  void clear(const KeyGradients<T>& sums, T* memory, const KeyRange& range) const {
+    if (range.end - range.begin == call_.keys()) {
+      std::fill_n(memory, key_gradient_count(call_), T{0});
+      return;
+    }
+    const auto clear_rows = [&](T* rows, std::int64_t ld) {
+      std::fill_n(rows + range.begin * ld, (range.end - range.begin) * ld, T{0});
+    };
+    clear_rows(sums.k, ld_);
+    clear_rows(sums.v, value_ld_);
+    clear_rows(sums.gate_key, gate_width<T>(call_.scan));
+  }
   void open_keys(const Chunk& chunk) {
-    pack_rows(k_, width_, Matrix<T>(call_.k, chunk.batch, chunk.key_head), 0, call_.keys(), width_, T{1}, call_.keys());
-    pack_rows(v_, value_width_, Matrix<T>(call_.v, chunk.batch, chunk.key_head), 0, call_.keys(), value_width_, T{1},
-              call_.keys());
+    const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
+    const std::int64_t count = range.end - range.begin;
+    pack_rows(k_ + range.begin * width_, width_, Matrix<T>(call_.k, chunk.batch, chunk.key_head), range.begin, count,
+              width_, T{1}, count);
+    pack_rows(v_ + range.begin * value_width_, value_width_, Matrix<T>(call_.v, chunk.batch, chunk.key_head),
+              range.begin, count, value_width_, T{1}, count);
     if (moves_.given()) moves_.open_keys(chunk);
     if (!may_skip()) return;
-    for (std::int64_t tile = 0; tile < key_tiles_before(call_.keys()); ++tile) {
-      const std::int64_t first = tile * tile_keys;
+    for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
+      const std::int64_t tile = first / tile_keys;
       key_norm_[tile] = largest_norm(k_ + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
     }
   }
@@ -188,6 +203,8 @@ class Worker {
     shared_of_normaliser_ = next(normaliser_.shared_count(call_));
     double* const of_scan = next(shared_count(call_.scan));
     if (scan_ != nullptr) scan_->open_head(batch, head, d_gate_key, of_scan);
+    double* const of_beside = next(shared_count(call_.beside));
+    if (beside_.tile() != nullptr) beside_.tile()->open_head(batch, head, nullptr, of_beside);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->open_head(batch, head, next(shared_count(call_.biases[n], call_.keys())));
     }
@@ -199,6 +216,7 @@ class Worker {
     transpose_to_lanes(q_lanes_, q_rows_, ld_, width_);
     if (moves_.given()) moves_.open_rows(rows, q_rows_, q_lanes_);
     if (scan_ != nullptr) scan_->open_rows(rows);
+    if (beside_.tile() != nullptr) beside_.tile()->open_rows(rows);
     if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = largest_norm(q_rows_, ld_, rows.rows, width_);
@@ -209,7 +227,7 @@ class Worker {
   }
 
   bool may_skip() const {
-    return skips_tiles() && call_.scan.policy == nullptr && call_.bias_count > 0 &&
+    return skips_tiles() && scan_ == nullptr && beside_.tile() == nullptr && call_.bias_count > 0 &&
            call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible beside that of the largest logit of its row.
@@ -231,6 +249,7 @@ class Worker {
     }
     const bool last = after_biases(call_.scan);
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
+    if (beside_.tile() != nullptr) beside_.tile()->add(rows, keys, score_, for_gradient);
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
     if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
     if (!keys.seen_by_all(rows)) hide(score_, rows, keys);
@@ -290,7 +309,7 @@ class Worker {
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const KeyTile keys = key_tile(rows, tile);
       if (!keys.seen_by_any(rows)) continue;
-      if (const T* const kept = kept_sums(tile); kept != nullptr) std::copy_n(kept, tile_rows, scan_->carry());
+      set_carry(tile);
       if (scan_ != nullptr && scan_->used_up(rows)) continue;
       if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
@@ -305,6 +324,7 @@ class Worker {
       const bool last = after_biases(call_.scan);
       if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
+      if (beside_.tile() != nullptr) beside_.tile()->gradient(rows, keys, score_, d_score_);
       if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
       if (moves_.given()) {
         moves_.gradient(rows, keys, k_, d_score_, d_q_lanes_, sums.k, sums.moves);
@@ -322,6 +342,7 @@ class Worker {
     }
     normaliser_.close_gradient(rows, shared_of_normaliser_);
     if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
+    if (beside_.tile() != nullptr) beside_.tile()->close_rows(rows, normaliser_.d_logit_sums());
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
   }
 
@@ -346,6 +367,7 @@ class Worker {
   std::int64_t width_, value_width_;  // d, e
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
   ScanTile<T>* scan_;
+  Beside<T> beside_;
   PrefixSums::Kept kept_{};
   Moves<T> moves_;
   NormaliserTile<T> normaliser_;

@@ -32,7 +32,7 @@ void rotate_pairs(View y, View x, View cosine, View sine, bool interleaved, bool
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
     for_each_row<T>(y, x, false, [&](T* row_y, const T* row_x, const Row& row) {
-      const std::int64_t t = row.index % y.shape.back(1);
+      const std::int64_t t = row.index % cosine.shape[0];
       rotate_row(row_y, row_x, cosine.as<T>() + t * pairs, sine.as<T>() + t * pairs, pairs, interleaved,
                  inverse ? T{-1} : T{1});
       if (row_x != row_y) std::copy(row_x + 2 * pairs, row_x + row.length, row_y + 2 * pairs);

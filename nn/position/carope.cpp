@@ -10,7 +10,6 @@
 #include "core/error.hpp"
 #include "nn/attention.hpp"
 #include "nn/encoding.hpp"
-#include "nn/rotary.hpp"
 
 namespace tally {
 namespace {

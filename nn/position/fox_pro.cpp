@@ -42,7 +42,7 @@ class FoxPro final : public Encoding {
   }
   void score(const AttentionInput& in, Score& score) const override { score.biases.emplace_back(forget_(in)); }
   Tensor finish(const Tensor& output, const AttentionInput& in) const override {
-    return output_gate_(output_norm_(output), in);
+    return output_gate_.of_normed(output, output_norm_, in);
   }
 
  private:

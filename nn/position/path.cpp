@@ -95,18 +95,24 @@ class Path final : public Encoding {
   Tensor directions(const AttentionInput& in) const {
     const Tensor projected = linear(down_.defined() ? linear(in.x, down_) : in.x, up_);
     Tensor y = split_heads(projected, key_heads_);
-    if (conv_.defined()) y = silu(convolved(in.keep("directions", y, 2), conv_, in));
-    return y / sqrt(sum(square(y), {-1}, true) + 1e-6);
+    if (conv_.defined()) y = in.keep("directions", y, 2);
+    const auto unit = [queries = in.q.size(2)](const std::vector<Tensor>& of) {
+      const Tensor u = of.size() > 1 ? silu(convolved(of[0], of[1], queries)) : of[0];
+      return std::vector{u / sqrt(sum(square(u), {-1}, true) + 1e-6)};
+    };
+    return recomputed("path", conv_.defined() ? std::vector{y, conv_} : std::vector{y}, unit)[0];
   }
 
   MovedInBlocks blocks_of(const AttentionInput& in) const {
     const Tensor strength = sigmoid(linear(in.x, strength_weight_, strength_bias_)) * 2.0;  // β [B, T, G]
     const Tensor w = directions(in), beta = unsqueeze(transpose(strength, 1, 2), 3);
     const std::vector<Tensor> made =
-        recomputed("path",
-                   {in_blocks(in.query(true), longest_block), in_blocks(in.key(), longest_block),
-                    in_blocks(w, longest_block), in_blocks(beta, longest_block)},
-                   [](const std::vector<Tensor>& x) { return moved(x[0], x[1], x[2], x[2] * x[3]); });
+        recomputed("path", {in.query(true), in.key(), w, beta}, {.axis = 2, .step = longest_block},
+                   [](const std::vector<Tensor>& x) {
+                     const Tensor direction = in_blocks(x[2], longest_block);
+                     return moved(in_blocks(x[0], longest_block), in_blocks(x[1], longest_block), direction,
+                                  direction * in_blocks(x[3], longest_block));
+                   });
     MovedInBlocks blocks;
     blocks.own = made[0];
     blocks.queries = made[1];

@@ -6,8 +6,10 @@
 // conv are not printed: ours are N(0, 1/d) and those of a linear layer. Keys that heads share turn by one angle, that
 // of the first of these heads.
 #include <cmath>
+#include <vector>
 
 #include "autograd/ops.hpp"
+#include "autograd/recompute.hpp"
 #include "core/error.hpp"
 #include "nn/attention.hpp"
 #include "nn/encoding.hpp"
@@ -56,15 +58,23 @@ class SelectiveRope final : public Encoding {
   }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
-    const std::int64_t share = in.q.size(1) / key_heads_;
-    const Shape grouped{in.q.size(0), key_heads_, share, in.q.size(2), in.q.size(3)};
-    const Tensor first_heads = select(reshape(in.q, grouped), 2, 0);                           // [B, G, T, d]
-    const Tensor chosen = matmul(unit(first_heads), transpose(unsqueeze(angle_, 0), -1, -2));  // [B, G, T, d/2]
-    Tensor phase = convolved(in.keep("phases", chosen, 2), conv_, in);
-    if (gate_weight_.defined()) {
-      const Tensor gate = sigmoid(linear(unit(in.x), gate_weight_, gate_bias_));  // [B, T, G]
-      phase = phase * unsqueeze(transpose(gate, 1, 2), 3);
-    }
+    // Angles of keys come from queries as they were projected; what lies between is computed again in backward.
+    const auto choose = [key_heads = key_heads_](const std::vector<Tensor>& x) {
+      const Shape& s = x[0].shape();
+      const Tensor first_heads =
+          s[1] == key_heads ? x[0] : select(reshape(x[0], {s[0], key_heads, s[1] / key_heads, s[2], s[3]}), 2, 0);
+      return std::vector{matmul(unit(first_heads), transpose(unsqueeze(x[1], 0), -1, -2))};
+    };
+    const Tensor chosen = recomputed("selective-rope", {in.q, angle_}, choose)[0];  // [B, G, T, d/2]
+    std::vector<Tensor> of_phase{in.keep("phases", chosen, 2), conv_};
+    if (gate_weight_.defined()) of_phase.insert(of_phase.end(), {in.x, gate_weight_, gate_bias_});
+    const auto convolve = [queries = in.q.size(2)](const std::vector<Tensor>& x) {
+      const Tensor phase = convolved(x[0], x[1], queries);
+      if (x.size() == 2) return std::vector{phase};
+      const Tensor gate = sigmoid(linear(unit(x[2]), x[3], x[4]));  // [B, T, G]
+      return std::vector{phase * unsqueeze(transpose(gate, 1, 2), 3)};
+    };
+    const Tensor phase = recomputed("selective-rope", of_phase, convolve)[0];
     const Tensor kept = in.keep("turns", cast(phase, DType::f64), 2);
     const Tensor turned = transpose(cumsum(transpose(kept, 2, 3)), 2, 3);  // [B, G, keys, d/2]
     const Tensor own = slice(turned, 2, in.first, in.keys()) * cast(temperature_, DType::f64);

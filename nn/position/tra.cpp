@@ -40,8 +40,8 @@ class ThresholdRelative final : public Encoding {
         bias_(setup.parameter("threshold.bias", {setup.heads}, Fill::constant(0), Scope::layer)) {}
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput&) const override {
-    q = normalised(q);
-    k = normalised(k);
+    q = rms_norm(q);
+    k = rms_norm(k);
   }
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor closing = transpose(linear(in.x, weight_, bias_), 1, 2);  // [B, H, T]
@@ -49,10 +49,6 @@ class ThresholdRelative final : public Encoding {
   }
 
  private:
-  static Tensor normalised(const Tensor& x) {
-    return rms_norm(x, Tensor::full({x.size(3)}, 1.0, x.dtype(), x.device()), 1e-6);
-  }
-
   Tensor weight_, bias_;  // w [H, D], b [H]
 };
 

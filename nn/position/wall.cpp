@@ -56,12 +56,14 @@ class Wall final : public Encoding {
 
  private:
   MovedInBlocks blocks_of(const AttentionInput& in) const {
-    const Tensor decay = negate(softplus(negate(linear(in.x, weight_, bias_))));  // log sigmoid
-    const Tensor g = in_blocks(split_heads(decay, heads_), longest_in_tiles),
-                 q = in_blocks(in.query(true), longest_in_tiles),
-                 k = in_blocks(for_query_heads(in.key(), heads_), longest_in_tiles);  // [B, H, N, C, d]
+    const Tensor openings = split_heads(linear(in.x, weight_, bias_), heads_);
     const std::vector<Tensor> made =
-        recomputed("wall", {q, k, g}, [](const std::vector<Tensor>& x) { return moved(x[0], x[1], x[2]); });
+        recomputed("wall", {in.query(true), for_query_heads(in.key(), heads_), openings},
+                   {.axis = 2, .step = longest_in_tiles}, [](const std::vector<Tensor>& x) {
+                     const Tensor decay = negate(softplus(negate(x[2])));  // log sigmoid
+                     return moved(in_blocks(x[0], longest_in_tiles), in_blocks(x[1], longest_in_tiles),
+                                  in_blocks(decay, longest_in_tiles));
+                   });
     MovedInBlocks blocks;
     blocks.own = made[0];
     blocks.queries = made[1];

@@ -101,6 +101,36 @@ OpCase rotate_case(const std::string& name, bool interleaved, std::int64_t width
               }};
 }
 
+// The same by angles that take gradients: of each row, and of one head for all.
+OpCase turn_case(const std::string& name, bool interleaved, std::int64_t width, std::int64_t pairs) {
+  return {.name = name,
+          .kernels = {"rotate_pairs"},
+          .operands = {{Kind::real, -1, 1}, {Kind::real, -4, 4}},
+          .shapes = {{{2, 3, width}, {2, 3, pairs}},
+                     {{2, 2, 3, width}, {2, 1, 3, pairs}},
+                     {{1, width}, {1, pairs}},
+                     {{0, 2, width}, {2, pairs}}},
+          .large = {{3, 2, 77, width}, {3, 1, 77, pairs}},
+          .run = [=](const auto& x) { return turn_pairs(x[0], x[1], interleaved); },
+          .reference =
+              [=](const auto& x) {
+                Array y(x[0].shape);
+                for_each_index(y.shape, [&](const Index& index) {
+                  const std::int64_t dim = index.back();
+                  y[index] = x[0][index];
+                  if (dim >= 2 * pairs) return;
+                  const std::int64_t pair = interleaved ? dim / 2 : dim % pairs;
+                  const bool first = interleaved ? dim % 2 == 0 : dim < pairs;
+                  const double a = x[0][with_last(index, interleaved ? 2 * pair : pair)];
+                  const double b = x[0][with_last(index, interleaved ? 2 * pair + 1 : pair + pairs)];
+                  const double angle = x[1][with_last(index, pair)];
+                  y[index] =
+                      first ? a * std::cos(angle) - b * std::sin(angle) : a * std::sin(angle) + b * std::cos(angle);
+                });
+                return y;
+              }};
+}
+
 Array cross_entropy_reference(const std::vector<Array>& x) {
   double total = 0, count = 0;
   for_each_index(x[1].shape, [&](const Index& row) {
@@ -181,6 +211,8 @@ std::vector<OpCase> index_cases() {
       rotate_case("rotate_half_part", false, 6, 4),
       rotate_case("rotate_interleaved", true, 6, 6),
       rotate_case("rotate_interleaved_part", true, 7, 4),
+      turn_case("turn_half_part", false, 7, 2),
+      turn_case("turn_interleaved", true, 6, 3),
       {.name = "dropout",
        .kernels = {"dropout"},
        .operands = {{Kind::real, -1, 1}},

@@ -257,6 +257,19 @@ std::vector<OpCase> row_cases() {
        .run = [](const auto& x) { return rms_norm(x[0], x[1], 1e-3); },
        .reference = [](const auto& x) { return norm_reference(x, false, 1e-3); },
        .tolerance = 16},
+      {.name = "rms_norm_without_weight",
+       .kernels = {"rms_norm", "rms_norm_backward"},
+       .operands = {{Kind::real, -2, 3}},
+       .shapes = {{{2, 3, 5}}, {{2, 3, 2, 4}}, {{4}}, {{2, 1}}, {{0, 3}}},
+       .large = {{7, 5, 30, 70}},
+       .run = [](const auto& x) { return rms_norm(x[0], 1e-3); },
+       .reference =
+           [](const auto& x) {
+             Array one({x[0].shape.back()});
+             std::fill(one.values.begin(), one.values.end(), 1.0);
+             return norm_reference({x[0], one}, false, 1e-3);
+           },
+       .tolerance = 16},
       scan_case(
           "cumsum", false, [](const Tensor& x) { return cumsum(x); }, cumsum_reference(false, false)),
       scan_case(

@@ -90,6 +90,52 @@ TEST(Recomputed, KeepsNoIntermediates) {
   EXPECT_GE(kept_by(chain({x})), 8U);
 }
 
+// Sums along the columns in steps of two, a result of half as many, and one that nothing uses.
+std::vector<Tensor> in_steps(const std::vector<Tensor>& x) {
+  const Tensor product = x[0] * exp(x[1]);
+  const std::int64_t columns = product.size(1), even = columns / 2 * 2;
+  Tensor pairs = sum(reshape(slice(product, 1, 0, even), {product.size(0), even / 2, 2}), {2});
+  if (even < columns) pairs = concat({pairs, slice(product, 1, even, columns)}, 1);
+  return {product, pairs, x[1] * 2.0};
+}
+
+TEST(Recomputed, InPartsIsTheSameAsWhole) {
+  const auto numbers = [](std::int64_t count, double scale) {
+    std::vector<double> values;
+    for (std::int64_t n = 0; n < count; ++n) values.push_back(scale * static_cast<double>(n % 7 - 3));
+    return values;
+  };
+  const std::int64_t columns = 11;  // parts of 4, the last one of 7
+  std::vector<std::vector<double>> results;
+  std::vector<std::size_t> calls;
+  for (const std::int64_t most : {1000, 8}) {
+    Tensor a = Tensor::from(numbers(2 * columns, 0.3), {2, columns}),
+           b = Tensor::from(numbers(columns, -0.2), {1, columns});
+    set_requires_grad(a);
+    set_requires_grad(b);
+    std::size_t count = 0;
+    const auto counted = [&](const std::vector<Tensor>& x) {
+      ++count;
+      return in_steps(x);
+    };
+    // The first input is no leaf and is not dense.
+    const Tensor turned = transpose(transpose(a, 0, 1) * 1.5, 0, 1);
+    const std::vector<Tensor> y = recomputed("steps", {turned, b}, {.axis = 1, .step = 2, .numbers = most}, counted);
+    EXPECT_EQ(y[0].shape(), Shape({2, columns}));
+    EXPECT_EQ(y[1].shape(), Shape({2, 6}));
+    backward(sum(square(y[0])) + sum(y[1] * y[1]));
+    for (const Tensor& x : {y[0], y[1], y[2], gradient(a), gradient(b)}) results.push_back(x.to_vector<double>());
+    calls.push_back(count);
+  }
+  for (std::size_t n = 0; n < 5; ++n) EXPECT_EQ(results[n], results[n + 5]) << n;
+  EXPECT_EQ(calls, std::vector<std::size_t>({2, 4}));
+  const Tensor wide = leaf({1, 2, 3}), narrow = leaf({1, 2});
+  EXPECT_NE(testing::error_of([&] {
+              recomputed("steps", {wide, narrow}, {.axis = 0, .step = 1}, in_steps);
+            }).find("[3]"),
+            std::string::npos);
+}
+
 TEST(Recomputed, RunsBackwardOnce) {
   const Tensor a = leaf({0.5, -1}), b = leaf({2, 3});
   const Tensor y = sum(recomputed("two", {a, b}, two)[0]);

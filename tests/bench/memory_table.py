@@ -2,10 +2,14 @@
 
 python3 tests/bench/memory_table.py [--tally build/release/tally] [--edge] [--edge-gib N]
                                     [--most-gib 8]
+python3 tests/bench/memory_table.py --long [NAME ...]
 
 --edge adds three configurations that need most of this machine's memory: a batch as large as fits into nine tenths of
 what is available, or into --edge-gib where others need the rest, by the dry run's own word. Of the other configurations
 none above --most-gib is run. Bytes are those of tensors; the last column is the difference.
+
+--long runs nothing: memory of a step of the paper's model with one long text, of every encoding or of those named, as
+`tally bench size` counts it, and whether that is within LONG's goals.
 """
 
 import argparse
@@ -31,6 +35,34 @@ CONFIGURATIONS = [
     ["--pe", "transformer-xl", *QUICK],
 ]
 EDGE = [["--pe", "none", *FLIP_FLOP], ["--pe", "cope", *FLIP_FLOP], ["--pe", "hard", *FLIP_FLOP]]
+LONG = {16384: 2, 65536: 6}  # tokens, and GiB that a step is to keep to
+
+
+def long_texts(tally, names):
+    """Rows of the table: GiB for each length, least first."""
+    if not names:
+        listed = subprocess.run([tally, "list", "encodings", "--json"], check=True, capture_output=True, text=True)
+        names = [entry["name"] for entry in json.loads(listed.stdout)["encodings"]]
+    rows = []
+    for name in names:
+        gib, form = [], ""
+        for length in LONG:
+            command = [tally, "bench", "size", "--pe", name, "--length", str(length), "--batch", "1", "--json"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            told = json.loads(done.stdout) if done.returncode == 0 else None  # not all take as many tokens
+            gib.append(told["memory_bytes"] / 2**30 if told else None)
+            form = told["attention"] if told else form
+        rows.append((gib, form, name))
+    return sorted(rows, key=lambda row: [number or 0 for number in row[0]])
+
+
+def print_long_texts(tally, names):
+    print("| encoding | " + " | ".join(f"T {length}" for length in LONG) + " | form | within the goals |")
+    print("|---" * (len(LONG) + 3) + "|")
+    for gib, form, name in long_texts(tally, names):
+        within = all(number is None or number <= most for number, most in zip(gib, LONG.values()))
+        numbers = " | ".join("-" if number is None else f"{number:.2f}" for number in gib)
+        print(f"| {name} | {numbers} | {form} | {'yes' if within else 'no'} |")
 
 
 def counted(tally, options):
@@ -75,7 +107,11 @@ def main():
     parser.add_argument("--edge", action="store_true")
     parser.add_argument("--edge-gib", type=float)
     parser.add_argument("--most-gib", type=float, default=8)
+    parser.add_argument("--long", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
+    if arguments.long is not None:
+        print_long_texts(arguments.tally, arguments.long)
+        return
     rows = [(options, arguments.most_gib * 2**30) for options in CONFIGURATIONS]
     if arguments.edge:
         most = 2**30 * arguments.edge_gib if arguments.edge_gib else 0.9 * available_bytes()

@@ -1,0 +1,43 @@
+// What the chunks of one head of keys have added up by key, as gradients. Only for core/cpu/attention_worker.hpp.
+#pragma once
+
+#include <algorithm>
+
+#include "core/cpu/attention_chunks.hpp"
+
+namespace tally::cpu {
+
+// d [B, G, K or fewer, width] of one head of keys gets the sums [.., width rounded up to whole vectors] of `count` of
+// its chunks, `step` apart, from number `part` on: added, but for the first, to what those before have written.
+template <class T>
+void write_key_sums(const AttentionCall& call, const View& d, std::int64_t batch, std::int64_t key_head, const T* sums,
+                    std::int64_t step, std::int64_t part, std::int64_t count) {
+  constexpr std::int64_t most = 256;  // columns at a time
+  alignas(64) T sum[most];
+  const std::int64_t shares = divide(call).shares;
+  const bool whole = !shares_neighbours(call);
+  const Matrix<T> target(d, batch, key_head);
+  const std::int64_t width = d.shape[3], ld = round_up(width, vector_lanes<T>);
+  for (std::int64_t j = 0; j < d.shape[2]; ++j) {
+    for (std::int64_t first = 0; first < width; first += most) {
+      const std::int64_t columns = std::min(most, width - first);
+      T* const written = &target.at(j, first);
+      bool begun = part > 0;
+      for (std::int64_t c = 0; begun && c < columns; ++c) sum[c] = written[c * target.column_step];
+      for (std::int64_t n = 0; n < count; ++n) {
+        if (!whole && !keys_of(call, (part + n) % shares, shares).holds(j)) continue;
+        const T* const row = sums + j * ld + first + n * step;
+        if (begun) {
+          for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[c];
+        } else {
+          std::copy_n(row, columns, sum);
+        }
+        begun = true;
+      }
+      if (!begun) std::fill_n(sum, columns, T{0});
+      for (std::int64_t c = 0; c < columns; ++c) written[c * target.column_step] = sum[c];
+    }
+  }
+}
+
+}  // namespace tally::cpu
