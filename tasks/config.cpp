@@ -7,6 +7,7 @@
 #include "core/io/json.hpp"
 #include "core/precision.hpp"
 #include "tasks/preset.hpp"
+#include "tasks/task_paths.hpp"
 
 namespace tally {
 namespace {
@@ -150,7 +151,8 @@ RunConfig RunConfig::clone() const {
 void RunConfig::set(std::string_view name, std::string_view value) {
   std::string_view rest;
   if (starts_any(name, "task.", rest)) {
-    set_option(*task_options, concat("task ", task->name), rest, value);
+    const bool is_path = std::ranges::count(path_options(*task, *task_options), rest) > 0;
+    set_option(*task_options, concat("task ", task->name), rest, is_path ? absolute_path(value) : std::string(value));
   } else if (starts_any(name, "model.", rest)) {
     set_option(model, "model", rest, value);
   } else if (starts_any(name, "optimiser.", rest)) {
