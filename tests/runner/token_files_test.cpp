@@ -103,7 +103,7 @@ TEST_F(TokenFiles, WhatTheyDoNotSayIsAskedFor) {
   expect_refused({file}, 2, "--tokenizer FILE does, or --vocabulary N");
   expect_refused({file, all}, 2, "alone is what a model is evaluated on");
   expect_refused({folder, all, "--task.validation=" + (folder_ / "llm.c_val.bin")}, 2, "stands beside a folder");
-  expect_refused({"--data=" + folder_.path(), all}, 2, "holds neither manifest.json");
+  expect_refused({"--data=" + folder_.path().string(), all}, 2, "holds neither manifest.json");
   expect_refused({folder, "--tokenizer=" + (folder_ / "nothing.json")}, 2, "nothing.json");
   expect_refused({folder, "--vocabulary=20"}, 2, "and the vocabulary has 20");
   write_file(folder_ / "nanogpt/train.npy", "");

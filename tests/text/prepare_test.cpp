@@ -213,7 +213,7 @@ TEST_F(Prepare, LongTextsAreNotHeldWhole) {
     if (stage == "train") most = std::max(most, done - before), before = done;
   };
   std::string text;
-  while (text.size() < std::size_t{70} << 20) text += "a line of this text, and the same one again and again and again\n";
+  while (text.size() < std::size_t{40} << 20) text += "a line of this text, and the same one again and again and again\n";
   settings_.sources = {{folder_.file("long.txt", text), "train"}};
   settings_.vocabulary = 257;
   prepare();
