@@ -7,6 +7,7 @@
 #include "core/io/json.hpp"
 #include "core/precision.hpp"
 #include "tasks/preset.hpp"
+#include "tasks/task_paths.hpp"
 
 namespace tally {
 namespace {
@@ -150,7 +151,8 @@ RunConfig RunConfig::clone() const {
 void RunConfig::set(std::string_view name, std::string_view value) {
   std::string_view rest;
   if (starts_any(name, "task.", rest)) {
-    set_option(*task_options, concat("task ", task->name), rest, value);
+    const bool is_path = std::ranges::count(path_options(*task, *task_options), rest) > 0;
+    set_option(*task_options, concat("task ", task->name), rest, is_path ? absolute_path(value) : std::string(value));
   } else if (starts_any(name, "model.", rest)) {
     set_option(model, "model", rest, value);
   } else if (starts_any(name, "optimiser.", rest)) {
@@ -170,9 +172,10 @@ void RunConfig::set(std::string_view name, std::string_view value) {
 
 std::vector<RunConfig::Field> RunConfig::fields() const {
   // Short names; "pe.p-max" is one where one encoding alone has it.
-  static const std::map<std::string, std::string> short_names{{"task.length", "length"},  {"task.data", "data"},
-                                                              {"model.layers", "layers"}, {"model.width", "width"},
-                                                              {"model.heads", "heads"},   {"optimiser.lr", "lr"}};
+  static const std::map<std::string, std::string> short_names{
+      {"task.length", "length"},       {"task.data", "data"},     {"task.tokenizer", "tokenizer"},
+      {"task.vocabulary", "vocabulary"}, {"model.layers", "layers"}, {"model.width", "width"},
+      {"model.heads", "heads"},        {"optimiser.lr", "lr"}};
   std::vector<Field> result;
   std::map<std::string, int> holders;
   for (const Group& group : groups()) {

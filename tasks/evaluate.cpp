@@ -219,9 +219,11 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
                     std::int64_t batch, const std::atomic<bool>* stop) {
   count = sequences_of(task, split, count);
   Evaluation result = evaluation_of(task, split);
-  const std::vector<std::int32_t> between = task.beginning();  // texts alone have it
   std::optional<LossBlockCounter> parts;
-  if (between.size() == 1) parts.emplace(between.front());
+  if (task.text_counts(split, 0)) {
+    const std::vector<std::int32_t> between = task.beginning();
+    parts.emplace(between.size() == 1 ? between.front() : LossBlockCounter::no_end);
+  }
   std::int64_t begin = 0;
   const auto next = [&]() -> std::optional<Batch> {
     if (begin >= count) return std::nullopt;

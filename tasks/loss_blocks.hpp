@@ -33,7 +33,8 @@ LossDifference paired_difference(const LossBlocks& a, const LossBlocks& b);
 // than that.
 class LossBlockCounter {
  public:
-  // end_of_text: the token that stands between documents, and belongs to the one it ends.
+  static constexpr std::int32_t no_end = -1;
+  // end_of_text: the token that stands between documents, and belongs to the one it ends; no_end where none does.
   explicit LossBlockCounter(std::int32_t end_of_text) : end_of_text_(end_of_text) {}
   void add(std::int32_t target, double nats);
   LossBlocks blocks() const;

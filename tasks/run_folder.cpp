@@ -19,6 +19,7 @@
 #include "core/io/lease.hpp"
 #include "core/utf8.hpp"
 #include "core/version.hpp"
+#include "tasks/task_paths.hpp"
 
 namespace tally {
 namespace fs = std::filesystem;
@@ -151,7 +152,7 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
   run.lock();
   // Between the look above and the lock another process may have made its run here, and ended.
   check(fs::is_empty(folder, error), "run", "'", folder, "' holds a run already: another process has just made it");
-  write_file_atomically(run.config_path(), write_json(config.to_json(), 2) + "\n");
+  write_file_atomically(run.config_path(), write_json(run.stored_config(), 2) + "\n");
   return run;
 }
 
@@ -195,9 +196,32 @@ void RunFolder::refuse_what_is_no_run() const {
 void RunFolder::read_config() {
   const JsonValue json = read_json(config_path(), config_limits);
   in_file(config_path(), [&] {
-    config_ = RunConfig::from_json(json, OtherRules::leave_out);
+    config_ = config_from(json);
     config_.validate();
   });
+}
+
+JsonValue RunFolder::stored_config() const {
+  JsonValue json = config_.to_json(), task = json.at("task");
+  const std::string folder = absolute_path(path_);
+  for (const std::string& name : path_options(*config_.task, *config_.task_options)) {
+    task.set(name, path_from(folder, task.string(name)));
+  }
+  return json.set("task", std::move(task));
+}
+
+RunConfig RunFolder::config_from(const JsonValue& stored) const {
+  RunConfig config = RunConfig::from_json(stored, OtherRules::leave_out);
+  const JsonValue& task = stored.at("task");
+  std::error_code error;
+  for (const std::string& name : path_options(*config.task, *config.task_options)) {
+    const fs::path path = task.contains(name) ? task.string(name) : "";
+    if (path.empty() || path.is_absolute()) continue;
+    // Earlier versions wrote what lies in the working directory so, and what lies in the folder as seen from there.
+    const fs::path own = fs::exists(path_ / path, error) || fs::exists(path, error) ? path : path.filename();
+    if (fs::exists(path_ / own, error)) config.set("task." + name, (path_ / own).string());
+  }
+  return config;
 }
 
 std::string RunFolder::checkpoint_path(std::int64_t step) const {
@@ -243,7 +267,8 @@ void RunFolder::begin() {
   check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
   last_checkpoint_damaged_ = false;
   if (changes_.empty()) return;
-  if (writes_) write_file_atomically(config_path(), write_json(config_.to_json(), 2) + "\n");
+  if (writes_) write_file_atomically(config_path(), write_json(stored_config(), 2) + "
+");
   changes_.clear();
 }
 
@@ -347,7 +372,7 @@ std::optional<RunConfig> RunFolder::trained_config(const std::vector<MetricsReco
   for (const RunRecord& run : all_of<RunRecord>(metrics)) {
     const JsonValue* config = run.json.find("config");
     if (config == nullptr) continue;
-    return in_file(metrics_path(), [&] { return RunConfig::from_json(*config, OtherRules::leave_out); });
+    return in_file(metrics_path(), [&] { return config_from(*config); });
   }
   return std::nullopt;
 }

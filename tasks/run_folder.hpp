@@ -42,7 +42,10 @@ class RunFolder {
   static RunFolder open_beside(const std::string& path);
 
   const std::string& path() const { return path_; }
+  // Its paths are absolute.
   const RunConfig& config() const { return config_; }
+  // As it is written down: paths in the folder as seen from there, so that the run can be moved.
+  JsonValue stored_config() const;
   std::string config_path() const { return path_ + "/config.json"; }
   std::string results_path() const { return path_ + "/results.json"; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
@@ -118,6 +121,7 @@ class RunFolder {
   void refuse_what_is_no_run() const;
   void read_to_train();
   void read_config();
+  RunConfig config_from(const JsonValue& stored) const;
 };
 
 // "cope-model.layers=1-seed2": a name for a folder; what could be a path is not.

@@ -210,7 +210,7 @@ class Run {
   }
 
   JsonValue description() const {
-    return described(JsonValue::object({{"run", "tally"}})).set("config", config_.to_json());
+    return described(JsonValue::object({{"run", "tally"}})).set("config", folder_.stored_config());
   }
 
   // What the model answers by itself, of every split that is evaluated. False when it was stopped; the resumed run then

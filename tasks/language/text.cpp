@@ -1,4 +1,4 @@
-// Language modelling: predict the next token of a text that `tally prepare` has made into tokens.
+// Language modelling: predict the next token of a text that `tally prepare` has made into tokens, or another program.
 //
 // A sequence is T + 1 neighbouring tokens: T are fed, each predicts its successor, all of them count. Nothing is filled
 // up or masked, and attention sees across the end of a document.
@@ -13,7 +13,6 @@
 // so that windows of different lengths can be compared on the same targets.
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <mutex>
 
 #include "core/error.hpp"
@@ -23,8 +22,7 @@
 #include "tasks/statistics.hpp"
 #include "tasks/task.hpp"
 #include "tasks/text/encoder.hpp"
-#include "tasks/text/prepared_text.hpp"
-#include "tasks/text/tokenizer_files.hpp"
+#include "tasks/text/text_tokens.hpp"
 #include "tasks/text/words.hpp"
 
 namespace tally {
@@ -32,7 +30,7 @@ namespace {
 
 struct TextOptions final : OptionsOf<TextOptions> {
   static constexpr bool reads_files = true;
-  std::string data;
+  std::string data, validation, tokenizer;
   std::int64_t length = 256;
   std::int64_t stride = 0;
   std::int64_t after = 0;
@@ -41,14 +39,18 @@ struct TextOptions final : OptionsOf<TextOptions> {
   std::string order = "epochs";
 
   void visit(OptionVisitor& visitor) override {
-    visitor.text("data", data, "folder that `tally prepare` made");
+    visitor.text("data", data,
+                 "folder that `tally prepare` made; or token files of other programs: one, or a folder of train.bin, "
+                 "validation.bin (val.bin), test.bin");
+    visitor.text("validation", validation, "token file to evaluate on, where --data is one to train on");
+    visitor.text("tokenizer", tokenizer, "of token files of other programs: what their ids stand for");
     visitor.integer("length", length, "tokens T of a sequence", 1, 1 << 24);
     visitor.integer("stride", stride, "evaluation: windows end every so many tokens, whose targets count; 0: T", 0,
                     1 << 24);
     visitor.integer("after", after, "evaluation: the first so many targets do not count", 0, 1 << 30);
     visitor.integer("positions", positions, "tokens that learned tables of positions hold; 0: T", 0, 1 << 24);
     visitor.integer("vocabulary", vocabulary,
-                    "tokens of the model, where these are more than the tokenizer's; 0: as many");
+                    "tokens of the model, where these are more than the tokenizer's, or nobody knows these; 0: as many");
     visitor.choice("order", order, {"epochs", "random"},
                    "training: windows in epochs, each once; or from starts drawn anew for each");
   }
@@ -75,43 +77,31 @@ struct Windows {
 class Text final : public Task {
  public:
   Text(const TextOptions& options, std::uint64_t seed, std::uint64_t)
-      : prepared_(folder_of(options)),
-        tokenizer_(read_tokenizer(prepared_.tokenizer_path())),
+      : tokens_(sources_of(options)),
         length_(options.length),
         positions_(options.positions),
         seed_(seed),
         random_(options.order == "random") {
     check(options.stride <= length_, "text", "stride ", options.stride, " is longer than the sequences of ", length_,
           " tokens");
-    const std::int64_t size = tokenizer_.vocabulary();
-    check(size == prepared_.manifest().vocabulary, "text", prepared_.tokenizer_path(), " has ", size,
-          " tokens, and the manifest says ", prepared_.manifest().vocabulary);
-    for (std::int64_t id = 0; id < size; ++id) symbols_.push_back(escape_for_print(tokenizer_.bytes_of(id)));
-    check(options.vocabulary == 0 || options.vocabulary >= size, "text", "vocabulary ", options.vocabulary,
-          " is less than the ", size, " tokens of ", prepared_.tokenizer_path());
-    for (std::int64_t id = size; id < options.vocabulary; ++id) symbols_.push_back(concat("<|unused-", id, "|>"));
+    name_tokens(options);
     check(positions_ == 0 || positions_ >= length_, "text", "sequences of ", length_,
           " tokens are longer than the table of ", positions_, " positions");
-    for (const SpecialToken& special : tokenizer_.parts().specials) {
-      symbols_[static_cast<std::size_t>(special.id)] = special.name;
-      specials_.push_back(special.name);
-    }
-    for (const TextSplit& split : prepared_.manifest().splits) {
-      if (split.tokens == 0) continue;
-      const TokenFile& file = files_.try_emplace(split.name, prepared_.tokens(split.name)).first->second;
-      if (split.name == "train") continue;
+    for (const auto& [name, file] : tokens_.splits()) {
+      if (name == "train") continue;
       const Windows windows{file.size(), length_, options.stride, options.after};
       if (windows.count() == 0) continue;
       windows_.push_back(windows);
-      splits_.push_back({split.name, concat(with_commas(file.size()), " tokens"), windows.count(),
+      splits_.push_back({name, concat(with_commas(file.size()), " tokens"), windows.count(),
                          std::min(length_, file.size() - 1)});
     }
     // A tokenizer alone is enough for a model that nobody trains or evaluates.
-    if (!prepared_.manifest().splits.empty()) {
-      check(!splits_.empty(), "text", prepared_.folder(), " has no split to evaluate on with more than ",
+    if (tokens_.has_splits()) {
+      check(!splits_.empty(), "text", tokens_.name(), " has no split to evaluate on with more than ",
             options.after + 1, " tokens");
-      // Where windows of evaluation are asked for, the training split may be too short for them.
-      if (options.stride == 0 && options.after == 0) check_training();
+      // Where windows of evaluation are asked for, the training split may be too short for them; one file alone has none.
+      const bool evaluated_alone = tokens_.of_one_file() || options.stride > 0 || options.after > 0;
+      if (!evaluated_alone) check_training();
     }
     splits_.insert(
         splits_.begin(),
@@ -122,7 +112,8 @@ class Text final : public Task {
 
   const std::vector<std::string>& vocabulary() const override { return symbols_; }
   std::string vocabulary_record() const override {
-    return concat(symbols_.size(), " tokens, ", prepared_.manifest().tokenizer_checksum);
+    const std::string& checksum = tokens_.tokenizer_checksum();
+    return concat(symbols_.size(), " tokens", checksum.empty() ? "" : ", ", checksum);
   }
   const std::vector<Split>& splits() const override { return splits_; }
   std::int64_t epoch() const override { return (train_tokens() - length_) / length_; }
@@ -132,14 +123,16 @@ class Text final : public Task {
     split_holding(name, index);
     if (name == "train") {
       check_training();
-      Example example = window(file_of(name), train_window(index), length_);
+      tokens_.read_on(name, checked_at_once);
+      Example example = window(tokens_.tokens(name), train_window(index), length_);
       std::ranges::fill(example.loss_mask, std::uint8_t{1});
       std::ranges::fill(example.score_mask, std::uint8_t{1});
       return example;
     }
+    (void)tokens_.checksum(name);  // read once, and compared
     const Windows& windows = windows_of(name);
     const std::int64_t first = windows.first(index), end = windows.end(index);
-    Example example = window(file_of(name), first, end - first);
+    Example example = window(tokens_.tokens(name), first, end - first);
     const auto from = windows.begin(index) - first;
     std::fill(example.loss_mask.begin() + from, example.loss_mask.end(), std::uint8_t{1});
     std::fill(example.score_mask.begin() + from, example.score_mask.end(), std::uint8_t{1});
@@ -151,21 +144,25 @@ class Text final : public Task {
   // Names of special tokens are those tokens.
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids;
-    Encoder(tokenizer_).encode(text, specials_, ids);
+    Encoder(known_tokenizer()).encode(text, specials_, ids);
     return ids;
   }
 
-  std::vector<std::int32_t> beginning() const override { return {prepared_.manifest().end_of_text}; }
+  std::vector<std::int32_t> beginning() const override {
+    const std::optional<std::int32_t> end = tokens_.end_of_text();
+    return end ? std::vector{*end} : std::vector<std::int32_t>{};
+  }
   std::string_view bytes_of(std::int32_t token) const override {
-    return token < tokenizer_.vocabulary() ? tokenizer_.bytes_of(token) : std::string_view();
+    const Tokenizer* const tokenizer = tokens_.tokenizer();
+    return tokenizer != nullptr && token < tokenizer->vocabulary() ? tokenizer->bytes_of(token) : std::string_view();
   }
 
   std::optional<TextCounts> text_counts(std::string_view name, std::int64_t count) const override {
     const Windows& windows = windows_of(name);
     TextCounts counts{.context = length_,
                       .stride = windows.step(),
-                      .token_checksum = prepared_.manifest().split(name).token_checksum,
-                      .tokenizer_checksum = prepared_.manifest().tokenizer_checksum};
+                      .token_checksum = name == "train" ? "" : tokens_.checksum(name),
+                      .tokenizer_checksum = tokens_.tokenizer_checksum()};
     if (count <= 0) return counts;
     const std::int64_t first = windows.begin(0) + 1, last = windows.end(count - 1);
     counts.tokens = last - first + 1;
@@ -173,11 +170,11 @@ class Text final : public Task {
     std::vector<std::int32_t> ids;
     for (std::int64_t begin = first; begin <= last; begin += at_once) {
       ids.resize(static_cast<std::size_t>(std::min(at_once, last + 1 - begin)));
-      file_of(name).read(begin, ids);
+      tokens_.tokens(name).read(begin, ids);
       for (const std::int32_t id : ids) {
-        const std::string_view bytes = tokenizer_.bytes_of(id);
+        const std::string_view bytes = bytes_of(id);
         counts.bytes += static_cast<std::int64_t>(bytes.size());
-        counts.documents += id == prepared_.manifest().end_of_text;
+        counts.documents += id == tokens_.end_of_text();
         words.add(bytes);
       }
     }
@@ -188,22 +185,44 @@ class Text final : public Task {
  private:
   static constexpr std::int64_t at_once = 1 << 16;
 
-  static const std::string& folder_of(const TextOptions& options) {
+  // Of what is trained on so much is compared with its checksum with each sequence, so that a large file begins at once.
+  static constexpr std::int64_t checked_at_once = 1 << 25;
+
+  static TextSources sources_of(const TextOptions& options) {
     check(!options.data.empty(), "text", "say which text: --data FOLDER, one that `tally prepare` made");
-    return options.data;
+    return {options.data, options.validation, options.tokenizer, options.vocabulary};
   }
 
-  const TokenFile& file_of(std::string_view name) const {
-    const auto found = files_.find(name);
-    check(found != files_.end(), "text", prepared_.folder(), " has no tokens of the split '", name, "'");
-    return found->second;
+  void name_tokens(const TextOptions& options) {
+    const Tokenizer* const tokenizer = tokens_.tokenizer();
+    const std::int64_t size = tokens_.vocabulary();
+    for (std::int64_t id = 0; id < size; ++id) {
+      symbols_.push_back(tokenizer != nullptr ? escape_for_print(tokenizer->bytes_of(id)) : concat("<|", id, "|>"));
+    }
+    check(options.vocabulary == 0 || options.vocabulary >= size, "text", "vocabulary ", options.vocabulary,
+          " is less than the ", size, " tokens of ", tokens_.tokenizer_name());
+    for (std::int64_t id = size; id < options.vocabulary; ++id) symbols_.push_back(concat("<|unused-", id, "|>"));
+    if (tokenizer == nullptr) return;
+    for (const SpecialToken& special : tokenizer->parts().specials) {
+      symbols_[static_cast<std::size_t>(special.id)] = special.name;
+      specials_.push_back(special.name);
+    }
   }
-  std::int64_t train_tokens() const { return files_.contains("train") ? file_of("train").size() : 0; }
+  const Tokenizer& known_tokenizer() const {
+    check(tokens_.tokenizer() != nullptr, "text", "nothing but the ids of ", tokens_.name(),
+          " is known; --tokenizer FILE says what they stand for");
+    return *tokens_.tokenizer();
+  }
+
+  std::int64_t train_tokens() const { return tokens_.has("train") ? tokens_.tokens("train").size() : 0; }
   void check_training() const {
-    check(!prepared_.manifest().splits.empty(), "text", prepared_.folder(),
+    check(tokens_.has_splits(), "text", tokens_.name(),
           " is a tokenizer without a text; --data names one that `tally prepare` made with it");
-    check(train_tokens() >= 2 * length_, "text", prepared_.folder(), "/train.bin has ", train_tokens(),
-          " tokens; sequences of ", length_, " need at least ", 2 * length_);
+    check(!tokens_.of_one_file(), "text", tokens_.name(),
+          " alone is what a model is evaluated on; to train on it, --task.validation names another file to evaluate on");
+    const std::int64_t tokens = train_tokens();
+    check(tokens >= 2 * length_, "text", tokens > 0 ? tokens_.tokens("train").name() : tokens_.name() + "/train.bin",
+          " has ", tokens, " tokens; sequences of ", length_, " need at least ", 2 * length_);
   }
   const Windows& windows_of(std::string_view name) const {
     const auto found = std::ranges::find(splits_, name, &Split::name);
@@ -245,13 +264,11 @@ class Text final : public Task {
     return offset_ + order_[static_cast<std::size_t>(index % windows)] * length_;
   }
 
-  PreparedText prepared_;
-  Tokenizer tokenizer_;
+  TextTokens tokens_;
   std::int64_t length_, positions_;
   std::uint64_t seed_;
   bool random_;
   std::vector<std::string> symbols_, specials_;
-  std::map<std::string, TokenFile, std::less<>> files_;  // by split
   std::vector<Split> splits_;                            // train first, without those that are too short
   std::vector<Windows> windows_;                         // of each
   mutable std::mutex mutex_;

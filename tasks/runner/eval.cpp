@@ -34,7 +34,7 @@ struct OtherTask {
 
 std::vector<OtherTask> other_tasks(const RunConfig& config, const EvalSettings& settings) {
   std::vector<ChangedOption> all;
-  if (!settings.data.empty()) all.push_back({"data", settings.data, "--data"});
+  if (!settings.data.empty()) all = other_text(config, settings.data, "--data");
   std::int64_t stride = settings.stride;
   if (!settings.lengths.empty() && has_option(config, "stride")) {  // all lengths on the same targets
     const auto [shortest, longest] = std::ranges::minmax(settings.lengths);
@@ -141,7 +141,9 @@ std::function<Result()> declare_eval(CommandLine& line) {
            "on text: windows end every so many tokens, whose targets count; 0: side by side, or with --lengths half "
            "the shortest, all lengths on the same targets",
            {.least = 0, .most = std::numeric_limits<std::int32_t>::max()});
-  line.add("--data", &settings->data, "on text: another folder that `tally prepare` made, with the same tokenizer");
+  line.add("--data", &settings->data,
+           "on text: another folder that `tally prepare` made, with the same tokenizer; or token files of other "
+           "programs, with the ids of that tokenizer");
   line.add("--count", &settings->count, "sequences of each split; 0: all", {.least = 0, .most = endless_count});
   line.add("--generate", &settings->generate,
            "the model goes on from its own answers: each is fed back, where the task gives the right ones else");

@@ -12,7 +12,8 @@
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/trained_model.hpp"
-#include "tasks/text/prepared_text.hpp"
+#include "tasks/text/text_tokens.hpp"
+#include "tasks/text/tokenizer_files.hpp"
 
 namespace tally {
 namespace fs = std::filesystem;
@@ -73,9 +74,13 @@ Result export_folder(const ExportSettings& settings) {
     const Metadata metadata{{"format", "pt"}};  // which its readers ask for
     write_safetensors(partial + "/model.safetensors", tensors, metadata, floats);
     if (config.task->reads_files) {
-      const PreparedText text(OwnSettings(config, family.name).text("task.data"));
-      write_file_atomically(partial + "/tokenizer.json",
-                            read_whole_file(text.tokenizer_path(), std::uint64_t{1} << 30));
+      OwnSettings own(config, family.name);
+      const TextTokens text({.data = own.text("task.data"),
+                             .validation = own.text("task.validation"),
+                             .tokenizer = own.text("task.tokenizer"),
+                             .vocabulary = own.integer("task.vocabulary")});
+      if (text.tokenizer() != nullptr)
+        write_file_atomically(partial + "/tokenizer.json", tokenizer_json(text.tokenizer()->parts()));
     }
     write_file_atomically(partial + "/config.json", write_json(json, 2) + "\n");
     fs::rename(partial, out, error);

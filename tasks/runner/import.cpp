@@ -76,17 +76,13 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
   while (run.size() > 1 && run.ends_with('/')) run.pop_back();
   const std::string partial = run + ".partial";
   const bool own_tokenizer = OwnSettings(config, "a run").text("task.data").empty();
-  RunConfig now = config.clone();
-  if (own_tokenizer) {
-    config.set("task.data", run + "/tokenizer");
-    now.set("task.data", partial + "/tokenizer");
-  }
+  if (own_tokenizer) config.set("task.data", partial + "/tokenizer");
   check(!fs::exists(fs::symlink_status(partial)), "import", "'", printable(partial),
         "' is there, of an import that was interrupted or is at work");
   try {
     const RunFolder folder = RunFolder::create(partial, config, false);
     if (own_tokenizer) write_tokenizer(partial + "/tokenizer", tokenizer, end_of_text);
-    const std::unique_ptr<Task> task = now.make_task();
+    const std::unique_ptr<Task> task = config.make_task();
     folder.check_can_write_checkpoints(0, 0);
     folder.write_checkpoint({0, 0, model_record(config, *task)}, model.parameters(), {});
     const FileDescriptor lock_of_old = RunFolder::make_way(run, settings.force);

@@ -33,7 +33,7 @@ struct InspectSettings {
 std::unique_ptr<Task> other_task(const InspectSettings& settings, const TrainedModel& trained) {
   const RunConfig& config = trained.folder.config();
   std::vector<ChangedOption> changes;
-  if (!settings.data.empty()) changes.push_back({"data", settings.data, "--data"});
+  if (!settings.data.empty()) changes = other_text(config, settings.data, "--data");
   if (settings.length > 0) changes.push_back({"length", to_text(settings.length), "--length"});
   if (settings.at > 0) changes.push_back({"after", to_text(settings.at), "--at"});
   if (changes.empty()) return nullptr;
@@ -135,7 +135,9 @@ std::function<Result()> declare_inspect(CommandLine& line) {
   settings->sequences.declare(line, "sequences; 0: up to 4, as many as make no more than 5 MB");
   line.add("--text", &settings->text, "a sequence as 'tally data' prints it, instead of a split",
            {.excludes = {"--split", "--count", "--start", "--tokens"}});
-  line.add("--data", &settings->data, "on text: another folder that `tally prepare` made, with the same tokenizer");
+  line.add("--data", &settings->data,
+           "on text: another folder that `tally prepare` made, with the same tokenizer; or token files of other "
+           "programs, with the ids of that tokenizer");
   line.add(
       "--at", &settings->at, "on text: the token of the split at which the first sequence begins",
       {.least = 0, .most = std::numeric_limits<std::int32_t>::max(), .excludes = {"--text", "--tokens", "--start"}});

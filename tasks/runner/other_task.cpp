@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "tasks/model_record.hpp"
 #include "tasks/runner/command.hpp"
+#include "tasks/text/text_tokens.hpp"
 
 namespace tally {
 
@@ -26,6 +28,18 @@ std::unique_ptr<Task> make_other_task(const RunConfig& config, const Task& own,
           task->vocabulary_record(), ") are not those that the model was trained on (", own.vocabulary_record(), ")");
     return task;
   });
+}
+
+std::vector<ChangedOption> other_text(const RunConfig& config, const std::string& data, const std::string& word) {
+  std::vector<ChangedOption> changes{{"data", data, word}, {"validation", "", word}};
+  if (!has_option(config, "data")) return changes;
+  const auto own = [&](const char* name) { return settings_of(config).at(concat("task.", name)); };
+  if (is_prepared_text(data)) {
+    changes.push_back({"tokenizer", "", word});
+  } else if (is_prepared_text(own("data"))) {
+    changes.push_back({"tokenizer", own("data") + "/tokenizer.json", word});
+  }
+  return changes;
 }
 
 }  // namespace tally

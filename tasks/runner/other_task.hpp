@@ -20,5 +20,8 @@ struct ChangedOption {
 std::unique_ptr<Task> make_other_task(const RunConfig& config, const Task& own,
                                       const std::vector<ChangedOption>& changes);
 bool has_option(const RunConfig& config, std::string_view name);
+// Another text in place of the run's: a folder that `tally prepare` made, or token files of other programs, whose ids
+// are taken for those of the run's tokenizer. `word`: of the command line.
+std::vector<ChangedOption> other_text(const RunConfig& config, const std::string& data, const std::string& word);
 
 }  // namespace tally

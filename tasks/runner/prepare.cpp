@@ -135,7 +135,7 @@ std::function<Result()> declare_prepare(CommandLine& line) {
   line.add("--include", &rules.include, "PCRE2: paths below a folder that are taken", {.group = "Rules"});
   line.add("--exclude", &rules.exclude, "PCRE2: paths that are not", {.group = "Rules"});
   line.add("--min-bytes", &rules.min_bytes, "smaller texts are not taken", {.group = "Rules", .least = 0});
-  line.add("--max-bytes", &rules.max_bytes, "larger texts are not taken", {.group = "Rules", .least = 1});
+  line.add("--max-bytes", &rules.max_bytes, "larger texts are not taken; 0: any are", {.group = "Rules", .least = 0});
   line.add("--invalid", &rules.invalid, "texts that are not UTF-8",
            {.group = "Rules", .allowed = {"skip", "keep", "refuse"}});
   line.add("--skip-if", &rules.skip_if, "PCRE2: texts with such a line are not taken", {.group = "Rules"});

@@ -9,7 +9,6 @@
 
 #include "core/error.hpp"
 #include "core/io/checksum.hpp"
-#include "core/io/reader.hpp"
 #include "core/utf8.hpp"
 #include "tasks/text/text_pattern.hpp"
 
@@ -19,7 +18,22 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
-std::uint32_t checksum_of(std::string_view bytes) { return crc32c(std::as_bytes(std::span(bytes))); }
+std::uint32_t checksum_of(std::string_view bytes, std::uint32_t before = 0) {
+  return crc32c(std::as_bytes(std::span(bytes)), before);
+}
+
+constexpr std::uint64_t chunk_bytes = 1 << 20;
+
+// Bytes of the text without a character at its end of which more may follow.
+std::size_t whole_characters(std::string_view text) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const std::size_t bytes = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return bytes > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
 
 class Selector {
  public:
@@ -77,22 +91,74 @@ class Selector {
   Corpus take() { return std::move(corpus_); }
 
  private:
+  // What the rules ask of the bytes of a text, which come in stretches.
+  class Contents {
+   public:
+    Contents(const Selector& selector, const std::string& file) : selector_(selector), file_(file) {}
+
+    void add(std::string_view bytes, bool last) {
+      checksum_ = checksum_of(bytes, checksum_);
+      rest_ += bytes;
+      // Lines are looked at whole, characters too.
+      const std::size_t lines = selector_.skip_if_ ? rest_.rfind('\n') + 1 : whole_characters(rest_);
+      const std::size_t whole = last ? rest_.size() : lines;
+      look_at(std::string_view(rest_).substr(0, whole));
+      offset_ += whole;
+      rest_.erase(0, whole);
+    }
+    bool invalid() const { return invalid_; }
+    bool has_line() const { return has_line_; }
+    std::uint32_t checksum() const { return checksum_; }
+
+   private:
+    void look_at(std::string_view bytes) {
+      if (selector_.rules_.invalid != "keep") {
+        const std::size_t wrong = find_invalid_utf8(bytes);
+        check(wrong == bytes.npos || selector_.rules_.invalid != "refuse", "text", shown(file_), ": byte ",
+              offset_ + wrong, " is not UTF-8");
+        invalid_ |= wrong != bytes.npos;
+      }
+      if (selector_.skip_if_ && !has_line_) has_line_ = Selector::has_line(bytes, *selector_.skip_if_);
+    }
+
+    const Selector& selector_;
+    const std::string& file_;
+    std::string rest_;  // has not been looked at
+    std::uint64_t offset_ = 0;
+    std::uint32_t checksum_ = 0;
+    bool invalid_ = false, has_line_ = false;
+  };
+
   bool add_file(const std::string& file, const std::string& path, const std::string& split) {
     if (path.ends_with(".jsonl")) return add_lines(file, path, split);
     CorpusText text{.file = file, .path = path, .split = split};
-    std::string bytes;
-    try {
-      const FileReader reader(file);
-      text.bytes = reader.size();
-      if (drop_by_size(text.bytes)) return true;
-      bytes = reader.read_string(0, reader.size());
-    } catch (const Error&) {
-      if (rules_.strict) throw;
-      ++corpus_.unreadable;
-      return true;
+    Contents contents(*this, text.file);
+    std::optional<FileReader> reader;
+    const auto readable = [&](auto&& read) {
+      try {
+        read();
+        return true;
+      } catch (const Error&) {
+        if (rules_.strict) throw;
+        ++corpus_.unreadable;
+        return false;
+      }
+    };
+    if (!readable([&] { reader.emplace(file); })) return true;
+    text.bytes = reader->size();
+    if (drop_by_size(text.bytes)) return true;
+    bool go_on = true;
+    for (std::uint64_t offset = 0; go_on;) {
+      std::string chunk;
+      const std::uint64_t count = std::min(chunk_bytes, text.bytes - offset);
+      if (!readable([&] { chunk = reader->read_string(offset, count); })) return true;
+      offset += count;
+      contents.add(chunk, offset == text.bytes);
+      go_on = progress_(read_ += count);
+      if (offset == text.bytes) break;
     }
-    add_text(std::move(text), bytes);
-    return progress_(read_ += bytes.size());
+    if (go_on) add_text(std::move(text), contents);
+    return go_on;
   }
 
   bool add_lines(const std::string& file, const std::string& path, const std::string& split) {
@@ -109,8 +175,7 @@ class Selector {
     std::string rest;  // the line that has begun
     --corpus_.found;
     for (std::uint64_t offset = 0, begin = 0; offset < reader.size() || !rest.empty();) {
-      constexpr std::uint64_t chunk = 1 << 20;
-      const std::uint64_t count = std::min(chunk, reader.size() - offset);
+      const std::uint64_t count = std::min(chunk_bytes, reader.size() - offset);
       const std::size_t seen = rest.size();  // without a line end
       rest += reader.read_string(offset, count);
       offset += count;
@@ -143,34 +208,31 @@ class Selector {
     const std::string bytes =
         text_of_line(line, concat(shown(text.file), ": line ", text.path.substr(text.path.rfind(':') + 1)));
     text.bytes = bytes.size();
-    if (!drop_by_size(text.bytes)) add_text(std::move(text), bytes);
+    if (drop_by_size(text.bytes)) return;
+    Contents contents(*this, text.file);
+    contents.add(bytes, true);
+    add_text(std::move(text), contents);
   }
 
   bool drop_by_size(std::uint64_t bytes) {
-    const bool drop = std::cmp_less(bytes, rules_.min_bytes) || std::cmp_greater(bytes, rules_.max_bytes);
+    const bool drop = std::cmp_less(bytes, rules_.min_bytes) || (rules_.max_bytes > 0 && std::cmp_greater(bytes, rules_.max_bytes));
     corpus_.by_size += drop ? 1 : 0;
     return drop;
   }
 
-  void add_text(CorpusText text, const std::string& bytes) {
-    if (rules_.invalid != "keep") {
-      const std::size_t wrong = find_invalid_utf8(bytes);
-      check(wrong == bytes.npos || rules_.invalid != "refuse", "text", shown(text.file), ": byte ", wrong,
-            " is not UTF-8");
-      if (wrong != bytes.npos) {
-        ++corpus_.by_invalid;
-        return;
-      }
+  void add_text(CorpusText text, const Contents& contents) {
+    if (contents.invalid()) {
+      ++corpus_.by_invalid;
+      return;
     }
-    if (skip_if_ && has_line(bytes, *skip_if_)) {
+    if (contents.has_line()) {
       ++corpus_.by_line;
       return;
     }
-    text.checksum = checksum_of(bytes);
+    text.checksum = contents.checksum();
     const auto [first, last] = by_checksum_.equal_range(text.checksum);
     for (auto twin = first; twin != last; ++twin) {
-      const CorpusText& other = corpus_.texts[twin->second];
-      if (other.bytes == text.bytes && read_corpus_text(other) == bytes) {
+      if (same_bytes(corpus_.texts[twin->second], text)) {
         ++corpus_.equal;
         return;
       }
@@ -179,6 +241,15 @@ class Selector {
     if (text.split.empty()) text.split = split_of(text.path);
     text.path = escape_for_print(text.path, text.path.size());
     corpus_.texts.push_back(std::move(text));
+  }
+
+  static bool same_bytes(const CorpusText& a, const CorpusText& b) {
+    if (a.bytes != b.bytes) return false;
+    CorpusTextReader of_a(a), of_b(b);
+    while (!of_a.done()) {
+      if (of_a.read(chunk_bytes) != of_b.read(chunk_bytes)) return false;
+    }
+    return true;
   }
 
   static bool has_line(std::string_view text, const TextPattern& pattern) {
@@ -257,12 +328,20 @@ Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules&
   return selector.take();
 }
 
-std::string read_corpus_text(const CorpusText& text) {
-  const FileReader reader(text.file);
-  std::string bytes = text.length == 0 ? reader.read_string(0, reader.size())
-                                       : text_of_line(reader.read_string(text.offset, text.length), reader.name());
-  check(bytes.size() == text.bytes && checksum_of(bytes) == text.checksum, "text", reader.name(),
-        ": has changed while it was read");
+CorpusTextReader::CorpusTextReader(const CorpusText& text) : text_(text), reader_(text.file), size_(reader_.size()) {
+  if (text.length > 0) {
+    line_ = text_of_line(reader_.read_string(text.offset, text.length), reader_.name());
+    size_ = line_.size();
+  }
+  check(size_ == text.bytes, "text", reader_.name(), ": has changed while it was read");
+}
+
+std::string CorpusTextReader::read(std::uint64_t most) {
+  const std::uint64_t count = std::min(most, size_ - at_);
+  std::string bytes = text_.length > 0 ? line_.substr(at_, count) : reader_.read_string(at_, count);
+  at_ += count;
+  checksum_ = checksum_of(bytes, checksum_);
+  check(!done() || checksum_ == text_.checksum, "text", reader_.name(), ": has changed while it was read");
   return bytes;
 }
 

@@ -13,12 +13,13 @@
 #include <vector>
 
 #include "core/io/json.hpp"
+#include "core/io/reader.hpp"
 
 namespace tally {
 
 struct CorpusRules {
   std::string include, exclude;  // PCRE2 on the relative path; empty: all, none
-  std::int64_t min_bytes = 1, max_bytes = std::int64_t{1} << 30;
+  std::int64_t min_bytes = 1, max_bytes = 0;  // 0: any number
   std::string invalid = "skip";  // UTF-8 that is not well-formed: skip, keep or refuse
   std::string skip_if;           // PCRE2 on a line
   double validation = 0.05, test = 0.05;
@@ -49,7 +50,7 @@ struct Corpus {
   JsonValue counts() const;
 };
 
-// Told after each file with the bytes that were read so far; false ends the work.
+// Told after each MiB and each file with the bytes that were read so far; false ends the work.
 using CorpusProgress = std::function<bool(std::uint64_t bytes)>;
 
 // Throws Error naming the path for a source that is not there, a wrong line of .jsonl, a wrong pattern, and with
@@ -59,7 +60,22 @@ Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules&
 // The member "text" of a line of .jsonl. Throws Error naming source and line.
 std::string text_of_line(std::string_view line, const std::string& source);
 
-// The bytes of a text. Throws Error when they are not those that were selected.
-std::string read_corpus_text(const CorpusText& text);
+// The bytes of a text, one stretch after the other: of a file no more than that is in memory, of a line of .jsonl all.
+class CorpusTextReader {
+ public:
+  // Throws Error when it cannot be opened, or is no text any more. `text` must outlive it.
+  explicit CorpusTextReader(const CorpusText& text);
+
+  bool done() const { return at_ == size_; }
+  // The next bytes, at most so many. Throws Error, at the end at the latest, when they are not those that were selected.
+  std::string read(std::uint64_t most);
+
+ private:
+  const CorpusText& text_;
+  FileReader reader_;
+  std::string line_;  // of .jsonl: its text
+  std::uint64_t at_ = 0, size_ = 0;
+  std::uint32_t checksum_ = 0;
+};
 
 }  // namespace tally

@@ -4,6 +4,8 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
@@ -14,6 +16,7 @@
 #include "tasks/text/bpe_training.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
+#include "tasks/text/text_border.hpp"
 #include "tasks/text/token_file.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 #include "tasks/text/words.hpp"
@@ -23,8 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t batch_bytes = 32 << 20;  // of text that is in memory at once, and no more than this many texts
-constexpr std::size_t batch_texts = 4096;
+constexpr std::uint64_t part_bytes = 1 << 20;
+constexpr std::uint64_t batch_bytes = 32 << 20;  // of text that is in memory at once, and no more than this many parts
+constexpr std::size_t batch_parts = 4096;
 constexpr const char* split_names[] = {"train", "validation", "test"};
 
 std::uint32_t checksum_of(std::string_view bytes, std::uint32_t before = 0) {
@@ -33,21 +37,63 @@ std::uint32_t checksum_of(std::string_view bytes, std::uint32_t before = 0) {
 
 using TextPointers = std::vector<const CorpusText*>;
 
-// Calls use(first, contents) for batches of texts, which are cut by their sizes alone. False when it was stopped.
+// A stretch of a text; all of it, where it is no longer than about part_bytes or may not be cut.
+struct TextPart {
+  const CorpusText* text;
+  std::string bytes;
+  bool first, last;  // of the text
+};
+
+// The texts in parts that can be encoded by themselves, each read when it is asked for. `with_borders`: a text may be
+// cut (tasks/text/text_border.hpp).
+class TextParts {
+ public:
+  TextParts(const TextPointers& texts, bool with_borders) : texts_(texts), with_borders_(with_borders) {}
+
+  bool done() const { return !reader_ && next_ == texts_.size(); }
+  TextPart next() {
+    TextPart part{.text = nullptr, .bytes = std::exchange(rest_, {}), .first = !reader_, .last = false};
+    if (!reader_) reader_.emplace(*texts_[next_++]);
+    part.text = texts_[next_ - 1];
+    while (!part.last) {
+      const std::size_t seen = part.bytes.size();
+      part.bytes += reader_->read(part_bytes);
+      part.last = reader_->done();
+      // Whether the last byte that was seen makes a border could not be known before.
+      const std::size_t border =
+          part.last || !with_borders_ ? 0 : last_text_border(part.bytes, std::max<std::size_t>(2, seen) - 2);
+      if (border == 0) continue;
+      rest_ = part.bytes.substr(border);
+      part.bytes.resize(border);
+      return part;
+    }
+    reader_.reset();
+    return part;
+  }
+
+ private:
+  const TextPointers& texts_;
+  bool with_borders_;
+  std::size_t next_ = 0;
+  std::optional<CorpusTextReader> reader_;
+  std::string rest_;  // of the text at work, behind the last border
+};
+
+// Calls use(parts) for batches of parts, which are cut by the sizes of texts alone. False when it was stopped.
 template <class Use>
-bool for_each_batch(const TextPointers& texts, const PrepareObserver& observer, std::string_view stage, Use&& use) {
+bool for_each_batch(const TextPointers& texts, bool with_borders, const PrepareObserver& observer,
+                    std::string_view stage, Use&& use) {
   std::uint64_t total = 0, done = 0;
   for (const CorpusText* text : texts) total += text->bytes;
-  for (std::size_t first = 0; first < texts.size();) {
+  for (TextParts all(texts, with_borders); !all.done();) {
     if (observer.stop != nullptr && *observer.stop) return false;
-    std::vector<std::string> contents;
+    std::vector<TextPart> parts;
     std::uint64_t bytes = 0;
-    while (first + contents.size() < texts.size() && contents.size() < batch_texts && bytes < batch_bytes) {
-      contents.push_back(read_corpus_text(*texts[first + contents.size()]));
-      bytes += contents.back().size();
+    while (!all.done() && parts.size() < batch_parts && bytes < batch_bytes) {
+      parts.push_back(all.next());
+      bytes += parts.back().bytes.size();
     }
-    use(first, contents);
-    first += contents.size();
+    use(parts);
     if (observer.progress) observer.progress(stage, done += bytes, total);
   }
   return true;
@@ -185,9 +231,11 @@ class Preparation {
     bool noted = false;
     const TextPointers texts = texts_of("train");
     check(!texts.empty(), "text", "no text is left for training, so no tokenizer can be trained");
-    const bool whole =
-        for_each_batch(texts, observer_, "counting pieces", [&](std::size_t, const std::vector<std::string>& contents) {
-          count_pieces(pattern, std::vector<std::string_view>(contents.begin(), contents.end()), counts);
+    const bool whole = for_each_batch(
+        texts, has_text_borders(training.pattern), observer_, "counting pieces", [&](const std::vector<TextPart>& parts) {
+          std::vector<std::string_view> contents;
+          for (const TextPart& part : parts) contents.push_back(part.bytes);
+          count_pieces(pattern, contents, counts);
           if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
           counts.drop_single();
           if (!noted && observer_.note)
@@ -214,7 +262,7 @@ class Preparation {
     AtomicFile tokens(in_partial(name + ".bin")), documents(in_partial("documents-" + name + ".tsv"));
     const std::size_t width = token_bytes(tokenizer_->vocabulary());
     std::uint32_t text_sum = 0, token_sum = 0;
-    std::int64_t count = 0, bytes = 0, words = 0;
+    std::int64_t count = 0, bytes = 0, words = 0, first = 0;  // first: token of the text at work
     const auto write = [&](const std::vector<std::int32_t>& ids) {
       std::string packed;
       packed.reserve(ids.size() * width);
@@ -223,18 +271,20 @@ class Preparation {
       tokens.write(packed);
       count += static_cast<std::int64_t>(ids.size());
     };
+    const bool with_borders = has_text_borders(tokenizer_->parts().pattern);
     const bool whole =
-        for_each_batch(texts, observer_, name, [&](std::size_t first, const std::vector<std::string>& contents) {
-          std::vector<std::vector<std::int32_t>> ids(contents.size());
-          std::vector<std::int64_t> word_counts(contents.size());
-          encode_all(contents, ids, word_counts);
-          for (std::size_t index = 0; index < contents.size(); ++index) {
-            write({end_of_text_});
-            documents.write(concat(texts[first + index]->path, "\t", count, "\t", ids[index].size(), "\t",
-                                   contents[index].size(), "\n"));
-            write(ids[index]);
-            text_sum = checksum_of(contents[index], text_sum);
-            bytes += static_cast<std::int64_t>(contents[index].size());
+        for_each_batch(texts, with_borders, observer_, name, [&](const std::vector<TextPart>& parts) {
+          std::vector<std::vector<std::int32_t>> ids(parts.size());
+          std::vector<std::int64_t> word_counts(parts.size());
+          encode_all(parts, ids, word_counts);
+          for (std::size_t index = 0; index < parts.size(); ++index) {
+            const TextPart& part = parts[index];
+            if (part.first) write({end_of_text_}), first = count;
+            write(std::exchange(ids[index], {}));
+            if (part.last)
+              documents.write(concat(part.text->path, "\t", first, "\t", count - first, "\t", part.text->bytes, "\n"));
+            text_sum = checksum_of(part.bytes, text_sum);
+            bytes += static_cast<std::int64_t>(part.bytes.size());
             words += word_counts[index];
           }
         });
@@ -257,17 +307,17 @@ class Preparation {
     return record;
   }
 
-  void encode_all(const std::vector<std::string>& contents, std::vector<std::vector<std::int32_t>>& ids,
+  void encode_all(const std::vector<TextPart>& parts, std::vector<std::vector<std::int32_t>>& ids,
                   std::vector<std::int64_t>& word_counts) {
     const auto threads = static_cast<std::size_t>(thread_count());
     while (encoders_.size() < threads) encoders_.push_back(std::make_unique<Encoder>(*tokenizer_));
-    std::vector<std::exception_ptr> errors(contents.size());
+    std::vector<std::exception_ptr> errors(parts.size());
     std::atomic<std::size_t> next{0};
     parallel_for(static_cast<std::int64_t>(threads), [&](std::int64_t worker) {
-      for (std::size_t index = next++; index < contents.size(); index = next++) {
+      for (std::size_t index = next++; index < parts.size(); index = next++) {
         try {
-          encoders_[static_cast<std::size_t>(worker)]->encode(contents[index], ids[index]);
-          word_counts[index] = count_words(contents[index]);
+          encoders_[static_cast<std::size_t>(worker)]->encode(parts[index].bytes, ids[index]);
+          word_counts[index] = count_words(parts[index].bytes);
         } catch (...) {
           errors[index] = std::current_exception();
         }

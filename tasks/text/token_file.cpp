@@ -121,11 +121,12 @@ std::int32_t TokenFile::at(std::int64_t index) const {
   return token;
 }
 
-std::uint32_t TokenFile::checksum() const {
-  std::uint32_t sum = 0;
+std::uint32_t TokenFile::checksum(std::int64_t first, std::int64_t count, std::uint32_t previous) const {
+  std::uint32_t sum = previous;
   std::vector<std::byte> chunk(std::size_t{1} << 20);
-  const std::uint64_t end = begin_ + element_bytes_ * static_cast<std::uint64_t>(size_);
-  for (std::uint64_t offset = begin_; offset < end; offset += chunk.size()) {
+  const std::uint64_t begin = begin_ + element_bytes_ * static_cast<std::uint64_t>(first);
+  const std::uint64_t end = begin + element_bytes_ * static_cast<std::uint64_t>(count);
+  for (std::uint64_t offset = begin; offset < end; offset += chunk.size()) {
     chunk.resize(std::min<std::uint64_t>(chunk.size(), end - offset));
     reader_.read(offset, chunk);
     sum = crc32c(chunk, sum);

@@ -36,8 +36,11 @@ class TokenFile {
   void read(std::int64_t first, std::span<std::int32_t> target) const;
   std::int32_t at(std::int64_t index) const;
 
+  std::int64_t element_bytes() const { return static_cast<std::int64_t>(element_bytes_); }  // of a token in the file
   // CRC-32C of the bytes of all tokens as they lie in the file.
-  std::uint32_t checksum() const;
+  std::uint32_t checksum() const { return checksum(0, size_, 0); }
+  // Of tokens first .. first + count - 1 behind those that gave `previous`.
+  std::uint32_t checksum(std::int64_t first, std::int64_t count, std::uint32_t previous) const;
   // Reads all tokens; throws as read() does.
   void check_ids() const;
 

@@ -113,6 +113,38 @@ TEST_F(ImportedRuns, AreWrittenInTwoBytesANumber) {
                  "--floats is for models of other libraries");
 }
 
+// What lies in the folder of a run is found there, wherever it and the working directory are; a text is found where it
+// lay.
+TEST_F(ImportedRuns, AreMovedWithWhatIsTheirs) {
+  const auto in_folder = [&](const std::string& folder, const std::string& words) {
+    return run_program({"/bin/sh", "-c", concat("cd '", folder, "' && exec '", TALLY_RUNNER, "' ", words)}, folder_);
+  };
+  const Finished imported = in_folder(folder_.path().string(), concat("import run --from '", source("llama"), "' --quiet"));
+  ASSERT_EQ(imported.code, 0) << imported.err;
+  fs::create_directory(folder_ / "elsewhere");
+  fs::rename(folder_ / "run", folder_ / "elsewhere/run");
+  const std::string moved = folder_ / "elsewhere/run";
+  const std::string generate = concat("generate '", moved, "' --prompt=fu --count=3 --seed=1");
+  const Finished first = in_folder("/", generate);
+  EXPECT_EQ(first.code, 0) << first.err;
+
+  const std::string train = "train run --data ../data --optimiser.warmup=0 --length=8 --batch=2 --steps=2 --quiet";
+  const Finished trained = in_folder(folder_ / "elsewhere", train);
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(read_json(moved + "/config.json").at("task").string("data"), folder_ / "elsewhere/../data");
+  fs::rename(moved, folder_ / "again");
+  const Finished from_root = in_folder("/", concat("resume '", folder_ / "again", "' --steps=3 --quiet"));
+  EXPECT_EQ(from_root.code, 0) << from_root.err;
+
+  // An earlier version wrote paths as seen from the working directory.
+  JsonValue config = read_json(folder_ / "again/config.json"), task = config.at("task");
+  task.set("data", "data");
+  config.set("task", std::move(task));
+  write_file(folder_ / "again/config.json", write_json(config));
+  const Finished old = in_folder(folder_.path().string(), "eval again --split=validation");
+  EXPECT_EQ(old.code, 0) << old.err;
+}
+
 TEST_F(ImportedRuns, AreWrittenBack) {
   for (const char* name : {"gpt2", "llama", "neox"}) {
     ASSERT_EQ(import(name, source(name), {data()}).code, 0);

@@ -113,6 +113,14 @@ TEST_F(TextRuns, AreEvaluatedWithWhatAPerplexityNeeds) {
   EXPECT_TRUE(holds(told.out, "context 16, stride 4")) << told.out;
   EXPECT_TRUE(holds(run_tally({"report", folder_ / "run"}, folder_).out, "bits per byte"));
 
+  // A token file says nothing of itself: its ids are those of the run's tokenizer.
+  const auto test_json = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"eval", folder_ / "run", "--split=test"};
+    words.insert(words.end(), more.begin(), more.end());
+    return write_json(json_of(words, folder_).at("evaluations"));
+  };
+  EXPECT_EQ(test_json({"--data", folder_ / "data/test.bin"}), test_json({}));
+
   ASSERT_EQ(prepare("other", {"--vocabulary=257"}).code, 0);
   const Finished other = run_tally({"eval", folder_ / "run", "--data", folder_ / "other"}, folder_);
   EXPECT_EQ(other.code, 2);
@@ -241,6 +249,21 @@ TEST_F(TextRuns, WhatIsNotThereIsNamed) {
 }
 
 TEST_F(TextRuns, DamagedDataIsNoWrongUsage) {
+  ASSERT_EQ(run_tally(training("trained"), folder_).code, 0);
+  const auto change = [&](const std::string& file) {
+    std::string bytes = read_file(folder_ / file);
+    bytes[bytes.size() / 2] ^= 1;
+    write_file(folder_ / file, bytes);
+  };
+  change("data/test.bin");
+  const Finished changed = run_tally({"eval", folder_ / "trained", "--split=test", "--count=1"}, folder_);
+  EXPECT_EQ(changed.code, 1);
+  EXPECT_TRUE(holds(changed.err, "test.bin: its checksum is ")) << changed.err;
+  change("data/train.bin");
+  const Finished refused = run_tally(training("run"), folder_);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_TRUE(holds(refused.err, "train.bin: its checksum is ")) << refused.err;
+  EXPECT_FALSE(fs::exists(folder_ / "run"));
   fs::resize_file(folder_ / "data/train.bin", fs::file_size(folder_ / "data/train.bin") - 2);
   const Finished cut = run_tally(training("run"), folder_);
   EXPECT_EQ(cut.code, 1);

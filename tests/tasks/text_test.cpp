@@ -260,6 +260,23 @@ TEST_F(TextTask, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(make({{"length", "8"}})->vocabulary_record(), "257 tokens, " + sum_of(tokenizer_json(byte_tokenizer())));
 }
 
+// Each file is compared with the manifest's checksum before it is used, again where it was refused.
+TEST_F(TextTask, ChangedTokensAreNotUsed) {
+  for (const char* split : {"validation", "train"}) {
+    SCOPED_TRACE(split);
+    const std::string path = folder_.file(concat(split, ".bin")), good = bytes_of_file(path);
+    std::string bad = good;
+    bad[40] = 'x';
+    folder_.file(concat(split, ".bin"), bad);
+    const auto task = make({{"length", "8"}});
+    for (int n = 0; n < 2; ++n) {
+      EXPECT_TRUE(contains(error_of([&] { task->example(split, n); }), concat(split, ".bin: its checksum is ")));
+    }
+    folder_.file(concat(split, ".bin"), good);
+    EXPECT_NO_THROW(make({{"length", "8"}})->example(split, 0));
+  }
+}
+
 // A split without tokens is no split; a folder for evaluation alone has no training split.
 TEST_F(TextTask, SplitsMayBeEmpty) {
   const auto empty = [&](const std::string& name) {

@@ -8,6 +8,7 @@
 #include "tasks/text/encoder.hpp"
 #include "tasks/text/prepared_text.hpp"
 #include "tasks/text/tokenizer_files.hpp"
+#include "tasks/text/words.hpp"
 #include "tests/core/io_files.hpp"
 
 namespace tally {
@@ -175,6 +176,49 @@ TEST_F(Prepare, LinesBeyondTheFirstMiBAreTexts) {
     read += tokenizer.decode(ids);
   }
   EXPECT_TRUE(read == texts);
+}
+
+// A text of several MiB is read, compared, cut and encoded a MiB at a time; what lies across is as in the whole.
+TEST_F(Prepare, LongTextsAreTheSameInParts) {
+  std::string text;
+  for (int n = 0; text.size() < (5u << 20) / 2; ++n) text += concat("line ", n * 7919 % 100'003, " of é漢字  it's\n\n");
+  const std::string line = "\nnot to be seen\n";
+  settings_.sources = {{folder_.file("long.txt", text), "train"},
+                       {folder_.file("twin.txt", text), "train"},
+                       {folder_.file("other.txt", text.substr(0, text.size() - 1) + "x"), "validation"},
+                       {folder_.file("wrong.txt", text + "\xe6\xbc"), "train"},
+                       {folder_.file("seen.txt", text.substr(0, (1u << 20) - 5) + line + text), "train"}};
+  settings_.rules.skip_if = "^not to be seen$";
+  settings_.vocabulary = 300;
+  const JsonValue manifest = prepare();
+  const JsonValue& dropped = manifest.at("counts").at("dropped");
+  for (const char* rule : {"equal", "invalid", "content"}) EXPECT_EQ(dropped.integer(rule), 1) << rule;
+  const PreparedText prepared(folder_.file("out"));
+  const TokenFile tokens = prepared.tokens("train");
+  ASSERT_EQ(prepared.documents("train").size(), 1u);
+  const TextDocument document = prepared.documents("train")[0];
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(document.tokens));
+  tokens.read(document.first, ids);
+  EXPECT_EQ(document.bytes, static_cast<std::int64_t>(text.size()));
+  EXPECT_EQ(tokens.size(), document.tokens + 2);
+  const Tokenizer tokenizer(read_tokenizer(prepared.tokenizer_path()));
+  EXPECT_TRUE(ids == Encoder(tokenizer).encode(text)) << "as the whole text at once";
+  EXPECT_EQ(prepared.manifest().split("train").words, count_words(text));
+}
+
+// What is in memory does not grow with the text.
+TEST_F(Prepare, LongTextsAreNotHeldWhole) {
+  std::uint64_t most = 0, before = 0;
+  observer_.progress = [&](std::string_view stage, std::uint64_t done, std::uint64_t) {
+    if (stage == "train") most = std::max(most, done - before), before = done;
+  };
+  std::string text;
+  while (text.size() < std::size_t{40} << 20) text += "a line of this text, and the same one again and again and again\n";
+  settings_.sources = {{folder_.file("long.txt", text), "train"}};
+  settings_.vocabulary = 257;
+  prepare();
+  EXPECT_EQ(before, text.size());
+  EXPECT_LE(most, std::uint64_t{34} << 20);
 }
 
 TEST_F(Prepare, TextsOfTheLeastAndTheMostBytesAreKept) {

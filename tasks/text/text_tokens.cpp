@@ -1,0 +1,137 @@
+#include "tasks/text/text_tokens.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/io/checksum.hpp"
+#include "core/utf8.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
+
+// As nanoGPT and its likes name them.
+constexpr std::pair<const char*, const char*> file_names[] = {
+    {"train", "train"}, {"validation", "validation"}, {"validation", "val"}, {"test", "test"}};
+
+}  // namespace
+
+bool is_prepared_text(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path + "/manifest.json", error);
+}
+
+TextTokens::TextTokens(const TextSources& sources) : name_(sources.data) {
+  std::error_code error;
+  const bool files = !is_prepared_text(sources.data) &&
+                     (fs::is_regular_file(sources.data, error) || !sources.tokenizer.empty() || sources.vocabulary > 0);
+  files ? open_files(sources) : open_prepared(sources);
+}
+
+void TextTokens::open_prepared(const TextSources& sources) {
+  std::error_code error;
+  const bool there = is_prepared_text(sources.data);
+  check(there || !fs::exists(sources.data, error), "text", shown(sources.data),
+        "/manifest.json is not there; 'tally prepare' makes such a folder. What token files of other programs hold is "
+        "said by --tokenizer FILE or --vocabulary N");
+  const PreparedText prepared(sources.data);
+  for (const auto& [option, value] : {std::pair{"tokenizer", &sources.tokenizer}, {"validation", &sources.validation}}) {
+    check(value->empty(), "text", option, " ", shown(*value), " means nothing beside ", shown(sources.data),
+          ", whose manifest says what it holds");
+  }
+  tokenizer_name_ = prepared.tokenizer_path();
+  tokenizer_.emplace(read_tokenizer(tokenizer_name_));
+  const TextManifest& manifest = prepared.manifest();
+  vocabulary_ = manifest.vocabulary;
+  check(tokenizer_->vocabulary() == vocabulary_, "text", shown(tokenizer_name_), " has ", tokenizer_->vocabulary(),
+        " tokens, and the manifest says ", vocabulary_);
+  end_of_text_ = manifest.end_of_text;
+  tokenizer_sum_ = manifest.tokenizer_checksum;
+  has_splits_ = !manifest.splits.empty();
+  for (const TextSplit& split : manifest.splits) {
+    if (split.tokens == 0) continue;
+    splits_.push_back({split.name, prepared.tokens(split.name)});
+    sums_.try_emplace(split.name, Sum{.wanted = split.token_checksum});
+  }
+}
+
+void TextTokens::open_files(const TextSources& sources) {
+  vocabulary_ = sources.vocabulary;
+  if (!sources.tokenizer.empty()) {
+    tokenizer_name_ = sources.tokenizer;
+    TokenizerParts parts = read_tokenizer(sources.tokenizer);
+    const std::string text = tokenizer_json(parts);  // as a prepared folder would have it
+    tokenizer_sum_ = checksum_text(crc32c(std::as_bytes(std::span(text))));
+    tokenizer_.emplace(std::move(parts));
+    vocabulary_ = tokenizer_->vocabulary();
+    end_of_text_ = tokenizer_->special(end_of_text_name);
+  }
+  check(vocabulary_ > 0, "text", shown(sources.data),
+        " does not say what its tokens are; --tokenizer FILE does, or --vocabulary N how many there are");
+  std::error_code error;
+  if (!fs::is_directory(sources.data, error)) {
+    of_one_file_ = sources.validation.empty();
+    open_file(of_one_file_ ? "test" : "train", sources.data);
+    if (!of_one_file_) open_file("validation", sources.validation);
+    return;
+  }
+  check(sources.validation.empty(), "text", "validation ", shown(sources.validation), " stands beside a folder, ",
+        shown(sources.data), "; beside a file it means something");
+  for (const auto& [split, stem] : file_names) {
+    for (const char* ending : {".bin", ".npy"}) {
+      const std::string path = concat(sources.data, "/", stem, ending);
+      if (!fs::exists(path, error)) continue;
+      check(!has(split), "text", shown(sources.data), " has two files of the split ", split, "; one is ",
+            shown(path));
+      open_file(split, path);
+    }
+  }
+  check(!splits_.empty(), "text", shown(sources.data),
+        " holds neither manifest.json, as 'tally prepare' makes it, nor train, validation or test with .bin or .npy");
+}
+
+void TextTokens::open_file(const std::string& split, const std::string& path) {
+  splits_.push_back({split, TokenFile(path, vocabulary_)});
+  sums_.try_emplace(split);
+}
+
+const TokenFile* TextTokens::find(std::string_view split) const {
+  const auto found = std::ranges::find(splits_, split, &Split::name);
+  return found != splits_.end() ? &found->file : nullptr;
+}
+
+const TokenFile& TextTokens::tokens(std::string_view split) const {
+  const TokenFile* const file = find(split);
+  check(file != nullptr, "text", shown(name_), " has no tokens of the split '", escape_for_print(split), "'");
+  return *file;
+}
+
+void TextTokens::read_on(std::string_view name, std::int64_t bytes) const {
+  const TokenFile& file = tokens(name);
+  const std::scoped_lock lock(mutex_);
+  Sum& sum = sums_.find(name)->second;
+  if (sum.tokens == file.size()) return;
+  const std::int64_t count = std::min(file.size() - sum.tokens, std::max<std::int64_t>(1, bytes / file.element_bytes()));
+  sum.sum = file.checksum(sum.tokens, count, sum.sum);
+  // Only what fits counts as read: asked again it is read and refused again.
+  if (sum.tokens + count == file.size() && !sum.wanted.empty() && checksum_text(sum.sum) != sum.wanted) {
+    const std::string found = checksum_text(std::exchange(sum, Sum{.wanted = sum.wanted}).sum);
+    throw DamagedText(concat("[text] ", file.name(), ": its checksum is ", found, ", and the manifest says ",
+                             escape_for_print(sum.wanted), ": it has changed since it was made"));
+  }
+  sum.tokens += count;
+}
+
+std::string TextTokens::checksum(std::string_view name) const {
+  read_on(name, std::numeric_limits<std::int64_t>::max());
+  const std::scoped_lock lock(mutex_);
+  return checksum_text(sums_.find(name)->second.sum);
+}
+
+}  // namespace tally
