@@ -267,8 +267,7 @@ void RunFolder::begin() {
   check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
   last_checkpoint_damaged_ = false;
   if (changes_.empty()) return;
-  if (writes_) write_file_atomically(config_path(), write_json(stored_config(), 2) + "
-");
+  if (writes_) write_file_atomically(config_path(), write_json(stored_config(), 2) + "\n");
   changes_.clear();
 }
 
