@@ -40,6 +40,15 @@ std::string without_slashes(std::string path) {
   return path;
 }
 
+// Nothing is in the folder, or what is left of a process that was killed while it wrote the configuration of a new run.
+bool holds_nothing(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename() != "config.json.tmp") return false;
+  }
+  return !error;
+}
+
 // The lock of a folder, held as long as it is open. Throws RunInUse when another process has it.
 FileDescriptor lock_of(const std::string& folder) {
   FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -123,7 +132,7 @@ FileDescriptor RunFolder::make_way(const std::string& path, bool force) {
   std::error_code error;
   const auto status = fs::symlink_status(folder, error);
   const bool there = fs::exists(status);
-  const bool empty_folder = there && fs::is_directory(folder, error) && fs::is_empty(folder, error);
+  const bool empty_folder = there && fs::is_directory(folder, error) && holds_nothing(folder);
   FileDescriptor lock_of_old;  // so that of two processes only one moves it
   if (there && !empty_folder) {
     // First: one that is being made is no run yet.
@@ -151,7 +160,7 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
   RunFolder run(folder, config.clone());
   run.lock();
   // Between the look above and the lock another process may have made its run here, and ended.
-  check(fs::is_empty(folder, error), "run", "'", folder, "' holds a run already: another process has just made it");
+  check(holds_nothing(folder), "run", "'", folder, "' holds a run already: another process has just made it");
   write_file_atomically(run.config_path(), write_json(run.stored_config(), 2) + "\n");
   return run;
 }

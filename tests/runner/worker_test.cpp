@@ -168,6 +168,17 @@ TEST_F(Workers, OneThatWasTakenOverSavesNothing) {
   EXPECT_EQ(run_tally({"resume", one, "--steps=4", "--claim=2"}, folder_).code, 0);
 }
 
+// A worker was killed while it made the folder of a run.
+TEST_F(Workers, ARunOfWhichTheFolderAloneIsThereIsBegun) {
+  list({"--seeds=1"});
+  for (const char* name : {"cope-seed1", "rope-seed1"}) fs::create_directory(run(name));
+  write_file(run("rope-seed1/config.json.tmp"), "{\"format");
+  const Finished finished = run_tally(worker(), folder_);
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_EQ(status().at("states").integer("finished"), 2);
+  EXPECT_FALSE(fs::exists(run("rope-seed1/config.json.tmp")));
+}
+
 TEST_F(Workers, AStoppedWorkerGivesItsRunsBack) {
   list({"--seeds=1", "--steps=100000"});
   const pid_t process = start(worker(), "worker");
