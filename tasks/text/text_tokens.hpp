@@ -36,7 +36,7 @@ class TextTokens {
   std::int64_t vocabulary() const { return vocabulary_; }
   // Null where only ids are known.
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
-  std::string tokenizer_name() const { return tokenizer_name_; }          // its file
+  std::string tokenizer_name() const { return tokenizer_name_; }            // its file
   const std::string& tokenizer_checksum() const { return tokenizer_sum_; }  // CRC-32C of its tokenizer.json; or empty
   // The token between documents, where there is one.
   std::optional<std::int32_t> end_of_text() const { return end_of_text_; }
