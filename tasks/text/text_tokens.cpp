@@ -116,7 +116,8 @@ void TextTokens::read_on(std::string_view name, std::int64_t bytes) const {
   const TokenFile& file = tokens(name);
   const std::scoped_lock lock(mutex_);
   Sum& sum = sums_.find(name)->second;
-  if (sum.tokens == file.size()) return;
+  const bool is_asked_for = bytes == std::numeric_limits<std::int64_t>::max();
+  if (sum.tokens == file.size() || (sum.wanted.empty() && !is_asked_for)) return;  // nothing to compare it with
   const std::int64_t count =
       std::min(file.size() - sum.tokens, std::max<std::int64_t>(1, bytes / file.element_bytes()));
   sum.sum = file.checksum(sum.tokens, count, sum.sum);

@@ -55,7 +55,7 @@ class TextTokens {
 
   // CRC-32C of the tokens of a split, as text. They are read once. Throws DamagedText where the manifest says another.
   std::string checksum(std::string_view split) const;
-  // Reads on towards that checksum, at most so many bytes. Throws as it does once the end is reached.
+  // Where a manifest says one, reads on towards it, at most so many bytes. Throws as checksum() at the end.
   void read_on(std::string_view split, std::int64_t bytes) const;
 
  private:
