@@ -49,8 +49,9 @@ struct TextOptions final : OptionsOf<TextOptions> {
                     1 << 24);
     visitor.integer("after", after, "evaluation: the first so many targets do not count", 0, 1 << 30);
     visitor.integer("positions", positions, "tokens that learned tables of positions hold; 0: T", 0, 1 << 24);
-    visitor.integer("vocabulary", vocabulary,
-                    "tokens of the model, where these are more than the tokenizer's, or nobody knows these; 0: as many");
+    visitor.integer(
+        "vocabulary", vocabulary,
+        "tokens of the model, where these are more than the tokenizer's, or nobody knows these; 0: as many");
     visitor.choice("order", order, {"epochs", "random"},
                    "training: windows in epochs, each once; or from starts drawn anew for each");
   }
@@ -92,14 +93,15 @@ class Text final : public Task {
       const Windows windows{file.size(), length_, options.stride, options.after};
       if (windows.count() == 0) continue;
       windows_.push_back(windows);
-      splits_.push_back({name, concat(with_commas(file.size()), " tokens"), windows.count(),
-                         std::min(length_, file.size() - 1)});
+      splits_.push_back(
+          {name, concat(with_commas(file.size()), " tokens"), windows.count(), std::min(length_, file.size() - 1)});
     }
     // A tokenizer alone is enough for a model that nobody trains or evaluates.
     if (tokens_.has_splits()) {
-      check(!splits_.empty(), "text", tokens_.name(), " has no split to evaluate on with more than ",
-            options.after + 1, " tokens");
-      // Where windows of evaluation are asked for, the training split may be too short for them; one file alone has none.
+      check(!splits_.empty(), "text", tokens_.name(), " has no split to evaluate on with more than ", options.after + 1,
+            " tokens");
+      // Where windows of evaluation are asked for, the training split may be too short for them; one file alone has
+      // none.
       const bool evaluated_alone = tokens_.of_one_file() || options.stride > 0 || options.after > 0;
       if (!evaluated_alone) check_training();
     }
@@ -185,7 +187,8 @@ class Text final : public Task {
  private:
   static constexpr std::int64_t at_once = 1 << 16;
 
-  // Of what is trained on so much is compared with its checksum with each sequence, so that a large file begins at once.
+  // Of what is trained on so much is compared with its checksum with each sequence, so that a large file begins at
+  // once.
   static constexpr std::int64_t checked_at_once = 1 << 25;
 
   static TextSources sources_of(const TextOptions& options) {
@@ -218,8 +221,9 @@ class Text final : public Task {
   void check_training() const {
     check(tokens_.has_splits(), "text", tokens_.name(),
           " is a tokenizer without a text; --data names one that `tally prepare` made with it");
-    check(!tokens_.of_one_file(), "text", tokens_.name(),
-          " alone is what a model is evaluated on; to train on it, --task.validation names another file to evaluate on");
+    check(
+        !tokens_.of_one_file(), "text", tokens_.name(),
+        " alone is what a model is evaluated on; to train on it, --task.validation names another file to evaluate on");
     const std::int64_t tokens = train_tokens();
     check(tokens >= 2 * length_, "text", tokens > 0 ? tokens_.tokens("train").name() : tokens_.name() + "/train.bin",
           " has ", tokens, " tokens; sequences of ", length_, " need at least ", 2 * length_);
@@ -269,8 +273,8 @@ class Text final : public Task {
   std::uint64_t seed_;
   bool random_;
   std::vector<std::string> symbols_, specials_;
-  std::vector<Split> splits_;                            // train first, without those that are too short
-  std::vector<Windows> windows_;                         // of each
+  std::vector<Split> splits_;     // train first, without those that are too short
+  std::vector<Windows> windows_;  // of each
   mutable std::mutex mutex_;
   mutable std::int64_t epoch_ = -1, offset_ = 0;
   mutable std::vector<std::int64_t> order_;  // of the epoch's windows

@@ -50,7 +50,8 @@ std::string text_evaluation_text(const Evaluation& e) {
                              "; word perplexity ", short_number(e.word_perplexity()), " of ", with_commas(text.words))
                     : "",
                 "; context ", text.context, ", stride ", text.stride, "; tokens ", text.token_checksum, ", tokenizer ",
-                text.tokenizer_checksum.empty() ? "unknown" : text.tokenizer_checksum, "; ", percent_text(e.token_error()), " wrong");
+                text.tokenizer_checksum.empty() ? "unknown" : text.tokenizer_checksum, "; ",
+                percent_text(e.token_error()), " wrong");
 }
 
 }  // namespace

@@ -215,7 +215,8 @@ class Selector {
   }
 
   bool drop_by_size(std::uint64_t bytes) {
-    const bool drop = std::cmp_less(bytes, rules_.min_bytes) || (rules_.max_bytes > 0 && std::cmp_greater(bytes, rules_.max_bytes));
+    const bool drop =
+        std::cmp_less(bytes, rules_.min_bytes) || (rules_.max_bytes > 0 && std::cmp_greater(bytes, rules_.max_bytes));
     corpus_.by_size += drop ? 1 : 0;
     return drop;
   }

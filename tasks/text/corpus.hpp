@@ -18,10 +18,10 @@
 namespace tally {
 
 struct CorpusRules {
-  std::string include, exclude;  // PCRE2 on the relative path; empty: all, none
+  std::string include, exclude;               // PCRE2 on the relative path; empty: all, none
   std::int64_t min_bytes = 1, max_bytes = 0;  // 0: any number
-  std::string invalid = "skip";  // UTF-8 that is not well-formed: skip, keep or refuse
-  std::string skip_if;           // PCRE2 on a line
+  std::string invalid = "skip";               // UTF-8 that is not well-formed: skip, keep or refuse
+  std::string skip_if;                        // PCRE2 on a line
   double validation = 0.05, test = 0.05;
   std::string split_by = "file";  // or folder: the path of the folder decides
   bool strict = false;            // what cannot be read is an error, not skipped
@@ -67,7 +67,8 @@ class CorpusTextReader {
   explicit CorpusTextReader(const CorpusText& text);
 
   bool done() const { return at_ == size_; }
-  // The next bytes, at most so many. Throws Error, at the end at the latest, when they are not those that were selected.
+  // The next bytes, at most so many. Throws Error, at the end at the latest, when they are not those that were
+  // selected.
   std::string read(std::uint64_t most);
 
  private:

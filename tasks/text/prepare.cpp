@@ -231,18 +231,18 @@ class Preparation {
     bool noted = false;
     const TextPointers texts = texts_of("train");
     check(!texts.empty(), "text", "no text is left for training, so no tokenizer can be trained");
-    const bool whole = for_each_batch(
-        texts, has_text_borders(training.pattern), observer_, "counting pieces", [&](const std::vector<TextPart>& parts) {
-          std::vector<std::string_view> contents;
-          for (const TextPart& part : parts) contents.push_back(part.bytes);
-          count_pieces(pattern, contents, counts);
-          if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
-          counts.drop_single();
-          if (!noted && observer_.note)
-            observer_.note(
-                concat("more than ", settings_.piece_limit, " different pieces: those seen once are dropped"));
-          noted = true;
-        });
+    const bool whole = for_each_batch(texts, has_text_borders(training.pattern), observer_, "counting pieces",
+                                      [&](const std::vector<TextPart>& parts) {
+                                        std::vector<std::string_view> contents;
+                                        for (const TextPart& part : parts) contents.push_back(part.bytes);
+                                        count_pieces(pattern, contents, counts);
+                                        if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
+                                        counts.drop_single();
+                                        if (!noted && observer_.note)
+                                          observer_.note(concat("more than ", settings_.piece_limit,
+                                                                " different pieces: those seen once are dropped"));
+                                        noted = true;
+                                      });
     if (!whole) return false;
     training.progress = [&](std::int64_t tokens) {
       const bool tell = observer_.progress && tokens % 256 == 0;
@@ -272,22 +272,21 @@ class Preparation {
       count += static_cast<std::int64_t>(ids.size());
     };
     const bool with_borders = has_text_borders(tokenizer_->parts().pattern);
-    const bool whole =
-        for_each_batch(texts, with_borders, observer_, name, [&](const std::vector<TextPart>& parts) {
-          std::vector<std::vector<std::int32_t>> ids(parts.size());
-          std::vector<std::int64_t> word_counts(parts.size());
-          encode_all(parts, ids, word_counts);
-          for (std::size_t index = 0; index < parts.size(); ++index) {
-            const TextPart& part = parts[index];
-            if (part.first) write({end_of_text_}), first = count;
-            write(std::exchange(ids[index], {}));
-            if (part.last)
-              documents.write(concat(part.text->path, "\t", first, "\t", count - first, "\t", part.text->bytes, "\n"));
-            text_sum = checksum_of(part.bytes, text_sum);
-            bytes += static_cast<std::int64_t>(part.bytes.size());
-            words += word_counts[index];
-          }
-        });
+    const bool whole = for_each_batch(texts, with_borders, observer_, name, [&](const std::vector<TextPart>& parts) {
+      std::vector<std::vector<std::int32_t>> ids(parts.size());
+      std::vector<std::int64_t> word_counts(parts.size());
+      encode_all(parts, ids, word_counts);
+      for (std::size_t index = 0; index < parts.size(); ++index) {
+        const TextPart& part = parts[index];
+        if (part.first) write({end_of_text_}), first = count;
+        write(std::exchange(ids[index], {}));
+        if (part.last)
+          documents.write(concat(part.text->path, "\t", first, "\t", count - first, "\t", part.text->bytes, "\n"));
+        text_sum = checksum_of(part.bytes, text_sum);
+        bytes += static_cast<std::int64_t>(part.bytes.size());
+        words += word_counts[index];
+      }
+    });
     if (!whole) return {};
     if (!texts.empty()) write({end_of_text_});
     tokens.finish();

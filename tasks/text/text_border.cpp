@@ -7,8 +7,8 @@
 namespace tally {
 namespace {
 
-// Whether the bytes around are sure to be no white space. Of several bytes it is only behind C2, E1, E2 and E3, whatever
-// else these begin.
+// Whether the bytes around are sure to be no white space. Of several bytes it is only behind C2, E1, E2 and E3,
+// whatever else these begin.
 bool may_begin_white_space(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte <= ' ' || byte == 0xc2 || (byte >= 0xe1 && byte <= 0xe3);
@@ -30,8 +30,8 @@ bool has_text_borders(std::string_view pattern) {
 std::size_t last_text_border(std::string_view text, std::size_t from) {
   for (std::size_t at = text.size(); at-- > from + 1;) {
     if (text[at] != ' ' && text[at] != '\n') continue;
-    const bool alone = at + 1 < text.size() && !may_begin_white_space(text[at + 1]) &&
-                       !may_end_white_space(text.substr(0, at));
+    const bool alone =
+        at + 1 < text.size() && !may_begin_white_space(text[at + 1]) && !may_end_white_space(text.substr(0, at));
     if (alone) return text[at] == ' ' ? at : at + 1;
   }
   return 0;

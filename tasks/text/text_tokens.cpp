@@ -41,7 +41,8 @@ void TextTokens::open_prepared(const TextSources& sources) {
         "/manifest.json is not there; 'tally prepare' makes such a folder. What token files of other programs hold is "
         "said by --tokenizer FILE or --vocabulary N");
   const PreparedText prepared(sources.data);
-  for (const auto& [option, value] : {std::pair{"tokenizer", &sources.tokenizer}, {"validation", &sources.validation}}) {
+  for (const auto& [option, value] :
+       {std::pair{"tokenizer", &sources.tokenizer}, {"validation", &sources.validation}}) {
     check(value->empty(), "text", option, " ", shown(*value), " means nothing beside ", shown(sources.data),
           ", whose manifest says what it holds");
   }
@@ -87,8 +88,7 @@ void TextTokens::open_files(const TextSources& sources) {
     for (const char* ending : {".bin", ".npy"}) {
       const std::string path = concat(sources.data, "/", stem, ending);
       if (!fs::exists(path, error)) continue;
-      check(!has(split), "text", shown(sources.data), " has two files of the split ", split, "; one is ",
-            shown(path));
+      check(!has(split), "text", shown(sources.data), " has two files of the split ", split, "; one is ", shown(path));
       open_file(split, path);
     }
   }
@@ -116,8 +116,10 @@ void TextTokens::read_on(std::string_view name, std::int64_t bytes) const {
   const TokenFile& file = tokens(name);
   const std::scoped_lock lock(mutex_);
   Sum& sum = sums_.find(name)->second;
-  if (sum.tokens == file.size()) return;
-  const std::int64_t count = std::min(file.size() - sum.tokens, std::max<std::int64_t>(1, bytes / file.element_bytes()));
+  const bool is_asked_for = bytes == std::numeric_limits<std::int64_t>::max();
+  if (sum.tokens == file.size() || (sum.wanted.empty() && !is_asked_for)) return;  // nothing to compare it with
+  const std::int64_t count =
+      std::min(file.size() - sum.tokens, std::max<std::int64_t>(1, bytes / file.element_bytes()));
   sum.sum = file.checksum(sum.tokens, count, sum.sum);
   // Only what fits counts as read: asked again it is read and refused again.
   if (sum.tokens + count == file.size() && !sum.wanted.empty() && checksum_text(sum.sum) != sum.wanted) {

@@ -36,7 +36,7 @@ class TextTokens {
   std::int64_t vocabulary() const { return vocabulary_; }
   // Null where only ids are known.
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
-  std::string tokenizer_name() const { return tokenizer_name_; }          // its file
+  std::string tokenizer_name() const { return tokenizer_name_; }            // its file
   const std::string& tokenizer_checksum() const { return tokenizer_sum_; }  // CRC-32C of its tokenizer.json; or empty
   // The token between documents, where there is one.
   std::optional<std::int32_t> end_of_text() const { return end_of_text_; }
@@ -55,7 +55,7 @@ class TextTokens {
 
   // CRC-32C of the tokens of a split, as text. They are read once. Throws DamagedText where the manifest says another.
   std::string checksum(std::string_view split) const;
-  // Reads on towards that checksum, at most so many bytes. Throws as it does once the end is reached.
+  // Where a manifest says one, reads on towards it, at most so many bytes. Throws as checksum() at the end.
   void read_on(std::string_view split, std::int64_t bytes) const;
 
  private:

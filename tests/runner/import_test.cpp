@@ -119,7 +119,8 @@ TEST_F(ImportedRuns, AreMovedWithWhatIsTheirs) {
   const auto in_folder = [&](const std::string& folder, const std::string& words) {
     return run_program({"/bin/sh", "-c", concat("cd '", folder, "' && exec '", TALLY_RUNNER, "' ", words)}, folder_);
   };
-  const Finished imported = in_folder(folder_.path().string(), concat("import run --from '", source("llama"), "' --quiet"));
+  const Finished imported =
+      in_folder(folder_.path().string(), concat("import run --from '", source("llama"), "' --quiet"));
   ASSERT_EQ(imported.code, 0) << imported.err;
   fs::create_directory(folder_ / "elsewhere");
   fs::rename(folder_ / "run", folder_ / "elsewhere/run");

@@ -44,17 +44,9 @@ class TokenFiles : public ::testing::Test {
   }
 
   Finished train(const std::string& run, const std::vector<std::string>& more) {
-    std::vector<std::string> words{"train",
-                                   folder_ / run,
-                                   "--task=text",
-                                   "--pe=rope",
-                                   "--length=16",
-                                   "--model.layers=1",
-                                   "--model.width=8",
-                                   "--model.heads=2",
-                                   "--batch=4",
-                                   "--steps=3",
-                                   "--quiet"};
+    std::vector<std::string> words{"train",       folder_ / run,      "--task=text",     "--pe=rope",
+                                   "--length=16", "--model.layers=1", "--model.width=8", "--model.heads=2",
+                                   "--batch=4",   "--steps=3",        "--quiet"};
     words.insert(words.end(), more.begin(), more.end());
     return run_tally(words, folder_);
   }
@@ -72,9 +64,9 @@ TEST_F(TokenFiles, AreTrainedAndEvaluatedOn) {
   const Finished nano = train("nano", {"--data=" + (folder_ / "nanogpt"), concat("--vocabulary=", vocabulary)});
   ASSERT_EQ(nano.code, 0) << nano.err;
   EXPECT_TRUE(holds(nano.out, "of 89 tokens; context 16")) << "no bits per byte: " << nano.out;
-  const Finished llm = train("llm", {"--data=" + (folder_ / "llm.c_train.bin"),
-                                     "--task.validation=" + (folder_ / "llm.c_val.bin"),
-                                     concat("--vocabulary=", vocabulary)});
+  const Finished llm =
+      train("llm", {"--data=" + (folder_ / "llm.c_train.bin"), "--task.validation=" + (folder_ / "llm.c_val.bin"),
+                    concat("--vocabulary=", vocabulary)});
   ASSERT_EQ(llm.code, 0) << llm.err;
   EXPECT_EQ(checkpoints_of(folder_ / "nano"), checkpoints_of(folder_ / "llm")) << "the same tokens";
 

@@ -204,6 +204,14 @@ TEST_F(Prepare, LongTextsAreTheSameInParts) {
   const Tokenizer tokenizer(read_tokenizer(prepared.tokenizer_path()));
   EXPECT_TRUE(ids == Encoder(tokenizer).encode(text)) << "as the whole text at once";
   EXPECT_EQ(prepared.manifest().split("train").words, count_words(text));
+
+  std::string characters;  // of three bytes: one lies across each MiB
+  while (characters.size() <= std::size_t{1} << 20) characters += "漢";
+  settings_.rules.skip_if.clear();
+  settings_.vocabulary = 257;
+  settings_.sources = {{folder_.file("characters.txt", characters), "test"},
+                       {folder_.file("cut.txt", characters.substr(0, characters.size() - 1)), "test"}};
+  EXPECT_EQ(prepare("characters").at("counts").at("dropped").integer("invalid"), 1);
 }
 
 // What is in memory does not grow with the text.
@@ -213,7 +221,8 @@ TEST_F(Prepare, LongTextsAreNotHeldWhole) {
     if (stage == "train") most = std::max(most, done - before), before = done;
   };
   std::string text;
-  while (text.size() < std::size_t{40} << 20) text += "a line of this text, and the same one again and again and again\n";
+  while (text.size() < std::size_t{40} << 20)
+    text += "a line of this text, and the same one again and again and again\n";
   settings_.sources = {{folder_.file("long.txt", text), "train"}};
   settings_.vocabulary = 257;
   prepare();

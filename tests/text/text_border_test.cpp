@@ -20,9 +20,10 @@ std::vector<std::string> pieces(const SplitPattern& pattern, std::string_view te
 
 // At every place that is named, whatever stands around it, also bytes that are not UTF-8.
 TEST(TextBorder, PartsHaveThePiecesOfTheWhole) {
-  const std::vector<std::string> characters{"a",  " ",   "\n",     "  ",     "\n\n",   "\r\n",   "\t",     "1",    "234",
-                                            ".",  ")",   "'s",     "é",      "漢",     "\u3000", "\u00a0", "\u2028", "\u0301",
-                                            "–", "\U0001f600", "\xff", "\x80", "\xe3\x80", "\xc2", "\u0085", "Z"};
+  const std::vector<std::string> characters{"a",      " ",        "\n",     "  ",     "\n\n", "\r\n",       "\t",
+                                            "1",      "234",      ".",      ")",      "'s",   "é",          "漢",
+                                            "\u3000", "\u00a0",   "\u2028", "\u0301", "–",    "\U0001f600", "\xff",
+                                            "\x80",   "\xe3\x80", "\xc2",   "\u0085", "Z"};
   Rng rng({7, stream_of("borders"), 0});
   std::size_t borders = 0;
   for (const std::string_view name : split_pattern_names()) {
