@@ -170,7 +170,7 @@ class Selector {
     const auto [first, last] = by_checksum_.equal_range(text.checksum);
     for (auto twin = first; twin != last; ++twin) {
       const CorpusText& other = corpus_.texts[twin->second];
-      if (other.bytes == text.bytes && read_corpus_text(other) == bytes) {
+      if (other.bytes == text.bytes && is_still(other, bytes)) {
         ++corpus_.equal;
         return;
       }
@@ -179,6 +179,16 @@ class Selector {
     if (text.split.empty()) text.split = split_of(text.path);
     text.path = escape_for_print(text.path, text.path.size());
     corpus_.texts.push_back(std::move(text));
+  }
+
+  // Whether the text, read again, is these bytes; one that has changed is left to be dropped when it is encoded.
+  bool is_still(const CorpusText& text, const std::string& bytes) const {
+    try {
+      return read_corpus_text(text) == bytes;
+    } catch (const Error&) {
+      if (rules_.strict) throw;
+      return false;
+    }
   }
 
   static bool has_line(std::string_view text, const TextPattern& pattern) {
@@ -234,9 +244,9 @@ JsonValue CorpusRules::json() const {
                             {"split_by", split_by}});
 }
 
-JsonValue Corpus::counts() const {
+JsonValue Corpus::counts(std::int64_t kept) const {
   return JsonValue::object({{"found", found},
-                            {"kept", texts.size()},
+                            {"kept", kept},
                             {"dropped", JsonValue::object({{"path", by_path},
                                                            {"size", by_size},
                                                            {"invalid", by_invalid},

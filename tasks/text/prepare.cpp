@@ -4,11 +4,13 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/checksum.hpp"
+#include "core/io/folder_lock.hpp"
 #include "core/io/reader.hpp"
 #include "core/utf8.hpp"
 #include "tasks/text/bpe_training.hpp"
@@ -33,26 +35,6 @@ std::uint32_t checksum_of(std::string_view bytes, std::uint32_t before = 0) {
 
 using TextPointers = std::vector<const CorpusText*>;
 
-// Calls use(first, contents) for batches of texts, which are cut by their sizes alone. False when it was stopped.
-template <class Use>
-bool for_each_batch(const TextPointers& texts, const PrepareObserver& observer, std::string_view stage, Use&& use) {
-  std::uint64_t total = 0, done = 0;
-  for (const CorpusText* text : texts) total += text->bytes;
-  for (std::size_t first = 0; first < texts.size();) {
-    if (observer.stop != nullptr && *observer.stop) return false;
-    std::vector<std::string> contents;
-    std::uint64_t bytes = 0;
-    while (first + contents.size() < texts.size() && contents.size() < batch_texts && bytes < batch_bytes) {
-      contents.push_back(read_corpus_text(*texts[first + contents.size()]));
-      bytes += contents.back().size();
-    }
-    use(first, contents);
-    first += contents.size();
-    if (observer.progress) observer.progress(stage, done += bytes, total);
-  }
-  return true;
-}
-
 class Preparation {
  public:
   Preparation(const std::string& out, const PrepareSettings& settings, const PrepareObserver& observer)
@@ -70,15 +52,20 @@ class Preparation {
     open_partial();
     if (!make_tokenizer()) return {};
     JsonValue splits = JsonValue::object();
+    std::int64_t documents = 0;
     for (const char* name : split_names) {
       const JsonValue split = encode_split(name);
       if (split.is_null()) return {};
+      documents += split.integer("documents");
       splits.set(name, split);
     }
+    // Those that have vanished or changed since they were selected.
+    corpus_.unreadable += std::ssize(corpus_.texts) - documents;
+    if (documents == 0) refuse_empty();
     JsonValue manifest =
         JsonValue::object({{"version", 1},
                            {"recipe", plan_.at("recipe")},
-                           {"counts", corpus_.counts()},
+                           {"counts", corpus_.counts(documents)},
                            {"splits", std::move(splits)},
                            {"tokenizer", tokenizer_json_},
                            {"unicode", unicode_version()},
@@ -100,6 +87,7 @@ class Preparation {
   }
 
   std::string in_partial(std::string_view name) const { return concat(partial_, "/", name); }
+  std::string shown_partial() const { return escape_for_print(partial_, 1000); }
 
   TextPointers texts_of(std::string_view split) const {
     TextPointers texts;
@@ -122,10 +110,16 @@ class Preparation {
                                         : JsonValue::object({{source.split, escape_for_print(name)}}));
     }
     std::string tokenizer;
+    check(settings_.specials.empty() || settings_.tokenizer.ends_with(".tiktoken"), "text",
+          "the ids of special tokens are named for a .tiktoken file alone, as --tokenizer names one");
     if (!settings_.tokenizer.empty()) {
-      parts_ =
-          settings_.tokenizer == "bytes" ? byte_tokenizer() : read_tokenizer(settings_.tokenizer, settings_.pattern);
+      parts_ = settings_.tokenizer == "bytes"
+                   ? byte_tokenizer()
+                   : read_tokenizer(settings_.tokenizer, settings_.pattern, settings_.specials);
       tokenizer = tokenizer_json(*parts_);
+      for (const std::string& note : parts_->notes) {
+        if (observer_.note) observer_.note(note);
+      }
     } else if (settings_.vocabulary == byte_count + 1) {
       parts_ = byte_tokenizer();
     }
@@ -142,17 +136,25 @@ class Preparation {
                                        {"piece_limit", settings_.piece_limit},
                                        {"pattern", settings_.pattern.empty() ? "gpt2" : settings_.pattern}})}});
     const std::string text = write_json(plan_, 2) + "\n";
+    lock_partial();
     const std::string path = in_partial("plan.json");
-    if (fs::exists(partial_)) {
-      check(fs::is_empty(partial_) || fs::exists(path), "text", escape_for_print(partial_, 1000),
-            ": is in the way; it is no folder of an interrupted preparation");
-      if (fs::exists(path) && read_whole_file(path, 1 << 24) == text) return;
-      fs::remove_all(partial_);
-    }
+    check(fs::is_empty(partial_) || fs::exists(path), "text", shown_partial(),
+          ": is in the way; it is no folder of an interrupted preparation");
+    if (fs::exists(path) && read_whole_file(path, 1 << 24) == text) return;
+    // The folder itself stays: it is what is locked.
+    for (const fs::directory_entry& entry : fs::directory_iterator(partial_)) fs::remove_all(entry.path());
+    write_file_atomically(path, text);
+  }
+
+  // Of two preparations at once one makes the folder, or is done before the other begins.
+  void lock_partial() {
     std::error_code error;
     fs::create_directories(partial_, error);
-    check(!error, "text", escape_for_print(partial_, 1000), ": cannot be made: ", error.message());
-    write_file_atomically(path, text);
+    check(!error, "text", shown_partial(), ": cannot be made: ", error.message());
+    lock_ = lock_folder("text", partial_);
+    check(lock_.has_value(), "text", shown_partial(), ": another process is preparing in it");
+    check(settings_.force || !fs::exists(out_), "text", escape_for_print(out_, 1000),
+          ": is there already: another process has just made it");
   }
 
   bool make_tokenizer() {
@@ -166,15 +168,47 @@ class Preparation {
     const std::optional<std::int32_t> end = tokenizer_->special(end_of_text_name);
     check(end.has_value(), "text", "the tokenizer has no ", end_of_text_name, ", which parts the documents");
     end_of_text_ = *end;
-    for (const std::string& note : tokenizer_->parts().notes) {
-      if (observer_.note) observer_.note(note);
-    }
     tokenizer_json_ = JsonValue::object({{"vocabulary", tokenizer_->vocabulary()},
                                          {"merges", tokenizer_->parts().merges.size()},
                                          {"pattern", tokenizer_->parts().pattern},
                                          {"end_of_text", end_of_text_},
                                          {"checksum", checksum_text(checksum_of(text))}});
     return true;
+  }
+
+  // Calls use(texts, contents) for batches of texts, which are cut by their sizes alone. False when it was stopped.
+  template <class Use>
+  bool for_each_batch(const TextPointers& texts, std::string_view stage, Use&& use) {
+    std::uint64_t total = 0, done = 0;
+    for (const CorpusText* text : texts) total += text->bytes;
+    for (std::size_t next = 0; next < texts.size();) {
+      if (observer_.stop != nullptr && *observer_.stop) return false;
+      TextPointers read;
+      std::vector<std::string> contents;
+      for (std::uint64_t bytes = 0; next < texts.size() && read.size() < batch_texts && bytes < batch_bytes; ++next) {
+        const CorpusText& text = *texts[next];
+        bytes += text.bytes;
+        std::optional<std::string> content = read_again(text);
+        if (!content) continue;
+        read.push_back(&text);
+        contents.push_back(std::move(*content));
+      }
+      use(read, contents);
+      for (const std::string& content : contents) done += content.size();
+      if (observer_.progress) observer_.progress(stage, done, total);
+    }
+    return true;
+  }
+
+  // Nothing where the text has vanished or is another one since it was selected; with `strict` that is an error.
+  std::optional<std::string> read_again(const CorpusText& text) {
+    try {
+      return read_corpus_text(text);
+    } catch (const Error& error) {
+      if (settings_.rules.strict) throw;
+      if (observer_.note && dropped_.insert(text.path).second) observer_.note(concat("dropped: ", error.what()));
+      return std::nullopt;
+    }
   }
 
   bool train() {
@@ -186,7 +220,7 @@ class Preparation {
     const TextPointers texts = texts_of("train");
     check(!texts.empty(), "text", "no text is left for training, so no tokenizer can be trained");
     const bool whole =
-        for_each_batch(texts, observer_, "counting pieces", [&](std::size_t, const std::vector<std::string>& contents) {
+        for_each_batch(texts, "counting pieces", [&](const TextPointers&, const std::vector<std::string>& contents) {
           count_pieces(pattern, std::vector<std::string_view>(contents.begin(), contents.end()), counts);
           if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
           counts.drop_single();
@@ -211,6 +245,7 @@ class Preparation {
     const std::string record_path = in_partial(name + ".json");
     if (fs::exists(record_path)) return read_json(record_path);
     const TextPointers texts = texts_of(name);
+    TextPointers encoded;
     AtomicFile tokens(in_partial(name + ".bin")), documents(in_partial("documents-" + name + ".tsv"));
     const std::size_t width = token_bytes(tokenizer_->vocabulary());
     std::uint32_t text_sum = 0, token_sum = 0;
@@ -224,30 +259,31 @@ class Preparation {
       count += static_cast<std::int64_t>(ids.size());
     };
     const bool whole =
-        for_each_batch(texts, observer_, name, [&](std::size_t first, const std::vector<std::string>& contents) {
+        for_each_batch(texts, name, [&](const TextPointers& read, const std::vector<std::string>& contents) {
           std::vector<std::vector<std::int32_t>> ids(contents.size());
           std::vector<std::int64_t> word_counts(contents.size());
           encode_all(contents, ids, word_counts);
           for (std::size_t index = 0; index < contents.size(); ++index) {
             write({end_of_text_});
-            documents.write(concat(texts[first + index]->path, "\t", count, "\t", ids[index].size(), "\t",
-                                   contents[index].size(), "\n"));
+            documents.write(
+                concat(read[index]->path, "\t", count, "\t", ids[index].size(), "\t", contents[index].size(), "\n"));
             write(ids[index]);
             text_sum = checksum_of(contents[index], text_sum);
             bytes += static_cast<std::int64_t>(contents[index].size());
             words += word_counts[index];
           }
+          encoded.insert(encoded.end(), read.begin(), read.end());
         });
     if (!whole) return {};
-    if (!texts.empty()) write({end_of_text_});
+    if (!encoded.empty()) write({end_of_text_});
     tokens.finish();
     documents.finish();
     std::int64_t files = 0;
-    for (std::size_t index = 0; index < texts.size(); ++index) {
-      if (index == 0 || texts[index]->file != texts[index - 1]->file) ++files;
+    for (std::size_t index = 0; index < encoded.size(); ++index) {
+      if (index == 0 || encoded[index]->file != encoded[index - 1]->file) ++files;
     }
     const JsonValue record = JsonValue::object({{"files", files},
-                                                {"documents", texts.size()},
+                                                {"documents", encoded.size()},
                                                 {"bytes", bytes},
                                                 {"words", words},
                                                 {"tokens", count},
@@ -298,12 +334,14 @@ class Preparation {
   std::string out_, partial_;
   const PrepareSettings& settings_;
   const PrepareObserver& observer_;
+  std::optional<FileDescriptor> lock_;  // of the partial folder
   Corpus corpus_;
   JsonValue plan_, tokenizer_json_;
   std::optional<TokenizerParts> parts_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<std::unique_ptr<Encoder>> encoders_;
   std::int32_t end_of_text_ = 0;
+  std::set<std::string> dropped_;  // paths of texts that had changed, each told once
 };
 
 }  // namespace
