@@ -173,19 +173,19 @@ TEST_F(ImportedRuns, ReadBytesWhereThereIsNoTokenizer) {
   EXPECT_FALSE(fs::exists(folder_ / "small"));
 }
 
-// What tally does not read of a folder's tokenizer, as of one with added tokens that are not special, data make up for.
+// What tally does not read of a folder's tokenizer, as of one with a token that takes blanks with it, data make up for.
 TEST_F(ImportedRuns, TakeTheTokenizerOfTheDataWhereTheirOwnIsNotRead) {
   const std::string from = source("neox");
   JsonValue tokenizer = read_json(from + "/tokenizer.json");
   JsonValue added = tokenizer.at("added_tokens");
-  added.push(JsonValue::object({{"id", 257}, {"content", "  "}, {"special", false}}));
+  added.push(JsonValue::object({{"id", 257}, {"content", "  "}, {"lstrip", true}, {"special", false}}));
   tokenizer.set("added_tokens", added);
   write_file(from + "/tokenizer.json", write_json(tokenizer));
-  expect_refused(import("none", from), 1, "added_tokens[1].special");
+  expect_refused(import("none", from), 1, "added_tokens[1].lstrip");
   const Finished imported = run_tally({"import", folder_ / "run", "--from", from, data()}, folder_);
   ASSERT_EQ(imported.code, 0) << imported.err;
   EXPECT_TRUE(holds(imported.out, "the model's tokenizer is not read, so that of ")) << imported.out;
-  EXPECT_TRUE(holds(imported.out, "added_tokens[1].special")) << imported.out;
+  EXPECT_TRUE(holds(imported.out, "added_tokens[1].lstrip")) << imported.out;
   expect_done({"eval", folder_ / "run", "--split=validation"});
 }
 

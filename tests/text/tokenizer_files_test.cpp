@@ -187,6 +187,42 @@ TEST(TokenizerFiles, TiktokensSpecialTokensHaveTheIdsThatTheCallerNames) {
   EXPECT_ERROR(read_tokenizer(json, "", {{"x", 300}}), "says itself what its special tokens are");
 }
 
+// As tokenizers does it: added tokens that are not special are found in every text, the earliest first, there the
+// longest, and what lies between is cut and merged by itself. Pythia has runs of blanks of this kind.
+TEST(TokenizerFiles, AddedTokensAreFoundBeforeATextIsCut) {
+  JsonValue file = parse_json(tokenizer_json(byte_tokenizer()), {}, "made");
+  JsonValue added = file.at("added_tokens");
+  for (const auto& [id, content] : {std::pair{257, "    "}, {258, "  "}, {259, "ba"}}) {
+    added.push(JsonValue::object({{"id", id}, {"content", content}, {"normalized", true}, {"special", false}}));
+  }
+  file.set("added_tokens", added);
+  const TokenizerParts parts = parse_tokenizer_json(write_json(file), "made");
+  EXPECT_EQ(parts.added, (std::vector<std::int32_t>{257, 258, 259}));
+  const Tokenizer tokenizer(parts);
+  Encoder encoder(tokenizer);
+  const std::string text = "b       ba\n";  // seven blanks
+  const std::vector<std::int32_t> ids = encoder.encode(text);
+  const std::int32_t b = tokenizer.find("b"), blank = tokenizer.find(" "), end = tokenizer.find("\n");
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{b, 257, 258, blank, 259, end}));
+  EXPECT_EQ(tokenizer.decode(ids), text);
+  EXPECT_EQ(tokenizer.find("ba"), -1) << "no merge makes it";
+  const std::vector<std::string> allowed{"<|endoftext|>"};
+  std::vector<std::int32_t> with_special;
+  encoder.encode("ba<|endoftext|>  ", allowed, with_special);
+  EXPECT_EQ(with_special, (std::vector<std::int32_t>{259, 256, 258}));
+  EXPECT_EQ(tokenizer_json(parse_tokenizer_json(tokenizer_json(parts), "again")), tokenizer_json(parts));
+  EXPECT_ERROR(vocabulary_files(parts), "added tokens that are not special");
+  // Of a pattern's pieces: " x" is one, but not across an added token.
+  TokenizerParts merged = small_tokenizer();
+  const std::vector<std::int32_t> before = encoded(merged, "the");
+  merged.added.push_back(static_cast<std::int32_t>(merged.tokens.size()));
+  merged.tokens.emplace_back("h");
+  const std::vector<std::int32_t> cut = encoded(merged, "the");
+  EXPECT_EQ(cut.size(), 3u);
+  EXPECT_EQ(cut[1], merged.added[0]);
+  EXPECT_LT(before.size(), 3u);
+}
+
 TEST(TokenizerFiles, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
   const auto set = [](std::string_view name, const JsonValue& value) {
     return changed([&](JsonValue& file) { file.set(name, value); });
@@ -265,7 +301,7 @@ TEST(TokenizerFiles, ModelsThatCannotBe) {
   const auto special = [](std::string_view name, const JsonValue& value) {
     return changed([&](JsonValue& file) { const_cast<JsonValue&>(file.elements("added_tokens")[0]).set(name, value); });
   };
-  expect_refused(special("special", false), "added_tokens[0].special");
+  expect_refused(special("special", 1), "added_tokens[0].special: is an integer");
   expect_refused(special("lstrip", true), "added_tokens[0].lstrip");
   expect_refused(special("content", ""), "added_tokens: a special token without a name");
   expect_refused(special("id", 5), "the id 5 stands for two tokens");
