@@ -11,6 +11,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "core/ranks.hpp"
+#include "tasks/text_counts.hpp"
 
 namespace tally {
 
@@ -245,21 +246,8 @@ constexpr std::array<std::pair<const char*, std::int64_t ErrorCounts::*>, 4> cou
      {"wrong_sequences", &ErrorCounts::wrong_sequences},
      {"sequences", &ErrorCounts::sequences}}};
 
-constexpr std::array<std::pair<const char*, std::int64_t TextCounts::*>, 6> text_count_names{
-    {{"context", &TextCounts::context},
-     {"stride", &TextCounts::stride},
-     {"tokens", &TextCounts::tokens},
-     {"words", &TextCounts::words},
-     {"bytes", &TextCounts::bytes},
-     {"documents", &TextCounts::documents}}};
-
-constexpr std::array<std::pair<const char*, std::string TextCounts::*>, 2> checksum_names{
-    {{"token_checksum", &TextCounts::token_checksum}, {"tokenizer_checksum", &TextCounts::tokenizer_checksum}}};
-
 JsonValue text_json(const Evaluation& e) {
-  JsonValue text = JsonValue::object();
-  for (const auto& [name, count] : text_count_names) text.set(name, (*e.text).*count);
-  for (const auto& [name, checksum] : checksum_names) text.set(name, (*e.text).*checksum);
+  JsonValue text = text_counts_json(*e.text);
   text.set("perplexity", e.perplexity());
   if (e.text->bytes > 0) text.set("bits_per_byte", e.bits_per_byte());
   if (e.text->words > 0) text.set("word_perplexity", e.word_perplexity());
@@ -273,10 +261,8 @@ JsonValue text_json(const Evaluation& e) {
 }
 
 void read_text(const JsonValue& text, Evaluation& e) {
-  e.text.emplace();
-  for (const auto& [name, count] : text_count_names) (*e.text).*count = text.integer(name);
+  e.text = text_counts_from_json(text);
   if (!text.contains("parts")) return;  // of the first version
-  for (const auto& [name, checksum] : checksum_names) (*e.text).*checksum = text.string(name);
   const JsonValue& parts = text.at("parts");
   for (const JsonValue& nats : parts.elements("nats")) e.blocks.nats.push_back(nats.real());
   e.blocks.tokens = parts.at("tokens").integers();

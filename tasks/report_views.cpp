@@ -68,26 +68,36 @@ std::vector<std::string> begin_of_row(const ReportTask& task, const ReportGroup&
 
 // Perplexities over seeds, with what they were taken over; nothing for tasks that are no text.
 std::string text_table(const ReportTask& task, std::vector<std::string> head) {
-  head.insert(head.end(), {"split", "perplexity", "bits per byte", "context", "stride", "tokens", "bytes", "words"});
+  head.insert(head.end(), {"split", "perplexity", "loss +-", "bits per byte", "word perplexity", "context", "stride",
+                           "tokens", "bytes", "words", "documents", "tokens' checksum", "tokenizer"});
   TableRows rows{head};
   for (const ReportGroup& group : task.groups) {
     for (const std::string& split : task.splits) {
       const std::vector<Evaluation> results = group.results(split);
       if (results.empty() || !results.front().text) continue;
-      std::vector<double> perplexities, bits;
+      std::vector<double> perplexities, bits, by_word, errors;
       for (const Evaluation& e : results) {
         if (!e.text) continue;
         perplexities.push_back(e.perplexity());
         if (e.text->bytes > 0) bits.push_back(e.bits_per_byte());
+        if (e.text->words > 0) by_word.push_back(e.word_perplexity());
+        if (const std::optional<double> error = e.loss_error()) errors.push_back(*error);
       }
       rows.push_back(begin_of_row(task, group));
       const TextCounts& text = *results.front().text;
-      rows.back().insert(rows.back().end(),
-                         {split, mean_text(perplexities), mean_text(bits), to_text(text.context), to_text(text.stride),
-                          with_commas(text.tokens), with_commas(text.bytes), with_commas(text.words)});
+      rows.back().insert(
+          rows.back().end(),
+          {split, mean_text(perplexities), errors.empty() ? "-" : short_number(mean_deviation(errors).mean, 2),
+           mean_text(bits), mean_text(by_word), to_text(text.context), to_text(text.stride), with_commas(text.tokens),
+           with_commas(text.bytes), with_commas(text.words), with_commas(text.documents), text.token_checksum,
+           text.tokenizer_checksum});
     }
   }
-  return rows.size() == 1 ? "" : concat("Perplexity of a token at the end\n\n", markdown_table(rows), "\n");
+  return rows.size() == 1 ? ""
+                          : concat(
+                                "Perplexity of a token at the end; +-: the standard error of the loss, in nats a "
+                                "token, mean over runs\n\n",
+                                markdown_table(rows), "\n");
 }
 
 std::string task_text(const ReportTask& task, bool sequences) {

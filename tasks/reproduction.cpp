@@ -268,6 +268,8 @@ Reproduced reproduced(const Reproduction& table, const ReproductionSetting& sett
         if (!e) continue;
         if (e->text) {
           cell.perplexities.push_back(e->perplexity());
+          if (e->text->bytes > 0) cell.bits_per_byte.push_back(e->bits_per_byte());
+          cell.text = e->text;
           continue;
         }
         if (cell.errors.rates.empty()) {

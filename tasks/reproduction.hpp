@@ -146,9 +146,11 @@ struct Reproduced {
   struct Cell {
     ErrorRates errors{};                 // of the finished runs
     std::optional<Printed> printed{};    // of the paper
-    std::vector<double> perplexities{};  // of the finished runs, on text instead of errors
-    bool sequences = false;              // counts sequences, not tokens
-    bool untrained = false;              // the split reaches rows that no training sequence does
+    std::vector<double> perplexities{};  // of the finished runs, on text instead of errors,
+    std::vector<double> bits_per_byte{};
+    std::optional<TextCounts> text{};  // and what they were taken over
+    bool sequences = false;            // counts sequences, not tokens
+    bool untrained = false;            // the split reaches rows that no training sequence does
     const std::vector<double>& values() const { return perplexities.empty() ? errors.rates : perplexities; }
     bool comparable() const;  // with a number in print: two seeds at least, one has no spread
     bool differs() const;     // comparable, and beyond the spread of both and the interval of the counts

@@ -9,6 +9,7 @@
 #include "tasks/reproduction.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/table.hpp"
+#include "tasks/text_counts.hpp"
 
 namespace tally {
 namespace {
@@ -155,6 +156,21 @@ std::string legend_text(const Reproduced& result) {
   return text;
 }
 
+// What the perplexities of each column were taken over, which may differ between its rows.
+std::string text_counts_of(const Reproduced& result) {
+  std::string text;
+  for (std::size_t c = 0; c < result.table->columns.size(); ++c) {
+    const ReproductionColumn& column = result.table->columns[c];
+    std::set<std::string> told;
+    for (const auto& row : result.cells) {
+      if (!row[c].text || !told.insert(text_counts_text(*row[c].text)).second) continue;
+      text += concat("- ", column.title.at(result.setting.scale), ", split ", column.split, ": ",
+                     text_counts_text(*row[c].text), "\n");
+    }
+  }
+  return text.empty() ? "" : "\nPerplexities are over:\n\n" + text;
+}
+
 }  // namespace
 
 std::string reproduced_text(const Reproduced& result) {
@@ -181,7 +197,8 @@ std::string reproduced_text(const Reproduced& result) {
     }
   }
   text += markdown_table(rows);
-  text += "\n" + legend_text(result) + order_text(result) + choices_text(table, result.setting.scale);
+  text += "\n" + legend_text(result) + text_counts_of(result) + order_text(result) +
+          choices_text(table, result.setting.scale);
   std::string states;
   for (const auto& [state, count] : result.runs)
     states += concat(states.empty() ? "" : ", ", count, " ", name_of(state));
@@ -217,6 +234,8 @@ JsonValue reproduced_json(const Reproduced& result) {
       if (!cell.perplexities.empty()) {
         const MeanDeviation mean = mean_deviation(cell.perplexities);
         json.set("perplexity", JsonValue::object({{"mean", mean.mean}, {"deviation", mean.deviation}, {"n", mean.n}}));
+        if (!cell.bits_per_byte.empty()) json.set("bits_per_byte", mean_deviation(cell.bits_per_byte).mean);
+        json.set("text", text_counts_json(*cell.text).set("split", table.columns[c].split));
       } else if (!cell.errors.rates.empty()) {
         json.set("counts", cell.sequences ? "sequences" : "tokens");
         json.set("errors", cell.errors.json());

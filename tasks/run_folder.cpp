@@ -1,21 +1,13 @@
 #include "tasks/run_folder.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <thread>
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/io/folder_lock.hpp"
 #include "core/io/lease.hpp"
 #include "core/utf8.hpp"
 #include "core/version.hpp"
@@ -51,25 +43,10 @@ bool holds_nothing(const std::string& folder) {
 
 // The lock of a folder, held as long as it is open. Throws RunInUse when another process has it.
 FileDescriptor lock_of(const std::string& folder) {
-  FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  check(file.open(), "run", "cannot open '", folder, "': ", std::strerror(errno));
   // Whoever makes a run or looks whether it is free has the lock too, for a moment: a training keeps it for longer.
-  bool locked = false;
-  for (int tries = 0; !locked && tries < 20; ++tries) {
-    if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(15));
-    locked = ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
-    if (!locked && errno != EWOULDBLOCK) break;
-  }
-  // A file system without locks is no reason not to train.
-  if (!locked && errno == EWOULDBLOCK) {
-    throw RunInUse(concat("[run] another process is training in '", folder, "'"));
-  }
-  struct stat opened {
-  }, named{};
-  const bool same = ::fstat(file.number(), &opened) == 0 && ::stat(folder.c_str(), &named) == 0 &&
-                    opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
-  check(same, "run", "another process has just moved '", folder, "' aside");
-  return file;
+  std::optional<FileDescriptor> lock = lock_folder("run", folder, 20);
+  if (!lock) throw RunInUse(concat("[run] another process is training in '", folder, "'"));
+  return std::move(*lock);
 }
 
 // Throws Error when a process trains in a run below the folder, as those of a sweep do.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <set>
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
@@ -10,6 +11,7 @@
 #include "tasks/error_rates.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/table.hpp"
+#include "tasks/text_counts.hpp"
 
 namespace tally {
 namespace {
@@ -43,6 +45,28 @@ std::string cell_text(const VariedTable& table, const VariedCell& cell) {
   const std::string deviation = text ? short_number(mean.deviation, 2) : percent_number(mean.deviation);
   return concat(text ? short_number(mean.mean) : percent_text(mean.mean), " (", mean.n > 1 ? deviation + ", " : "",
                 "n ", mean.n, ")");
+}
+
+double bits_per_byte(const VariedCell& cell) {
+  double sum = 0;
+  for (const Evaluation& e : cell.results) sum += e.bits_per_byte();
+  return sum / static_cast<double>(cell.results.size());
+}
+
+// What the perplexities at each value were taken over.
+std::string text_counts_of(const VariedTable& table) {
+  std::string text;
+  for (std::size_t n = 0; n < table.values.size(); ++n) {
+    std::set<std::string> told;
+    for (const VariedLine& line : table.lines) {
+      for (const Evaluation& e : line.cells[n].results) {
+        if (e.text && told.insert(text_counts_text(*e.text)).second) {
+          text += concat("- at ", table.values[n], ": ", text_counts_text(*e.text), "\n");
+        }
+      }
+    }
+  }
+  return text.empty() ? "" : text + "\n";
 }
 
 std::string what_is_shown(const VariedTable& table) {
@@ -144,8 +168,8 @@ std::string varied_text(const std::vector<VariedTable>& tables) {
     }
     text += concat(table.task, ", ", table.split, ", ", what_is_shown(table), " against ", table.option,
                    table.with.empty() ? "" : " with " + table.with,
-                   ": mean over seeds (standard deviation, number of runs)\n\n", markdown_table(rows), "\n", refusals,
-                   refusals.empty() ? "" : "\n");
+                   ": mean over seeds (standard deviation, number of runs)\n\n", markdown_table(rows), "\n",
+                   text_counts_of(table), refusals, refusals.empty() ? "" : "\n");
   }
   return text;
 }
@@ -163,6 +187,9 @@ JsonValue varied_json(const std::vector<VariedTable>& tables) {
             const MeanDeviation mean = mean_deviation(perplexities(line.cells[n]));
             cell.set("perplexity",
                      JsonValue::object({{"mean", mean.mean}, {"deviation", mean.deviation}, {"n", mean.n}}));
+            const TextCounts& text = *line.cells[n].results.front().text;
+            if (text.bytes > 0) cell.set("bits_per_byte", bits_per_byte(line.cells[n]));
+            cell.set("text", text_counts_json(text).set("split", table.split));
           }
           cell.set("token_error", error_rates(line.cells[n].results, false).json());
           cell.set("sequence_error", error_rates(line.cells[n].results, true).json());

@@ -16,7 +16,7 @@ ForeignModel read(ForeignSettings& settings) {
   model.set("model.heads", heads);
   model.set("model.hidden", settings.count("n_inner", 4 * width));
   model.set("model.norm", "layer");
-  model.set("model.norm-eps", settings.real("layer_norm_epsilon", 1e-5));
+  model.set("model.norm-eps", settings.positive("layer_norm_epsilon", 1e-5));
   model.set("model.activation", activation_from_foreign(settings, "activation_function", "gelu_new"));
   model.set("model.tied", settings.flag("tie_word_embeddings", true));
   settings.demand("scale_attn_weights", true, true);

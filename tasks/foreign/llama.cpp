@@ -26,7 +26,7 @@ ForeignModel read(ForeignSettings& settings) {
   if (head_width * heads != width) model.set("model.head-width", head_width);
   model.set("model.hidden", settings.count("intermediate_size"));
   model.set("model.norm", "rms");
-  model.set("model.norm-eps", settings.real("rms_norm_eps", 1e-6));
+  model.set("model.norm-eps", settings.positive("rms_norm_eps", 1e-6));
   const std::string activation = settings.text("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") settings.refuse("hidden_act", "must be silu");
   model.set("model.activation", "swiglu");

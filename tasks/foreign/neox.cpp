@@ -21,7 +21,7 @@ ForeignModel read(ForeignSettings& settings) {
   model.set("model.heads", heads);
   model.set("model.hidden", settings.count("intermediate_size", 4 * width));
   model.set("model.norm", "layer");
-  model.set("model.norm-eps", settings.real("layer_norm_eps", 1e-5));
+  model.set("model.norm-eps", settings.positive("layer_norm_eps", 1e-5));
   model.set("model.activation", activation_from_foreign(settings, "hidden_act", "gelu"));
   model.set("model.residual", settings.flag("use_parallel_residual", true) ? "parallel" : "sequential");
   model.set("model.tied", settings.flag("tie_word_embeddings", false));

@@ -42,6 +42,12 @@ double ForeignSettings::real(std::string_view key, std::optional<double> usual) 
   return value->real();
 }
 
+double ForeignSettings::positive(std::string_view key, std::optional<double> usual) {
+  const double number = real(key, usual);
+  if (!(number > 0)) refuse(key, "is ", number, "; it must be above 0");
+  return number;
+}
+
 std::vector<double> ForeignSettings::reals(std::string_view key) {
   const JsonValue* value = take(key, true);
   if (!value->is_array()) refuse(key, "must be an array of numbers, not ", value->kind());

@@ -27,6 +27,8 @@ class ForeignSettings {
   // From 1 to 2^31 - 1. Without `usual` the key must be there; so with the others.
   std::int64_t count(std::string_view key, std::optional<std::int64_t> usual = {});
   double real(std::string_view key, std::optional<double> usual = {});
+  // Above 0, which among our own options means the usual value.
+  double positive(std::string_view key, std::optional<double> usual = {});
   // An array of numbers, which must be there.
   std::vector<double> reals(std::string_view key);
   bool flag(std::string_view key, bool usual);

@@ -8,9 +8,9 @@
 // is window i mod W of epoch i / W. Offset and order come from (seed, e) alone, so that a resumed run needs no state.
 // With `order` random, sequence i begins anywhere, each token as likely as any other, whatever came before.
 //
-// Evaluation takes windows in order, each target once: of T tokens side by side (stride 0), or windows that end every S
-// tokens, of which the last S targets count (of the first all). With `after` = A the first A targets are context alone,
-// so that windows of different lengths can be compared on the same targets.
+// Evaluation takes windows in order, each target once: of T tokens side by side (stride 0), the last of what is left,
+// or windows that end every S tokens, of which the last S targets count (of the first all). With `after` = A the first
+// A targets are context alone, so that windows of different lengths can be compared on the same targets.
 #include <algorithm>
 #include <functional>
 #include <mutex>
@@ -19,6 +19,7 @@
 #include "core/random.hpp"
 #include "core/utf8.hpp"
 #include "tasks/batch.hpp"
+#include "tasks/language/special_tokens.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/task.hpp"
 #include "tasks/text/encoder.hpp"
@@ -72,10 +73,13 @@ struct Windows {
   // Targets are numbered by their token: those of window k that count are begin(k) + 1 .. end(k).
   std::int64_t begin(std::int64_t k) const { return k == 0 ? after : after + first_count() + (k - 1) * step(); }
   std::int64_t end(std::int64_t k) const { return std::min(after + first_count() + k * step(), tokens - 1); }
-  std::int64_t first(std::int64_t k) const { return std::max<std::int64_t>(0, end(k) - length); }
+  // Side by side no window sees what another has scored: the last one is as short as what is left.
+  std::int64_t first(std::int64_t k) const {
+    return stride == 0 ? begin(k) : std::max<std::int64_t>(0, end(k) - length);
+  }
 };
 
-class Text final : public Task {
+class Text final : public Task, public SpecialTokens {
  public:
   Text(const TextOptions& options, std::uint64_t seed, std::uint64_t)
       : tokens_(sources_of(options)),
@@ -144,9 +148,11 @@ class Text final : public Task {
   // What the tokens stand for, with what steers a terminal escaped; names of special tokens as they are.
   std::string text(const Example& example) const override { return join_symbols(symbols_, example.tokens, ""); }
   // Names of special tokens are those tokens.
-  std::vector<std::int32_t> encode(std::string_view text) const override {
+  std::vector<std::int32_t> encode(std::string_view text) const override { return encode_allowing(text, specials_); }
+  std::vector<std::int32_t> encode_allowing(std::string_view text,
+                                            std::span<const std::string> allowed) const override {
     std::vector<std::int32_t> ids;
-    Encoder(known_tokenizer()).encode(text, specials_, ids);
+    Encoder(known_tokenizer()).encode(text, allowed, ids);
     return ids;
   }
 

@@ -9,6 +9,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "tasks/language/special_tokens.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/signals.hpp"
@@ -24,6 +25,7 @@ struct GenerateSettings {
   std::string run, checkpoint = "newest", prompt, prompt_file, stop, full = "stop";
   std::int64_t count = 200, samples = 1, seed = 1;
   bool raw = false, show_probability = false;
+  std::vector<std::string> specials;
   SamplingOptions sampling;
 };
 
@@ -56,7 +58,7 @@ class Generator {
     const std::atomic<bool>& stop = watch_signals();
     const NoGrad no_grad;
     const auto begin = std::chrono::steady_clock::now();
-    feed(prompt_);
+    begin_with_prompt();
     for (std::int64_t n = 0; n < settings_.count && !stop.load() && !all_done(); ++n) {
       std::vector<std::int32_t> chosen;
       for (std::size_t text = 0; text < texts_.size(); ++text) chosen.push_back(choose(text, n));
@@ -69,7 +71,7 @@ class Generator {
   }
 
   Result result() {
-    if (streams()) std::fputs("\n", stdout);
+    if (streams() && !settings_.raw) std::fputs("\n", stdout);
     const double rate = seconds_ > 0 ? static_cast<double>(made_ * settings_.samples) / seconds_ : 0;
     if (!common_.quiet) {
       std::fflush(stdout);
@@ -83,7 +85,7 @@ class Generator {
       for (const std::int32_t id : texts_[n].ids) ids.push(id);
       for (const double log : texts_[n].log_probabilities) logs.push(log);
       samples.push(JsonValue::object({{"ids", std::move(ids)},
-                                      {"text", printable_json(texts_[n].bytes)},
+                                      {"text", with_replacements(texts_[n].bytes)},
                                       {"log_probabilities", std::move(logs)}}));
       if (!streams()) text += concat(n == 0 ? "" : "\n", "--- ", n + 1, "\n", texts_[n].bytes, "\n");
     }
@@ -106,31 +108,65 @@ class Generator {
 
   std::vector<std::int32_t> tokens_of(const std::string& prompt) const {
     std::vector<std::int32_t> tokens =
-        prompt.empty() ? trained_.task->beginning() : as_usage([&] { return trained_.task->encode(prompt); });
+        prompt.empty() ? trained_.task->beginning() : as_usage([&] { return encoded(prompt); });
     if (tokens.empty()) throw UsageError("[generate] the prompt is empty; say what to go on from with --prompt");
     return tokens;
   }
 
-  // A text as JSON can hold it.
-  static std::string printable_json(const std::string& bytes) {
-    TextStream escaped;
-    std::string text = escaped.add(bytes);
-    return text + escaped.finish();
+  // Names of special tokens are text like any other unless they are allowed.
+  std::vector<std::int32_t> encoded(const std::string& prompt) const {
+    const auto* text = dynamic_cast<const SpecialTokens*>(trained_.task.get());
+    if (text != nullptr) return text->encode_allowing(prompt, settings_.specials);
+    check(settings_.specials.empty(), "generate", "--specials: the task ", trained_.config.task->name,
+          " has no special tokens");
+    return trained_.task->encode(prompt);
   }
 
-  // Tokens that all texts have in common: computed once, whatever the number of texts.
-  void feed(const std::vector<std::int32_t>& tokens) {
-    const auto length = static_cast<std::int64_t>(tokens.size());
-    trained_.model->check_length(length);
-    // Logits of all these tokens are there for a moment.
-    constexpr std::int64_t most_logits = 1 << 24;
-    const std::int64_t at_once = std::clamp<std::int64_t>(most_logits / trained_.model->vocabulary(), 1, 256);
-    for (std::int64_t begin = 0; begin < length && signal_exit_code() == 0; begin += at_once) {
-      const std::int64_t end = std::min(begin + at_once, length);
-      const std::vector<std::int32_t> part(tokens.begin() + begin, tokens.begin() + end);
-      take(trained_.model->step(Tensor::from(part, {1, end - begin}), state_));
+  // Computed once, whatever the number of texts.
+  void begin_with_prompt() {
+    std::vector<std::int32_t> tokens = prompt_;
+    while (settings_.full == "slide" && tokens.size() > 1 && !takes(static_cast<std::int64_t>(tokens.size()))) {
+      tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(tokens.size() / 2));
+    }
+    if (tokens.size() < prompt_.size()) {
+      tell_beside(concat("of the prompt's ", prompt_.size(), " tokens the model takes the last ", tokens.size()));
+    }
+    feed(tokens, 1);
+    if (state_.length > 0 && state_.layers.empty()) {
+      tell_beside(concat("each token computes the whole text anew: ",
+                         trained_.config.model.attention == "composed"
+                             ? "attention in composed form"
+                             : concat("a model with the encoding ", trained_.config.encoding.text()),
+                         " keeps nothing to go on from"));
     }
     repeat();
+  }
+
+  // Where the text is not.
+  void tell_beside(const std::string& line) const {
+    if (!common_.quiet) std::fprintf(stderr, "%s\n", line.c_str());
+  }
+
+  bool takes(std::int64_t length) const {
+    try {
+      trained_.model->check_length(length);
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  }
+
+  // Tokens of `rows` texts, one after the other, that come behind what they have in common with the state.
+  void feed(const std::vector<std::int32_t>& tokens, std::int64_t rows) {
+    const Tensor all = Tensor::from(tokens, {rows, static_cast<std::int64_t>(tokens.size()) / rows});
+    const std::int64_t length = all.size(1);
+    trained_.model->check_length(state_.length + length);
+    // Logits of all these tokens are there for a moment.
+    constexpr std::int64_t most_logits = 1 << 24;
+    const std::int64_t at_once = std::clamp<std::int64_t>(most_logits / (rows * trained_.model->vocabulary()), 1, 256);
+    for (std::int64_t begin = 0; begin < length && signal_exit_code() == 0; begin += at_once) {
+      take(trained_.model->step(slice(all, 1, begin, std::min(begin + at_once, length)), state_));
+    }
   }
 
   // One state for each text. All that layers keep begins with the axis of sequences.
@@ -186,7 +222,6 @@ class Generator {
 
   // Feeds what was chosen; where the model takes no more, ends or goes on from the last half. Whether it went on.
   bool go_on(const std::vector<std::int32_t>& chosen) {
-    const auto batch = static_cast<std::int64_t>(chosen.size());
     try {
       trained_.model->check_length(state_.length + 1);
     } catch (const Error& error) {
@@ -203,13 +238,13 @@ class Generator {
         if (texts_[n].done) seen.resize(prompt_.size() + static_cast<std::size_t>(made_), chosen[n]);
         all.insert(all.end(), seen.end() - static_cast<std::ptrdiff_t>(half), seen.end());
       }
-      take(trained_.model->step(Tensor::from(all, {batch, static_cast<std::int64_t>(half)}), state_));
+      feed(all, std::ssize(chosen));
       return true;
     }
     const std::int64_t trained_length = trained_.task->splits().front().length;
     if (state_.length >= trained_length)
       note_ = concat("; beyond the ", trained_length, " tokens that it was trained on");
-    take(trained_.model->step(Tensor::from(chosen, {batch, 1}), state_));
+    feed(chosen, std::ssize(chosen));
     return true;
   }
 
@@ -243,13 +278,19 @@ std::function<Result()> declare_generate(CommandLine& line) {
   }
   line.add("--seed", &settings->seed, "of the random numbers: the same seed gives the same text", {.least = 0});
   line.add("--samples", &settings->samples, "texts from the same prompt", {.least = 1, .most = 1024});
+  line.add("--specials", &settings->specials,
+           "on text: a special token whose name in the prompt means the token; else it is text like any other");
   line.add("--stop", &settings->stop, "a text before which it ends");
   line.add("--full", &settings->full, "where the model takes no longer text: stop, or go on from its last half",
            {.allowed = {"stop", "slide"}});
-  line.add("--show-probability", &settings->show_probability, "behind each token how probable the model had it");
-  line.add("--raw", &settings->raw, "bytes as they are: nothing is escaped");
+  line.add("--show-probability", &settings->show_probability,
+           "behind each token how probable the model had it; of one sample alone");
+  line.add("--raw", &settings->raw, "bytes as they are: nothing is escaped, and no line end is added");
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings, &common = line.common] {
+    if (settings->show_probability && settings->samples > 1) {
+      throw UsageError("[generate] --show-probability tells of one sample; with --samples, --json tells of each");
+    }
     const TrainedModel trained = load_trained(settings->run, settings->checkpoint);
     Generator generator(trained, *settings, common);
     generator.run();

@@ -12,6 +12,7 @@
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
 #include "tasks/statistics.hpp"
+#include "tasks/text/byte_characters.hpp"
 #include "tasks/text/prepared_text.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 
@@ -32,13 +33,25 @@ std::optional<TokenizerParts> tokenizer_in(const std::string& folder) {
 }
 
 // The tokenizer of the run: the folder's own, which is also that of the data, if these are named; else that of the
-// data.
-TokenizerParts choose_tokenizer(const std::string& from, const std::string& data) {
-  std::optional<TokenizerParts> own = tokenizer_in(from);
+// data; else bytes, which all commands can work with, whatever the model's tokens were.
+TokenizerParts choose_tokenizer(const std::string& from, const std::string& data, std::int64_t vocabulary,
+                                const CommonOptions& common) {
+  std::optional<TokenizerParts> own;
+  try {
+    own = tokenizer_in(from);
+  } catch (const Error& error) {
+    if (data.empty()) throw;
+    say(common, concat("the model's tokenizer is not read, so that of ", printable(data),
+                       " is taken to be the same: ", printable(error.what())));
+  }
   if (data.empty()) {
-    check(own.has_value(), "import", printable(from), ": holds no tokenizer (tokenizer.json, or vocab.json and ",
-          "merges.txt); --data names a text that was prepared with the model's");
-    return std::move(*own);
+    if (own) return std::move(*own);
+    check(vocabulary > byte_count, "import", printable(from),
+          ": holds no tokenizer (tokenizer.json, or vocab.json and ", "merges.txt), and bytes are more than the ",
+          vocabulary, " tokens of the model; --data names a text that was prepared with the model's");
+    say(common, concat(printable(from), " holds no tokenizer: texts are read and written as bytes, the ids 0 to ",
+                       byte_count, ", which need not be the model's"));
+    return byte_tokenizer();
   }
   const PreparedText prepared(data);
   TokenizerParts of_data = read_tokenizer(prepared.tokenizer_path());
@@ -103,7 +116,8 @@ Result run_import(const ImportSettings& settings, const ConfigOptions& options, 
   RunConfig config = as_usage([&] { return config_of(description, settings.encoding); });
   options.apply(config);
   as_usage([&] { config.validate(); });
-  const TokenizerParts tokenizer = choose_tokenizer(settings.from, OwnSettings(config, "a run").text("task.data"));
+  const TokenizerParts tokenizer = choose_tokenizer(settings.from, OwnSettings(config, "a run").text("task.data"),
+                                                    description.model.vocabulary, common);
   check(std::ssize(tokenizer.tokens) <= description.model.vocabulary, "import", printable(settings.from),
         ": the tokenizer has ", tokenizer.tokens.size(), " tokens, and the model (vocab_size) ",
         description.model.vocabulary);
@@ -134,7 +148,8 @@ std::function<Result()> declare_import(CommandLine& line) {
   const auto settings = std::make_shared<ImportSettings>();
   line.add("RUN", &settings->run, "folder of the run to make", {.required = true});
   line.add("--from", &settings->from,
-           "folder with config.json, model.safetensors or its shards, and a tokenizer: GPT-2, LLaMA, GPT-NeoX",
+           "folder with config.json, model.safetensors or its shards, and a tokenizer if there is one: GPT-2, LLaMA, "
+           "GPT-NeoX",
            {.required = true});
   line.add("--pe", &settings->encoding,
            "the model's own encoding in a sum with others, as in rope+cope; what the file lacks has its start values");

@@ -10,6 +10,7 @@
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/signals.hpp"
 #include "tasks/text/prepare.hpp"
+#include "tasks/text/tokenizer_files.hpp"
 
 namespace tally {
 namespace {
@@ -126,6 +127,11 @@ std::function<Result()> declare_prepare(CommandLine& line) {
            {.group = "Tokenizer", .least = 257, .most = 1 << 24});
   line.add("--pattern", &settings.pattern, "what cuts text into pieces: gpt2, llama3, cl100k, or a pattern",
            {.group = "Tokenizer"});
+  line.add("--special-id",
+           [&settings](const std::string& text) {
+             settings.specials.push_back(as_usage([&] { return parse_special(text); }));
+           },
+           special_id_help, {.group = "Tokenizer"});
   line.add("--min-count", &settings.min_count, "a pair that stands less often is not merged",
            {.group = "Tokenizer", .least = 1});
   line.add("--piece-limit", &settings.piece_limit,
@@ -139,7 +145,8 @@ std::function<Result()> declare_prepare(CommandLine& line) {
   line.add("--invalid", &rules.invalid, "texts that are not UTF-8",
            {.group = "Rules", .allowed = {"skip", "keep", "refuse"}});
   line.add("--skip-if", &rules.skip_if, "PCRE2: texts with such a line are not taken", {.group = "Rules"});
-  line.add("--strict", &rules.strict, "a file that cannot be read is an error", {.group = "Rules"});
+  line.add("--strict", &rules.strict, "a file that cannot be read, or changes meanwhile, is an error",
+           {.group = "Rules"});
   line.add("--licence", &settings.licence, "what the manifest says of the licence", {.group = "Rules"});
   line.add("--force", &settings.force, "move a folder that is there aside");
   return [choices, &common = line.common] { return run_prepare(*choices, common); };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/utf8.hpp"
 #include "tasks/printable.hpp"
 
 namespace tally {
@@ -27,7 +28,30 @@ std::size_t begun(std::string_view text, std::string_view word) {
   return 0;
 }
 
+// Bytes of a text that begins with none of a whole character, which one U+FFFD stands for.
+std::size_t subpart(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t whole = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  for (std::size_t size = std::min(whole - 1, text.size()); size > 1; --size) {
+    // Behind the second byte the others are the same for all characters.
+    if (find_invalid_utf8(std::string(text.substr(0, size)).append(whole - size, '\x80')) == text.npos) return size;
+  }
+  return 1;
+}
+
 }  // namespace
+
+std::string with_replacements(std::string_view bytes) {
+  std::string text;
+  while (true) {
+    const std::size_t valid = std::min(find_invalid_utf8(bytes), bytes.size());
+    text += bytes.substr(0, valid);
+    bytes.remove_prefix(valid);
+    if (bytes.empty()) return text;
+    append_utf8(text, 0xfffd);
+    bytes.remove_prefix(subpart(bytes));
+  }
+}
 
 std::string TextStream::add(std::string_view bytes) {
   if (stopped_) return {};

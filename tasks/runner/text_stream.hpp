@@ -7,6 +7,10 @@
 
 namespace tally {
 
+// UTF-8 that any bytes become: a U+FFFD for each stretch that is not, as long as it may begin a character (Unicode 15,
+// section 3.9, "maximal subparts").
+std::string with_replacements(std::string_view bytes);
+
 class TextStream {
  public:
   // `stop`: the text ends before it; empty for none. `raw`: nothing is escaped, and nothing waits.

@@ -24,6 +24,7 @@ namespace {
 struct TokenizerSettings {
   std::string what, tokenizer, pattern, text, out;
   std::vector<std::string> files, specials;
+  std::vector<SpecialToken> special_ids;
   std::int64_t vocabulary = 4096, min_count = 2;
 };
 
@@ -45,7 +46,7 @@ std::string text_of(const TokenizerSettings& settings) {
 
 Tokenizer open_tokenizer(const TokenizerSettings& settings, const CommonOptions& common) {
   if (settings.tokenizer == "bytes") return Tokenizer(byte_tokenizer());
-  TokenizerParts parts = read_tokenizer(settings.tokenizer, settings.pattern);
+  TokenizerParts parts = read_tokenizer(settings.tokenizer, settings.pattern, settings.special_ids);
   for (const std::string& note : parts.notes) say(common, concat(settings.tokenizer, ": ", note));
   return Tokenizer(std::move(parts));
 }
@@ -220,11 +221,20 @@ std::function<Result()> declare_tokenizer(CommandLine& line) {
   line.add("--text", &settings->text, "the text (or the ids) itself", {.excludes = {"FILE"}});
   line.add("--out", &settings->out, "of encode: token file to write (headerless); of decode: file of the bytes");
   line.add("--specials", &settings->specials, "of encode and show: a special token whose name means the token");
+  line.add(
+      "--special-id",
+      [settings](const std::string& text) {
+        settings->special_ids.push_back(as_usage([&] { return parse_special(text); }));
+      },
+      special_id_help);
   line.add("--vocabulary", &settings->vocabulary, "of train: bytes, merges and <|endoftext|>",
            {.least = 257, .most = 1 << 24});
   line.add("--min-count", &settings->min_count, "of train: a pair that stands less often is not merged", {.least = 1});
   line.add("--pattern", &settings->pattern, "of train and .tiktoken: gpt2, llama3, cl100k, or a pattern of PCRE2");
   return [settings, &common = line.common] {
+    if (!settings->special_ids.empty() && !settings->tokenizer.ends_with(".tiktoken")) {
+      throw UsageError("[tokenizer] --special-id is for a .tiktoken file alone");
+    }
     if (settings->what == "train") return train(*settings, common);
     if (settings->what == "encode") return encode(*settings, common);
     return settings->what == "decode" ? decode(*settings, common) : show(*settings, common);

@@ -24,7 +24,7 @@ struct CorpusRules {
   std::string skip_if;                        // PCRE2 on a line
   double validation = 0.05, test = 0.05;
   std::string split_by = "file";  // or folder: the path of the folder decides
-  bool strict = false;            // what cannot be read is an error, not skipped
+  bool strict = false;            // what cannot be read, or changes, is an error, not skipped
 
   JsonValue json() const;
 };
@@ -47,7 +47,8 @@ struct Corpus {
   std::vector<CorpusText> texts;
   std::int64_t found = 0, unreadable = 0, by_path = 0, by_size = 0, by_invalid = 0, by_line = 0, equal = 0;
 
-  JsonValue counts() const;
+  // `kept`: of the texts those that could be read again.
+  JsonValue counts(std::int64_t kept) const;
 };
 
 // Told after each MiB and each file with the bytes that were read so far; false ends the work.

@@ -17,15 +17,46 @@ constexpr std::size_t short_bytes = 32;          // pieces up to here: repeated 
 constexpr std::size_t longest_remembered = 128;  // bytes; longer pieces rarely come again
 constexpr std::int32_t no_rank = std::numeric_limits<std::int32_t>::max();
 
+// Calls found(index) for the names that stand in the text, the earliest first, there the longest, and between(text) for
+// what lies before, between and behind them.
+template <class Names, class Between, class Found>
+void cut_at_names(std::string_view text, const Names& names, Between&& between, Found&& found) {
+  std::vector<std::size_t> next;  // where each name stands next
+  for (const std::string_view name : names) next.push_back(text.find(name));
+  for (std::size_t at = 0;;) {
+    std::size_t first = text.npos, which = 0;
+    for (std::size_t index = 0; index < names.size(); ++index) {
+      if (next[index] < at) next[index] = text.find(names[index], at);
+      const bool is_longer = names[index].size() > names[which].size();
+      if (next[index] < first || (next[index] == first && is_longer)) {
+        first = next[index];
+        which = index;
+      }
+    }
+    between(text.substr(at, first - at));
+    if (first == text.npos) return;
+    found(which);
+    at = first + names[which].size();
+  }
+}
+
 }  // namespace
 
 Encoder::Encoder(const Tokenizer& tokenizer, std::size_t remembered)
     : tokenizer_(tokenizer), splitter_(*tokenizer.pattern_), remembered_(remembered) {
   if (remembered > 0) slots_.resize(1 << 10);
+  for (const std::int32_t id : tokenizer.parts_.added) added_.push_back(tokenizer.bytes_of(id));
 }
 
 void Encoder::encode(std::string_view text, std::vector<std::int32_t>& ids) {
   if (tokenizer_.parts_.nfc) check_normal_form(text);
+  if (added_.empty()) return encode_stretch(text, ids);
+  cut_at_names(
+      text, added_, [&](std::string_view stretch) { encode_stretch(stretch, ids); },
+      [&](std::size_t which) { ids.push_back(tokenizer_.parts_.added[which]); });
+}
+
+void Encoder::encode_stretch(std::string_view text, std::vector<std::int32_t>& ids) {
   if (tokenizer_.parts_.merges.empty() && !tokenizer_.parts_.ignore_merges) {
     for (const char byte : text) ids.push_back(tokenizer_.byte_ids_[static_cast<unsigned char>(byte)]);
     return;
@@ -38,23 +69,9 @@ void Encoder::encode(std::string_view text, std::span<const std::string> allowed
     check(tokenizer_.special(name).has_value() && !name.empty(), "tokenizer", "'", escape_for_print(name),
           "' is no special token of it");
   }
-  std::vector<std::size_t> next;  // where each name stands next
-  for (const std::string& name : allowed) next.push_back(text.find(name));
-  for (std::size_t at = 0;;) {
-    std::size_t first = text.npos, which = 0;
-    for (std::size_t index = 0; index < allowed.size(); ++index) {
-      if (next[index] < at) next[index] = text.find(allowed[index], at);
-      const bool is_longer = allowed[index].size() > allowed[which].size();
-      if (next[index] < first || (next[index] == first && is_longer)) {
-        first = next[index];
-        which = index;
-      }
-    }
-    encode(text.substr(at, first - at), ids);
-    if (first == text.npos) return;
-    ids.push_back(*tokenizer_.special(allowed[which]));
-    at = first + allowed[which].size();
-  }
+  cut_at_names(
+      text, allowed, [&](std::string_view stretch) { encode(stretch, ids); },
+      [&](std::size_t which) { ids.push_back(*tokenizer_.special(allowed[which])); });
 }
 
 std::vector<std::int32_t> Encoder::encode(std::string_view text) {

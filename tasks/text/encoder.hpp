@@ -35,6 +35,7 @@ class Encoder {
     std::int32_t ids[3] = {};  // more than three: the first is where they lie in ids_
   };
 
+  void encode_stretch(std::string_view text, std::vector<std::int32_t>& ids);
   void merge_piece(std::string_view piece, std::vector<std::int32_t>& ids) const;
   void merge_short(std::string_view piece, std::vector<std::int32_t>& ids) const;
   void merge_long(std::string_view piece, std::vector<std::int32_t>& ids) const;
@@ -45,6 +46,7 @@ class Encoder {
 
   const Tokenizer& tokenizer_;
   Splitter splitter_;
+  std::vector<std::string_view> added_;  // TokenizerParts::added
   std::size_t remembered_;
   std::size_t count_ = 0;
   std::vector<Slot> slots_;

@@ -3,14 +3,18 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <type_traits>
 #include <utility>
 
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/checksum.hpp"
+#include "core/io/folder_lock.hpp"
 #include "core/io/reader.hpp"
 #include "core/utf8.hpp"
 #include "tasks/text/bpe_training.hpp"
@@ -44,17 +48,45 @@ struct TextPart {
   bool first, last;  // of the text
 };
 
+// A text that is another one since it was selected, of which parts have been used.
+class ChangedText : public Error {
+ public:
+  ChangedText(const CorpusText& text, const char* why) : Error(why), text_(&text) {}
+  const CorpusText& text() const { return *text_; }
+
+ private:
+  const CorpusText* text_;
+};
+
 // The texts in parts that can be encoded by themselves, each read when it is asked for. `with_borders`: a text may be
-// cut (tasks/text/text_border.hpp).
+// cut (tasks/text/text_border.hpp). drop(text, why) is told of those that have vanished or changed before any part was
+// given out; later next() throws ChangedText.
 class TextParts {
  public:
-  TextParts(const TextPointers& texts, bool with_borders) : texts_(texts), with_borders_(with_borders) {}
+  using Drop = std::function<void(const CorpusText& text, const Error& why)>;
+  TextParts(TextPointers texts, bool with_borders, Drop drop)
+      : texts_(std::move(texts)), with_borders_(with_borders), drop_(std::move(drop)) {}
 
-  bool done() const { return !reader_ && next_ == texts_.size(); }
-  TextPart next() {
-    TextPart part{.text = nullptr, .bytes = std::exchange(rest_, {}), .first = !reader_, .last = false};
-    if (!reader_) reader_.emplace(*texts_[next_++]);
-    part.text = texts_[next_ - 1];
+  // Nothing at the end.
+  std::optional<TextPart> next() {
+    while (reader_ || next_ < texts_.size()) {
+      const bool first = !reader_;
+      const CorpusText& text = *texts_[first ? next_++ : next_ - 1];
+      try {
+        return part_of(text, first);
+      } catch (const Error& why) {
+        if (!first) throw ChangedText(text, why.what());
+        reader_.reset();
+        drop_(text, why);
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  TextPart part_of(const CorpusText& text, bool first) {
+    TextPart part{.text = &text, .bytes = std::exchange(rest_, {}), .first = first, .last = false};
+    if (first) reader_.emplace(text);
     while (!part.last) {
       const std::size_t seen = part.bytes.size();
       part.bytes += reader_->read(part_bytes);
@@ -71,33 +103,13 @@ class TextParts {
     return part;
   }
 
- private:
-  const TextPointers& texts_;
+  TextPointers texts_;
   bool with_borders_;
+  Drop drop_;
   std::size_t next_ = 0;
   std::optional<CorpusTextReader> reader_;
   std::string rest_;  // of the text at work, behind the last border
 };
-
-// Calls use(parts) for batches of parts, which are cut by the sizes of texts alone. False when it was stopped.
-template <class Use>
-bool for_each_batch(const TextPointers& texts, bool with_borders, const PrepareObserver& observer,
-                    std::string_view stage, Use&& use) {
-  std::uint64_t total = 0, done = 0;
-  for (const CorpusText* text : texts) total += text->bytes;
-  for (TextParts all(texts, with_borders); !all.done();) {
-    if (observer.stop != nullptr && *observer.stop) return false;
-    std::vector<TextPart> parts;
-    std::uint64_t bytes = 0;
-    while (!all.done() && parts.size() < batch_parts && bytes < batch_bytes) {
-      parts.push_back(all.next());
-      bytes += parts.back().bytes.size();
-    }
-    use(parts);
-    if (observer.progress) observer.progress(stage, done += bytes, total);
-  }
-  return true;
-}
 
 class Preparation {
  public:
@@ -116,15 +128,20 @@ class Preparation {
     open_partial();
     if (!make_tokenizer()) return {};
     JsonValue splits = JsonValue::object();
+    std::int64_t documents = 0;
     for (const char* name : split_names) {
-      const JsonValue split = encode_split(name);
+      const JsonValue split = without_changed([&] { return encode_split(name); });
       if (split.is_null()) return {};
+      documents += split.integer("documents");
       splits.set(name, split);
     }
+    // Those that have vanished or changed since they were selected.
+    corpus_.unreadable += std::ssize(corpus_.texts) - documents;
+    if (documents == 0) refuse_empty();
     JsonValue manifest =
         JsonValue::object({{"version", 1},
                            {"recipe", plan_.at("recipe")},
-                           {"counts", corpus_.counts()},
+                           {"counts", corpus_.counts(documents)},
                            {"splits", std::move(splits)},
                            {"tokenizer", tokenizer_json_},
                            {"unicode", unicode_version()},
@@ -146,11 +163,12 @@ class Preparation {
   }
 
   std::string in_partial(std::string_view name) const { return concat(partial_, "/", name); }
+  std::string shown_partial() const { return escape_for_print(partial_, 1000); }
 
   TextPointers texts_of(std::string_view split) const {
     TextPointers texts;
     for (const CorpusText& text : corpus_.texts) {
-      if (text.split == split) texts.push_back(&text);
+      if (text.split == split && !dropped_.contains(&text)) texts.push_back(&text);
     }
     return texts;
   }
@@ -168,10 +186,16 @@ class Preparation {
                                         : JsonValue::object({{source.split, escape_for_print(name)}}));
     }
     std::string tokenizer;
+    check(settings_.specials.empty() || settings_.tokenizer.ends_with(".tiktoken"), "text",
+          "the ids of special tokens are named for a .tiktoken file alone, as --tokenizer names one");
     if (!settings_.tokenizer.empty()) {
-      parts_ =
-          settings_.tokenizer == "bytes" ? byte_tokenizer() : read_tokenizer(settings_.tokenizer, settings_.pattern);
+      parts_ = settings_.tokenizer == "bytes"
+                   ? byte_tokenizer()
+                   : read_tokenizer(settings_.tokenizer, settings_.pattern, settings_.specials);
       tokenizer = tokenizer_json(*parts_);
+      for (const std::string& note : parts_->notes) {
+        if (observer_.note) observer_.note(note);
+      }
     } else if (settings_.vocabulary == byte_count + 1) {
       parts_ = byte_tokenizer();
     }
@@ -188,23 +212,31 @@ class Preparation {
                                        {"piece_limit", settings_.piece_limit},
                                        {"pattern", settings_.pattern.empty() ? "gpt2" : settings_.pattern}})}});
     const std::string text = write_json(plan_, 2) + "\n";
+    lock_partial();
     const std::string path = in_partial("plan.json");
-    if (fs::exists(partial_)) {
-      check(fs::is_empty(partial_) || fs::exists(path), "text", escape_for_print(partial_, 1000),
-            ": is in the way; it is no folder of an interrupted preparation");
-      if (fs::exists(path) && read_whole_file(path, 1 << 24) == text) return;
-      fs::remove_all(partial_);
-    }
+    check(fs::is_empty(partial_) || fs::exists(path), "text", shown_partial(),
+          ": is in the way; it is no folder of an interrupted preparation");
+    if (fs::exists(path) && read_whole_file(path, 1 << 24) == text) return;
+    // The folder itself stays: it is what is locked.
+    for (const fs::directory_entry& entry : fs::directory_iterator(partial_)) fs::remove_all(entry.path());
+    write_file_atomically(path, text);
+  }
+
+  // Of two preparations at once one makes the folder, or is done before the other begins.
+  void lock_partial() {
     std::error_code error;
     fs::create_directories(partial_, error);
-    check(!error, "text", escape_for_print(partial_, 1000), ": cannot be made: ", error.message());
-    write_file_atomically(path, text);
+    check(!error, "text", shown_partial(), ": cannot be made: ", error.message());
+    lock_ = lock_folder("text", partial_);
+    check(lock_.has_value(), "text", shown_partial(), ": another process is preparing in it");
+    check(settings_.force || !fs::exists(out_), "text", escape_for_print(out_, 1000),
+          ": is there already: another process has just made it");
   }
 
   bool make_tokenizer() {
     const std::string path = in_partial("tokenizer.json");
     if (!fs::exists(path)) {
-      if (!parts_ && !train()) return false;
+      if (!parts_ && !without_changed([this] { return train(); })) return false;
       write_file_atomically(path, tokenizer_json(*parts_));
     }
     const std::string text = read_whole_file(path, std::uint64_t{1} << 30);
@@ -212,15 +244,50 @@ class Preparation {
     const std::optional<std::int32_t> end = tokenizer_->special(end_of_text_name);
     check(end.has_value(), "text", "the tokenizer has no ", end_of_text_name, ", which parts the documents");
     end_of_text_ = *end;
-    for (const std::string& note : tokenizer_->parts().notes) {
-      if (observer_.note) observer_.note(note);
-    }
     tokenizer_json_ = JsonValue::object({{"vocabulary", tokenizer_->vocabulary()},
                                          {"merges", tokenizer_->parts().merges.size()},
                                          {"pattern", tokenizer_->parts().pattern},
                                          {"end_of_text", end_of_text_},
                                          {"checksum", checksum_text(checksum_of(text))}});
     return true;
+  }
+
+  // Calls use(parts) for batches of parts, which are cut by the sizes of texts alone. False when it was stopped.
+  template <class Use>
+  bool for_each_batch(const TextPointers& texts, bool with_borders, std::string_view stage, Use&& use) {
+    std::uint64_t total = 0, done = 0;
+    for (const CorpusText* text : texts) total += text->bytes;
+    TextParts all(texts, with_borders, [this](const CorpusText& text, const Error& why) { drop(text, why); });
+    for (std::optional<TextPart> next = all.next(); next;) {
+      if (observer_.stop != nullptr && *observer_.stop) return false;
+      std::vector<TextPart> parts;
+      for (std::uint64_t bytes = 0; next && parts.size() < batch_parts && bytes < batch_bytes; next = all.next()) {
+        bytes += next->bytes.size();
+        parts.push_back(std::move(*next));
+      }
+      use(parts);
+      for (const TextPart& part : parts) done += part.bytes.size();
+      if (observer_.progress) observer_.progress(stage, done, total);
+    }
+    return true;
+  }
+
+  // The text has vanished or is another one since it was selected; with `strict` that is an error.
+  void drop(const CorpusText& text, const Error& why) {
+    if (settings_.rules.strict) throw Error(why.what());
+    if (dropped_.insert(&text).second && observer_.note) observer_.note(concat("dropped: ", why.what()));
+  }
+
+  // Calls work() anew, without it, whenever a text has changed of which parts had been used.
+  template <class Work>
+  std::invoke_result_t<Work> without_changed(Work&& work) {
+    while (true) {
+      try {
+        return work();
+      } catch (const ChangedText& changed) {
+        drop(changed.text(), changed);
+      }
+    }
   }
 
   bool train() {
@@ -231,18 +298,18 @@ class Preparation {
     bool noted = false;
     const TextPointers texts = texts_of("train");
     check(!texts.empty(), "text", "no text is left for training, so no tokenizer can be trained");
-    const bool whole = for_each_batch(texts, has_text_borders(training.pattern), observer_, "counting pieces",
-                                      [&](const std::vector<TextPart>& parts) {
-                                        std::vector<std::string_view> contents;
-                                        for (const TextPart& part : parts) contents.push_back(part.bytes);
-                                        count_pieces(pattern, contents, counts);
-                                        if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
-                                        counts.drop_single();
-                                        if (!noted && observer_.note)
-                                          observer_.note(concat("more than ", settings_.piece_limit,
-                                                                " different pieces: those seen once are dropped"));
-                                        noted = true;
-                                      });
+    const bool whole = for_each_batch(
+        texts, has_text_borders(training.pattern), "counting pieces", [&](const std::vector<TextPart>& parts) {
+          std::vector<std::string_view> contents;
+          for (const TextPart& part : parts) contents.push_back(part.bytes);
+          count_pieces(pattern, contents, counts);
+          if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
+          counts.drop_single();
+          if (!noted && observer_.note)
+            observer_.note(
+                concat("more than ", settings_.piece_limit, " different pieces: those seen once are dropped"));
+          noted = true;
+        });
     if (!whole) return false;
     training.progress = [&](std::int64_t tokens) {
       const bool tell = observer_.progress && tokens % 256 == 0;
@@ -259,6 +326,7 @@ class Preparation {
     const std::string record_path = in_partial(name + ".json");
     if (fs::exists(record_path)) return read_json(record_path);
     const TextPointers texts = texts_of(name);
+    TextPointers encoded;
     AtomicFile tokens(in_partial(name + ".bin")), documents(in_partial("documents-" + name + ".tsv"));
     const std::size_t width = token_bytes(tokenizer_->vocabulary());
     std::uint32_t text_sum = 0, token_sum = 0;
@@ -272,7 +340,7 @@ class Preparation {
       count += static_cast<std::int64_t>(ids.size());
     };
     const bool with_borders = has_text_borders(tokenizer_->parts().pattern);
-    const bool whole = for_each_batch(texts, with_borders, observer_, name, [&](const std::vector<TextPart>& parts) {
+    const bool whole = for_each_batch(texts, with_borders, name, [&](const std::vector<TextPart>& parts) {
       std::vector<std::vector<std::int32_t>> ids(parts.size());
       std::vector<std::int64_t> word_counts(parts.size());
       encode_all(parts, ids, word_counts);
@@ -280,23 +348,25 @@ class Preparation {
         const TextPart& part = parts[index];
         if (part.first) write({end_of_text_}), first = count;
         write(std::exchange(ids[index], {}));
-        if (part.last)
+        if (part.last) {
           documents.write(concat(part.text->path, "\t", first, "\t", count - first, "\t", part.text->bytes, "\n"));
+          encoded.push_back(part.text);
+        }
         text_sum = checksum_of(part.bytes, text_sum);
         bytes += static_cast<std::int64_t>(part.bytes.size());
         words += word_counts[index];
       }
     });
     if (!whole) return {};
-    if (!texts.empty()) write({end_of_text_});
+    if (!encoded.empty()) write({end_of_text_});
     tokens.finish();
     documents.finish();
     std::int64_t files = 0;
-    for (std::size_t index = 0; index < texts.size(); ++index) {
-      if (index == 0 || texts[index]->file != texts[index - 1]->file) ++files;
+    for (std::size_t index = 0; index < encoded.size(); ++index) {
+      if (index == 0 || encoded[index]->file != encoded[index - 1]->file) ++files;
     }
     const JsonValue record = JsonValue::object({{"files", files},
-                                                {"documents", texts.size()},
+                                                {"documents", encoded.size()},
                                                 {"bytes", bytes},
                                                 {"words", words},
                                                 {"tokens", count},
@@ -347,12 +417,14 @@ class Preparation {
   std::string out_, partial_;
   const PrepareSettings& settings_;
   const PrepareObserver& observer_;
+  std::optional<FileDescriptor> lock_;  // of the partial folder
   Corpus corpus_;
   JsonValue plan_, tokenizer_json_;
   std::optional<TokenizerParts> parts_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<std::unique_ptr<Encoder>> encoders_;
   std::int32_t end_of_text_ = 0;
+  std::set<const CorpusText*> dropped_;  // those that had changed
 };
 
 }  // namespace

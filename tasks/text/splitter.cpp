@@ -43,35 +43,78 @@ const KnownPattern* find_known(std::string_view name_or_text) {
   return nullptr;
 }
 
-// The pattern with \s, \S, \d and \D written as the properties of Unicode that other programs mean by them.
+[[noreturn]] void refuse_pattern(std::string_view pattern, std::size_t at, std::string_view what) {
+  fail("pattern", "'", escape_for_print(pattern), "': byte ", at, ": ", what);
+}
+
+bool is_known_to_pcre2(const std::string& pattern) {
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &error, &offset, nullptr);
+  pcre2_code_free(code);
+  return code != nullptr;
+}
+
+// What stands in the braces of \p{...}. The name of a script means the property Script to other programs, and
+// Script_Extensions to PCRE2 from 10.40 on unless it is told; before that it could not be told.
+std::string property_for_pcre2(std::string_view inside) {
+  const bool is_negated = inside.starts_with('^');
+  const std::string script = concat("sc:", inside.substr(is_negated ? 1 : 0));
+  return is_known_to_pcre2(concat("\\p{", script, "}")) ? concat(is_negated ? "^" : "", script) : std::string(inside);
+}
+
+// Groups, those that look ahead or behind, and (?i: are the same everywhere; verbs, callouts, recursion and other
+// options are not.
+void check_group(std::string_view pattern, std::size_t at) {
+  const std::string_view rest = pattern.substr(at + 1);
+  if (rest.starts_with("*")) refuse_pattern(pattern, at, "verbs and options are not taken from a pattern");
+  if (!rest.starts_with("?")) return;
+  for (const char* known : {"?:", "?=", "?!", "?>", "?<=", "?<!", "?i:", "?i)"}) {
+    if (rest.starts_with(known)) return;
+  }
+  refuse_pattern(pattern, at, "a group of this kind is not read: programs differ in what it means");
+}
+
+// {m}, {m,} and {m,n} are the same everywhere, also with a question mark behind the latter two. {,n} are these
+// characters for some; what {m}? and {m,n}+ are is another thing for each.
+void check_repetition(std::string_view pattern, std::size_t at) {
+  const std::size_t end = std::min(pattern.find('}', at), pattern.size());
+  const std::string_view inside = pattern.substr(at + 1, end - at - 1),
+                         behind = pattern.substr(std::min(end + 1, pattern.size()));
+  const std::size_t comma = std::min(inside.find(','), inside.size());
+  const auto digits = [](std::string_view text) { return text.find_first_not_of("0123456789") == text.npos; };
+  const bool is_same = end < pattern.size() && comma > 0 && digits(inside.substr(0, comma)) &&
+                       digits(inside.substr(std::min(comma + 1, inside.size())));
+  if (!is_same)
+    refuse_pattern(pattern, at,
+                   "'{' that begins none of {m}, {m,} and {m,n} is not read: programs differ in what it means");
+  if (behind.starts_with('+') || (behind.starts_with('?') && comma == inside.size())) {
+    refuse_pattern(pattern, end + 1,
+                   concat("'", behind.substr(0, 1), "' behind ", pattern.substr(at, end + 1 - at),
+                          " is not read: programs differ in what it means"));
+  }
+}
+
+// The pattern with \s, \S, \d, \D and the names of scripts written as the properties of Unicode that other programs
+// mean by them.
 std::string for_pcre2(std::string_view pattern) {
-  const auto refuse = [&](std::size_t at, std::string_view what) {
-    fail("pattern", "'", escape_for_print(pattern), "': byte ", at, ": ", what);
-  };
+  const auto refuse = [&](std::size_t at, std::string_view what) { refuse_pattern(pattern, at, what); };
   constexpr std::size_t longest = 10'000;
   check(pattern.size() <= longest, "pattern", "has ", pattern.size(), " bytes; ", longest, " at most");
   check(!pattern.empty(), "pattern", "is empty");
   if (const std::size_t zero = pattern.find('\0'); zero != pattern.npos) refuse(zero, "a zero byte");
-  // Groups, those that look ahead or behind, and (?i: are the same everywhere; verbs, callouts, recursion and other
-  // options are not.
-  const auto check_group = [&](std::size_t at) {
-    const std::string_view rest = pattern.substr(at + 1);
-    if (rest.starts_with("*")) refuse(at, "verbs and options are not taken from a pattern");
-    if (!rest.starts_with("?")) return;
-    for (const char* known : {"?:", "?=", "?!", "?>", "?<=", "?<!", "?i:", "?i)"}) {
-      if (rest.starts_with(known)) return;
-    }
-    refuse(at, "a group of this kind is not read: programs differ in what it means");
-  };
   constexpr std::string_view same_everywhere = "pPrntfx";  // of escapes by letters and digits
   std::string text;
   bool in_class = false;
   for (std::size_t at = 0; at < pattern.size(); ++at) {
     const char c = pattern[at];
-    if (c == '(' && !in_class) check_group(at);
+    if (c == '(' && !in_class) check_group(pattern, at);
+    if (c == '{' && !in_class) check_repetition(pattern, at);
     if (c == '\\') {
       if (at + 1 == pattern.size()) refuse(at, "a backslash at the end");
       const char next = pattern[++at];
+      const bool has_braces = (next == 'p' || next == 'P' || next == 'x') && pattern.substr(at + 1).starts_with('{');
       switch (next) {
         case 's': text += R"(\p{White_Space})"; break;
         case 'S': text += R"(\P{White_Space})"; break;
@@ -84,11 +127,21 @@ std::string for_pcre2(std::string_view pattern) {
           }
           text += {c, next};
       }
+      if (has_braces) {
+        const std::size_t end = pattern.find('}', at);
+        if (end == pattern.npos) refuse(at + 1, "'{' without its '}'");
+        const std::string_view inside = pattern.substr(at + 2, end - at - 2);
+        text += concat("{", next == 'x' ? std::string(inside) : property_for_pcre2(inside), "}");
+        at = end;
+      }
       continue;
     }
     if (in_class) {
       if (c == ']') in_class = false;
       if (c == '[') refuse(at, "'[' within a class is not read: programs differ in what it means");
+      if (std::string_view("&-~|").find(c) != std::string_view::npos && pattern.substr(at + 1).starts_with(c)) {
+        refuse(at, concat("'", c, c, "' within a class is not read: programs differ in what it means"));
+      }
     } else if (c == '[') {
       in_class = true;
       if (at + 1 < pattern.size() && pattern[at + 1] == '^') text += pattern[at++];

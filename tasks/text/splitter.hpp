@@ -5,8 +5,8 @@
 //   gpt2     GPT-2 (Radford et al. 2019)
 //   llama3   of Llama 3's tokenizer.json
 //   cl100k   of tiktoken for GPT-4; differs from llama3 where a text ends in blanks after a line end
-// PCRE2 matches them, compiled where it can (JIT); \s is Unicode's White_Space. Letters and numbers are those of the
-// Unicode version that PCRE2 knows.
+// PCRE2 matches them, compiled where it can (JIT); \s is Unicode's White_Space, and \p{Han} its property Script.
+// Letters and numbers are those of the Unicode version that PCRE2 knows.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,8 @@ std::string unicode_version();
 class SplitPattern {
  public:
   // Patterns come from files, so they are not trusted. Throws Error naming the byte of the pattern for what PCRE2
-  // refuses and for what other programs understand otherwise: \w, \b, \C, "^", "$", options (*...).
+  // refuses and for what other programs understand otherwise: \w, \b, \C, "^", "$", options (*...), "&&" within a
+  // class, {,n}, {m,n}+.
   explicit SplitPattern(std::string_view name_or_text, bool with_jit = true);
   ~SplitPattern();
   SplitPattern(const SplitPattern&) = delete;

@@ -1,5 +1,6 @@
 #include "tasks/text/tokenizer.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.hpp"
@@ -24,7 +25,7 @@ Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
   const auto text_of = [&](std::int32_t id) -> std::string_view { return parts_.tokens[static_cast<std::size_t>(id)]; };
   for (std::int32_t id = 0; std::cmp_less(id, parts_.tokens.size()); ++id) {
     const std::string_view bytes = text_of(id);
-    if (bytes.empty()) continue;
+    if (bytes.empty() || std::ranges::binary_search(parts_.added, id)) continue;
     const std::int32_t twin = index_.find(bytes, text_of);
     check(twin < 0, "tokenizer", "tokens ", twin, " and ", id, " are both '", escape_for_print(bytes), "'");
     index_.add(id, text_of);

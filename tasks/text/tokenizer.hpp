@@ -32,9 +32,12 @@ struct MergedPair {
 
 // What a tokenizer is, from training or from a file.
 struct TokenizerParts {
-  std::vector<std::string> tokens;      // bytes by id; of a special token nothing
-  std::vector<MergedPair> merges;       // by rank
-  std::vector<SpecialToken> specials;   // by id
+  std::vector<std::string> tokens;     // bytes by id; of a special token nothing
+  std::vector<MergedPair> merges;      // by rank
+  std::vector<SpecialToken> specials;  // by id
+  // Ids, rising, of tokens that are found in a text before it is cut into pieces; no merge makes one, and their bytes
+  // may be those of another token.
+  std::vector<std::int32_t> added = {};
   std::string pattern = "gpt2";         // name or text
   bool ignore_merges = false;           // a piece that is a token as a whole is that token
   bool nfc = false;                     // wants text in Unicode's normal form C

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/io/json.hpp"
 #include "tasks/text/tokenizer.hpp"
@@ -13,15 +14,26 @@ namespace tally {
 
 // By the path: a file that ends in .json, one that ends in .tiktoken, merges.txt or vocab.json with the other beside
 // it, a folder with one of these. `pattern`: name or text of the pattern of a .tiktoken file, cl100k where empty; of
-// the others their own, or gpt2. Throws Error naming file, location and what was expected.
-TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern = "");
+// the others their own, or gpt2. `specials`: of a .tiktoken file, which does not hold them. Throws Error naming file,
+// location and what was expected.
+TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern = "",
+                              const std::vector<SpecialToken>& specials = {});
 
 // Each kind by itself.
 TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& source);
 TokenizerParts parse_vocabulary(std::string_view vocabulary, const std::string& vocabulary_source,
                                 std::string_view merges, const std::string& merges_source);
-// end_of_text_name becomes a special token behind the last rank.
-TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, std::string_view pattern);
+// The special tokens may fill holes between the ranks (p50k_base) and lie behind them; ids between that stand for
+// nothing become special tokens of their own. Without any, end_of_text_name becomes one behind the last rank, which
+// notes tell.
+TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, std::string_view pattern,
+                              const std::vector<SpecialToken>& specials = {});
+// "<|endoftext|>=100257". Throws Error for anything else.
+SpecialToken parse_special(std::string_view text);
+// Help of an option that becomes one of them.
+inline constexpr const char* special_id_help =
+    "of a .tiktoken file, which does not say it: a special token and its id, as <|endoftext|>=100257 of cl100k; may be "
+    "given again";
 
 // tokenizer.json. The same tokenizer gives the same text.
 std::string tokenizer_json(const TokenizerParts& parts);

@@ -129,10 +129,12 @@ void read_added_tokens(const Node& file, VocabularyBuilder& builder) {
   for (const Node& token : file.elements("added_tokens")) {
     token.check_names({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
     for (const std::string_view name : {"single_word", "lstrip", "rstrip"}) token.check_flag(name, false);
-    // One that is not special would be found in every text, before it is cut into pieces.
-    if (!token.flag("special", false)) token.refuse("special", "is not read here unless it is true");
     builder.at("added_tokens");
-    builder.add_special(token.text("content"), token.integer("id"));
+    if (token.flag("special", false)) {
+      builder.add_special(token.text("content"), token.integer("id"));
+    } else {
+      builder.add_added(token.text("content"), token.integer("id"));
+    }
   }
 }
 
@@ -233,17 +235,20 @@ std::string tokenizer_json(const TokenizerParts& parts) {
   JsonValue added = JsonValue::array(), merges = JsonValue::array();
   JsonValue::Object vocabulary;
   for (std::size_t id = 0; id < parts.tokens.size(); ++id) {
-    if (!parts.tokens[id].empty()) vocabulary.push_back({byte_characters(parts.tokens[id]), id});
+    const bool is_added = std::ranges::binary_search(parts.added, static_cast<std::int32_t>(id));
+    if (!parts.tokens[id].empty() && !is_added) vocabulary.push_back({byte_characters(parts.tokens[id]), id});
   }
-  for (const SpecialToken& special : parts.specials) {
-    added.push(JsonValue::object({{"id", special.id},
-                                  {"content", special.name},
+  const auto add = [&](std::int32_t id, const std::string& content, bool is_special) {
+    added.push(JsonValue::object({{"id", id},
+                                  {"content", content},
                                   {"single_word", false},
                                   {"lstrip", false},
                                   {"rstrip", false},
                                   {"normalized", false},
-                                  {"special", true}}));
-  }
+                                  {"special", is_special}}));
+  };
+  for (const SpecialToken& special : parts.specials) add(special.id, special.name, true);
+  for (const std::int32_t id : parts.added) add(id, parts.tokens[static_cast<std::size_t>(id)], false);
   for (const MergedPair& merge : parts.merges) {
     const auto written = [&](std::int32_t id) { return byte_characters(parts.tokens[static_cast<std::size_t>(id)]); };
     merges.push(JsonValue(JsonValue::Array{written(merge.left), written(merge.right)}));

@@ -10,20 +10,26 @@
 
 namespace tally {
 
-void VocabularyBuilder::add(std::string bytes, std::int64_t id, bool is_special) {
+void VocabularyBuilder::add(std::string bytes, std::int64_t id, Kind kind) {
   if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
     fail_here("'", escape_for_print(bytes), "' has the id ", id, "; ids are 0 to the number of tokens less one");
   }
-  tokens_.push_back({std::move(bytes), static_cast<std::int32_t>(id), is_special});
+  tokens_.push_back({std::move(bytes), static_cast<std::int32_t>(id), kind});
+}
+
+void VocabularyBuilder::add_named(const std::string& name, std::int64_t id, Kind kind) {
+  if (name.empty()) fail_here("a special token without a name");
+  if (specials_.contains(name)) fail_here("'", escape_for_print(name), "' is there twice");
+  add(name, id, kind);
+  specials_[name] = static_cast<std::int32_t>(id);
 }
 
 void VocabularyBuilder::add_special(const std::string& name, std::int64_t id) {
-  if (name.empty()) fail_here("a special token without a name");
-  if (specials_.contains(name)) fail_here("'", escape_for_print(name), "' is there twice");
-  add(name, id, true);
-  specials_[name] = static_cast<std::int32_t>(id);
+  add_named(name, id, Kind::special);
   parts.specials.push_back({name, static_cast<std::int32_t>(id)});
 }
+
+void VocabularyBuilder::add_added(const std::string& text, std::int64_t id) { add_named(text, id, Kind::added); }
 
 void VocabularyBuilder::add_written(const std::string& written, std::int64_t id) {
   if (const auto special = specials_.find(written); special != specials_.end()) {
@@ -38,7 +44,7 @@ void VocabularyBuilder::add_written(const std::string& written, std::int64_t id)
 
 void VocabularyBuilder::add_bytes(std::string bytes, std::int64_t id) {
   if (bytes.empty()) fail_here("a token without bytes, with the id ", id);
-  add(std::move(bytes), id, false);
+  add(std::move(bytes), id, Kind::plain);
 }
 
 void VocabularyBuilder::finish_tokens() {
@@ -50,11 +56,11 @@ void VocabularyBuilder::finish_tokens() {
     if (token.id < next)
       fail_here("the id ", token.id, " stands for two tokens, '", escape_for_print(token.bytes), "' and another");
     if (token.id > next) fail_here("no token has the id ", next, ", but one has ", token.id);
-    if (!token.is_special && find(token.bytes) >= 0)
+    if (token.kind == Kind::plain && find(token.bytes) >= 0)
       fail_here("the token '", escape_for_print(token.bytes), "' is there twice");
-    const bool has_bytes = !token.is_special;
-    parts.tokens.push_back(has_bytes ? std::move(token.bytes) : std::string());
-    if (has_bytes) index_.add(token.id, text_of);
+    parts.tokens.push_back(token.kind == Kind::special ? std::string() : std::move(token.bytes));
+    if (token.kind == Kind::plain) index_.add(token.id, text_of);
+    if (token.kind == Kind::added) parts.added.push_back(token.id);
   }
   tokens_ = {};
   std::sort(parts.specials.begin(), parts.specials.end(),

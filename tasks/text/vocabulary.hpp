@@ -29,6 +29,8 @@ class VocabularyBuilder {
 
   // Stands for no bytes. Before the other tokens, among which it may come again with the same id.
   void add_special(const std::string& name, std::int64_t id);
+  // The same for one that stands for its own name (TokenizerParts::added).
+  void add_added(const std::string& text, std::int64_t id);
   // A token by what it is written as (tasks/text/byte_characters.hpp), or by its bytes.
   void add_written(const std::string& written, std::int64_t id);
   void add_bytes(std::string bytes, std::int64_t id);
@@ -46,18 +48,20 @@ class VocabularyBuilder {
   TokenizerParts parts;
 
  private:
+  enum class Kind { plain, special, added };
   struct Token {
     std::string bytes;
     std::int32_t id;
-    bool is_special;
+    Kind kind;
   };
   std::int32_t find(std::string_view bytes) const;
   std::int32_t find_written(std::string_view written) const;
-  void add(std::string bytes, std::int64_t id, bool is_special);
+  void add(std::string bytes, std::int64_t id, Kind kind);
+  void add_named(const std::string& name, std::int64_t id, Kind kind);
 
   std::string source_, place_;
   std::vector<Token> tokens_;
-  std::unordered_map<std::string, std::int32_t> specials_;  // ids by name
+  std::unordered_map<std::string, std::int32_t> specials_;  // ids by name, also of added ones
   TextIndex index_;                                         // of parts.tokens
 };
 

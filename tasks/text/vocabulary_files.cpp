@@ -61,7 +61,32 @@ bool decode_base64(std::string_view text, std::string& bytes) {
   return true;
 }
 
+// Ids between the last rank and the special tokens that stand for nothing, as cl100k has one.
+void add_unused(VocabularyBuilder& builder, const std::vector<SpecialToken>& specials, std::int64_t behind) {
+  std::int32_t last = 0;
+  for (const SpecialToken& special : specials) last = std::max(last, special.id);
+  constexpr std::int64_t most = 1 << 16;
+  if (last - behind > most) {
+    builder.fail_here("end with ", behind - 1, "; the special token ", last, " lies more than ", most, " behind them");
+  }
+  for (std::int64_t id = behind; id < last; ++id) {
+    if (std::ranges::find(specials, id, &SpecialToken::id) != specials.end()) continue;
+    builder.add_special(concat("<|unused-", id, "|>"), id);
+  }
+}
+
 }  // namespace
+
+SpecialToken parse_special(std::string_view text) {
+  const std::size_t equals = std::min(text.rfind('='), text.size());
+  const std::string_view written = text.substr(std::min(equals + 1, text.size()));
+  SpecialToken special{std::string(text.substr(0, equals)), -1};
+  const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), special.id);
+  const bool is_id = error == std::errc{} && end == written.data() + written.size() && special.id >= 0;
+  check(is_id && !special.name.empty(), "tokenizer", "'", escape_for_print(text),
+        "'; the name of a special token, = and its id are wanted, as in <|endoftext|>=100257");
+  return special;
+}
 
 TokenizerParts parse_vocabulary(std::string_view vocabulary, const std::string& vocabulary_source,
                                 std::string_view merges, const std::string& merges_source) {
@@ -94,8 +119,12 @@ TokenizerParts parse_vocabulary(std::string_view vocabulary, const std::string& 
   return std::move(builder.parts);
 }
 
-TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, std::string_view pattern) {
+TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, std::string_view pattern,
+                              const std::vector<SpecialToken>& specials) {
   VocabularyBuilder builder(escape_for_print(source, 1000));
+  builder.at("the special tokens");
+  for (const SpecialToken& special : specials) builder.add_special(special.name, special.id);
+  std::int64_t behind = 0;  // the last rank
   for_each_line(text, [&](std::string_view line, std::size_t number) {
     if (line.empty()) return;
     builder.at("line ", number);
@@ -111,10 +140,18 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, 
       builder.fail_here("'", escape_for_print(written, 60),
                         "' is no rank; a token in base64, a blank and a rank are wanted");
     builder.add_bytes(std::move(bytes), rank);
+    behind = std::max(behind, rank + 1);
   });
   builder.at("the ranks");
-  const std::int64_t end = builder.token_count();
-  builder.add_special(std::string(end_of_text_name), end);
+  if (specials.empty()) {
+    builder.add_special(std::string(end_of_text_name), behind);
+    builder.parts.notes.push_back(
+        concat(end_of_text_name, " has the id ", behind,
+               ", behind the last rank: the file does not say it, and the published id may be "
+               "another one; --special-id names it"));
+  } else {
+    add_unused(builder, specials, behind);
+  }
   builder.finish_tokens();
   builder.add_all_pairs();
   builder.parts.pattern = pattern.empty() ? "cl100k" : split_pattern_name(pattern);
@@ -123,41 +160,45 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, 
   return std::move(builder.parts);
 }
 
-TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern) {
+TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern,
+                              const std::vector<SpecialToken>& specials) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path given(path);
   if (fs::is_directory(given, ignored)) {
     for (const char* name : {"tokenizer.json", "vocab.json"}) {
-      if (fs::exists(given / name, ignored)) return read_tokenizer((given / name).string(), pattern);
+      if (fs::exists(given / name, ignored)) return read_tokenizer((given / name).string(), pattern, specials);
     }
     fail("tokenizer", escape_for_print(path, 1000), ": the folder holds neither tokenizer.json nor vocab.json");
   }
-  const auto check_no_pattern = [&] {
+  const auto check_says_all = [&] {
     check(pattern.empty(), "tokenizer", escape_for_print(path, 1000),
           ": says itself how text is cut; only a .tiktoken "
           "file needs a pattern");
+    check(specials.empty(), "tokenizer", escape_for_print(path, 1000),
+          ": says itself what its special tokens are; only a .tiktoken file needs them");
   };
   const std::string name = given.filename().string();
   if (name.ends_with("vocab.json") || name.ends_with("merges.txt")) {
-    check_no_pattern();
+    check_says_all();
     const std::string prefix = path.substr(0, path.size() - 10);  // both names have ten letters
     return parse_vocabulary(read_whole_file(prefix + "vocab.json", max_bytes), prefix + "vocab.json",
                             read_whole_file(prefix + "merges.txt", max_bytes), prefix + "merges.txt");
   }
-  if (name.ends_with(".tiktoken")) return parse_tiktoken(read_whole_file(path, max_bytes), path, pattern);
+  if (name.ends_with(".tiktoken")) return parse_tiktoken(read_whole_file(path, max_bytes), path, pattern, specials);
   check(name.ends_with(".json"), "tokenizer", escape_for_print(path, 1000),
         ": tokenizer.json, vocab.json with "
         "merges.txt, a .tiktoken file or a folder with one of these is wanted");
-  check_no_pattern();
+  check_says_all();
   return parse_tokenizer_json(read_whole_file(path, max_bytes), path);
 }
 
 VocabularyFiles vocabulary_files(const TokenizerParts& parts) {
-  const bool can_say = split_pattern_name(parts.pattern) == "gpt2" && !parts.ignore_merges && !parts.nfc;
+  const bool can_say =
+      split_pattern_name(parts.pattern) == "gpt2" && !parts.ignore_merges && !parts.nfc && parts.added.empty();
   check(can_say, "tokenizer",
-        "vocab.json and merges.txt can only say the pattern gpt2, without ignore_merges and "
-        "normal form; write tokenizer.json");
+        "vocab.json and merges.txt can only say the pattern gpt2, without ignore_merges, "
+        "normal form and added tokens that are not special; write tokenizer.json");
   check(parts.specials.empty() || (parts.specials.size() == 1 && parts.specials[0].name == end_of_text_name),
         "tokenizer", "vocab.json and merges.txt know one special token, ", end_of_text_name, "; write tokenizer.json");
   JsonValue::Object tokens;

@@ -137,7 +137,7 @@ ERRORS = [
             replace="if (ended_badly(state)) known->state = state;",
             what="a run that has been finished since is counted by what an old sweep wrote of it",
             found_by=["runner/Reports.AFinished*"], survived=True),
-    Planted("lock-shared", "tasks/run_folder.cpp",
+    Planted("lock-shared", "core/io/folder_lock.hpp",
             find="LOCK_EX | LOCK_NB",
             replace="LOCK_SH | LOCK_NB",
             what="two processes may train one run",

@@ -8,6 +8,7 @@
 #include "core/io/json.hpp"
 #include "tasks/runner/text_stream.hpp"
 #include "tests/runner/program.hpp"
+#include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
 namespace {
@@ -127,6 +128,59 @@ TEST_F(Generate, EndsWhereItShould) {
   }
   EXPECT_EQ(run_tally({"generate", run_}, folder_).code, 2) << "no prompt";
   EXPECT_EQ(run_tally({"generate", run_, "--prompt=wx"}, folder_).code, 2);
+}
+
+// 16 tokens are what the table holds: of 40 the last 10 are a half that fits.
+TEST_F(Generate, SlidesOverAPromptThatIsTooLong) {
+  train("absolute");
+  std::string prompt;
+  for (int n = 0; n < 10; ++n) prompt += n % 3 == 0 ? "w0i1" : "i0r1";
+  const auto go_on = [&](const std::string& from, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"generate", run_, "--prompt", from, "--seed=5"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_tally(words, folder_);
+  };
+  const Finished slid = go_on(prompt, {"--full=slide", "--count=6"});
+  EXPECT_EQ(slid.code, 0) << slid.err;
+  EXPECT_TRUE(holds(slid.err, "of the prompt's 40 tokens the model takes the last 10")) << slid.err;
+  EXPECT_EQ(slid.out, go_on(prompt.substr(30), {"--count=6"}).out);
+  EXPECT_EQ(go_on(prompt, {"--full=slide", "--count=30", "--quiet"}).out.size(), 31u);
+  EXPECT_EQ(go_on(prompt, {"--count=6"}).code, 1);
+}
+
+TEST_F(Generate, SaysOnceThatEachTokenComputesAllAnew) {
+  const std::string note = "each token computes the whole text anew: a model with the encoding absolute+hard ";
+  train("absolute+hard");
+  const Finished anew = generate({"--count=4"});
+  EXPECT_EQ(anew.err.find(note), anew.err.rfind(note)) << anew.err;
+  EXPECT_TRUE(holds(anew.err, note)) << anew.err;
+  std::filesystem::remove_all(run_);
+  train("absolute");
+  EXPECT_FALSE(holds(generate({"--count=4"}).err, "anew"));
+}
+
+TEST_F(Generate, RawIsWhatTheModelSaysAndNothingElse) {
+  train("none");
+  const std::string text = texts({"--count=6"}).at(0);
+  EXPECT_EQ(generate({"--count=6", "--quiet"}).out, text + "\n");
+  EXPECT_EQ(generate({"--count=6", "--quiet", "--raw"}).out, text);
+  const Finished refused = generate({"--samples=2", "--show-probability"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(holds(refused.err, "--show-probability tells of one sample")) << refused.err;
+  const Finished special = generate({"--specials=w"});
+  EXPECT_EQ(special.code, 2);
+  EXPECT_TRUE(holds(special.err, "has no special tokens")) << special.err;
+}
+
+// The examples of Unicode 15, table 3-8 and the text around it.
+TEST(TextStreams, ReplaceWhatIsNotText) {
+  const std::string mark = "\xef\xbf\xbd";
+  EXPECT_EQ(with_replacements("a\n\xe2\x82\xac"), "a\n\xe2\x82\xac");
+  EXPECT_EQ(with_replacements("\xda!"), mark + "!");
+  EXPECT_EQ(with_replacements("\xf1\x80\x80\xe1\x80\xc2\x62\x80\x63\x80\xbf\x64"),
+            mark + mark + mark + "b" + mark + "c" + mark + mark + "d");
+  EXPECT_EQ(with_replacements("\xed\xa0\x80\xf4\x91"), mark + mark + mark + mark + mark);
+  EXPECT_EQ(with_replacements("\xf0\x9f\x98"), mark);
 }
 
 TEST(TextStreams, ShowWholeCharactersAndNothingThatSteersATerminal) {

@@ -221,6 +221,35 @@ TEST_F(ImportedRuns, BeginWithTheirModelOrNotAtAll) {
                  "the run begins with the model in it");
 }
 
+TEST_F(ImportedRuns, ReadBytesWhereThereIsNoTokenizer) {
+  const std::string from = source("llama");
+  fs::remove(from + "/tokenizer.json");
+  const Finished imported = run_tally({"import", folder_ / "run", "--from", from}, folder_);
+  ASSERT_EQ(imported.code, 0) << imported.err;
+  EXPECT_TRUE(holds(imported.out, "holds no tokenizer: texts are read and written as bytes")) << imported.out;
+  EXPECT_EQ(read_file(folder_ / "run/tokenizer/tokenizer.json"), read_file(folder_ / "data/tokenizer.json"));
+  expect_done({"generate", folder_ / "run", "--prompt=fu", "--count=3"});
+  fs::remove(source("gpt2-wide") + "/tokenizer.json");
+  expect_refused(import("small", source("gpt2-wide")), 1, "holds no tokenizer");
+  EXPECT_FALSE(fs::exists(folder_ / "small"));
+}
+
+// What tally does not read of a folder's tokenizer, as of one with a token that takes blanks with it, data make up for.
+TEST_F(ImportedRuns, TakeTheTokenizerOfTheDataWhereTheirOwnIsNotRead) {
+  const std::string from = source("neox");
+  JsonValue tokenizer = read_json(from + "/tokenizer.json");
+  JsonValue added = tokenizer.at("added_tokens");
+  added.push(JsonValue::object({{"id", 257}, {"content", "  "}, {"lstrip", true}, {"special", false}}));
+  tokenizer.set("added_tokens", added);
+  write_file(from + "/tokenizer.json", write_json(tokenizer));
+  expect_refused(import("none", from), 1, "added_tokens[1].lstrip");
+  const Finished imported = run_tally({"import", folder_ / "run", "--from", from, data()}, folder_);
+  ASSERT_EQ(imported.code, 0) << imported.err;
+  EXPECT_TRUE(holds(imported.out, "the model's tokenizer is not read, so that of ")) << imported.out;
+  EXPECT_TRUE(holds(imported.out, "added_tokens[1].lstrip")) << imported.out;
+  expect_done({"eval", folder_ / "run", "--split=validation"});
+}
+
 TEST_F(ImportedRuns, AreNotHalfMade) {
   const std::string from = source("gpt2");
   const auto refused = [&](const std::string& message, const std::vector<std::string>& more = {}) {
@@ -228,7 +257,6 @@ TEST_F(ImportedRuns, AreNotHalfMade) {
     EXPECT_FALSE(fs::exists(folder_ / "run") || fs::exists(folder_ / "run.partial"));
   };
   fs::rename(from + "/tokenizer.json", folder_ / "kept.json");
-  refused("holds no tokenizer");
   write_file(from + "/tokenizer.json", "{}");
   refused("tokenizer.json");
   fs::copy_file(folder_ / "kept.json", from + "/tokenizer.json", fs::copy_options::overwrite_existing);

@@ -111,7 +111,10 @@ TEST_F(TextRuns, AreEvaluatedWithWhatAPerplexityNeeds) {
   const Finished told = run_tally({"eval", folder_ / "run", "--split=test", "--stride=4"}, folder_);
   EXPECT_TRUE(holds(told.out, "bits per byte of ")) << told.out << told.err;
   EXPECT_TRUE(holds(told.out, "context 16, stride 4")) << told.out;
-  EXPECT_TRUE(holds(run_tally({"report", folder_ / "run"}, folder_).out, "bits per byte"));
+  const std::string report = run_tally({"report", folder_ / "run"}, folder_).out;
+  for (const char* column : {"loss +-", "bits per byte", "word perplexity", "documents", "tokenizer"}) {
+    EXPECT_TRUE(holds(report, concat("| ", column))) << column;
+  }
 
   // A token file says nothing of itself: its ids are those of the run's tokenizer.
   const auto test_json = [&](const std::vector<std::string>& more) {
@@ -135,6 +138,17 @@ TEST_F(TextRuns, GoOnFromAPromptAndFromNone) {
   const JsonValue first = json_of(from_func, folder_), none = json_of(words, folder_);
   EXPECT_EQ(first.elements("samples").at(0).elements("ids").size(), 10u);
   EXPECT_EQ(none.integer("prompt_tokens"), 1) << "the end of the text before";
+  // The name of a special token is text unless it is allowed.
+  std::vector<std::string> named = words;
+  named.insert(named.end(), {"--prompt=<|endoftext|>"});
+  EXPECT_GT(json_of(named, folder_).integer("prompt_tokens"), 1);
+  named.emplace_back("--specials=<|endoftext|>");
+  EXPECT_EQ(json_of(named, folder_).at("samples"), none.at("samples"));
+  EXPECT_EQ(json_of(named, folder_).integer("prompt_tokens"), 1);
+  named.back() = "--specials=<|none|>";
+  const Finished unknown = run_tally(named, folder_);
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(holds(unknown.err, "'<|none|>' is no special token")) << unknown.err;
   const Finished piped = run_tally({"generate", folder_ / "run", "--prompt-file", folder_ / "nothing"}, folder_);
   EXPECT_EQ(piped.code, 2);
   EXPECT_TRUE(holds(piped.err, folder_ / "nothing")) << piped.err;
@@ -176,6 +190,7 @@ TEST_F(TextRuns, VaryTheirContextOnTheSameTargets) {
   EXPECT_EQ(told.code, 1);
   EXPECT_TRUE(holds(told.out, "perplexity against task.length with task.after=32 task.stride=4")) << told.out;
   EXPECT_TRUE(holds(told.out, "far = cap or none goes on beyond the table")) << told.out;
+  EXPECT_TRUE(holds(told.out, "- at 16: context 16, stride 4, ")) << told.out;
   std::vector<std::string> capped = words;
   capped.insert(capped.end(), {"--set", "pe.relative.far=cap"});
   const JsonValue values = json_of(capped, folder_).elements("tables")[0].elements("groups")[0].at("values");
@@ -183,7 +198,16 @@ TEST_F(TextRuns, VaryTheirContextOnTheSameTargets) {
                                       "--set=pe.relative.far=cap"};
   const JsonValue::Array evaluations = json_of(eval, folder_).elements("evaluations");
   for (std::size_t n = 0; n < 3; ++n) {
-    EXPECT_EQ(values.elements()[n].at("perplexity").real("mean"), evaluations[n].at("text").real("perplexity"));
+    const JsonValue &cell = values.elements()[n], &text = evaluations[n].at("text");
+    EXPECT_EQ(cell.at("perplexity").real("mean"), text.real("perplexity"));
+    EXPECT_EQ(cell.real("bits_per_byte"), text.real("bits_per_byte"));
+    EXPECT_EQ(cell.at("text").string("split"), "test");
+    for (const char* name : {"context", "stride", "tokens", "bytes", "words", "documents"}) {
+      EXPECT_EQ(cell.at("text").integer(name), text.integer(name)) << name;
+    }
+    for (const char* name : {"token_checksum", "tokenizer_checksum"}) {
+      EXPECT_EQ(cell.at("text").string(name), text.string(name)) << name;
+    }
   }
   const Finished trained = run_tally({"eval", folder_ / "runs/relative", "--set=pe.relative.share=model"}, folder_);
   EXPECT_EQ(trained.code, 2);
@@ -301,6 +325,7 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   ASSERT_EQ(json.elements("rows").size(), 9u);
   EXPECT_TRUE(holds(read_file(folder_ / "figure3.md"), "Perplexity of a token: mean over 1 seed"));
   EXPECT_TRUE(holds(read_file(folder_ / "figure3.svg"), "context in tokens"));
+  EXPECT_TRUE(holds(read_file(folder_ / "figure3.md"), ", split validation: context 256, stride 128, "));
 
   std::string run;
   for (const auto& entry : fs::directory_iterator(folder_ / "runs/text-prose-quick")) {
@@ -316,6 +341,10 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
       EXPECT_EQ(line.elements("cells")[n].at("perplexity").real("mean"),
                 evaluated.elements("evaluations")[n].at("text").real("perplexity"))
           << far << " " << n;
+      EXPECT_EQ(line.elements("cells")[n].at("text").integer("tokens"),
+                evaluated.elements("evaluations")[n].at("text").integer("tokens"));
+      EXPECT_EQ(line.elements("cells")[n].real("bits_per_byte"),
+                evaluated.elements("evaluations")[n].at("text").real("bits_per_byte"));
     }
   }
   // What is kept of a run is not left to do; of relative there are two rows.

@@ -6,6 +6,7 @@
 
 #include "tasks/foreign/family.hpp"
 #include "tasks/foreign/foreign_model.hpp"
+#include "tests/error_of.hpp"
 
 namespace tally {
 namespace {
@@ -53,6 +54,26 @@ TEST(ForeignSettings, LeftOutAreThoseOfTheirLibrary) {
   EXPECT_EQ(found["model.tied"], "false");
   EXPECT_EQ(found["pe.rope.base"], "10000");
   EXPECT_EQ(found["pe.rope.rotary-dims"], "2") << "a quarter of a head";
+}
+
+// Of our own options 0 means the usual value, which is another function than the file's.
+TEST(ForeignSettings, ANormWithoutAnEpsilonIsRefused) {
+  const auto least = [](const char* type, std::initializer_list<const char*> sizes) {
+    JsonValue json = JsonValue::object({{"model_type", type}, {"vocab_size", 40}});
+    for (const char* size : sizes) json.set(size, 4);
+    return json;
+  };
+  for (const auto& [key, model] :
+       {std::pair{"layer_norm_epsilon", least("gpt2", {"n_embd", "n_head", "n_layer"})},
+        {"rms_norm_eps", least_llama()},
+        {"layer_norm_eps", least("gpt_neox", {"hidden_size", "num_attention_heads", "num_hidden_layers"})}}) {
+    JsonValue json = model;
+    json.set(key, 0.0);
+    EXPECT_EQ(testing::error_of([&] { settings_of(json); }),
+              concat("[import] config.json: '", key, "' is 0; it must be above 0"));
+    json.set(key, -1e-5);
+    EXPECT_NE(testing::error_of([&] { settings_of(json); }), "");
+  }
 }
 
 // Where yarn does not say by how much it stretches, it is from the length it was trained with to that of the model.

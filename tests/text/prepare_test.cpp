@@ -293,15 +293,75 @@ TEST_F(Prepare, WhatIsThereIsKept) {
   EXPECT_ERROR(prepare("new2"), "empty: no text is left; of 1 found");
 }
 
-TEST_F(Prepare, ATextThatChangesIsNoticed) {
-  const std::string path = folder_.file("source/a/text7.md");
+// The second begins where the first is at work, with settings of its own; the first's folder stays as it is.
+TEST_F(Prepare, TwoAtOnceAreNotInEachOthersWay) {
+  prepare("alone");
+  PrepareSettings other = settings_;
+  other.vocabulary = 290;
+  int tries = 0;
   observer_.progress = [&](std::string_view stage, std::uint64_t, std::uint64_t) {
-    if (stage == "training") folder_.file("source/a/text7.md", "another text");
+    if (stage != "train" || tries++ > 0) return;
+    for (const bool force : {false, true}) {
+      other.force = force;
+      EXPECT_ERROR(prepare_text(folder_.file("out"), other, {}), "out.partial: another process is preparing in it");
+    }
   };
+  prepare();
+  EXPECT_GT(tries, 0);
+  EXPECT_EQ(all_of("out"), all_of("alone"));
+}
+
+// What an interrupted preparation has left is taken over, or made anew in the same folder, not beside it.
+TEST_F(Prepare, AnotherPlanBeginsAnewInTheSameFolder) {
+  std::atomic<bool> stop{false};
+  PrepareObserver stopping;
+  stopping.progress = [&](std::string_view stage, std::uint64_t, std::uint64_t) { stop = stage == "train"; };
+  stopping.stop = &stop;
+  EXPECT_TRUE(prepare_text(folder_.file("out"), settings_, stopping).is_null());
+  EXPECT_TRUE(fs::exists(folder_.file("out.partial/tokenizer.json")));
+  settings_.vocabulary = 280;
+  EXPECT_EQ(prepare().at("tokenizer").integer("vocabulary"), 280);
+  prepare("alone");
+  EXPECT_EQ(all_of("out"), all_of("alone"));
+}
+
+TEST_F(Prepare, ATextThatChangesIsDroppedOrRefused) {
   settings_.vocabulary = 257 + 256;
   settings_.min_count = 1;
-  EXPECT_ERROR(prepare(), path + ": has changed while it was read");
-  EXPECT_FALSE(fs::exists(folder_.file("out")));
+  const JsonValue before = prepare("before");
+  const auto change = [&](std::string_view stage, std::uint64_t, std::uint64_t) {
+    if (stage != "training") return;
+    folder_.file("source/a/text7.md", "another text");
+    fs::remove(folder_.file("source/a/text8.md"));
+  };
+  const std::string path = folder_.file("source/a/text7.md");
+  const std::string bytes7 = bytes_of_file(path), bytes8 = bytes_of_file(folder_.file("source/a/text8.md"));
+  observer_.progress = change;
+  settings_.rules.strict = true;
+  EXPECT_ERROR(prepare("strict"), ".md: ");
+  EXPECT_FALSE(fs::exists(folder_.file("strict")));
+
+  add("a/text7.md", bytes7);
+  add("a/text8.md", bytes8);
+  settings_.rules.strict = false;
+  std::vector<std::string> notes;
+  observer_.note = [&](std::string_view line) { notes.emplace_back(line); };
+  const JsonValue counts = prepare().at("counts");
+  EXPECT_EQ(counts.integer("found"), 40);
+  EXPECT_EQ(counts.integer("kept"), 38);
+  EXPECT_EQ(counts.at("dropped").integer("unreadable"), 2);
+  EXPECT_EQ(before.at("counts").at("dropped").integer("unreadable"), 0);
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_TRUE(holds(notes[0] + notes[1], path + ": has changed while it was read"));
+  // What is left is what a preparation without them encodes, by the tokenizer that is there.
+  EXPECT_NO_THROW(PreparedText(folder_.file("out")).verify());
+  observer_ = {};
+  fs::remove(path);
+  settings_.tokenizer = folder_.file("out/tokenizer.json");
+  prepare("without");
+  for (const char* file : {"train.bin", "validation.bin", "test.bin", "documents-train.tsv"}) {
+    EXPECT_EQ(bytes_of_file(folder_.file(concat("out/", file))), bytes_of_file(folder_.file(concat("without/", file))));
+  }
 }
 
 }  // namespace

@@ -64,6 +64,18 @@ TEST(Splitter, NamesAndSpellings) {
   EXPECT_EQ(unicode_version().find("1"), 0);
 }
 
+// U+3001, the ideographic comma, has the script Common, and Han among its script extensions (Unicode's Scripts.txt and
+// ScriptExtensions.txt). Python's regex, Oniguruma and Rust ask for the script.
+TEST(Splitter, AScriptIsThatOfTheCharacterAlone) {
+  const std::string_view text = "\xe4\xb8\xad\xe6\x96\x87\xe3\x80\x81x";  // two of Han, U+3001, x
+  const Pieces wanted{"\xe4\xb8\xad\xe6\x96\x87", "\xe3\x80\x81", "x"};
+  for (const char* pattern : {R"(\p{Han}+|\P{Han})", R"([\p{Han}]+|[^\p{Han}])", R"(\P{^Han}+|\p{^Han})",
+                              R"(\p{Script=Han}+|\p{L}|\p{P})", R"(\p{Hani}+|\x{3001}|[\x{78}])"}) {
+    EXPECT_EQ(pieces_of(pattern, text), wanted) << pattern;
+  }
+  EXPECT_EQ(pieces_of(R"(\p{L}{1,2}|[{]{2,}?|\pP{1})", "abc,{{{{"), (Pieces{"ab", "c", ",", "{{", "{{"}));
+}
+
 TEST(Splitter, LongRuns) {
   constexpr std::size_t size = 10'000'000;
   for (const bool with_jit : {true, false}) {
@@ -92,9 +104,17 @@ TEST(Splitter, PatternsOfFilesAreNotTrusted) {
                                          {"[[:alpha:]]", "'[' within a class"},
                                          {"[]a]", "begins with ']'"},
                                          {"a\\", "a backslash at the end"},
-                                         {"[a", "byte"}}) {
+                                         {"[a-z&&b]", "byte 4: '&&' within a class"},
+                                         {"[a--b]", "'--' within a class"},
+                                         {"a{,3}|.", "byte 1: '{' that begins none of {m}"},
+                                         {"a{1, 3}|.", "byte 1: '{' that begins none of {m}"},
+                                         {"a{1,3", "byte 1: '{' that begins none of {m}"},
+                                         {"a{1,3}+|.", "byte 6: '+' behind {1,3}"},
+                                         {"a{2}?|.", "byte 4: '?' behind {2}"},
+                                         {R"(\p{L)", "byte 2: '{' without its '}'"},
+                                         {"[a", "missing terminating ]"}}) {
     const std::string text = pattern;
-    EXPECT_ERROR(SplitPattern{text}, pattern[0] == '[' && pattern[1] == 'a' ? "missing terminating ]" : message);
+    EXPECT_ERROR(SplitPattern{text}, message);
   }
   EXPECT_ERROR(SplitPattern(std::string(20'000, 'a')), "20000 bytes");
   EXPECT_ERROR(SplitPattern(std::string(300, '(').append("a").append(300, ')')), "nested");

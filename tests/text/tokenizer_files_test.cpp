@@ -133,7 +133,7 @@ TEST(TokenizerFiles, Tiktoken) {
   const std::string bytes = tiktoken_text({});
   for (const auto& [lines, message] : {std::pair{"YQ== 256\n", "'a' is there twice"},
                                        {"YWI= 256\nYWM= 256\n", "the id 256 stands for two tokens"},
-                                       {"YWI= 258\n", "no token has the id 256, but one has 257"},
+                                       {"YWI= 258\n", "no token has the id 256, but one has 258"},
                                        {"YWI 256\n", "'YWI' is not base64"},
                                        {"YW=I 256\n", "is not base64"},
                                        {"YWJ= 256\n", "is not base64"},  // bits that the padding cuts off
@@ -151,6 +151,76 @@ TEST(TokenizerFiles, Tiktoken) {
   EXPECT_ERROR(parse_tiktoken(bytes.substr(bytes.find('\n') + 1), "a", ""), "no token has the id 0");
   EXPECT_ERROR(parse_tiktoken("YQ== 0\n", "a", ""), "no token is the byte 0 alone");
   EXPECT_ERROR(parse_tiktoken(tiktoken_text({std::string(3000, 'a')}), "a", ""), "has 3000 bytes");
+}
+
+// cl100k_base ends its ranks at 100255 and has <|endoftext|> at 100257; p50k_base has it in a hole between its ranks.
+TEST(TokenizerFiles, TiktokensSpecialTokensHaveTheIdsThatTheCallerNames) {
+  const std::string text = tiktoken_text({"th", "he"});  // 0 to 257
+  const TokenizerParts plain = parse_tiktoken(text, "a", "");
+  ASSERT_EQ(plain.notes.size(), 1u);
+  EXPECT_TRUE(holds(plain.notes[0], "<|endoftext|> has the id 258, behind the last rank"));
+  const TokenizerParts parts = parse_tiktoken(text, "a", "", {{"<|endoftext|>", 259}, {"<|fim|>", 262}});
+  EXPECT_TRUE(parts.notes.empty());
+  const Tokenizer tokenizer(parts);
+  EXPECT_EQ(tokenizer.vocabulary(), 263);
+  EXPECT_EQ(tokenizer.special("<|endoftext|>"), 259);
+  EXPECT_EQ(tokenizer.special("<|fim|>"), 262);
+  EXPECT_EQ(tokenizer.special("<|unused-258|>"), 258);
+  EXPECT_EQ(tokenizer_json(parse_tokenizer_json(tokenizer_json(parts), "made")), tokenizer_json(parts));
+
+  const std::string hole = text + concat(base64("an"), " 259\n");
+  EXPECT_ERROR(parse_tiktoken(hole, "a", ""), "no token has the id 258");
+  const Tokenizer filled(parse_tiktoken(hole, "a", "", {{"<|endoftext|>", 258}}));
+  EXPECT_EQ(filled.vocabulary(), 260);
+  EXPECT_EQ(filled.special("<|endoftext|>"), 258);
+  EXPECT_EQ(filled.find("an"), 259);
+
+  EXPECT_ERROR(parse_tiktoken(text, "a", "", {{"<|endoftext|>", 257}}), "the id 257 stands for two tokens");
+  EXPECT_ERROR(parse_tiktoken(text, "a", "", {{"x", 258}, {"x", 259}}), "'x' is there twice");
+  EXPECT_ERROR(parse_tiktoken(text, "a", "", {{"x", 2'000'000'000}}), "lies more than 65536 behind them");
+  for (const char* wrong : {"", "x", "=5", "x=", "x=-1", "x=5a", "x=9999999999"}) {
+    EXPECT_ERROR(parse_special(wrong), "the name of a special token, = and its id are wanted");
+  }
+  EXPECT_EQ(parse_special("a=b=7").name, "a=b");
+  TemporaryFolder folder;
+  const std::string json = folder.file("t.json", tokenizer_json(small_tokenizer()));
+  EXPECT_ERROR(read_tokenizer(json, "", {{"x", 300}}), "says itself what its special tokens are");
+}
+
+// As tokenizers does it: added tokens that are not special are found in every text, the earliest first, there the
+// longest, and what lies between is cut and merged by itself. Pythia has runs of blanks of this kind.
+TEST(TokenizerFiles, AddedTokensAreFoundBeforeATextIsCut) {
+  JsonValue file = parse_json(tokenizer_json(byte_tokenizer()), {}, "made");
+  JsonValue added = file.at("added_tokens");
+  for (const auto& [id, content] : {std::pair{257, "    "}, {258, "  "}, {259, "ba"}}) {
+    added.push(JsonValue::object({{"id", id}, {"content", content}, {"normalized", true}, {"special", false}}));
+  }
+  file.set("added_tokens", added);
+  const TokenizerParts parts = parse_tokenizer_json(write_json(file), "made");
+  EXPECT_EQ(parts.added, (std::vector<std::int32_t>{257, 258, 259}));
+  const Tokenizer tokenizer(parts);
+  Encoder encoder(tokenizer);
+  const std::string text = "b       ba\n";  // seven blanks
+  const std::vector<std::int32_t> ids = encoder.encode(text);
+  const std::int32_t b = tokenizer.find("b"), blank = tokenizer.find(" "), end = tokenizer.find("\n");
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{b, 257, 258, blank, 259, end}));
+  EXPECT_EQ(tokenizer.decode(ids), text);
+  EXPECT_EQ(tokenizer.find("ba"), -1) << "no merge makes it";
+  const std::vector<std::string> allowed{"<|endoftext|>"};
+  std::vector<std::int32_t> with_special;
+  encoder.encode("ba<|endoftext|>  ", allowed, with_special);
+  EXPECT_EQ(with_special, (std::vector<std::int32_t>{259, 256, 258}));
+  EXPECT_EQ(tokenizer_json(parse_tokenizer_json(tokenizer_json(parts), "again")), tokenizer_json(parts));
+  EXPECT_ERROR(vocabulary_files(parts), "added tokens that are not special");
+  // Of a pattern's pieces: " x" is one, but not across an added token.
+  TokenizerParts merged = small_tokenizer();
+  const std::vector<std::int32_t> before = encoded(merged, "the");
+  merged.added.push_back(static_cast<std::int32_t>(merged.tokens.size()));
+  merged.tokens.emplace_back("h");
+  const std::vector<std::int32_t> cut = encoded(merged, "the");
+  EXPECT_EQ(cut.size(), 3u);
+  EXPECT_EQ(cut[1], merged.added[0]);
+  EXPECT_LT(before.size(), 3u);
 }
 
 TEST(TokenizerFiles, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
@@ -231,7 +301,7 @@ TEST(TokenizerFiles, ModelsThatCannotBe) {
   const auto special = [](std::string_view name, const JsonValue& value) {
     return changed([&](JsonValue& file) { const_cast<JsonValue&>(file.elements("added_tokens")[0]).set(name, value); });
   };
-  expect_refused(special("special", false), "added_tokens[0].special");
+  expect_refused(special("special", 1), "added_tokens[0].special: is an integer");
   expect_refused(special("lstrip", true), "added_tokens[0].lstrip");
   expect_refused(special("content", ""), "added_tokens: a special token without a name");
   expect_refused(special("id", 5), "the id 5 stands for two tokens");

@@ -1,0 +1,21 @@
+// What a task has whose vocabulary holds special tokens, which stand for no bytes of a text.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tally {
+
+class SpecialTokens {
+ public:
+  virtual ~SpecialTokens() = default;
+  // Ids of a text in which only the names in `allowed` are those tokens, and all else is text. Throws Error for a name
+  // that is no special token.
+  virtual std::vector<std::int32_t> encode_allowing(std::string_view text,
+                                                    std::span<const std::string> allowed) const = 0;
+};
+
+}  // namespace tally
