@@ -21,6 +21,7 @@
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
 #include "tasks/text/text_border.hpp"
+#include "tasks/text/text_parts.hpp"
 #include "tasks/text/token_file.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 #include "tasks/text/words.hpp"
@@ -30,7 +31,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t part_bytes = 1 << 20;
 constexpr std::uint64_t batch_bytes = 32 << 20;  // of text that is in memory at once, and no more than this many parts
 constexpr std::size_t batch_parts = 4096;
 constexpr const char* split_names[] = {"train", "validation", "test"};
@@ -38,78 +38,6 @@ constexpr const char* split_names[] = {"train", "validation", "test"};
 std::uint32_t checksum_of(std::string_view bytes, std::uint32_t before = 0) {
   return crc32c(std::as_bytes(std::span(bytes)), before);
 }
-
-using TextPointers = std::vector<const CorpusText*>;
-
-// A stretch of a text; all of it, where it is no longer than about part_bytes or may not be cut.
-struct TextPart {
-  const CorpusText* text;
-  std::string bytes;
-  bool first, last;  // of the text
-};
-
-// A text that is another one since it was selected, of which parts have been used.
-class ChangedText : public Error {
- public:
-  ChangedText(const CorpusText& text, const char* why) : Error(why), text_(&text) {}
-  const CorpusText& text() const { return *text_; }
-
- private:
-  const CorpusText* text_;
-};
-
-// The texts in parts that can be encoded by themselves, each read when it is asked for. `with_borders`: a text may be
-// cut (tasks/text/text_border.hpp). drop(text, why) is told of those that have vanished or changed before any part was
-// given out; later next() throws ChangedText.
-class TextParts {
- public:
-  using Drop = std::function<void(const CorpusText& text, const Error& why)>;
-  TextParts(TextPointers texts, bool with_borders, Drop drop)
-      : texts_(std::move(texts)), with_borders_(with_borders), drop_(std::move(drop)) {}
-
-  // Nothing at the end.
-  std::optional<TextPart> next() {
-    while (reader_ || next_ < texts_.size()) {
-      const bool first = !reader_;
-      const CorpusText& text = *texts_[first ? next_++ : next_ - 1];
-      try {
-        return part_of(text, first);
-      } catch (const Error& why) {
-        if (!first) throw ChangedText(text, why.what());
-        reader_.reset();
-        drop_(text, why);
-      }
-    }
-    return std::nullopt;
-  }
-
- private:
-  TextPart part_of(const CorpusText& text, bool first) {
-    TextPart part{.text = &text, .bytes = std::exchange(rest_, {}), .first = first, .last = false};
-    if (first) reader_.emplace(text);
-    while (!part.last) {
-      const std::size_t seen = part.bytes.size();
-      part.bytes += reader_->read(part_bytes);
-      part.last = reader_->done();
-      // Whether the last byte that was seen makes a border could not be known before.
-      const std::size_t border =
-          part.last || !with_borders_ ? 0 : last_text_border(part.bytes, std::max<std::size_t>(2, seen) - 2);
-      if (border == 0) continue;
-      rest_ = part.bytes.substr(border);
-      part.bytes.resize(border);
-      return part;
-    }
-    reader_.reset();
-    return part;
-  }
-
-  TextPointers texts_;
-  bool with_borders_;
-  Drop drop_;
-  std::size_t next_ = 0;
-  std::optional<CorpusTextReader> reader_;
-  std::string rest_;  // of the text at work, behind the last border
-};
 
 class Preparation {
  public:
