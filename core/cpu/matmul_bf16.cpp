@@ -208,7 +208,8 @@ class Product {
           }
           const std::uint32_t* const a_rows = scratch.a + row * by_.ld_a();
           for (std::int64_t column = first; column < behind; column += tile_columns) {
-            float* const kept = scratch.sums + row * by_.columns + column;
+            // One step along k keeps nothing between steps, and has no memory for it.
+            float* const kept = l == k && last ? nullptr : scratch.sums + row * by_.columns + column;
             tile.columns = static_cast<int>(std::min<std::int64_t>(tile_columns, columns - column));
             tile.before = l > k ? kept : nullptr;
             tile.c = last ? c + row * sums.ld_c + j + column : kept;
