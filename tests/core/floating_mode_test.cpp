@@ -22,7 +22,11 @@ class FloatingMode : public ::testing::Test {
     cpu::set_floating_mode(cpu::kernel_mode);
     const bool known = cpu::floating_mode() == cpu::kernel_mode;
     cpu::set_floating_mode(mode_);
+#if defined(__x86_64__) || defined(__aarch64__)
+    ASSERT_TRUE(known) << "the mode that was set is not the one that is read";
+#else
     if (!known) GTEST_SKIP() << "nothing is known of this processor's mode";
+#endif
   }
   ~FloatingMode() override {
     set_thread_count(threads_);
