@@ -32,7 +32,7 @@ using attention::row;
 #else
 #define TALLY_PAIR_LOOPS(set, stem) nullptr
 #endif
-#ifdef TALLY_PAIR_KERNELS
+#ifdef TALLY_WITH_CUDA_HOST
 #define TALLY_PAIR_OF_HOST(stem) &tally::cuda_host::registry::pair_##stem
 #else
 #define TALLY_PAIR_OF_HOST(stem) nullptr

@@ -65,7 +65,13 @@ std::atomic<ProductPrecision> products = ProductPrecision::f32;
 const Backend& backend(Device device) {
   switch (device.type) {
     case DeviceType::cpu: break;
-    case DeviceType::cuda_host: return cuda_host::backend(device.index);
+    case DeviceType::cuda_host:
+#if TALLY_WITH_CUDA_HOST
+      return cuda_host::backend(device.index);
+#else
+      fail("device", "this build of tally leaves out cuda-host, the CUDA kernels executed on the CPU (CMake option ",
+           "TALLY_CUDA_HOST, which tests/run.sh has on)");
+#endif
     case DeviceType::meta: return meta::backend(static_cast<DeviceType>(device.index));
     case DeviceType::cuda:
 #if TALLY_WITH_CUDA

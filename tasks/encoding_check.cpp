@@ -203,12 +203,17 @@ Finding look_at_threads(const EncodingVariant& variant) {
 }
 
 Finding look_at_devices(const EncodingVariant& variant) {
-  std::vector<Device> devices{device_from_text("cuda-host")};
-  try {
-    backend({DeviceType::cuda, 0});
-    devices.push_back({DeviceType::cuda, 0});
-  } catch (const Error&) {  // none here
+  std::vector<Device> devices;
+  std::string missing;
+  for (const DeviceType type : {DeviceType::cuda_host, DeviceType::cuda}) {
+    try {
+      backend({type, 0});
+      devices.push_back({type, 0});
+    } catch (const Error& error) {
+      if (missing.empty()) missing = error.what();
+    }
   }
+  if (devices.empty()) return left_out(missing);
   const std::int64_t length = length_for(variant.choice, one_tile);
   const Computed cpu = computed(variant, length, {.device = Device{}});
   Finding found;

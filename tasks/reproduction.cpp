@@ -188,6 +188,11 @@ Reproduction part_of(const Reproduction& table, const std::vector<std::string>& 
   return part;
 }
 
+std::string preset_of(const ReproductionColumn& column, Scale scale) {
+  if (!column.preset.at(scale).empty()) return column.preset.at(scale);
+  return column.text == nullptr ? std::string(name_of(scale)) : column.text->preset.at(scale);
+}
+
 std::optional<ContextQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
                                           const ReproductionColumn& column, Scale scale) {
   const auto length_of = [&](const ReproductionColumn& any) {
@@ -211,7 +216,7 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
   return in_file(concat(table.name, ", ", row.label, ", ", column.title.at(setting.scale)), [&] {
     const Scale scale = setting.scale;
     const ReproductionText* text = column.text;
-    const std::string preset(text == nullptr ? name_of(scale) : text->preset.at(scale));
+    const std::string preset = preset_of(column, scale);
     RunConfig config = RunConfig::make(column.task, row.encoding.at(scale), preset);
     if (text != nullptr) config.set("task.data", text->data.at(scale));
     const Settings settings =
@@ -223,7 +228,7 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
     config.run.seed = seed;
     config.validate();
     config.refuse_idle();
-    const std::string folder = concat(column.task, text == nullptr ? "" : "-" + preset);
+    const std::string folder = concat(column.task, preset == name_of(scale) ? "" : "-" + preset);
     std::string name = concat(folder, "/", run_name(config.encoding.text(), settings, seed));
     return std::optional(ReproductionRun{std::move(name), std::move(config)});
   });

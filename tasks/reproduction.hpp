@@ -75,6 +75,7 @@ struct ReproductionColumn {
   std::string unit = {};                   // of the numbers in print where they are no errors in percent: "perplexity"
   const ReproductionText* text = nullptr;  // then perplexities are measured, not errors
   ScaledNumber context = {};  // of the windows evaluated, where it is said; all of a table's score the same targets
+  Scaled preset = {};         // of the task; empty: that of the text, else the one named as the scale
 };
 
 // A choice that the paper leaves open.
@@ -125,6 +126,8 @@ struct ReproductionRun {
   std::string name;  // "flip-flop/cope-model.layers=1-seed2", from the folder of the scale
   RunConfig config;
 };
+// The preset of the task behind a column of runs.
+std::string preset_of(const ReproductionColumn& column, Scale scale);
 // The context of a cell that is evaluated after training, as 'tally vary --over task.length' does (runner/vary.cpp):
 // what is asked of its run, but for step and count.
 struct ContextQuestion {

@@ -211,7 +211,7 @@ std::string presets_text(const Reproduction& table, Scale scale) {
   std::string text;
   std::set<std::string> told;
   for (const ReproductionColumn& column : table.columns) {
-    const std::string own(column.text == nullptr ? name_of(scale) : column.text->preset.at(scale));
+    const std::string own = preset_of(column, scale);
     if (column.task.empty() || !told.insert(concat(column.task, " ", own)).second) continue;
     const PresetEntry& preset = find_preset(column.task, own);
     text += concat("- ", preset.task, ", preset ", preset.name, ": ", preset.summary, ":");

@@ -1,5 +1,5 @@
 # The CUDA kernels, twice (cuda/README.md): tally_cuda(tally_core) adds to a library
-#  * always the sources of cuda/ as C++, against cuda/host, which executes them on the CPU;
+#  * unless TALLY_CUDA_HOST is OFF, the sources of cuda/ as C++, against cuda/host, which executes them on the CPU;
 #  * where nvcc is, the same sources as CUDA, compiled in cuda/CMakeLists.txt: the language of a file is a property of the
 #    folder that names it.
 
@@ -52,16 +52,19 @@ if(TALLY_WITH_CUDA)
 endif()
 
 function(tally_cuda library)
-  file(GLOB kernels CONFIGURE_DEPENDS cuda/*.cu)
-  file(GLOB runtime CONFIGURE_DEPENDS cuda/host/*.cpp)
-  target_sources(${library} PRIVATE ${kernels} ${runtime})
-  set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
-  # Executed thread by thread: compiling them at -O3 takes twice as long, and no vector comes of it.
-  set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
-  if(TALLY_SANITIZE STREQUAL "thread")
-    # What switches fibers is no part of what is checked: see cuda/host/sanitizer.hpp.
-    set_source_files_properties(${runtime} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread
-      COMPILE_DEFINITIONS TALLY_THREAD_SANITIZER=1)
+  if(TALLY_CUDA_HOST)
+    file(GLOB kernels CONFIGURE_DEPENDS cuda/*.cu)
+    file(GLOB runtime CONFIGURE_DEPENDS cuda/host/*.cpp)
+    target_sources(${library} PRIVATE ${kernels} ${runtime})
+    set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
+    # Executed thread by thread: compiling them at -O3 takes twice as long, and no vector comes of it.
+    set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
+    if(TALLY_SANITIZE STREQUAL "thread")
+      # What switches fibers is no part of what is checked: see cuda/host/sanitizer.hpp.
+      set_source_files_properties(${runtime} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread
+        COMPILE_DEFINITIONS TALLY_THREAD_SANITIZER=1)
+    endif()
+    set_property(SOURCE core/backend.cpp APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA_HOST=1)
   endif()
   if(TALLY_WITH_CUDA)
     add_subdirectory(cuda)

@@ -1,6 +1,6 @@
 # Pair policies (core/attention/pair.hpp) are compiled more than once, each time from the same text: by their own file with
-# vectors that any processor has; for wider vectors where g++ compiles for x86-64; and as CUDA, executed by the CPU and,
-# where nvcc is, by a GPU. A file has policies when it has a line that begins with TALLY_PAIR(.
+# vectors that any processor has; for wider vectors where g++ compiles for x86-64; and as CUDA, executed by the CPU (where
+# TALLY_CUDA_HOST is ON) and, where nvcc is, by a GPU. A file has policies when it has a line that begins with TALLY_PAIR(.
 #
 # tally_pairs(<target> FILES nn/position/tra.cpp ...)
 #
@@ -82,7 +82,9 @@ function(tally_pairs target)
       list(APPEND ${kind}_kernels ${path})
     endforeach()
     list(APPEND own_files ${file})
-    set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_PAIR_KERNELS=1)
+    if(TALLY_CUDA_HOST)
+      set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA_HOST=1)
+    endif()
     if(sets)
       set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_PAIR_SETS=1)
     endif()
@@ -90,6 +92,9 @@ function(tally_pairs target)
       set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA=1)
     endif()
   endforeach()
+  if(NOT TALLY_CUDA_HOST)
+    set(host_kernels "")
+  endif()
   set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX)
   set_source_files_properties(${sources} ${host_kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   set_property(SOURCE ${host_kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
