@@ -1,7 +1,7 @@
-// Associative recall for the table of every encoding on every task.
+// Associative recall for the table of every encoding on every task: 4 pairs of 15 keys and 16 values.
 //
-// Seen with seed 1: cope without an error on all splits, absolute 53% wrong with twice the pairs, as after the 2,000
-// steps of quick.
+// Seen with cope, seed 1: no error in distribution and in longer texts, 0.05% with twice the pairs.
 #include "tasks/preset.hpp"
 
-TALLY_PRESET_ON(mqar_brief, mqar_quick, "brief", "quick in 800 steps", "steps=800 eval-every=200 save-every=200");
+TALLY_PRESET_ON(mqar_brief, mqar_quick, "brief", "4 pairs in 32 tokens, 800 steps",
+                "task.vocabulary=32 task.pairs=4 task.length=32 steps=800 eval-every=200 save-every=200");
