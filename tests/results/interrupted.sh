@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # Table 2 twice: once without a break, once killed by SIGKILL, then interrupted by SIGTERM, and resumed. Both must say the
-# same, number by number. The models are tiny: what is shown are the promises of `tally reproduce`, not the errors.
+# same, number by number. The models are tiny, since what is shown are the promises of `tally reproduce`, not the errors.
 #
-#   tests/results/interrupted.sh TALLY [FOLDER]   TALLY: the program; FOLDER for the runs, else a temporary one
+#   tests/results/interrupted.sh [--plain] TALLY [FOLDER]   TALLY: the program; FOLDER for the runs, else a temporary one
 #
+# --plain: quick scale as it is, twice a quarter of an hour; what FOLDER/whole has already is not trained again.
 # Exit code 0: the same.
 set -euo pipefail
 
-[ $# -ge 1 ] || { sed -n '5s/^# *//p' "$0" >&2; exit 2; }
+plain=false
+if [ "${1:-}" = --plain ]; then
+  plain=true
+  shift
+fi
+[ $# -ge 1 ] || { sed -n '5,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 tally=$(realpath "$1")
 folder=${2:-}
 if [ -z "$folder" ]; then
@@ -17,9 +23,14 @@ fi
 mkdir -p "$folder"
 cd "$folder"
 
-table=(reproduce table2 --scale quick --seeds 1..2 --threads 1 --jobs 2 --set model.width=8 --set model.layers=1
-       --set model.heads=2 --set steps=60 --set batch=4 --set optimiser.warmup=5 --set eval-every=20 --set save-every=5
-       --set eval-count=20 --set task.eval-count=40)
+table=(reproduce table2 --scale quick)
+if $plain; then
+  table+=(--seeds 1..3 --threads 1 --jobs 1)
+else
+  table+=(--seeds 1..2 --threads 1 --jobs 2 --set model.width=8 --set model.layers=1 --set model.heads=2 --set steps=60
+          --set batch=4 --set optimiser.warmup=5 --set eval-every=20 --set save-every=5 --set eval-count=20
+          --set task.eval-count=40)
+fi
 
 finished() { find "$1" -name results.json 2> /dev/null | wc -l; }
 
