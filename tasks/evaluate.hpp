@@ -96,8 +96,8 @@ std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t
 Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                     std::int64_t batch, const std::atomic<bool>* stop = nullptr);
 
-// One line of metrics.jsonl: step, split, loss (or that answers were generated), both errors and their counts; where
-// they are broken down, "by": the name, both means over keys, and keys and counts as arrays.
+// As metrics.jsonl, results.json and varied.json have it: step, split, loss (or that answers were generated), both
+// errors, their counts; where they are broken down, "by": the name, both means over keys, keys and counts as arrays.
 JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);
 // The reverse. Throws Error naming what is missing, and for counts that no evaluation has.
 Evaluation evaluation_from_json(const JsonValue& json);
