@@ -148,6 +148,15 @@ RunConfig RunConfig::clone() const {
   return copy;
 }
 
+RunConfig RunConfig::with_paths_of(const RunConfig& other) const {
+  RunConfig moved = clone();
+  const std::vector<OptionInfo> theirs = options_of(*other.task_options);
+  for (const std::string& name : path_options(*task, *moved.task_options)) {
+    if (const OptionInfo* path = find_option(theirs, name)) moved.set("task." + name, to_text(path->value));
+  }
+  return moved;
+}
+
 void RunConfig::set(std::string_view name, std::string_view value) {
   std::string_view rest;
   if (starts_any(name, "task.", rest)) {

@@ -94,6 +94,8 @@ struct RunConfig {
   std::unique_ptr<Task> make_task() const;
   // Start values from the run's seed.
   std::unique_ptr<SequenceModel> make_model(const Task& task) const;
+  // The same with the paths of another's task (tasks/task_paths.hpp): its files lie there now.
+  RunConfig with_paths_of(const RunConfig& other) const;
   // What runs are compared by: the encoding, or the kind of a model that has no use for one.
   std::string label() const { return model.is_transformer() ? encoding.text() : model.kind; }
   DType dtype() const { return run.dtype == "f64" ? DType::f64 : DType::f32; }

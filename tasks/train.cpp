@@ -90,6 +90,7 @@ class Run {
     if (checkpoint.file) {
       in_file(folder_.checkpoint_path(step), [&] {
         check_same_model(checkpoint.record, config_, *task_);
+        check_same_data(checkpoint.data, *task_);
         load_tensors(model_->parameters(), checkpoint.tensors("model."));
         if (step > 0) load_tensors(optimizer_->state(), checkpoint.tensors("optimiser."));
       });
@@ -160,7 +161,8 @@ class Run {
     refuse_bad_update(step);
     if (!folder_.writes()) return;
     metrics_->sync();
-    folder_.write_checkpoint({step, tokens_, model_record(config_, *task_)}, model_->parameters(), optimizer_->state());
+    folder_.write_checkpoint({step, tokens_, model_record(config_, *task_), task_->data_record()}, model_->parameters(),
+                             optimizer_->state());
   }
 
   // Of the steps with a checkpoint: lower error on the first evaluation split is better, then lower loss, on text lower

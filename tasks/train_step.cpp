@@ -33,12 +33,13 @@ TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const Optimizer
   std::erase_if(parameters_, [](const auto& parameter) { return !requires_grad(parameter.second); });
 }
 
-// A captured step reads the tensors that it was captured with.
-void TrainStep::take(const Batch& batch, const Tensor& hyperparameters) {
-  if (!in_.defined() || in_.on_device(tokens).shape() != batch.tokens.shape()) {
+// A captured step reads the tensors that it was captured with, part by part.
+void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparameters) {
+  if (sequences.parts() != parts_) {
     work_.forget();
+    parts_ = sequences.parts();
     const DType dtype = parameters_.front().second.dtype();
-    const Shape& shape = batch.tokens.shape();
+    const Shape shape{sequences.size()};
     const auto count = static_cast<std::int64_t>(parameters_.size());
     in_ = StagingBuffer({{shape, DType::i32},
                          {shape, DType::i32},
@@ -49,28 +50,27 @@ void TrainStep::take(const Batch& batch, const Tensor& hyperparameters) {
                         model_.device());
     out_ = StagingBuffer({{{1}, dtype}, {{count}, DType::f64}, {shape, DType::i64}}, model_.device());
   }
-  in_.on_host(tokens).copy_from(batch.tokens);
-  in_.on_host(targets).copy_from(batch.targets);
-  in_.on_host(loss_mask).copy_from(batch.loss_mask);
+  in_.on_host(tokens).copy_from(sequences.tokens);
+  in_.on_host(targets).copy_from(sequences.targets);
+  in_.on_host(loss_mask).copy_from(sequences.loss_mask);
   in_.on_host(rows).copy_from(hyperparameters);
 }
 
-std::pair<std::int64_t, std::int64_t> TrainStep::rows_of(std::int64_t rank) {
-  const std::int64_t sequences = in_.on_device(tokens).size(0);
-  const std::int64_t height = micro_batch_ > 0 ? micro_batch_ : sequences;
-  const TreeShare share = tree_share((sequences + height - 1) / height, ranks_.size(), rank);
-  return {std::min(share.first * height, sequences), std::min(share.last * height, sequences)};
+std::span<const SequencePart> TrainStep::parts_of(std::int64_t rank) const {
+  const TreeShare share = tree_share(static_cast<std::int64_t>(parts_.size()), ranks_.size(), rank);
+  return std::span(parts_).subspan(static_cast<std::size_t>(share.first),
+                                   static_cast<std::size_t>(share.last - share.first));
 }
 
 // Loss and gradients of the parts of a batch, each a term of the mean over the whole batch, are added as one list.
 void TrainStep::compute_gradients() {
-  const std::int64_t sequences = in_.on_device(tokens).size(0);
-  const std::int64_t height = micro_batch_ > 0 ? micro_batch_ : sequences;
-  const auto [first, last] = rows_of(ranks_.rank());
   TreeSum total;
-  for (std::int64_t begin = first; begin < last; begin += height) {
-    const auto part = [&](Tensor& all) { return all.slice_view(0, begin, std::min(begin + height, sequences)); };
-    const Pass pass{.training = true, .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = begin}};
+  for (const SequencePart& now : parts_of(ranks_.rank())) {
+    const auto part = [&](Tensor& all) {
+      return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
+    };
+    const Pass pass{.training = true,
+                    .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = now.first_sequence}};
     model_.clear_gradients();
     const TokenLoss found = model_.loss(part(in_.on_device(tokens)), part(in_.on_device(targets)),
                                         part(in_.on_device(loss_mask)), in_.on_device(weight), pass);
@@ -81,11 +81,11 @@ void TrainStep::compute_gradients() {
     total.add(std::move(term));
   }
   std::vector<Tensor> sums;
-  if (last > first) sums = total.take();
+  if (!parts_of(ranks_.rank()).empty()) sums = total.take();
   if (!ranks_.alone()) {
     std::vector<Shape> shapes{{1}};
     for (const auto& [name, parameter] : parameters_) shapes.push_back(parameter.shape());
-    const std::int64_t terms = tree_share((sequences + height - 1) / height, ranks_.size(), 0).ranks;
+    const std::int64_t terms = tree_share(static_cast<std::int64_t>(parts_.size()), ranks_.size(), 0).ranks;
     add_over_ranks(ranks_, sums, shapes, parameters_.front().second.dtype(), model_.device(), terms);
   }
   out_.on_device(loss).copy_from(sums.front());
@@ -109,7 +109,8 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   report.step = n;
   report.steps = steps;
   report.lr = learning_rate(options_, n, steps);
-  take(batch, optimizer_.hyperparameters(n, report.lr));
+  const SequenceParts sequences(batch, micro_batch_);
+  take(sequences, optimizer_.hyperparameters(n, report.lr));
   const std::int64_t counted = counted_targets(batch.targets, batch.loss_mask, model_.vocabulary());
   in_.on_host(weight).fill(1.0 / static_cast<double>(counted));
   in_.on_host(step).fill(static_cast<double>(n));
@@ -129,10 +130,11 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   out_.fetch();
   if (!ranks_.alone()) {
     const std::span<std::int64_t> all = out_.on_host(best).span<std::int64_t>();
-    const std::size_t row = all.size_bytes() / static_cast<std::size_t>(batch.tokens.size(0));
-    std::vector<std::size_t> begins;
-    for (std::int64_t r = 0; r < ranks_.size(); ++r) begins.push_back(static_cast<std::size_t>(rows_of(r).first) * row);
-    begins.push_back(all.size_bytes());
+    std::vector<std::size_t> begins{0};
+    for (std::int64_t r = 0; r < ranks_.size(); ++r) {
+      const std::span<const SequencePart> own = parts_of(r);
+      begins.push_back(own.empty() ? begins.back() : static_cast<std::size_t>(own.back().end()) * sizeof(std::int64_t));
+    }
     ranks_.share(std::as_writable_bytes(all), begins);
   }
   report.loss = out_.on_host(loss).item();
@@ -140,7 +142,7 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   report.grad_norm = std::sqrt(std::accumulate(norms.begin(), norms.end(), 0.0));
   check_finite(report, norms);
   Evaluation scores;
-  add_scores(scores, out_.on_host(best), batch);
+  add_scores(scores, sequences.put_back(out_.on_host(best)), batch);
   report.token_error = scores.token_error();
   report.sequence_error = scores.sequence_error();
   return report;

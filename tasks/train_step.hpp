@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "autograd/finite.hpp"
@@ -15,6 +15,7 @@
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/batch.hpp"
+#include "tasks/sequence_parts.hpp"
 
 namespace tally {
 
@@ -59,11 +60,11 @@ class TrainStep {
   StepReport operator()(const Batch& batch, std::int64_t n, std::int64_t steps);
 
  private:
-  void take(const Batch& batch, const Tensor& hyperparameters);
+  void take(const SequenceParts& sequences, const Tensor& hyperparameters);
   void compute();
   void compute_gradients();
-  // Rows [begin, end) of the batch that the rank computes.
-  std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t rank);
+  // The parts that the rank computes.
+  std::span<const SequencePart> parts_of(std::int64_t rank) const;
   void check_finite(const StepReport& report, const std::vector<double>& norms) const;
 
   SequenceModel& model_;
@@ -73,10 +74,11 @@ class TrainStep {
   std::int64_t micro_batch_;
   const Ranks& ranks_;
   NamedTensors parameters_;
-  // What goes in: the batch's tokens, targets and loss mask, the step [1] that dropout draws for, 1 over the number of
+  std::vector<SequencePart> parts_;  // of the batch at work
+  // What goes in: tokens, targets and loss mask of all parts, the step [1] that dropout draws for, 1 over the number of
   // positions that the loss is the mean of [1], the optimiser's hyperparameters [parameters, row].
   enum In : std::size_t { tokens, targets, loss_mask, step, weight, rows };
-  // What comes out: loss [1], the gradients' squared norms [parameters] f64, ids of the largest logits [B, T] i64.
+  // What comes out: loss [1], the gradients' squared norms [parameters] f64, ids of the largest logits, i64.
   enum Out : std::size_t { loss, squares, best };
   StagingBuffer in_, out_;
   RepeatedWork work_;
