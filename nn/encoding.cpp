@@ -198,6 +198,9 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
     auto* dense = std::get_if<Dense>(&bias);
     if (dense != nullptr && dense->of_score && score.factor != 1) *dense = {dense->bias * score.factor};
   }
+  if (score.scan && score.scan->channels.of_score && score.factor != 1) {
+    score.scan->channels.query = score.scan->channels.query * score.factor;
+  }
   check_told(!score.normaliser.is_softmax(), encoding.traits.normalises, "another rule than the softmax", "normalises");
   const bool product = std::any_of(score.biases.begin(), score.biases.end(),
                                    [](const Bias& bias) { return std::holds_alternative<Product>(bias); });

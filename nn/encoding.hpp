@@ -71,6 +71,7 @@ struct AttentionInput {
   Tensor rotated_q = {};  // q, k and v after all of `rotate`, for `score`; undefined before
   Tensor rotated_k = {};
   Tensor rotated_v = {};
+  Tensor kept_k = {};  // rotated_k behind those of earlier tokens
   Visible visible = {};  // which of the keys up to itself a query sees
   // Whether all pairs are written out in memory (composed attention), where shapes that spare it are of no use.
   bool written_out = false;
@@ -82,6 +83,8 @@ struct AttentionInput {
   const Tensor& query(bool rotated) const { return rotated && rotated_q.defined() ? rotated_q : q; }
   // The k of the product.
   const Tensor& key() const { return rotated_k.defined() ? rotated_k : k; }
+  // The same of all tokens whose keys are there: as keep_keys of key().
+  const Tensor& all_keys() const { return kept_k.defined() ? kept_k : key(); }
   // The v that weights are multiplied with.
   const Tensor& value() const { return rotated_v.defined() ? rotated_v : v; }
   // Number of tokens up to the last of these: keys that the last query sees.

@@ -14,6 +14,19 @@
 
 namespace tally::cpu {
 
+// The vectors of a tile's queries and keys, of so many channels, where the policy has them.
+template <class T>
+struct ChannelViews {
+  const T* query;    // [numbers of the query * channels, tile_rows]
+  const T* key;      // [tile_keys, key_width]
+  const T* numbers;  // [numbers of the channel * channels]
+  T* d_query;        // as query
+  T* d_key;          // [tile_keys, d_key_step]
+  T* d_key_lanes;    // of the key at hand: a vector for each of its numbers
+  T* kept_terms;     // p.terms [tile_keys, tile_rows]
+  std::int64_t channels, key_width, d_key_step;
+};
+
 // A tile of pairs as the loops take it. All tiles are [tile_keys, tile_rows].
 template <class T>
 struct PairTileViews {
@@ -32,6 +45,7 @@ struct PairTileViews {
   T* kept_down;                   // p.down, where it sums down the queries; of each key then:
   double* down;                   // what the rows before these add up to; in backward those up to the last of these
   double* d_down;                 // what flows back from the rows after these
+  ChannelViews<T> channels;
 };
 
 template <class Policy>

@@ -16,6 +16,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/cpu/attention_pair_channels.hpp"
 #include "core/cpu/attention_pair_lanes.hpp"
 
 namespace tally::cpu {
@@ -154,6 +155,10 @@ template <class V, class Policy, bool keep, bool settled = false>
       } else if constexpr (settled) {
         const V value = last[static_cast<std::size_t>(first / step)];
         finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value));
+      } else if constexpr (needs.channels.any()) {
+        const V terms = sum_of_terms<V, Policy>(tile.channels, pair, first, j);
+        if constexpr (keep) store_vector<V>(tile.channels.kept_terms + j * tile_rows + first, terms);
+        finish(at, first, attention::PairWithTerms<V, Policy, false>(pair, terms));
       } else {
         finish(at, first, pair);
       }
@@ -222,7 +227,10 @@ template <class V, class Policy, bool settled = false>
                               TALLY_INLINED -> V { return choose(seen, pulled<input>(by, y), V{}); };
         const auto pair = at.template pair<true, true>(s, gate_score, sum, j, down);
         const auto logit = [&]() TALLY_INLINED {
-          if constexpr (!needs.table) {
+          if constexpr (needs.channels.any()) {
+            const V terms = load_vector<V>(tile.channels.kept_terms + cell);
+            return attention::logit_of<Policy>(attention::PairWithTerms<V, Policy, true>(pair, terms));
+          } else if constexpr (!needs.table) {
             return attention::logit_of<Policy>(pair);
           } else if constexpr (needs.knots) {
             KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
@@ -271,8 +279,26 @@ template <class V, class Policy, bool settled = false>
             places.put(first, d_entry, choose(seen, V(places.get(first) * d_entry), V{}));
           }
         }
+        // What comes to the two sums by way of the terms.
+        V d_sum_of_terms{}, d_down_of_terms{};
+        if constexpr (needs.channels.any()) {
+          const V d_terms = take.template operator()<attention::input_terms>(dl, logit);
+          const V a_terms = take.template operator()<attention::input_terms>(load_vector<V>(weight + cell), logit);
+          const bool begins = done == 0;
+          terms_gradient<V, Policy>(
+              tile.channels, pair, first, j, begins, d_terms,
+              [&](const auto& term) TALLY_INLINED {
+                back_through(d_terms, term);
+                attention::detail::each_input<(1u << count) - 1>([&]<int n>() TALLY_INLINED {
+                  sums_here[3 + 2 * n] += take.template operator()<number_of + n>(a_terms, term);
+                });
+                d_sum_of_terms += take.template operator()<sum_of>(d_terms, term);
+                d_down_of_terms += take.template operator()<down_of>(d_terms, term);
+              },
+              take);
+        }
         if constexpr (scans) {
-          const V d_sum = take.template operator()<sum_of>(dl, logit), before = load_vector<V>(run + first);
+          const V d_sum = take.template operator()<sum_of>(dl, logit) + d_sum_of_terms, before = load_vector<V>(run + first);
           const V after = before + d_sum, d_gate = needs.own ? after : before;
           store_vector<V>(run + first, after);
           if constexpr (keeps_gate_slope<V, Policy>()) {
@@ -283,7 +309,7 @@ template <class V, class Policy, bool settled = false>
           }
         }
         if constexpr (needs.down) {
-          const V d_down = take.template operator()<down_of>(dl, logit), after = sums_after(d_down) + d_down_later;
+          const V d_down = take.template operator()<down_of>(dl, logit) + d_down_of_terms, after = sums_after(d_down) + d_down_later;
           const V d_gate = after + static_cast<T>(tile.d_down[j]);
           d_down_later = after[0] + d_down[0];
           back_through(d_gate, attention::down_gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
@@ -293,6 +319,7 @@ template <class V, class Policy, bool settled = false>
         store_vector<V>(d + cell, ds);
       }
       if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
+      if constexpr (needs.channels.of_key > 0) close_key<V>(tile.channels, j);
       if constexpr (looks_up) add_at(tile.d_table, places.at, places.entries, tile.rows.lanes);
     }
     for (std::size_t n = 0; count > 0 && n < 2 + 2 * count; ++n) {

@@ -31,7 +31,8 @@ double largest_norm(const T* x, std::int64_t ld, std::int64_t rows, std::int64_t
 // The sums of one chunk over its rows, by key.
 template <class T>
 struct KeyGradients {
-  T *k, *v, *gate_key;  // [K, widths rounded up to whole vectors]
+  T *k, *v;  // [K, widths rounded up to whole vectors]
+  ScanKeySums<T> scan;
   MoveGradients<T> moves;
 };
 
@@ -78,18 +79,21 @@ class Worker {
   static std::int64_t key_gradient_count(const AttentionCall& call) {
     constexpr std::int64_t lanes = vector_lanes<T>;
     return call.keys() *
-               (round_up(call.q.shape[3], lanes) + round_up(call.v.shape[3], lanes) + gate_width<T>(call.scan)) +
+               (round_up(call.q.shape[3], lanes) + round_up(call.v.shape[3], lanes) + gate_width<T>(call.scan) +
+                channel_key_width<T>(call.scan)) +
            Moves<T>::key_gradient_count(call);
   }
   KeyGradients<T> key_gradients(T* memory) const {
     T *const v = memory + call_.keys() * ld_, *const gate_key = v + call_.keys() * value_ld_;
-    return {memory, v, gate_key, moves_.key_gradients(gate_key + call_.keys() * gate_width<T>(call_.scan))};
+    T* const channel_key = gate_key + call_.keys() * gate_width<T>(call_.scan);
+    return {memory, v, {gate_key, channel_key},
+            moves_.key_gradients(channel_key + call_.keys() * channel_key_width<T>(call_.scan))};
   }
 
   void forward(const Chunk& chunk) {
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
-      open_head(chunk.batch, head, nullptr, nullptr);
+      open_head(chunk.batch, head, {}, nullptr);
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { forward_rows(rows); });
     }
   }
@@ -98,7 +102,7 @@ class Worker {
     clear(sums, key_gradients_memory, keys_of(call_, chunk.share, divide(call_).shares));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
-      open_head(chunk.batch, head, sums.gate_key, shared.at(chunk.batch, head, chunk.share));
+      open_head(chunk.batch, head, sums.scan, shared.at(chunk.batch, head, chunk.share));
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
     }
   }
@@ -111,7 +115,8 @@ class Worker {
     const KeyGradients<T> first = key_gradients(chunks);
     write(gradients_->d_k, first.k);
     write(gradients_->d_v, first.v);
-    write(gradients_->d_gate_key, first.gate_key);
+    write(gradients_->d_gate_key, first.scan.gate_key);
+    write(gradients_->d_channel_key, first.scan.channel_key);
     write(gradients_->d_read, first.moves.read);
     write(gradients_->d_taken, first.moves.taken);
     write(gradients_->d_factor, first.moves.factor);
@@ -177,7 +182,8 @@ class Worker {
     };
     clear_rows(sums.k, ld_);
     clear_rows(sums.v, value_ld_);
-    clear_rows(sums.gate_key, gate_width<T>(call_.scan));
+    clear_rows(sums.scan.gate_key, gate_width<T>(call_.scan));
+    clear_rows(sums.scan.channel_key, channel_key_width<T>(call_.scan));
   }
   void open_keys(const Chunk& chunk) {
     const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
@@ -194,7 +200,7 @@ class Worker {
     }
   }
 
-  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) {
+  void open_head(std::int64_t batch, std::int64_t head, ScanKeySums<T> sums, double* shared) {
     const auto next = [&](std::int64_t count) {
       double* const own = shared;
       shared += shared != nullptr ? count : 0;
@@ -202,9 +208,9 @@ class Worker {
     };
     shared_of_normaliser_ = next(normaliser_.shared_count(call_));
     double* const of_scan = next(shared_count(call_.scan));
-    if (scan_ != nullptr) scan_->open_head(batch, head, d_gate_key, of_scan);
+    if (scan_ != nullptr) scan_->open_head(batch, head, sums, of_scan);
     double* const of_beside = next(shared_count(call_.beside));
-    if (beside_.tile() != nullptr) beside_.tile()->open_head(batch, head, nullptr, of_beside);
+    if (beside_.tile() != nullptr) beside_.tile()->open_head(batch, head, {}, of_beside);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->open_head(batch, head, next(shared_count(call_.biases[n], call_.keys())));
     }
