@@ -49,13 +49,17 @@ __global__ void add_in_tree(T* own, const T* terms, std::int64_t n, int count, i
 class NcclExchange final : public Exchange {
  public:
   explicit NcclExchange(const Ranks& ranks) : ranks_(ranks), kernels_(context().stream) {
-    std::vector<ncclUniqueId> ids(static_cast<std::size_t>(ranks.size()));
-    std::vector<std::size_t> begins;
-    for (std::size_t r = 0; r <= ids.size(); ++r) begins.push_back(r * sizeof(ncclUniqueId));
-    if (ranks.first()) NCCL_CHECK(ncclGetUniqueId(ids.data()));
-    ranks.share({reinterpret_cast<std::byte*>(ids.data()), ids.size() * sizeof(ncclUniqueId)}, begins);
-    NCCL_CHECK(
-        ncclCommInitRank(&communicator_, static_cast<int>(ranks.size()), ids.front(), static_cast<int>(ranks.rank())));
+    ncclUniqueId id;  // the first rank's, for all
+    std::vector<std::byte> shared(sizeof id);
+    if (ranks.first()) {
+      NCCL_CHECK(ncclGetUniqueId(&id));
+      std::memcpy(shared.data(), &id, sizeof id);
+    }
+    std::vector<std::size_t> begins(static_cast<std::size_t>(ranks.size()) + 1, sizeof id);
+    begins.front() = 0;
+    ranks.share(shared, begins);
+    std::memcpy(&id, shared.data(), sizeof id);
+    NCCL_CHECK(ncclCommInitRank(&communicator_, static_cast<int>(ranks.size()), id, static_cast<int>(ranks.rank())));
     CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     CUDA_CHECK(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming));
   }
