@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -64,8 +65,10 @@ class NcclExchange final : public Exchange {
     CUDA_CHECK(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming));
   }
 
-  // A failure here is that of what went before, which has been told.
+  // Left by an error it stays: the other ranks would have to come to take it down, and all of them are about to be
+  // ended. Another failure here is that of what went before, which has been told.
   ~NcclExchange() override {
+    if (std::uncaught_exceptions() > errors_) return;
     cudaStreamSynchronize(stream_);
     ncclCommDestroy(communicator_);
     cudaEventDestroy(ready_);
@@ -154,6 +157,7 @@ class NcclExchange final : public Exchange {
   cudaStream_t stream_{};
   cudaEvent_t ready_{};
   std::vector<Tensor> kept_;  // that are being exchanged
+  int errors_ = std::uncaught_exceptions();
 };
 
 }  // namespace

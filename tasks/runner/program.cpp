@@ -33,7 +33,7 @@ int run_command(const Command& command, std::vector<std::string> words) {
   CommandLine line(std::move(words));
   const std::function<Result()> run = command.declare(line);
   if (const std::string help = line.parse(command.name, command.summary); !help.empty()) {
-    std::cout << help;
+    if (Ranks::world().first()) std::cout << help;
     return exit_code::done;
   }
   line.common.apply();
