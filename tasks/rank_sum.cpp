@@ -27,6 +27,8 @@ RankSum::RankSum(const Ranks& ranks, Exchange& exchange, std::vector<Shape> shap
   for (const Shape& shape : shapes_) {
     begins_.push_back(begins_.back() + (shape.numel() + alignment - 1) / alignment * alignment);
   }
+  constexpr std::int64_t least = std::int64_t{1} << 16, most = std::int64_t{1} << 20;
+  if (bucket_elements_ == 0) bucket_elements_ = std::clamp(begins_.back() / 16, least, most);
   elements_ = Tensor::zeros({begins_.back()}, dtype, device);
 }
 

@@ -14,13 +14,12 @@ namespace tally {
 
 class RankSum {
  public:
-  static constexpr std::int64_t usual_bucket = std::int64_t{1} << 20;
-
   // Of the first `terms` ranks, in the tree of tree_share(); what the others have does not count. The same shapes on
   // all ranks, f32 or f64. Buckets have so many elements, among which the tensors lie side by side in the order of the
-  // list. Keeps references.
+  // list; 0: a sixteenth of all, from 2^16 to 2^20, so that little is left for the end and messages are not small. The
+  // sums are the same bits whatever it is. Keeps references.
   RankSum(const Ranks& ranks, Exchange& exchange, std::vector<Shape> shapes, DType dtype, Device device,
-          std::int64_t terms, std::int64_t bucket_elements = usual_bucket);
+          std::int64_t terms, std::int64_t bucket_elements = 0);
 
   // Tensor i of this rank, once for each, in any order; undefined: zeros. A bucket is sent once it is full and those
   // before it are sent, so that the order is that of the list on all ranks, whatever is computed first.

@@ -50,7 +50,9 @@ MemoryEstimate check_can_train(const RunConfig& config, OptimizerState state) {
     check_length(model_of(config, *task), task->max_length());  // now, and not where a split first has such a sequence
     return estimate;
   });
-  // On the CPU the first rank has all of it, too, while it writes a checkpoint.
+  // What arrives of other ranks' gradients, at most.
+  if (!Ranks::world().alone()) need.gradients *= 2;
+  // On the CPU the first rank has all of the state, too, while it writes a checkpoint.
   if (state == OptimizerState::split && default_device().type != DeviceType::cpu) {
     need.optimiser /= static_cast<double>(Ranks::world().size());
   }

@@ -4,8 +4,8 @@
 A step alone takes T. R ranks of one micro-batch each take
     T / R + max(X - B / R, X / N)         and where the exchange only begins when backward has ended, T / R + X,
     X = V / bandwidth + 2 (R - 1) N latency,     V = 2 (R - 1) / R * 4 P,     with a split optimiser 1.5 times as much:
-P parameters' gradients in f32 are sent and received twice (core/exchange.hpp) in N buckets of 4 MiB, the parameters once;
-backward, B = 2/3 of the step, hides all of the exchange but the last bucket, which is full when it ends.
+P parameters' gradients in f32 are sent and received twice (core/exchange.hpp) in N buckets (tasks/rank_sum.hpp), the
+parameters once; backward, B = 2/3 of the step, hides all of the exchange but the last bucket, which is full when it ends.
 
 Links: 93% of the nominal bandwidth, and 2 us, as MPI was measured to have past the kernel at 40 Gbit/s (J. Squyres,
 "MPI over 40Gb Ethernet", 2014: 37.23 Gbit/s, 1.93 us, OpenMPI 1.8.1). 30 us through the kernel are assumed for 10 Gbit/s.
@@ -21,7 +21,7 @@ BACKWARD = 2 / 3
 
 def seconds(alone, parameters, ranks, bandwidth, latency, beside=True, split=False):
     size = 4 * parameters
-    buckets = max(1, size / 2**22)
+    buckets = size / min(max(size / 16, 2**18), 2**22)
     exchange = 2 * (ranks - 1) / ranks * size / bandwidth + 2 * (ranks - 1) * buckets * latency
     visible = max(exchange - BACKWARD * alone / ranks, exchange / buckets) if beside else exchange
     parameters_too = (ranks - 1) / ranks * size / bandwidth + latency if split else 0
