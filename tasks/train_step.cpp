@@ -5,13 +5,15 @@
 #include <numeric>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "autograd/node.hpp"
+#include "autograd/completion.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/profile.hpp"
 #include "tasks/evaluate.hpp"
+#include "tasks/parameter_shares.hpp"
 #include "tasks/rank_sum.hpp"
 #include "tasks/tree_sum.hpp"
 
@@ -22,13 +24,15 @@ void report_divergence(std::int64_t n, std::string_view tensor, std::string_view
 }
 
 TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed,
-                     std::int64_t micro_batch)
+                     std::int64_t micro_batch, const ParameterShares* shares)
     : model_(model),
       optimizer_(optimizer),
       options_(options),
       seed_(seed),
       micro_batch_(micro_batch),
+      shares_(shares),
       ranks_(model.device().type == DeviceType::meta ? Ranks::one() : Ranks::world()),
+      exchange_(ranks_.alone() ? nullptr : make_exchange(ranks_, model.device())),
       parameters_(model.parameters()) {
   std::erase_if(parameters_, [](const auto& parameter) { return !requires_grad(parameter.second); });
 }
@@ -65,7 +69,9 @@ std::span<const SequencePart> TrainStep::parts_of(std::int64_t rank) const {
 // Loss and gradients of the parts of a batch, each a term of the mean over the whole batch, are added as one list.
 void TrainStep::compute_gradients() {
   TreeSum total;
-  for (const SequencePart& now : parts_of(ranks_.rank())) {
+  std::vector<Tensor> sums;
+  const std::span<const SequencePart> own = parts_of(ranks_.rank());
+  for (const SequencePart& now : own) {
     const auto part = [&](Tensor& all) {
       return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
     };
@@ -75,19 +81,17 @@ void TrainStep::compute_gradients() {
     const TokenLoss found = model_.loss(part(in_.on_device(tokens)), part(in_.on_device(targets)),
                                         part(in_.on_device(loss_mask)), in_.on_device(weight), pass);
     part(out_.on_device(best)).copy_from(found.best);
+    if (!ranks_.alone() && &now == &own.back()) {
+      sums = exchange_gradients(found.loss, total);
+      break;
+    }
     backward(found.loss);
     std::vector<Tensor> term{found.loss.detach()};
     for (const auto& [name, parameter] : parameters_) term.push_back(gradient(parameter));
     total.add(std::move(term));
   }
-  std::vector<Tensor> sums;
-  if (!parts_of(ranks_.rank()).empty()) sums = total.take();
-  if (!ranks_.alone()) {
-    std::vector<Shape> shapes{{1}};
-    for (const auto& [name, parameter] : parameters_) shapes.push_back(parameter.shape());
-    const std::int64_t terms = tree_share(static_cast<std::int64_t>(parts_.size()), ranks_.size(), 0).ranks;
-    add_over_ranks(ranks_, sums, shapes, parameters_.front().second.dtype(), model_.device(), terms);
-  }
+  if (ranks_.alone()) sums = total.take();
+  if (own.empty()) sums = exchange_gradients({}, total);  // of a small batch there may be none left for this rank
   out_.on_device(loss).copy_from(sums.front());
   model_.clear_gradients();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -95,11 +99,49 @@ void TrainStep::compute_gradients() {
   }
 }
 
+// Backward comes to the last parameters first, and so they are sent first.
+std::vector<Tensor> TrainStep::exchange_gradients(const Tensor& part_loss, TreeSum& total) {
+  const std::int64_t terms = tree_share(static_cast<std::int64_t>(parts_.size()), ranks_.size(), 0).ranks;
+  const std::size_t count = parameters_.size();
+  std::vector<Shape> shapes{{1}};
+  std::unordered_map<const AutogradData*, std::size_t> places;  // among what is sent, and as terms
+  for (std::size_t i = count; i-- > 0;) {
+    shapes.push_back(parameters_[i].second.shape());
+    places.emplace(parameters_[i].second.autograd().get(), i + 1);
+  }
+  RankSum sum(ranks_, *exchange_, std::move(shapes), parameters_.front().second.dtype(), model_.device(), terms);
+  const auto sent_as = [count](std::size_t i) { return i == 0 ? 0 : count + 1 - i; };
+  std::vector<bool> sent(count + 1);
+  const auto send = [&](std::size_t i, const Tensor& last) {
+    sent[i] = true;
+    sum.set(sent_as(i), total.take_with(i, last));
+  };
+  if (part_loss.defined()) {
+    send(0, part_loss.detach());
+    backward(part_loss, [&](AutogradData& leaf) {
+      const auto place = places.find(&leaf);
+      if (place != places.end()) send(place->second, std::exchange(leaf.gradient, {}));
+    });
+  }
+  for (std::size_t i = 0; i <= count; ++i) {
+    if (!sent[i]) send(i, {});
+  }
+  std::vector<Tensor> sums = sum.take();
+  std::reverse(sums.begin() + 1, sums.end());
+  return sums;
+}
+
 void TrainStep::compute() {
   compute_gradients();
   squared_gradients(out_.on_device(squares), parameters_);
   Optimizer::clip(in_.on_device(rows), out_.on_device(squares), out_.on_device(loss), options_.clip);
-  optimizer_.update(in_.on_device(rows));
+  if (shares_ != nullptr) {
+    shares_->take_gradients();
+    optimizer_.update(in_.on_device(rows));
+    shares_->share_parameters(exchange_.get());
+  } else {
+    optimizer_.update(in_.on_device(rows));
+  }
   model_.project_parameters();
   model_.clear_gradients();
 }

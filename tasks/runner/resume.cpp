@@ -21,6 +21,8 @@ struct ResumeSettings {
   std::string run, profile;
   std::string task, encoding;  // as given, to be refused when they are not the run's
   std::int64_t claim = 0;      // of the plan that trains it
+  bool split_optimiser = false;
+  OptimizerState state() const { return split_optimiser ? OptimizerState::split : OptimizerState::whole; }
 };
 
 // The run among the words behind the command: its configuration decides which options there are. Empty when none of
@@ -101,9 +103,9 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
     return run_training(std::move(folder), common, settings.profile);
   }
   refuse_fewer_steps(folder, after.run.steps);
-  check_can_train(after);
+  check_can_train(after, settings.state());
   folder.change_config(after);
-  return run_training(std::move(folder), common, settings.profile);
+  return run_training(std::move(folder), common, settings.profile, settings.state());
 }
 
 }  // namespace
@@ -118,6 +120,7 @@ std::function<Result()> declare_resume(CommandLine& line) {
     options = ConfigOptions::declare_for(line, RunFolder::open(run).config());
   }
   line.add("--profile", &settings->profile, profile_help);
+  line.add("--split-optimiser", &settings->split_optimiser, split_optimiser_help);
   line.add("--claim", &settings->claim, "the claim of the sweep that trains it", {.group = "", .least = 1});
   return [settings, options, &common = line.common] { return run_resume(*settings, *options, common); };
 }
