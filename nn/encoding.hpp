@@ -95,10 +95,14 @@ struct AttentionInput {
   // What an encoding left under this name with the tokens before these, where it is no row for each of them: to be put
   // in its place for those that come. Null without a cache.
   Tensor* kept(std::string_view name) const;
-  // For each distance n that a key can have, from 0, n or number(n), or a row of element(n, column, columns): [keys] or
-  // [keys, columns], computed once for all layers and steps (nn/constants.hpp); in the type of q if none is given.
+  // For each distance n that a key can have, from 0, n, number(n) or number(n, values), or a row of element(n, column,
+  // columns): [keys] or [keys, columns], computed once for all layers and steps (nn/constants.hpp); in the type of q if
+  // none is given. These are plain functions, or lambdas that capture nothing: what they need of options goes through
+  // `values`, and what is learned joins by operations on the result.
   Tensor distances() const;
   Tensor distances(Constants::Number number, std::optional<DType> dtype = {}) const;
+  Tensor distances(Constants::NumberWith number, const std::vector<double>& values,
+                   std::optional<DType> dtype = {}) const;
   Tensor distances(Constants::Element element, std::int64_t columns) const;
   // number(n) of the n keys that each of these tokens sees: [T]
   Tensor keys_seen(Constants::Number number, std::optional<DType> dtype = {}) const;
