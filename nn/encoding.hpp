@@ -209,6 +209,9 @@ struct EncodingEntry {
   EncodingTraits traits = {};
   // What there is to say of the model around it, one line, or nothing: Class::note(model), where the class has it.
   std::string (*note)(const ModelOptions& model) = nullptr;
+  // Whether with these options `score` adds something to the logits: Class::joins_score(options), where the class has
+  // it. Null where that follows from the traits: every `score` does, but for one that normalises without a scan.
+  bool (*joins_score)(const Options& options) = nullptr;
   // What is special of options, by name: of the options' struct `static constexpr std::array<std::string_view, N>
   // after_training`, and so on, where it has that. Those that a trained model may take otherwise, for texts longer than
   // those it was trained on; flags that act only beside a rotation, or beside what joins the score.
@@ -278,6 +281,11 @@ EncodingEntry encoding_entry(std::string name, std::string summary, std::string 
     }
   };
   if constexpr (requires(const ModelOptions& model) { EncodingType::note(model); }) entry.note = &EncodingType::note;
+  if constexpr (requires(const OptionsType& own) { EncodingType::joins_score(own); }) {
+    entry.joins_score = [](const Options& options) {
+      return EncodingType::joins_score(dynamic_cast<const OptionsType&>(options));
+    };
+  }
   const auto take = [](auto& list, const auto& of_options) { list.assign(of_options.begin(), of_options.end()); };
   (void)take;
   if constexpr (requires { OptionsType::after_training; }) take(entry.after_training, OptionsType::after_training);
