@@ -154,6 +154,11 @@ Tensor AttentionInput::distances(Constants::Number number, std::optional<DType> 
   return constants->of(number, 0, keys(), dtype.value_or(q.dtype()), q.device());
 }
 
+Tensor AttentionInput::distances(Constants::NumberWith number, const std::vector<double>& values,
+                                 std::optional<DType> dtype) const {
+  return constants->of(number, values, 0, keys(), dtype.value_or(q.dtype()), q.device());
+}
+
 Tensor AttentionInput::distances(Constants::Element element, std::int64_t columns) const {
   return constants->of(element, 0, keys(), columns, q.dtype(), q.device());
 }
