@@ -106,7 +106,11 @@ void RunOptions::visit(OptionVisitor& visitor) {
   visitor.integer("eval-every", eval_every, "steps between evaluations; 0: at the end alone");
   visitor.integer("save-every", save_every, "steps between checkpoints; 0: with every evaluation");
   visitor.integer("log-every", log_every, "steps between training lines in metrics.jsonl", 1);
-  visitor.integer("eval-batch", eval_batch, "sequences at once in evaluations", 1, 1 << 20);
+  visitor.integer(
+      "eval-batch", eval_batch,
+      "sequences at once where answers are generated; what a loss is taken of is computed 1,024 tokens at a "
+      "time, with the same bits whatever this is",
+      1, 1 << 20);
   visitor.integer("eval-count", eval_count,
                   "sequences of each split in evaluations before the last; 0: the whole split");
   visitor.flag("eval-generated", eval_generated,

@@ -185,7 +185,7 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
                      evaluate_batch(model, part, found);  // before a checkpoint
                    }
                    for (const Split& split : std::span(splits).subspan(1)) {
-                     const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
+                     const std::int64_t sequences = sequences_in(split, sequences_at_once(split));
                      evaluate_batch(model, counted.batch(sequences, split.length), found);
                    }
                    for (const Split& split : std::span(splits).subspan(1)) {

@@ -229,6 +229,11 @@ std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t
   return count;
 }
 
+std::int64_t sequences_at_once(const Split& split) {
+  constexpr std::int64_t tokens = 1024;
+  return std::max<std::int64_t>(1, tokens / std::max<std::int64_t>(1, split.length));
+}
+
 Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                     std::int64_t batch, const std::atomic<bool>* stop) {
   count = sequences_of(task, split, count);

@@ -91,6 +91,11 @@ TracedPass trace_pass(SequenceModel& model, const Batch& batch, bool with_gradie
 // endless split without a count.
 std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t count);
 
+// Sequences of a split that its evaluations compute at once, whoever asks: as many as have 1,024 tokens together, at
+// least one. What BLAS adds up for a row depends on how many rows there are and where it stands among them, so that
+// another number gives a loss with other last digits.
+std::int64_t sequences_at_once(const Split& split);
+
 // The first `count` sequences of a split (all if 0; an endless split needs a count), in batches of `batch`. Once `stop`
 // is true it ends after the batch at work with what it has by then.
 Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,

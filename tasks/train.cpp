@@ -204,7 +204,7 @@ class Run {
       const Split& split = task_->splits()[i];
       const std::int64_t wanted = last || config_.run.eval_count == 0 ? split.count : config_.run.eval_count;
       const Evaluation e = at_step(step, [&] {
-        return evaluate(*model_, *task_, split.name, std::min(wanted, split.count), config_.run.eval_batch, &stop_);
+        return evaluate(*model_, *task_, split.name, std::min(wanted, split.count), sequences_at_once(split), &stop_);
       });
       if (ranks_.any(stop_.load())) return false;
       if (!std::isfinite(e.loss)) report_divergence(step, concat("loss on ", split.name), concat(": ", e.loss));

@@ -1,4 +1,6 @@
 // Runs on texts whose documents do not see each other, and on texts that were moved.
+#include "core/io/json.hpp"
+#include "tests/runner/json_output.hpp"
 #include "tests/runner/text_runs.hpp"
 
 namespace tally::testing {
@@ -36,6 +38,20 @@ TEST_F(TextData, SeparateDocumentsAreTheSameForAnyThreadsAndAfterAKill) {
     return read_file(folder_ / concat(run, "/checkpoints/", names_of_checkpoints(folder_ / run).back()));
   };
   EXPECT_NE(last("whole"), last("joined"));
+}
+
+// What was evaluated is the same to the last bit.
+TEST_F(TextData, EvaluationsDoNotDependOnTheirBatch) {
+  std::vector<JsonValue> found;
+  for (const char* batch : {"1", "3", "64"}) {
+    const std::string run = concat("batch-", batch);
+    ASSERT_EQ(run_tally(training(run, {concat("--eval-batch=", batch)}), folder_).code, 0);
+    found.push_back(read_json(folder_ / concat(run, "/results.json")).at("evaluations"));
+    const JsonValue eval = json_of({"eval", folder_ / run, "--lengths=8,16"}, folder_);
+    found.back().push(eval.at("evaluations"));
+  }
+  EXPECT_TRUE(found[0] == found[1]) << write_json(found[0]) << "\n" << write_json(found[1]);
+  EXPECT_TRUE(found[0] == found[2]) << write_json(found[0]) << "\n" << write_json(found[2]);
 }
 
 // What to do is said; the run ends with the same bits; another text is refused.
