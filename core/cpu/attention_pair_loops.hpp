@@ -279,8 +279,11 @@ template <class V, class Policy, bool settled = false>
             places.put(first, d_entry, choose(seen, V(places.get(first) * d_entry), V{}));
           }
         }
-        // What comes to the two sums by way of the terms.
+        // What comes to the two sums by way of the terms. Where there are none nothing is added, not even 0.
         V d_sum_of_terms{}, d_down_of_terms{};
+        const auto with_terms = [](const V& of_logit, const V& of_terms) TALLY_INLINED -> V {
+          return Policy::needs.channels.any() ? of_logit + of_terms : of_logit;
+        };
         if constexpr (needs.channels.any()) {
           const V d_terms = take.template operator()<attention::input_terms>(dl, logit);
           const V a_terms = take.template operator()<attention::input_terms>(load_vector<V>(weight + cell), logit);
@@ -298,7 +301,8 @@ template <class V, class Policy, bool settled = false>
               take);
         }
         if constexpr (scans) {
-          const V d_sum = take.template operator()<sum_of>(dl, logit) + d_sum_of_terms, before = load_vector<V>(run + first);
+          const V d_sum = with_terms(take.template operator()<sum_of>(dl, logit), d_sum_of_terms);
+          const V before = load_vector<V>(run + first);
           const V after = before + d_sum, d_gate = needs.own ? after : before;
           store_vector<V>(run + first, after);
           if constexpr (keeps_gate_slope<V, Policy>()) {
@@ -309,7 +313,8 @@ template <class V, class Policy, bool settled = false>
           }
         }
         if constexpr (needs.down) {
-          const V d_down = take.template operator()<down_of>(dl, logit) + d_down_of_terms, after = sums_after(d_down) + d_down_later;
+          const V d_down = with_terms(take.template operator()<down_of>(dl, logit), d_down_of_terms),
+                  after = sums_after(d_down) + d_down_later;
           const V d_gate = after + static_cast<T>(tile.d_down[j]);
           d_down_later = after[0] + d_down[0];
           back_through(d_gate, attention::down_gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));

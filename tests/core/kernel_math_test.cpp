@@ -83,8 +83,8 @@ TYPED_TEST(MathKernel, Log) {
   EXPECT_TRUE(std::isnan(math::log(this->nan)));
 }
 
-// Absolutely, in units of the last place of 1. Whole turns that are taken off large arguments may be rounded, to far less
-// than rounding has made of such an argument.
+// Absolutely, in units of the last place of 1. Whole turns that are taken off large arguments may be rounded, to far
+// less than rounding has made of such an argument.
 TYPED_TEST(MathKernel, SinAndCos) {
   using Limits = std::numeric_limits<TypeParam>;
   const auto expect_near = [](TypeParam x, double units) {
@@ -100,7 +100,8 @@ TYPED_TEST(MathKernel, SinAndCos) {
   }
   // Small arguments relatively.
   const auto sine = [](TypeParam x) { return math::sin(x); };
-  this->expect_error_below(1, sine, [](long double x) { return std::sin(x); }, 1e-6, 0.7);
+  this->expect_error_below(
+      1, sine, [](long double x) { return std::sin(x); }, 1e-6, 0.7);
   EXPECT_EQ(math::sin(TypeParam{0}), TypeParam{0});
   EXPECT_EQ(math::cos(TypeParam{0}), TypeParam{1});
   for (const TypeParam x : {TypeParam{1e30}, TypeParam{-3e20}, Limits::max()}) {

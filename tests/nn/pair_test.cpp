@@ -150,8 +150,8 @@ std::vector<Tensor> results_with(const PairPolicy& policy, DType dtype) {
 
 TEST(PairLoops, AgreeForEverySetOfInstructions) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    for (PairPolicy narrow : {reading_policy(), reproached_policy(), graded_policy(), bent_policy(), channelled_policy(),
-                              columned_policy()}) {
+    for (PairPolicy narrow : {reading_policy(), reproached_policy(), graded_policy(), bent_policy(),
+                              channelled_policy(), columned_policy()}) {
       SCOPED_TRACE(narrow.name);
       const std::vector<Tensor> expected = results_with(narrow, dtype);
       const auto expect_same = [&] {
@@ -229,7 +229,9 @@ TEST(PairPolicies, RefuseChannelsThatDoNotFit) {
   EXPECT_NE(error([](Channels& own) { own.query = {}; }).find("attention"), std::string::npos);
   EXPECT_NE(error([](Channels& own) {
               own.query = normal_tensor("q", {2, 2, 6, 7});
-            }).find("the vectors of queries of 'channelled' must be [B, heads, tokens, 3 C] with C channels, got [2, 2, 6, 7]"),
+            })
+                .find("the vectors of queries of 'channelled' must be [B, heads, tokens, 3 C] with C channels, got [2, "
+                      "2, 6, 7]"),
             std::string::npos);
   EXPECT_NE(error([](Channels& own) {
               own.key = normal_tensor("k", {2, 2, 6, 6});
