@@ -27,6 +27,20 @@ const PairLoopsOf<T>& loops_for(const PairPolicy& policy) {
   }
 }
 
+// A row's table from its n values, and its gradient from what the entries got, where these lie next to each other.
+template <class T>
+TALLY_CLONES void set_entries(Entry<T>* row, const T* values, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n - 1; ++i) row[i] = {values[i], values[i + 1] - values[i]};
+  row[n - 1] = {values[n - 1], T{0}};
+}
+template <class T>
+TALLY_CLONES void entry_gradients(T* d_values, const Entry<T>* row, std::int64_t n) {
+  d_values[0] = row[0].low - row[0].rise;
+#pragma omp simd
+  for (std::int64_t i = 1; i < n; ++i) d_values[i] = row[i].low - row[i].rise + row[i - 1].rise;
+}
+
 template <class T>
 class PairTile final : public ScanTile<T> {
  public:
@@ -148,6 +162,10 @@ class PairTile final : public ScanTile<T> {
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const T* const source = &given.at(rows.first + i, 0);
       Entry<T>* const row = table_ + i * entries_;
+      if (!needs_.knots && given.column_step == 1) {
+        set_entries(row, source, entries_);
+        continue;
+      }
       for (std::int64_t n = 0; n < entries_; ++n) {
         if (needs_.knots) {
           row[n] = {source[2 * n * given.column_step], source[(2 * n + 1) * given.column_step]};
@@ -164,6 +182,10 @@ class PairTile final : public ScanTile<T> {
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const Entry<T>* const row = d_table_ + i * entries_;
       T* const target = &d.at(rows.first + i, 0);
+      if (!needs_.knots && d.column_step == 1) {
+        entry_gradients(target, row, entries_);
+        continue;
+      }
       T before = 0;
       for (std::int64_t n = 0; n < entries_; ++n) {
         if (needs_.knots) {
