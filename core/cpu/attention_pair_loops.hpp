@@ -148,7 +148,7 @@ template <class V, class Policy, bool keep, bool settled = false>
       const auto pair = pair_at(at, first, position);
       if constexpr (looks_up) {
         positions[static_cast<std::size_t>(first / step)] = position;
-        places.set(first, at.lane, attention::place_of(pair).value, tile.entries);
+        places.set(first, at.lane, attention::place_of(pair).value, tile);
       } else if constexpr (needs.knots) {
         const V place = attention::place_of(pair).value;
         KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
@@ -162,7 +162,7 @@ template <class V, class Policy, bool keep, bool settled = false>
       }
     }
     if constexpr (looks_up) {
-      look_up(places.entries + begin, tile.table, places.at + begin, tile.rows.lanes - begin);
+      look_up(places.found + begin, tile.values, places.at + begin, tile.rows.lanes - begin);
       for (std::int64_t first = begin; first < tile.rows.lanes; first += step) {
         const PairLanes<V, Policy> at(tile, first);
         const V rise = places.rise(first), value = places.low(first) + places.get(first) * rise;
@@ -240,7 +240,7 @@ template <class V, class Policy, bool settled = false>
                                                : load_vector<V>(tile.kept_entry + cell);
             const V rise = settled ? V{} : load_vector<V>(tile.kept_rise + cell);
             const auto where = attention::place_of(pair);
-            if constexpr (looks_up) places.set(first, at.lane, where.value, tile.entries);
+            if constexpr (looks_up) places.set(first, at.lane, where.value, tile);
             return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise, where));
           }
         }();
@@ -298,7 +298,7 @@ template <class V, class Policy, bool settled = false>
       }
       if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
       if constexpr (looks_up) {
-        add_at(tile.d_table, places.at + lane, places.entries + lane, tile.rows.lanes - lane);
+        add_at(tile.d_table, places.at + lane, places.added + lane, tile.rows.lanes - lane);
       }
     }
     for (std::size_t n = 0; count > 0 && n < 2 + 2 * count; ++n) {
@@ -314,7 +314,7 @@ template <class V, class Policy, bool settled = false>
     }
   }
   for (std::int64_t i = 0; settled && i < tile.rows.lanes; ++i) {
-    tile.d_table[(i + 1) * tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
+    tile.d_table[i * tile.ld + tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
   }
 }
 
