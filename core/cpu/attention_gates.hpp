@@ -4,6 +4,7 @@
 
 #include "core/attention/heads.hpp"
 #include "core/cpu/attention_shapes.hpp"
+#include "core/cpu/attention_strips.hpp"
 
 namespace tally::cpu {
 
@@ -40,17 +41,15 @@ class GateOperands {
   // What gates see of the tile: `score`, or the product of their own operands.
   T* scores(const RowTile& rows, const KeyTile& keys, T* score) {
     if (!given_) return score;
-    lane_product(score_, tile_rows, keys_ + keys.first * width_, width_, 1, lanes_, tile_rows, keys.keys, rows.lanes,
-                 width_, false);
+    pair_products(rows, keys, score_, keys_ + keys.first * width_, lanes_, width_);
     return score_;
   }
   // Where the gradient of that goes: to that of the scores, or to a tile of its own.
   T* d_scores(T* d_score) { return given_ ? score_ : d_score; }
   void add_gradient(const RowTile& rows, const KeyTile& keys) {
     if (!given_) return;
-    lane_product(d_lanes_, tile_rows, keys_ + keys.first * width_, 1, width_, score_, tile_rows, width_, rows.lanes,
-                 keys.keys, true);
-    lane_product(d_key_ + keys.first * ld_, ld_, score_, tile_rows, 1, rows_, ld_, keys.keys, ld_, rows.rows, true);
+    add_keys_to_lanes(rows, keys, d_lanes_, score_, keys_ + keys.first * width_, width_);
+    add_rows_to_keys(rows, keys, d_key_ + keys.first * ld_, score_, rows_, ld_);
   }
   void close_rows(const RowTile& rows) {
     if (!given_ || !gradients_->d_gate_query) return;

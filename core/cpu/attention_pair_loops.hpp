@@ -7,6 +7,8 @@
 // one they run over the lanes. Backward takes the rows from the last to the first, so that what is to come is
 //   d_down_gate_kj = sum_{i>k} d_down_ij
 //
+// Vectors of rows that see none of a key are passed over: their scores stay as they are, their gradients 0.
+//
 // Compiled once for each instruction set, by all of whose names nothing here is seen outside: what is no part of a
 // policy's own code is inlined (core/cmake/pairs.cmake).
 #pragma once
@@ -98,6 +100,7 @@ template <class V, class Policy, bool keep, bool settled = false>
   set_diagonals<V, Policy, keep>(tile);
   for (std::int64_t j = tile.keys.keys - 1; j >= 0; --j) {
     const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
+    const std::int64_t begin = tile.keys.first_lane(tile.rows, j);
     OfRows<V> downs;
     if constexpr (needs.down) downs = sum_down<V, Policy, keep>(tile, score, other, j, seeing);
     const auto load_other = [&](std::int64_t cell) TALLY_INLINED -> V {
@@ -140,13 +143,13 @@ template <class V, class Policy, bool keep, bool settled = false>
       if (keep || (settled && tile.kept_score != nullptr)) store_vector<V>(tile.kept_score + cell, pair.s.value);
       if constexpr (keep && needs.down) store_vector<V>(tile.kept_down + cell, pair.down.value);
     };
-    for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+    for (std::int64_t first = begin; first < tile.rows.lanes; first += step) {
       const PairLanes<V, Policy> at(tile, first);
       const V position = advance(at, first);
       const auto pair = pair_at(at, first, position);
       if constexpr (looks_up) {
         positions[static_cast<std::size_t>(first / step)] = position;
-        places.set(first, at.lane, attention::place_of(pair).value, tile.entries);
+        places.set(first, at.lane, attention::place_of(pair).value, tile);
       } else if constexpr (needs.knots) {
         const V place = attention::place_of(pair).value;
         KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
@@ -164,8 +167,8 @@ template <class V, class Policy, bool keep, bool settled = false>
       }
     }
     if constexpr (looks_up) {
-      look_up(places.entries, tile.table, places.at, tile.rows.lanes);
-      for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+      look_up(places.found + begin, tile.values, places.at + begin, tile.rows.lanes - begin);
+      for (std::int64_t first = begin; first < tile.rows.lanes; first += step) {
         const PairLanes<V, Policy> at(tile, first);
         const V rise = places.rise(first), value = places.low(first) + places.get(first) * rise;
         const auto pair = pair_at(at, first, positions[static_cast<std::size_t>(first / step)]);
@@ -211,9 +214,10 @@ template <class V, class Policy, bool settled = false>
     const std::int64_t end = begin + few_keys < tile.keys.keys ? begin + few_keys : tile.keys.keys;
     for (std::int64_t j = begin; j < end; ++j) {
       const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
+      const std::int64_t lane = tile.keys.first_lane(tile.rows, j);
       T d_down_later{0};  // of the rows of this tile alone
-      for (std::int64_t done = 0; done < tile.rows.lanes; done += step) {
-        const std::int64_t first = needs.down ? tile.rows.lanes - step - done : done;
+      for (std::int64_t done = 0; done < tile.rows.lanes - lane; done += step) {
+        const std::int64_t first = needs.down ? tile.rows.lanes - step - done : lane + done;
         const PairLanes<V, Policy> at(tile, first);
         const std::int64_t cell = j * tile_rows + first;
         const V dl = load_vector<V>(d + cell), s = load_vector<V>(tile.kept_score + cell);
@@ -244,7 +248,7 @@ template <class V, class Policy, bool settled = false>
                                                : load_vector<V>(tile.kept_entry + cell);
             const V rise = settled ? V{} : load_vector<V>(tile.kept_rise + cell);
             const auto where = attention::place_of(pair);
-            if constexpr (looks_up) places.set(first, at.lane, where.value, tile.entries);
+            if constexpr (looks_up) places.set(first, at.lane, where.value, tile);
             return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise, where));
           }
         }();
@@ -324,8 +328,12 @@ template <class V, class Policy, bool settled = false>
         store_vector<V>(d + cell, ds);
       }
       if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
-      if constexpr (needs.channels.of_key > 0) close_key<V>(tile.channels, j);
-      if constexpr (looks_up) add_at(tile.d_table, places.at, places.entries, tile.rows.lanes);
+      if constexpr (needs.channels.of_key > 0) {
+        if (lane < tile.rows.lanes) close_key<V>(tile.channels, j);
+      }
+      if constexpr (looks_up) {
+        add_at(tile.d_table, places.at + lane, places.added + lane, tile.rows.lanes - lane);
+      }
     }
     for (std::size_t n = 0; count > 0 && n < 2 + 2 * count; ++n) {
       double* const target = sums + static_cast<std::int64_t>(n) * tile_rows;
@@ -340,7 +348,7 @@ template <class V, class Policy, bool settled = false>
     }
   }
   for (std::int64_t i = 0; settled && i < tile.rows.lanes; ++i) {
-    tile.d_table[(i + 1) * tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
+    tile.d_table[i * tile.ld + tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
   }
 }
 

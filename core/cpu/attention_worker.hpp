@@ -12,6 +12,7 @@
 #include "core/cpu/attention_normaliser.hpp"
 #include "core/cpu/attention_prefix.hpp"
 #include "core/cpu/attention_shapes.hpp"
+#include "core/cpu/attention_strips.hpp"
 #include "core/math.hpp"
 
 namespace tally::cpu {
@@ -250,8 +251,7 @@ class Worker {
     if (moves_.given()) {
       moves_.scores(rows, keys, k_, score_);
     } else {
-      lane_product(score_, tile_rows, k_ + keys.first * width_, width_, 1, q_lanes_, tile_rows, keys.keys, rows.lanes,
-                   width_, false);
+      pair_products(rows, keys, score_, k_ + keys.first * width_, q_lanes_, width_);
     }
     const bool last = after_biases(call_.scan);
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
@@ -283,12 +283,11 @@ class Worker {
       if (scan_ != nullptr && scan_->used_up(rows)) continue;
       if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, false);
-      if (normaliser_.advance(score_, keys.keys, rows.lanes)) {
+      if (normaliser_.advance(rows, keys, score_)) {
         scale_lanes(output_lanes_, normaliser_.rescale(), value_width_, rows.lanes);
       }
       drop(rows, keys, score_, score_);
-      lane_product(output_lanes_, tile_rows, v_ + keys.first * value_width_, 1, value_width_, score_, tile_rows,
-                   value_width_, rows.lanes, keys.keys, true);
+      add_keys_to_lanes(rows, keys, output_lanes_, score_, v_ + keys.first * value_width_, value_width_);
     }
     write_rows(rows);
   }
@@ -319,14 +318,13 @@ class Worker {
       if (scan_ != nullptr && scan_->used_up(rows)) continue;
       if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
-      normaliser_.weights(score_, keys.keys, rows.lanes);
+      normaliser_.weights(rows, keys, score_);
       const bool dropped = drop(rows, keys, kept_weight_, score_);
-      lane_product(sums.v + keys.first * value_ld_, value_ld_, dropped ? kept_weight_ : score_, tile_rows, 1,
-                   d_output_rows_, value_ld_, keys.keys, value_ld_, rows.rows, true);
-      lane_product(d_score_, tile_rows, v_ + keys.first * value_width_, value_width_, 1, d_output_lanes_, tile_rows,
-                   keys.keys, rows.lanes, value_width_, false);
+      add_rows_to_keys(rows, keys, sums.v + keys.first * value_ld_, dropped ? kept_weight_ : score_, d_output_rows_,
+                       value_ld_);
+      pair_products(rows, keys, d_score_, v_ + keys.first * value_width_, d_output_lanes_, value_width_);
       if (dropped) apply_dropout(d_score_, d_score_, mask_, keys.keys, rows.lanes);
-      normaliser_.gradient(d_score_, score_, keys.keys, rows.lanes);
+      normaliser_.gradient(rows, keys, d_score_, score_);
       const bool last = after_biases(call_.scan);
       if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
@@ -336,10 +334,8 @@ class Worker {
         moves_.gradient(rows, keys, k_, d_score_, d_q_lanes_, sums.k, sums.moves);
         continue;
       }
-      lane_product(d_q_lanes_, tile_rows, k_ + keys.first * width_, 1, width_, d_score_, tile_rows, width_, rows.lanes,
-                   keys.keys, true);
-      lane_product(sums.k + keys.first * ld_, ld_, d_score_, tile_rows, 1, q_rows_, ld_, keys.keys, ld_, rows.rows,
-                   true);
+      add_keys_to_lanes(rows, keys, d_q_lanes_, d_score_, k_ + keys.first * width_, width_);
+      add_rows_to_keys(rows, keys, sums.k + keys.first * ld_, d_score_, q_rows_, ld_);
     }
     if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
     if (gradients_->d_q) {
