@@ -22,8 +22,8 @@ class Exchange {
   virtual ~Exchange() = default;
   // Begins to replace the elements of `bucket` (dense, f32 or f64) by the sum of those of the first `terms` ranks: of
   // neighbours first, then of neighbouring pairs, and so on; what is left over at the end from the last to the first
-  // (tasks/tree_sum.hpp). All ranks begin buckets of the same sizes in the same order. Nothing else touches the elements
-  // until finish().
+  // (tasks/tree_sum.hpp). All ranks begin buckets of the same sizes in the same order. Nothing else touches the
+  // elements until finish().
   virtual void begin(const Tensor& bucket, std::int64_t terms) = 0;
   // Goes on with what has been begun, as far as it can without waiting.
   virtual void advance() = 0;

@@ -1,5 +1,5 @@
-// OpenMPI, loaded while the program runs and where mpirun started it alone, so that a program that was built without it,
-// or starts without it, is the same. Its ABI is understood (Debian's libopenmpi3); another MPI is refused.
+// OpenMPI, loaded while the program runs and where mpirun started it alone, so that a program that was built without
+// it, or starts without it, is the same. Its ABI is understood (Debian's libopenmpi3); another MPI is refused.
 #pragma once
 
 #include <cstdint>

@@ -23,9 +23,9 @@ struct RunOptions final : OptionsOf<RunOptions> {
   std::int64_t batch = 16;
   std::int64_t micro_batch = 0;    // sequences of it at once; 0: all of them, or as micro_batches says
   std::int64_t micro_batches = 0;  // parts of it that are computed one after the other; 0: as micro_batch says
-  std::int64_t eval_every = 0;   // 0: at the end alone
-  std::int64_t save_every = 0;   // 0: with every evaluation
-  std::int64_t log_every = 10;   // steps between lines about training in metrics.jsonl
+  std::int64_t eval_every = 0;     // 0: at the end alone
+  std::int64_t save_every = 0;     // 0: with every evaluation
+  std::int64_t log_every = 10;     // steps between lines about training in metrics.jsonl
   std::int64_t eval_batch = 64;
   std::int64_t eval_count = 0;  // sequences of each split while training; 0: all of the split. The last counts all.
   bool eval_generated = false;  // at the end also answers that are fed back

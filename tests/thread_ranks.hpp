@@ -11,6 +11,7 @@
 #include <span>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/ranks.hpp"
@@ -47,11 +48,20 @@ class Mailbox {
     while (true) {
       move_all();
       if (all_arrived(requests)) return;
+      if (error_) throw std::runtime_error("another rank has failed");
       moved_.wait(lock);
     }
   }
 
   void wake() { moved_.notify_all(); }
+
+  // Nobody waits for a rank that has failed. The first error of all is kept.
+  void fail(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+    moved_.notify_all();
+  }
+  std::exception_ptr error() const { return error_; }
 
  private:
   // Of the messages between two ranks with one tag the first that is sent is the first that is received.
@@ -90,6 +100,7 @@ class Mailbox {
   std::condition_variable moved_;
   std::list<Message> messages_;
   std::mt19937 random_{20261124};
+  std::exception_ptr error_;
 };
 
 class ThreadTransport final : public Transport {
@@ -118,7 +129,6 @@ class ThreadTransport final : public Transport {
 template <class F>
 void on_ranks(std::int64_t size, F&& f) {
   Mailbox mailbox;
-  std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (std::int64_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
@@ -126,14 +136,12 @@ void on_ranks(std::int64_t size, F&& f) {
       try {
         f(Ranks(rank, size, transport));
       } catch (...) {
-        thrown[static_cast<std::size_t>(rank)] = std::current_exception();
+        mailbox.fail(std::current_exception());
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : thrown) {
-    if (error) std::rethrow_exception(error);
-  }
+  if (mailbox.error()) std::rethrow_exception(mailbox.error());
 }
 
 }  // namespace tally::testing

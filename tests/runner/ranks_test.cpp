@@ -224,6 +224,12 @@ TEST_F(RanksOfMpi, WhatAllRanksFindIsSaidOnce) {
       "tally: rank 0 of 4: [mpi] 4 processes share the micro-batches of a step, and 2 are enough for 2";
   EXPECT_TRUE(holds(many.err, why)) << many.err;
   EXPECT_EQ(many.err.find("tally: "), many.err.rfind("tally: ")) << many.err;
+  const Finished device = run_program(ranks(2, training(folder_ / "run", "cope", {"--device=cuda:1"})), folder_);
+  EXPECT_EQ(device.code, 2);
+  EXPECT_TRUE(holds(device.err,
+                    "tally: rank 0 of 2: [mpi] --device cuda:1 is one GPU; of several processes each takes "
+                    "the one of its number on its machine: --device cuda"))
+      << device.err;
   EXPECT_FALSE(fs::exists(folder_ / "run"));
 }
 
