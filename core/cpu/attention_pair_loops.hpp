@@ -328,9 +328,7 @@ template <class V, class Policy, bool settled = false>
         store_vector<V>(d + cell, ds);
       }
       if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
-      if constexpr (needs.channels.of_key > 0) {
-        if (lane < tile.rows.lanes) close_key<V>(tile.channels, j);
-      }
+      if constexpr (needs.channels.of_key > 0) close_key<V>(tile.channels, j);
       if constexpr (looks_up) {
         add_at(tile.d_table, places.at + lane, places.added + lane, tile.rows.lanes - lane);
       }
