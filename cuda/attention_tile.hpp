@@ -254,7 +254,10 @@ struct Pairs {
     const RowNumbers<T, Policy> numbers(call, at);
     if constexpr (Policy::needs.settles) {
       const T last = static_cast<T>(call.entries - 1);
-      const bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
+      bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
+      if (call.own_gates) {  // which may be NaN where the score is not
+        each_pair([&](int r, int c) { beyond = beyond && (!sees(r, c) || others[r][c] == others[r][c]); });
+      }
       settled = __all_sync(whole_warp, beyond);
     }
     if (Policy::needs.scan && !settled) {

@@ -30,14 +30,18 @@ class GateOperands {
     if (!given_) return;
     pack_rows(keys_, width_, Matrix<T>(call_.scan.gate_key, batch, head / heads_of_key(call_)), 0, call_.keys(), width_,
               T{1}, call_.keys());
+    finite_keys_ = are_finite(keys_, call_.keys() * width_);
   }
   void open_rows(const RowTile& rows) {
     if (!given_) return;
     pack_rows(rows_, ld_, Matrix<T>(call_.scan.gate_query, rows.batch, rows.head), rows.first, rows.rows, width_,
               static_cast<T>(call_.scale), tile_rows);
     transpose_to_lanes(lanes_, rows_, ld_, width_);
+    finite_rows_ = are_finite(lanes_, tile_rows * width_);
     std::fill_n(d_lanes_, tile_rows * width_, T{0});
   }
+  // Whether no operand of their own is NaN or infinite: gates that would be NaN must be computed wherever they are.
+  bool finite() const { return finite_keys_ && finite_rows_; }
   // What gates see of the tile: `score`, or the product of their own operands.
   T* scores(const RowTile& rows, const KeyTile& keys, T* score) {
     if (!given_) return score;
@@ -58,12 +62,20 @@ class GateOperands {
   }
 
  private:
+  static bool are_finite(const T* x, std::int64_t count) {
+    T zero = 0;
+#pragma omp simd reduction(+ : zero)
+    for (std::int64_t n = 0; n < count; ++n) zero += x[n] * T{0};
+    return zero == 0;
+  }
+
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
   bool given_;
   std::int64_t width_, ld_;
   T *keys_, *rows_, *lanes_, *score_, *d_lanes_;
   T* d_key_ = nullptr;
+  bool finite_keys_ = true, finite_rows_ = true;
 };
 
 }  // namespace tally::cpu

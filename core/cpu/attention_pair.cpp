@@ -98,7 +98,7 @@ class PairTile final : public ScanTile<T> {
            std::all_of(carry_, carry_ + rows.rows, [](T spent) { return spent > negligible_exponent<T>; });
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
-    settled_ = needs_.settles && is_settled(rows);
+    settled_ = needs_.settles && operands_.finite() && is_settled(rows);
     const T* const other = gates_count() ? operands_.scores(rows, keys, score) : nullptr;
     const auto add = settled_ ? loops_.add_settled : for_gradient ? loops_.add_and_keep : loops_.add;
     add(views(rows, keys), score, other, carry_);

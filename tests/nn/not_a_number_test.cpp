@@ -38,11 +38,11 @@ Tensor with_spoilt_row(const Tensor& x, std::int64_t row) {
   return concat(std::vector<Tensor>{slice(x, 2, 0, row), none, slice(x, 2, row + 1, x.size(2))}, 2);
 }
 
-// Whether a row of x is NaN, and no other.
-void expect_spoilt(const Tensor& x, std::int64_t spoilt) {
+// Whether the rows first .. end - 1 of x are NaN, and no other.
+void expect_spoilt(const Tensor& x, std::int64_t first, std::int64_t end) {
   for (std::int64_t row = 0; row < x.size(2); ++row) {
     for (const double value : slice(x, 2, row, row + 1).to_vector<double>()) {
-      ASSERT_EQ(std::isnan(value), row == spoilt) << row;
+      ASSERT_EQ(std::isnan(value), first <= row && row < end) << row;
     }
   }
 }
@@ -63,8 +63,8 @@ void expect_to_stay_so(const testing::ShapeCase& one, const std::string& spoil) 
                                             return name == spoil ? with_spoilt_row(tensor, spoilt) : tensor;
                                           });
       EXPECT_TRUE(found_leaf) << spoil;
-      expect_spoilt(found.output, spoilt);
-      expect_spoilt(found.gradients.at("q"), spoilt);
+      expect_spoilt(found.output, spoilt, spoilt + 1);
+      expect_spoilt(found.gradients.at("q"), spoilt, spoilt + 1);
     }
   }
 }
@@ -73,6 +73,25 @@ void expect_to_stay_so(const testing::ShapeCase& one, const std::string& spoil) 
 TEST_P(NotANumber, StaysSoThroughAttention) {
   for (const testing::ShapeCase& one : testing::shape_cases()) {
     if (one.name.ends_with("own_gates")) expect_to_stay_so(one, "gate_query");
+  }
+}
+
+// Gates of their own that are NaN for one key: so is every position that counts it, also where the sums to its right
+// are beyond the end of the table, from where on gates need not be looked at.
+TEST_P(NotANumber, StaysSoBeyondTheEndOfATable) {
+  constexpr std::int64_t spoilt = 5;
+  const testing::Sizes sizes{1, 2, testing::several_tiles(), 4, 4};
+  for (const testing::ShapeCase& one : testing::shape_cases()) {
+    if (!one.name.ends_with("own_gates")) continue;
+    for (const bool tiled : {true, false}) {
+      SCOPED_TRACE(concat(one.name, tiled ? " tiled" : " composed"));
+      const auto found = testing::compute(one, sizes, DType::f64, tiled, 0,
+                                          [&](const std::string& name, const Shape& shape, double deviation) {
+                                            const Tensor tensor = testing::normal_tensor(name, shape, deviation);
+                                            return name == "gate_key" ? with_spoilt_row(tensor, spoilt) : tensor;
+                                          });
+      expect_spoilt(found.output, spoilt, sizes.length);
+    }
   }
 }
 
