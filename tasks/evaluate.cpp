@@ -105,6 +105,21 @@ struct Found {
   std::vector<double> nats;  // [B T], of tokens that count alone; empty where nothing is there to be read
 };
 
+// The numbers of these tensors, one after the other.
+Tensor in_a_row(const std::vector<Tensor>& parts) {
+  std::int64_t size = 0;
+  for (const Tensor& part : parts) size += part.numel();
+  if (parts.size() == 1) return parts.front().reshape_view({size});
+  Tensor all = Tensor::empty({size}, parts.front().dtype());
+  std::int64_t begin = 0;
+  for (const Tensor& part : parts) {
+    const std::int64_t end = begin + part.numel();
+    all.slice_view(0, begin, end).reshape_view(part.shape()).copy_from(part);
+    begin = end;
+  }
+  return all;
+}
+
 Found found_of(SequenceModel& model, const Batch& batch) {
   const NoGrad no_grad;
   const Device device = model.device();
@@ -112,8 +127,7 @@ Found found_of(SequenceModel& model, const Batch& batch) {
   const Tensor weight = Tensor::scalar(1, model.head().dtype(), device);
   const bool is_there = batch.targets.device().type != DeviceType::meta;
   const SequenceParts sequences(batch);
-  const Shape shape{is_there ? sequences.size() : 0};
-  Tensor best = Tensor::empty(shape, DType::i64), nats = Tensor::empty(shape, DType::f64);
+  std::vector<Tensor> best, nats;  // of each part, on the host
   for (const SequencePart& now : sequences.parts()) {
     const auto part = [&](const Tensor& all) {
       return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
@@ -121,11 +135,11 @@ Found found_of(SequenceModel& model, const Batch& batch) {
     const TokenLoss found = model.loss(part(sequences.tokens), part(sequences.targets).to(device),
                                        part(sequences.loss_mask).to(device), weight);
     if (!is_there) continue;
-    part(best).copy_from(found.best);
-    part(nats).copy_from(found.rows);
+    best.push_back(found.best.to(Device{}));
+    nats.push_back(found.rows.to(Device{}).to(DType::f64));
   }
   if (!is_there) return {};
-  return {sequences.put_back(best), sequences.put_back(nats).to_vector<double>()};
+  return {sequences.put_back(in_a_row(best)), sequences.put_back(in_a_row(nats)).to_vector<double>()};
 }
 
 void add_losses(const Found& found, const Batch& batch, Evaluation& evaluation, LossBlockCounter* parts) {
