@@ -24,9 +24,9 @@ struct Gates {
 // Vectors of C numbers, C >= 1, of which a policy sums what it makes of each channel (ChannelNeeds): one vector after
 // the other along the last axis. No gradient flows to those of the channels themselves.
 struct Channels {
-  Tensor query = {};    // [B, H, T, needs.channels.of_query C]
-  Tensor key = {};      // [B, G, keys, needs.channels.of_key C]
-  Tensor numbers = {};  // [needs.channels.of_channel C]
+  Tensor query = {};      // [B, H, T, needs.channels.of_query C]
+  Tensor key = {};        // [B, G, keys, needs.channels.of_key C]
+  Tensor numbers = {};    // [needs.channels.of_channel C]
   bool of_score = false;  // terms are parts of the score: score_of multiplies the queries with Score::factor
 };
 // What a policy makes of each pair (core/attention/pair.hpp; autograd/pair.hpp has how to write one).

@@ -97,8 +97,7 @@ struct DeviceCall {
   int bias_count;
 
   // Backward.
-  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest, d_channel_query,
-      d_channel_key;
+  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest, d_channel_query, d_channel_key;
   T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
   T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
   T* d_down_sums;               // as down_sums: of d_down over the queries after these rows

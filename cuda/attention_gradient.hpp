@@ -162,8 +162,7 @@ struct PairGradients {
       const int first_key = key_tile * tile;
       const RowNumbers<T, Policy> numbers(call, at);
       add_to_key_vectors<Policy, warps>(
-          call, at, first_key, count, scratch,
-          [&](const ChannelNumbers<T, Policy>& own, int r, int c, const auto& f) {
+          call, at, first_key, count, scratch, [&](const ChannelNumbers<T, Policy>& own, int r, int c, const auto& f) {
             const auto term =
                 own.template term<true>(pairs.template pair<true, true>(at, first_key, numbers, r, c), r, c);
             attention::detail::each_input<(1u << needs.of_key) - 1>([&]<int n>() {

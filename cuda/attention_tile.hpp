@@ -155,7 +155,7 @@ struct Pairs {
   // what pairs read of its table, the slope there, and where that is if not at the position.
   T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
   T terms[2][columns] = {};  // p.terms
-  bool settled = false;  // every position of the warp is beyond the table
+  bool settled = false;      // every position of the warp is beyond the table
   // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
   int last_seen[2], first_seen[2], always;
 

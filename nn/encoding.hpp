@@ -71,7 +71,7 @@ struct AttentionInput {
   Tensor rotated_q = {};  // q, k and v after all of `rotate`, for `score`; undefined before
   Tensor rotated_k = {};
   Tensor rotated_v = {};
-  Tensor kept_k = {};  // rotated_k behind those of earlier tokens
+  Tensor kept_k = {};    // rotated_k behind those of earlier tokens
   Visible visible = {};  // which of the keys up to itself a query sees
   // Whether all pairs are written out in memory (composed attention), where shapes that spare it are of no use.
   bool written_out = false;

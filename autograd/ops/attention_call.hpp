@@ -215,9 +215,8 @@ class Builder {
             numbers, " C] with C channels, got ", x.shape());
       return width / numbers;
     };
-    const std::int64_t channels = needs.of_query > 0
-                                      ? count("the vectors of queries", own.query, needs.of_query)
-                                      : count("the vectors of keys", own.key, needs.of_key);
+    const std::int64_t channels = needs.of_query > 0 ? count("the vectors of queries", own.query, needs.of_query)
+                                                     : count("the vectors of keys", own.key, needs.of_key);
     if (needs.of_query > 0) {
       layout.channel_query =
           add("the vectors of queries", own.query, {batch_, heads_, queries_, needs.of_query * channels});

@@ -308,10 +308,11 @@ TALLY_INLINE auto max(C c, const X& x) {
 #define TALLY_NO_FUNCTION(name)                                                                                \
   template <detail::Differentiable X, class... More>                                                           \
   constexpr auto name(const X&, const More&...) {                                                              \
-    static_assert(detail::never<X>,                                                                            \
-                  "a policy has no " #name                                                                     \
-                  "; it may call select, min, max, abs, relu, exp, log, sqrt, sin, cos, sigmoid, softplus and tanh, or " \
-                  "read the number as one of the row or head");                                                \
+    static_assert(                                                                                             \
+        detail::never<X>,                                                                                      \
+        "a policy has no " #name                                                                               \
+        "; it may call select, min, max, abs, relu, exp, log, sqrt, sin, cos, sigmoid, softplus and tanh, or " \
+        "read the number as one of the row or head");                                                          \
   }
 TALLY_NO_FUNCTION(pow)
 TALLY_NO_FUNCTION(tan)

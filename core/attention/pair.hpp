@@ -59,9 +59,9 @@ struct PairNeeds {
   bool settles = false;  // no gate is below 0, p.other is for gates alone, and p.sum for the place of p.entry, which it
                          // is: from where it passes P on, keys to the left need no gates
   bool knots = false;    // the table is [B, H, T, 2 N] of N knots: v_i[0], r_i[0], v_i[1], ...
-  bool adds_entry = false;  // logit is p.s + p.entry: who multiplies logits multiplies the table
-  int rows = 0;             // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
-  int heads = 0;            // head<n>(p), n < heads: numbers of the head [H, heads]
+  bool adds_entry = false;     // logit is p.s + p.entry: who multiplies logits multiplies the table
+  int rows = 0;                // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
+  int heads = 0;               // head<n>(p), n < heads: numbers of the head [H, heads]
   ChannelNeeds channels = {};  // p.terms: the sum of `term` over the channels of a query and a key
 };
 
@@ -252,8 +252,8 @@ struct TermIn : PairIn<R, Policy, differentiates, true> {
   template <int n>
   TALLY_INLINE auto channel_number() const {
     constexpr bool has_derivative = differentiates && n < channels.of_query + channels.of_key;
-    return attention::as_input<has_derivative ? first_channel_input + n : 0, has_derivative>(
-        of_channel[static_cast<std::size_t>(n)]);
+    return attention::as_input < has_derivative ? first_channel_input + n : 0,
+           has_derivative > (of_channel[static_cast<std::size_t>(n)]);
   }
 };
 
@@ -264,13 +264,15 @@ concept ReadsChannels = requires(const P& p) {
 template <int n, class P>
 TALLY_INLINE auto of_query(const P& p) {
   static_assert(ReadsChannels<P>, "of_query<n>(p) is for term alone: logit reads the sum of all terms, p.terms");
-  static_assert(n < P::needs.channels.of_query, "the policy reads of_query<n>(p), but needs.channels.of_query is not above n");
+  static_assert(n < P::needs.channels.of_query,
+                "the policy reads of_query<n>(p), but needs.channels.of_query is not above n");
   return p.template channel_number<n>();
 }
 template <int n, class P>
 TALLY_INLINE auto of_key(const P& p) {
   static_assert(ReadsChannels<P>, "of_key<n>(p) is for term alone: logit reads the sum of all terms, p.terms");
-  static_assert(n < P::needs.channels.of_key, "the policy reads of_key<n>(p), but needs.channels.of_key is not above n");
+  static_assert(n < P::needs.channels.of_key,
+                "the policy reads of_key<n>(p), but needs.channels.of_key is not above n");
   return p.template channel_number<P::needs.channels.of_query + n>();
 }
 template <int n, class P>

@@ -8,8 +8,9 @@ namespace tally::cpu {
 
 // One channel of a vector of rows, from `first` on, and key j.
 template <class V, class Policy, bool differentiates>
-TALLY_INLINE auto term_at(const ChannelViews<Scalar<V>>& all, const attention::PairIn<V, Policy, differentiates, true>& pair,
-                          std::int64_t first, std::int64_t j, std::int64_t channel) {
+TALLY_INLINE auto term_at(const ChannelViews<Scalar<V>>& all,
+                          const attention::PairIn<V, Policy, differentiates, true>& pair, std::int64_t first,
+                          std::int64_t j, std::int64_t channel) {
   constexpr std::int64_t of_query = Policy::needs.channels.of_query, of_key = Policy::needs.channels.of_key;
   const attention::TermIn<V, Policy, differentiates> p(pair, [&](std::size_t n) TALLY_INLINED -> V {
     const auto number = static_cast<std::int64_t>(n);

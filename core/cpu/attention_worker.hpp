@@ -79,15 +79,16 @@ class Worker {
 
   static std::int64_t key_gradient_count(const AttentionCall& call) {
     constexpr std::int64_t lanes = vector_lanes<T>;
-    return call.keys() *
-               (round_up(call.q.shape[3], lanes) + round_up(call.v.shape[3], lanes) + gate_width<T>(call.scan) +
-                channel_key_width<T>(call.scan)) +
+    return call.keys() * (round_up(call.q.shape[3], lanes) + round_up(call.v.shape[3], lanes) +
+                          gate_width<T>(call.scan) + channel_key_width<T>(call.scan)) +
            Moves<T>::key_gradient_count(call);
   }
   KeyGradients<T> key_gradients(T* memory) const {
     T *const v = memory + call_.keys() * ld_, *const gate_key = v + call_.keys() * value_ld_;
     T* const channel_key = gate_key + call_.keys() * gate_width<T>(call_.scan);
-    return {memory, v, {gate_key, channel_key},
+    return {memory,
+            v,
+            {gate_key, channel_key},
             moves_.key_gradients(channel_key + call_.keys() * channel_key_width<T>(call_.scan))};
   }
 
