@@ -1,6 +1,6 @@
 // A block of rows goes along k in steps, and along n in strips whose part of b stays in the first caches. a is read
-// where it lies. Where b is no row-major matrix of whole vectors, or alpha is not 1, it is copied into one, times
-// alpha: beforehand for all blocks, or where sums are long, step by step.
+// where it lies. Where b is not row-major, narrower than a vector, or alpha is not 1, it is copied, times alpha:
+// beforehand for all blocks, or where sums are long, step by step.
 #include "core/cpu/matmul_small.hpp"
 
 #include <omp.h>
@@ -82,7 +82,7 @@ class Product {
         ld_c_(ld_c),
         alpha_(static_cast<float>(alpha)),
         add_(add),
-        copies_b_(layout_b_.transposed || by_.n % lanes != 0 || alpha_ != 1),
+        copies_b_(layout_b_.transposed || by_.n < lanes || alpha_ != 1),
         batch_(make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b))) {}
 
   void compute() const {
@@ -174,22 +174,26 @@ class Product {
       lane_product(c, ld_c, start.data, start.ld, a.data, a.row_step, a.column_step, b.data, b.row_step, rows, whole,
                    inner);
     }
-    if (left > 0 && whole > 0 && start.data != c) {  // with some before them, which come out the same once more
-      const std::int64_t first = by_.n - lanes;
+    if (left == 0) return;
+    // The last columns, which fill no vector, take some before them along.
+    const std::int64_t first = std::max<std::int64_t>(0, by_.n - lanes), known = whole - first;
+    const float* const last_b = b.data + first;
+    if (known > 0 && start.data != c) {  // these come out the same once more
       return lane_product(c + first, ld_c, start.data != nullptr ? start.data + first : nullptr, start.ld, a.data,
-                          a.row_step, a.column_step, b.data + first, b.row_step, rows, lanes, inner);
+                          a.row_step, a.column_step, last_b, b.row_step, rows, lanes, inner);
     }
-    // Columns that fill no vector are computed beside c.
     constexpr std::int64_t most_rows = 48;
-    for (std::int64_t first = 0; left > 0 && first < rows; first += most_rows) {
-      const std::int64_t count = std::min(most_rows, rows - first);
+    for (std::int64_t row = 0; row < rows; row += most_rows) {
+      const std::int64_t count = std::min(most_rows, rows - row);
       float sums[most_rows * lanes] = {};
       for (std::int64_t i = 0; start.data != nullptr && i < count; ++i) {
-        std::copy_n(start.data + (first + i) * start.ld + whole, left, sums + i * lanes);
+        std::copy_n(start.data + (row + i) * start.ld + whole, left, sums + i * lanes + known);
       }
-      lane_product(sums, lanes, a.data + first * a.row_step, a.row_step, a.column_step, b.data + whole, b.row_step,
-                   count, lanes, inner, true);
-      for (std::int64_t i = 0; i < count; ++i) std::copy_n(sums + i * lanes, left, c + (first + i) * ld_c + whole);
+      lane_product(sums, lanes, a.data + row * a.row_step, a.row_step, a.column_step, last_b, b.row_step, count, lanes,
+                   inner, true);
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::copy_n(sums + i * lanes + known, left, c + (row + i) * ld_c + whole);
+      }
     }
   }
 
