@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "tests/nn/score_cases.hpp"
@@ -51,7 +50,8 @@ void expect_spoilt(const Tensor& x, std::int64_t first, std::int64_t end) {
 void expect_to_stay_so(const testing::ShapeCase& one, const std::string& spoil) {
   // In one tile of keys, and where all but one lie beyond that in which positions reach the end of a table.
   const std::int64_t long_text = testing::several_tiles();
-  for (const auto& [length, spoilt] : {std::pair<std::int64_t, std::int64_t>{35, 3}, {long_text, long_text - 6}}) {
+  for (const std::int64_t length : {std::int64_t{35}, long_text}) {
+    const std::int64_t spoilt = length == long_text ? length - 6 : 3;
     const testing::Sizes sizes{1, 2, length, 4, 4};
     for (const bool tiled : {true, false}) {
       SCOPED_TRACE(concat(one.name, tiled ? " tiled, " : " composed, ", length, " tokens"));
