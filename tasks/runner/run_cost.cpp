@@ -69,8 +69,10 @@ RunCost measure_cost(const RunConfig& config) {
       const double seconds = seconds_of([&] { evaluate_as(*model, *task, split.name, batch, batch, nullptr); });
       return seconds / static_cast<double>(batch);
     };
-    cost.evaluations += of_one(evaluate, sequences_at_once(split)) * static_cast<double>(split.count + on_the_way * looked_at);
-    if (run.eval_generated) cost.evaluations += of_one(evaluate_generated, run.eval_batch) * static_cast<double>(split.count);
+    cost.evaluations +=
+        of_one(evaluate, sequences_at_once(split)) * static_cast<double>(split.count + on_the_way * looked_at);
+    if (run.eval_generated)
+      cost.evaluations += of_one(evaluate_generated, run.eval_batch) * static_cast<double>(split.count);
   }
   return cost;
 }
