@@ -238,16 +238,15 @@ TALLY_INLINE auto head(const P& p) {
 template <class R, class Policy, bool differentiates>
 struct TermIn : PairIn<R, Policy, differentiates, true> {
   static constexpr ChannelNeeds channels = Policy::needs.channels;
-  static constexpr std::size_t count =
-      static_cast<std::size_t>(channels.of_query + channels.of_key + channels.of_channel);
+  static constexpr int count = channels.of_query + channels.of_key + channels.of_channel;
   static constexpr int first_key = first_channel_input + channels.of_query;
-  std::array<R, count == 0 ? 1 : count> of_channel;
+  std::array<R, static_cast<std::size_t>(count)> of_channel;
 
   // number(n): in this order.
   template <class F>
   TALLY_INLINE TermIn(const PairIn<R, Policy, differentiates, true>& pair, const F& number)
       : PairIn<R, Policy, differentiates, true>(pair) {
-    for (std::size_t n = 0; n < count; ++n) of_channel[n] = number(n);
+    for (std::size_t n = 0; n < of_channel.size(); ++n) of_channel[n] = number(n);
   }
   template <int n>
   TALLY_INLINE auto channel_number() const {
