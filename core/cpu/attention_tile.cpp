@@ -21,6 +21,7 @@ TALLY_CLONES void pack_dense_rows(T* target, std::int64_t ld, const T* source, s
   }
 }
 
+#ifdef TALLY_FOR
 // Of 2 x 2 blocks of `size` lanes: rows a and b with their parts off the diagonal exchanged, the upper one or the
 // lower.
 template <std::size_t size, bool lower, class V, std::size_t... lane>
@@ -62,15 +63,21 @@ void transpose_squares(T* y, std::int64_t ld_y, const T* x, std::int64_t ld_x, s
     }
   }
 }
+#endif
 
-// The same of any number of rows and columns.
+// y[c][r] = factor x[r][c], squares of whole vectors at once.
 template <class T>
 void transpose(T* y, std::int64_t ld_y, const T* x, std::int64_t ld_x, std::int64_t rows, std::int64_t columns,
                T factor) {
   constexpr std::int64_t side = vector_lanes<T>;
-  const bool wide = register_bytes() == 64;
-  const std::int64_t whole_rows = wide ? rows / side * side : 0, whole_columns = wide ? columns / side * side : 0;
-  if (wide) transpose_squares(y, ld_y, x, ld_x, whole_rows, whole_columns, factor);
+  std::int64_t whole_rows = 0, whole_columns = 0;
+#ifdef TALLY_FOR
+  if (register_bytes() == 64) {
+    whole_rows = rows / side * side;
+    whole_columns = columns / side * side;
+    transpose_squares(y, ld_y, x, ld_x, whole_rows, whole_columns, factor);
+  }
+#endif
   constexpr std::int64_t block = side;  // one cache line of y for each column
   for (std::int64_t first = 0; first < rows; first += block) {
     const std::int64_t end = std::min(first + block, rows);

@@ -108,6 +108,7 @@ TALLY_INLINE std::int64_t product_blocks(const Operands<T>& of, std::int64_t m, 
 }
 
 // For registers of 64, 32 and 16 bytes.
+#ifdef TALLY_FOR
 template <class T>
 TALLY_FOR("v4")
 void product_in_64(const Operands<T>& of, std::int64_t m, std::int64_t n) {
@@ -120,6 +121,7 @@ TALLY_FOR("v3")
 void product_in_32(const Operands<T>& of, std::int64_t m, std::int64_t n) {
   product_blocks<T, 32, 6, 2>(of, m, n, 0);
 }
+#endif
 template <class T>
 void product_in_16(const Operands<T>& of, std::int64_t m, std::int64_t n) {
   product_blocks<T, 16, 2, 4>(of, m, n, 0);
@@ -128,7 +130,7 @@ void product_in_16(const Operands<T>& of, std::int64_t m, std::int64_t n) {
 }  // namespace
 
 int register_bytes() {
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(TALLY_SANITIZED)
+#ifdef TALLY_FOR
   static const int bytes = __builtin_cpu_supports("x86-64-v4") ? 64 : __builtin_cpu_supports("x86-64-v3") ? 32 : 16;
   return bytes;
 #else
@@ -141,8 +143,10 @@ void lane_product(T* c, std::int64_t ld_c, const T* start, std::int64_t ld_start
                   std::int64_t step_k, const T* b, std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k) {
   const Operands<T> of{c, ld_c, start, ld_start, a, step_m, step_k, b, ld_b, k};
   switch (register_bytes()) {
+#ifdef TALLY_FOR
     case 64: return product_in_64(of, m, n);
     case 32: return product_in_32(of, m, n);
+#endif
     default: return product_in_16(of, m, n);
   }
 }
