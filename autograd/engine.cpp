@@ -3,8 +3,12 @@
 // A node's number is larger than those of the producers of its inputs, so when a node is taken from the queue every
 // consumer of its output has run and the gradient of its output is complete. No recursion, no in-degree counting.
 #include <queue>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
+#include "autograd/completion.hpp"
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/profile.hpp"
@@ -48,9 +52,33 @@ class Accumulator {
   }
 };
 
-}  // namespace
+// How many gradients each leaf will get: it may be an input of several operations, or several inputs of one.
+using Awaited = std::unordered_map<const AutogradData*, std::int64_t>;
 
-void backward(const Tensor& loss, Tensor d_loss) {
+Awaited awaited_by_leaves(const AutogradData& loss) {
+  Awaited awaited;
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> to_visit;
+  const auto reach = [&](const AutogradData& data) {
+    const Node* const producer = data.producer.get();
+    if (producer == nullptr) {
+      ++awaited[&data];
+    } else if (seen.insert(producer).second) {
+      to_visit.push_back(producer);
+    }
+  };
+  reach(loss);
+  while (!to_visit.empty()) {
+    const Node* const node = to_visit.back();
+    to_visit.pop_back();
+    for (const std::shared_ptr<AutogradData>& input : node->inputs) {
+      if (input != nullptr) reach(*input);
+    }
+  }
+  return awaited;
+}
+
+void run_backward(const Tensor& loss, Tensor d_loss, const std::function<void(AutogradData& leaf)>& complete) {
   check(requires_grad(loss), "backward", "the loss does not depend on any tensor that takes gradients");
   if (!d_loss.defined()) {
     check(loss.numel() == 1, "backward", "the loss has shape ", loss.shape(),
@@ -62,9 +90,10 @@ void backward(const Tensor& loss, Tensor d_loss) {
   check(!requires_grad(d_loss), "backward", "d_loss takes gradients, but tally computes first derivatives only");
 
   const NoGrad first_derivatives_only;
+  Awaited awaited = complete ? awaited_by_leaves(*loss.autograd()) : Awaited();
   Queue queue;
   // Adds a gradient to a tensor; a producer that is reached for the first time joins the queue.
-  const auto deliver = [&queue](const std::shared_ptr<AutogradData>& data, const Tensor& gradient) {
+  const auto deliver = [&](const std::shared_ptr<AutogradData>& data, const Tensor& gradient) {
     const bool first = !data->gradient.defined();
     const bool leaf = data->producer == nullptr;
     // A leaf's gradient is the user's to read and change, so it never shares elements with the graph.
@@ -72,6 +101,7 @@ void backward(const Tensor& loss, Tensor d_loss) {
     Accumulator::add(*data, own, leaf || data->deliveries > 1);
     ++data->deliveries;
     if (!leaf && first) queue.push({data});
+    if (leaf && complete && --awaited[data.get()] == 0) complete(*data);
   };
   deliver(loss.autograd(), d_loss);
 
@@ -96,6 +126,14 @@ void backward(const Tensor& loss, Tensor d_loss) {
       deliver(node.inputs[i], gradients[i]);
     }
   }
+}
+
+}  // namespace
+
+void backward(const Tensor& loss, Tensor d_loss) { run_backward(loss, std::move(d_loss), {}); }
+
+void backward(const Tensor& loss, const std::function<void(AutogradData& leaf)>& complete) {
+  run_backward(loss, {}, complete);
 }
 
 }  // namespace tally

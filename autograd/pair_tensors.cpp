@@ -58,6 +58,8 @@ TensorNumber relu(const TensorNumber& x) { return tally::relu(x.x); }
 TensorNumber abs(const TensorNumber& x) { return tally::abs(x.x); }
 TensorNumber log(const TensorNumber& x) { return tally::log(x.x); }
 TensorNumber sqrt(const TensorNumber& x) { return tally::sqrt(x.x); }
+TensorNumber sin(const TensorNumber& x) { return tally::sin(x.x); }
+TensorNumber cos(const TensorNumber& x) { return tally::cos(x.x); }
 TensorNumber exp(const TensorNumber& x) { return tally::exp(x.x); }
 TensorNumber sigmoid(const TensorNumber& x) { return tally::sigmoid(x.x); }
 TensorNumber softplus(const TensorNumber& x) { return tally::softplus(x.x); }

@@ -34,8 +34,9 @@ void Score::set_scan(Pair value) {
 
 void Score::set_beside(Pair value) {
   const PairNeeds& needs = value.policy->needs;
-  check(needs.adds && !needs.scan && !needs.down && !needs.other && !needs.biased && !needs.spends, "encoding",
-        "the policy '", value.policy->name,
+  check(needs.adds && !needs.scan && !needs.down && !needs.other && !needs.biased && !needs.spends &&
+            !needs.channels.any(),
+        "encoding", "the policy '", value.policy->name,
         "' makes more of a pair than to add something of its distance, row and head");
   check(!beside.has_value(), "encoding", "two parts of the sum each bring a policy beside a scan, but a score has one");
   beside = std::move(value);

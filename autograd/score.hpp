@@ -21,6 +21,14 @@ struct Gates {
   Tensor query;  // r [B, H, T, d], undefined: gates from the score itself
   Tensor key;    // G [B, G, keys, d]
 };
+// Vectors of C numbers, C >= 1, of which a policy sums what it makes of each channel (ChannelNeeds): one vector after
+// the other along the last axis. No gradient flows to those of the channels themselves.
+struct Channels {
+  Tensor query = {};      // [B, H, T, needs.channels.of_query C]
+  Tensor key = {};        // [B, G, keys, needs.channels.of_key C]
+  Tensor numbers = {};    // [needs.channels.of_channel C]
+  bool of_score = false;  // terms are parts of the score: score_of multiplies the queries with Score::factor
+};
 // What a policy makes of each pair (core/attention/pair.hpp; autograd/pair.hpp has how to write one).
 struct Pair {
   const PairPolicy* policy;
@@ -29,6 +37,7 @@ struct Pair {
   Gates other = {};   // of p.other; undefined: the score itself
   Tensor table = {};  // [B, H, T, P+1], any P, where needs.table asks for it, or with needs.knots [B, H, T, 2 N]
   Tensor knots = {};  // t [N], ascending; no gradient flows to them
+  Channels channels = {};
 };
 
 // Whether tiled attention of the device has the policy; the composed form has any.

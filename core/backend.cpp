@@ -7,6 +7,7 @@
 
 #include "core/cpu/floating_mode.hpp"
 #include "core/error.hpp"
+#include "core/exchange.hpp"
 
 namespace tally {
 namespace {
@@ -54,6 +55,7 @@ const Backend& cpu_backend() {
                                .counters = [] { return memory_counters(); },
                                .reset_peak = [] { reset_peak_memory(); },
                                .available = [] { return available_memory(); },
+                               .exchange = make_host_exchange,
                                .kernels = cpu_kernels};
   return backend;
 }

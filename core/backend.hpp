@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "core/allocator.hpp"
 #include "core/device.hpp"
 #include "core/kernels.hpp"
 
 namespace tally {
+
+class Exchange;
+class Ranks;
 
 struct Backend {
   // What the device calls itself; empty for the CPU. Lives as long as the program.
@@ -37,6 +41,8 @@ struct Backend {
   void (*reset_peak)();
   // Bytes that allocate can still give: what the device has left, and what was released and is kept for reuse.
   double (*available)();
+  // core/exchange.hpp
+  std::unique_ptr<Exchange> (*exchange)(const Ranks& ranks);
   const Kernels& kernels;
 };
 

@@ -158,7 +158,8 @@ struct Gelu {
   template <class T>
   TALLY_INLINE T derivative(T x) const {
     const T bounded = clamp_magnitude(x, T{40});
-    return math::normal_cdf(bounded) + bounded * math::normal_density(bounded);
+    // Of the absolute value, as normal_cdf has it: their exponential is the same one.
+    return math::normal_cdf(bounded) + bounded * math::normal_density(std::abs(bounded));
   }
 };
 

@@ -1,6 +1,6 @@
 // Exponential, logistic and normal-distribution functions without branches or tables, for float and double, on the host
 // (inside `#pragma omp simd` loops they become vector code, which calls into libm do not) and on the device; exp, log,
-// sqrt, sigmoid, softplus and tanh also for the vectors of core/vector.hpp.
+// sqrt, sin, cos, sigmoid, softplus and tanh also for the vectors of core/vector.hpp.
 //
 // Relative error about 1e-7 in float and 1e-15 in double. NaN passes through; infinities and overflow give the limits,
 // results below the normal numbers 0.
@@ -26,6 +26,8 @@ struct Format<float> {
   static constexpr float lowest = -87.5f, highest = 89.0f;  // exp is 0 and infinite there
   // ln 2 as a sum whose first part has so few bits that its products with whole numbers are exact.
   static constexpr float ln2_high = 0x1.62e4p-1f, ln2_low = 1.42860677e-6f;
+  // pi / 2 likewise.
+  static constexpr float half_pi_high = 0x1.92p+0f, half_pi_middle = 0x1.fb4p-12f, half_pi_low = 0x1.4442d2p-24f;
 };
 
 template <>
@@ -34,6 +36,8 @@ struct Format<double> {
   static constexpr int mantissa_bits = 52, exponent_bias = 1023;
   static constexpr double lowest = -708.5, highest = 710.0;
   static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 1.9082149292705877e-10;
+  static constexpr double half_pi_high = 0x1.921fb544p+0, half_pi_middle = 0x1.0b4611a6p-34,
+                          half_pi_low = 0x1.3198a2e037073p-69;
 };
 
 // c0 + x (c1 + x (c2 + ...))
@@ -89,6 +93,48 @@ TALLY_INLINE T expm1_nonpositive(T x) {
   const ReducedExp<T> reduced = reduce_exp(x);
   const T scale = S{2} * reduced.half_scale;
   return scale * reduced.q + (scale - S{1});
+}
+
+// sin and cos of x = n pi/2 + r, n a whole number and |r| <= pi/4, by the power series of r; quarter: n in its lowest
+// bits.
+template <class T>
+struct Turned {
+  T sine, cosine;
+  BitsOf<T> quarter;
+};
+
+// x - r has an error of 1e-7 (1e-16) up to |x| of some 10^4 (10^9), and beyond that one of the order of what rounding
+// has made of x; beyond 2^22 (2^51), where numbers are farther apart than half a turn, r is any number.
+template <class T>
+TALLY_INLINE Turned<T> turned(T x) {
+  using S = Scalar<T>;
+  using F = Format<S>;
+  constexpr S rounder = S{1.5} * static_cast<S>(typename F::Bits{1} << F::mantissa_bits);
+  const T shifted = x * static_cast<S>(0.63661977236758134) + rounder;
+  const T n = shifted - rounder;
+  T r = ((x - n * F::half_pi_high) - n * F::half_pi_middle) - n * F::half_pi_low;
+  r = choose(r < S{-1}, splat<T>(S{-1}), r);
+  r = choose(r > S{1}, splat<T>(S{1}), r);
+  const T z = r * r;
+  T s, c;  // (sin(r) - r) / r^3, (cos(r) - 1 + z/2) / z^2
+  if constexpr (sizeof(S) == sizeof(float)) {
+    s = horner(z, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880);
+    c = horner(z, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800);
+  } else {
+    s = horner(z, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800,
+               -1.0 / 1307674368000, 1.0 / 355687428096000);
+    c = horner(z, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600, -1.0 / 87178291200,
+               1.0 / 20922789888000, -1.0 / 6402373705728000);
+  }
+  return {r + r * z * s, (S{1} - S{0.5} * z) + z * z * c, std::bit_cast<BitsOf<T>>(shifted)};
+}
+
+// x with its sign turned where bit 1 of `quarter` is set.
+template <class T>
+TALLY_INLINE T with_sign(T x, const BitsOf<T>& quarter) {
+  using Word = typename Format<Scalar<T>>::Bits;
+  constexpr int to_sign = static_cast<int>(8 * sizeof(Word)) - 2;
+  return std::bit_cast<T>(std::bit_cast<BitsOf<T>>(x) ^ ((quarter & Word{2}) << to_sign));
 }
 
 // log(1 + u) for 0 <= u <= 1: 2 artanh(s), s = u / (2 + u) <= 1/3, by its power series.
@@ -155,6 +201,20 @@ TALLY_INLINE T log(T x) {
   const T y = e * F::ln2_high + (S{2} * (s + s * z * h) + e * F::ln2_low);
   const T at_end = choose(x == S{0}, splat<T>(-infinity), splat<T>(std::numeric_limits<S>::quiet_NaN()));
   return choose(x > S{0}, choose(x < infinity, y, x), at_end);
+}
+
+// Infinities give NaN.
+template <class T>
+TALLY_INLINE T sin(T x) {
+  using Word = typename detail::Format<Scalar<T>>::Bits;
+  const detail::Turned<T> at = detail::turned(x);
+  return detail::with_sign(choose((at.quarter & Word{1}) != Word{0}, at.cosine, at.sine), at.quarter);
+}
+template <class T>
+TALLY_INLINE T cos(T x) {
+  using Word = typename detail::Format<Scalar<T>>::Bits;
+  const detail::Turned<T> at = detail::turned(x);
+  return detail::with_sign(choose((at.quarter & Word{1}) != Word{0}, at.sine, at.cosine), at.quarter + Word{1});
 }
 
 template <class T>

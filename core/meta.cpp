@@ -103,6 +103,7 @@ const Backend& backend_for() {
                                      Own::counters.peak_bytes = Own::counters.live_bytes;
                                    },
                                .available = [] { return static_cast<double>(most_bytes); },
+                               .exchange = nullptr,  // what counts is alone
                                .kernels = kernels};
   return backend;
 }

@@ -1,6 +1,5 @@
 // The processes that mpirun started to do one piece of work together; a program that was started by itself is the only
-// one. MPI is loaded while the program runs and where mpirun started it alone, so that a program that was built without
-// it, or starts without it, is the same. OpenMPI's ABI is understood (Debian's libopenmpi3).
+// one.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +7,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "core/transport.hpp"
 
 namespace tally {
 
@@ -20,13 +21,15 @@ class Ranks {
   // A process without others, whatever was joined: of work that is its own.
   static const Ranks& one();
 
+  // Number `rank` of `size` that talk by `transport`, which lives longer.
+  Ranks(std::int64_t rank, std::int64_t size, Transport& transport) : rank_(rank), size_(size), by_(&transport) {}
+
   std::int64_t rank() const { return rank_; }
   std::int64_t size() const { return size_; }
   bool alone() const { return size_ == 1; }
   bool first() const { return rank_ == 0; }
 
-  // All below are called by all of them in the same order; what is sent may have at most 2^31 - 1 bytes at once. Where
-  // a process is alone they do nothing.
+  // All below are called by all of them in the same order. Where a process is alone they do nothing.
 
   // Returns when all have come.
   void wait_for_all() const;
@@ -36,10 +39,6 @@ class Ranks {
   void check_same(std::int64_t value, const std::string& what) const;
   // Of all.size() bytes each has the part [begins[rank], begins[rank + 1]); all get all.
   void share(std::span<std::byte> all, std::span<const std::size_t> begins) const;
-  // The sum of what the ranks below `terms` have, element by element, added in the tree of tasks/tree_sum.hpp; all get
-  // it. Each adds up its part of the elements, so that a rank sends and receives less than twice the bytes of `values`.
-  void add_in_tree(std::span<float> values, std::int64_t terms) const;
-  void add_in_tree(std::span<double> values, std::int64_t terms) const;
 
   // Ends all of them at once with this exit code.
   [[noreturn]] void end_all(int code) const;
@@ -47,13 +46,39 @@ class Ranks {
   static void leave();
 
  private:
+  friend class Messages;
   Ranks() = default;
   static Ranks& instance();
-  template <class T>
-  void add_parts(std::span<T> values, std::int64_t terms) const;
-  void exchange(std::span<const std::byte> out, std::int64_t to, std::span<std::byte> in, std::int64_t from) const;
+  // One value of each rank, known to all.
+  std::vector<std::int64_t> values_of_all(std::int64_t value) const;
 
   std::int64_t rank_ = 0, size_ = 1;
+  Transport* by_ = nullptr;  // null where alone
+};
+
+// Messages of a rank that are on their way together. Their memory stays as long as they do.
+class Messages {
+ public:
+  explicit Messages(const Ranks& ranks) : by_(ranks.by_) {}
+  Messages(Messages&&) = default;
+  Messages& operator=(Messages&&) = default;
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+  ~Messages() = default;
+
+  // Both sides name the same number of bytes. Tags from 1 on; 0 is that of the functions of Ranks.
+  void send(std::span<const std::byte> bytes, std::int64_t to, int tag);
+  void receive(std::span<std::byte> bytes, std::int64_t from, int tag);
+  // Whether all have arrived, without waiting.
+  bool arrived() { return requests_.empty() || by_->arrived(requests_); }
+  void wait() {
+    if (!requests_.empty()) by_->wait(requests_);
+    requests_.clear();
+  }
+
+ private:
+  Transport* by_;
+  std::vector<Transport::Request> requests_;
 };
 
 }  // namespace tally

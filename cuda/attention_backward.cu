@@ -85,6 +85,14 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     device.d_table = Rows<T>::of(gradients.d_table);
     fill(gradients.d_table, 0);
   }
+  if (gradients.d_channel_query) {
+    device.d_channel_query = Rows<T>::of(gradients.d_channel_query);
+    fill(gradients.d_channel_query, 0);
+  }
+  if (gradients.d_channel_key) {
+    device.d_channel_key = Rows<T>::of(gradients.d_channel_key);
+    fill(gradients.d_channel_key, 0);
+  }
   bool by_row = false;
   for (int n = 0; n < call.bias_count; ++n) {
     const AttentionBiasGradient& d = gradients.biases[n];

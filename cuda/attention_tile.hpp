@@ -8,6 +8,7 @@
 // itself, to be added afterwards in fixed order.
 #pragma once
 
+#include "cuda/attention_channels.hpp"
 #include "cuda/attention_product.hpp"
 #include "cuda/attention_scan.hpp"
 
@@ -153,7 +154,8 @@ struct Pairs {
   T scores[2][columns] = {}, others[2][columns] = {}, positions[2][columns] = {}, downs[2][columns] = {};
   // what pairs read of its table, the slope there, and where that is if not at the position.
   T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
-  bool settled = false;  // every position of the warp is beyond the table
+  T terms[2][columns] = {};  // p.terms
+  bool settled = false;      // every position of the warp is beyond the table
   // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
   int last_seen[2], first_seen[2], always;
 
@@ -219,6 +221,8 @@ struct Pairs {
     if constexpr (Policy::needs.table) {
       return attention::PairWithEntry<T, Policy, differentiates>(own, entries[r][c], rises[r][c],
                                                                  attention::place_of(own));
+    } else if constexpr (has_channels<Policy>) {
+      return attention::PairWithTerms<T, Policy, differentiates>(own, terms[r][c]);
     } else {
       return own;
     }
@@ -250,7 +254,10 @@ struct Pairs {
     const RowNumbers<T, Policy> numbers(call, at);
     if constexpr (Policy::needs.settles) {
       const T last = static_cast<T>(call.entries - 1);
-      const bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
+      bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
+      if (call.own_gates) {  // which may be NaN where the score is not
+        each_pair([&](int r, int c) { beyond = beyond && (!sees(r, c) || others[r][c] == others[r][c]); });
+      }
       settled = __all_sync(whole_warp, beyond);
     }
     if (Policy::needs.scan && !settled) {
@@ -271,6 +278,15 @@ struct Pairs {
       read_tables(call, at, places);
     } else if constexpr (Policy::needs.table) {
       read_tables(call, at, positions);
+    }
+    if constexpr (has_channels<Policy>) {
+      TALLY_ROLLED
+      for (int channel = 0; channel < call.channels; ++channel) {
+        const ChannelNumbers<T, Policy> own(call, at, first_key, channel);
+        each_pair([&](int r, int c) {
+          terms[r][c] += own.template term<false>(pair<false, true>(at, first_key, numbers, r, c), r, c).value;
+        });
+      }
     }
     each_pair([&](int r, int c) {
       logits[r][c] = attention::logit_of<Policy>(pair_of_logit<false>(at, first_key, numbers, r, c)).value;

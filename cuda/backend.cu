@@ -11,6 +11,7 @@
 #include "cuda/allocator.hpp"
 #include "cuda/check.hpp"
 #include "cuda/context.hpp"
+#include "cuda/exchange.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 namespace {
@@ -168,6 +169,7 @@ const Backend& backend(int index) {
                                .counters = counters,
                                .reset_peak = reset_peak,
                                .available = available,
+                               .exchange = make_exchange,
                                .kernels = kernels};
   use_device(index);
   return backend;

@@ -63,6 +63,7 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   turned.rotated_k = operands.k;
   turned.rotated_v = operands.v;
   operands.k = in.keep_keys("keys of the product", operands.k);
+  turned.kept_k = operands.k;
   operands.v = in.keep_keys("values of the sum", operands.v);
   turned.written_out = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
   turned.replaces_product = !turned.written_out && in.cache == nullptr && !encoding.traits.takes_score_alone &&

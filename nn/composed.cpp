@@ -60,7 +60,7 @@ Tensor gate_score(const Gates& source, const Tensor& s, const AttentionOperands&
 // Sums of the gates over the keys from j, or the one after it, up to i.
 Tensor positions_of(const Tensor& all_gates, bool own, const AttentionOperands& in, AttentionTrace* trace) {
   const Tensor gates = in.visible.everything() ? all_gates : masked(all_gates, seen_pairs(in));
-  const Tensor sums = causal_suffix_sum(gates), positions = own ? sums : sums - gates;
+  const Tensor sums = causal_suffix_sum(gates), positions = own ? sums : sums - masked(gates, seen_pairs(in));
   if (trace != nullptr) {
     trace->gates = masked(gates.detach(), seen_pairs(in));
     trace->positions = positions.detach();
@@ -93,10 +93,27 @@ Tensor between_knots(const Pair& scan, const Tensor& x) {
   return entry;
 }
 
+// The sum over the channels of what a policy makes of each; sets the pairs' vectors.
+Tensor terms_of(const Pair& scan, PairTensors& pairs) {
+  const ChannelNeeds& needs = scan.policy->needs.channels;
+  pairs.channel_query = scan.channels.query;
+  if (needs.of_key > 0) pairs.channel_key = for_query_heads(scan.channels.key, pairs.s.size(1));
+  pairs.channel_numbers = scan.channels.numbers;
+  pairs.channels =
+      needs.of_query > 0 ? pairs.channel_query.size(3) / needs.of_query : pairs.channel_key.size(3) / needs.of_key;
+  Tensor terms;
+  for (std::int64_t n = 0; n < pairs.channels; ++n) {
+    const Tensor one = broadcast_to(scan.policy->on_tensors->term(pairs, n), pairs.s.shape());
+    terms = terms.defined() ? terms + one : one;
+  }
+  return terms;
+}
+
 // l of a policy, from the score, with biases where it wants them.
 Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
   const PairPolicy& policy = *scan.policy;
-  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, {}, distances(in), scan.rows, scan.heads};
+  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, {}, distances(in), scan.rows, scan.heads, {}, {}, {}, 0,
+                    {}};
   if (policy.needs.down) pairs.down = sums_down(broadcast_to(policy.on_tensors->down_gate(pairs), s.shape()), in);
   if (policy.needs.scan) {
     const Tensor gates = broadcast_to(policy.on_tensors->gate(pairs), s.shape());
@@ -110,6 +127,7 @@ Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& i
       trace->positions = own.positions;
     }
   }
+  if (policy.needs.channels.any()) pairs.terms = terms_of(scan, pairs);
   if (policy.needs.table) {
     const Tensor place = broadcast_to(policy.on_tensors->place(pairs), s.shape());
     pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.table, place);

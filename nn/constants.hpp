@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/attention/visible.hpp"
@@ -18,8 +19,10 @@ Tensor table_of(std::int64_t rows, std::int64_t columns, DType dtype, Device dev
 
 class Constants {
  public:
-  // Of position or distance t, from 0. Functions, and not closures: a function names its table.
+  // Of position or distance t, from 0. Functions, and not closures, which capture nothing: a function and the values
+  // that it is given name its table.
   using Number = double (*)(std::int64_t t);
+  using NumberWith = double (*)(std::int64_t t, std::span<const double> values);
   // Of t, in one of `columns` columns.
   using Element = double (*)(std::int64_t t, std::int64_t column, std::int64_t columns);
 
@@ -28,6 +31,9 @@ class Constants {
 
   // number(t) of first .. end - 1: [end - first]
   Tensor of(Number number, std::int64_t first, std::int64_t end, DType dtype, Device device);
+  // number(t, values), likewise
+  Tensor of(NumberWith number, const std::vector<double>& values, std::int64_t first, std::int64_t end, DType dtype,
+            Device device);
   // number(n) of the n keys that each of the queries first .. end - 1 sees: [end - first]
   Tensor of_keys_seen(Number number, const Visible& visible, std::int64_t first, std::int64_t end, DType dtype,
                       Device device);
@@ -39,6 +45,7 @@ class Constants {
   struct Key {
     void (*function)();
     std::optional<Visible> visible = {};
+    std::vector<double> values = {};
     bool operator==(const Key&) const = default;
   };
   Tensor table(const Key& key, std::int64_t end, std::int64_t columns, DType dtype, Device device,

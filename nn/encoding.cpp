@@ -154,6 +154,11 @@ Tensor AttentionInput::distances(Constants::Number number, std::optional<DType> 
   return constants->of(number, 0, keys(), dtype.value_or(q.dtype()), q.device());
 }
 
+Tensor AttentionInput::distances(Constants::NumberWith number, const std::vector<double>& values,
+                                 std::optional<DType> dtype) const {
+  return constants->of(number, values, 0, keys(), dtype.value_or(q.dtype()), q.device());
+}
+
 Tensor AttentionInput::distances(Constants::Element element, std::int64_t columns) const {
   return constants->of(element, 0, keys(), columns, q.dtype(), q.device());
 }
@@ -197,6 +202,9 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
   for (Bias& bias : score.biases) {
     auto* dense = std::get_if<Dense>(&bias);
     if (dense != nullptr && dense->of_score && score.factor != 1) *dense = {dense->bias * score.factor};
+  }
+  if (score.scan && score.scan->channels.of_score && score.factor != 1) {
+    score.scan->channels.query = score.scan->channels.query * score.factor;
   }
   check_told(!score.normaliser.is_softmax(), encoding.traits.normalises, "another rule than the softmax", "normalises");
   const bool product = std::any_of(score.biases.begin(), score.biases.end(),

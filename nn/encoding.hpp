@@ -71,6 +71,7 @@ struct AttentionInput {
   Tensor rotated_q = {};  // q, k and v after all of `rotate`, for `score`; undefined before
   Tensor rotated_k = {};
   Tensor rotated_v = {};
+  Tensor kept_k = {};    // rotated_k behind those of earlier tokens
   Visible visible = {};  // which of the keys up to itself a query sees
   // Whether all pairs are written out in memory (composed attention), where shapes that spare it are of no use.
   bool written_out = false;
@@ -82,6 +83,8 @@ struct AttentionInput {
   const Tensor& query(bool rotated) const { return rotated && rotated_q.defined() ? rotated_q : q; }
   // The k of the product.
   const Tensor& key() const { return rotated_k.defined() ? rotated_k : k; }
+  // The same of all tokens whose keys are there: as keep_keys of key().
+  const Tensor& all_keys() const { return kept_k.defined() ? kept_k : key(); }
   // The v that weights are multiplied with.
   const Tensor& value() const { return rotated_v.defined() ? rotated_v : v; }
   // Number of tokens up to the last of these: keys that the last query sees.
@@ -95,10 +98,14 @@ struct AttentionInput {
   // What an encoding left under this name with the tokens before these, where it is no row for each of them: to be put
   // in its place for those that come. Null without a cache.
   Tensor* kept(std::string_view name) const;
-  // For each distance n that a key can have, from 0, n or number(n), or a row of element(n, column, columns): [keys] or
-  // [keys, columns], computed once for all layers and steps (nn/constants.hpp); in the type of q if none is given.
+  // For each distance n that a key can have, from 0, n, number(n) or number(n, values), or a row of element(n, column,
+  // columns): [keys] or [keys, columns], computed once for all layers and steps (nn/constants.hpp); in the type of q if
+  // none is given. These are plain functions, or lambdas that capture nothing: what they need of options goes through
+  // `values`, and what is learned joins by operations on the result.
   Tensor distances() const;
   Tensor distances(Constants::Number number, std::optional<DType> dtype = {}) const;
+  Tensor distances(Constants::NumberWith number, const std::vector<double>& values,
+                   std::optional<DType> dtype = {}) const;
   Tensor distances(Constants::Element element, std::int64_t columns) const;
   // number(n) of the n keys that each of these tokens sees: [T]
   Tensor keys_seen(Constants::Number number, std::optional<DType> dtype = {}) const;
@@ -205,6 +212,9 @@ struct EncodingEntry {
   EncodingTraits traits = {};
   // What there is to say of the model around it, one line, or nothing: Class::note(model), where the class has it.
   std::string (*note)(const ModelOptions& model) = nullptr;
+  // Whether with these options `score` adds something to the logits: Class::joins_score(options), where the class has
+  // it. Null where that follows from the traits: every `score` does, but for one that normalises without a scan.
+  bool (*joins_score)(const Options& options) = nullptr;
   // What is special of options, by name: of the options' struct `static constexpr std::array<std::string_view, N>
   // after_training`, and so on, where it has that. Those that a trained model may take otherwise, for texts longer than
   // those it was trained on; flags that act only beside a rotation, or beside what joins the score.
@@ -274,6 +284,11 @@ EncodingEntry encoding_entry(std::string name, std::string summary, std::string 
     }
   };
   if constexpr (requires(const ModelOptions& model) { EncodingType::note(model); }) entry.note = &EncodingType::note;
+  if constexpr (requires(const OptionsType& own) { EncodingType::joins_score(own); }) {
+    entry.joins_score = [](const Options& options) {
+      return EncodingType::joins_score(dynamic_cast<const OptionsType&>(options));
+    };
+  }
   const auto take = [](auto& list, const auto& of_options) { list.assign(of_options.begin(), of_options.end()); };
   (void)take;
   if constexpr (requires { OptionsType::after_training; }) take(entry.after_training, OptionsType::after_training);

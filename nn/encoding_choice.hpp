@@ -33,6 +33,9 @@ struct EncodingChoice {
   struct Part {
     const EncodingEntry* entry;
     std::unique_ptr<Options> options;
+
+    // Whether its `score`, if it has one, adds something to the logits: another rule for the weights alone does not.
+    bool joins_score() const;
   };
   // Layers or heads first .. last.
   struct Range {

@@ -36,27 +36,13 @@ std::optional<OptionValue> value_of(Options& options, std::string_view name) {
   return std::nullopt;
 }
 
-// Whether its `score` adds something to the logits: a part may only set another rule for the weights, and with some of
-// its options alone, so that it is asked, of two tokens.
-bool joins_score(const EncodingChoice::Part& part) {
-  if (!part.entry->traits.scores) return false;
-  constexpr std::int64_t tokens = 2;
-  ModelOptions model;
-  model.layers = 1, model.heads = 2, model.width = 16;
-  const Initializer start(1, StartValues::fan_in);
-  const EncodingSetup setup = EncodingSetup::of(model, tokens, start);
-  const Tensor x = Tensor::zeros({1, tokens, setup.width}, DType::f32, {}),
-               q = Tensor::zeros({1, setup.heads, tokens, setup.head_width}, DType::f32, {});
-  Score score;
-  try {
-    part.entry->make(setup, *part.options)->score({x, q, q, q, 1.0}, score);
-  } catch (const Error&) {
-    return true;  // it cannot be told of so small a model
-  }
-  return score.moved || score.scan || score.beside || !score.biases.empty();
-}
-
 }  // namespace
+
+bool EncodingChoice::Part::joins_score() const {
+  if (!entry->traits.scores) return false;
+  if (entry->joins_score != nullptr) return entry->joins_score(*options);
+  return entry->traits.scans || !entry->traits.normalises;
+}
 
 std::vector<std::string> EncodingChoice::open_choices() const {
   std::vector<std::string> lines;
@@ -83,7 +69,7 @@ std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const 
     };
     const auto joined = [&] {
       return std::ranges::any_of(parts, [&](const Part& other) {
-        return other.entry != part.entry && act_together(*this, part.entry, other.entry) && joins_score(other);
+        return other.entry != part.entry && act_together(*this, part.entry, other.entry) && other.joins_score();
       });
     };
     for (const OpenFlag& flag : part.entry->beside_rotations) {

@@ -63,6 +63,10 @@ class Optimizer {
   // the update.
   void update(const Tensor& hyperparameters);
 
+  // Whether each number of a parameter is updated from its own gradient and state alone, so that parts of parameters
+  // can be updated as parameters of their own.
+  virtual bool elementwise() const { return false; }
+
   // State by name ("blocks.0.attention.query.weight.m"), for checkpoints; the tensors share their elements.
   NamedTensors state() const;
   // Of each parameter's: "m", "v".

@@ -10,7 +10,7 @@
 namespace tally {
 
 Batch Batch::to(Device device) const {
-  return {tokens.to(device), targets.to(device), loss_mask.to(device), score_mask.to(device), keys};
+  return {tokens.to(device), targets.to(device), loss_mask.to(device), score_mask.to(device), keys, starts};
 }
 
 std::vector<Batch> Batch::parts(std::int64_t sequences) const {
@@ -21,6 +21,7 @@ std::vector<Batch> Batch::parts(std::int64_t sequences) const {
     const auto rows = [&](const Tensor& x) { return x.slice_view(0, begin, end); };
     parts.push_back({rows(tokens), rows(targets), rows(loss_mask), rows(score_mask)});
     if (!keys.empty()) parts.back().keys.assign(keys.begin() + begin * length, keys.begin() + end * length);
+    if (!starts.empty()) parts.back().starts.assign(starts.begin() + begin, starts.begin() + end);
   }
   return parts;
 }
@@ -41,6 +42,9 @@ Batch collate(const std::vector<Example>& examples) {
   auto* targets = batch.targets.span<std::int32_t>().data();
   auto* loss_mask = batch.loss_mask.span<bool>().data();
   auto* score_mask = batch.score_mask.span<bool>().data();
+  if (std::ranges::any_of(examples, [](const Example& example) { return !example.starts.empty(); })) {
+    for (const Example& example : examples) batch.starts.push_back(example.starts);
+  }
   for (const Example& example : examples) {
     if (!example.keys.empty()) {
       batch.keys.insert(batch.keys.end(), example.keys.begin(), example.keys.end());

@@ -18,6 +18,7 @@ struct Batch {
   Tensor loss_mask;                     // bool [B, T]
   Tensor score_mask;                    // bool [B, T]
   std::vector<std::int32_t> keys = {};  // [B, T], of Example::keys; empty if the task breaks nothing down
+  std::vector<std::vector<std::int32_t>> starts = {};  // Example::starts of each sequence; empty where none has any
 
   Batch to(Device device) const;
   // Cut into batches of so many sequences, the last of what is left; 0: all of them. The tensors share their elements.

@@ -99,10 +99,18 @@ void RunOptions::visit(OptionVisitor& visitor) {
   visitor.integer("micro-batch", micro_batch,
                   "sequences of a step at once, which takes less memory; their gradients are added. 0: the whole batch",
                   0, 1 << 20);
+  visitor.integer("micro-batches", micro_batches,
+                  "the same by their number: parts of a step's batch, of one size but for the last. 0: as micro-batch "
+                  "says",
+                  0, 1 << 20);
   visitor.integer("eval-every", eval_every, "steps between evaluations; 0: at the end alone");
   visitor.integer("save-every", save_every, "steps between checkpoints; 0: with every evaluation");
   visitor.integer("log-every", log_every, "steps between training lines in metrics.jsonl", 1);
-  visitor.integer("eval-batch", eval_batch, "sequences at once in evaluations", 1, 1 << 20);
+  visitor.integer(
+      "eval-batch", eval_batch,
+      "sequences at once where answers are generated; what a loss is taken of is computed 1,024 tokens at a "
+      "time, with the same bits whatever this is",
+      1, 1 << 20);
   visitor.integer("eval-count", eval_count,
                   "sequences of each split in evaluations before the last; 0: the whole split");
   visitor.flag("eval-generated", eval_generated,
@@ -146,6 +154,15 @@ RunConfig RunConfig::clone() const {
   copy.optimiser = optimiser;
   copy.run = run;
   return copy;
+}
+
+RunConfig RunConfig::with_paths_of(const RunConfig& other) const {
+  RunConfig moved = clone();
+  const std::vector<OptionInfo> theirs = options_of(*other.task_options);
+  for (const std::string& name : path_options(*task, *moved.task_options)) {
+    if (const OptionInfo* path = find_option(theirs, name)) moved.set("task." + name, to_text(path->value));
+  }
+  return moved;
 }
 
 void RunConfig::set(std::string_view name, std::string_view value) {
@@ -218,6 +235,13 @@ std::string did_you_mean_option(const RunConfig& config, std::string_view name) 
 void RunConfig::validate() const {
   check_model(model, encoding);
   check(run.micro_batch <= run.batch, "run", "micro-batch ", run.micro_batch, " is more than the batch of ", run.batch);
+  if (run.micro_batches > 0) {
+    check(run.micro_batch == 0, "run", "micro-batch ", run.micro_batch, " and micro-batches ", run.micro_batches,
+          " say the same of a batch; give one of them");
+    const std::int64_t parts = (run.batch + run.at_once() - 1) / run.at_once();
+    check(parts == run.micro_batches, "run", "a batch of ", run.batch, " has no ", run.micro_batches,
+          " micro-batches of one size; with ", run.at_once(), " sequences each there are ", parts);
+  }
   check(optimiser.warmup <= run.steps, "optimiser", "warmup ", optimiser.warmup, " is longer than the run of ",
         run.steps, " steps; a shorter one is set with --optimiser.warmup");
 }

@@ -21,10 +21,11 @@ class JsonValue;
 struct RunOptions final : OptionsOf<RunOptions> {
   std::int64_t steps = 1000;
   std::int64_t batch = 16;
-  std::int64_t micro_batch = 0;  // sequences of it at once; 0: all of them
-  std::int64_t eval_every = 0;   // 0: at the end alone
-  std::int64_t save_every = 0;   // 0: with every evaluation
-  std::int64_t log_every = 10;   // steps between lines about training in metrics.jsonl
+  std::int64_t micro_batch = 0;    // sequences of it at once; 0: all of them, or as micro_batches says
+  std::int64_t micro_batches = 0;  // parts of it that are computed one after the other; 0: as micro_batch says
+  std::int64_t eval_every = 0;     // 0: at the end alone
+  std::int64_t save_every = 0;     // 0: with every evaluation
+  std::int64_t log_every = 10;     // steps between lines about training in metrics.jsonl
   std::int64_t eval_batch = 64;
   std::int64_t eval_count = 0;  // sequences of each split while training; 0: all of the split. The last counts all.
   bool eval_generated = false;  // at the end also answers that are fed back
@@ -34,6 +35,8 @@ struct RunOptions final : OptionsOf<RunOptions> {
   std::string train = "all";    // parameters, by patterns of their names (nn/parameter_choice.hpp)
 
   void visit(OptionVisitor& visitor) override;
+  // Sequences of a step that are computed at once; 0: all of them.
+  std::int64_t at_once() const { return micro_batches > 0 ? (batch + micro_batches - 1) / micro_batches : micro_batch; }
 };
 
 // What a file says of update rules that it did not choose, which has no effect: runs of the first versions have it.
@@ -94,6 +97,8 @@ struct RunConfig {
   std::unique_ptr<Task> make_task() const;
   // Start values from the run's seed.
   std::unique_ptr<SequenceModel> make_model(const Task& task) const;
+  // The same with the paths of another's task (tasks/task_paths.hpp): its files lie there now.
+  RunConfig with_paths_of(const RunConfig& other) const;
   // What runs are compared by: the encoding, or the kind of a model that has no use for one.
   std::string label() const { return model.is_transformer() ? encoding.text() : model.kind; }
   DType dtype() const { return run.dtype == "f64" ? DType::f64 : DType::f32; }

@@ -98,7 +98,7 @@ MemoryEstimate count_step(const ModelSetting& setting, const RunConfig& config, 
     estimate.gradients = bytes_of(trained);
     const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, trained);
     estimate.optimiser = counted.live() - estimate.parameters;
-    TrainStep step(model, *optimizer, config.optimiser, 0, config.run.micro_batch);
+    TrainStep step(model, *optimizer, config.optimiser, 0, config.run.at_once());
     const Batch batch = counted.batch(sequences, length);
     step(batch, 1, 1);
     after(model, batch, counted);
@@ -181,11 +181,11 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
       count_step(model_of(config, task), config, sequences_in(train, config.run.batch), train.length,
                  [&](SequenceModel& model, const Batch& batch, const OnlyCounting& counted) {
                    Evaluation found;
-                   for (const Batch& part : batch.parts(config.run.micro_batch)) {
+                   for (const Batch& part : batch.parts(config.run.at_once())) {
                      evaluate_batch(model, part, found);  // before a checkpoint
                    }
                    for (const Split& split : std::span(splits).subspan(1)) {
-                     const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
+                     const std::int64_t sequences = sequences_in(split, sequences_at_once(split));
                      evaluate_batch(model, counted.batch(sequences, split.length), found);
                    }
                    for (const Split& split : std::span(splits).subspan(1)) {

@@ -11,6 +11,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "core/ranks.hpp"
+#include "tasks/sequence_parts.hpp"
 #include "tasks/text_counts.hpp"
 
 namespace tally {
@@ -98,39 +99,66 @@ Tensor loss_of(const Tensor& logits, const Batch& batch) {
 
 namespace {
 
-TokenLoss loss_by_token(SequenceModel& model, const Batch& batch) {
+// What a model finds of a batch, on the host.
+struct Found {
+  Tensor best;               // i64 [B, T]: where the largest logit stands
+  std::vector<double> nats;  // [B T], of tokens that count alone; empty where nothing is there to be read
+};
+
+// The numbers of these tensors, one after the other.
+Tensor in_a_row(const std::vector<Tensor>& parts) {
+  std::int64_t size = 0;
+  for (const Tensor& part : parts) size += part.numel();
+  if (parts.size() == 1) return parts.front().reshape_view({size});
+  Tensor all = Tensor::empty({size}, parts.front().dtype());
+  std::int64_t begin = 0;
+  for (const Tensor& part : parts) {
+    const std::int64_t end = begin + part.numel();
+    all.slice_view(0, begin, end).reshape_view(part.shape()).copy_from(part);
+    begin = end;
+  }
+  return all;
+}
+
+Found found_of(SequenceModel& model, const Batch& batch) {
   const NoGrad no_grad;
   const Device device = model.device();
   if (counted(batch) > 0) counted_targets(batch.targets, batch.loss_mask, model.vocabulary());  // in range
   const Tensor weight = Tensor::scalar(1, model.head().dtype(), device);
-  return model.loss(batch.tokens, batch.targets.to(device), batch.loss_mask.to(device), weight);
+  const bool is_there = batch.targets.device().type != DeviceType::meta;
+  const SequenceParts sequences(batch);
+  std::vector<Tensor> best, nats;  // of each part, on the host
+  for (const SequencePart& now : sequences.parts()) {
+    const auto part = [&](const Tensor& all) {
+      return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
+    };
+    const TokenLoss found = model.loss(part(sequences.tokens), part(sequences.targets).to(device),
+                                       part(sequences.loss_mask).to(device), weight);
+    if (!is_there) continue;
+    best.push_back(found.best.to(Device{}));
+    nats.push_back(found.rows.to(Device{}).to(DType::f64));
+  }
+  if (!is_there) return {};
+  return {sequences.put_back(in_a_row(best)), sequences.put_back(in_a_row(nats)).to_vector<double>()};
 }
 
-// best i64 [B, T]; nats f64 [B T], of tokens that count alone.
-void add_losses(const Tensor& best, const std::vector<double>& nats, const Batch& batch, Evaluation& evaluation,
-                LossBlockCounter* parts) {
+void add_losses(const Found& found, const Batch& batch, Evaluation& evaluation, LossBlockCounter* parts) {
   const std::int64_t count = counted(batch);
-  add_scores(evaluation, best, batch);
+  add_scores(evaluation, found.best, batch);
   if (count == 0 || batch.targets.device().type == DeviceType::meta) return;
   const auto targets = batch.targets.span<std::int32_t>();
   const auto mask = batch.loss_mask.span<bool>();
-  for (std::size_t t = 0; t < nats.size(); ++t) {
+  for (std::size_t t = 0; t < found.nats.size(); ++t) {
     if (!mask[t]) continue;
-    evaluation.loss_sum += nats[t];
-    if (parts != nullptr) parts->add(targets[t], nats[t]);
+    evaluation.loss_sum += found.nats[t];
+    if (parts != nullptr) parts->add(targets[t], found.nats[t]);
   }
   evaluation.loss_count += count;
   evaluation.loss = evaluation.loss_sum / static_cast<double>(evaluation.loss_count);
 }
 
-std::vector<double> nats_of(const TokenLoss& found) {
-  const bool there = found.rows.defined() && found.rows.device().type != DeviceType::meta;
-  return there ? found.rows.to(Device{}).to(DType::f64).to_vector<double>() : std::vector<double>();
-}
-
 // What a rank has found of a batch, told to all: each has a batch of its own, those from `batches.size()` on none.
-void share_found(const Ranks& ranks, const std::vector<Batch>& batches, std::vector<Tensor>& best,
-                 std::vector<std::vector<double>>& nats) {
+void share_found(const Ranks& ranks, const std::vector<Batch>& batches, std::vector<Found>& found) {
   std::vector<std::size_t> begins{0};
   for (std::int64_t r = 0; r < ranks.size(); ++r) {
     const auto i = static_cast<std::size_t>(r);
@@ -142,8 +170,8 @@ void share_found(const Ranks& ranks, const std::vector<Batch>& batches, std::vec
   const auto own = static_cast<std::size_t>(ranks.rank());
   if (own < batches.size()) {
     const auto from = static_cast<std::ptrdiff_t>(begins[own]);
-    std::ranges::copy(best[own].span<std::int64_t>(), all_best.begin() + from);
-    std::ranges::copy(nats[own], all_nats.begin() + from);
+    std::ranges::copy(found[own].best.span<std::int64_t>(), all_best.begin() + from);
+    std::ranges::copy(found[own].nats, all_nats.begin() + from);
   }
   std::vector<std::size_t> bytes = begins;
   for (std::size_t& begin : bytes) begin *= sizeof(double);
@@ -152,18 +180,17 @@ void share_found(const Ranks& ranks, const std::vector<Batch>& batches, std::vec
   ranks.share(std::as_writable_bytes(std::span(all_nats)), bytes);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const std::size_t tokens = begins[i + 1] - begins[i];
-    best[i] =
+    found[i].best =
         Tensor::from(std::span<const std::int64_t>(all_best).subspan(begins[i], tokens), batches[i].targets.shape());
     const std::span<const double> part = std::span<const double>(all_nats).subspan(begins[i], tokens);
-    nats[i].assign(part.begin(), part.end());
+    found[i].nats.assign(part.begin(), part.end());
   }
 }
 
 }  // namespace
 
 void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation, LossBlockCounter* parts) {
-  const TokenLoss found = loss_by_token(model, batch);
-  add_losses(found.best, nats_of(found), batch, evaluation, parts);
+  add_losses(found_of(model, batch), batch, evaluation, parts);
 }
 
 bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Batch>()>& next, Evaluation& evaluation,
@@ -178,19 +205,19 @@ bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Ba
       batches.push_back(std::move(*batch));
     }
     if (batches.empty()) return true;
-    std::vector<Tensor> best(batches.size());
-    std::vector<std::vector<double>> nats(batches.size());
+    std::vector<Found> found(batches.size());
     if (const auto own = static_cast<std::size_t>(ranks.rank()); own < batches.size()) {
-      const TokenLoss found = loss_by_token(model, batches[own]);
-      best[own] = found.best.to(Device{});
-      nats[own] = nats_of(found);
+      found[own] = found_of(model, batches[own]);
     }
-    if (!ranks.alone()) share_found(ranks, batches, best, nats);
-    for (std::size_t i = 0; i < batches.size(); ++i) add_losses(best[i], nats[i], batches[i], evaluation, parts);
+    if (!ranks.alone()) share_found(ranks, batches, found);
+    for (std::size_t i = 0; i < batches.size(); ++i) add_losses(found[i], batches[i], evaluation, parts);
   }
 }
 
 TracedPass trace_pass(SequenceModel& model, const Batch& batch, bool with_gradients) {
+  check(batch.starts.empty(), "inside",
+        "a sequence holds several texts that do not see each other, of which there is no one picture; another "
+        "sequence may lie within one text");
   model.clear_gradients();
   TracedPass pass;
   const auto forward = [&] {
@@ -214,6 +241,11 @@ std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t
   check(info.count == 0 || count <= info.count, "evaluate", "split '", split, "' has ", info.count, " sequences, not ",
         count);
   return count;
+}
+
+std::int64_t sequences_at_once(const Split& split) {
+  constexpr std::int64_t tokens = 1024;
+  return std::max<std::int64_t>(1, tokens / std::max<std::int64_t>(1, split.length));
 }
 
 Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,

@@ -91,13 +91,18 @@ TracedPass trace_pass(SequenceModel& model, const Batch& batch, bool with_gradie
 // endless split without a count.
 std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t count);
 
+// Sequences of a split that its evaluations compute at once, whoever asks: as many as have 1,024 tokens together, at
+// least one. What BLAS adds up for a row depends on how many rows there are and where it stands among them, so that
+// another number gives a loss with other last digits.
+std::int64_t sequences_at_once(const Split& split);
+
 // The first `count` sequences of a split (all if 0; an endless split needs a count), in batches of `batch`. Once `stop`
 // is true it ends after the batch at work with what it has by then.
 Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                     std::int64_t batch, const std::atomic<bool>* stop = nullptr);
 
-// One line of metrics.jsonl: step, split, loss (or that answers were generated), both errors and their counts; where
-// they are broken down, "by": the name, both means over keys, and keys and counts as arrays.
+// As metrics.jsonl, results.json and varied.json have it: step, split, loss (or that answers were generated), both
+// errors, their counts; where they are broken down, "by": the name, both means over keys, keys and counts as arrays.
 JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);
 // The reverse. Throws Error naming what is missing, and for counts that no evaluation has.
 Evaluation evaluation_from_json(const JsonValue& json);

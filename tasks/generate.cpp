@@ -1,32 +1,67 @@
 #include "tasks/generate.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
+#include "core/ranks.hpp"
 
 namespace tally {
 namespace {
 
-// Adds the scores of sequences whose answers stand at the same positions.
-void add_generated(Evaluation& evaluation, SequenceModel& model, const std::vector<Example>& examples,
-                   const Answer& answer) {
+// Sequences whose answers stand at the same positions.
+struct Group {
+  Answer answer;
+  std::vector<Example> examples;
+  // What the model says: rows of answer.count symbols.
+  std::vector<std::int32_t> symbols;
+  std::size_t count() const { return examples.size() * answer.count; }
+};
+
+void generate_answers(SequenceModel& model, Group& group) {
   std::vector<std::int32_t> prompts;
-  for (const Example& example : examples) {
+  for (const Example& example : group.examples) {
     const auto begin = example.tokens.begin();
-    prompts.insert(prompts.end(), begin, begin + static_cast<std::ptrdiff_t>(answer.first) + 1);
+    prompts.insert(prompts.end(), begin, begin + static_cast<std::ptrdiff_t>(group.answer.first) + 1);
   }
-  const Shape shape{static_cast<std::int64_t>(examples.size()), static_cast<std::int64_t>(answer.first) + 1};
-  const Generated said = generate(model, Tensor::from(prompts, shape), static_cast<std::int64_t>(answer.count));
-  const std::vector<std::int32_t> symbols = said.symbols.to_vector<std::int32_t>();
-  for (std::size_t row = 0; row < examples.size(); ++row) {
-    const Example& example = examples[row];
+  const Shape shape{static_cast<std::int64_t>(group.examples.size()),
+                    static_cast<std::int64_t>(group.answer.first) + 1};
+  const Generated said = generate(model, Tensor::from(prompts, shape), static_cast<std::int64_t>(group.answer.count));
+  group.symbols = said.symbols.to_vector<std::int32_t>();
+}
+
+// Each rank has generated the answers of a group of its own, those from groups.size() on none; all get all.
+void share_answers(const Ranks& ranks, std::vector<Group>& groups) {
+  std::vector<std::size_t> begins{0};
+  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks.size()); ++r) {
+    begins.push_back(begins.back() + (r < groups.size() ? groups[r].count() : 0));
+  }
+  std::vector<std::int32_t> all(begins.back());
+  const auto own = static_cast<std::size_t>(ranks.rank());
+  if (own < groups.size()) {
+    std::ranges::copy(groups[own].symbols, all.begin() + static_cast<std::ptrdiff_t>(begins[own]));
+  }
+  std::vector<std::size_t> bytes = begins;
+  for (std::size_t& begin : bytes) begin *= sizeof(std::int32_t);
+  ranks.share(std::as_writable_bytes(std::span(all)), bytes);
+  for (std::size_t n = 0; n < groups.size(); ++n) {
+    const std::span<const std::int32_t> part = std::span<const std::int32_t>(all).subspan(begins[n], groups[n].count());
+    groups[n].symbols.assign(part.begin(), part.end());
+  }
+}
+
+void add_scores(Evaluation& evaluation, const Group& group) {
+  for (std::size_t row = 0; row < group.examples.size(); ++row) {
+    const Example& example = group.examples[row];
     std::vector<ScoredToken> scored;
-    for (std::size_t n = 0; n < answer.count; ++n) {
-      const std::size_t t = answer.first + n;
-      const bool wrong = symbols[row * answer.count + n] != example.targets[t];
+    for (std::size_t n = 0; n < group.answer.count; ++n) {
+      const std::size_t t = group.answer.first + n;
+      const bool wrong = group.symbols[row * group.answer.count + n] != example.targets[t];
       scored.push_back({wrong, example.keys.empty() ? 0 : example.keys[t]});
     }
     add_sequence(evaluation, scored);
@@ -69,21 +104,38 @@ Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::strin
   count = sequences_of(task, split, count);
   Evaluation result = evaluation_of(task, split);
   result.generated = true;
-  std::vector<Example> waiting;
-  Answer at;  // of all that wait
-  const auto flush = [&] {
-    if (!waiting.empty()) add_generated(result, model, waiting, at);
-    waiting.clear();
+  std::int64_t index = 0;
+  std::optional<std::pair<Example, Answer>> ahead;  // the first of the next group
+  const auto next_group = [&] {
+    Group group;
+    while (static_cast<std::int64_t>(group.examples.size()) < batch && (ahead || index < count)) {
+      if (!ahead) {
+        Example example = task.example(split, index);
+        const Answer answer = answer_of(example, split, index++);
+        if (answer.count == 0) continue;
+        ahead.emplace(std::move(example), answer);
+      }
+      if (!group.examples.empty() && ahead->second != group.answer) break;
+      group.answer = ahead->second;
+      group.examples.push_back(std::move(ahead->first));
+      ahead.reset();
+    }
+    return group;
   };
-  for (std::int64_t index = 0; index < count && (stop == nullptr || !stop->load()); ++index) {
-    Example example = task.example(split, index);
-    const Answer answer = answer_of(example, split, index);
-    if (answer.count == 0) continue;
-    if (answer != at || static_cast<std::int64_t>(waiting.size()) == batch) flush();
-    at = answer;
-    waiting.push_back(std::move(example));
+  const Ranks& ranks = Ranks::world();
+  while (!ranks.any(stop != nullptr && stop->load())) {
+    std::vector<Group> groups;  // one for each rank
+    while (static_cast<std::int64_t>(groups.size()) < ranks.size()) {
+      Group group = next_group();
+      if (group.examples.empty()) break;
+      groups.push_back(std::move(group));
+    }
+    if (groups.empty()) break;
+    if (const auto own = static_cast<std::size_t>(ranks.rank()); own < groups.size())
+      generate_answers(model, groups[own]);
+    if (!ranks.alone()) share_answers(ranks, groups);
+    for (const Group& group : groups) add_scores(result, group);
   }
-  flush();
   return result;
 }
 

@@ -1,4 +1,5 @@
-// metrics.jsonl: what a run says of itself while it trains, one object a line. Its keys are known here alone.
+// metrics.jsonl: what a run says of itself while it trains, one object a line. Its keys are known here alone, but for
+// those of an evaluation and of a machine, which other files have too (tasks/evaluate.hpp, tasks/machine.hpp).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "tasks/model_record.hpp"
 
 #include "core/error.hpp"
+#include "core/utf8.hpp"
 
 namespace tally {
 
@@ -56,6 +57,12 @@ void check_same_model(const ModelRecord& record, const RunConfig& config, const 
     if (const auto recorded = record.find(first); recorded != record.end()) compare(first, recorded->second);
   }
   for (const auto& [name, recorded] : record) compare(name, recorded);
+}
+
+void check_same_data(const std::string& record, const Task& task) {
+  check(record.empty() || record == task.data_record(), "data",
+        "it was trained on other data: ", escape_for_print(record, 1000), "; now there is ",
+        escape_for_print(task.data_record(), 1000));
 }
 
 }  // namespace tally

@@ -26,5 +26,7 @@ ModelRecord model_record_from_text(const std::string& text, const std::string& s
 // Throws Error naming the first setting that the record has otherwise than the configuration, and both values. What the
 // record does not name is not compared: older versions wrote none.
 void check_same_model(const ModelRecord& record, const RunConfig& config, const Task& task);
+// The same for Task::data_record(): a run goes on with the data that it began with, wherever that lies.
+void check_same_data(const std::string& record, const Task& task);
 
 }  // namespace tally

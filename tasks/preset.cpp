@@ -53,7 +53,10 @@ const PresetEntry& find_preset(std::string_view task, std::string_view name) {
     if (entry->name == name) return *entry;
     names.push_back(entry->name);
   }
-  check(!names.empty(), "preset", "the task '", task, "' has no presets, asked for '", name, "'");
+  std::string file = concat(task, "_", name);
+  std::ranges::replace(file, '-', '_');
+  check(!names.empty(), "preset", "the task '", task, "' has no presets, asked for '", name,
+        "', which would be a file of its own, tasks/presets/", file, ".cpp");
   fail("preset", "the task '", task, "' has no preset '", name, "'; it has ", preset_names(task),
        did_you_mean(name, names));
 }

@@ -2,92 +2,88 @@
 
 #include <algorithm>
 #include <span>
-#include <tuple>
 #include <utility>
+
+#include "core/error.hpp"
 
 namespace tally {
 namespace {
 
-constexpr std::size_t bucket_elements = std::size_t{1} << 20;
-
-// Which tensors are there on a rank that has a term: a part of the batch need not reach every parameter.
-std::vector<bool> defined_over_ranks(const Ranks& ranks, const std::vector<Tensor>& tensors, std::int64_t terms) {
-  const std::size_t count = tensors.size();
-  std::vector<std::byte> flags(count * static_cast<std::size_t>(ranks.size()));
-  std::vector<std::size_t> begins;
-  for (std::int64_t r = 0; r <= ranks.size(); ++r) begins.push_back(count * static_cast<std::size_t>(r));
-  const std::size_t own = begins[static_cast<std::size_t>(ranks.rank())];
-  for (std::size_t i = 0; i < count; ++i) flags[own + i] = std::byte{tensors[i].defined()};
-  ranks.share(flags, begins);
-  std::vector<bool> defined(count);
-  for (std::int64_t r = 0; r < terms; ++r) {
-    for (std::size_t i = 0; i < count; ++i) {
-      if (flags[begins[static_cast<std::size_t>(r)] + i] != std::byte{0}) defined[i] = true;
-    }
-  }
-  return defined;
-}
-
-template <class T>
-void add_buckets(const Ranks& ranks, const std::vector<std::span<T>>& spans, std::int64_t terms) {
-  std::size_t left = 0;
-  for (const std::span<T>& span : spans) left += span.size();
-  std::vector<T> bucket(std::min(left, bucket_elements));
-  std::size_t tensor = 0, at = 0;  // where the bucket begins
-  while (left > 0) {
-    bucket.resize(std::min(left, bucket_elements));
-    const auto over_bucket = [&](auto&& copy) {
-      std::size_t i = tensor, from = at;
-      for (std::size_t filled = 0; filled < bucket.size();) {
-        const std::size_t count = std::min(bucket.size() - filled, spans[i].size() - from);
-        copy(spans[i].subspan(from, count), std::span<T>(bucket).subspan(filled, count));
-        filled += count;
-        from += count;
-        if (from == spans[i].size()) ++i, from = 0;
-      }
-      return std::pair(i, from);
-    };
-    over_bucket([](std::span<T> part, std::span<T> of_bucket) { std::ranges::copy(part, of_bucket.begin()); });
-    ranks.add_in_tree(std::span<T>(bucket), terms);
-    std::tie(tensor, at) =
-        over_bucket([](std::span<T> part, std::span<T> of_bucket) { std::ranges::copy(of_bucket, part.begin()); });
-    left -= bucket.size();
-  }
-}
+// Kernels find a tensor's first element where they would in memory of its own.
+constexpr std::int64_t alignment = 64;
 
 }  // namespace
 
-void add_over_ranks(const Ranks& ranks, std::vector<Tensor>& tensors, const std::vector<Shape>& shapes, DType dtype,
-                    Device device, std::int64_t terms) {
-  if (ranks.alone()) return;
-  tensors.resize(shapes.size());
-  const std::vector<bool> defined = defined_over_ranks(ranks, tensors, terms);
-  std::vector<Tensor> on_host;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!defined[i]) continue;
-    const bool here = tensors[i].defined() && ranks.rank() < terms;
-    on_host.push_back(Tensor::zeros(shapes[i], dtype));
-    // What is not there adds nothing: x + -0 is x, to the bit, also where x is -0; x + 0 is not.
-    if (here) {
-      on_host.back().copy_from(tensors[i]);
-    } else {
-      on_host.back().fill(-0.0);
-    }
+RankSum::RankSum(const Ranks& ranks, Exchange& exchange, std::vector<Shape> shapes, DType dtype, Device device,
+                 std::int64_t terms, std::int64_t bucket_elements)
+    : ranks_(ranks),
+      exchange_(exchange),
+      shapes_(std::move(shapes)),
+      terms_(terms),
+      bucket_elements_(bucket_elements),
+      begins_{0},
+      set_(shapes_.size()),
+      defined_(shapes_.size()) {
+  for (const Shape& shape : shapes_) {
+    begins_.push_back(begins_.back() + (shape.numel() + alignment - 1) / alignment * alignment);
   }
-  const auto spans_of = [&]<class T>() {
-    std::vector<std::span<T>> spans;
-    for (const Tensor& tensor : on_host) spans.push_back(tensor.span<T>());
-    return spans;
-  };
-  if (dtype == DType::f64) {
-    add_buckets(ranks, spans_of.template operator()<double>(), terms);
+  constexpr std::int64_t least = std::int64_t{1} << 16, most = std::int64_t{1} << 20;
+  if (bucket_elements_ == 0) bucket_elements_ = std::clamp(begins_.back() / 16, least, most);
+  elements_ = Tensor::zeros({begins_.back()}, dtype, device);
+}
+
+void RankSum::set(std::size_t i, const Tensor& tensor) {
+  check_internal(!set_[i], "rank sum", "tensor ", i, " is set twice");
+  set_[i] = true;
+  defined_[i] = tensor.defined() && ranks_.rank() < terms_;
+  Tensor place = elements_.slice_view(0, begins_[i], begins_[i] + shapes_[i].numel());
+  // What is not there adds nothing: x + -0 is x, to the bit, also where x is -0; x + 0 is not.
+  if (defined_[i]) {
+    place.copy_from(tensor.reshape_view(place.shape()));
   } else {
-    add_buckets(ranks, spans_of.template operator()<float>(), terms);
+    place.fill(-0.0);
   }
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    tensors[i] = defined[i] ? on_host[next++].to(device) : Tensor();
+  begin_full_buckets();
+}
+
+void RankSum::begin_full_buckets() {
+  while (first_missing_ < set_.size() && set_[first_missing_]) ++first_missing_;
+  const std::int64_t ready = begins_[first_missing_], all = begins_.back();
+  while (sent_ < ready) {
+    const std::int64_t end = std::min(sent_ + bucket_elements_, all);
+    if (end > ready) break;
+    exchange_.begin(elements_.slice_view(0, sent_, end), terms_);
+    sent_ = end;
   }
+  exchange_.advance();
+}
+
+// A part of the batch need not reach every parameter.
+std::vector<bool> RankSum::defined_anywhere() const {
+  const std::size_t count = defined_.size();
+  std::vector<std::byte> flags(count * static_cast<std::size_t>(ranks_.size()));
+  std::vector<std::size_t> begins;
+  for (std::int64_t r = 0; r <= ranks_.size(); ++r) begins.push_back(count * static_cast<std::size_t>(r));
+  const std::size_t own = begins[static_cast<std::size_t>(ranks_.rank())];
+  for (std::size_t i = 0; i < count; ++i) flags[own + i] = std::byte{defined_[i]};
+  ranks_.share(flags, begins);
+  std::vector<bool> anywhere(count);
+  for (std::size_t n = 0; n < flags.size(); ++n) {
+    if (flags[n] != std::byte{0}) anywhere[n % count] = true;
+  }
+  return anywhere;
+}
+
+std::vector<Tensor> RankSum::take() {
+  check_internal(first_missing_ == set_.size(), "rank sum", "tensor ", first_missing_, " is missing");
+  exchange_.finish();
+  const std::vector<bool> defined = defined_anywhere();
+  std::vector<Tensor> sums(shapes_.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (!defined[i]) continue;
+    sums[i] = elements_.slice_view(0, begins_[i], begins_[i] + shapes_[i].numel()).reshape_view(shapes_[i]);
+  }
+  return sums;
 }
 
 }  // namespace tally

@@ -246,6 +246,12 @@ void RunFolder::change_config(const RunConfig& config) {
   config_ = config.clone();
 }
 
+void RunFolder::relocate(const RunConfig& config) {
+  check_still_ours();
+  config_ = config_.with_paths_of(config);
+  if (writes_) write_file_atomically(config_path(), write_json(stored_config(), 2) + "\n");
+}
+
 void RunFolder::begin() {
   check_still_ours();
   std::error_code error;
@@ -282,6 +288,7 @@ void RunFolder::write_checkpoint(const Checkpoint& checkpoint, const NamedTensor
                     {"tokens", std::to_string(checkpoint.tokens)},
                     {"version", std::string(version)}};
   if (!checkpoint.record.empty()) metadata.emplace("model", model_record_text(checkpoint.record));
+  if (!checkpoint.data.empty()) metadata.emplace("data", checkpoint.data);
   add_checksums(metadata, tensors);
   write_safetensors(checkpoint_path(checkpoint.step), tensors, metadata);
 }
@@ -323,6 +330,7 @@ RunFolder::StoredCheckpoint RunFolder::open_checkpoint(std::int64_t step) const 
   if (const auto record = file.metadata().find("model"); record != file.metadata().end()) {
     checkpoint.record = model_record_from_text(record->second, concat("checkpoint ", path, ", metadata 'model'"));
   }
+  if (const auto data = file.metadata().find("data"); data != file.metadata().end()) checkpoint.data = data->second;
   for (const SafetensorsEntry& entry : file.entries()) {
     const bool known = entry.name.starts_with("model.") || entry.name.starts_with("optimiser.");
     if (!known) fail("checkpoint", path, ": unexpected tensor '", escape_for_print(entry.name), "'");

@@ -60,6 +60,9 @@ class RunFolder {
   bool writes() const { return writes_; }
   // Another configuration from here on; on disk nothing changes yet.
   void change_config(const RunConfig& config);
+  // Paths of the task alone are others: the files were moved. Of a run that is finished they are written at once, and
+  // its results stay.
+  void relocate(const RunConfig& config);
   // In what it differs from that on disk.
   const std::vector<std::string>& changes() const { return changes_; }
   // To be called before the run goes on: removes the results of one that was finished, then writes a changed
@@ -81,6 +84,7 @@ class RunFolder {
     std::int64_t step = 0;
     std::int64_t tokens = 0;  // trained on so far
     ModelRecord record;       // empty in a file of a version that wrote none
+    std::string data = {};    // Task::data_record(); empty also in a file of such a version
   };
   void write_checkpoint(const Checkpoint& checkpoint, const NamedTensors& model, const NamedTensors& optimiser) const;
   // One on the disk, whose checksums held when it was opened. Its tensors stay there until they are loaded.

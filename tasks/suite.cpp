@@ -6,11 +6,15 @@
 
 #include "core/error.hpp"
 #include "nn/options.hpp"
+#include "tasks/task.hpp"
 
 namespace tally {
 namespace {
 
 void add_presets(const SuiteEntry& suite, std::vector<const PresetEntry*>& presets, std::size_t depth) {
+  const auto add = [&](const PresetEntry& preset) {
+    if (std::ranges::count(presets, &preset) == 0) presets.push_back(&preset);
+  };
   check(depth <= suite_registry().size(), "suite", "'", suite.name, "' holds itself");
   for (const std::string& part : suite.parts) {
     const std::size_t slash = part.find('/');
@@ -18,8 +22,15 @@ void add_presets(const SuiteEntry& suite, std::vector<const PresetEntry*>& prese
       add_presets(find_suite(part), presets, depth + 1);
       continue;
     }
-    const PresetEntry& preset = find_preset(part.substr(0, slash), part.substr(slash + 1));
-    if (std::ranges::count(presets, &preset) == 0) presets.push_back(&preset);
+    const std::string task = part.substr(0, slash), name = part.substr(slash + 1);
+    if (task != "*") {
+      add(find_preset(task, name));
+      continue;
+    }
+    for (const PresetEntry* preset : preset_registry()) {
+      const bool wanted = preset->name == name || preset->name.starts_with(name + "-");
+      if (wanted && !find_task(preset->task).reads_files) add(*preset);
+    }
   }
 }
 

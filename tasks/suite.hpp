@@ -13,7 +13,9 @@ namespace tally {
 
 struct SuiteEntry {
   std::string name, summary;
-  std::vector<std::string> parts;  // "mqar/quick": a task and its preset; "recall": all of another suite
+  // "mqar/quick": a task and its preset; "recall": all of another suite; "*/quick": presets of this name, and of those
+  // that begin with it ("quick-a5"), of every task that needs no files, in the order of tasks.
+  std::vector<std::string> parts;
 
   // text: the parts with blanks between them.
   SuiteEntry(std::string_view name, std::string_view summary, std::string_view text);

@@ -23,6 +23,8 @@ struct Example {
   std::vector<std::uint8_t> loss_mask;   // 1 where the prediction counts in the loss
   std::vector<std::uint8_t> score_mask;  // 1 where it counts in the error
   std::vector<std::int32_t> keys;        // what Task::breakdown() names, where it counts; empty if that names nothing
+  // Rising, above 0: positions where another text begins, which sees nothing of what stands before it.
+  std::vector<std::int32_t> starts = {};
 };
 
 // Sequences that can be had of an endless split: the index is one 32-bit word of the random counter.
@@ -58,6 +60,10 @@ class Task {
   // Tokens from such text, also of an unfinished sequence. Throws naming the first symbol that is not of the vocabulary
   // and its number.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+
+  // What is in the files that it reads, as a checkpoint records it, so that a run does not go on with other data: sizes
+  // and checksums; empty where it reads none.
+  virtual std::string data_record() const { return {}; }
 
   // Whether reports give the share of wrong sequences rather than that of wrong tokens.
   virtual bool scores_sequences() const { return false; }

@@ -14,6 +14,7 @@
 #include "nn/parameter_choice.hpp"
 #include "tasks/generate.hpp"
 #include "tasks/metrics.hpp"
+#include "tasks/parameter_shares.hpp"
 
 namespace tally {
 namespace {
@@ -23,19 +24,23 @@ using Clock = std::chrono::steady_clock;
 // One run from its newest checkpoint on.
 class Run {
  public:
-  Run(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop)
+  Run(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop, OptimizerState state)
       : folder_(folder),
         config_(folder.config()),
         observer_(observer),
         stop_(stop),
         task_(config_.make_task()),
         model_(config_.make_model(*task_)),
-        optimizer_(Optimizer::make(config_.optimiser, train_only(model_->parameters(), config_.run.train))),
+        shares_(shares_for(state, train_only(model_->parameters(), config_.run.train))),
+        optimizer_(Optimizer::make(config_.optimiser,
+                                   shares_ ? shares_->own() : train_only(model_->parameters(), config_.run.train))),
         train_step_(*model_, *optimizer_, config_.optimiser, static_cast<std::uint64_t>(config_.run.seed),
-                    config_.run.micro_batch),
+                    config_.run.at_once(), shares_ ? &*shares_ : nullptr),
         order_(task_->splits().front(), config_.run.batch, static_cast<std::uint64_t>(config_.run.seed)) {}
 
   TrainOutcome go() {
+    check(!shares_ || optimizer_->elementwise(), "train", "the state of ", config_.optimiser.name,
+          " cannot be split over processes: a part of a parameter is not updated by itself");
     std::int64_t step = restore();
     observer_.started(config_, *model_, step);
     if (folder_.writes()) metrics_.emplace(folder_.metrics_path());
@@ -53,6 +58,11 @@ class Run {
   }
 
  private:
+  std::optional<ParameterShares> shares_for(OptimizerState state, const NamedTensors& trained) const {
+    if (state == OptimizerState::whole || ranks_.alone()) return std::nullopt;
+    return ParameterShares(trained, ranks_);
+  }
+
   // In the metrics; of several ranks one writes.
   void note(const MetricsRecord& record) {
     if (metrics_) metrics_->write(record);
@@ -90,8 +100,12 @@ class Run {
     if (checkpoint.file) {
       in_file(folder_.checkpoint_path(step), [&] {
         check_same_model(checkpoint.record, config_, *task_);
+        check_same_data(checkpoint.data, *task_);
         load_tensors(model_->parameters(), checkpoint.tensors("model."));
-        if (step > 0) load_tensors(optimizer_->state(), checkpoint.tensors("optimiser."));
+        if (step > 0) {
+          std::vector<StoredTensor> state = checkpoint.tensors("optimiser.");
+          load_tensors(optimizer_->state(), shares_ ? shares_->own_rows(std::move(state)) : state);
+        }
       });
     } else if (const auto steps = folder_.checkpoint_steps(); !steps.empty() && steps.front() == 0) {
       fail("checkpoint", folder_.checkpoint_path(0), ": cannot be read, and the run begins with the model in it");
@@ -148,7 +162,7 @@ class Run {
     }
     Evaluation found;
     at_step(step, [&] {
-      const std::vector<Batch> parts = batch_.parts(config_.run.micro_batch);
+      const std::vector<Batch> parts = batch_.parts(config_.run.at_once());
       std::size_t next = 0;
       evaluate_batches(
           *model_, [&] { return next < parts.size() ? std::optional(parts[next++]) : std::nullopt; }, found);
@@ -158,9 +172,11 @@ class Run {
 
   void save(std::int64_t step) {
     refuse_bad_update(step);
+    const NamedTensors state = shares_ ? shares_->whole(optimizer_->state()) : optimizer_->state();
     if (!folder_.writes()) return;
     metrics_->sync();
-    folder_.write_checkpoint({step, tokens_, model_record(config_, *task_)}, model_->parameters(), optimizer_->state());
+    folder_.write_checkpoint({step, tokens_, model_record(config_, *task_), task_->data_record()}, model_->parameters(),
+                             state);
   }
 
   // Of the steps with a checkpoint: lower error on the first evaluation split is better, then lower loss, on text lower
@@ -188,7 +204,7 @@ class Run {
       const Split& split = task_->splits()[i];
       const std::int64_t wanted = last || config_.run.eval_count == 0 ? split.count : config_.run.eval_count;
       const Evaluation e = at_step(step, [&] {
-        return evaluate(*model_, *task_, split.name, std::min(wanted, split.count), config_.run.eval_batch, &stop_);
+        return evaluate(*model_, *task_, split.name, std::min(wanted, split.count), sequences_at_once(split), &stop_);
       });
       if (ranks_.any(stop_.load())) return false;
       if (!std::isfinite(e.loss)) report_divergence(step, concat("loss on ", split.name), concat(": ", e.loss));
@@ -256,6 +272,7 @@ class Run {
   const std::atomic<bool>& stop_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<SequenceModel> model_;
+  std::optional<ParameterShares> shares_;  // where the optimiser's state is split
   std::unique_ptr<Optimizer> optimizer_;
   TrainStep train_step_;
   TrainingOrder order_;
@@ -269,14 +286,14 @@ class Run {
 
 }  // namespace
 
-TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop) {
+TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop, OptimizerState state) {
   if (folder.finished()) {
     folder.read_results();  // one that is damaged is not taken for the end of a run
     observer.message("the run is finished; nothing to do");
     return TrainOutcome::done;
   }
   folder.lock();
-  return Run(folder, observer, stop).go();
+  return Run(folder, observer, stop, state).go();
 }
 
 }  // namespace tally

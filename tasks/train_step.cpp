@@ -5,13 +5,15 @@
 #include <numeric>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "autograd/node.hpp"
+#include "autograd/completion.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/profile.hpp"
 #include "tasks/evaluate.hpp"
+#include "tasks/parameter_shares.hpp"
 #include "tasks/rank_sum.hpp"
 #include "tasks/tree_sum.hpp"
 
@@ -22,23 +24,26 @@ void report_divergence(std::int64_t n, std::string_view tensor, std::string_view
 }
 
 TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed,
-                     std::int64_t micro_batch)
+                     std::int64_t micro_batch, const ParameterShares* shares)
     : model_(model),
       optimizer_(optimizer),
       options_(options),
       seed_(seed),
       micro_batch_(micro_batch),
+      shares_(shares),
       ranks_(model.device().type == DeviceType::meta ? Ranks::one() : Ranks::world()),
+      exchange_(ranks_.alone() ? nullptr : make_exchange(ranks_, model.device())),
       parameters_(model.parameters()) {
   std::erase_if(parameters_, [](const auto& parameter) { return !requires_grad(parameter.second); });
 }
 
-// A captured step reads the tensors that it was captured with.
-void TrainStep::take(const Batch& batch, const Tensor& hyperparameters) {
-  if (!in_.defined() || in_.on_device(tokens).shape() != batch.tokens.shape()) {
+// A captured step reads the tensors that it was captured with, part by part.
+void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparameters) {
+  if (sequences.parts() != parts_) {
     work_.forget();
+    parts_ = sequences.parts();
     const DType dtype = parameters_.front().second.dtype();
-    const Shape& shape = batch.tokens.shape();
+    const Shape shape{sequences.size()};
     const auto count = static_cast<std::int64_t>(parameters_.size());
     in_ = StagingBuffer({{shape, DType::i32},
                          {shape, DType::i32},
@@ -49,45 +54,44 @@ void TrainStep::take(const Batch& batch, const Tensor& hyperparameters) {
                         model_.device());
     out_ = StagingBuffer({{{1}, dtype}, {{count}, DType::f64}, {shape, DType::i64}}, model_.device());
   }
-  in_.on_host(tokens).copy_from(batch.tokens);
-  in_.on_host(targets).copy_from(batch.targets);
-  in_.on_host(loss_mask).copy_from(batch.loss_mask);
+  in_.on_host(tokens).copy_from(sequences.tokens);
+  in_.on_host(targets).copy_from(sequences.targets);
+  in_.on_host(loss_mask).copy_from(sequences.loss_mask);
   in_.on_host(rows).copy_from(hyperparameters);
 }
 
-std::pair<std::int64_t, std::int64_t> TrainStep::rows_of(std::int64_t rank) {
-  const std::int64_t sequences = in_.on_device(tokens).size(0);
-  const std::int64_t height = micro_batch_ > 0 ? micro_batch_ : sequences;
-  const TreeShare share = tree_share((sequences + height - 1) / height, ranks_.size(), rank);
-  return {std::min(share.first * height, sequences), std::min(share.last * height, sequences)};
+std::span<const SequencePart> TrainStep::parts_of(std::int64_t rank) const {
+  const TreeShare share = tree_share(static_cast<std::int64_t>(parts_.size()), ranks_.size(), rank);
+  return std::span(parts_).subspan(static_cast<std::size_t>(share.first),
+                                   static_cast<std::size_t>(share.last - share.first));
 }
 
 // Loss and gradients of the parts of a batch, each a term of the mean over the whole batch, are added as one list.
 void TrainStep::compute_gradients() {
-  const std::int64_t sequences = in_.on_device(tokens).size(0);
-  const std::int64_t height = micro_batch_ > 0 ? micro_batch_ : sequences;
-  const auto [first, last] = rows_of(ranks_.rank());
   TreeSum total;
-  for (std::int64_t begin = first; begin < last; begin += height) {
-    const auto part = [&](Tensor& all) { return all.slice_view(0, begin, std::min(begin + height, sequences)); };
-    const Pass pass{.training = true, .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = begin}};
+  std::vector<Tensor> sums;
+  const std::span<const SequencePart> own = parts_of(ranks_.rank());
+  for (const SequencePart& now : own) {
+    const auto part = [&](Tensor& all) {
+      return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
+    };
+    const Pass pass{.training = true,
+                    .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = now.first_sequence}};
     model_.clear_gradients();
     const TokenLoss found = model_.loss(part(in_.on_device(tokens)), part(in_.on_device(targets)),
                                         part(in_.on_device(loss_mask)), in_.on_device(weight), pass);
     part(out_.on_device(best)).copy_from(found.best);
+    if (!ranks_.alone() && &now == &own.back()) {
+      sums = exchange_gradients(found.loss, total);
+      break;
+    }
     backward(found.loss);
     std::vector<Tensor> term{found.loss.detach()};
     for (const auto& [name, parameter] : parameters_) term.push_back(gradient(parameter));
     total.add(std::move(term));
   }
-  std::vector<Tensor> sums;
-  if (last > first) sums = total.take();
-  if (!ranks_.alone()) {
-    std::vector<Shape> shapes{{1}};
-    for (const auto& [name, parameter] : parameters_) shapes.push_back(parameter.shape());
-    const std::int64_t terms = tree_share((sequences + height - 1) / height, ranks_.size(), 0).ranks;
-    add_over_ranks(ranks_, sums, shapes, parameters_.front().second.dtype(), model_.device(), terms);
-  }
+  if (ranks_.alone()) sums = total.take();
+  if (own.empty()) sums = exchange_gradients({}, total);  // of a small batch there may be none left for this rank
   out_.on_device(loss).copy_from(sums.front());
   model_.clear_gradients();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -95,11 +99,49 @@ void TrainStep::compute_gradients() {
   }
 }
 
+// Backward comes to the last parameters first, and so they are sent first.
+std::vector<Tensor> TrainStep::exchange_gradients(const Tensor& part_loss, TreeSum& total) {
+  const std::int64_t terms = tree_share(static_cast<std::int64_t>(parts_.size()), ranks_.size(), 0).ranks;
+  const std::size_t count = parameters_.size();
+  std::vector<Shape> shapes{{1}};
+  std::unordered_map<const AutogradData*, std::size_t> places;  // among what is sent, and as terms
+  for (std::size_t i = count; i-- > 0;) {
+    shapes.push_back(parameters_[i].second.shape());
+    places.emplace(parameters_[i].second.autograd().get(), i + 1);
+  }
+  RankSum sum(ranks_, *exchange_, std::move(shapes), parameters_.front().second.dtype(), model_.device(), terms);
+  const auto sent_as = [count](std::size_t i) { return i == 0 ? 0 : count + 1 - i; };
+  std::vector<bool> sent(count + 1);
+  const auto send = [&](std::size_t i, const Tensor& last) {
+    sent[i] = true;
+    sum.set(sent_as(i), total.take_with(i, last));
+  };
+  if (part_loss.defined()) {
+    send(0, part_loss.detach());
+    backward(part_loss, [&](AutogradData& leaf) {
+      const auto place = places.find(&leaf);
+      if (place != places.end()) send(place->second, std::exchange(leaf.gradient, {}));
+    });
+  }
+  for (std::size_t i = 0; i <= count; ++i) {
+    if (!sent[i]) send(i, {});
+  }
+  std::vector<Tensor> sums = sum.take();
+  std::reverse(sums.begin() + 1, sums.end());
+  return sums;
+}
+
 void TrainStep::compute() {
   compute_gradients();
   squared_gradients(out_.on_device(squares), parameters_);
   Optimizer::clip(in_.on_device(rows), out_.on_device(squares), out_.on_device(loss), options_.clip);
-  optimizer_.update(in_.on_device(rows));
+  if (shares_ != nullptr) {
+    shares_->take_gradients();
+    optimizer_.update(in_.on_device(rows));
+    shares_->share_parameters(exchange_.get());
+  } else {
+    optimizer_.update(in_.on_device(rows));
+  }
   model_.project_parameters();
   model_.clear_gradients();
 }
@@ -109,7 +151,8 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   report.step = n;
   report.steps = steps;
   report.lr = learning_rate(options_, n, steps);
-  take(batch, optimizer_.hyperparameters(n, report.lr));
+  const SequenceParts sequences(batch, micro_batch_);
+  take(sequences, optimizer_.hyperparameters(n, report.lr));
   const std::int64_t counted = counted_targets(batch.targets, batch.loss_mask, model_.vocabulary());
   in_.on_host(weight).fill(1.0 / static_cast<double>(counted));
   in_.on_host(step).fill(static_cast<double>(n));
@@ -129,10 +172,11 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   out_.fetch();
   if (!ranks_.alone()) {
     const std::span<std::int64_t> all = out_.on_host(best).span<std::int64_t>();
-    const std::size_t row = all.size_bytes() / static_cast<std::size_t>(batch.tokens.size(0));
-    std::vector<std::size_t> begins;
-    for (std::int64_t r = 0; r < ranks_.size(); ++r) begins.push_back(static_cast<std::size_t>(rows_of(r).first) * row);
-    begins.push_back(all.size_bytes());
+    std::vector<std::size_t> begins{0};
+    for (std::int64_t r = 0; r < ranks_.size(); ++r) {
+      const std::span<const SequencePart> own = parts_of(r);
+      begins.push_back(own.empty() ? begins.back() : static_cast<std::size_t>(own.back().end()) * sizeof(std::int64_t));
+    }
     ranks_.share(std::as_writable_bytes(all), begins);
   }
   report.loss = out_.on_host(loss).item();
@@ -140,7 +184,7 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   report.grad_norm = std::sqrt(std::accumulate(norms.begin(), norms.end(), 0.0));
   check_finite(report, norms);
   Evaluation scores;
-  add_scores(scores, out_.on_host(best), batch);
+  add_scores(scores, sequences.put_back(out_.on_host(best)), batch);
   report.token_error = scores.token_error();
   report.sequence_error = scores.sequence_error();
   return report;

@@ -2,21 +2,27 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "autograd/finite.hpp"
 #include "core/error.hpp"
+#include "core/exchange.hpp"
 #include "core/graph.hpp"
 #include "core/ranks.hpp"
 #include "core/staging_buffer.hpp"
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/batch.hpp"
+#include "tasks/sequence_parts.hpp"
 
 namespace tally {
+
+class ParameterShares;
+class TreeSum;
 
 // A loss, a gradient or an update that is not finite: the run stops here and this state is never saved.
 class Diverged : public Error {
@@ -51,19 +57,23 @@ class TrainStep {
   // Keeps references to both; the optimiser's parameters are those of the model that take gradients. seed: of the run.
   // micro_batch: so many sequences at a time, whose gradients are added in the tree of tasks/tree_sum.hpp; 0: all of
   // them. Ranks share the micro-batches; each ends the step with the same parameters.
+  // shares: the optimiser is one of shares->own().
   TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed,
-            std::int64_t micro_batch = 0);
+            std::int64_t micro_batch = 0, const ParameterShares* shares = nullptr);
 
   // Step n counts from 1 to `steps`. Throws Diverged naming step and first tensor; model and optimiser are then as they
   // were. Fills in all of the report but tokens and seconds.
   StepReport operator()(const Batch& batch, std::int64_t n, std::int64_t steps);
 
  private:
-  void take(const Batch& batch, const Tensor& hyperparameters);
+  void take(const SequenceParts& sequences, const Tensor& hyperparameters);
   void compute();
   void compute_gradients();
-  // Rows [begin, end) of the batch that the rank computes.
-  std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t rank);
+  // Backward from the loss of this rank's last part, undefined where it has none; what is done is sent to the other
+  // ranks. The loss and the gradients of the whole batch.
+  std::vector<Tensor> exchange_gradients(const Tensor& part_loss, TreeSum& total);
+  // The parts that the rank computes.
+  std::span<const SequencePart> parts_of(std::int64_t rank) const;
   void check_finite(const StepReport& report, const std::vector<double>& norms) const;
 
   SequenceModel& model_;
@@ -71,12 +81,15 @@ class TrainStep {
   OptimizerOptions options_;
   std::uint64_t seed_;
   std::int64_t micro_batch_;
+  const ParameterShares* shares_;
   const Ranks& ranks_;
+  std::unique_ptr<Exchange> exchange_;  // null where alone
   NamedTensors parameters_;
-  // What goes in: the batch's tokens, targets and loss mask, the step [1] that dropout draws for, 1 over the number of
+  std::vector<SequencePart> parts_;  // of the batch at work
+  // What goes in: tokens, targets and loss mask of all parts, the step [1] that dropout draws for, 1 over the number of
   // positions that the loss is the mean of [1], the optimiser's hyperparameters [parameters, row].
   enum In : std::size_t { tokens, targets, loss_mask, step, weight, rows };
-  // What comes out: loss [1], the gradients' squared norms [parameters] f64, ids of the largest logits [B, T] i64.
+  // What comes out: loss [1], the gradients' squared norms [parameters] f64, ids of the largest logits, i64.
   enum Out : std::size_t { loss, squares, best };
   StagingBuffer in_, out_;
   RepeatedWork work_;

@@ -6,6 +6,20 @@
 #include "core/kernels.hpp"
 
 namespace tally {
+namespace {
+
+// Undefined tensors stand for zeros.
+void add_to(Tensor& sum, const Tensor& term) {
+  if (!term.defined()) return;
+  if (!sum.defined()) {
+    sum = term;
+    return;
+  }
+  kernels(sum.device()).binary(BinaryOp::add, sum.view(), sum.view(), term.view());
+  sum.storage()->bump_version();
+}
+
+}  // namespace
 
 void TreeSum::add(std::vector<Tensor> term) {
   sums_.emplace_back(1, std::move(term));
@@ -31,15 +45,16 @@ void TreeSum::add_last() {
   sums_.pop_back();
   auto& [sum_count, sum] = sums_.back();
   sum_count += count;
-  for (std::size_t i = 0; i < terms.size(); ++i) {
-    if (!terms[i].defined()) continue;
-    if (!sum[i].defined()) {
-      sum[i] = terms[i];
-      continue;
-    }
-    kernels(sum[i].device()).binary(BinaryOp::add, sum[i].view(), sum[i].view(), terms[i].view());
-    sum[i].storage()->bump_version();
+  for (std::size_t i = 0; i < terms.size(); ++i) add_to(sum[i], terms[i]);
+}
+
+Tensor TreeSum::take_with(std::size_t i, Tensor last) {
+  for (auto partial = sums_.rbegin(); partial != sums_.rend(); ++partial) {
+    Tensor sum = std::exchange(partial->second[i], {});
+    add_to(sum, last);
+    last = std::move(sum);
   }
+  return last;
 }
 
 }  // namespace tally

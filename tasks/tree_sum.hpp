@@ -18,6 +18,9 @@ class TreeSum {
   void add(std::vector<Tensor> term);
   // The sum of all terms, of which there is at least one; begins anew.
   std::vector<Tensor> take();
+  // Tensor i of the sum of all terms and one more, the last, of which no more than this tensor is there yet: the bits
+  // of add() and take(). Once for each, which ends with it.
+  Tensor take_with(std::size_t i, Tensor last);
 
  private:
   void add_last();  // the last partial sum to the one before it

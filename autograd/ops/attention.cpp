@@ -121,7 +121,10 @@ void take_moved(AttentionOperands& in, Score& score) {
   for (Bias& bias : score.biases) {
     if (auto* const product = std::get_if<Product>(&bias)) for_heads(product->key);
   }
-  if (score.scan) for_heads(score.scan->other.key);
+  if (score.scan) {
+    for_heads(score.scan->other.key);
+    for_heads(score.scan->channels.key);
+  }
 }
 
 }  // namespace
@@ -179,6 +182,8 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
            wanted.d_factor = gradients.at(layout.factor);
            wanted.d_gate_query = gradients.at(layout.gate_query);
            wanted.d_gate_key = gradients.at(layout.gate_key);
+           wanted.d_channel_query = gradients.at(layout.channel_query);
+           wanted.d_channel_key = gradients.at(layout.channel_key);
            wanted.d_rows = gradients.at(layout.scan.rows);
            wanted.d_heads = gradients.at(layout.scan.heads);
            wanted.d_table = gradients.at(layout.scan.table);

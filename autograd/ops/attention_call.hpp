@@ -25,7 +25,8 @@ struct Layout {
   Visible visible;
   AttentionNormaliser::Kind normaliser = AttentionNormaliser::Kind::softmax;
   double offset = 0;
-  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, sink = -1, rest = -1;
+  Slot q = -1, k = -1, v = -1, gate_query = -1, gate_key = -1, channel_query = -1, channel_key = -1,
+       channel_numbers = -1, sink = -1, rest = -1;
   // Numbers and tables of a policy.
   struct Numbers {
     const PairPolicy* policy = nullptr;
@@ -67,6 +68,9 @@ struct Call {
                            at(own.heads), at(own.table),  at(own.knots)};
     };
     call.scan = policy(layout.scan, layout.gate_query, layout.gate_key);
+    call.scan.channel_query = at(layout.channel_query);
+    call.scan.channel_key = at(layout.channel_key);
+    call.scan.channel_numbers = at(layout.channel_numbers);
     call.beside = policy(layout.beside, -1, -1);
     call.visible = layout.visible;
     call.moves = {layout.moves, at(layout.own), at(layout.read), at(layout.taken), at(layout.factor)};
@@ -200,6 +204,32 @@ class Builder {
           "' sums down the queries, of which all must be there: got ", queries_, " for ", keys_, " keys");
     layout.scan = add_numbers(scan);
     add_gates(scan.other);
+    if (policy.needs.channels.any()) add_channels(policy, scan.channels);
+  }
+  void add_channels(const PairPolicy& policy, const Channels& own) {
+    const ChannelNeeds& needs = policy.needs.channels;
+    const auto count = [&](std::string_view what, const Tensor& x, int numbers) {
+      check_defined(name, x);
+      const std::int64_t width = x.rank() == 4 ? x.size(3) : 0;
+      check(width > 0 && width % numbers == 0, name, what, " of '", policy.name, "' must be [B, heads, tokens, ",
+            numbers, " C] with C channels, got ", x.shape());
+      return width / numbers;
+    };
+    const std::int64_t channels = needs.of_query > 0 ? count("the vectors of queries", own.query, needs.of_query)
+                                                     : count("the vectors of keys", own.key, needs.of_key);
+    if (needs.of_query > 0) {
+      layout.channel_query =
+          add("the vectors of queries", own.query, {batch_, heads_, queries_, needs.of_query * channels});
+    }
+    if (needs.of_key > 0) {
+      layout.channel_key = add("the vectors of keys", own.key, {batch_, key_heads_, keys_, needs.of_key * channels});
+    }
+    if (needs.of_channel > 0) {
+      check_defined(name, own.numbers);
+      check(!requires_grad(own.numbers), name, "numbers of channels are constants of '", policy.name,
+            "', but these are learned: make them a vector of the query");
+      layout.channel_numbers = add("the numbers of channels", own.numbers.to_dense(), {needs.of_channel * channels});
+    }
   }
   void add_beside(const Pair& pair) {
     check(Score::takes_beside(in_.q.device()), name, "a policy beside the scan is for the CPU, got ",

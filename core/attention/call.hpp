@@ -25,6 +25,9 @@ struct AttentionScan {
   View heads;                          // [H, its heads]
   View table;                          // [B,H,T,P+1], or [B,H,T,2 N] of N knots
   View knots;                          // [N], ascending, dense
+  // Of C channels, one number of all of them after the other.
+  View channel_query = {}, channel_key = {};  // [B,H,T,its numbers C], [B,G,K,its numbers C]
+  View channel_numbers = {};                  // [its numbers C], dense
 };
 
 // Tokens of a block of AttentionMoves; a shorter text is one block.
@@ -112,6 +115,7 @@ struct AttentionGradients {
   View d_q, d_k, d_v;
   View d_own, d_read, d_taken, d_factor;                    // of the moves; d_own is 0 beforehand
   View d_gate_query, d_gate_key, d_rows, d_heads, d_table;  // of the scan
+  View d_channel_query, d_channel_key;
   View d_beside_rows, d_beside_heads, d_beside_table;
   View d_sink, d_rest;  // of the normaliser
   const AttentionBiasGradient* biases = nullptr;

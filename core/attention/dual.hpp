@@ -262,6 +262,22 @@ TALLY_INLINE auto tanh(const Dual<R, A>& x) {
   const R y = math::tanh(x.value);
   return detail::chain(y, R(Scalar<R>{1} - y * y), x);
 }
+template <class R, std::uint32_t A>
+TALLY_INLINE auto sin(const Dual<R, A>& x) {
+  if constexpr (A == 0) {
+    return Dual<R, 0>{math::sin(x.value), {}};
+  } else {
+    return detail::chain(math::sin(x.value), math::cos(x.value), x);
+  }
+}
+template <class R, std::uint32_t A>
+TALLY_INLINE auto cos(const Dual<R, A>& x) {
+  if constexpr (A == 0) {
+    return Dual<R, 0>{math::cos(x.value), {}};
+  } else {
+    return detail::chain(math::cos(x.value), R(-math::sin(x.value)), x);
+  }
+}
 // Where two are equal the derivative is that of the first; of relu and abs it is 0 there.
 template <class R, std::uint32_t A>
 TALLY_INLINE auto relu(const Dual<R, A>& x) {
@@ -292,14 +308,14 @@ TALLY_INLINE auto max(C c, const X& x) {
 #define TALLY_NO_FUNCTION(name)                                                                                \
   template <detail::Differentiable X, class... More>                                                           \
   constexpr auto name(const X&, const More&...) {                                                              \
-    static_assert(detail::never<X>,                                                                            \
-                  "a policy has no " #name                                                                     \
-                  "; it may call select, min, max, abs, relu, exp, log, sqrt, sigmoid, softplus and tanh, or " \
-                  "read the number as one of the row or head");                                                \
+    static_assert(                                                                                             \
+        detail::never<X>,                                                                                      \
+        "a policy has no " #name                                                                               \
+        "; it may call select, min, max, abs, relu, exp, log, sqrt, sin, cos, sigmoid, softplus and tanh, or " \
+        "read the number as one of the row or head");                                                          \
   }
 TALLY_NO_FUNCTION(pow)
-TALLY_NO_FUNCTION(sin)
-TALLY_NO_FUNCTION(cos)
+TALLY_NO_FUNCTION(tan)
 TALLY_NO_FUNCTION(floor)
 TALLY_NO_FUNCTION(ceil)
 TALLY_NO_FUNCTION(log1p)

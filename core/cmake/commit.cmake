@@ -6,6 +6,14 @@ if(EXISTS ${SOURCE}/.git)  # a copy of the sources below another repository has 
     OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
   if(failed)
     set(commit "")
+  elseif(NOT commit MATCHES "-dirty$")
+    # describe looks at files that git knows; the build compiles those that it does not know, too.
+    execute_process(COMMAND git --no-optional-locks -C ${SOURCE} ls-files --others --exclude-standard --
+                            core autograd nn tasks cuda CMakeLists.txt
+      OUTPUT_VARIABLE unknown OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+    if(failed OR NOT unknown STREQUAL "")
+      string(APPEND commit "-dirty")
+    endif()
   endif()
 endif()
 file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[

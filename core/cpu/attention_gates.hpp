@@ -4,6 +4,7 @@
 
 #include "core/attention/heads.hpp"
 #include "core/cpu/attention_shapes.hpp"
+#include "core/cpu/attention_strips.hpp"
 
 namespace tally::cpu {
 
@@ -29,28 +30,30 @@ class GateOperands {
     if (!given_) return;
     pack_rows(keys_, width_, Matrix<T>(call_.scan.gate_key, batch, head / heads_of_key(call_)), 0, call_.keys(), width_,
               T{1}, call_.keys());
+    finite_keys_ = are_finite(keys_, call_.keys() * width_);
   }
   void open_rows(const RowTile& rows) {
     if (!given_) return;
     pack_rows(rows_, ld_, Matrix<T>(call_.scan.gate_query, rows.batch, rows.head), rows.first, rows.rows, width_,
               static_cast<T>(call_.scale), tile_rows);
     transpose_to_lanes(lanes_, rows_, ld_, width_);
+    finite_rows_ = are_finite(lanes_, tile_rows * width_);
     std::fill_n(d_lanes_, tile_rows * width_, T{0});
   }
+  // Whether no operand of their own is NaN or infinite: gates that would be NaN must be computed wherever they are.
+  bool finite() const { return finite_keys_ && finite_rows_; }
   // What gates see of the tile: `score`, or the product of their own operands.
   T* scores(const RowTile& rows, const KeyTile& keys, T* score) {
     if (!given_) return score;
-    lane_product(score_, tile_rows, keys_ + keys.first * width_, width_, 1, lanes_, tile_rows, keys.keys, rows.lanes,
-                 width_, false);
+    pair_products(rows, keys, score_, keys_ + keys.first * width_, lanes_, width_);
     return score_;
   }
   // Where the gradient of that goes: to that of the scores, or to a tile of its own.
   T* d_scores(T* d_score) { return given_ ? score_ : d_score; }
   void add_gradient(const RowTile& rows, const KeyTile& keys) {
     if (!given_) return;
-    lane_product(d_lanes_, tile_rows, keys_ + keys.first * width_, 1, width_, score_, tile_rows, width_, rows.lanes,
-                 keys.keys, true);
-    lane_product(d_key_ + keys.first * ld_, ld_, score_, tile_rows, 1, rows_, ld_, keys.keys, ld_, rows.rows, true);
+    add_keys_to_lanes(rows, keys, d_lanes_, score_, keys_ + keys.first * width_, width_);
+    add_rows_to_keys(rows, keys, d_key_ + keys.first * ld_, score_, rows_, ld_);
   }
   void close_rows(const RowTile& rows) {
     if (!given_ || !gradients_->d_gate_query) return;
@@ -59,12 +62,20 @@ class GateOperands {
   }
 
  private:
+  static bool are_finite(const T* x, std::int64_t count) {
+    T zero = 0;
+#pragma omp simd reduction(+ : zero)
+    for (std::int64_t n = 0; n < count; ++n) zero += x[n] * T{0};
+    return zero == 0;
+  }
+
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
   bool given_;
   std::int64_t width_, ld_;
   T *keys_, *rows_, *lanes_, *score_, *d_lanes_;
   T* d_key_ = nullptr;
+  bool finite_keys_ = true, finite_rows_ = true;
 };
 
 }  // namespace tally::cpu

@@ -18,6 +18,10 @@ void write_key_sums(const AttentionCall& call, const View& d, std::int64_t batch
   const bool whole = !shares_neighbours(call);
   const Matrix<T> target(d, batch, key_head);
   const std::int64_t width = d.shape[3], ld = round_up(width, vector_lanes<T>);
+  if (whole && part == 0 && count == 1 && target.column_step == 1) {
+    for (std::int64_t j = 0; j < d.shape[2]; ++j) std::copy_n(sums + j * ld, width, &target.at(j, 0));
+    return;
+  }
   for (std::int64_t j = 0; j < d.shape[2]; ++j) {
     for (std::int64_t first = 0; first < width; first += most) {
       const std::int64_t columns = std::min(most, width - first);

@@ -32,13 +32,14 @@ TALLY_INLINE bool advance_shifts(const T* score, T* m, T* factor, std::int64_t k
 
 // n: sums of e^(l - m).
 template <class T>
-TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, std::int64_t keys, std::int64_t lanes) {
+TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, const RowTile& rows, const KeyTile& keys) {
+  const std::int64_t lanes = rows.lanes;
   alignas(64) T sum[tile_rows] = {};
-  const bool moved = advance_shifts(score, m, factor, keys, lanes);
-  for (std::int64_t j = 0; j < keys; ++j) {
+  const bool moved = advance_shifts(score, m, factor, keys.keys, lanes);
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
     T* const s = score + j * tile_rows;
 #pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) {
+    for (std::int64_t i = keys.first_lane(rows, j); i < lanes; ++i) {
       s[i] = attention::weight(s[i] - m[i]);
       sum[i] += s[i];
     }
@@ -49,19 +50,21 @@ TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, std::int64_t 
 }
 
 template <class T>
-TALLY_CLONES void softmax_weights(T* score, const T* m, const T* inverse, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
+TALLY_CLONES void softmax_weights(T* score, const T* m, const T* inverse, const RowTile& rows, const KeyTile& keys) {
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
     T* const s = score + j * tile_rows;
+    const std::int64_t first = keys.first_lane(rows, j);
+    std::fill_n(s, first, T{0});
 #pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) s[i] = attention::weight(s[i] - m[i]) * inverse[i];
+    for (std::int64_t i = first; i < rows.lanes; ++i) s[i] = attention::weight(s[i] - m[i]) * inverse[i];
   }
 }
 
 template <class T>
-TALLY_CLONES void softmax_gradient(T* d, const T* weight, const T* delta, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
+TALLY_CLONES void softmax_gradient(T* d, const T* weight, const T* delta, const RowTile& rows, const KeyTile& keys) {
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) {
+    for (std::int64_t i = keys.first_lane(rows, j); i < rows.lanes; ++i) {
       d[j * tile_rows + i] = weight[j * tile_rows + i] * (d[j * tile_rows + i] - delta[i]);
     }
   }
@@ -182,14 +185,15 @@ void NormaliserTile<T>::open_rows(const RowTile& rows) {
 }
 
 template <class T>
-bool NormaliserTile<T>::advance(T* score, std::int64_t keys, std::int64_t lanes) {
+bool NormaliserTile<T>::advance(const RowTile& rows, const KeyTile& keys, T* score) {
+  const std::int64_t count = keys.keys, lanes = rows.lanes;
   switch (kind_) {
-    case Kind::softmax: return advance_softmax(score, shift_, sum_, rescale_, keys, lanes);
-    case Kind::softpick: return advance_softpick(score, shift_, sum_, picked_, rescale_, keys, lanes);
-    case Kind::sigmoid: sigmoid_weights(score, static_cast<T>(call_.normaliser.offset), keys, lanes); break;
-    case Kind::exp: exp_weights(score, keys, lanes); break;
+    case Kind::softmax: return advance_softmax(score, shift_, sum_, rescale_, rows, keys);
+    case Kind::softpick: return advance_softpick(score, shift_, sum_, picked_, rescale_, count, lanes);
+    case Kind::sigmoid: sigmoid_weights(score, static_cast<T>(call_.normaliser.offset), count, lanes); break;
+    case Kind::exp: exp_weights(score, count, lanes); break;
   }
-  if (call_.normaliser.rest) add_keys(picked_, score, keys, lanes);
+  if (call_.normaliser.rest) add_keys(picked_, score, count, lanes);
   return false;
 }
 
@@ -221,14 +225,22 @@ void NormaliserTile<T>::open_gradient(const RowTile& rows, const T* d_output, co
   for (T* const of_row : {inverse_, left_, d_left_, d_row_, delta_, d_logit_sum_}) std::fill_n(of_row, tile_rows, T{0});
   const T* const kept = statistics(rows);
   const Matrix<T> output(call_.output, rows.batch, rows.head);
+  // do.o, of several rows at a time: each is one sum in order, whose additions wait for each other.
+  double of_outputs[tile_rows] = {};
+  constexpr std::int64_t at_once = 8;
+  for (std::int64_t first = 0; first < rows.rows; first += at_once) {
+    const std::int64_t end = std::min(first + at_once, rows.rows);
+    for (std::int64_t c = 0; c < width; ++c) {
+      for (std::int64_t i = first; i < end; ++i) {
+        of_outputs[i] += static_cast<double>(d_output[i * ld + c]) * static_cast<double>(output.at(rows.first + i, c));
+      }
+    }
+  }
   for (std::int64_t i = 0; i < rows.rows; ++i) {
     shift_[i] = kept[statistics_per_row * i];
     inverse_[i] = kept[statistics_per_row * i + 1];
     left_[i] = kept[statistics_per_row * i + 2];
-    double of_output = 0;
-    for (std::int64_t c = 0; c < width; ++c) {
-      of_output += static_cast<double>(d_output[i * ld + c]) * static_cast<double>(output.at(rows.first + i, c));
-    }
+    const double of_output = of_outputs[i];
     const double of_rest = rest != nullptr ? dot(d_output + i * ld, rest + i * ld, width) : 0.0;
     delta_[i] = static_cast<T>(of_output);
     d_left_[i] = static_cast<T>(of_rest);
@@ -238,22 +250,24 @@ void NormaliserTile<T>::open_gradient(const RowTile& rows, const T* d_output, co
 }
 
 template <class T>
-void NormaliserTile<T>::weights(T* score, std::int64_t keys, std::int64_t lanes) {
+void NormaliserTile<T>::weights(const RowTile& rows, const KeyTile& keys, T* score) {
+  const std::int64_t count = keys.keys, lanes = rows.lanes;
   switch (kind_) {
-    case Kind::softmax: return softmax_weights(score, shift_, inverse_, keys, lanes);
-    case Kind::softpick: return softpick_weights(score, slope_, shift_, inverse_, keys, lanes);
-    case Kind::sigmoid: return sigmoid_weights(score, static_cast<T>(call_.normaliser.offset), keys, lanes);
-    case Kind::exp: return exp_weights(score, keys, lanes);
+    case Kind::softmax: return softmax_weights(score, shift_, inverse_, rows, keys);
+    case Kind::softpick: return softpick_weights(score, slope_, shift_, inverse_, count, lanes);
+    case Kind::sigmoid: return sigmoid_weights(score, static_cast<T>(call_.normaliser.offset), count, lanes);
+    case Kind::exp: return exp_weights(score, count, lanes);
   }
 }
 
 template <class T>
-void NormaliserTile<T>::gradient(T* d, const T* weight, std::int64_t keys, std::int64_t lanes) const {
+void NormaliserTile<T>::gradient(const RowTile& rows, const KeyTile& keys, T* d, const T* weight) const {
+  const std::int64_t count = keys.keys, lanes = rows.lanes;
   switch (kind_) {
-    case Kind::softmax: return softmax_gradient(d, weight, delta_, keys, lanes);
-    case Kind::softpick: return softpick_gradient(d, slope_, d_left_, d_row_, keys, lanes);
-    case Kind::sigmoid: return sigmoid_gradient(d, weight, d_left_, keys, lanes);
-    case Kind::exp: return softmax_gradient(d, weight, d_left_, keys, lanes);
+    case Kind::softmax: return softmax_gradient(d, weight, delta_, rows, keys);
+    case Kind::softpick: return softpick_gradient(d, slope_, d_left_, d_row_, count, lanes);
+    case Kind::sigmoid: return sigmoid_gradient(d, weight, d_left_, count, lanes);
+    case Kind::exp: return softmax_gradient(d, weight, d_left_, rows, keys);
   }
 }
 

@@ -23,9 +23,9 @@ class NormaliserTile {
 
   // Forward: open_rows, advance for each key tile, close_rows.
   void open_rows(const RowTile& rows);
-  // score: logits, -inf for pairs that are not seen, become weights under the shift so far. What the sum of values so
-  // far must be multiplied by is in rescale(), where the result is true.
-  bool advance(T* score, std::int64_t keys, std::int64_t lanes);
+  // score: logits, -inf for pairs that are not seen, become weights under the shift so far, but maybe above the
+  // diagonal. What the sum of values so far must be multiplied by is in rescale(), where the result is true.
+  bool advance(const RowTile& rows, const KeyTile& keys, T* score);
   const T* rescale() const { return rescale_; }
   // Writes the rows' statistics. taken: null, or what is left over is e^-taken, known better than from the weights.
   void close_rows(const RowTile& rows, const T* taken);
@@ -33,9 +33,9 @@ class NormaliserTile {
   // Backward: open_gradient with do [rows, ld] and r likewise, or null; then for each key tile weights and gradient;
   // close_gradient adds to `shared`.
   void open_gradient(const RowTile& rows, const T* d_output, const T* rest, std::int64_t ld, std::int64_t width);
-  void weights(T* score, std::int64_t keys, std::int64_t lanes);
-  // d: gradient of the weights, becomes that of the logits.
-  void gradient(T* d, const T* weight, std::int64_t keys, std::int64_t lanes) const;
+  void weights(const RowTile& rows, const KeyTile& keys, T* score);
+  // d: gradient of the weights, 0 above the diagonal, becomes that of the logits.
+  void gradient(const RowTile& rows, const KeyTile& keys, T* d, const T* weight) const;
   void close_gradient(const RowTile& rows, double* shared) const;
   void write_shared(const SharedSums& sums) const;
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/attention/pair.hpp"
+#include "core/cpu/attention_channels.hpp"
 #include "core/cpu/attention_gates.hpp"
 #include "core/cpu/attention_pair_loops.hpp"
 #include "core/cpu/attention_shapes.hpp"
@@ -27,6 +28,14 @@ const PairLoopsOf<T>& loops_for(const PairPolicy& policy) {
   }
 }
 
+// The gradient of a row's table from what its n entries got.
+template <class T>
+TALLY_CLONES void entry_gradients(T* d_values, const Entry<T>* row, std::int64_t n) {
+  d_values[0] = row[0].low - row[0].rise;
+#pragma omp simd
+  for (std::int64_t i = 1; i < n; ++i) d_values[i] = row[i].low - row[i].rise + row[i - 1].rise;
+}
+
 template <class T>
 class PairTile final : public ScanTile<T> {
  public:
@@ -37,14 +46,17 @@ class PairTile final : public ScanTile<T> {
         loops_(loops_for<T>(*call.scan.policy)),
         numbers_(needs_.rows + needs_.heads),
         operands_(call, gradients, arena),
+        channels_(call, gradients, arena),
         packed_(arena.take<T>(tile_rows * needs_.rows)),
         row_numbers_(arena.take<T>(tile_rows * needs_.rows)),
         head_numbers_(arena.take<T>(needs_.heads)),
         entries_(!needs_.table  ? 0
                  : needs_.knots ? call.scan.knots.shape[0]
                                 : call.scan.table.shape[3]),
-        table_(arena.take<Entry<T>>(tile_rows * entries_)),
-        d_table_(arena.take<Entry<T>>(gradients != nullptr ? tile_rows * entries_ : 0)),
+        ld_(entries_ + (looks_up() ? 1 : 0)),
+        values_(arena.take<T>(looks_up() ? tile_rows * ld_ : 0)),
+        table_(arena.take<Entry<T>>(needs_.knots ? tile_rows * ld_ : 0)),
+        d_table_(arena.take<Entry<T>>(gradients != nullptr ? tile_rows * ld_ : 0)),
         diagonals_(arena.take<T>((1 + needs_.heads) * tile_diagonals)),
         kept_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
         kept_sum_(arena.take<T>(gradients != nullptr && needs_.scan ? tile_keys * tile_rows : 0)),
@@ -58,9 +70,10 @@ class PairTile final : public ScanTile<T> {
         d_rows_(arena.take<T>(gradients != nullptr ? tile_rows * needs_.rows : 0)),
         sums_(arena.take<double>(gradients != nullptr && numbers_ > 0 ? (2 + 2 * numbers_) * tile_rows : 0)) {}
 
-  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) override {
+  void open_head(std::int64_t batch, std::int64_t head, ScanKeySums<T> sums, double* shared) override {
     shared_ = shared;
-    operands_.open_head(batch, head, d_gate_key);
+    operands_.open_head(batch, head, sums.gate_key);
+    channels_.open_head(batch, head, sums.channel_key);
     const View& heads = call_.scan.heads;
     for (std::int64_t n = 0; n < needs_.heads; ++n) {
       head_numbers_[n] = heads.as<T>()[head * heads.strides[0] + n * heads.strides[1]];
@@ -71,6 +84,7 @@ class PairTile final : public ScanTile<T> {
     std::fill_n(carry_, tile_rows, T{0});
     std::fill_n(run_, tile_rows, T{0});
     operands_.open_rows(rows);
+    channels_.open_rows(rows);
     if (needs_.table) open_tables(rows);
     if (needs_.rows > 0) {
       pack_rows(packed_, needs_.rows, Matrix<T>(call_.scan.rows, rows.batch, rows.head), rows.first, rows.rows,
@@ -84,7 +98,7 @@ class PairTile final : public ScanTile<T> {
            std::all_of(carry_, carry_ + rows.rows, [](T spent) { return spent > negligible_exponent<T>; });
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
-    settled_ = needs_.settles && is_settled(rows);
+    settled_ = needs_.settles && operands_.finite() && is_settled(rows);
     const T* const other = gates_count() ? operands_.scores(rows, keys, score) : nullptr;
     const auto add = settled_ ? loops_.add_settled : for_gradient ? loops_.add_and_keep : loops_.add;
     add(views(rows, keys), score, other, carry_);
@@ -96,6 +110,7 @@ class PairTile final : public ScanTile<T> {
   }
   void close_rows(const RowTile& rows, const T* d_logit_sums) override {
     if (needs_.other) operands_.close_rows(rows);
+    channels_.close_rows(rows);
     if (needs_.table && gradients_->d_table) close_tables(rows);
     if (numbers_ == 0) return;
     // dl = a (da - do.o) of a softmax adds up to 0 in every row, or with a sink to what the sink leaves over, but for
@@ -143,36 +158,49 @@ class PairTile final : public ScanTile<T> {
   }
 
   void open_tables(const RowTile& rows) {
-    std::fill(table_ + rows.rows * entries_, table_ + tile_rows * entries_, Entry<T>{});
     const Matrix<T> given(call_.scan.table, rows.batch, rows.head);
+    if (needs_.knots) {
+      std::fill(table_ + rows.rows * ld_, table_ + tile_rows * ld_, Entry<T>{});
+    } else {
+      std::fill(values_ + rows.rows * ld_, values_ + tile_rows * ld_, T{0});
+    }
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const T* const source = &given.at(rows.first + i, 0);
-      Entry<T>* const row = table_ + i * entries_;
-      for (std::int64_t n = 0; n < entries_; ++n) {
-        if (needs_.knots) {
-          row[n] = {source[2 * n * given.column_step], source[(2 * n + 1) * given.column_step]};
-          continue;
-        }
-        const T low = source[n * given.column_step];
-        row[n] = {low, n + 1 < entries_ ? source[(n + 1) * given.column_step] - low : T{0}};
+      const std::int64_t step = given.column_step;
+      if (needs_.knots) {
+        Entry<T>* const row = table_ + i * ld_;
+        for (std::int64_t n = 0; n < entries_; ++n) row[n] = {source[2 * n * step], source[(2 * n + 1) * step]};
+        continue;
       }
+      T* const row = values_ + i * ld_;
+      if (step == 1) {
+        std::copy_n(source, entries_, row);
+      } else {
+        for (std::int64_t n = 0; n < entries_; ++n) row[n] = source[n * step];
+      }
+      row[entries_] = row[entries_ - 1];
     }
-    if (gradients_ != nullptr) std::fill_n(d_table_, tile_rows * entries_, Entry<T>{});
+    if (gradients_ != nullptr) std::fill_n(d_table_, tile_rows * ld_, Entry<T>{});
   }
   void close_tables(const RowTile& rows) const {
     const Matrix<T> d(gradients_->d_table, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
-      const Entry<T>* const row = d_table_ + i * entries_;
+      const Entry<T>* const row = d_table_ + i * ld_;
       T* const target = &d.at(rows.first + i, 0);
-      T before = 0;
-      for (std::int64_t n = 0; n < entries_; ++n) {
-        if (needs_.knots) {
-          target[2 * n * d.column_step] = row[n].low;
-          target[(2 * n + 1) * d.column_step] = row[n].rise;
-          continue;
+      const std::int64_t step = d.column_step;
+      if (needs_.knots) {
+        for (std::int64_t n = 0; n < entries_; ++n) {
+          target[2 * n * step] = row[n].low;
+          target[(2 * n + 1) * step] = row[n].rise;
         }
-        target[n * d.column_step] = row[n].low - row[n].rise + before;
-        before = row[n].rise;
+      } else if (step == 1) {
+        entry_gradients(target, row, entries_);
+      } else {
+        T before = 0;
+        for (std::int64_t n = 0; n < entries_; ++n) {
+          target[n * step] = row[n].low - row[n].rise + before;
+          before = row[n].rise;
+        }
       }
     }
   }
@@ -197,9 +225,11 @@ class PairTile final : public ScanTile<T> {
             keys,
             row_numbers_,
             head_numbers_,
+            values_,
             table_,
             d_table_,
             entries_,
+            ld_,
             call_.scan.knots.as<T>(),
             diagonals_,
             kept_score_,
@@ -209,7 +239,8 @@ class PairTile final : public ScanTile<T> {
             kept_rise_,
             kept_down_,
             of_tile(down_),
-            of_tile(d_down_)};
+            of_tile(d_down_),
+            channels_.views(keys)};
   }
 
   const AttentionCall& call_;
@@ -218,9 +249,12 @@ class PairTile final : public ScanTile<T> {
   const PairLoopsOf<T>& loops_;
   std::int64_t numbers_;
   GateOperands<T> operands_;
+  ChannelOperands<T> channels_;
   T *packed_, *row_numbers_, *head_numbers_;
   std::int64_t entries_;
-  Entry<T>*table_, *d_table_;  // [tile_rows, entries]
+  std::int64_t ld_;
+  T* values_;                  // [tile_rows, ld]
+  Entry<T>*table_, *d_table_;  // [tile_rows, ld]
   T* diagonals_;
   T *kept_score_, *kept_sum_, *kept_gate_slope_, *kept_entry_, *kept_rise_, *kept_down_;
   double *down_, *d_down_;

@@ -14,16 +14,31 @@
 
 namespace tally::cpu {
 
+// The vectors of a tile's queries and keys, of so many channels, where the policy has them.
+template <class T>
+struct ChannelViews {
+  const T* query;    // [numbers of the query * channels, tile_rows]
+  const T* key;      // [tile_keys, key_width]
+  const T* numbers;  // [numbers of the channel * channels]
+  T* d_query;        // as query
+  T* d_key;          // [tile_keys, d_key_step]
+  T* d_key_lanes;    // of the key at hand: a vector for each of its numbers
+  T* kept_terms;     // p.terms [tile_keys, tile_rows]
+  std::int64_t channels, key_width, d_key_step;
+};
+
 // A tile of pairs as the loops take it. All tiles are [tile_keys, tile_rows].
 template <class T>
 struct PairTileViews {
   RowTile rows;
   KeyTile keys;
-  const T* row_numbers;   // [needs.rows, tile_rows]
-  const T* head_numbers;  // [needs.heads]
-  const Entry<T>* table;  // where the policy reads one: [tile_rows, entries]
-  Entry<T>* d_table;
+  const T* row_numbers;           // [needs.rows, tile_rows]
+  const T* head_numbers;          // [needs.heads]
+  const T* values;                // of a table without knots: [tile_rows, ld]
+  const Entry<T>* table;          // of one with knots: [tile_rows, ld]
+  Entry<T>* d_table;              // of either
   std::int64_t entries;           // P+1, or as many as knots
+  std::int64_t ld;                // one more without knots
   const T* knots;                 // where it is read between knots: [entries]
   T* diagonals;                   // of_distance, then its derivatives by numbers of heads: [1 + heads, tile_diagonals]
   T* kept_score;                  // scores as the policy sees them; null where no gradient is wanted
@@ -32,6 +47,7 @@ struct PairTileViews {
   T* kept_down;                   // p.down, where it sums down the queries; of each key then:
   double* down;                   // what the rows before these add up to; in backward those up to the last of these
   double* d_down;                 // what flows back from the rows after these
+  ChannelViews<T> channels;
 };
 
 template <class Policy>
@@ -174,36 +190,36 @@ struct TablePlaces {
   using Count = std::remove_cvref_t<decltype(Counts{}[0])>;
   alignas(64) Count at[tile_rows];
   alignas(64) T beyond[tile_rows];  // how far places are beyond the entry below them
-  alignas(64) Entry<T> entries[tile_rows];
+  alignas(64) Neighbours<T> found[tile_rows];
+  alignas(64) Entry<T> added[tile_rows];
 
   // As attention::place_in_table, of lanes from `first` on at the places p.
-  TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& p, std::int64_t entry_count) {
-    const V last = splat<V>(static_cast<T>(entry_count - 1)), c = choose(last < p, last, p);
+  TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& p, const PairTileViews<T>& tile) {
+    const V last = splat<V>(static_cast<T>(tile.entries - 1)), c = choose(last < p, last, p);
     const Counts low = __builtin_convertvector(choose(c > 0, c, V{}), Counts);
-    const Counts place = lane * static_cast<Count>(entry_count) + low;
+    const Counts place = lane * static_cast<Count>(tile.ld) + low;
     __builtin_memcpy(at + first, &place, sizeof place);
     store_vector<V>(beyond + first, c - __builtin_convertvector(low, V));
   }
   TALLY_INLINE V get(std::int64_t first) const { return load_vector<V>(beyond + first); }
-  // Values and slopes, one after the other in memory.
+  // Of what was found, values and slopes.
   TALLY_INLINE V low(std::int64_t first) const { return every_second<0>(first, AllLanes<V>{}); }
-  TALLY_INLINE V rise(std::int64_t first) const { return every_second<1>(first, AllLanes<V>{}); }
+  TALLY_INLINE V rise(std::int64_t first) const { return every_second<1>(first, AllLanes<V>{}) - low(first); }
   TALLY_INLINE void put(std::int64_t first, const V& to_low, const V& to_rise) {
     put(first, to_low, to_rise, std::make_index_sequence<AllLanes<V>::size() / 2>{});
   }
 
  private:
-  const T* numbers(std::int64_t first) const { return &entries[first].low; }
   template <int begin, std::size_t... lane>
   TALLY_INLINE V every_second(std::int64_t first, std::index_sequence<lane...>) const {
-    const V a = load_vector<V>(numbers(first)), b = load_vector<V>(numbers(first + lanes_of<V> / 2));
+    const V a = load_vector<V>(&found[first].low), b = load_vector<V>(&found[first + lanes_of<V> / 2].low);
     return __builtin_shufflevector(a, b, static_cast<int>(2 * lane + begin)...);
   }
   template <std::size_t... half>
   TALLY_INLINE void put(std::int64_t first, const V& a, const V& b, std::index_sequence<half...>) {
     constexpr std::size_t all = 2 * sizeof...(half);
-    store_vector<V>(&entries[first].low, interleaved<0, all>(a, b, AllLanes<V>{}));
-    store_vector<V>(&entries[first + lanes_of<V> / 2].low, interleaved<all / 2, all>(a, b, AllLanes<V>{}));
+    store_vector<V>(&added[first].low, interleaved<0, all>(a, b, AllLanes<V>{}));
+    store_vector<V>(&added[first + lanes_of<V> / 2].low, interleaved<all / 2, all>(a, b, AllLanes<V>{}));
   }
   template <std::size_t begin, std::size_t all, std::size_t... lane>
   TALLY_INLINE static V interleaved(const V& a, const V& b, std::index_sequence<lane...>) {
@@ -239,7 +255,7 @@ struct KnotSegments {
   // What was gathered goes to the tables.
   TALLY_INLINE void close(const PairTileViews<T>& tile, std::int64_t first) {
     for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
-      Entry<T>& entry = tile.d_table[(first + l) * tile.entries + at[l]];
+      Entry<T>& entry = tile.d_table[(first + l) * tile.ld + at[l]];
       entry = {entry.low + d_value[l], entry.rise + d_rise[l]};
     }
     d_value = d_rise = V{};
@@ -254,7 +270,7 @@ struct KnotSegments {
       if (none_yet && l == 0) n = attention::knot_before(tile.knots, static_cast<std::int32_t>(tile.entries), x[0]);
       while (n > 0 && !(tile.knots[n] < x[l])) --n;
       while (n + 1 < tile.entries && tile.knots[n + 1] < x[l]) ++n;
-      const Entry<T> entry = tile.table[(first + l) * tile.entries + n];
+      const Entry<T> entry = tile.table[(first + l) * tile.ld + n];
       at[l] = static_cast<Count>(n);
       begin[l] = tile.knots[n];
       after[l] = n > 0 ? begin[l] : -infinity;
@@ -270,7 +286,7 @@ template <class V>
 TALLY_INLINE OfRows<V> last_entries(const PairTileViews<Scalar<V>>& tile) {
   OfRows<V> last{};
   for (std::int64_t i = 0; i < tile_rows; ++i) {
-    last[static_cast<std::size_t>(i / lanes_of<V>)][i % lanes_of<V>] = tile.table[(i + 1) * tile.entries - 1].low;
+    last[static_cast<std::size_t>(i / lanes_of<V>)][i % lanes_of<V>] = tile.values[i * tile.ld + tile.entries - 1];
   }
   return last;
 }

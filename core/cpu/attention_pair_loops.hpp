@@ -7,6 +7,8 @@
 // one they run over the lanes. Backward takes the rows from the last to the first, so that what is to come is
 //   d_down_gate_kj = sum_{i>k} d_down_ij
 //
+// Vectors of rows that see none of a key are passed over: their scores stay as they are, their gradients 0.
+//
 // Compiled once for each instruction set, by all of whose names nothing here is seen outside: what is no part of a
 // policy's own code is inlined (core/cmake/pairs.cmake).
 #pragma once
@@ -16,6 +18,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/cpu/attention_pair_channels.hpp"
 #include "core/cpu/attention_pair_lanes.hpp"
 
 namespace tally::cpu {
@@ -97,6 +100,7 @@ template <class V, class Policy, bool keep, bool settled = false>
   set_diagonals<V, Policy, keep>(tile);
   for (std::int64_t j = tile.keys.keys - 1; j >= 0; --j) {
     const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
+    const std::int64_t begin = tile.keys.first_lane(tile.rows, j);
     OfRows<V> downs;
     if constexpr (needs.down) downs = sum_down<V, Policy, keep>(tile, score, other, j, seeing);
     const auto load_other = [&](std::int64_t cell) TALLY_INLINED -> V {
@@ -139,13 +143,13 @@ template <class V, class Policy, bool keep, bool settled = false>
       if (keep || (settled && tile.kept_score != nullptr)) store_vector<V>(tile.kept_score + cell, pair.s.value);
       if constexpr (keep && needs.down) store_vector<V>(tile.kept_down + cell, pair.down.value);
     };
-    for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+    for (std::int64_t first = begin; first < tile.rows.lanes; first += step) {
       const PairLanes<V, Policy> at(tile, first);
       const V position = advance(at, first);
       const auto pair = pair_at(at, first, position);
       if constexpr (looks_up) {
         positions[static_cast<std::size_t>(first / step)] = position;
-        places.set(first, at.lane, attention::place_of(pair).value, tile.entries);
+        places.set(first, at.lane, attention::place_of(pair).value, tile);
       } else if constexpr (needs.knots) {
         const V place = attention::place_of(pair).value;
         KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
@@ -154,13 +158,17 @@ template <class V, class Policy, bool keep, bool settled = false>
       } else if constexpr (settled) {
         const V value = last[static_cast<std::size_t>(first / step)];
         finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value));
+      } else if constexpr (needs.channels.any()) {
+        const V terms = sum_of_terms<V, Policy>(tile.channels, pair, first, j);
+        if constexpr (keep) store_vector<V>(tile.channels.kept_terms + j * tile_rows + first, terms);
+        finish(at, first, attention::PairWithTerms<V, Policy, false>(pair, terms));
       } else {
         finish(at, first, pair);
       }
     }
     if constexpr (looks_up) {
-      look_up(places.entries, tile.table, places.at, tile.rows.lanes);
-      for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+      look_up(places.found + begin, tile.values, places.at + begin, tile.rows.lanes - begin);
+      for (std::int64_t first = begin; first < tile.rows.lanes; first += step) {
         const PairLanes<V, Policy> at(tile, first);
         const V rise = places.rise(first), value = places.low(first) + places.get(first) * rise;
         const auto pair = pair_at(at, first, positions[static_cast<std::size_t>(first / step)]);
@@ -206,9 +214,10 @@ template <class V, class Policy, bool settled = false>
     const std::int64_t end = begin + few_keys < tile.keys.keys ? begin + few_keys : tile.keys.keys;
     for (std::int64_t j = begin; j < end; ++j) {
       const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
+      const std::int64_t lane = tile.keys.first_lane(tile.rows, j);
       T d_down_later{0};  // of the rows of this tile alone
-      for (std::int64_t done = 0; done < tile.rows.lanes; done += step) {
-        const std::int64_t first = needs.down ? tile.rows.lanes - step - done : done;
+      for (std::int64_t done = 0; done < tile.rows.lanes - lane; done += step) {
+        const std::int64_t first = needs.down ? tile.rows.lanes - step - done : lane + done;
         const PairLanes<V, Policy> at(tile, first);
         const std::int64_t cell = j * tile_rows + first;
         const V dl = load_vector<V>(d + cell), s = load_vector<V>(tile.kept_score + cell);
@@ -222,7 +231,10 @@ template <class V, class Policy, bool settled = false>
                               TALLY_INLINED -> V { return choose(seen, pulled<input>(by, y), V{}); };
         const auto pair = at.template pair<true, true>(s, gate_score, sum, j, down);
         const auto logit = [&]() TALLY_INLINED {
-          if constexpr (!needs.table) {
+          if constexpr (needs.channels.any()) {
+            const V terms = load_vector<V>(tile.channels.kept_terms + cell);
+            return attention::logit_of<Policy>(attention::PairWithTerms<V, Policy, true>(pair, terms));
+          } else if constexpr (!needs.table) {
             return attention::logit_of<Policy>(pair);
           } else if constexpr (needs.knots) {
             KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
@@ -236,7 +248,7 @@ template <class V, class Policy, bool settled = false>
                                                : load_vector<V>(tile.kept_entry + cell);
             const V rise = settled ? V{} : load_vector<V>(tile.kept_rise + cell);
             const auto where = attention::place_of(pair);
-            if constexpr (looks_up) places.set(first, at.lane, where.value, tile.entries);
+            if constexpr (looks_up) places.set(first, at.lane, where.value, tile);
             return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise, where));
           }
         }();
@@ -271,8 +283,30 @@ template <class V, class Policy, bool settled = false>
             places.put(first, d_entry, choose(seen, V(places.get(first) * d_entry), V{}));
           }
         }
+        // What comes to the two sums by way of the terms. Where there are none nothing is added, not even 0.
+        V d_sum_of_terms{}, d_down_of_terms{};
+        const auto with_terms = [](const V& of_logit, const V& of_terms) TALLY_INLINED -> V {
+          return Policy::needs.channels.any() ? of_logit + of_terms : of_logit;
+        };
+        if constexpr (needs.channels.any()) {
+          const V d_terms = take.template operator()<attention::input_terms>(dl, logit);
+          const V a_terms = take.template operator()<attention::input_terms>(load_vector<V>(weight + cell), logit);
+          const bool begins = done == 0;
+          terms_gradient<V, Policy>(
+              tile.channels, pair, first, j, begins, d_terms,
+              [&](const auto& term) TALLY_INLINED {
+                back_through(d_terms, term);
+                attention::detail::each_input<(1u << count) - 1>([&]<int n>() TALLY_INLINED {
+                  sums_here[3 + 2 * n] += take.template operator()<number_of + n>(a_terms, term);
+                });
+                d_sum_of_terms += take.template operator()<sum_of>(d_terms, term);
+                d_down_of_terms += take.template operator()<down_of>(d_terms, term);
+              },
+              take);
+        }
         if constexpr (scans) {
-          const V d_sum = take.template operator()<sum_of>(dl, logit), before = load_vector<V>(run + first);
+          const V d_sum = with_terms(take.template operator()<sum_of>(dl, logit), d_sum_of_terms);
+          const V before = load_vector<V>(run + first);
           const V after = before + d_sum, d_gate = needs.own ? after : before;
           store_vector<V>(run + first, after);
           if constexpr (keeps_gate_slope<V, Policy>()) {
@@ -283,7 +317,8 @@ template <class V, class Policy, bool settled = false>
           }
         }
         if constexpr (needs.down) {
-          const V d_down = take.template operator()<down_of>(dl, logit), after = sums_after(d_down) + d_down_later;
+          const V d_down = with_terms(take.template operator()<down_of>(dl, logit), d_down_of_terms),
+                  after = sums_after(d_down) + d_down_later;
           const V d_gate = after + static_cast<T>(tile.d_down[j]);
           d_down_later = after[0] + d_down[0];
           back_through(d_gate, attention::down_gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
@@ -293,7 +328,10 @@ template <class V, class Policy, bool settled = false>
         store_vector<V>(d + cell, ds);
       }
       if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
-      if constexpr (looks_up) add_at(tile.d_table, places.at, places.entries, tile.rows.lanes);
+      if constexpr (needs.channels.of_key > 0) close_key<V>(tile.channels, j);
+      if constexpr (looks_up) {
+        add_at(tile.d_table, places.at + lane, places.added + lane, tile.rows.lanes - lane);
+      }
     }
     for (std::size_t n = 0; count > 0 && n < 2 + 2 * count; ++n) {
       double* const target = sums + static_cast<std::int64_t>(n) * tile_rows;
@@ -308,7 +346,7 @@ template <class V, class Policy, bool settled = false>
     }
   }
   for (std::int64_t i = 0; settled && i < tile.rows.lanes; ++i) {
-    tile.d_table[(i + 1) * tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
+    tile.d_table[i * tile.ld + tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
   }
 }
 

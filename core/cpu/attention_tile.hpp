@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/attention/call.hpp"
+#include "core/cpu/lane_product.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/inline.hpp"
 #include "core/workspace.hpp"
@@ -17,12 +18,6 @@ inline constexpr std::int64_t tile_rows = 64;
 inline constexpr std::int64_t tile_keys = 128;
 
 inline constexpr std::int64_t lane_step = 16;  // lanes are taken in this number
-
-// Elements of one vector of 64 bytes.
-template <class T>
-inline constexpr std::int64_t vector_lanes = static_cast<std::int64_t>(64 / sizeof(T));
-
-inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 // Up to tile_rows neighbouring queries of one head.
 struct RowTile {
@@ -53,6 +48,11 @@ struct KeyTile {
     const std::int64_t key = first + j, begin = lane(key);
     const std::int64_t end = std::max(begin, lane(rows.visible.end(key)));
     return {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
+  }
+  // Lanes before this one see none of the keys from j on; a multiple of lane_step.
+  TALLY_INLINE std::int64_t first_lane(const RowTile& rows, std::int64_t j) const {
+    const std::int64_t after = first + j - rows.last_key, last = rows.lanes - 1;
+    return (after < 0 ? 0 : after < last ? after : last) / lane_step * lane_step;
   }
   bool seen_by_any(const RowTile& rows) const {
     return rows.visible.sees_any(rows.last_key, rows.last_query(), first, first + keys - 1);
@@ -92,12 +92,6 @@ void transpose_to_rows(T* target, std::int64_t ld, const T* source, std::int64_t
 template <class T>
 void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width, const T* source,
                   T factor);
-
-// c[m][n] (+)= sum_k a(m, k) b[k][n] with a(m, k) = a[m step_m + k step_k], n a multiple of vector_lanes<T>. Every
-// element is one sum in rising k, whatever the instruction set.
-template <class T>
-void lane_product(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k, const T* b,
-                  std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate);
 
 // sum[i] = sum over keys of x[j * tile_rows + i]; the lanes of one row each.
 template <class T>

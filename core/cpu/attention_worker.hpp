@@ -12,6 +12,7 @@
 #include "core/cpu/attention_normaliser.hpp"
 #include "core/cpu/attention_prefix.hpp"
 #include "core/cpu/attention_shapes.hpp"
+#include "core/cpu/attention_strips.hpp"
 #include "core/math.hpp"
 
 namespace tally::cpu {
@@ -31,7 +32,8 @@ double largest_norm(const T* x, std::int64_t ld, std::int64_t rows, std::int64_t
 // The sums of one chunk over its rows, by key.
 template <class T>
 struct KeyGradients {
-  T *k, *v, *gate_key;  // [K, widths rounded up to whole vectors]
+  T *k, *v;  // [K, widths rounded up to whole vectors]
+  ScanKeySums<T> scan;
   MoveGradients<T> moves;
 };
 
@@ -77,19 +79,23 @@ class Worker {
 
   static std::int64_t key_gradient_count(const AttentionCall& call) {
     constexpr std::int64_t lanes = vector_lanes<T>;
-    return call.keys() *
-               (round_up(call.q.shape[3], lanes) + round_up(call.v.shape[3], lanes) + gate_width<T>(call.scan)) +
+    return call.keys() * (round_up(call.q.shape[3], lanes) + round_up(call.v.shape[3], lanes) +
+                          gate_width<T>(call.scan) + channel_key_width<T>(call.scan)) +
            Moves<T>::key_gradient_count(call);
   }
   KeyGradients<T> key_gradients(T* memory) const {
     T *const v = memory + call_.keys() * ld_, *const gate_key = v + call_.keys() * value_ld_;
-    return {memory, v, gate_key, moves_.key_gradients(gate_key + call_.keys() * gate_width<T>(call_.scan))};
+    T* const channel_key = gate_key + call_.keys() * gate_width<T>(call_.scan);
+    return {memory,
+            v,
+            {gate_key, channel_key},
+            moves_.key_gradients(channel_key + call_.keys() * channel_key_width<T>(call_.scan))};
   }
 
   void forward(const Chunk& chunk) {
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
-      open_head(chunk.batch, head, nullptr, nullptr);
+      open_head(chunk.batch, head, {}, nullptr);
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { forward_rows(rows); });
     }
   }
@@ -98,7 +104,7 @@ class Worker {
     clear(sums, key_gradients_memory, keys_of(call_, chunk.share, divide(call_).shares));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
-      open_head(chunk.batch, head, sums.gate_key, shared.at(chunk.batch, head, chunk.share));
+      open_head(chunk.batch, head, sums.scan, shared.at(chunk.batch, head, chunk.share));
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
     }
   }
@@ -111,7 +117,8 @@ class Worker {
     const KeyGradients<T> first = key_gradients(chunks);
     write(gradients_->d_k, first.k);
     write(gradients_->d_v, first.v);
-    write(gradients_->d_gate_key, first.gate_key);
+    write(gradients_->d_gate_key, first.scan.gate_key);
+    write(gradients_->d_channel_key, first.scan.channel_key);
     write(gradients_->d_read, first.moves.read);
     write(gradients_->d_taken, first.moves.taken);
     write(gradients_->d_factor, first.moves.factor);
@@ -177,7 +184,8 @@ class Worker {
     };
     clear_rows(sums.k, ld_);
     clear_rows(sums.v, value_ld_);
-    clear_rows(sums.gate_key, gate_width<T>(call_.scan));
+    clear_rows(sums.scan.gate_key, gate_width<T>(call_.scan));
+    clear_rows(sums.scan.channel_key, channel_key_width<T>(call_.scan));
   }
   void open_keys(const Chunk& chunk) {
     const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
@@ -194,7 +202,7 @@ class Worker {
     }
   }
 
-  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) {
+  void open_head(std::int64_t batch, std::int64_t head, ScanKeySums<T> sums, double* shared) {
     const auto next = [&](std::int64_t count) {
       double* const own = shared;
       shared += shared != nullptr ? count : 0;
@@ -202,9 +210,9 @@ class Worker {
     };
     shared_of_normaliser_ = next(normaliser_.shared_count(call_));
     double* const of_scan = next(shared_count(call_.scan));
-    if (scan_ != nullptr) scan_->open_head(batch, head, d_gate_key, of_scan);
+    if (scan_ != nullptr) scan_->open_head(batch, head, sums, of_scan);
     double* const of_beside = next(shared_count(call_.beside));
-    if (beside_.tile() != nullptr) beside_.tile()->open_head(batch, head, nullptr, of_beside);
+    if (beside_.tile() != nullptr) beside_.tile()->open_head(batch, head, {}, of_beside);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->open_head(batch, head, next(shared_count(call_.biases[n], call_.keys())));
     }
@@ -244,8 +252,7 @@ class Worker {
     if (moves_.given()) {
       moves_.scores(rows, keys, k_, score_);
     } else {
-      lane_product(score_, tile_rows, k_ + keys.first * width_, width_, 1, q_lanes_, tile_rows, keys.keys, rows.lanes,
-                   width_, false);
+      pair_products(rows, keys, score_, k_ + keys.first * width_, q_lanes_, width_);
     }
     const bool last = after_biases(call_.scan);
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
@@ -277,12 +284,11 @@ class Worker {
       if (scan_ != nullptr && scan_->used_up(rows)) continue;
       if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, false);
-      if (normaliser_.advance(score_, keys.keys, rows.lanes)) {
+      if (normaliser_.advance(rows, keys, score_)) {
         scale_lanes(output_lanes_, normaliser_.rescale(), value_width_, rows.lanes);
       }
       drop(rows, keys, score_, score_);
-      lane_product(output_lanes_, tile_rows, v_ + keys.first * value_width_, 1, value_width_, score_, tile_rows,
-                   value_width_, rows.lanes, keys.keys, true);
+      add_keys_to_lanes(rows, keys, output_lanes_, score_, v_ + keys.first * value_width_, value_width_);
     }
     write_rows(rows);
   }
@@ -313,14 +319,13 @@ class Worker {
       if (scan_ != nullptr && scan_->used_up(rows)) continue;
       if (negligible(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
-      normaliser_.weights(score_, keys.keys, rows.lanes);
+      normaliser_.weights(rows, keys, score_);
       const bool dropped = drop(rows, keys, kept_weight_, score_);
-      lane_product(sums.v + keys.first * value_ld_, value_ld_, dropped ? kept_weight_ : score_, tile_rows, 1,
-                   d_output_rows_, value_ld_, keys.keys, value_ld_, rows.rows, true);
-      lane_product(d_score_, tile_rows, v_ + keys.first * value_width_, value_width_, 1, d_output_lanes_, tile_rows,
-                   keys.keys, rows.lanes, value_width_, false);
+      add_rows_to_keys(rows, keys, sums.v + keys.first * value_ld_, dropped ? kept_weight_ : score_, d_output_rows_,
+                       value_ld_);
+      pair_products(rows, keys, d_score_, v_ + keys.first * value_width_, d_output_lanes_, value_width_);
       if (dropped) apply_dropout(d_score_, d_score_, mask_, keys.keys, rows.lanes);
-      normaliser_.gradient(d_score_, score_, keys.keys, rows.lanes);
+      normaliser_.gradient(rows, keys, d_score_, score_);
       const bool last = after_biases(call_.scan);
       if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
@@ -330,10 +335,8 @@ class Worker {
         moves_.gradient(rows, keys, k_, d_score_, d_q_lanes_, sums.k, sums.moves);
         continue;
       }
-      lane_product(d_q_lanes_, tile_rows, k_ + keys.first * width_, 1, width_, d_score_, tile_rows, width_, rows.lanes,
-                   keys.keys, true);
-      lane_product(sums.k + keys.first * ld_, ld_, d_score_, tile_rows, 1, q_rows_, ld_, keys.keys, ld_, rows.rows,
-                   true);
+      add_keys_to_lanes(rows, keys, d_q_lanes_, d_score_, k_ + keys.first * width_, width_);
+      add_rows_to_keys(rows, keys, sums.k + keys.first * ld_, d_score_, q_rows_, ld_);
     }
     if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
     if (gradients_->d_q) {

@@ -1,13 +1,14 @@
 // Matrix products, also of batches: c[..., M, N] = alpha a[..., M, K] b[..., K, N] (+ c, or bias [N] on each row).
 //
-// Every product is cut into tiles, each of them one single-threaded BLAS call. Where c is transposed, c^T = b^T a^T is
-// computed.
+// Every product is cut into tiles, each of them one single-threaded BLAS call, but for those of f32 that another file
+// computes faster (core/cpu/matmul_small.hpp). Where c is transposed, c^T = b^T a^T is computed.
 #include <algorithm>
 #include <utility>
 
 #include "core/backend.hpp"
 #include "core/cpu/blas.hpp"
 #include "core/cpu/matmul_bf16.hpp"
+#include "core/cpu/matmul_small.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/kernels.hpp"
 #include "core/matrix_layout.hpp"
@@ -167,6 +168,10 @@ class Product {
   T* parts_ = nullptr;
 };
 
+bool is_small(DType dtype, std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k) {
+  return dtype == DType::f32 && is_small_product(matrices, m, n, k);
+}
+
 bool in_bf16(DType dtype) { return dtype == DType::f32 && product_precision() == ProductPrecision::bf16; }
 
 }  // namespace
@@ -177,6 +182,7 @@ std::int64_t matmul_workspace(View c, View a) {
   if (c.numel() == 0) return 0;
   if (layout_of(c)->transposed) std::swap(m, n);
   if (in_bf16(c.dtype)) return matmul_bf16_workspace(batch_of(c).numel(), m, n, k);
+  if (is_small(c.dtype, batch_of(c).numel(), m, n, k)) return matmul_small_workspace(batch_of(c).numel(), m, n, k);
   const std::int64_t parts = choose_tiling(batch_of(c).numel(), m, n, k).inner.parts();
   return (parts - 1) * c.numel() * static_cast<std::int64_t>(size_of(c.dtype));
 }
@@ -195,6 +201,9 @@ void matmul(View c, View a, View b, View bias, double alpha, bool add, void* wor
     if (bias) bias = transposed(bias);
   }
   if (in_bf16(c.dtype)) return matmul_bf16(c, layout.ld, a, b, bias, alpha, add, workspace);
+  if (is_small(c.dtype, batch_of(c).numel(), c.shape.back(1), c.shape.back(0), a.shape.back(0))) {
+    return matmul_small(c, layout.ld, a, b, bias, alpha, add, workspace);
+  }
   dispatch_floating(
       c.dtype, [&](auto zero) { Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha, add).compute(workspace); });
 }

@@ -26,6 +26,7 @@ class Adam : public Optimizer {
   Adam(const OptimizerOptions& options, const AdamOptions& own, NamedTensors parameters,
        Decay decay = Decay::in_gradient)
       : Optimizer(options, std::move(parameters), {"m", "v"}), own_(own), decay_(decay) {}
+  bool elementwise() const override { return true; }
 
  protected:
   std::vector<double> row(const Numbers& numbers) const override;

@@ -21,6 +21,7 @@ class Sgd final : public Optimizer {
       : Optimizer(options, std::move(parameters),
                   own.momentum > 0 ? std::vector<std::string>{"m"} : std::vector<std::string>{}),
         momentum_(own.momentum) {}
+  bool elementwise() const override { return true; }
 
  private:
   std::vector<double> row(const Numbers& numbers) const override {

@@ -34,6 +34,7 @@ class SigmoidEncoding final : public Encoding {
         offset_(visible_ ? 0 : std::log(static_cast<double>(options.length))),
         remainder_(setup, options.remainder) {}
 
+  static bool joins_score(const SigmoidOptions& options) { return options.visible; }
   void score(const AttentionInput& in, Score& score) const override {
     score.set_normaliser({.kind = Normaliser::Kind::sigmoid, .offset = offset_, .rest = remainder_(in)});
     if (!visible_) return;

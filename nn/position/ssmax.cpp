@@ -36,6 +36,7 @@ class Ssmax final : public Encoding {
     if (options.bias) bias_ = setup.parameter("bias", {setup.heads}, Fill::constant(0), Scope::layer);
   }
 
+  static bool joins_score(const SsmaxOptions&) { return false; }  // a factor, which adds nothing
   bool multiplies_logits() const override { return whole_; }
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput& in) const override {
     if (!whole_) q = q * unsqueeze(by_row(in), 2);

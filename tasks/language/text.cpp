@@ -1,11 +1,15 @@
 // Language modelling: predict the next token of a text that `tally prepare` has made into tokens, or another program.
 //
 // A sequence is T + 1 neighbouring tokens: T are fed, each predicts its successor, all of them count. Nothing is filled
-// up or masked, and attention sees across the end of a document.
+// up or masked, and attention sees across the end of a document; with `documents` separate each document that begins in
+// a sequence is one of its own, with its positions from 0 on: it begins with the token that stands between documents,
+// which is the last target of the one before.
 //
 // Training is read in epochs. Epoch e cuts the N tokens from an offset in [0, T) on into W = floor((N - T) / T)
 // windows, which share the one token that is both target and next input, and takes them in a random order; sequence i
 // is window i mod W of epoch i / W. Offset and order come from (seed, e) alone, so that a resumed run needs no state.
+// The order of up to 2^22 windows is drawn and kept; that of more is computed window by window, so that a file of any
+// size begins at once.
 // With `order` random, sequence i begins anywhere, each token as likely as any other, whatever came before.
 //
 // Evaluation takes windows in order, each target once: of T tokens side by side (stride 0), the last of what is left,
@@ -20,6 +24,7 @@
 #include "core/utf8.hpp"
 #include "tasks/batch.hpp"
 #include "tasks/language/special_tokens.hpp"
+#include "tasks/random_permutation.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/task.hpp"
 #include "tasks/text/encoder.hpp"
@@ -37,7 +42,7 @@ struct TextOptions final : OptionsOf<TextOptions> {
   std::int64_t after = 0;
   std::int64_t positions = 0;
   std::int64_t vocabulary = 0;
-  std::string order = "epochs";
+  std::string order = "epochs", documents = "joined";
 
   void visit(OptionVisitor& visitor) override {
     visitor.text("data", data,
@@ -55,6 +60,8 @@ struct TextOptions final : OptionsOf<TextOptions> {
         "tokens of the model, where these are more than the tokenizer's, or nobody knows these; 0: as many");
     visitor.choice("order", order, {"epochs", "random"},
                    "training: windows in epochs, each once; or from starts drawn anew for each");
+    visitor.choice("documents", documents, {"joined", "separate"},
+                   "whether a document sees those before it in its sequence, or begins anew");
   }
 };
 
@@ -86,7 +93,11 @@ class Text final : public Task, public SpecialTokens {
         length_(options.length),
         positions_(options.positions),
         seed_(seed),
-        random_(options.order == "random") {
+        random_(options.order == "random"),
+        separate_(options.documents == "separate") {
+    check(!separate_ || tokens_.end_of_text(), "text",
+          "documents = separate: which token stands between documents is not known of ", tokens_.name(),
+          "; a tokenizer with ", end_of_text_name, " says it (--tokenizer FILE)");
     check(options.stride <= length_, "text", "stride ", options.stride, " is longer than the sequences of ", length_,
           " tokens");
     name_tokens(options);
@@ -121,6 +132,7 @@ class Text final : public Task, public SpecialTokens {
     const std::string& checksum = tokens_.tokenizer_checksum();
     return concat(symbols_.size(), " tokens", checksum.empty() ? "" : ", ", checksum);
   }
+  std::string data_record() const override { return tokens_.record(); }
   const std::vector<Split>& splits() const override { return splits_; }
   std::int64_t epoch() const override { return (train_tokens() - length_) / length_; }
   std::int64_t max_length() const override { return std::max(positions_, Task::max_length()); }
@@ -130,7 +142,7 @@ class Text final : public Task, public SpecialTokens {
     if (name == "train") {
       check_training();
       tokens_.read_on(name, checked_at_once);
-      Example example = window(tokens_.tokens(name), train_window(index), length_);
+      Example example = window(name, train_window(index), length_);
       std::ranges::fill(example.loss_mask, std::uint8_t{1});
       std::ranges::fill(example.score_mask, std::uint8_t{1});
       return example;
@@ -138,7 +150,7 @@ class Text final : public Task, public SpecialTokens {
     (void)tokens_.checksum(name);  // read once, and compared
     const Windows& windows = windows_of(name);
     const std::int64_t first = windows.first(index), end = windows.end(index);
-    Example example = window(tokens_.tokens(name), first, end - first);
+    Example example = window(name, first, end - first);
     const auto from = windows.begin(index) - first;
     std::fill(example.loss_mask.begin() + from, example.loss_mask.end(), std::uint8_t{1});
     std::fill(example.score_mask.begin() + from, example.score_mask.end(), std::uint8_t{1});
@@ -196,6 +208,7 @@ class Text final : public Task, public SpecialTokens {
   // Of what is trained on so much is compared with its checksum with each sequence, so that a large file begins at
   // once.
   static constexpr std::int64_t checked_at_once = 1 << 25;
+  static constexpr std::int64_t most_kept = 1 << 22;  // windows of an epoch whose order is kept
 
   static TextSources sources_of(const TextOptions& options) {
     check(!options.data.empty(), "text", "say which text: --data FOLDER, one that `tally prepare` made");
@@ -241,13 +254,16 @@ class Text final : public Task, public SpecialTokens {
   }
 
   // Tokens first .. first + length - 1 are fed, those one further on are the targets.
-  static Example window(const TokenFile& file, std::int64_t first, std::int64_t length) {
+  Example window(std::string_view split, std::int64_t first, std::int64_t length) const {
     Example example;
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(length) + 1);
-    file.read(first, tokens);
+    tokens_.tokens(split).read(first, tokens);
     example.targets.assign(tokens.begin() + 1, tokens.end());
     tokens.pop_back();
     example.tokens = std::move(tokens);
+    for (std::size_t t = 1; separate_ && t < example.tokens.size(); ++t) {
+      if (example.tokens[t] == tokens_.end_of_text()) example.starts.push_back(static_cast<std::int32_t>(t));
+    }
     example.loss_mask.assign(example.tokens.size(), 0);
     example.score_mask.assign(example.tokens.size(), 0);
     return example;
@@ -268,22 +284,25 @@ class Text final : public Task, public SpecialTokens {
     if (number != epoch_) {
       Rng rng({seed_, stream_of("text"), static_cast<std::uint32_t>(number)});
       offset_ = rng.below(static_cast<std::uint32_t>(length_));
-      order_ = random_order(windows, rng);
+      if (windows <= most_kept) order_ = random_order(windows, rng);
       epoch_ = number;
     }
-    return offset_ + order_[static_cast<std::size_t>(index % windows)] * length_;
+    const std::int64_t place = index % windows;
+    if (windows <= most_kept) return offset_ + order_[static_cast<std::size_t>(place)] * length_;
+    const RandomStream stream{seed_, stream_of("text, order"), static_cast<std::uint32_t>(number)};
+    return offset_ + RandomPermutation(windows, stream)(place) * length_;
   }
 
   TextTokens tokens_;
   std::int64_t length_, positions_;
   std::uint64_t seed_;
-  bool random_;
+  bool random_, separate_;
   std::vector<std::string> symbols_, specials_;
   std::vector<Split> splits_;     // train first, without those that are too short
   std::vector<Windows> windows_;  // of each
   mutable std::mutex mutex_;
   mutable std::int64_t epoch_ = -1, offset_ = 0;
-  mutable std::vector<std::int64_t> order_;  // of the epoch's windows
+  mutable std::vector<std::int64_t> order_;  // of the epoch's windows, up to most_kept
 };
 
 }  // namespace

@@ -1,7 +1,4 @@
 // Recall of the latest value in minutes on a CPU: 8 pairs of 31 keys and 32 values, 4 keys assigned anew.
-//
-// Seen with cope, seed 1, stopped early: after 400 steps 0.5% wrong in distribution and in longer texts, 4.5% where all
-// keys are assigned anew.
 #include "tasks/preset.hpp"
 #include "tasks/presets/small_model.hpp"
 

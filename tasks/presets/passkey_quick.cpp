@@ -1,7 +1,4 @@
 // The passkey in minutes on a CPU, at the task's own lengths: 128 bytes, then 256 and 512.
-//
-// Seen with cope, seed 1, stopped before its end: 27.3% of the digits wrong in distribution after 1,600 steps, 54.5%
-// with more decoys, 32.8% and 36.6% in longer texts, all still falling.
 #include "tasks/preset.hpp"
 #include "tasks/presets/small_model.hpp"
 

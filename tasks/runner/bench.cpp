@@ -60,16 +60,22 @@ BenchOptions make_options(const BenchSettings& settings, RunConfig config, const
   });
 }
 
+// What a work reads of the sequences of a task, beside their length and number.
+struct ReadOfTask {
+  bool longest = true;  // length that a model must take
+  bool symbols = true;
+};
+
 // Whether a task whose option is as usual gives other sequences: of other lengths, symbols or number.
-bool changes_sizes(const RunConfig::Field& field, const BenchOptions& with, bool symbols) {
+bool changes_sizes(const RunConfig::Field& field, const BenchOptions& with, ReadOfTask reads) {
   RunConfig given = with.config.clone();
   given.run.batch = std::numeric_limits<std::int32_t>::max();  // of which there are as many as sequences
   try {
     RunConfig usual = given.clone();
     usual.set(field.name, to_text(field.option.value));
     const BenchOptions here(std::move(given)), there(std::move(usual));
-    return here.length != there.length || here.max_length != there.max_length ||
-           here.config.run.batch != there.config.run.batch || (symbols && here.vocabulary != there.vocabulary);
+    return here.length != there.length || (reads.longest && here.max_length != there.max_length) ||
+           here.config.run.batch != there.config.run.batch || (reads.symbols && here.vocabulary != there.vocabulary);
   } catch (const Error&) {
     return true;  // the others do not fit to it
   }
@@ -89,15 +95,21 @@ bool changes_plan(const RunConfig::Field& field, const BenchOptions& with, Figur
 }
 
 // Whether an option of a configuration changes nothing in that work: nothing that is timed or, where it is planned
-// alone, counted. A step depends on all of them.
-bool is_idle(const std::string& what, bool planned, const RunConfig::Field& field, const BenchOptions& with) {
+// alone, counted. A step depends on all of them, single operations on sizes alone.
+bool is_idle(const std::string& what, bool planned, const RunConfig::Field& field, const BenchOptions& with,
+             bool own_symbols) {
   const std::string& name = field.name;
   const auto one_of = [&](std::initializer_list<std::string_view> names) {
     return std::ranges::count(names, name) > 0;
   };
-  const bool attention = what == "attention";
-  if (!attention && !planned) return false;
-  if (name.starts_with("task.")) return !changes_sizes(field, with, !attention);
+  const bool attention = what == "attention", operations = what == "ops";
+  if (!attention && !operations && !planned) return false;
+  if (name.starts_with("task.")) {
+    return !changes_sizes(field, with, {.longest = !operations, .symbols = !attention && !own_symbols});
+  }
+  if (operations) {
+    return !one_of({"batch", "dtype", "model.width", "model.heads", "model.head-width", "model.hidden"});
+  }
   if (name.starts_with("optimiser.")) return attention || !one_of({"optimiser.name", "optimiser.momentum"});
   if (one_of({"seed", "data-seed"})) return true;
   if (planned && one_of({"model.init", "model.norm-eps", "model.dropout"})) return true;
@@ -123,7 +135,7 @@ void refuse_idle(const BenchSettings& settings, bool planned, const RunConfig& u
   for (const RunConfig::Field& field : usual.fields()) {
     for (const auto& [name, value] : given) {
       if ((name != field.name && name != field.alias) || value == to_text(field.option.value)) continue;
-      if (is_idle(settings.what, planned, field, with)) refuse(field.name, "step");
+      if (is_idle(settings.what, planned, field, with, settings.vocabulary > 0)) refuse(field.name, "step");
     }
   }
 }
@@ -220,6 +232,9 @@ std::vector<Variant> variants_of(const BenchSettings& settings, const Work& work
 void refuse_unusable(const BenchSettings& settings, const Work& work, bool in_turns) {
   const bool operations = work.name == "ops";
   if (operations && !settings.grid.empty()) throw UsageError("[bench] --set is for step, attention and size");
+  if (operations && !in_turns && settings.encoding != BenchSettings().encoding) {
+    throw UsageError("[bench] --pe has no effect on ops; it is for step, attention and size");
+  }
   if (settings.vocabulary > 0 && !operations && settings.what != "size") {
     throw UsageError(concat("[bench] --vocab has no effect on ", settings.what, "; it is for ops and size"));
   }

@@ -6,7 +6,9 @@
 #include "core/cpu/parallel.hpp"
 #include "core/device.hpp"
 #include "core/kernels.hpp"
+#include "core/mpi.hpp"
 #include "core/precision.hpp"
+#include "core/ranks.hpp"
 #include "nn/options.hpp"
 #include "tasks/runner/command.hpp"
 
@@ -47,7 +49,15 @@ std::vector<std::string> CommonOptions::words() {
 }
 
 void CommonOptions::apply() const {
-  const Device wanted = as_usage([&] { return device_from_text(device); });
+  Device wanted = as_usage([&] { return device_from_text(device); });
+  if (wanted.type == DeviceType::cuda && !Ranks::world().alone()) {
+    if (wanted.index != 0) {
+      throw UsageError(concat("[mpi] --device ", device,
+                              " is one GPU; of several processes each takes the one of its number on its machine: "
+                              "--device cuda"));
+    }
+    wanted.index = static_cast<int>(mpi::own_rank_on_machine());
+  }
   kernels(wanted);  // an unbuilt backend is refused before anything is done
   if (precision == "tf32" && wanted.type == DeviceType::cpu) {
     throw UsageError("--precision tf32 is for --device cuda and cuda-host; the CPU's products are f32 or bf16");

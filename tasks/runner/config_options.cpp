@@ -127,7 +127,7 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
     // An option that all tasks of a suite have is one of the suite's.
     std::vector<RunConfig> others;
     for (const PresetEntry* preset : suite) others.push_back(RunConfig::make(preset->task, "none", preset->name));
-    options->declare_fields(line, ahead.read(ahead.encoding_), [&](std::string_view name) {
+    options->declare_fields(line, ahead.begin(ahead.encoding_), [&](std::string_view name) {
       const auto has = [&](const RunConfig& config) { return config.has(name); };
       return (!several || name != "seed") && (!name.starts_with("task.") || std::ranges::all_of(others, has));
     });
@@ -167,31 +167,35 @@ std::string ConfigOptions::missing_encoding() const {
   return model.is_transformer() ? "" : "none";
 }
 
-RunConfig ConfigOptions::resolve(const std::string& encoding) const {
-  return as_usage([&] {
-    RunConfig config = read(encoding);
-    blaming_file([&] {
-      config.validate();
-      config.refuse_idle();
-      config.make_task();
-    });
-    return config;
+RunConfig ConfigOptions::resolve() const {
+  RunConfig config = begin(encoding_);
+  check_whole(config);
+  return config;
+}
+
+void ConfigOptions::check_whole(const RunConfig& config, const PresetEntry* of_suite) const {
+  const auto check_it = [&] {
+    config.validate();
+    config.refuse_idle();
+    config.make_task();
+  };
+  as_usage([&] {
+    if (of_suite != nullptr) return in_file(concat(of_suite->task, " ", of_suite->name), check_it);
+    blaming_file(check_it);
   });
 }
 
-RunConfig ConfigOptions::resolve(const std::string& encoding, const PresetEntry& preset) const {
+RunConfig ConfigOptions::begin(const std::string& encoding, const PresetEntry& preset) const {
   return as_usage([&] {
     return in_file(concat(preset.task, " ", preset.name), [&] {
       RunConfig config = RunConfig::make(preset.task, encoding, preset.name);
       apply(config);
-      config.validate();
-      config.refuse_idle();
       return config;
     });
   });
 }
 
-RunConfig ConfigOptions::read(const std::string& wanted) const {
+RunConfig ConfigOptions::begin(const std::string& wanted) const {
   return as_usage([&] {
     RunConfig config;
     const std::string encoding = wanted.empty() && file_.empty() ? missing_encoding() : wanted;

@@ -33,11 +33,14 @@ class ConfigOptions {
   static std::shared_ptr<ConfigOptions> declare_for_encodings(CommandLine& line, const std::vector<std::string>& names);
 
   // Preset, then the file of --config, then single options. Throws UsageError for what does not fit.
-  RunConfig resolve() const { return resolve(encoding_); }
-  // The same with one encoding of a list; options of parts that it does not have are left out.
-  RunConfig resolve(const std::string& encoding) const;
+  RunConfig resolve() const;
+  // The same with one encoding of a list, where further settings come that are part of the whole: options of parts that
+  // it does not have are left out, and it is left to `check_whole` whether all of it fits together.
+  RunConfig begin(const std::string& encoding) const;
   // The same of a preset, where the command line names no task.
-  RunConfig resolve(const std::string& encoding, const PresetEntry& preset) const;
+  RunConfig begin(const std::string& encoding, const PresetEntry& preset) const;
+  // Throws UsageError for what does not fit together, naming the file or, where there is one, the preset of a suite.
+  void check_whole(const RunConfig& config, const PresetEntry* of_suite = nullptr) const;
   // The name of the suite that --suite gives; empty without one.
   const std::string& suite() const { return suite_; }
   // Whether no option was given.
@@ -72,8 +75,6 @@ class ConfigOptions {
   }
 
  private:
-  // The configuration before it is known whether all of it fits together.
-  RunConfig read(const std::string& wanted) const;
   // What stands for --pe where it is missing: "none" for a model that has no use for one, else nothing.
   std::string missing_encoding() const;
   void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted);

@@ -109,11 +109,11 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
   int code = exit_code::done;
   for (const auto& [task, split, label] : works) {
     try {
-      check_fits(estimate_evaluation(config, task, config.run.eval_batch, split.length));
+      const std::int64_t batch = settings.generate ? config.run.eval_batch : sequences_at_once(split);
+      check_fits(estimate_evaluation(config, task, batch, split.length));
       const auto& evaluate_as = settings.generate ? evaluate_generated : evaluate;
-      const Evaluation result =
-          evaluate_as(*trained.model, task, split.name, settings.count == 0 ? split.count : settings.count,
-                      config.run.eval_batch, nullptr);
+      const Evaluation result = evaluate_as(*trained.model, task, split.name,
+                                            settings.count == 0 ? split.count : settings.count, batch, nullptr);
       evaluations.push(evaluation_json(trained.step, result).set("length", split.length));
       tell(common, concat(label, ": ", evaluation_text(result)));
       if (settings.by) tell(common, breakdown_text(result));

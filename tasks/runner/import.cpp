@@ -63,9 +63,9 @@ TokenizerParts choose_tokenizer(const std::string& from, const std::string& data
 // A prepared text without a text: what a run needs to read and write tokens.
 void write_tokenizer(const std::string& folder, const TokenizerParts& parts,
                      const std::optional<std::int64_t>& end_of_text) {
-  const auto named = std::ranges::find(parts.specials, end_of_text_name, &SpecialToken::name);
+  const std::optional<std::int32_t> named = parts.end_of_text();
   const auto size = static_cast<std::int64_t>(parts.tokens.size());
-  const std::int64_t end = named != parts.specials.end() ? named->id : end_of_text.value_or(-1);
+  const std::int64_t end = named ? *named : end_of_text.value_or(-1);
   check(0 <= end && end < size, "import", "neither the tokenizer (", end_of_text_name,
         ") nor config.json (eos_token_id) has a token that ends a text");
   const std::string text = tokenizer_json(parts);

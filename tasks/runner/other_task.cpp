@@ -1,9 +1,11 @@
 #include "tasks/runner/other_task.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tasks/model_record.hpp"
 #include "tasks/runner/command.hpp"
+#include "tasks/task_paths.hpp"
 #include "tasks/text/text_tokens.hpp"
 
 namespace tally {
@@ -11,6 +13,23 @@ namespace tally {
 bool has_option(const RunConfig& config, std::string_view name) {
   return std::ranges::any_of(list_options(*config.task_options),
                              [&](const OptionInfo& info) { return info.name == name; });
+}
+
+std::unique_ptr<Task> make_own_task(const RunFolder& folder, const RunConfig& config) {
+  try {
+    return config.make_task();
+  } catch (const Error& error) {
+    const auto options = config.task_options->clone();
+    const std::vector<std::string> names = path_options(*config.task, *options);
+    const bool is_missing = std::ranges::any_of(list_options(*options), [&](const OptionInfo& option) {
+      std::error_code unreadable;
+      return std::ranges::count(names, option.name) > 0 && !to_text(option.value).empty() &&
+             !std::filesystem::exists(to_text(option.value), unreadable);
+    });
+    throw Error(
+        concat(folder.config_path(), ": ", error.what(),
+               is_missing ? concat("; where its data was moved, 'tally resume RUN --data PATH' says where to") : ""));
+  }
 }
 
 std::unique_ptr<Task> make_other_task(const RunConfig& config, const Task& own,

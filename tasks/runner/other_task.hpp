@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tasks/config.hpp"
+#include "tasks/run_folder.hpp"
 #include "tasks/task.hpp"
 
 namespace tally {
@@ -15,6 +16,9 @@ struct ChangedOption {
   std::string word;         // of the command line, "--lengths": what an error names
 };
 
+// The run's task, by this configuration of it. Throws Error naming the configuration's file, and what to do where a
+// file that it names is not there.
+std::unique_ptr<Task> make_own_task(const RunFolder& folder, const RunConfig& config);
 // Throws UsageError where the task has no such option or refuses the value, and where the symbols would be others than
 // those of `own`, the task that the model was trained on.
 std::unique_ptr<Task> make_other_task(const RunConfig& config, const Task& own,

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <thread>
 
+#include "core/mpi.hpp"
 #include "core/ranks.hpp"
 #include "core/version.hpp"
 #include "nn/options.hpp"
@@ -32,7 +33,7 @@ int run_command(const Command& command, std::vector<std::string> words) {
   CommandLine line(std::move(words));
   const std::function<Result()> run = command.declare(line);
   if (const std::string help = line.parse(command.name, command.summary); !help.empty()) {
-    std::cout << help;
+    if (Ranks::world().first()) std::cout << help;
     return exit_code::done;
   }
   line.common.apply();
@@ -110,6 +111,17 @@ int failed(int code, std::string_view why) {
   ranks.end_all(code);
 }
 
+// What is done once is not done by several processes: one of them says so.
+bool refused_together(const std::string& command) {
+  if (command == "train" || command == "resume" || mpi::started_processes() == 1) return false;
+  if (mpi::own_rank() == 0) {
+    complain(concat("[mpi] mpirun started ", mpi::started_processes(), " processes, and 'tally ", command,
+                    "' is the work of one; train and resume share a run",
+                    command == "sweep" ? ", and --worker shares a sweep without mpirun" : ""));
+  }
+  return true;
+}
+
 int run_words(const std::vector<std::string>& words) {
   if (words.empty()) {
     complain("no command");
@@ -129,7 +141,8 @@ int run_words(const std::vector<std::string>& words) {
     names.emplace_back(command.name);
     if (command.name != words[0]) continue;
     try {
-      if (command.name == "train" || command.name == "resume") Ranks::join();
+      if (refused_together(command.name)) return exit_code::usage;
+      Ranks::join();
       return run_command(command, {words.begin() + 1, words.end()});
     } catch (const UsageError& error) {
       return failed(exit_code::usage, error.what());

@@ -6,9 +6,11 @@
 #include <optional>
 
 #include "tasks/estimate.hpp"
+#include "tasks/model_record.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
+#include "tasks/runner/other_task.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/training.hpp"
 
@@ -19,6 +21,8 @@ struct ResumeSettings {
   std::string run, profile;
   std::string task, encoding;  // as given, to be refused when they are not the run's
   std::int64_t claim = 0;      // of the plan that trains it
+  bool split_optimiser = false;
+  OptimizerState state() const { return split_optimiser ? OptimizerState::split : OptimizerState::whole; }
 };
 
 // The run among the words behind the command: its configuration decides which options there are. Empty when none of
@@ -60,20 +64,29 @@ void refuse_fewer_steps(const RunFolder& folder, std::int64_t steps) {
   if (reached > steps) throw UsageError(concat("[resume] the run is at step ", reached, " already, beyond ", steps));
 }
 
+// Of a run that is finished: writes down where its data lies now, if it is the same.
+void relocate(RunFolder& folder, const RunConfig& config) {
+  const RunFolder::StoredCheckpoint newest = folder.newest_checkpoint([](const std::string&) {});
+  in_file(folder.checkpoint_path(newest.step), [&] { check_same_data(newest.data, *config.make_task()); });
+  folder.relocate(config);
+}
+
 Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   if (!settings.profile.empty()) check_output(settings.profile, settings.run);
   RunFolder folder = open_together(settings.run, [&] { return RunFolder::open_to_train(settings.run); });
   if (settings.claim > 0) folder.claimed(settings.claim);
-  const RunConfig before = folder.config().clone();
-  in_file(folder.config_path(), [&] { before.make_task(); });
+  RunConfig after = folder.config().clone();
+  options.apply(after);
+  // Where files that were moved lie now makes no other run.
+  const RunConfig before = folder.config().with_paths_of(after);
+  const std::vector<std::string> moved = differences(folder.config(), before);
+  make_own_task(folder, before);
   if (!settings.task.empty() && settings.task != before.task->name) {
     throw UsageError(concat("[resume] the task of a run cannot change: it is ", before.task->name));
   }
   if (!settings.encoding.empty() && EncodingChoice::parse(settings.encoding).text() != before.encoding.text()) {
     throw UsageError(concat("[resume] the encoding of a run cannot change: it is ", before.encoding.text()));
   }
-  RunConfig after = before.clone();
-  options.apply(after);
   as_usage([&] {
     after.validate();
     after.refuse_idle(&before);
@@ -82,15 +95,17 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
   });
   check_ranks(after);
   if (folder.finished() && after.run.steps <= before.run.steps) {
+    if (!moved.empty()) relocate(folder, before);
     const std::optional<RunConfig> trained = folder.trained_config(read_metrics(folder.metrics_path()));
-    for (const std::string& change : differences(trained ? *trained : before, after))
+    for (const std::string& change :
+         trained ? differences(trained->with_paths_of(after), after) : differences(before, after))
       (common.json ? std::cerr : std::cout) << concat("not applied: ", printable(change), "\n") << std::flush;
     return run_training(std::move(folder), common, settings.profile);
   }
   refuse_fewer_steps(folder, after.run.steps);
-  check_can_train(after);
+  check_can_train(after, settings.state());
   folder.change_config(after);
-  return run_training(std::move(folder), common, settings.profile);
+  return run_training(std::move(folder), common, settings.profile, settings.state());
 }
 
 }  // namespace
@@ -105,6 +120,7 @@ std::function<Result()> declare_resume(CommandLine& line) {
     options = ConfigOptions::declare_for(line, RunFolder::open(run).config());
   }
   line.add("--profile", &settings->profile, profile_help);
+  line.add("--split-optimiser", &settings->split_optimiser, split_optimiser_help);
   line.add("--claim", &settings->claim, "the claim of the sweep that trains it", {.group = "", .least = 1});
   return [settings, options, &common = line.common] { return run_resume(*settings, *options, common); };
 }

@@ -50,7 +50,7 @@ RunCost measure_cost(const RunConfig& config) {
   const auto model = config.make_model(*task);
   const auto optimizer = Optimizer::make(config.optimiser, train_only(model->parameters(), run.train));
   const auto seed = static_cast<std::uint64_t>(run.seed);
-  TrainStep train_step(*model, *optimizer, config.optimiser, seed, run.micro_batch);
+  TrainStep train_step(*model, *optimizer, config.optimiser, seed, run.at_once());
   TrainingOrder order(task->splits().front(), run.batch, seed);
 
   RunCost cost{.steps = run.steps};
@@ -64,13 +64,15 @@ RunCost measure_cost(const RunConfig& config) {
   const std::int64_t on_the_way = (run.steps - 1) / config.eval_interval();
   for (const Split& split : std::span(task->splits()).subspan(1)) {
     const std::int64_t looked_at = run.eval_count == 0 ? split.count : std::min(run.eval_count, split.count);
-    const std::int64_t batch = std::min(run.eval_batch, split.count);
-    const auto of_one = [&](const auto& evaluate_as) {
+    const auto of_one = [&](const auto& evaluate_as, std::int64_t at_once) {
+      const std::int64_t batch = std::min(at_once, split.count);
       const double seconds = seconds_of([&] { evaluate_as(*model, *task, split.name, batch, batch, nullptr); });
       return seconds / static_cast<double>(batch);
     };
-    cost.evaluations += of_one(evaluate) * static_cast<double>(split.count + on_the_way * looked_at);
-    if (run.eval_generated) cost.evaluations += of_one(evaluate_generated) * static_cast<double>(split.count);
+    cost.evaluations +=
+        of_one(evaluate, sequences_at_once(split)) * static_cast<double>(split.count + on_the_way * looked_at);
+    if (run.eval_generated)
+      cost.evaluations += of_one(evaluate_generated, run.eval_batch) * static_cast<double>(split.count);
   }
   return cost;
 }

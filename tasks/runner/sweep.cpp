@@ -42,6 +42,7 @@ struct SweepSettings {
 struct Variant {
   std::string folder;  // of its runs in the sweep's folder: "mqar/", and nothing where there is one task
   RunConfig config;
+  const PresetEntry* preset = nullptr;  // of a suite
 };
 
 // "mqar/", where tally reproduce has the same runs; "group-word-quick-a5/" of another preset than quick.
@@ -49,18 +50,18 @@ std::string folder_of(const PresetEntry& preset) {
   return concat(preset.task, preset.name == "quick" ? "" : "-" + preset.name, "/");
 }
 
-// Every encoding, of a suite on every preset, without the grid.
+// Every encoding, of a suite on every preset, without the grid, which may set what the rest does not fit to.
 std::vector<Variant> variants_of(const ConfigOptions& options) {
   std::vector<Variant> variants;
   const std::vector<std::string> encodings = options.encodings();
   if (options.suite().empty()) {
-    for (const std::string& encoding : encodings) variants.push_back({"", options.resolve(encoding)});
+    for (const std::string& encoding : encodings) variants.push_back({"", options.begin(encoding)});
     return variants;
   }
   const SuiteEntry& suite = as_usage([&]() -> const SuiteEntry& { return find_suite(options.suite()); });
   for (const PresetEntry* preset : presets_of(suite)) {
     for (const std::string& encoding : encodings) {
-      variants.push_back({folder_of(*preset), options.resolve(encoding, *preset)});
+      variants.push_back({folder_of(*preset), options.begin(encoding, *preset), preset});
     }
   }
   return variants;
@@ -85,9 +86,8 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
       RunConfig config = base.config.clone();
       as_usage([&] {
         for (const auto& [key, value] : combination) config.set(key, value);
-        config.validate();
-        config.refuse_idle();
       });
+      options.check_whole(config, base.preset);
       variants.emplace_back(combination, Variant{base.folder, std::move(config)});
     }
   }

@@ -16,7 +16,8 @@ namespace {
 
 struct TrainSettings {
   std::string run, profile;
-  bool force = false, dry_run = false;
+  bool force = false, dry_run = false, split_optimiser = false;
+  OptimizerState state() const { return split_optimiser ? OptimizerState::split : OptimizerState::whole; }
 };
 
 // What the run would be, without making the model.
@@ -43,7 +44,7 @@ Result plan_of(const RunConfig& config) {
 Result run_train(const TrainSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   if (settings.run.empty()) throw UsageError("[usage] the name of the run folder is empty");
   const RunConfig config = options.resolve();
-  options.blaming_file([&] { check_can_train(config); });
+  options.blaming_file([&] { check_can_train(config, settings.state()); });
   check_ranks(config);
   if (settings.dry_run) {
     refuse_with_dry_run("train", "--force", settings.force);
@@ -56,7 +57,7 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   RunFolder folder =
       open_together(settings.run, [&] { return RunFolder::create(settings.run, config, settings.force); });
   say(common, config_text(config));  // a run that is refused says why and nothing else
-  return run_training(std::move(folder), common, settings.profile);
+  return run_training(std::move(folder), common, settings.profile, settings.state());
 }
 
 // Whether one of the words is a run of which nothing is there but the model that it begins with.
@@ -79,6 +80,7 @@ std::function<Result()> declare_train(CommandLine& line) {
   line.add("--force", &settings->force, "move what the folder holds aside");
   line.add("--dry-run", &settings->dry_run, "print the configuration, parameters, memory and steps, and stop");
   line.add("--profile", &settings->profile, profile_help);
+  line.add("--split-optimiser", &settings->split_optimiser, split_optimiser_help);
   return [settings, options, &common = line.common] { return run_train(*settings, *options, common); };
 }
 

@@ -6,6 +6,7 @@
 #include "tasks/estimate.hpp"
 #include "tasks/runner/command.hpp"
 #include "tasks/runner/grid.hpp"
+#include "tasks/runner/other_task.hpp"
 
 namespace tally {
 namespace {
@@ -75,11 +76,8 @@ TrainedModel load_trained(const std::string& run, const std::string& checkpoint,
   check(!folder.checkpoint_steps().empty(), "checkpoint", "'", folder.path(), "' has no checkpoint",
         folder.finished() ? " any more: its results were kept without it; move the folder away and train it again"
                           : " yet");
-  std::unique_ptr<Task> task = in_file(folder.config_path(), [&] {
-    std::unique_ptr<Task> made = folder.config().make_task();
-    check_fits(estimate_loading(folder.config(), *made));
-    return made;
-  });
+  std::unique_ptr<Task> task = make_own_task(folder, folder.config());
+  in_file(folder.config_path(), [&] { check_fits(estimate_loading(folder.config(), *task)); });
   const RunFolder::StoredCheckpoint chosen = choose_checkpoint(folder, checkpoint);
   std::unique_ptr<SequenceModel> model = config.make_model(*task);
   in_file(folder.checkpoint_path(chosen.step), [&] {

@@ -42,14 +42,20 @@ class ProfilingPrinter final : public ProgressPrinter {
 
 }  // namespace
 
-MemoryEstimate check_can_train(const RunConfig& config) {
-  const MemoryEstimate need = as_usage([&] {
+MemoryEstimate check_can_train(const RunConfig& config, OptimizerState state) {
+  MemoryEstimate need = as_usage([&] {
     const std::unique_ptr<Task> task = config.make_task();
     (void)task->example(task->splits().front().name, 0);  // there may be none to train on
     MemoryEstimate estimate = estimate_training(config, *task);
     check_length(model_of(config, *task), task->max_length());  // now, and not where a split first has such a sequence
     return estimate;
   });
+  // What arrives of other ranks' gradients, at most.
+  if (!Ranks::world().alone()) need.gradients *= 2;
+  // On the CPU the first rank has all of the state, too, while it writes a checkpoint.
+  if (state == OptimizerState::split && default_device().type != DeviceType::cpu) {
+    need.optimiser /= static_cast<double>(Ranks::world().size());
+  }
   check_fits(need);
   return need;
 }
@@ -57,16 +63,13 @@ MemoryEstimate check_can_train(const RunConfig& config) {
 void check_ranks(const RunConfig& config) {
   const Ranks& ranks = Ranks::world();
   if (ranks.alone()) return;
-  const std::int64_t height = config.run.micro_batch > 0 ? config.run.micro_batch : config.run.batch;
+  const std::int64_t height = config.run.at_once() > 0 ? config.run.at_once() : config.run.batch;
   const std::int64_t parts = (config.run.batch + height - 1) / height;
   const std::int64_t busy = tree_share(parts, ranks.size(), 0).ranks;
   if (busy < ranks.size()) {
     throw UsageError(concat("[mpi] ", ranks.size(), " processes share the micro-batches of a step, and ", parts,
                             parts == 1 ? " is" : " are", " enough for ", busy, "; --micro-batch ", height,
                             " of --batch ", config.run.batch, " says how many there are"));
-  }
-  if (default_device().type == DeviceType::cuda) {
-    throw UsageError("[mpi] runs are trained by several processes on CPUs alone: --device cuda has no exchange");
   }
 }
 
@@ -82,11 +85,11 @@ void write_curves(const RunFolder& folder, bool was_finished) {
 
 }  // namespace
 
-Result run_training(RunFolder folder, const CommonOptions& common, const std::string& profile) {
+Result run_training(RunFolder folder, const CommonOptions& common, const std::string& profile, OptimizerState state) {
   const std::atomic<bool>& stop = watch_signals();
   ProfilingPrinter printer(common, profile);
   const bool was_finished = folder.finished();
-  const TrainOutcome outcome = train(folder, printer, stop);
+  const TrainOutcome outcome = train(folder, printer, stop, state);
   if (outcome == TrainOutcome::done && folder.writes()) write_curves(folder, was_finished);
   if (!was_finished) printer.finished(folder, outcome);
   printer.write_profile();

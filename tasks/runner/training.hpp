@@ -9,6 +9,7 @@
 #include "tasks/memory.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/runner/command.hpp"
+#include "tasks/train.hpp"
 
 namespace tally {
 
@@ -17,7 +18,7 @@ inline constexpr const char* profile_help = "file for a Chrome trace; a table by
 
 // Makes sure, before anything is written, that task and model can be made and that the model takes the sequences of all
 // splits (UsageError otherwise), and that they fit in memory (Error with the estimate). What it will need.
-MemoryEstimate check_can_train(const RunConfig& config);
+MemoryEstimate check_can_train(const RunConfig& config, OptimizerState state = OptimizerState::whole);
 
 // The folder of a run that ranks train together: the first one opens it by open(), the others beside it.
 template <class F>
@@ -36,6 +37,9 @@ void check_ranks(const RunConfig& config);
 
 // Trains to the end and prints what is to be seen of it; the results of a run that ended. `profile`: file for a Chrome
 // trace; empty for none.
-Result run_training(RunFolder folder, const CommonOptions& common, const std::string& profile);
+Result run_training(RunFolder folder, const CommonOptions& common, const std::string& profile,
+                    OptimizerState state = OptimizerState::whole);
+inline constexpr const char* split_optimiser_help =
+    "of several processes each keeps its share of the optimiser's state alone (ZeRO-1); the same bits";
 
 }  // namespace tally

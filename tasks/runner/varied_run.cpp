@@ -55,10 +55,10 @@ void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
     key.step = trained_->step;
     const RunConfig& config = trained_->config;
     trained_->model->check_length(split.length);
-    check_fits(estimate_evaluation(config, *varied.task, config.run.eval_batch, split.length));
+    const std::int64_t batch = question.generate ? config.run.eval_batch : sequences_at_once(split);
+    check_fits(estimate_evaluation(config, *varied.task, batch, split.length));
     const auto& evaluate_as = question.generate ? evaluate_generated : tally::evaluate;
-    const Evaluation found =
-        evaluate_as(*trained_->model, *varied.task, split.name, count, config.run.eval_batch, &stop_);
+    const Evaluation found = evaluate_as(*trained_->model, *varied.task, split.name, count, batch, &stop_);
     if (stop_.load()) return;
     file_.add(key, found);
     say(common_, concat(printable(label), ": ", evaluation_text(found)));

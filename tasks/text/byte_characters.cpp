@@ -7,7 +7,34 @@ namespace {
 
 constexpr unsigned plain_count = 188;
 
+std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  for (std::size_t at = 0;;) {
+    const std::size_t next = text.find(from, at);
+    result += text.substr(at, next - at);
+    if (next == text.npos) return result;
+    result += to;
+    at = next + from.size();
+  }
+}
+
 }  // namespace
+
+std::string blanks_written(std::string_view text) { return replaced(text, " ", written_blank); }
+std::string blanks_read(std::string_view written) { return replaced(written, written_blank, " "); }
+
+std::string byte_token(int byte) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  const auto bits = static_cast<std::size_t>(byte);
+  return {'<', '0', 'x', digits[bits >> 4], digits[bits & 15], '>'};
+}
+
+std::optional<char> byte_of_token(std::string_view written) {
+  for (int byte = 0; byte < byte_count && written.starts_with("<0x"); ++byte) {
+    if (written == byte_token(byte)) return static_cast<char>(byte);
+  }
+  return std::nullopt;
+}
 
 std::string byte_characters(std::string_view bytes) {
   std::string text;

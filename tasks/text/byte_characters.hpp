@@ -33,6 +33,13 @@ constexpr std::array<std::uint8_t, 256> make_ids_by_byte() {
 inline constexpr std::array<std::uint8_t, 256> bytes_by_id = detail::make_bytes_by_id();
 inline constexpr std::array<std::uint8_t, 256> ids_by_byte = detail::make_ids_by_byte();
 
+// Vocabularies with byte fallback (SentencePiece; LLaMA) write blanks as U+2581, and the tokens of bytes as "<0x0A>".
+inline constexpr std::string_view written_blank = "\xe2\x96\x81";  // U+2581
+std::string blanks_written(std::string_view text);
+std::string blanks_read(std::string_view written);
+std::string byte_token(int byte);
+std::optional<char> byte_of_token(std::string_view written);
+
 // The bytes written as characters, in UTF-8.
 std::string byte_characters(std::string_view bytes);
 // The reverse; nothing when a character stands for no byte. `written` must be UTF-8.

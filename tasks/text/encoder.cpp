@@ -5,9 +5,12 @@
 #include <cstring>
 #include <limits>
 #include <queue>
+#include <string>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/utf8.hpp"
+#include "tasks/text/byte_characters.hpp"
 #include "tasks/text/normal_form.hpp"
 
 namespace tally {
@@ -40,6 +43,13 @@ void cut_at_names(std::string_view text, const Names& names, Between&& between, 
   }
 }
 
+// Of the character at the beginning; 1 where there is none.
+std::size_t bytes_of_character(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const std::size_t bytes = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  return bytes <= text.size() && find_invalid_utf8(text.substr(0, bytes)) == text.npos ? bytes : 1;
+}
+
 }  // namespace
 
 Encoder::Encoder(const Tokenizer& tokenizer, std::size_t remembered)
@@ -57,7 +67,13 @@ void Encoder::encode(std::string_view text, std::vector<std::int32_t>& ids) {
 }
 
 void Encoder::encode_stretch(std::string_view text, std::vector<std::int32_t>& ids) {
-  if (tokenizer_.parts_.merges.empty() && !tokenizer_.parts_.ignore_merges) {
+  const TokenizerParts& parts = tokenizer_.parts_;
+  if (parts.has_byte_fallback()) {
+    if (text.empty()) return;
+    const std::string plain = (parts.leading_blank ? " " : "") + blanks_read(text);
+    return splitter_.split(plain, [&](std::string_view piece) { look_up(piece, ids); });
+  }
+  if (parts.merges.empty() && !parts.ignore_merges) {
     for (const char byte : text) ids.push_back(tokenizer_.byte_ids_[static_cast<unsigned char>(byte)]);
     return;
   }
@@ -145,6 +161,20 @@ void Encoder::grow() {
   }
 }
 
+template <class Take>
+void Encoder::begin_piece(std::string_view piece, Take&& take) const {
+  const auto take_bytes = [&](std::string_view bytes) {
+    for (const char byte : bytes) take(tokenizer_.byte_ids_[static_cast<unsigned char>(byte)]);
+  };
+  if (!tokenizer_.parts_.has_byte_fallback()) return take_bytes(piece);
+  while (!piece.empty()) {
+    const std::string_view character = piece.substr(0, bytes_of_character(piece));
+    const std::int32_t token = tokenizer_.find(character);
+    token >= 0 ? take(token) : take_bytes(character);
+    piece.remove_prefix(character.size());
+  }
+}
+
 void Encoder::merge_piece(std::string_view piece, std::vector<std::int32_t>& ids) const {
   if (tokenizer_.parts_.ignore_merges) {
     const std::int32_t whole = tokenizer_.find(piece);
@@ -156,16 +186,16 @@ void Encoder::merge_piece(std::string_view piece, std::vector<std::int32_t>& ids
 void Encoder::merge_short(std::string_view piece, std::vector<std::int32_t>& ids) const {
   std::array<std::int32_t, short_bytes> tokens;        // NOLINT: filled up to `count`
   std::array<std::int32_t, short_bytes> rank, result;  // NOLINT: of the pair that begins here
-  std::size_t count = piece.size();
+  std::size_t count = 0;
   const auto look = [&](std::size_t at) {
     const PairTable::Entry* entry = tokenizer_.pairs_.find(tokens[at], tokens[at + 1]);
     rank[at] = entry != nullptr ? entry->rank : no_rank;
     if (entry != nullptr) result[at] = entry->result;
   };
-  for (std::size_t at = 0; at < count; ++at) {
-    tokens[at] = tokenizer_.byte_ids_[static_cast<unsigned char>(piece[at])];
-    if (at > 0) look(at - 1);
-  }
+  begin_piece(piece, [&](std::int32_t token) {
+    tokens[count++] = token;
+    if (count > 1) look(count - 2);
+  });
   while (count > 1) {
     std::size_t best = 0;
     for (std::size_t at = 1; at + 1 < count; ++at) {
@@ -198,8 +228,8 @@ void Encoder::merge_long(std::string_view piece, std::vector<std::int32_t>& ids)
       return rank != other.rank ? rank > other.rank : index > other.index;
     }
   };
-  const auto count = static_cast<std::int32_t>(piece.size());
-  std::vector<Node> nodes(piece.size());
+  std::vector<Node> nodes;
+  nodes.reserve(piece.size());
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> heap;
   const auto node = [&](std::int32_t index) -> Node& { return nodes[static_cast<std::size_t>(index)]; };
   const auto look = [&](std::int32_t index) {
@@ -208,11 +238,12 @@ void Encoder::merge_long(std::string_view piece, std::vector<std::int32_t>& ids)
     const PairTable::Entry* entry = tokenizer_.pairs_.find(left, right);
     if (entry != nullptr) heap.push({entry->rank, index, left, right});
   };
-  for (std::int32_t index = 0; index < count; ++index) {
-    const auto byte = static_cast<unsigned char>(piece[static_cast<std::size_t>(index)]);
-    node(index) = {tokenizer_.byte_ids_[byte], index - 1, index + 1 < count ? index + 1 : -1};
-  }
-  for (std::int32_t index = 0; index < count; ++index) look(index);
+  begin_piece(piece, [&](std::int32_t token) {
+    const auto index = static_cast<std::int32_t>(nodes.size());
+    nodes.push_back({token, index - 1, index + 1});
+  });
+  nodes.back().next = -1;
+  for (std::int32_t index = 0; std::cmp_less(index, nodes.size()); ++index) look(index);
   while (!heap.empty()) {
     const Candidate best = heap.top();
     heap.pop();

@@ -36,6 +36,9 @@ class Encoder {
   };
 
   void encode_stretch(std::string_view text, std::vector<std::int32_t>& ids);
+  // Calls take(token) for what a piece begins as.
+  template <class Take>
+  void begin_piece(std::string_view piece, Take&& take) const;
   void merge_piece(std::string_view piece, std::vector<std::int32_t>& ids) const;
   void merge_short(std::string_view piece, std::vector<std::int32_t>& ids) const;
   void merge_long(std::string_view piece, std::vector<std::int32_t>& ids) const;

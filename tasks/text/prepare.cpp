@@ -169,8 +169,9 @@ class Preparation {
     }
     const std::string text = read_whole_file(path, std::uint64_t{1} << 30);
     tokenizer_ = std::make_unique<Tokenizer>(parse_tokenizer_json(text, path));
-    const std::optional<std::int32_t> end = tokenizer_->special(end_of_text_name);
-    check(end.has_value(), "text", "the tokenizer has no ", end_of_text_name, ", which parts the documents");
+    const std::optional<std::int32_t> end = tokenizer_->parts().end_of_text();
+    check(end.has_value(), "text", "the tokenizer has no ", end_of_text_name, " (or ", end_of_sequence_name,
+          "), which parts the documents");
     end_of_text_ = *end;
     tokenizer_json_ = JsonValue::object({{"vocabulary", tokenizer_->vocabulary()},
                                          {"merges", tokenizer_->parts().merges.size()},

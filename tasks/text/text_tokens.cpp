@@ -71,7 +71,7 @@ void TextTokens::open_files(const TextSources& sources) {
     tokenizer_sum_ = checksum_text(crc32c(std::as_bytes(std::span(text))));
     tokenizer_.emplace(std::move(parts));
     vocabulary_ = tokenizer_->vocabulary();
-    end_of_text_ = tokenizer_->special(end_of_text_name);
+    end_of_text_ = tokenizer_->parts().end_of_text();
   }
   check(vocabulary_ > 0, "text", shown(sources.data),
         " does not say what its tokens are; --tokenizer FILE does, or --vocabulary N how many there are");
@@ -128,6 +128,24 @@ void TextTokens::read_on(std::string_view name, std::int64_t bytes) const {
                              escape_for_print(sum.wanted), ": it has changed since it was made"));
   }
   sum.tokens += count;
+}
+
+std::string TextTokens::record() const {
+  constexpr std::int64_t at_end = 1 << 16;
+  std::string record;
+  for (const auto& [name, file] : splits_) {
+    std::string checksum;
+    {
+      const std::scoped_lock lock(mutex_);
+      checksum = sums_.find(name)->second.wanted;
+    }
+    if (checksum.empty()) {
+      const std::int64_t first = std::min(at_end, file.size()), last = std::min(at_end, file.size() - first);
+      checksum = checksum_text(file.checksum(file.size() - last, last, file.checksum(0, first, 0)));
+    }
+    record += concat(record.empty() ? "" : "; ", name, ": ", file.size(), " tokens, ", escape_for_print(checksum));
+  }
+  return record;
 }
 
 std::string TextTokens::checksum(std::string_view name) const {

@@ -17,6 +17,14 @@ TokenizerParts byte_tokenizer() {
   return parts;
 }
 
+std::optional<std::int32_t> TokenizerParts::end_of_text() const {
+  for (const std::string_view name : {end_of_text_name, end_of_sequence_name}) {
+    const auto found = std::ranges::find(specials, name, &SpecialToken::name);
+    if (found != specials.end()) return found->id;
+  }
+  return std::nullopt;
+}
+
 Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
     : parts_(std::move(parts)),
       pattern_(std::make_unique<SplitPattern>(parts_.pattern, with_jit)),
@@ -25,12 +33,13 @@ Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
   const auto text_of = [&](std::int32_t id) -> std::string_view { return parts_.tokens[static_cast<std::size_t>(id)]; };
   for (std::int32_t id = 0; std::cmp_less(id, parts_.tokens.size()); ++id) {
     const std::string_view bytes = text_of(id);
-    if (bytes.empty() || std::ranges::binary_search(parts_.added, id)) continue;
+    if (bytes.empty() || !is_in_index(id)) continue;
     const std::int32_t twin = index_.find(bytes, text_of);
     check(twin < 0, "tokenizer", "tokens ", twin, " and ", id, " are both '", escape_for_print(bytes), "'");
     index_.add(id, text_of);
     if (bytes.size() == 1) byte_ids_[static_cast<unsigned char>(bytes[0])] = id;
   }
+  if (parts_.has_byte_fallback()) byte_ids_ = parts_.byte_tokens;
   for (std::int32_t byte = 0; byte < byte_count; ++byte) {
     check(byte_ids_[static_cast<std::size_t>(byte)] >= 0, "tokenizer", "no token is the single byte ", byte,
           "; all 256 are needed");
@@ -43,6 +52,11 @@ Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
     check(pairs_.add(merge.left, merge.right, merge.rank, merge.result), "tokenizer", "the merge of '",
           escape_for_print(left), "' and '", escape_for_print(right), "' stands there twice");
   }
+}
+
+// Whether pieces are looked for among such tokens.
+bool Tokenizer::is_in_index(std::int32_t id) const {
+  return !std::ranges::binary_search(parts_.added, id) && std::ranges::count(parts_.byte_tokens, id) == 0;
 }
 
 std::string_view Tokenizer::bytes_of(std::int64_t id) const {
@@ -65,6 +79,7 @@ std::int32_t Tokenizer::find(std::string_view bytes) const {
 std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {
   std::string bytes;
   for (const std::int32_t id : ids) bytes += bytes_of(id);
+  if (parts_.leading_blank && bytes.starts_with(' ')) bytes.erase(0, 1);
   return bytes;
 }
 

@@ -1,6 +1,10 @@
 // Byte-level byte pair encoding (Sennrich et al. 2016; Radford et al. 2019). A text is cut into pieces
 // (tasks/text/splitter.hpp); a piece begins as its bytes, and as long as two neighbours are in the table of merges, the
 // pair of the smallest rank is merged, the leftmost of equal ones. No merge crosses the border of a piece.
+//
+// With byte fallback, as SentencePiece has it (Kudo, Richardson 2018; LLaMA), a piece begins as its characters: those
+// that are no tokens as the tokens of their bytes, which no merge takes.
+//
 // Special tokens stand for no bytes; in a text their names are ordinary text unless they are allowed.
 #pragma once
 
@@ -18,6 +22,8 @@
 namespace tally {
 
 inline constexpr std::string_view end_of_text_name = "<|endoftext|>";
+// Its name in vocabularies of SentencePiece.
+inline constexpr std::string_view end_of_sequence_name = "</s>";
 
 struct SpecialToken {
   std::string name;
@@ -38,10 +44,18 @@ struct TokenizerParts {
   // Ids, rising, of tokens that are found in a text before it is cut into pieces; no merge makes one, and their bytes
   // may be those of another token.
   std::vector<std::int32_t> added = {};
-  std::string pattern = "gpt2";         // name or text
-  bool ignore_merges = false;           // a piece that is a token as a whole is that token
-  bool nfc = false;                     // wants text in Unicode's normal form C
+  std::string pattern = "gpt2";  // name or text
+  bool ignore_merges = false;    // a piece that is a token as a whole is that token
+  bool nfc = false;              // wants text in Unicode's normal form C
+  // With byte fallback: the tokens of all 256 bytes, which may be those of other tokens too. Blanks are written as
+  // U+2581 in files, and that character of a text is a blank.
+  std::vector<std::int32_t> byte_tokens = {};
+  bool leading_blank = false;           // then: a text gets a blank in front, which decoding takes off again
   std::vector<std::string> notes = {};  // what stands in its file and is not done here
+
+  bool has_byte_fallback() const { return !byte_tokens.empty(); }
+  // The id of the token between documents, by one of its names; nothing when there is none.
+  std::optional<std::int32_t> end_of_text() const;
 };
 
 // The 256 bytes and end_of_text_name behind them: ids 0 to 256.
@@ -61,13 +75,15 @@ class Tokenizer {
   // The token with these bytes; -1 when there is none.
   std::int32_t find(std::string_view bytes) const;
 
-  // The bytes of the tokens one after the other. Throws as bytes_of.
+  // The bytes of the tokens one after the other, without a leading blank that encoding puts there. Throws as bytes_of.
   std::string decode(const std::vector<std::int32_t>& ids) const;
 
  private:
   friend class Encoder;
   TokenizerParts parts_;
   std::unique_ptr<SplitPattern> pattern_;
+  bool is_in_index(std::int32_t id) const;
+
   std::vector<std::int32_t> byte_ids_;  // by byte
   PairTable pairs_;
   TextIndex index_;

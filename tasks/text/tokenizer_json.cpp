@@ -3,6 +3,7 @@
 // [...]}}
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/utf8.hpp"
@@ -124,6 +125,22 @@ std::string read_pattern(const Node& node) {
   return std::string(split_pattern_name(pattern.text("Regex")));
 }
 
+// What stands around a byte-level model.
+void read_byte_level_steps(const Node& file, VocabularyBuilder& builder) {
+  if (!file.absent("normalizer")) {
+    const Node normalizer = file.child("normalizer");
+    normalizer.check_names({"type"});
+    if (normalizer.text("type") != "NFC") normalizer.refuse("type", "only NFC is read");
+    builder.parts.nfc = true;
+  }
+  const Node pre_tokenizer = file.child("pre_tokenizer");
+  pre_tokenizer.check_object();
+  builder.parts.pattern = read_pattern(pre_tokenizer);
+  const Node decoder = file.child("decoder");
+  decoder.check_object();
+  check_byte_level(decoder);
+}
+
 void read_added_tokens(const Node& file, VocabularyBuilder& builder) {
   if (file.absent("added_tokens")) return;
   for (const Node& token : file.elements("added_tokens")) {
@@ -159,6 +176,59 @@ void read_merges(const Node& model, VocabularyBuilder& builder) {
   }
 }
 
+// A step of the file that is exactly this.
+void check_step(const Node& step, const JsonValue& wanted) {
+  if (step.value() != wanted) step.refuse("", "is not read here; with byte_fallback ", write_json(wanted), " is");
+}
+
+JsonValue replacing(std::string_view from, std::string_view to) {
+  return JsonValue::object({{"type", "Replace"}, {"pattern", JsonValue::object({{"String", from}})}, {"content", to}});
+}
+JsonValue sequence_of(const char* name, JsonValue::Array steps) {
+  return JsonValue::object({{"type", "Sequence"}, {name, JsonValue(std::move(steps))}});
+}
+
+// What stands around a model with byte fallback, in the only forms that are read: that of LLaMA, with a blank in front
+// of the text, and the same without.
+JsonValue fallback_normalizer(bool leading_blank) {
+  const JsonValue blanks = replacing(" ", written_blank);
+  if (!leading_blank) return blanks;
+  return sequence_of("normalizers", {JsonValue::object({{"type", "Prepend"}, {"prepend", written_blank}}), blanks});
+}
+JsonValue fallback_decoder(bool leading_blank) {
+  JsonValue::Array steps{replacing(written_blank, " "), JsonValue::object({{"type", "ByteFallback"}}),
+                         JsonValue::object({{"type", "Fuse"}})};
+  if (leading_blank) {
+    steps.push_back(JsonValue::object({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}));
+  }
+  return sequence_of("decoders", std::move(steps));
+}
+
+void read_fallback_steps(const Node& file, VocabularyBuilder& builder) {
+  builder.use_byte_fallback();
+  if (file.absent("normalizer")) {
+    file.child("model").refuse("byte_fallback", "goes with a normalizer that writes blanks as U+2581; there is none");
+  }
+  const Node normalizer = file.child("normalizer");
+  builder.parts.leading_blank = normalizer.value() != fallback_normalizer(false);
+  check_step(normalizer, fallback_normalizer(builder.parts.leading_blank));
+  if (!file.absent("pre_tokenizer")) {
+    file.refuse("pre_tokenizer", "is not read with byte_fallback unless it is null; blanks are the normalizer's");
+  }
+  check_step(file.child("decoder"), fallback_decoder(builder.parts.leading_blank));
+  builder.parts.notes.emplace_back("U+2581 in a text becomes a blank");
+}
+
+// Pieces across whose borders no merge can go: before the blanks of a word, where no token has a blank behind another
+// character; else the whole text is one.
+std::string fallback_pattern(const TokenizerParts& parts) {
+  const auto has_blank_behind = [](const std::string& token) {
+    const std::size_t first = token.find_first_not_of(' ');
+    return first != token.npos && token.find(' ', first) != token.npos;
+  };
+  return std::ranges::any_of(parts.tokens, has_blank_behind) ? R"([\s\S]+)" : " *[^ ]+| +";
+}
+
 void read_model(const Node& model, VocabularyBuilder& builder) {
   model.check_object();
   if (model.text("type") != "BPE")
@@ -169,9 +239,14 @@ void read_model(const Node& model, VocabularyBuilder& builder) {
     const bool is_empty = !model.absent(name) && model.member(name).is_string() && model.text(name).empty();
     if (!is_empty) model.check_absent({name});
   }
-  model.check_absent({"dropout", "unk_token"});
-  for (const std::string_view name : {"fuse_unk", "byte_fallback"}) model.check_flag(name, false);
-  builder.parts.ignore_merges = model.flag("ignore_merges", false);
+  model.check_absent({"dropout"});
+  if (const bool byte_fallback = model.flag("byte_fallback", false); byte_fallback) {
+    model.check_flag("ignore_merges", false);  // nothing is unknown, so that unk_token and fuse_unk say nothing
+  } else {
+    model.check_absent({"unk_token"});
+    model.check_flag("fuse_unk", false);
+    builder.parts.ignore_merges = model.flag("ignore_merges", false);
+  }
   const Node vocabulary = model.child("vocab");
   vocabulary.check_object();
   builder.at("model.vocab");
@@ -183,6 +258,7 @@ void read_model(const Node& model, VocabularyBuilder& builder) {
   }
   builder.finish_tokens();
   read_merges(model, builder);
+  if (builder.parts.has_byte_fallback()) builder.parts.pattern = fallback_pattern(builder.parts);
 }
 
 JsonValue byte_level_json(bool use_regex) {
@@ -212,18 +288,12 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& so
   file.check_absent({"truncation", "padding"});
   VocabularyBuilder builder(escape_for_print(source, 1000));
   read_added_tokens(file, builder);
-  if (!file.absent("normalizer")) {
-    const Node normalizer = file.child("normalizer");
-    normalizer.check_names({"type"});
-    if (normalizer.text("type") != "NFC") normalizer.refuse("type", "only NFC is read");
-    builder.parts.nfc = true;
+  const JsonValue* const model = value.find("model");
+  if (model != nullptr && model->is_object() && file.child("model").flag("byte_fallback", false)) {
+    read_fallback_steps(file, builder);
+  } else {
+    read_byte_level_steps(file, builder);
   }
-  const Node pre_tokenizer = file.child("pre_tokenizer");
-  pre_tokenizer.check_object();
-  builder.parts.pattern = read_pattern(pre_tokenizer);
-  const Node decoder = file.child("decoder");
-  decoder.check_object();
-  check_byte_level(decoder);
   if (!file.absent("post_processor")) {
     builder.parts.notes.emplace_back("its post-processor is not applied: no token is added before or behind a text");
   }
@@ -234,9 +304,17 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& so
 std::string tokenizer_json(const TokenizerParts& parts) {
   JsonValue added = JsonValue::array(), merges = JsonValue::array();
   JsonValue::Object vocabulary;
-  for (std::size_t id = 0; id < parts.tokens.size(); ++id) {
-    const bool is_added = std::ranges::binary_search(parts.added, static_cast<std::int32_t>(id));
-    if (!parts.tokens[id].empty() && !is_added) vocabulary.push_back({byte_characters(parts.tokens[id]), id});
+  const bool byte_fallback = parts.has_byte_fallback();
+  const auto written = [&](std::int32_t id) {
+    const std::string& token = parts.tokens[static_cast<std::size_t>(id)];
+    if (!byte_fallback) return byte_characters(token);
+    const auto byte = std::ranges::find(parts.byte_tokens, id);
+    return byte == parts.byte_tokens.end() ? blanks_written(token)
+                                           : byte_token(static_cast<int>(byte - parts.byte_tokens.begin()));
+  };
+  for (std::int32_t id = 0; std::cmp_less(id, parts.tokens.size()); ++id) {
+    const bool is_added = std::ranges::binary_search(parts.added, id);
+    if (!parts.tokens[static_cast<std::size_t>(id)].empty() && !is_added) vocabulary.push_back({written(id), id});
   }
   const auto add = [&](std::int32_t id, const std::string& content, bool is_special) {
     added.push(JsonValue::object({{"id", id},
@@ -250,7 +328,6 @@ std::string tokenizer_json(const TokenizerParts& parts) {
   for (const SpecialToken& special : parts.specials) add(special.id, special.name, true);
   for (const std::int32_t id : parts.added) add(id, parts.tokens[static_cast<std::size_t>(id)], false);
   for (const MergedPair& merge : parts.merges) {
-    const auto written = [&](std::int32_t id) { return byte_characters(parts.tokens[static_cast<std::size_t>(id)]); };
     merges.push(JsonValue(JsonValue::Array{written(merge.left), written(merge.right)}));
   }
   const JsonValue model = JsonValue::object({{"type", "BPE"},
@@ -259,19 +336,23 @@ std::string tokenizer_json(const TokenizerParts& parts) {
                                              {"continuing_subword_prefix", {}},
                                              {"end_of_word_suffix", {}},
                                              {"fuse_unk", false},
-                                             {"byte_fallback", false},
+                                             {"byte_fallback", byte_fallback},
                                              {"ignore_merges", parts.ignore_merges},
                                              {"vocab", std::move(vocabulary)},
                                              {"merges", std::move(merges)}});
-  return write_json(JsonValue::object({{"version", "1.0"},
-                                       {"truncation", {}},
-                                       {"padding", {}},
-                                       {"added_tokens", std::move(added)},
-                                       {"normalizer", parts.nfc ? JsonValue::object({{"type", "NFC"}}) : JsonValue()},
-                                       {"pre_tokenizer", pre_tokenizer_json(parts.pattern)},
-                                       {"post_processor", {}},
-                                       {"decoder", byte_level_json(true)},
-                                       {"model", model}}),
+  const JsonValue normalizer = byte_fallback ? fallback_normalizer(parts.leading_blank)
+                               : parts.nfc   ? JsonValue::object({{"type", "NFC"}})
+                                             : JsonValue();
+  return write_json(JsonValue::object(
+                        {{"version", "1.0"},
+                         {"truncation", {}},
+                         {"padding", {}},
+                         {"added_tokens", std::move(added)},
+                         {"normalizer", normalizer},
+                         {"pre_tokenizer", byte_fallback ? JsonValue() : pre_tokenizer_json(parts.pattern)},
+                         {"post_processor", {}},
+                         {"decoder", byte_fallback ? fallback_decoder(parts.leading_blank) : byte_level_json(true)},
+                         {"model", model}}),
                     1) +
          "\n";
 }

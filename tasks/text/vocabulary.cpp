@@ -37,9 +37,16 @@ void VocabularyBuilder::add_written(const std::string& written, std::int64_t id)
       fail_here("'", escape_for_print(written), "' has the ids ", special->second, " and ", id);
     return;
   }
-  std::optional<std::string> bytes = bytes_of_characters(written);
+  if (const std::optional<char> byte = byte_fallback_ ? byte_of_token(written) : std::nullopt) {
+    return add(std::string(1, *byte), id, Kind::byte);
+  }
+  std::optional<std::string> bytes = bytes_of(written);
   if (!bytes) fail_here("'", escape_for_print(written), "' holds a character that stands for no byte");
   add_bytes(std::move(*bytes), id);
+}
+
+std::optional<std::string> VocabularyBuilder::bytes_of(std::string_view written) const {
+  return byte_fallback_ ? blanks_read(written) : bytes_of_characters(written);
 }
 
 void VocabularyBuilder::add_bytes(std::string bytes, std::int64_t id) {
@@ -61,11 +68,22 @@ void VocabularyBuilder::finish_tokens() {
     parts.tokens.push_back(token.kind == Kind::special ? std::string() : std::move(token.bytes));
     if (token.kind == Kind::plain) index_.add(token.id, text_of);
     if (token.kind == Kind::added) parts.added.push_back(token.id);
+    if (token.kind == Kind::byte) {
+      const auto byte = static_cast<unsigned char>(parts.tokens.back()[0]);
+      if (parts.byte_tokens.empty()) parts.byte_tokens.assign(byte_count, -1);
+      if (parts.byte_tokens[byte] >= 0) fail_here("the token ", byte_token(byte), " is there twice");
+      parts.byte_tokens[byte] = token.id;
+    }
   }
   tokens_ = {};
   std::sort(parts.specials.begin(), parts.specials.end(),
             [](const SpecialToken& a, const SpecialToken& b) { return a.id < b.id; });
-  for (int byte = 0; byte < byte_count; ++byte) {
+  for (int byte = 0; byte_fallback_ && byte < byte_count; ++byte) {
+    if (parts.byte_tokens.empty() || parts.byte_tokens[static_cast<std::size_t>(byte)] < 0) {
+      fail_here("there is no token ", byte_token(byte), "; byte_fallback needs all 256");
+    }
+  }
+  for (int byte = 0; !byte_fallback_ && byte < byte_count; ++byte) {
     const std::string bytes(1, static_cast<char>(byte));
     if (find(bytes) < 0) fail_here("no token is the byte ", byte, " alone, written '", byte_characters(bytes), "'");
   }
@@ -77,7 +95,7 @@ std::int32_t VocabularyBuilder::find(std::string_view bytes) const {
 }
 
 std::int32_t VocabularyBuilder::find_written(std::string_view written) const {
-  const std::optional<std::string> bytes = bytes_of_characters(written);
+  const std::optional<std::string> bytes = bytes_of(written);
   const std::int32_t id = bytes ? find(*bytes) : -1;
   if (id < 0) fail_here("'", escape_for_print(written), "' is no token of the vocabulary");
   return id;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,6 +32,9 @@ class VocabularyBuilder {
   void add_special(const std::string& name, std::int64_t id);
   // The same for one that stands for its own name (TokenizerParts::added).
   void add_added(const std::string& text, std::int64_t id);
+  // From here on tokens are written as they are, blanks as U+2581, and "<0x0A>" is a byte: those of a tokenizer with
+  // byte fallback.
+  void use_byte_fallback() { byte_fallback_ = true; }
   // A token by what it is written as (tasks/text/byte_characters.hpp), or by its bytes.
   void add_written(const std::string& written, std::int64_t id);
   void add_bytes(std::string bytes, std::int64_t id);
@@ -48,7 +52,7 @@ class VocabularyBuilder {
   TokenizerParts parts;
 
  private:
-  enum class Kind { plain, special, added };
+  enum class Kind { plain, special, added, byte };
   struct Token {
     std::string bytes;
     std::int32_t id;
@@ -59,6 +63,9 @@ class VocabularyBuilder {
   void add(std::string bytes, std::int64_t id, Kind kind);
   void add_named(const std::string& name, std::int64_t id, Kind kind);
 
+  std::optional<std::string> bytes_of(std::string_view written) const;
+
+  bool byte_fallback_ = false;
   std::string source_, place_;
   std::vector<Token> tokens_;
   std::unordered_map<std::string, std::int32_t> specials_;  // ids by name, also of added ones

@@ -194,11 +194,11 @@ TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern,
 }
 
 VocabularyFiles vocabulary_files(const TokenizerParts& parts) {
-  const bool can_say =
-      split_pattern_name(parts.pattern) == "gpt2" && !parts.ignore_merges && !parts.nfc && parts.added.empty();
+  const bool can_say = split_pattern_name(parts.pattern) == "gpt2" && !parts.ignore_merges && !parts.nfc &&
+                       parts.added.empty() && !parts.has_byte_fallback();
   check(can_say, "tokenizer",
         "vocab.json and merges.txt can only say the pattern gpt2, without ignore_merges, "
-        "normal form and added tokens that are not special; write tokenizer.json");
+        "normal form, byte fallback and added tokens that are not special; write tokenizer.json");
   check(parts.specials.empty() || (parts.specials.size() == 1 && parts.specials[0].name == end_of_text_name),
         "tokenizer", "vocab.json and merges.txt know one special token, ", end_of_text_name, "; write tokenizer.json");
   JsonValue::Object tokens;

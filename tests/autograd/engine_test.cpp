@@ -1,9 +1,13 @@
 // Recording and backward: what does not depend on the operation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "autograd/completion.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/allocator.hpp"
@@ -53,6 +57,45 @@ TEST(Backward, AddsToTheGradientThatIsThere) {
   EXPECT_FALSE(gradient(x).defined());
   backward(sum(x));
   EXPECT_EQ(gradient_of(x), Values({1, 1}));
+}
+
+// Each leaf once, when its gradient is what it is at the end, and the last in use first: a leaf that is used again
+// further below has to wait.
+TEST(Backward, TellsOfLeavesWhoseGradientIsComplete) {
+  const Tensor first = leaf({2, 3}), second = leaf({5, 7}), both = leaf({1, 2}), unused = leaf({4, 4});
+  const Tensor x = first * both;  // twice an input of one operation in the next line
+  const Tensor y = second * x + both * both;
+  std::vector<const AutogradData*> told;
+  std::vector<Values> then;
+  backward(sum(y), [&](AutogradData& data) {
+    told.push_back(&data);
+    then.push_back(data.gradient.to_vector<double>());
+  });
+  const std::vector<Tensor> expected{second, first, both};
+  ASSERT_EQ(told.size(), 3);
+  EXPECT_EQ(told.front(), second.autograd().get());
+  for (const Tensor& tensor : expected) {
+    const auto place = std::find(told.begin(), told.end(), tensor.autograd().get());
+    ASSERT_NE(place, told.end());
+    EXPECT_EQ(then[static_cast<std::size_t>(place - told.begin())], gradient_of(tensor));
+  }
+  EXPECT_EQ(gradient_of(both), Values({5 * 2 + 2 * 1, 7 * 3 + 2 * 2}));
+  EXPECT_FALSE(gradient(unused).defined());
+}
+
+// Whoever is told may take the gradient, also that of a leaf that is the loss itself.
+TEST(Backward, GivesGradientsAway) {
+  const Tensor x = leaf({2, 3});
+  for (int pass = 0; pass < 2; ++pass) {
+    Tensor taken;
+    backward(sum(square(x)), [&](AutogradData& data) { taken = std::exchange(data.gradient, {}); });
+    EXPECT_EQ(taken.to_vector<double>(), Values({4, 6}));
+    EXPECT_FALSE(gradient(x).defined());
+  }
+  const Tensor loss = leaf({1});
+  int told = 0;
+  backward(loss, [&](AutogradData&) { ++told; });
+  EXPECT_EQ(told, 1);
 }
 
 TEST(Backward, DiamondsOfUnequalDepth) {

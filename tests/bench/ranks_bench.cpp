@@ -2,10 +2,12 @@
 // the bytes that each has, and of the least that they can say to each other.
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
-#include <vector>
+#include <memory>
 
 #include "core/error.hpp"
+#include "core/exchange.hpp"
 #include "core/ranks.hpp"
 
 namespace {
@@ -37,17 +39,20 @@ int main() {
                          words;
     if (ranks.first())
       std::printf("%ld ranks: a word to all and from all in %.1f us\n", long(ranks.size()), 1e6 * asked);
-    for (const std::size_t mib : {1U, 4U, 16U, 64U}) {
-      std::vector<float> values((mib << 20) / sizeof(float), 1.0F);
-      constexpr std::size_t bucket = std::size_t{1} << 20;  // elements, as a training step sends them
+    for (const std::int64_t mib : {1, 4, 16, 64}) {
+      const std::int64_t elements = (mib << 20) / std::int64_t{sizeof(float)};
+      constexpr std::int64_t bucket = std::int64_t{1} << 20;  // elements, as a training step sends them
+      const tally::Tensor values = tally::Tensor::full({elements}, 1);
+      const std::unique_ptr<tally::Exchange> exchange = tally::make_exchange(ranks, tally::Device{});
       const double seconds = best_seconds(ranks, 10, [&] {
-        for (std::size_t at = 0; at < values.size(); at += bucket) {
-          ranks.add_in_tree(std::span(values).subspan(at, std::min(bucket, values.size() - at)), ranks.size());
+        for (std::int64_t at = 0; at < elements; at += bucket) {
+          exchange->begin(values.slice_view(0, at, std::min(at + bucket, elements)), ranks.size());
         }
+        exchange->finish();
       });
       const double sent = 2.0 * static_cast<double>(ranks.size() - 1) / static_cast<double>(ranks.size());
       if (ranks.first()) {
-        std::printf("%4zu MiB summed in %.2f ms: each sends and receives %.2f GB/s\n", mib, 1e3 * seconds,
+        std::printf("%4ld MiB summed in %.2f ms: each sends and receives %.2f GB/s\n", long(mib), 1e3 * seconds,
                     sent * static_cast<double>(mib << 20) * 1e-9 / seconds);
       }
     }

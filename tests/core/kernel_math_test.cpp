@@ -83,6 +83,37 @@ TYPED_TEST(MathKernel, Log) {
   EXPECT_TRUE(std::isnan(math::log(this->nan)));
 }
 
+// Absolutely, in units of the last place of 1. Whole turns that are taken off large arguments may be rounded, to far
+// less than rounding has made of such an argument.
+TYPED_TEST(MathKernel, SinAndCos) {
+  using Limits = std::numeric_limits<TypeParam>;
+  const auto expect_near = [](TypeParam x, double units) {
+    const auto exact = static_cast<long double>(x);
+    const double allowed = units * static_cast<double>(Limits::epsilon());
+    EXPECT_NEAR(static_cast<double>(math::sin(x)), static_cast<double>(std::sin(exact)), allowed) << x;
+    EXPECT_NEAR(static_cast<double>(math::cos(x)), static_cast<double>(std::cos(exact)), allowed) << x;
+  };
+  for (int i = -50'000; i <= 50'000; ++i) {
+    expect_near(static_cast<TypeParam>(i * 2e-4), 1);
+    expect_near(static_cast<TypeParam>(i * 0.1284), 2);
+    expect_near(static_cast<TypeParam>(i * 1.284), std::max(2.0, std::abs(i * 1.284) * 3e-4));
+  }
+  // Small arguments relatively.
+  const auto sine = [](TypeParam x) { return math::sin(x); };
+  this->expect_error_below(
+      1, sine, [](long double x) { return std::sin(x); }, 1e-6, 0.7);
+  EXPECT_EQ(math::sin(TypeParam{0}), TypeParam{0});
+  EXPECT_EQ(math::cos(TypeParam{0}), TypeParam{1});
+  for (const TypeParam x : {TypeParam{1e30}, TypeParam{-3e20}, Limits::max()}) {
+    EXPECT_LE(std::abs(math::sin(x)), TypeParam{1});
+    EXPECT_LE(std::abs(math::cos(x)), TypeParam{1});
+  }
+  EXPECT_TRUE(std::isnan(math::sin(this->infinity)));
+  EXPECT_TRUE(std::isnan(math::cos(-this->infinity)));
+  EXPECT_TRUE(std::isnan(math::sin(this->nan)));
+  EXPECT_TRUE(std::isnan(math::cos(this->nan)));
+}
+
 TYPED_TEST(MathKernel, Sigmoid) {
   const auto function = [](TypeParam x) { return math::sigmoid(x); };
   const auto reference = [](long double x) { return 1 / (1 + std::exp(-x)); };

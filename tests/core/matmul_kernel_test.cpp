@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cpu/matmul_small.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
@@ -19,8 +20,19 @@
 namespace tally {
 namespace {
 
+// By core/cpu/matmul_small.hpp, whatever the shape and the processor; c is row-major.
+void multiply_small(const View& c, const View& a, const View& b, View bias, double alpha, bool add) {
+  const std::int64_t m = c.shape.back(1), n = c.shape.back(0);
+  if (bias) {
+    bias.shape = {m, n};
+    bias.strides = {{0, bias.strides[0]}};
+  }
+  const Workspace workspace(cpu::matmul_small_workspace(c.shape[0], m, n, a.shape.back(0)), {});
+  cpu::matmul_small(c, layout_of(c)->ld, a, b, bias, alpha, add, workspace.data());
+}
+
 // With a copy of what is neither row-major nor transposed, which is the operation's to make (autograd/ops/matmul.cpp).
-void multiply(View c, View a, View b, View bias, double alpha, bool add = false) {
+void multiply(View c, View a, View b, View bias, double alpha, bool add = false, bool small = false) {
   std::vector<std::vector<double>> copies;  // large enough for any type
   for (View* const x : {&a, &b}) {
     if (layout_of(*x)) continue;
@@ -29,6 +41,7 @@ void multiply(View c, View a, View b, View bias, double alpha, bool add = false)
     cpu::copy(dense, *x);
     *x = dense;
   }
+  if (small) return multiply_small(c, a, b, bias, alpha, add);
   cpu::matmul(c, a, b, bias, alpha, add, Workspace(cpu::matmul_workspace(c, a), {}).data());
 }
 
@@ -79,12 +92,13 @@ struct Product {
   bool bias = false;
   double alpha = 1.0;
   bool add = false;
+  bool small = false;  // by multiply_small
 };
 
 std::string describe(const Product& p) {
   const auto letter = [](Order order) { return order == Order::rows ? "r" : order == Order::columns ? "c" : "s"; };
   return concat(p.batch, " x ", p.m, "x", p.n, "x", p.k, " orders ", letter(p.order_a), letter(p.order_b),
-                letter(p.order_c), " pad ", p.pad, p.bias ? " bias" : "", p.add ? " add" : "");
+                letter(p.order_c), " pad ", p.pad, p.bias ? " bias" : "", p.add ? " add" : "", p.small ? " small" : "");
 }
 
 // Against sums in long double, to the rounding that K additions can make at most.
@@ -103,7 +117,7 @@ void expect_right(const Product& p) {
   std::vector<T> before = c.data;
   View before_view = c.view;
   before_view.data = before.data();
-  multiply(c.view, a.view, b.view, bias_view, p.alpha, p.add);
+  multiply(c.view, a.view, b.view, bias_view, p.alpha, p.add, p.small);
 
   const double epsilon = std::numeric_limits<T>::epsilon();
   std::int64_t wrong = 0;
@@ -202,11 +216,30 @@ TYPED_TEST(MatmulKernel, EveryWayOfCutting) {
   for (const Product& product : cut_products()) expect_right<TypeParam>(product);
 }
 
+// The products of narrow layers: whole vectors and not, in one step along k and in several, in parts of long sums.
+TEST(SmallProducts, EveryWayOfCutting) {
+  std::vector<Product> products = cut_products();
+  for (const std::int64_t n : {1, 15, 16, 33, 48, 65, 80, 130}) {
+    for (const Order b : {Order::rows, Order::columns}) {
+      products.push_back({.batch = 1, .m = 197, .n = n, .k = 64, .order_b = b, .bias = true});
+      products.push_back({.batch = 1, .m = 37, .n = n, .k = 300, .order_b = b, .pad = 3, .alpha = 0.5, .add = true});
+      products.push_back({.batch = 1, .m = 13, .n = n, .k = 2049, .order_a = Order::columns, .order_b = b});
+    }
+  }
+  for (Product product : products) {
+    product.small = true;
+    product.order_c = Order::rows;
+    expect_right<float>(product);
+  }
+}
+
 TYPED_TEST(MatmulKernel, SameBitsForAnyNumberOfThreads) {
   const int before = thread_count();
   std::vector<Product> products = cut_products();
   products.push_back({.batch = 1, .m = 8192, .n = 256, .k = 64, .order_b = Order::columns, .bias = true});
   products.push_back({.batch = 1, .m = 256, .n = 256, .k = 8192, .order_a = Order::columns});
+  products.push_back({.batch = 1, .m = 2048, .n = 64, .k = 64, .order_b = Order::columns, .bias = true});
+  products.push_back({.batch = 1, .m = 64, .n = 256, .k = 2048, .order_a = Order::columns});
   products.push_back({.batch = 1, .m = 512, .n = 512, .k = 512});
   products.push_back({.batch = 1, .m = 777, .n = 1111, .k = 333});
   products.push_back({.batch = 8, .m = 512, .n = 512, .k = 64, .order_b = Order::columns});

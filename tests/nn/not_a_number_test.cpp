@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "tests/nn/score_cases.hpp"
@@ -30,29 +31,88 @@ TEST_P(NotANumber, StaysSoWhereATableIsRead) {
   EXPECT_EQ(gradient(table).to_vector<double>()[2], 2);
 }
 
+// The values of a tensor [B, H, T, N] in which one row is NaN.
+Tensor with_spoilt_row(const Tensor& x, std::int64_t row) {
+  const Tensor none = Tensor::full({x.size(0), x.size(1), 1, x.size(3)}, std::nan(""), x.dtype(), x.device());
+  return concat(std::vector<Tensor>{slice(x, 2, 0, row), none, slice(x, 2, row + 1, x.size(2))}, 2);
+}
+
+// Whether the rows first .. end - 1 of x are NaN, and no other.
+void expect_spoilt(const Tensor& x, std::int64_t first, std::int64_t end) {
+  for (std::int64_t row = 0; row < x.size(2); ++row) {
+    for (const double value : slice(x, 2, row, row + 1).to_vector<double>()) {
+      ASSERT_EQ(std::isnan(value), first <= row && row < end) << row;
+    }
+  }
+}
+
+// `spoil`: the leaf that is NaN in one row, of which the position comes; nothing else of that row is seen but by it.
+void expect_to_stay_so(const testing::ShapeCase& one, const std::string& spoil) {
+  // In one tile of keys, and where all but one lie beyond that in which positions reach the end of a table.
+  const std::int64_t long_text = testing::several_tiles();
+  for (const std::int64_t length : {std::int64_t{35}, long_text}) {
+    const std::int64_t spoilt = length == long_text ? length - 6 : 3;
+    const testing::Sizes sizes{1, 2, length, 4, 4};
+    for (const bool tiled : {true, false}) {
+      SCOPED_TRACE(concat(one.name, tiled ? " tiled, " : " composed, ", length, " tokens"));
+      bool found_leaf = false;
+      const auto found = testing::compute(one, sizes, DType::f64, tiled, 0,
+                                          [&](const std::string& name, const Shape& shape, double deviation) {
+                                            const Tensor tensor = testing::normal_tensor(name, shape, deviation);
+                                            found_leaf = found_leaf || name == spoil;
+                                            return name == spoil ? with_spoilt_row(tensor, spoilt) : tensor;
+                                          });
+      EXPECT_TRUE(found_leaf) << spoil;
+      expect_spoilt(found.output, spoilt, spoilt + 1);
+      expect_spoilt(found.gradients.at("q"), spoilt, spoilt + 1);
+    }
+  }
+}
+
 // Gates that no longer see the scores: nothing but the position tells.
 TEST_P(NotANumber, StaysSoThroughAttention) {
-  constexpr std::int64_t spoilt = 3;
-  const testing::Sizes sizes{1, 2, 35, 4, 4};
+  for (const testing::ShapeCase& one : testing::shape_cases()) {
+    if (one.name.ends_with("own_gates")) expect_to_stay_so(one, "gate_query");
+  }
+}
+
+// Gates of their own that are NaN for one key: so is every position that counts it, also where the sums to its right
+// are beyond the end of the table, from where on gates need not be looked at.
+TEST_P(NotANumber, StaysSoBeyondTheEndOfATable) {
+  constexpr std::int64_t spoilt = 5;
+  const testing::Sizes sizes{1, 2, testing::several_tiles(), 4, 4};
   for (const testing::ShapeCase& one : testing::shape_cases()) {
     if (!one.name.ends_with("own_gates")) continue;
     for (const bool tiled : {true, false}) {
       SCOPED_TRACE(concat(one.name, tiled ? " tiled" : " composed"));
-      const auto found = testing::compute(
-          one, sizes, DType::f64, tiled, 0, [&](const std::string& name, const Shape& shape, double deviation) {
-            Tensor tensor = testing::normal_tensor(name, shape, deviation);
-            if (name != "gate_query") return tensor;
-            Tensor row = Tensor::full({shape[0], shape[1], 1, shape[3]}, std::nan(""), DType::f64, default_device());
-            return concat(std::vector<Tensor>{slice(tensor, 2, 0, spoilt), row, slice(tensor, 2, spoilt + 1, shape[2])},
-                          2);
-          });
-      for (std::int64_t row = 0; row < sizes.length; ++row) {
-        for (const double value : slice(found.output, 2, row, row + 1).to_vector<double>()) {
-          ASSERT_EQ(std::isnan(value), row == spoilt) << row;
-        }
-      }
+      const auto found = testing::compute(one, sizes, DType::f64, tiled, 0,
+                                          [&](const std::string& name, const Shape& shape, double deviation) {
+                                            const Tensor tensor = testing::normal_tensor(name, shape, deviation);
+                                            return name == "gate_key" ? with_spoilt_row(tensor, spoilt) : tensor;
+                                          });
+      expect_spoilt(found.output, spoilt, sizes.length);
     }
   }
+}
+
+// A table between knots without gates: the place is the distance times a number of the row.
+TEST_P(NotANumber, StaysSoBetweenKnotsOfTheDistance) {
+  const testing::ShapeCase fire{
+      "fire", [](const testing::Sizes& s, const testing::Leaf& leaf, Score& score) {
+        const testing::AttentionSizes sizes{s.batch, s.heads, s.length, s.width, s.length};
+        const auto encoding = testing::make_encoding(
+            EncodingChoice::parse("fire"), sizes, [](std::string_view name, const Shape& shape, const Fill&) {
+              constexpr double threshold = 2.5 / 512;  // below the length: a policy, and no bias of the distance
+              return name == "fire.m" ? Tensor::full(shape, threshold, DType::f64, default_device())
+                                      : testing::normal_tensor(name, shape, 0.7);
+            });
+        const Tensor q = Tensor::zeros({s.batch, s.heads, s.length, s.width}, DType::f64, default_device());
+        encoding->score({q, q, q, q, 1.0}, score);
+        std::optional<Pair>& pair = score.beside ? score.beside : score.scan;
+        ASSERT_TRUE(pair.has_value());
+        pair->rows = pair->rows + leaf("rows", {s.batch, s.heads, s.length, 1}, 0, DType::f64);
+      }};
+  expect_to_stay_so(fire, "rows");
 }
 
 }  // namespace

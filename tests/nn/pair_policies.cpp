@@ -77,6 +77,31 @@ struct Bent {
   static constexpr auto logit(const auto& p) { return p.s * (1 + 0.2 * p.entry) + 0.1 * p.entry; }
 };
 
+struct Channelled {
+  static constexpr PairNeeds needs{.distance = true,
+                                   .scan = true,
+                                   .own = false,
+                                   .other = true,
+                                   .rows = 1,
+                                   .heads = 1,
+                                   .channels = {.of_query = 3, .of_key = 2, .of_channel = 2}};
+  static constexpr auto gate(const auto& p) { return sigmoid(p.other + row<0>(p)); }
+  static constexpr auto term(const auto& p) {
+    const auto angle = p.sum * of_channel<0>(p) + p.distance * of_channel<1>(p) * head<0>(p);
+    return of_query<0>(p) * of_key<0>(p) * cos(angle) + of_query<1>(p) * sin(angle + of_key<1>(p)) +
+           0.2 * tanh(of_query<2>(p) + of_key<0>(p)) * sigmoid(p.s + row<0>(p)) * p.other;
+  }
+  static constexpr auto logit(const auto& p) { return 0.9 * p.s + 2 * tanh(0.3 * p.terms) * softplus(head<0>(p)); }
+};
+
+struct Columned {
+  static constexpr PairNeeds needs{
+      .distance = true, .down = true, .adds = true, .other = true, .channels = {.of_key = 2}};
+  static constexpr auto down_gate(const auto& p) { return select(p.distance > 0, sigmoid(p.other), 0); }
+  static constexpr auto term(const auto& p) { return of_key<0>(p) - 0.1 * p.down * of_key<1>(p); }
+  static constexpr auto logit(const auto& p) { return p.s + p.terms; }
+};
+
 }  // namespace
 }  // namespace tally
 
@@ -90,6 +115,8 @@ TALLY_PAIR(blamed, Blamed);
 TALLY_PAIR(graded, Graded);
 TALLY_PAIR(binned, Binned);
 TALLY_PAIR(bent, Bent);
+TALLY_PAIR(channelled, Channelled);
+TALLY_PAIR(columned, Columned);
 
 #ifndef TALLY_PAIR_ONLY
 
@@ -107,6 +134,8 @@ const PairPolicy& blamed_policy() { return pair_blamed; }
 const PairPolicy& graded_policy() { return pair_graded; }
 const PairPolicy& binned_policy() { return pair_binned; }
 const PairPolicy& bent_policy() { return pair_bent; }
+const PairPolicy& channelled_policy() { return pair_channelled; }
+const PairPolicy& columned_policy() { return pair_columned; }
 
 }  // namespace tally::testing
 

@@ -25,5 +25,9 @@ const PairPolicy& graded_policy();
 const PairPolicy& binned_policy();
 // A table between knots, without a sum, at a place of the score and of what all pairs at a distance share.
 const PairPolicy& bent_policy();
+// Channels of queries and keys whose terms are made of all that there is to read.
+const PairPolicy& channelled_policy();
+// Channels of keys alone, beside a sum down the queries that terms read.
+const PairPolicy& columned_policy();
 
 }  // namespace tally::testing

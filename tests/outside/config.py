@@ -29,6 +29,7 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
              "frequencies": "all", "fastest": 0.75, "clipped": 20},
     "carope": {"layout": "half"},
     "selective-rope": {"base": 500000, "temperature": "fixed", "phase-gate": True},
+    "contextual-rotary": {"layout": "half", "base": 10000, "rotary-dims": 0, "own": True, "gates": "keys"},
     "xpos": {"layout": "half"},
     "alibi": {"learned": False},
     "kerple": {"kernel": "log"},

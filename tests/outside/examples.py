@@ -75,6 +75,9 @@ ENCODINGS = [
     ("path", {"forget": True, "gate-scale": "none", "qk-norm": True}), ("path+rope", {"path": {"qk-norm": True}}),
     ("cope+path", {"cope": {"rows": 3}}), ("fox+path", {"fox": {"score-scale": "none"}}), ("path[window=3]", {}),
     ("wall", {}), ("wall", {"scalar-gate": True}), ("wall", {"qk-norm": True}), ("rope+wall", {}),
+    ("contextual-rotary", {}), ("contextual-rotary", {"layout": "interleaved", "own": False, "gates": "sep-keys"}),
+    ("contextual-rotary+fox", {"contextual-rotary": {"rotary-dims": 2}, "fox": {"score-scale": "none"}}),
+    ("contextual-rotary+rope[window=3,first=1]", {}),
     ("tra", {}), ("tra[window=3]", {}), ("alibi+tra", {}), ("sink+tra", {}), ("softpick+tra", {}),
     ("selective", {}), ("selective", {"selector": "own", "bos": False}), ("selective", {"selector": "projection"}),
     ("rope+selective", {}), ("selective[window=3,first=1]", {}), ("selective+stick-breaking", {}),
@@ -82,6 +85,7 @@ ENCODINGS = [
 ]
 GROUPED = [  # with fewer heads of keys
     ("cope", {"rows": 3, "gates": "sep-keys"}), ("nexus", {"rows": 3}), ("fox-pro", {}), ("ssmax", {"bias": True}),
+    ("contextual-rotary", {"gates": "sep-keys"}),
     ("sink", {"remainder": "value"}), ("gated", {}), ("carope", {}), ("selective-rope", {}), ("mta", {}),
     ("path", {"forget": True, "qk-norm": True}), ("wall", {"scalar-gate": True, "qk-norm": True}),
 ]

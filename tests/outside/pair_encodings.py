@@ -1,9 +1,9 @@
-"""Threshold relative attention and selective attention, which change logits pair by pair."""
+"""Threshold relative attention, selective attention and contextual rotary positions, which change logits pair by pair."""
 
 import numpy as np
 
 import tape
-from position_encodings import SAME_POSITION, distances, encoding
+from position_encodings import SAME_POSITION, contextual_positions, distances, encoding
 
 
 @encoding("tra", "prepare")
@@ -46,3 +46,19 @@ def selective(layer):
     masked = tape.relu(tape.where(masks, chosen, 0))
     earlier = (distances(t) > 0).astype(layer.s.value.dtype)
     return tape.Node(-earlier) @ masked
+
+
+@encoding("contextual-rotary", "score")
+def contextual_rotary(layer):
+    """What the product gets when each plane of q_i is turned by p_ij theta_n before it meets k_j"""
+    q, k, options = layer.rotated_q, layer.rotated_k, layer.options
+    r = int(options["rotary-dims"]) or q.shape[-1]
+    positions = contextual_positions(layer, options["own"])
+    theta, joined = float(options["base"]) ** (-np.arange(0, r, 2) / r), 0
+    for n in range(r // 2):
+        first, second = (n, n + r // 2) if options["layout"] == "half" else (2 * n, 2 * n + 1)
+        angle = positions * theta[n]
+        a, b = q[..., first:first + 1], q[..., second:second + 1]  # [B,H,T,1]
+        c, d = (k[..., at:at + 1].swap_last() for at in (first, second))  # [B,H,1,T]
+        joined = joined + (a * c + b * d) * (tape.cos(angle) - 1.0) + (a * d - b * c) * tape.sin(angle)
+    return joined * layer.product_scale

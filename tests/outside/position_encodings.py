@@ -149,8 +149,8 @@ def alibi(layer):
     return slopes.reshape(-1, 1, 1) * -n.astype(dtype)
 
 
-def contextual_positions(layer):
-    """p_ij, the sum of the gates of keys from j up to i that are seen; 0 above the diagonal."""
+def contextual_positions(layer, own=True):
+    """p_ij, the sum of the gates of keys from j up to i that are seen; 0 above the diagonal. Without own from j+1 on."""
     q, gate_logits = layer.query, layer.s
     if layer.options["gates"] != "keys":
         source = layer.v
@@ -162,7 +162,7 @@ def contextual_positions(layer):
             source = for_query_heads(split_heads(projected, projected.shape[2] // width), q.shape[1], 1)
         gate_logits = (q @ source.swap_last()) * layer.scale
     gates = tape.where(layer.seen, tape.sigmoid(gate_logits), 0)
-    positions = tape.suffix_sum(gates)
+    positions = tape.suffix_sum(gates) if own else tape.suffix_sum(gates) - gates
     layer.record("gates", gates)
     layer.record("positions", positions)
     return positions

@@ -3,9 +3,10 @@ import errors_autograd
 import errors_core
 import errors_cuda
 import errors_nn
+import errors_ranks
 import errors_runner
 import errors_tasks
 
 ERRORS = [error
-          for floor in (errors_core, errors_cuda, errors_autograd, errors_nn, errors_tasks, errors_runner)
+          for floor in (errors_core, errors_cuda, errors_autograd, errors_nn, errors_tasks, errors_ranks, errors_runner)
           for error in floor.ERRORS]

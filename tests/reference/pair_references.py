@@ -1,10 +1,13 @@
-"""Reference values: threshold relative attention and selective attention, which change logits pair by pair."""
+"""Reference values: threshold relative attention, selective attention and contextual rotary positions, which change logits
+pair by pair."""
 
 import cmath
+import math
 
-from classic_references import cope_options
+from classic_references import contextual_positions, cope_options, gate_shapes
 from normaliser_references import SINK, within
 from reference_case import CASES, H, T, Case, dot, encoding, scaled, scores, sigmoid, triangle
+from rotation_references import pairs
 
 STICK = {"stick-breaking.remainder": "value", "stick-breaking.attend-current": "false"}
 
@@ -82,7 +85,34 @@ def selective(head):
     return bias
 
 
+@encoding("contextual-rotary", "shapes")
+def contextual_rotary_shapes(case, options):
+    return gate_shapes(case, options)
+
+
+@encoding("contextual-rotary", "score")
+def contextual_rotary(head):
+    """The product of q_i, turned in each plane by p_ij theta_n, with k_j, less that of q_i itself"""
+    q, k = head.result.get("rotated_q", head.q), head.result.get("rotated_k", head.k)
+    r = int(head.options["rotary-dims"]) or head.d
+    positions, bias = contextual_positions(head), triangle()
+    for i in range(T):
+        for j in range(i + 1):
+            if head.options["own"] == "false":
+                positions[i][j] = positions[i][j] - head.result["gates"][i][j]
+            if j not in head.case.keys(i):
+                continue
+            for n, (first, second) in enumerate(pairs(head.options["layout"], r)):
+                angle = positions[i][j] * float(head.options["base"]) ** (-2 * n / r)
+                cosine, sine = cmath.cos(angle), cmath.sin(angle)
+                a, b = q[i][first], q[i][second]
+                turned = [a * cosine - b * sine - a, a * sine + b * cosine - b]
+                bias[i][j] = bias[i][j] + dot(turned, [k[j][first], k[j][second]]) / math.sqrt(head.d)
+    return bias
+
+
 SELECTIVE = {"selector": "first", "bos": "true"}
+ROTARY = {"layout": "half", "base": "10000", "rotary-dims": "0", "own": "true", "gates": "keys"}
 
 CASES += [
     Case("tra", "tra"),
@@ -92,6 +122,17 @@ CASES += [
     # Rows without a key have no weight under any rule; a sink takes all of it.
     Case("sink+tra", "sink+tra", within("sink", SINK | {"remainder": "value"})),
     Case("softpick+tra", "softpick+tra", {"softpick.remainder": "drop"}),
+    Case("contextual-rotary", "contextual-rotary", ROTARY),
+    Case("contextual-rotary-interleaved", "contextual-rotary", ROTARY | {"layout": "interleaved", "base": "100"}, d=6),
+    Case("contextual-rotary-dims", "contextual-rotary", ROTARY | {"rotary-dims": "2"}),
+    Case("contextual-rotary-from-next", "contextual-rotary", ROTARY | {"own": "false"}),
+    Case("contextual-rotary-sep-keys", "contextual-rotary", ROTARY | {"gates": "sep-keys"}),
+    Case("contextual-rotary-values", "contextual-rotary", ROTARY | {"gates": "values"}),
+    Case("contextual-rotary+rope-rotated-query", "contextual-rotary+rope",
+         within("contextual-rotary", ROTARY | {"gates": "sep-keys", "rotated-query": "true"}) | {"rope.layout": "half"}),
+    Case("contextual-rotary-window-first", "contextual-rotary[window=3,first=1]", ROTARY),
+    Case("contextual-rotary+rope", "contextual-rotary+rope", within("contextual-rotary", ROTARY) | {"rope.layout": "half"}),
+    Case("contextual-rotary+fox", "contextual-rotary+fox", within("contextual-rotary", ROTARY)),
     Case("selective", "selective", SELECTIVE),
     Case("selective-no-bos", "selective", SELECTIVE | {"bos": "false"}),
     Case("selective-own", "selective", SELECTIVE | {"selector": "own"}),

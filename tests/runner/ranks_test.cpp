@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -43,55 +44,173 @@ class RanksOfMpi : public ::testing::Test {
     words.insert(words.end(), arguments.begin(), arguments.end());
     return words;
   }
-  std::vector<std::string> training(const std::string& run, const std::string& encoding,
-                                    std::vector<std::string> options = {}) const {
-    for (const char* option : {"--batch=6", "--micro-batch=1", "--model.dropout=0.1"}) options.emplace_back(option);
+  // Seven micro-batches, unless options say otherwise: of four ranks the last has one.
+  static std::vector<std::string> training(const std::string& run, const std::string& encoding,
+                                           std::vector<std::string> options = {}) {
+    for (const std::string option : {"--batch=7", "--micro-batch=1", "--model.dropout=0.1"}) {
+      const std::string name = option.substr(0, option.find('='));
+      if (std::ranges::none_of(options, [&](const std::string& own) { return own.starts_with(name + "="); })) {
+        options.push_back(option);
+      }
+    }
     return tiny_training(run, encoding, options);
+  }
+
+  // Trains by so many ranks what one process has trained already.
+  void expect_bytes_of_one(int count, const std::string& alone, const std::vector<std::string>& words) {
+    const Finished finished = run_program(ranks(count, words), folder_);
+    ASSERT_EQ(finished.code, 0) << finished.err;
+    expect_same_run(words[1], alone);
+    EXPECT_EQ(results_of(words[1]), results_of(alone));
+    EXPECT_TRUE(holds(finished.out, "in-distribution")) << finished.out;
+  }
+
+  // The process that is this rank of those that train the run; 0 where there is none.
+  static pid_t process_of(int rank, const std::string& run) {
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string environment = read_file(entry.path().string() + "/environ");
+      const std::string command = read_file(entry.path().string() + "/cmdline");
+      if (holds(command, run) && holds(environment, "OMPI_COMM_WORLD_RANK=" + std::to_string(rank) + '\0')) {
+        return std::stoi(entry.path().filename());
+      }
+    }
+    return 0;
   }
 
   TemporaryFolder folder_;
 };
 
-// Three ranks too, of which the last has fewer micro-batches, and a batch size that evaluations do not divide by.
-TEST_F(RanksOfMpi, TrainTheBytesOfOneProcess) {
-  const std::vector<std::string> odd{"--eval-batch=4"};
-  for (const std::string encoding : {"cope", "fox", "stick-breaking"}) {
-    const std::string alone = folder_ / ("alone-" + encoding);
-    ASSERT_EQ(run_tally(training(alone, encoding, odd), folder_).code, 0);
-    for (const int count : {2, 3}) {
-      if (count == 3 && encoding != "cope") continue;  // two tell already what the encoding does
-      const std::string run = folder_ / (encoding + std::to_string(count));
-      const Finished finished = run_program(ranks(count, training(run, encoding, odd)), folder_);
-      ASSERT_EQ(finished.code, 0) << finished.err;
-      expect_same_run(run, alone);
-      EXPECT_EQ(results_of(run), results_of(alone));
-      const std::size_t first = finished.out.find("in-distribution");
-      EXPECT_NE(first, std::string::npos) << finished.out;
-    }
+struct Precision {
+  std::string encoding, precision;
+};
+
+class RanksOfMpiTrain : public RanksOfMpi, public ::testing::WithParamInterface<Precision> {};
+
+// Also by three ranks, and with a batch size that evaluations do not divide by.
+TEST_P(RanksOfMpiTrain, TheBytesOfOneProcess) {
+  const auto& [encoding, precision] = GetParam();
+  const std::vector<std::string> options{"--eval-batch=4", "--precision=" + precision};
+  const std::string alone = folder_ / "alone";
+  ASSERT_EQ(run_tally(training(alone, encoding, options), folder_).code, 0);
+  for (const int count : {2, 4}) {
+    expect_bytes_of_one(count, alone, training(folder_ / std::to_string(count), encoding, options));
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(All, RanksOfMpiTrain,
+                         ::testing::Values(Precision{"cope", "f32"}, Precision{"cope", "bf16"}, Precision{"fox", "f32"},
+                                           Precision{"fox", "bf16"}, Precision{"stick-breaking", "f32"},
+                                           Precision{"stick-breaking", "bf16"}));
+
+TEST_F(RanksOfMpi, ThreeTrainTheBytesOfOneProcess) {
+  const std::vector<std::string> options{"--batch=6", "--eval-batch=4"};
+  const std::string alone = folder_ / "alone";
+  ASSERT_EQ(run_tally(training(alone, "cope", options), folder_).code, 0);
+  expect_bytes_of_one(3, alone, training(folder_ / "three", "cope", options));
+}
+
+// Micro-batches by their number are those by their size.
+TEST_F(RanksOfMpi, MicroBatchesMayBeGivenByTheirNumber) {
+  const std::string alone = folder_ / "alone", run = folder_ / "run";
+  ASSERT_EQ(run_tally(training(alone, "cope", {"--batch=8", "--micro-batch=2"}), folder_).code, 0);
+  const Finished finished =
+      run_program(ranks(4, training(run, "cope", {"--batch=8", "--micro-batch=0", "--micro-batches=4"})), folder_);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(checkpoints_of(run) == checkpoints_of(alone));
+}
+
+TEST_F(RanksOfMpi, GenerateTheAnswersOfOneProcess) {
+  const auto words = [](const std::string& run) {
+    return std::vector<std::string>{"train",
+                                    run,
+                                    "--task=selective-copy",
+                                    "--pe=cope+rope",
+                                    "--preset=quick",
+                                    "--model.width=8",
+                                    "--batch=4",
+                                    "--micro-batch=2",
+                                    "--steps=2",
+                                    "--eval-every=0",
+                                    "--optimiser.warmup=0",
+                                    "--task.eval-count=5",
+                                    "--eval-batch=2",
+                                    "--threads=1",
+                                    "--eval-generated",
+                                    "--quiet"};
+  };
+  const std::string alone = folder_ / "alone";
+  ASSERT_EQ(run_tally(words(alone), folder_).code, 0);
+  expect_bytes_of_one(2, alone, words(folder_ / "run"));
+}
+
+// By NCCL's calls on the CPU, in the order of streams and as late as CUDA allows.
+TEST_F(RanksOfMpi, OnDevicesTrainTheBytesOfOne) {
+  const std::vector<std::string> options{"--device=cuda-host", "--steps=2", "--task.dense-count=1"};
+  const std::string alone = folder_ / "alone";
+  ASSERT_EQ(run_tally(training(alone, "cope", options), folder_).code, 0);
+  expect_bytes_of_one(2, alone, training(folder_ / "two", "cope", options));
+  const std::string late = folder_ / "late";
+  std::vector<std::string> words = ranks(4, training(late, "cope", options));
+  words.insert(words.begin() + 1, {"TALLY_CUDA_DELAY=1", "TALLY_CUDA_PROTECT=1"});
+  const Finished finished = run_program(words, folder_);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  expect_same_run(late, alone);
+}
+
+// Each rank has the optimiser's state of its share; a run goes on with it split or whole.
+TEST_F(RanksOfMpi, SplitTheOptimisersState) {
+  for (const std::string rule : {"adamw", "sgd"}) {
+    const std::vector<std::string> options{"--optimiser.name=" + rule, "--optimiser.clip=0.1"};
+    const std::string alone = folder_ / ("alone-" + rule), run = folder_ / ("run-" + rule);
+    ASSERT_EQ(run_tally(training(alone, "cope", options), folder_).code, 0);
+    std::vector<std::string> words = training(run, "cope", options);
+    words.emplace_back("--split-optimiser");
+    expect_bytes_of_one(4, alone, words);
+    for (const bool split : {false, true}) {  // goes on from step 2
+      fs::remove(run + "/results.json");
+      fs::remove(run + "/checkpoints/" + names_of_checkpoints(run).back());
+      std::vector<std::string> resuming{"resume", run, "--threads=1", "--quiet"};
+      if (split) resuming.emplace_back("--split-optimiser");
+      const Finished resumed = run_program(ranks(2, resuming), folder_);
+      ASSERT_EQ(resumed.code, 0) << resumed.err;
+      expect_same_run(run, alone);
+    }
+  }
+  const std::string device = folder_ / "device", on_device = folder_ / "on-device";
+  std::vector<std::string> words = training(device, "cope", {"--device=cuda-host", "--steps=2"});
+  ASSERT_EQ(run_tally(words, folder_).code, 0);
+  words[1] = on_device;
+  words.emplace_back("--split-optimiser");
+  expect_bytes_of_one(2, device, words);
+}
+
+// Killed by four ranks, by two, and ended by one process.
 TEST_F(RanksOfMpi, AKilledRankEndsAllAndTheRunGoesOnWithAnotherNumber) {
-  const std::vector<std::string> options{"--steps=60", "--save-every=10", "--eval-every=30"};
+  const std::vector<std::string> options{"--steps=60", "--save-every=5", "--eval-every=30"};
   const std::string alone = folder_ / "alone", run = folder_ / "run";
   ASSERT_EQ(run_tally(training(alone, "cope", options), folder_).code, 0);
-  const pid_t process = start_program(ranks(2, training(run, "cope", options)), folder_, "two");
-  EXPECT_TRUE(comes_true([&] { return !names_of_checkpoints(run).empty(); }));
-  // The rank that is not the one which writes: a child of mpirun that tally's metrics are not open in.
-  pid_t victim = 0;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string environment = read_file(entry.path().string() + "/environ");
-    const std::string command = read_file(entry.path().string() + "/cmdline");
-    if (holds(command, run) && holds(environment, "OMPI_COMM_WORLD_RANK=1"))
-      victim = std::stoi(entry.path().filename());
+  std::mt19937 random(20261124);
+  std::size_t checkpoints = 0;
+  for (const int count : {4, 2}) {
+    const std::vector<std::string> words =
+        count == 4 ? training(run, "cope", options) : std::vector<std::string>{"resume", run, "--threads=1", "--quiet"};
+    const pid_t process = start_program(ranks(count, words), folder_, "ranks");
+    const std::string before = checkpoints == 0 ? "" : names_of_checkpoints(run).back();
+    EXPECT_TRUE(comes_true([&] {
+      const std::vector<std::string> names = names_of_checkpoints(run);
+      return !names.empty() && names.back() != before;
+    }));
+    checkpoints = names_of_checkpoints(run).size();
+    const int rank = static_cast<int>(random() % static_cast<unsigned>(count));
+    const pid_t victim = process_of(rank, run);
+    ASSERT_GT(victim, 0);
+    send_signal(victim, SIGKILL);
+    const Finished ended = finish_program(process, folder_, "ranks");
+    EXPECT_NE(ended.code, 0);
+    EXPECT_TRUE(holds(ended.err, "rank " + std::to_string(rank))) << ended.err;
+    EXPECT_FALSE(fs::exists(run + "/results.json"));
   }
-  ASSERT_GT(victim, 0);
-  send_signal(victim, SIGKILL);
-  const Finished ended = finish_program(process, folder_, "two");
-  EXPECT_NE(ended.code, 0);
-  EXPECT_TRUE(holds(ended.err, "rank 1")) << ended.err;
-  EXPECT_FALSE(fs::exists(run + "/results.json"));
-  const Finished resumed = run_program(ranks(3, {"resume", run, "--threads=1", "--quiet"}), folder_);
+  const Finished resumed = run_tally({"resume", run, "--threads=1", "--quiet"}, folder_);
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   expect_same_run(run, alone);
 }
@@ -105,6 +224,12 @@ TEST_F(RanksOfMpi, WhatAllRanksFindIsSaidOnce) {
       "tally: rank 0 of 4: [mpi] 4 processes share the micro-batches of a step, and 2 are enough for 2";
   EXPECT_TRUE(holds(many.err, why)) << many.err;
   EXPECT_EQ(many.err.find("tally: "), many.err.rfind("tally: ")) << many.err;
+  const Finished device = run_program(ranks(2, training(folder_ / "run", "cope", {"--device=cuda:1"})), folder_);
+  EXPECT_EQ(device.code, 2);
+  EXPECT_TRUE(holds(device.err,
+                    "tally: rank 0 of 2: [mpi] --device cuda:1 is one GPU; of several processes each takes "
+                    "the one of its number on its machine: --device cuda"))
+      << device.err;
   EXPECT_FALSE(fs::exists(folder_ / "run"));
 }
 
@@ -117,6 +242,18 @@ TEST_F(RanksOfMpi, WhatOneRankFindsEndsAllAndNamesIt) {
   EXPECT_EQ(ended.code, 2);
   EXPECT_TRUE(holds(ended.err, "tally: rank 1 of 2: ")) << ended.err;
   EXPECT_EQ(ended.err.find("tally: "), ended.err.rfind("tally: ")) << ended.err;
+}
+
+TEST_F(RanksOfMpi, WhatIsTheWorkOfOneIsRefusedOnce) {
+  for (const std::string command : {"sweep", "list", "eval"}) {
+    const Finished refused = run_program(ranks(2, {command, folder_ / "runs"}), folder_);
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_TRUE(holds(refused.err, "tally: [mpi] mpirun started 2 processes, and 'tally " + command +
+                                       "' is the work of one; train and resume share a run"))
+        << refused.err;
+    EXPECT_EQ(refused.err.find("tally: "), refused.err.rfind("tally: ")) << refused.err;
+    EXPECT_FALSE(fs::exists(folder_ / "runs"));
+  }
 }
 
 TEST(RanksWithoutMpi, AProgramThatMpirunStartedSaysThatMpiIsMissing) {

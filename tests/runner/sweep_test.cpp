@@ -212,6 +212,29 @@ TEST_F(Sweeps, ASuiteTrainsSeveralTasks) {
   EXPECT_TRUE(holds(trained.out, "5 of 5 runs finished")) << trained.out;
 }
 
+// The preset's 50 steps of warm-up are too many for 2 steps, but that is not what any run has.
+TEST_F(Sweeps, EachRunOfTheGridMustFitAndNotWhatItGrowsFrom) {
+  const auto short_runs = [&](const char* grid, const std::string& suite = "") {
+    std::vector<std::string> all{"sweep", sweep_, "--pe=rope", "--steps=2", "--seeds=1", "--dry-run", "--set", grid};
+    if (suite.empty()) {
+      all.insert(all.end(), {"--task=flip-flop", "--preset=quick"});
+    } else {
+      all.push_back("--suite=" + suite);
+    }
+    return run_tally(all, folder_);
+  };
+  const Finished plan = short_runs("optimiser.warmup=0,1");
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_TRUE(has(plan.out, sweep_ + "/rope-optimiser.warmup=1-seed1\n")) << plan.out;
+  const Finished one_wrong = short_runs("optimiser.warmup=0,3");
+  EXPECT_EQ(one_wrong.code, 2);
+  EXPECT_TRUE(has(one_wrong.err, "warmup 3 is longer than the run of 2 steps")) << one_wrong.err;
+  EXPECT_EQ(short_runs("optimiser.warmup=0", "recall").code, 0);
+  const Finished wrong_suite = short_runs("optimiser.warmup=3", "recall");
+  EXPECT_EQ(wrong_suite.code, 2);
+  EXPECT_TRUE(has(wrong_suite.err, "mqar quick: ")) << wrong_suite.err;
+}
+
 TEST_F(Sweeps, WrongUsageStartsNothing) {
   const std::vector<std::vector<std::string>> wrong{
       {"--seeds=3..1"},

@@ -24,7 +24,7 @@ CODE = {".cpp", ".hpp", ".def", ".cu", ".cuh"}
 SCRIPTS = {".py", ".js", ".sh", ".cmake", ".css", ".html"}
 ONE_FILE = {pathlib.Path("tasks/tally.py")}  # which people copy beside their notebooks
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
-CUDA_HEADER = re.compile(r"(cuda|cublas|curand|cusparse|cudnn|nvtx|nvrtc|nvml|cooperative_groups|mma\.h|cub/|thrust/)")
+CUDA_HEADER = re.compile(r"(cuda|cublas|nccl|curand|cusparse|cudnn|nvtx|nvrtc|nvml|cooperative_groups|mma\.h|cub/|thrust/)")
 MAY_READ_FILES = {"tasks"}  # of the floors: autograd, nn and cuda compute, whatever the numbers come from
 # Library -> the one place that needs it: nothing that is installed may.
 LIBRARIES = {"nlohmann": "core/io/json_reader.cpp", "CLI": "tasks/runner/"}
@@ -49,12 +49,13 @@ KERNEL_RULES = [
     (re.compile(r"\bvolatile\b|\b__nanosleep\b"), "waiting by looking again", {"cuda/instructions.hpp"}),
     (re.compile(r"reinterpret_cast<\s*(const\s+)?(float|double)[24]\b"), "neighbours are read at once by vector_at", set()),
     (re.compile(r"\b(nvcuda|wmma)\b"), "tensor cores but by cuda/instructions.hpp", {"cuda/instructions.hpp"}),
-    (re.compile(r"\bCU(DA|BLAS)_CHECK\(\s*\w+\s*\)"), "CUDA_CHECK of a variable: its message names the call",
-     {"cuda/check.hpp"}),
+    (re.compile(r"\b(CU(DA|BLAS)|NCCL)_CHECK\(\s*\w+\s*\)"), "CUDA_CHECK of a variable: its message names the call",
+     {"cuda/check.hpp", "cuda/nccl.hpp"}),
 ]
 # Code that differs between nvcc and the host execution: what is checked on the CPU would not be what a GPU runs.
 COMPILER_SWITCH = re.compile(r"\b__CUDA(CC|_ARCH)__\b")
-MAY_SWITCH = {"core/random.hpp", "cuda/runtime.hpp", "cuda/launch.hpp", "cuda/instructions.hpp", "cuda/cublas_loader.cu"}
+MAY_SWITCH = {"core/random.hpp", "cuda/runtime.hpp", "cuda/launch.hpp", "cuda/instructions.hpp", "cuda/cublas_loader.cu",
+              "cuda/nccl.hpp", "cuda/nccl_loader.cu"}
 
 # What says something of one encoding stands in that encoding's file. Names that are words of the language as well count
 # as a whole string alone, and examples of --pe ("cope+rope", "--pe cope") not at all.

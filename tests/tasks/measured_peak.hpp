@@ -29,11 +29,13 @@ inline double measured_peak(const RunConfig& config, bool moved = true) {
   }
   const std::unique_ptr<Optimizer> optimizer =
       Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
-  TrainStep step(*model, *optimizer, config.optimiser, 1, config.run.micro_batch);
+  TrainStep step(*model, *optimizer, config.optimiser, 1, config.run.at_once());
   const Batch batch = collate(examples_of(*task, "train", 0, config.run.batch));
   for (std::int64_t n = 1; n <= 2; ++n) step(batch, n, 10);
   for (const Split& split : std::span(task->splits()).subspan(1)) {
-    evaluate(*model, *task, split.name, config.run.eval_batch, config.run.eval_batch);
+    const std::int64_t sequences =
+        split.count == 0 ? sequences_at_once(split) : std::min(sequences_at_once(split), split.count);
+    evaluate(*model, *task, split.name, sequences, sequences);
   }
   return static_cast<double>(memory_counters(device).peak_bytes - before);
 }

@@ -195,7 +195,8 @@ TEST(Presets, UnknownOnesAreRefused) {
   EXPECT_EQ(error_of([] { find_preset("flip-flop", "fast"); }),
             "[preset] the task 'flip-flop' has no preset 'fast'; it has demo, paper, quick");
   EXPECT_EQ(error_of([] { find_preset("shakespeare", "quick"); }),
-            "[preset] the task 'shakespeare' has no presets, asked for 'quick'");
+            "[preset] the task 'shakespeare' has no presets, asked for 'quick', which would be a file of its own, "
+            "tasks/presets/shakespeare_quick.cpp");
 }
 
 }  // namespace

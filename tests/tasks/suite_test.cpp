@@ -46,6 +46,23 @@ TEST(Suites, AllHoldsEveryQuickPresetOfTheToyTasks) {
   }
 }
 
+// A new task is one of "all" by its preset.
+TEST(Suites, APartMayBePresetsOfEveryTask) {
+  std::vector<std::string> names;
+  for (const PresetEntry* preset : presets_of(SuiteEntry("some", "", "parity/quick */quick"))) {
+    names.push_back(preset->task + "/" + preset->name);
+  }
+  EXPECT_EQ(names.front(), "parity/quick");
+  for (const char* name : {"flip-flop/quick", "group-word/quick-a5", "parity/quick"}) {
+    EXPECT_EQ(std::ranges::count(names, name), 1) << name;
+  }
+  for (const char* name : {"flip-flop/paper", "text/prose-quick", "text/code-quick"}) {
+    EXPECT_EQ(std::ranges::count(names, name), 0) << name;
+  }
+  const std::vector<std::string> of_suite = find_suite("all").parts;
+  EXPECT_EQ(of_suite.back(), "*/quick");
+}
+
 TEST(Suites, UnknownNamesAreRefused) {
   EXPECT_NE(testing::error_of([] { find_suite("recal"); }).find("did you mean 'recall'?"), std::string::npos);
   const SuiteEntry wrong("wrong", "", "mqar/fast");

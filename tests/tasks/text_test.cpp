@@ -257,6 +257,30 @@ TEST_F(TextTask, IsEvaluatedWithWhatWasCounted) {
   EXPECT_NEAR(one.bits_per_byte(), one.loss / std::log(2.0), 1e-12) << "a byte a token";
 }
 
+// The token between documents begins one, also where it stands twice; at the beginning of a window it ends what is not
+// in it.
+TEST_F(TextTask, SeparateDocumentsBeginInTheirWindows) {
+  std::string bytes;
+  for (const int token : {256, 1, 2, 256, 256, 3, 4, 256, 5, 6, 7}) {
+    bytes += {static_cast<char>(token % 256), static_cast<char>(token / 256)};
+  }
+  testing::Settings settings{{"data", folder_.file("documents.bin", bytes)},
+                             {"tokenizer", folder_.file("tokenizer.json")},
+                             {"length", "7"},
+                             {"documents", "separate"}};
+  const auto task = make_task("text", settings, 1);
+  using Starts = std::vector<std::int32_t>;
+  EXPECT_EQ(task->example("test", 0).starts, (Starts{3, 4}));
+  EXPECT_EQ(task->example("test", 1).starts, Starts{});
+  EXPECT_EQ(task->example("test", 1).tokens, (std::vector<std::int32_t>{256, 5, 6}));
+  settings.back().second = "joined";
+  EXPECT_EQ(make_task("text", settings, 1)->example("test", 0).starts, Starts{});
+  const testing::Settings ids{
+      {"data", folder_.file("documents.bin")}, {"vocabulary", "257"}, {"length", "7"}, {"documents", "separate"}};
+  EXPECT_TRUE(
+      contains(error_of([&] { make_task("text", ids, 1); }), "which token stands between documents is not known"));
+}
+
 TEST_F(TextTask, WhatDoesNotFitIsNamed) {
   EXPECT_TRUE(contains(error_of([] { make_task("text"); }), "say which text: --data FOLDER"));
   EXPECT_TRUE(contains(error_of([] { make_task("text", {{"data", "/nowhere"}}); }), "/nowhere"));

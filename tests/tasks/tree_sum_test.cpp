@@ -45,6 +45,27 @@ TEST(TreeSum, UndefinedTermsAreZeros) {
   EXPECT_THROW(sum.take(), InternalError);
 }
 
+// What is given tensor by tensor at the end, in any order, is the sum of what is given as a whole.
+TEST(TreeSum, OfALastTermThatComesInPieces) {
+  for (std::size_t count = 1; count <= 20; ++count) {
+    const auto term = [](std::size_t n) {
+      const float value = terms[n % terms.size()] * static_cast<float>(n + 1);
+      return std::vector<Tensor>{Tensor::from(std::vector<float>{value}, {1}),
+                                 n % 3 == 0 ? Tensor() : Tensor::full({1}, value), Tensor()};
+    };
+    TreeSum whole, pieces;
+    for (std::size_t n = 0; n < count; ++n) whole.add(term(n));
+    for (std::size_t n = 0; n + 1 < count; ++n) pieces.add(term(n));
+    const std::vector<Tensor> expected = whole.take();
+    for (const std::size_t i : {2U, 0U, 1U}) {
+      const Tensor found = pieces.take_with(i, term(count - 1)[i]);
+      ASSERT_EQ(found.defined(), expected[i].defined()) << count;
+      if (!found.defined()) continue;
+      EXPECT_EQ(found.item(), expected[i].item()) << count;
+    }
+  }
+}
+
 // Sums of ranks, added once more, are those of one sum: whatever the numbers of terms and of ranks.
 TEST(TreeSum, OfRanksIsThatOfOne) {
   const auto number = [](std::int64_t n) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What `tally export` writes is read by transformers, with the logits that tally computes.
 
-Usage: check_exports.py TALLY. Imports the models of this folder that commands can take, trains them on for ten steps of
-a small text, writes both back and compares the logits that transformers computes of what was written: before training
-with those of the model's own file, after it with those of `tally dump`. Skipped (exit status 77) without torch and
+Usage: check_exports.py TALLY. Imports the models of this folder that commands can take, compares the logits of `tally
+dump` with those stored beside them, trains them on for ten steps of a small text, writes both back and compares the
+logits that transformers computes of what was written: before training with those of the model's own file, after it with
+those of `tally dump`. Skipped (exit status 77) without torch and
 transformers.
 """
 import pathlib
@@ -13,6 +14,7 @@ import sys
 import tempfile
 
 try:
+    import numpy
     import torch
     import transformers
     from safetensors.torch import load_file
@@ -56,7 +58,13 @@ def main():
             shutil.copy(work / "data/tokenizer.json", source)
             tally("import", name, "--from", source, "--data", "data")
             tally("export", name, "--as", name, "--out", f"{name}-start")
-            tokens = load_file(source / "logits.safetensors")["tokens"]
+            stored = load_file(source / "logits.safetensors")
+            tokens, largest = stored["tokens"], stored["logits"].abs().max()
+            numpy.save(work / "tokens.npy", tokens.numpy())
+            tally("dump", name, "--tokens=tokens.npy", f"--out={name}-start.safetensors")
+            loaded = error(load_file(work / f"{name}-start.safetensors")["logits"], stored["logits"])
+            rounding = (stored["error_f32"] / largest).item()
+            assert loaded < 2 * rounding, f"{name}: the logits differ by {loaded}, in f32 those of transformers by {rounding}"
             same = error(logits_of(work / f"{name}-start", tokens), logits_of(source, tokens))
             assert same == 0, f"{name}: what was written differs by {same}"
             tally("train", name, f"--steps={STEPS}", "--batch=2", f"--length={LENGTH}")
@@ -70,7 +78,8 @@ def main():
             file = str(work / f"{name}-trained/tokenizer.json")
             tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=file)
             assert tokenizer.encode("func")[0] == 69, "another tokenizer"  # f is byte 102, the 70th from '!' on
-            print(f"{name}: written back the same; after {STEPS} steps within {trained:.1e}, moved by {moved:.2f}")
+            print(f"{name}: loaded within {loaded:.1e} (transformers in f32: {rounding:.1e}); written back the same; after "
+                  f"{STEPS} steps within {trained:.1e}, moved by {moved:.2f}")
     finally:
         shutil.rmtree(work)
 

@@ -1,0 +1,249 @@
+// A block of rows goes along k in steps, and along n in strips whose part of b stays in the first caches. a is read
+// where it lies. Where b is not row-major, narrower than a vector, or alpha is not 1, it is copied, times alpha:
+// beforehand for all blocks, or where sums are long, step by step.
+#include "core/cpu/matmul_small.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "core/cpu/lane_product.hpp"
+#include "core/cpu/strided.hpp"
+#include "core/workspace.hpp"
+
+namespace tally::cpu {
+namespace {
+
+constexpr std::int64_t enough = 4;  // blocks for two threads, one of which may be late
+constexpr std::int64_t lanes = vector_lanes<float>;
+constexpr std::int64_t step = 256, step_of_long_sums = 128;  // along k
+constexpr std::int64_t block_rows = 96;                      // of a block
+constexpr std::int64_t least_inner = 512;                    // of a part of a long sum
+constexpr std::int64_t task_work = 1 << 20;                  // multiply-adds worth handing to another thread
+
+constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+// How a product is cut; of its shape alone.
+struct Blocks {
+  std::int64_t matrices, m, n, k;
+  std::int64_t ld_b;         // of the copy
+  std::int64_t parts, part;  // of sums, and the numbers in each but the last
+  std::int64_t rows;         // of a block
+
+  Blocks(std::int64_t of_matrices, std::int64_t of_m, std::int64_t of_n, std::int64_t of_k)
+      : matrices(of_matrices), m(of_m), n(of_n), k(of_k), ld_b(round_up(of_n, lanes)) {
+    const bool long_sums = matrices < enough && k >= 4 * std::max(m, n);
+    parts = long_sums ? std::clamp<std::int64_t>(k / least_inner, 1, enough) : 1;
+    part = std::max<std::int64_t>(1, divide_up(k, parts));
+    parts = std::max<std::int64_t>(1, divide_up(k, part));
+    rows = parts > 1 ? m : block_rows;
+  }
+  std::int64_t inner() const { return parts > 1 ? step_of_long_sums : step; }
+  std::int64_t row_blocks() const { return divide_up(m, rows); }
+  std::int64_t blocks() const { return matrices * parts * row_blocks(); }
+};
+
+struct Memory {
+  float* parts;  // of the sums, but the first
+  float* b;      // copies of all matrices, or a step of one for each thread
+  std::int64_t b_size;
+
+  Memory(const Blocks& by, Arena& arena)
+      : parts(arena.take<float>((by.parts - 1) * by.matrices * by.m * by.n)),
+        b_size((by.parts > 1 ? std::min(by.inner(), by.k) : by.k) * by.ld_b) {
+    b = arena.take<float>((by.parts > 1 ? thread_count() : by.matrices) * b_size);
+  }
+};
+
+// A matrix: element (i, j) at data[i * row_step + j * column_step], one of which is 1.
+struct Operand {
+  const float* data;
+  std::int64_t row_step, column_step;
+};
+
+// Rows ld apart, 0 for one that all have; null: zeros.
+struct Start {
+  const float* data;
+  std::int64_t ld;
+};
+
+class Product {
+ public:
+  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha, bool add,
+          Arena arena)
+      : by_(batch_of(c).numel(), c.shape.back(1), c.shape.back(0), a.shape.back(0)),
+        memory_(by_, arena),
+        layout_a_(*layout_of(a)),
+        layout_b_(*layout_of(b)),
+        a_(a.as<float>()),
+        b_(b.as<float>()),
+        bias_(bias),
+        c_(c.as<float>()),
+        ld_c_(ld_c),
+        alpha_(static_cast<float>(alpha)),
+        add_(add),
+        copies_b_(layout_b_.transposed || by_.n < lanes || alpha_ != 1),
+        batch_(make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b))) {}
+
+  void compute() const {
+    if (copies_b_ && by_.parts == 1) {
+      const std::int64_t strips = by_.ld_b / lanes;
+      parallel_for_blocks(
+          by_.matrices * strips, rows_per_tile(by_.k * lanes), [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t strip = begin; strip < end; ++strip) {
+              const std::int64_t matrix = strip / strips;
+              copy_columns(memory_.b + matrix * memory_.b_size, b_of(matrix), by_.k, strip % strips * lanes);
+            }
+          });
+    }
+    const std::int64_t work = std::max<std::int64_t>(1, by_.matrices * by_.m * by_.n * by_.k / by_.blocks());
+    parallel_for_blocks(by_.blocks(), std::max<std::int64_t>(1, task_work / work),
+                        [&](std::int64_t begin, std::int64_t end) {
+                          for (std::int64_t index = begin; index < end; ++index) compute_block(index);
+                        });
+    if (by_.parts == 1) return;
+    parallel_for_blocks(by_.matrices * by_.m, rows_per_tile(by_.n), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) add_parts(row / by_.m, row % by_.m);
+    });
+  }
+
+ private:
+  float* result(std::int64_t matrix, std::int64_t i) const {
+    return c_ + batch_.element_offsets(matrix)[0] + i * ld_c_;
+  }
+  float* partial(std::int64_t matrix, std::int64_t part, std::int64_t i) const {
+    return memory_.parts + ((matrix * (by_.parts - 1) + part - 1) * by_.m + i) * by_.n;
+  }
+  static Operand operand(const float* data, const Layout& layout) {
+    return layout.transposed ? Operand{data, 1, layout.ld} : Operand{data, layout.ld, 1};
+  }
+  Operand b_of(std::int64_t matrix) const { return operand(b_ + batch_.element_offsets(matrix)[2], layout_b_); }
+
+  // The columns from `first` on that make up a vector, of `rows` rows of alpha b.
+  void copy_columns(float* y, const Operand& b, std::int64_t rows, std::int64_t first) const {
+    const std::int64_t end = std::min(first + lanes, by_.n);
+    for (std::int64_t k = 0; k < rows; ++k) {
+      const float* const row = b.data + k * b.row_step;
+      for (std::int64_t j = first; j < end; ++j) y[k * by_.ld_b + j] = alpha_ * row[j * b.column_step];
+      std::fill(y + k * by_.ld_b + end, y + k * by_.ld_b + first + lanes, 0.0F);
+    }
+  }
+
+  void compute_block(std::int64_t index) const {
+    const std::int64_t row_block = index % by_.row_blocks(), part = index / by_.row_blocks() % by_.parts;
+    const std::int64_t matrix = index / by_.row_blocks() / by_.parts;
+    const std::int64_t i = row_block * by_.rows, rows = std::min(by_.rows, by_.m - i);
+    const std::int64_t begin = part * by_.part, end = std::min(by_.k, begin + by_.part);
+    float* const c = part == 0 ? result(matrix, i) : partial(matrix, part, i);
+    const std::int64_t ld_c = part == 0 ? ld_c_ : by_.n;
+    const Operand a = operand(a_ + batch_.element_offsets(matrix)[1], layout_a_);
+    // What sums begin with; a bias of each row, which transposed results have, is written to c beforehand.
+    Start start{nullptr, 0};
+    if (part == 0 && bias_ && bias_.strides[1] == 1) {
+      start = {bias_.as<float>(), 0};
+    } else if (part == 0 && bias_) {
+      write_bias(c, i, rows);
+      start = {c, ld_c};
+    } else if (part == 0 && add_) {
+      start = {c, ld_c};
+    }
+    for (std::int64_t k = begin; k == begin || k < end; k += by_.inner()) {
+      const std::int64_t inner = std::min(by_.inner(), end - k);
+      Operand b = b_of(matrix);
+      if (!copies_b_) {
+        b.data += k * b.row_step;
+      } else if (by_.parts > 1) {
+        float* const own = memory_.b + omp_get_thread_num() * memory_.b_size;
+        const Operand from{b.data + k * b.row_step, b.row_step, b.column_step};
+        for (std::int64_t j = 0; j < by_.n; j += lanes) copy_columns(own, from, inner, j);
+        b = {own, by_.ld_b, 1};
+      } else {
+        b = {memory_.b + matrix * memory_.b_size + k * by_.ld_b, by_.ld_b, 1};
+      }
+      multiply(c, ld_c, start, {a.data + i * a.row_step + k * a.column_step, a.row_step, a.column_step}, b, rows,
+               inner);
+      start = {c, ld_c};
+    }
+  }
+
+  // c = start + a b
+  void multiply(float* c, std::int64_t ld_c, const Start& start, const Operand& a, const Operand& b, std::int64_t rows,
+                std::int64_t inner) const {
+    const std::int64_t whole = by_.n / lanes * lanes, left = by_.n - whole;
+    if (whole > 0) {
+      lane_product(c, ld_c, start.data, start.ld, a.data, a.row_step, a.column_step, b.data, b.row_step, rows, whole,
+                   inner);
+    }
+    if (left == 0) return;
+    // The last columns, which fill no vector, take some before them along.
+    const std::int64_t first = std::max<std::int64_t>(0, by_.n - lanes), known = whole - first;
+    const float* const last_b = b.data + first;
+    if (known > 0 && start.data != c) {  // these come out the same once more
+      return lane_product(c + first, ld_c, start.data != nullptr ? start.data + first : nullptr, start.ld, a.data,
+                          a.row_step, a.column_step, last_b, b.row_step, rows, lanes, inner);
+    }
+    constexpr std::int64_t most_rows = 48;
+    for (std::int64_t row = 0; row < rows; row += most_rows) {
+      const std::int64_t count = std::min(most_rows, rows - row);
+      float sums[most_rows * lanes] = {};
+      for (std::int64_t i = 0; start.data != nullptr && i < count; ++i) {
+        std::copy_n(start.data + (row + i) * start.ld + whole, left, sums + i * lanes + known);
+      }
+      lane_product(sums, lanes, a.data + row * a.row_step, a.row_step, a.column_step, last_b, b.row_step, count, lanes,
+                   inner, true);
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::copy_n(sums + i * lanes + known, left, c + (row + i) * ld_c + whole);
+      }
+    }
+  }
+
+  void write_bias(float* c, std::int64_t first_row, std::int64_t rows) const {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const float* const values = bias_.as<float>() + (first_row + i) * bias_.strides[0];
+      for (std::int64_t j = 0; j < by_.n; ++j) c[i * ld_c_ + j] = values[j * bias_.strides[1]];
+    }
+  }
+
+  void add_parts(std::int64_t matrix, std::int64_t i) const {
+    float* const row = result(matrix, i);
+    for (std::int64_t part = 1; part < by_.parts; ++part) {
+      const float* const addend = partial(matrix, part, i);
+      for (std::int64_t j = 0; j < by_.n; ++j) row[j] += addend[j];
+    }
+  }
+
+  Blocks by_;
+  Memory memory_;
+  Layout layout_a_, layout_b_;
+  const float *a_, *b_;
+  View bias_;
+  float* c_;
+  std::int64_t ld_c_;
+  float alpha_;
+  bool add_, copies_b_;
+  Loop<3> batch_;  // offsets of the matrices of c, a, b
+};
+
+}  // namespace
+
+bool is_small_product(std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k) {
+  // Of b for few rows and for many, which make up for its copy, and of a long sum's c: elements that cores keep near.
+  constexpr std::int64_t most_b = 1 << 14, most_b_of_many = 1 << 18, most_c = 1 << 15;
+  constexpr std::int64_t least_rows = 16, many_rows = 1024, most_matrices = 16;
+  if (register_bytes() < 64 || matrices > most_matrices || k == 0) return false;
+  if (Blocks(matrices, m, n, k).parts > 1) return m * n <= most_c;
+  return m >= least_rows && n * k <= (m >= many_rows ? most_b_of_many : most_b);
+}
+
+std::int64_t matmul_small_workspace(std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k) {
+  Arena arena(nullptr);
+  Memory(Blocks(matrices, m, n, k), arena);
+  return arena.bytes();
+}
+
+void matmul_small(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha,
+                  bool add, void* workspace) {
+  Product(c, ld_c, a, b, bias, alpha, add, Arena(workspace)).compute();
+}
+
+}  // namespace tally::cpu

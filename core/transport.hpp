@@ -1,0 +1,28 @@
+// How bytes get from one rank to another (core/ranks.hpp): by MPI (core/mpi.cpp), in tests also between threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tally {
+
+class Transport {
+ public:
+  // A message on its way; null once it has arrived.
+  using Request = void*;
+
+  virtual ~Transport() = default;
+  // Begin a message of at most 2^31 - 1 bytes, whose memory must stay until it has arrived. Those of one tag from one
+  // rank to another arrive in the order in which they were begun on either side.
+  virtual Request send(std::span<const std::byte> bytes, std::int64_t to, int tag) = 0;
+  virtual Request receive(std::span<std::byte> bytes, std::int64_t from, int tag) = 0;
+  // Whether all have arrived.
+  virtual bool arrived(std::span<Request> requests) = 0;
+  // Returns when all have.
+  virtual void wait(std::span<Request> requests) = 0;
+  // Ends all ranks at once with this exit code.
+  [[noreturn]] virtual void end_all(int code) = 0;
+};
+
+}  // namespace tally

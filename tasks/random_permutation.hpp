@@ -1,0 +1,46 @@
+// A random order of 0 .. count - 1 that is written down nowhere: each element is computed by itself.
+#pragma once
+
+#include <cstdint>
+
+#include "core/random.hpp"
+
+namespace tally {
+
+// A Feistel network of Philox blocks permutes the numbers of an even number of bits, as few as hold all of 0 .. count -
+// 1; what it leads out of these is led on until it comes back (cycle walking: Black, Rogaway, CT-RSA 2002), after fewer
+// than four rounds in the mean.
+class RandomPermutation {
+ public:
+  // count: 1 to 2^62.
+  RandomPermutation(std::int64_t count, RandomStream stream) : count_(count), stream_(stream) {
+    while (half_bits_ < 31 && std::int64_t{1} << (2 * half_bits_) < count) ++half_bits_;
+  }
+
+  // Element `index` of the order.
+  std::int64_t operator()(std::int64_t index) const {
+    do index = network(index);
+    while (index >= count_);
+    return index;
+  }
+
+ private:
+  static constexpr std::uint64_t rounds = 6;
+
+  std::int64_t network(std::int64_t index) const {
+    const auto bits = static_cast<std::uint64_t>(index), mask = (std::uint64_t{1} << half_bits_) - 1;
+    std::uint64_t left = bits >> half_bits_, right = bits & mask;
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      const std::uint64_t mixed = left ^ (stream_.block(round << 32 | right)[0] & mask);
+      left = right;
+      right = mixed;
+    }
+    return static_cast<std::int64_t>(left << half_bits_ | right);
+  }
+
+  std::int64_t count_;
+  int half_bits_ = 1;
+  RandomStream stream_;
+};
+
+}  // namespace tally

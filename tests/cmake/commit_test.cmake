@@ -1,0 +1,42 @@
+# The commit that a build records is that of the sources, and "-dirty" says where they are not what it holds: also where
+# the only difference is a file that git does not know, as after adding an encoding.
+# cmake -D WORK=<folder> -P commit_test.cmake
+find_program(GIT git)
+if(NOT GIT)
+  message("no git here")
+  return()
+endif()
+set(tree ${WORK}/tree)
+file(REMOVE_RECURSE ${WORK})
+file(WRITE ${tree}/CMakeLists.txt "")
+file(WRITE ${tree}/nn/position/alibi.cpp "// as committed")
+file(WRITE ${tree}/.gitignore "/build/\n")
+
+function(git)
+  execute_process(COMMAND ${GIT} -C ${tree} -c user.name=t -c user.email=t@t -c commit.gpgsign=false ${ARGN}
+    OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+git(-c init.defaultBranch=main init)
+git(add .)
+git(commit -m "the sources")
+
+# expect(<regular expression> <what was done to the sources>)
+function(expect commit state)
+  execute_process(COMMAND ${CMAKE_COMMAND} -D SOURCE=${tree} -D OUT=${WORK}/commit.cpp
+                          -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../core/cmake/commit.cmake COMMAND_ERROR_IS_FATAL ANY)
+  file(STRINGS ${WORK}/commit.cpp line REGEX "commit = ")
+  if(NOT line MATCHES "commit = \"${commit}\"")
+    message(SEND_ERROR "${state}: ${line}")
+  endif()
+endfunction()
+set(clean "[0-9a-f]+")
+expect(${clean} "as committed")
+file(WRITE ${tree}/build/generated.cpp "")
+file(WRITE ${tree}/notes.txt "")
+expect(${clean} "with files that no build compiles")
+file(WRITE ${tree}/nn/position/mine.cpp "// a new encoding")
+expect("${clean}-dirty" "with a new encoding")
+file(REMOVE ${tree}/nn/position/mine.cpp)
+expect(${clean} "without it")
+file(WRITE ${tree}/nn/position/alibi.cpp "// changed")
+expect("${clean}-dirty" "with a changed one")

@@ -1,0 +1,235 @@
+// Texts that stand in one sequence and must not see each other: each is computed as if it stood alone.
+#include "tasks/sequence_parts.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "nn/lstm.hpp"
+#include "nn/optimizer.hpp"
+#include "tasks/evaluate.hpp"
+#include "tasks/random_permutation.hpp"
+#include "tasks/train_step.hpp"
+#include "tests/devices.hpp"
+#include "tests/error_of.hpp"
+#include "tests/nn/small_model.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::int64_t length = 14;
+
+// Sequences of these texts, by their lengths, all of whose tokens count but every fifth.
+Batch batch_of_texts(const std::vector<std::vector<std::int64_t>>& texts) {
+  Rng rng({5, stream_of("texts"), 0});
+  std::vector<Example> examples;
+  for (const std::vector<std::int64_t>& sequence : texts) {
+    Example& example = examples.emplace_back();
+    for (const std::int64_t tokens : sequence) {
+      if (!example.tokens.empty()) example.starts.push_back(static_cast<std::int32_t>(example.tokens.size()));
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        example.tokens.push_back(static_cast<std::int32_t>(rng.below(testing::vocabulary)));
+        example.targets.push_back(static_cast<std::int32_t>(rng.below(testing::vocabulary)));
+        example.loss_mask.push_back(example.tokens.size() % 5 != 0);
+      }
+    }
+    example.score_mask = example.loss_mask;
+  }
+  return collate(examples);
+}
+
+const std::vector<std::vector<std::int64_t>> lengths{{5, 9}, {14}, {1, 1, 12}, {3, 3, 3, 5}};
+
+// The same texts, each in a batch of its own.
+std::vector<Batch> alone(const Batch& batch) {
+  std::vector<Batch> each;
+  const std::vector<Batch> rows = batch.parts(1);
+  for (std::size_t row = 0; row < lengths.size(); ++row) {
+    std::int64_t begin = 0;
+    for (const std::int64_t tokens : lengths[row]) {
+      const auto part = [&](const Tensor& x) { return x.slice_view(1, begin, begin + tokens).to_dense(); };
+      const Batch& from = rows[row];
+      each.push_back({part(from.tokens), part(from.targets), part(from.loss_mask), part(from.score_mask)});
+      begin += tokens;
+    }
+  }
+  return each;
+}
+
+std::unique_ptr<SequenceModel> model_of(const std::string& name) {
+  if (name != "lstm") return testing::make_small_model(EncodingChoice::parse(name), "tiled", length);
+  ModelOptions options;
+  options.kind = name;
+  options.layers = 1;
+  options.width = 8;
+  options.init = "fan-in";
+  return make_model(options, EncodingChoice::parse("none"), testing::vocabulary, length, 1, DType::f64,
+                    default_device());
+}
+
+// All that there are; where kernels are executed call by call a few, since nothing of it is the device's.
+std::vector<std::string> names_on(Device device) {
+  std::vector<std::string> names{"lstm", "cope+rope"};
+  if (device.type == DeviceType::cuda_host) return names;
+  for (const EncodingEntry* entry : encoding_registry()) names.push_back(entry->name);
+  return names;
+}
+
+TEST(SequenceParts, AreAsLongAsTheirTexts) {
+  const Batch batch = batch_of_texts(lengths);
+  ASSERT_EQ(batch.tokens.shape(), (Shape{4, length}));
+  const SequenceParts parts(batch);
+  // 14 12 9 | 5 5 3 3 3 | 1 1
+  ASSERT_EQ(parts.parts().size(), 3U);
+  EXPECT_EQ(parts.parts()[0], (SequencePart{0, 3, 14, 0}));
+  EXPECT_EQ(parts.parts()[1], (SequencePart{42, 5, 5, 24})) << "3 * 14^2 numbers are 24 times 5^2, at most";
+  EXPECT_EQ(parts.parts()[2], (SequencePart{67, 2, 1, 725}));
+  EXPECT_EQ(parts.size(), 69);
+  EXPECT_LT(parts.size(), 2 * batch.tokens.numel());
+  const Tensor tokens = parts.tokens.to(DType::i64), targets = parts.targets.to(DType::f64);
+  EXPECT_EQ(parts.put_back(tokens).to_vector<std::int64_t>(), batch.tokens.to(DType::i64).to_vector<std::int64_t>());
+  EXPECT_EQ(parts.put_back(targets).to_vector<double>(), batch.targets.to(DType::f64).to_vector<double>());
+  const auto counted = [](const Tensor& mask) {
+    const std::vector<bool> counts = mask.to_vector<bool>();
+    return std::count(counts.begin(), counts.end(), true);
+  };
+  EXPECT_EQ(counted(parts.loss_mask), counted(batch.loss_mask)) << "what fills up does not count";
+
+  // What is together does not depend on how much is computed at once, but by tokens: two sequences have 28.
+  const SequenceParts fewer(batch, 1);
+  EXPECT_EQ(fewer.tokens.to_vector<std::int32_t>(), parts.tokens.to_vector<std::int32_t>());
+  const std::vector<SequencePart> expected{{0, 1, 14, 0},  {14, 1, 14, 1}, {28, 1, 14, 2}, {42, 2, 5, 24},
+                                           {52, 2, 5, 26}, {62, 1, 5, 28}, {67, 2, 1, 725}};
+  EXPECT_EQ(fewer.parts(), expected);
+}
+
+TEST(SequenceParts, OfJoinedTextsAreTheirSequences) {
+  Batch batch = batch_of_texts(lengths);
+  batch.starts.clear();
+  const SequenceParts whole(batch), two(batch, 3);
+  EXPECT_EQ(whole.parts(), (std::vector<SequencePart>{{0, 4, length, 0}}));
+  EXPECT_EQ(two.parts(), (std::vector<SequencePart>{{0, 3, length, 0}, {3 * length, 1, length, 3}}));
+  EXPECT_EQ(two.put_back(two.tokens.to(DType::i64)).shape(), batch.tokens.shape());
+}
+
+TEST(SequenceParts, StayWithTheirSequencesInPartsOfABatch) {
+  const Batch batch = batch_of_texts(lengths);
+  const std::vector<Batch> parts = batch.parts(3);
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[0].starts, (std::vector<std::vector<std::int32_t>>{{5}, {}, {1, 2}}));
+  EXPECT_EQ(parts[1].starts, (std::vector<std::vector<std::int32_t>>{{3, 6, 9}}));
+}
+
+class SeparateTexts : public testing::OnDevice {};
+
+// Of every encoding: the losses of texts that stand in one sequence are those of each by itself, and so are the
+// answers.
+TEST_P(SeparateTexts, HaveTheLossesOfEachAlone) {
+  const Batch batch = batch_of_texts(lengths);
+  const std::vector<Batch> each = alone(batch);
+  Batch joined = batch;
+  joined.starts.clear();
+  for (const std::string& name : names_on(GetParam())) {
+    SCOPED_TRACE(name);
+    const auto model = model_of(name);
+    Evaluation together, apart, seeing;
+    evaluate_batch(*model, batch, together);
+    for (const Batch& one : each) evaluate_batch(*model, one, apart);
+    evaluate_batch(*model, joined, seeing);
+    EXPECT_EQ(together.loss_count, apart.loss_count);
+    EXPECT_NEAR(together.loss_sum, apart.loss_sum, 1e-10 * apart.loss_sum);
+    EXPECT_EQ(together.wrong, apart.wrong);
+    EXPECT_EQ(together.sequences, 4) << "a sequence stays one";
+    EXPECT_GT(std::abs(seeing.loss_sum - together.loss_sum), 1e-4) << "seen or not makes a difference";
+  }
+}
+
+// A step on them is one on a batch in which each text is a sequence, filled up behind it; also by micro-batches.
+TEST_P(SeparateTexts, AreTrainedAsEachAlone) {
+  const Batch batch = batch_of_texts(lengths);
+  std::vector<Example> examples;
+  for (const Batch& one : alone(batch)) {
+    Example& example = examples.emplace_back();
+    example.tokens = one.tokens.to_vector<std::int32_t>();
+    example.targets = one.targets.to_vector<std::int32_t>();
+    for (const bool counts : one.loss_mask.to_vector<bool>()) example.loss_mask.push_back(counts);
+    example.score_mask = example.loss_mask;
+  }
+  const Batch filled_up = collate(examples);
+  OptimizerOptions options;
+  options.name = "sgd";
+  options.lr = 0.5;
+  options.clip = 0;
+  const auto trained = [&](const std::string& name, const Batch& on, std::int64_t micro_batch) {
+    const auto model = model_of(name);
+    const auto optimizer = Optimizer::make(options, model->parameters());
+    TrainStep step(*model, *optimizer, options, 1, micro_batch);
+    std::vector<double> numbers;
+    for (std::int64_t n = 1; n <= 2; ++n) numbers.push_back(step(on, n, 2).loss);
+    for (const auto& [path, parameter] : model->parameters()) {
+      const std::vector<double> values = parameter.to(Device{}).to_vector<double>();
+      numbers.insert(numbers.end(), values.begin(), values.end());
+    }
+    return numbers;
+  };
+  for (const std::string& name : names_on(GetParam())) {
+    SCOPED_TRACE(name);
+    const std::vector<double> expected = trained(name, filled_up, 0);
+    for (const std::int64_t micro_batch : {0, 1}) {
+      const std::vector<double> found = trained(name, batch, micro_batch);
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t n = 0; n < found.size(); ++n) {
+        ASSERT_NEAR(found[n], expected[n], 1e-9 * (1 + std::abs(expected[n]))) << micro_batch << " " << n;
+      }
+    }
+  }
+}
+
+TALLY_ON_EVERY_DEVICE(SeparateTexts);
+
+TEST(SequenceParts, HaveNoOnePicture) {
+  const auto model = model_of("alibi");
+  const std::string refused = testing::error_of([&] { trace_pass(*model, batch_of_texts(lengths), false); });
+  EXPECT_NE(refused.find("several texts that do not see each other"), refused.npos) << refused;
+}
+
+// Each number once, in an order that looks like none: of all pairs of neighbours about half fall.
+TEST(RandomPermutation, HasEachNumberOnce) {
+  for (const std::int64_t count : {1, 2, 3, 5, 16, 17, 1000, 65537}) {
+    const RandomPermutation order(count, {7, 1, 2}), other(count, {7, 1, 3});
+    std::vector<bool> seen(static_cast<std::size_t>(count));
+    std::int64_t falling = 0, same = 0;
+    for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t at = order(n);
+      ASSERT_TRUE(0 <= at && at < count) << count;
+      EXPECT_FALSE(seen[static_cast<std::size_t>(at)]) << count << ": " << at << " twice";
+      seen[static_cast<std::size_t>(at)] = true;
+      if (n > 0) falling += at < order(n - 1);
+      same += at == other(n);
+    }
+    if (count < 1000) continue;
+    // Falls of a random order: (n - 1) / 2 with variance (n + 1) / 12; five deviations.
+    EXPECT_NEAR(static_cast<double>(falling), static_cast<double>(count - 1) / 2,
+                5 * std::sqrt(static_cast<double>(count + 1) / 12));
+    EXPECT_LT(same, 12) << "one in the mean";
+  }
+}
+
+TEST(RandomPermutation, OfMoreThanMemoryHoldsIsThereAtOnce) {
+  const std::int64_t count = std::int64_t{1} << 40;
+  const RandomPermutation order(count + 3, {7, 1, 2});
+  std::vector<std::int64_t> found;
+  for (std::int64_t n = 0; n < 1000; ++n) found.push_back(order(n));
+  std::ranges::sort(found);
+  EXPECT_EQ(std::ranges::adjacent_find(found), found.end());
+  EXPECT_GE(found.front(), 0);
+  EXPECT_LT(found.back(), count + 3);
+  const double mean = std::accumulate(found.begin(), found.end(), 0.0) / 1000 / static_cast<double>(count);
+  EXPECT_NEAR(mean, 0.5, 5 * std::sqrt(1.0 / 12 / 1000));
+}
+
+}  // namespace
+}  // namespace tally
