@@ -104,7 +104,7 @@ TYPED_TEST(MathKernel, SinAndCos) {
       1, sine, [](long double x) { return std::sin(x); }, 1e-6, 0.7);
   EXPECT_EQ(math::sin(TypeParam{0}), TypeParam{0});
   EXPECT_EQ(math::cos(TypeParam{0}), TypeParam{1});
-  for (const TypeParam x : {TypeParam{1e30}, TypeParam{-3e20}, Limits::max()}) {
+  for (const TypeParam x : {static_cast<TypeParam>(1e30), static_cast<TypeParam>(-3e20), Limits::max()}) {
     EXPECT_LE(std::abs(math::sin(x)), TypeParam{1});
     EXPECT_LE(std::abs(math::cos(x)), TypeParam{1});
   }
