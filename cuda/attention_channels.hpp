@@ -95,9 +95,11 @@ __device__ void add_to_key_vectors(const DeviceCall<T>& call, const ThreadRows& 
     for (int i = static_cast<int>(threadIdx.x); i < (end - begin) * numbers * tile; i += static_cast<int>(blockDim.x)) {
       const int key = i % tile, line = i / tile;
       if (key >= count) continue;
-      T sum = 0;
+      // Warp by warp to what is there, so that the number of warps decides no bits.
+      T& target = d.at(first_key + key, line % numbers * call.channels + begin + line / numbers);
+      T sum = target;
       for (int warp = 0; warp < warps; ++warp) sum += scratch[(warp * at_once * numbers + line) * tile + key];
-      d.at(first_key + key, line % numbers * call.channels + begin + line / numbers) += sum;
+      target = sum;
     }
     __syncthreads();
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -172,7 +173,7 @@ TEST_P(Tiled, TakesTheLastRowsAlone) {
         Tensor tensor = normal_tensor(name, shape, deviation);
         const bool by_query = name == "z" || name == "u" || name == "rest" || name == "by_row" || name == "rise" ||
                               name == "dense" || name == "row" || name == "rows" || name == "q" ||
-                              name == "gate_query" || name == "r" || name == "row_factor";
+                              name == "gate_query" || name == "r" || name == "row_factor" || name == "channel_query";
         return by_query ? slice(tensor, 2, shape[2] - rows, shape[2]) : tensor;
       };
       const Shape shape{all.batch, all.heads, all.length, all.width};
@@ -206,8 +207,8 @@ bool all_numbers(const std::vector<double>& values) {
 }
 
 // The first 128 keys are a tile; for the rows 256 .. 299, a tile too, nothing in it matters. What is computed of it all
-// the same is told by numbers there that are none: even a weight of 0 makes no number of them.
-void expect_left_out(const ShapeCase& one, const std::string& spoilt, const std::string& told_by) {
+// the same is told by what cannot be computed with there, `by`: even a weight of 0 makes no number of it.
+void expect_left_out(const ShapeCase& one, const std::string& spoilt, const std::string& told_by, double by) {
   SCOPED_TRACE(one.name);
   const Sizes sizes{1, 2, 300, 8, 8};
   const auto of = [&](bool spoil) {
@@ -216,7 +217,7 @@ void expect_left_out(const ShapeCase& one, const std::string& spoilt, const std:
       // All products positive: every key takes a large part of the stick.
       if (one.name == "stick" && (name == "q" || name == "k")) tensor = abs(tensor);
       if (!spoil || name != spoilt) return tensor;
-      const Tensor none = Tensor::full({shape[0], shape[1], 128, shape[3]}, std::nan(""), DType::f64, default_device());
+      const Tensor none = Tensor::full({shape[0], shape[1], 128, shape[3]}, by, DType::f64, default_device());
       return concat(std::vector<Tensor>{none, slice(tensor, 2, 128, shape[2])}, 2);
     });
   };
@@ -232,6 +233,7 @@ void expect_left_out(const ShapeCase& one, const std::string& spoilt, const std:
 }
 
 TEST(TiledOnCpu, LeavesOutTilesThatDoNotMatter) {
+  constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
   const auto falling = [](const Sizes& sizes, const Shape& shape) {
     return broadcast_to(times(cumsum(Tensor::full({sizes.length}, 1, DType::f64, default_device())), -10), shape);
   };
@@ -240,17 +242,18 @@ TEST(TiledOnCpu, LeavesOutTilesThatDoNotMatter) {
                    [&](const Sizes& s, const Leaf&, Score& score) {
                      score.biases.push_back(Toeplitz{falling(s, {s.heads, s.length})});
                    }},
-                  "v", "output");
+                  "v", "output", not_a_number);
   expect_left_out({"row_column",
                    [&](const Sizes& s, const Leaf&, Score& score) {
                      const Tensor total = falling(s, {s.batch, s.heads, s.length});
                      score.biases.push_back(RowColumn{total, negate(total)});
                    }},
-                  "v", "output");
+                  "v", "output", not_a_number);
   // The stick is used up.
   expect_left_out({"stick", [](const Sizes&, const Leaf&, Score& score) { testing::break_stick(score); }}, "v",
-                  "output");
-  // All positions are beyond the table, so that no gate matters.
+                  "output", not_a_number);
+  // All positions are beyond the table, so that no gate matters but one that is NaN: operands are numbers whose product
+  // is none.
   expect_left_out({"table",
                    [](const Sizes& s, const Leaf& leaf, Score& score) {
                      const Shape operand{s.batch, s.heads, s.length, s.width};
@@ -258,7 +261,7 @@ TEST(TiledOnCpu, LeavesOutTilesThatDoNotMatter) {
                          leaf("z", {s.batch, s.heads, s.length, 9}, 1, DType::f64),
                          {leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}));
                    }},
-                  "gate_key", "gate_query");
+                  "gate_key", "gate_query", std::numeric_limits<double>::max());
 }
 
 TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
