@@ -166,6 +166,7 @@ TEST_F(RanksOfMpi, SplitTheOptimisersState) {
     std::vector<std::string> words = training(run, "cope", options);
     words.emplace_back("--split-optimiser");
     expect_bytes_of_one(4, alone, words);
+    if (HasFatalFailure()) return;
     for (const bool split : {false, true}) {  // goes on from step 2
       fs::remove(run + "/results.json");
       fs::remove(run + "/checkpoints/" + names_of_checkpoints(run).back());

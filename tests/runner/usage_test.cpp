@@ -71,9 +71,9 @@ TEST(Usage, HelpKnowsPresetsAndEncodings) {
     return flat;
   };
   EXPECT_TRUE(holds(help({"train", "--help", "--task=flip-flop"}), "settings: demo, paper, quick (")) << "flip-flop";
-  EXPECT_TRUE(holds(help({"train", "--help", "--task=counting"}), "settings: paper, quick (")) << "counting";
+  EXPECT_TRUE(holds(help({"train", "--help", "--task=counting"}), "settings: brief, paper, quick (")) << "counting";
   EXPECT_TRUE(holds(help({"train", "--help"}), "settings: " + preset_names() + " (")) << "all tasks together";
-  EXPECT_TRUE(holds(help({"data", "--help", "--task=counting"}), "settings: paper, quick")) << "data";
+  EXPECT_TRUE(holds(help({"data", "--help", "--task=counting"}), "settings: brief, paper, quick")) << "data";
   for (const char* command : {"train", "sweep"}) {
     EXPECT_TRUE(holds(help({command, "--help"}), "--help --pe cope")) << command;
     EXPECT_FALSE(holds(help({command, "--help", "--pe", "rope"}), "--help --pe cope")) << command;
