@@ -23,11 +23,14 @@ MeanDeviation mean_deviation(const std::vector<double>& values) {
   MeanDeviation result;
   result.n = static_cast<std::int64_t>(values.size());
   if (values.empty()) return result;
-  for (const double value : values) result.mean += value;
-  result.mean /= static_cast<double>(values.size());
+  // From the first one on, so that equal values have no deviation by rounding.
+  double beyond = 0;
+  for (const double value : values) beyond += value - values.front();
+  beyond /= static_cast<double>(values.size());
+  result.mean = values.front() + beyond;
   if (values.size() < 2) return result;
   double squares = 0;
-  for (const double value : values) squares += (value - result.mean) * (value - result.mean);
+  for (const double value : values) squares += (value - values.front() - beyond) * (value - values.front() - beyond);
   result.deviation = std::sqrt(squares / static_cast<double>(values.size() - 1));
   return result;
 }

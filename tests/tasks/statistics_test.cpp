@@ -38,6 +38,7 @@ TEST(Statistics, DeviationIsThatOfASample) {
   EXPECT_NEAR(found.deviation, std::sqrt(32.0 / 7), 1e-15);
   EXPECT_EQ(found.n, 8);
   EXPECT_EQ(mean_deviation({3}).deviation, 0);
+  EXPECT_EQ(mean_deviation({0.003, 0.003, 0.003}).deviation, 0);
 }
 
 TEST(Statistics, ValuesOneByOneHaveTheSameDeviation) {
