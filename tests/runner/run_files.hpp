@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -33,6 +34,17 @@ inline std::vector<std::string> names_of_checkpoints(const std::string& run) {
   std::vector<std::string> names;
   for (const auto& [name, bytes] : checkpoints_of(run)) names.push_back(name);
   return names;
+}
+
+// Of those written whole, also while a process writes; "" where there is none.
+inline std::string newest_checkpoint(const std::string& run) {
+  std::string newest;
+  std::error_code none_yet;
+  for (auto entry = std::filesystem::directory_iterator(run + "/checkpoints", none_yet);
+       entry != std::filesystem::directory_iterator(); entry.increment(none_yet)) {
+    if (entry->path().extension() == ".safetensors") newest = std::max(newest, entry->path().filename().string());
+  }
+  return newest;
 }
 
 // All lines but those about the machines that trained it, without times.
