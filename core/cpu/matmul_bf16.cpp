@@ -9,13 +9,13 @@
 
 #include <algorithm>
 
+#include "core/cpu/product_parts.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/workspace.hpp"
 
 namespace tally::cpu {
 namespace {
 
-constexpr std::int64_t enough = 4;           // blocks for two threads, one of which may be late
 constexpr std::int64_t few_rows = 96;        // of a block beside panels that are there
 constexpr std::int64_t many_rows = 384;      // of one that packs them
 constexpr std::int64_t all_rows = 1152;      // of one that packs a long part of them
@@ -26,7 +26,6 @@ constexpr std::int64_t least_inner = 1024;   // of a part of a sum
 // axis they go.
 constexpr std::int64_t packed_elements = std::int64_t{1} << 18, most_inner = 1024, narrowest_inner = 256;
 
-constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 constexpr std::int64_t multiple(std::int64_t n, std::int64_t of) { return divide_up(n, of) * of; }
 // Packed pairs of so many numbers.
 constexpr std::int64_t pairs_of(std::int64_t k) { return multiple(divide_up(k, 2), tile_pairs); }
@@ -42,15 +41,15 @@ struct Blocks {
 
   Blocks(std::int64_t of_matrices, std::int64_t of_m, std::int64_t of_n, std::int64_t of_k)
       : matrices(of_matrices), m(of_m), n(of_n), k(of_k) {
-    const bool long_sums = matrices < enough && k >= 4 * std::max(m, n);
-    parts = long_sums ? std::clamp<std::int64_t>(k / least_inner, 1, enough) : 1;
+    parts = parts_of_sums(matrices, m, n, k, least_inner);
     part = multiple(std::max<std::int64_t>(1, divide_up(k, parts)), 2 * tile_pairs);
     parts = std::max<std::int64_t>(1, divide_up(k, part));
-    shares_b = matrices < enough && parts == 1;
+    shares_b = matrices < enough_blocks && parts == 1;
     const std::int64_t most_rows = shares_b ? few_rows : parts > 1 ? all_rows : many_rows;
     rows = multiple(divide_up(m, divide_up(m, most_rows)), whole_tiles);
     columns = std::min(multiple(n, tile_columns), most_columns);
-    while (shares_b && columns >= 2 * tile_columns && matrices * divide_up(m, rows) * divide_up(n, columns) < enough) {
+    while (shares_b && columns >= 2 * tile_columns &&
+           matrices * divide_up(m, rows) * divide_up(n, columns) < enough_blocks) {
       columns = multiple(columns / 2, tile_columns);
     }
     step = most_inner;
@@ -88,7 +87,7 @@ struct Memory {
   Memory(const Blocks& by, Arena& arena) {
     const std::int64_t threads = thread_count();
     if (by.shares_b) b = arena.take<std::uint32_t>(by.matrices * by.panels() * pairs_of(by.k) * tile_columns);
-    parts = arena.take<float>((by.parts - 1) * by.matrices * by.m * by.n);
+    parts = arena.take<float>(ProductParts::size(by.matrices, by.m, by.n, by.parts));
     a_size = by.rows * by.ld_a();
     thread_a = arena.take<std::uint32_t>(threads * a_size);
     if (!by.shares_b) b_size = pairs_of(std::min(by.step, by.k)) * by.group();
@@ -118,11 +117,10 @@ class Product {
         a_(a),
         b_(b),
         bias_(bias),
-        c_(c.as<float>()),
-        ld_c_(ld_c),
+        c_(c, ld_c, by_.parts, memory_.parts),
         alpha_(static_cast<float>(alpha)),
         add_(add),
-        batch_(make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b))) {}
+        batch_(make_loop(batch_of(c).shape, batch_of(a), batch_of(b))) {}
 
   void compute() const {
     if (by_.shares_b) {
@@ -132,27 +130,18 @@ class Product {
       });
     }
     parallel_for(by_.blocks(), [&](std::int64_t index) { compute_block(index); });
-    if (by_.parts == 1) return;
-    parallel_for_blocks(by_.matrices * by_.m, rows_per_tile(by_.n), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) add_parts(row / by_.m, row % by_.m);
-    });
+    c_.add();
   }
 
  private:
-  float* result(std::int64_t matrix, std::int64_t i) const {
-    return c_ + batch_.element_offsets(matrix)[0] + i * ld_c_;
-  }
-  float* partial(std::int64_t matrix, std::int64_t part, std::int64_t i) const {
-    return memory_.parts + ((matrix * (by_.parts - 1) + part - 1) * by_.m + i) * by_.n;
-  }
   Operand rows_of_a(std::int64_t matrix) const {
     const Layout layout = *layout_of(a_);
-    const float* const data = a_.as<float>() + batch_.element_offsets(matrix)[1];
+    const float* const data = a_.as<float>() + batch_.element_offsets(matrix)[0];
     return layout.transposed ? Operand{data, 1, layout.ld} : Operand{data, layout.ld, 1};
   }
   Operand columns_of_b(std::int64_t matrix) const {
     const Layout layout = *layout_of(b_);
-    const float* const data = b_.as<float>() + batch_.element_offsets(matrix)[2];
+    const float* const data = b_.as<float>() + batch_.element_offsets(matrix)[1];
     return layout.transposed ? Operand{data, layout.ld, 1} : Operand{data, 1, layout.ld};
   }
 
@@ -178,8 +167,8 @@ class Product {
     const std::int64_t rows = std::min(by_.rows, by_.m - i), columns = std::min(by_.columns, by_.n - j);
     const std::int64_t k = part * by_.part, end = std::min(by_.k, k + by_.part);
     const Scratch scratch = memory_.of_thread();
-    TileSums sums{.ld_c = part == 0 ? ld_c_ : by_.n, .alpha = alpha_, .add = part == 0 && add_};
-    float* const c = part == 0 ? result(matrix, i) : partial(matrix, part, i);
+    const auto [c, ld_c] = c_.rows(matrix, part, i);
+    TileSums sums{.ld_c = ld_c, .alpha = alpha_, .add = part == 0 && add_};
     const bool bias_by_column = bias_ && part == 0 && bias_.strides[1] == 1;
     tiles_.begin();
     for (std::int64_t l = k; l == k || l < end; l += by_.step) {
@@ -220,24 +209,17 @@ class Product {
       }
     }
     tiles_.end();
-    if (bias_ && part == 0 && bias_.strides[1] != 1) add_bias(c, i, j, rows, columns);
+    if (bias_ && part == 0 && bias_.strides[1] != 1) add_bias(c, ld_c, i, j, rows, columns);
   }
 
   // Of transposed results, whose rows have one number of it each, and of one that is repeated.
-  void add_bias(float* c, std::int64_t i, std::int64_t j, std::int64_t rows, std::int64_t columns) const {
+  void add_bias(float* c, std::int64_t ld_c, std::int64_t i, std::int64_t j, std::int64_t rows,
+                std::int64_t columns) const {
     for (std::int64_t row = 0; row < rows; ++row) {
       const float* const values = bias_.as<float>() + (i + row) * bias_.strides[0] + j * bias_.strides[1];
       for (std::int64_t column = 0; column < columns; ++column) {
-        c[row * ld_c_ + j + column] += values[column * bias_.strides[1]];
+        c[row * ld_c + j + column] += values[column * bias_.strides[1]];
       }
-    }
-  }
-
-  void add_parts(std::int64_t matrix, std::int64_t i) const {
-    float* const row = result(matrix, i);
-    for (std::int64_t part = 1; part < by_.parts; ++part) {
-      const float* const addend = partial(matrix, part, i);
-      for (std::int64_t j = 0; j < by_.n; ++j) row[j] += addend[j];
     }
   }
 
@@ -245,11 +227,10 @@ class Product {
   Memory memory_;
   const Bf16Tiles& tiles_;
   View a_, b_, bias_;
-  float* c_;
-  std::int64_t ld_c_;
+  ProductParts c_;
   float alpha_;
   bool add_;
-  Loop<3> batch_;  // offsets of the matrices of c, a, b
+  Loop<2> batch_;  // offsets of the matrices of a, b
 };
 
 }  // namespace

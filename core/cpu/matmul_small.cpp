@@ -8,20 +8,18 @@
 #include <algorithm>
 
 #include "core/cpu/lane_product.hpp"
+#include "core/cpu/product_parts.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/workspace.hpp"
 
 namespace tally::cpu {
 namespace {
 
-constexpr std::int64_t enough = 4;  // blocks for two threads, one of which may be late
 constexpr std::int64_t lanes = vector_lanes<float>;
 constexpr std::int64_t step = 256, step_of_long_sums = 128;  // along k
 constexpr std::int64_t block_rows = 96;                      // of a block
 constexpr std::int64_t least_inner = 512;                    // of a part of a long sum
 constexpr std::int64_t task_work = 1 << 20;                  // multiply-adds worth handing to another thread
-
-constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
 // How a product is cut; of its shape alone.
 struct Blocks {
@@ -32,8 +30,7 @@ struct Blocks {
 
   Blocks(std::int64_t of_matrices, std::int64_t of_m, std::int64_t of_n, std::int64_t of_k)
       : matrices(of_matrices), m(of_m), n(of_n), k(of_k), ld_b(round_up(of_n, lanes)) {
-    const bool long_sums = matrices < enough && k >= 4 * std::max(m, n);
-    parts = long_sums ? std::clamp<std::int64_t>(k / least_inner, 1, enough) : 1;
+    parts = parts_of_sums(matrices, m, n, k, least_inner);
     part = std::max<std::int64_t>(1, divide_up(k, parts));
     parts = std::max<std::int64_t>(1, divide_up(k, part));
     rows = parts > 1 ? m : block_rows;
@@ -49,7 +46,7 @@ struct Memory {
   std::int64_t b_size;
 
   Memory(const Blocks& by, Arena& arena)
-      : parts(arena.take<float>((by.parts - 1) * by.matrices * by.m * by.n)),
+      : parts(arena.take<float>(ProductParts::size(by.matrices, by.m, by.n, by.parts))),
         b_size((by.parts > 1 ? std::min(by.inner(), by.k) : by.k) * by.ld_b) {
     b = arena.take<float>((by.parts > 1 ? thread_count() : by.matrices) * b_size);
   }
@@ -78,12 +75,11 @@ class Product {
         a_(a.as<float>()),
         b_(b.as<float>()),
         bias_(bias),
-        c_(c.as<float>()),
-        ld_c_(ld_c),
+        c_(c, ld_c, by_.parts, memory_.parts),
         alpha_(static_cast<float>(alpha)),
         add_(add),
         copies_b_(layout_b_.transposed || by_.n < lanes || alpha_ != 1),
-        batch_(make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b))) {}
+        batch_(make_loop(batch_of(c).shape, batch_of(a), batch_of(b))) {}
 
   void compute() const {
     if (copies_b_ && by_.parts == 1) {
@@ -101,23 +97,14 @@ class Product {
                         [&](std::int64_t begin, std::int64_t end) {
                           for (std::int64_t index = begin; index < end; ++index) compute_block(index);
                         });
-    if (by_.parts == 1) return;
-    parallel_for_blocks(by_.matrices * by_.m, rows_per_tile(by_.n), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) add_parts(row / by_.m, row % by_.m);
-    });
+    c_.add();
   }
 
  private:
-  float* result(std::int64_t matrix, std::int64_t i) const {
-    return c_ + batch_.element_offsets(matrix)[0] + i * ld_c_;
-  }
-  float* partial(std::int64_t matrix, std::int64_t part, std::int64_t i) const {
-    return memory_.parts + ((matrix * (by_.parts - 1) + part - 1) * by_.m + i) * by_.n;
-  }
   static Operand operand(const float* data, const Layout& layout) {
     return layout.transposed ? Operand{data, 1, layout.ld} : Operand{data, layout.ld, 1};
   }
-  Operand b_of(std::int64_t matrix) const { return operand(b_ + batch_.element_offsets(matrix)[2], layout_b_); }
+  Operand b_of(std::int64_t matrix) const { return operand(b_ + batch_.element_offsets(matrix)[1], layout_b_); }
 
   // The columns from `first` on that make up a vector, of `rows` rows of alpha b.
   void copy_columns(float* y, const Operand& b, std::int64_t rows, std::int64_t first) const {
@@ -134,15 +121,14 @@ class Product {
     const std::int64_t matrix = index / by_.row_blocks() / by_.parts;
     const std::int64_t i = row_block * by_.rows, rows = std::min(by_.rows, by_.m - i);
     const std::int64_t begin = part * by_.part, end = std::min(by_.k, begin + by_.part);
-    float* const c = part == 0 ? result(matrix, i) : partial(matrix, part, i);
-    const std::int64_t ld_c = part == 0 ? ld_c_ : by_.n;
-    const Operand a = operand(a_ + batch_.element_offsets(matrix)[1], layout_a_);
+    const auto [c, ld_c] = c_.rows(matrix, part, i);
+    const Operand a = operand(a_ + batch_.element_offsets(matrix)[0], layout_a_);
     // What sums begin with; a bias of each row, which transposed results have, is written to c beforehand.
     Start start{nullptr, 0};
     if (part == 0 && bias_ && bias_.strides[1] == 1) {
       start = {bias_.as<float>(), 0};
     } else if (part == 0 && bias_) {
-      write_bias(c, i, rows);
+      write_bias(c, ld_c, i, rows);
       start = {c, ld_c};
     } else if (part == 0 && add_) {
       start = {c, ld_c};
@@ -197,18 +183,10 @@ class Product {
     }
   }
 
-  void write_bias(float* c, std::int64_t first_row, std::int64_t rows) const {
+  void write_bias(float* c, std::int64_t ld_c, std::int64_t first_row, std::int64_t rows) const {
     for (std::int64_t i = 0; i < rows; ++i) {
       const float* const values = bias_.as<float>() + (first_row + i) * bias_.strides[0];
-      for (std::int64_t j = 0; j < by_.n; ++j) c[i * ld_c_ + j] = values[j * bias_.strides[1]];
-    }
-  }
-
-  void add_parts(std::int64_t matrix, std::int64_t i) const {
-    float* const row = result(matrix, i);
-    for (std::int64_t part = 1; part < by_.parts; ++part) {
-      const float* const addend = partial(matrix, part, i);
-      for (std::int64_t j = 0; j < by_.n; ++j) row[j] += addend[j];
+      for (std::int64_t j = 0; j < by_.n; ++j) c[i * ld_c + j] = values[j * bias_.strides[1]];
     }
   }
 
@@ -217,11 +195,10 @@ class Product {
   Layout layout_a_, layout_b_;
   const float *a_, *b_;
   View bias_;
-  float* c_;
-  std::int64_t ld_c_;
+  ProductParts c_;
   float alpha_;
   bool add_, copies_b_;
-  Loop<3> batch_;  // offsets of the matrices of c, a, b
+  Loop<2> batch_;  // offsets of the matrices of a, b
 };
 
 }  // namespace
