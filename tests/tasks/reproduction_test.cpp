@@ -101,11 +101,13 @@ TEST(Reproductions, TablesShareTheirRuns) {
   // Where a choice of table 3 is changed, the others are as there.
   const std::set<std::string> choices = names("counting-choices"), table3 = names("table3");
   for (const std::string encoding : {"cope-pe.p-max=128", "relative"}) {
-    const std::string run = concat("counting/", encoding, "-task.max-operations=96-task.max-tokens=128");
-    EXPECT_TRUE(choices.contains(run + "-seed1") && table3.contains(run + "-seed1")) << run;
-    EXPECT_TRUE(choices.contains(run + "-optimiser.lr=1e-3-seed1")) << run;
+    const auto run = [&](const std::string& more) {
+      return concat("counting/", encoding, "-task.max-operations=96-task.max-tokens=128-task.vars=3", more, "-seed1");
+    };
+    EXPECT_TRUE(choices.contains(run("")) && table3.contains(run(""))) << run("");
+    EXPECT_TRUE(choices.contains(run("-optimiser.lr=1e-3"))) << run("-optimiser.lr=1e-3");
   }
-  EXPECT_TRUE(choices.contains("counting/relative-seed1"));
+  EXPECT_TRUE(choices.contains("counting/relative-task.vars=3-seed1"));
 }
 
 TEST(Reproductions, ContextsOfAFigureScoreTheSameTargets) {
