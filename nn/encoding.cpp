@@ -75,9 +75,9 @@ class Sum final : public Encoding {
     for (const SumPart& part : parts_) rows = std::max(rows, part.encoding->rows_by_position());
     return rows;
   }
-  Tensor embed(const Tensor& x, std::int64_t first) const override {
+  Tensor embed(const Tensor& x, const TokenPositions& at) const override {
     Tensor result = x;
-    for (const SumPart& part : parts_) result = part.encoding->embed(result, first);
+    for (const SumPart& part : parts_) result = part.encoding->embed(result, at);
     return result;
   }
   void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {

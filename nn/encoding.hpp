@@ -20,6 +20,7 @@
 #include "nn/constants.hpp"
 #include "nn/init.hpp"
 #include "nn/options.hpp"
+#include "nn/pass.hpp"
 
 namespace tally {
 
@@ -162,8 +163,8 @@ class Encoding {
   // Learned rows that are looked up by a token's position or distance: those beyond the longest sequence of a training
   // keep their start values.
   virtual std::int64_t rows_by_position() const { return 0; }
-  // Embeddings [B, T, D] of the tokens first .. first + T - 1, before the first layer.
-  virtual Tensor embed(const Tensor& x, std::int64_t first) const { return (void)first, x; }
+  // Embeddings [B, T, D] of the tokens that stand there, before the first layer.
+  virtual Tensor embed(const Tensor& x, const TokenPositions& at) const { return (void)at, x; }
   // q [B, H, T, d], k and v [B, G, T, d] before the product.
   virtual void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const {
     (void)q, (void)k, (void)v, (void)in;

@@ -56,10 +56,19 @@ struct StepContext {
   }
 };
 
+// Where tokens stand: one after the other from `first` on; or, of texts that are parts of longer sequences, as `each`
+// says.
+struct TokenPositions {
+  std::int64_t first = 0;
+  Tensor each = {};      // i32 [B, T] on the model's device
+  std::int64_t end = 0;  // beside `each`: beyond the last of them
+};
+
 // One forward pass.
 struct Pass {
   bool training = false;  // dropout acts
   StepContext step = {};
+  TokenPositions positions = {};
   std::vector<AttentionTrace>* trace = nullptr;  // one entry per layer is appended
 };
 

@@ -200,10 +200,12 @@ Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
 
 Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches) {
   check_tokens(tokens);
-  check_length(first + tokens.size(1));
+  TokenPositions at = pass.positions;
+  if (!at.each.defined()) at.first = first;
+  check_length(at.each.defined() ? at.end : first + tokens.size(1));
 
   Tensor x = with_location("embedding", [&] { return parts_->embedding.forward(tokens); });
-  for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, first);
+  for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, at);
   x = parts_->embedding_dropout(x, pass);
   for (std::size_t n = 0; n < parts_->blocks.size(); ++n) {
     x = parts_->blocks[n]->forward(x, pass, {first, caches != nullptr ? &(*caches)[n] : nullptr});

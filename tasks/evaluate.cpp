@@ -132,8 +132,12 @@ Found found_of(SequenceModel& model, const Batch& batch) {
     const auto part = [&](const Tensor& all) {
       return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
     };
+    Pass pass;
+    if (sequences.positions.defined()) {
+      pass.positions = {.each = part(sequences.positions).to(device), .end = sequences.positions_end()};
+    }
     const TokenLoss found = model.loss(part(sequences.tokens), part(sequences.targets).to(device),
-                                       part(sequences.loss_mask).to(device), weight);
+                                       part(sequences.loss_mask).to(device), weight, pass);
     if (!is_there) continue;
     best.push_back(found.best.to(Device{}));
     nats.push_back(found.rows.to(Device{}).to(DType::f64));

@@ -92,6 +92,11 @@ void SequenceParts::separate(const Batch& batch, std::int64_t at_once) {
   tokens = gathered<std::int32_t>(batch.tokens, sources_, filled_up);
   targets = gathered<std::int32_t>(batch.targets, sources_, filled_up);
   loss_mask = gathered<bool>(batch.loss_mask, sources_, filled_up);
+  positions = Tensor::zeros({static_cast<std::int64_t>(sources_.size())}, DType::i32);
+  const std::span<std::int32_t> places = positions.span<std::int32_t>();
+  for (std::size_t n = 0; n < sources_.size(); ++n) {
+    if (sources_[n] != filled_up) places[n] = static_cast<std::int32_t>(sources_[n] % shape_[1]);
+  }
 }
 
 Tensor SequenceParts::put_back(const Tensor& computed) const {

@@ -1,6 +1,7 @@
 // How a model computes a batch: so many sequences at once, and where one holds several texts that must not see each
 // other (Example::starts), each text as a sequence of its own. So no encoding, device or form of attention has to know
-// of such texts, and positions begin again in each.
+// of such texts; its tokens keep the positions that they have in the batch (language models: keys before the last end
+// of a text are not seen, and positions go on).
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,9 @@ class SequenceParts {
 
   const std::vector<SequencePart>& parts() const { return parts_; }
   std::int64_t size() const { return tokens.size(0); }  // tokens of all parts, with those that fill up
-  // [size]. Those that fill up count in no mask.
-  Tensor tokens, targets, loss_mask;
+  // [size]. Those that fill up count in no mask. Positions i32, where they do not begin at 0 in each sequence.
+  Tensor tokens, targets, loss_mask, positions;
+  std::int64_t positions_end() const { return shape_[1]; }
 
   // What was computed of them, [size] of f64 or i64 on the host, as the batch has it: [B, T].
   Tensor put_back(const Tensor& computed) const;

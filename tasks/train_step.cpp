@@ -45,19 +45,18 @@ void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparamete
     const DType dtype = parameters_.front().second.dtype();
     const Shape shape{sequences.size()};
     const auto count = static_cast<std::int64_t>(parameters_.size());
-    in_ = StagingBuffer({{shape, DType::i32},
-                         {shape, DType::i32},
-                         {shape, DType::boolean},
-                         {{1}, DType::i32},
-                         {{1}, dtype},
-                         {hyperparameters.shape(), dtype}},
-                        model_.device());
+    std::vector<StagingBuffer::Part> in{{shape, DType::i32}, {shape, DType::i32}, {shape, DType::boolean},
+                                        {{1}, DType::i32},   {{1}, dtype},        {hyperparameters.shape(), dtype}};
+    if (sequences.positions.defined()) in.push_back({shape, DType::i32});
+    in_ = StagingBuffer(in, model_.device());
+    positions_end_ = sequences.positions.defined() ? sequences.positions_end() : 0;
     out_ = StagingBuffer({{{1}, dtype}, {{count}, DType::f64}, {shape, DType::i64}}, model_.device());
   }
   in_.on_host(tokens).copy_from(sequences.tokens);
   in_.on_host(targets).copy_from(sequences.targets);
   in_.on_host(loss_mask).copy_from(sequences.loss_mask);
   in_.on_host(rows).copy_from(hyperparameters);
+  if (positions_end_ > 0) in_.on_host(positions).copy_from(sequences.positions);
 }
 
 std::span<const SequencePart> TrainStep::parts_of(std::int64_t rank) const {
@@ -75,8 +74,9 @@ void TrainStep::compute_gradients() {
     const auto part = [&](Tensor& all) {
       return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
     };
-    const Pass pass{.training = true,
-                    .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = now.first_sequence}};
+    Pass pass{.training = true,
+              .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = now.first_sequence}};
+    if (positions_end_ > 0) pass.positions = {.each = part(in_.on_device(positions)), .end = positions_end_};
     model_.clear_gradients();
     const TokenLoss found = model_.loss(part(in_.on_device(tokens)), part(in_.on_device(targets)),
                                         part(in_.on_device(loss_mask)), in_.on_device(weight), pass);

@@ -18,8 +18,8 @@ class Absolute final : public Encoding {
     check(length <= table_.size(0), "absolute", "the table has ", table_.size(0), " positions, the sequence ", length,
           " tokens");
   }
-  Tensor embed(const Tensor& x, std::int64_t first) const override {
-    return x + slice(table_, 0, first, first + x.size(1));
+  Tensor embed(const Tensor& x, const TokenPositions& at) const override {
+    return x + (at.each.defined() ? embedding(table_, at.each) : slice(table_, 0, at.first, at.first + x.size(1)));
   }
 
  private:

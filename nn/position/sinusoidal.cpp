@@ -17,8 +17,14 @@ double sinusoid(std::int64_t t, std::int64_t column, std::int64_t width) {
 
 class Sinusoidal final : public Encoding {
  public:
-  Tensor embed(const Tensor& x, std::int64_t first) const override {
-    return x + constants->of(sinusoid, first, first + x.size(1), x.size(2), x.dtype(), x.device());
+  Tensor embed(const Tensor& x, const TokenPositions& at) const override {
+    if (!at.each.defined()) return x + waves(at.first, at.first + x.size(1), x);
+    return x + embedding(waves(0, at.end, x), at.each);
+  }
+
+ private:
+  Tensor waves(std::int64_t first, std::int64_t end, const Tensor& x) const {
+    return constants->of(sinusoid, first, end, x.size(2), x.dtype(), x.device());
   }
 };
 

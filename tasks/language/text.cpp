@@ -2,8 +2,8 @@
 //
 // A sequence is T + 1 neighbouring tokens: T are fed, each predicts its successor, all of them count. Nothing is filled
 // up or masked, and attention sees across the end of a document; with `documents` separate each document that begins in
-// a sequence is one of its own, with its positions from 0 on: it begins with the token that stands between documents,
-// which is the last target of the one before.
+// a sequence sees nothing before itself: it begins with the token that stands between documents, which is the last
+// target of the one before. Positions go on counting.
 //
 // Training is read in epochs. Epoch e cuts the N tokens from an offset in [0, T) on into W = floor((N - T) / T)
 // windows, which share the one token that is both target and next input, and takes them in a random order; sequence i
@@ -61,7 +61,7 @@ struct TextOptions final : OptionsOf<TextOptions> {
     visitor.choice("order", order, {"epochs", "random"},
                    "training: windows in epochs, each once; or from starts drawn anew for each");
     visitor.choice("documents", documents, {"joined", "separate"},
-                   "whether a document sees those before it in its sequence, or begins anew");
+                   "whether a document sees those before it in its sequence");
   }
 };
 

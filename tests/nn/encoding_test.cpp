@@ -152,7 +152,7 @@ TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
       const auto again =
           make_encoding(one.choice, sizes, [&](std::string_view, const Shape&, const Fill&) { return given[next++]; });
       const Tensor output = attention_output(*again, given[0], given[1], given[2], given[3]);
-      return merge_heads(output) + again->embed(given[0], 0);
+      return merge_heads(output) + again->embed(given[0], {});
     };
     const bool whole = GetParam() == Device{};
     const GradcheckResult result = gradcheck(f, inputs, {.full_limit = whole ? 100'000 : 0, .directions = 1});

@@ -58,6 +58,8 @@ class Xpos : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Xpos);
 class Longrope : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Longrope);
+class AddedPositions : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(AddedPositions);
 
 // q of the tokens first .. first + T - 1 as rope turns it.
 Tensor turned(const std::vector<std::pair<std::string, std::string>>& options, const Tensor& q,
@@ -227,6 +229,27 @@ TEST_P(Xpos, RefusesPlacesWhoseScalesLeaveTheNumbers) {
     products.push_back(sum(turned_q * turned_k, {3}));
   }
   expect_near(products[0], products[1], 1e-9);
+}
+
+// Of tokens that stand anywhere: what each has where it stands.
+TEST_P(AddedPositions, AreThoseWhereTokensStand) {
+  const Tensor x = normal_tensor("x", {2, 3, 8});
+  const std::vector<std::int32_t> places{5, 0, 2, 1, 1, 6};
+  for (const EncodingEntry* entry : encoding_registry()) {
+    if (!entry->traits.embeds) continue;
+    SCOPED_TRACE(entry->name);
+    const auto encoding = make(entry->name, {.max_length = 7});
+    const Tensor found =
+        encoding->embed(x, {.each = Tensor::from(places, {2, 3}, default_device()), .end = 7}).to(Device{});
+    for (std::int64_t n = 0; n < 6; ++n) {
+      const std::int64_t b = n / 3, t = n % 3;
+      const Tensor one = x.slice_view(0, b, b + 1).slice_view(1, t, t + 1).to_dense();
+      const Tensor expected = encoding->embed(one, {.first = places[static_cast<std::size_t>(n)]});
+      EXPECT_EQ(found.slice_view(0, b, b + 1).slice_view(1, t, t + 1).to_vector<double>(),
+                expected.to(Device{}).to_vector<double>())
+          << n;
+    }
+  }
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ void check_file(const SafetensorsFile& file) {
     output = attention_output(*encoding, x, q, k, v, &trace, in.visible);
     expect_equal(trace.weights, file, "weights");
   } else {
-    output = encoding->embed(x, 0);
+    output = encoding->embed(x, {});
   }
   expect_equal(output, file, "output");
   if (file.find("gates") != nullptr) expect_equal(trace.gates, file, "gates");
