@@ -131,11 +131,12 @@ Tensor Encoding::weights(const Tensor& logits, const Tensor& seen, const Attenti
 
 Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis) const {
   if (cache == nullptr) return rows;
-  auto& kept = (*cache)[concat(owner, name)];
-  kept = kept.defined() ? concat(std::vector<Tensor>{kept, rows}, axis) : rows;
-  check(kept.size(axis) <= keys(), "encoding", "'", owner, name, "' has ", kept.size(axis), " rows after ", keys(),
+  Kept& kept = (*cache)[concat(owner, name)];
+  kept.append(rows, axis);
+  const std::int64_t count = kept.tensor().size(axis);
+  check(count <= keys(), "encoding", "'", owner, name, "' has ", count, " rows after ", keys(),
         " tokens: in.keep takes each tensor once, under a name of its own, with the rows of these tokens alone");
-  return kept;
+  return kept.tensor();
 }
 
 Tensor AttentionInput::keep_keys(std::string_view name, const Tensor& rows) const {
@@ -143,7 +144,7 @@ Tensor AttentionInput::keep_keys(std::string_view name, const Tensor& rows) cons
 }
 
 Tensor* AttentionInput::kept(std::string_view name) const {
-  return cache == nullptr ? nullptr : &(*cache)[concat(owner, name)];
+  return cache == nullptr ? nullptr : &(*cache)[concat(owner, name)].state();
 }
 
 Tensor AttentionInput::distances() const {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +18,7 @@
 #include "autograd/score.hpp"
 #include "nn/constants.hpp"
 #include "nn/init.hpp"
+#include "nn/kv_cache.hpp"
 #include "nn/options.hpp"
 #include "nn/pass.hpp"
 
@@ -53,10 +53,6 @@ struct EncodingSetup {
 
   std::shared_ptr<Constants> constants = std::make_shared<Constants>();  // one for all layers
 };
-
-// What one layer keeps of the tokens it has seen while a text is generated token by token, by name: keys and values,
-// and what encodings need.
-using KvCache = std::map<std::string, Tensor, std::less<>>;
 
 // What an encoding sees of one layer. q, k, v as projected (not rotated), of the tokens first .. first + T - 1; unless
 // a text is generated token by token these are all of them, and first is 0.

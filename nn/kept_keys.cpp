@@ -84,8 +84,9 @@ void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t ke
   for (auto& [name, kept] : *in.cache) {
     const bool beside_keys = name.starts_with(in.owner) && name.ends_with(kept_beside_keys);
     if (!beside_keys) continue;
-    check_internal(kept.size(2) == keys, "cache", name, " has ", kept.size(2), " rows for ", keys, " keys");
-    kept = without(kept, 2, in.visible.first, going).clone();  // a view would hold all the memory
+    const Tensor& rows = kept.tensor();
+    check_internal(rows.size(2) == keys, "cache", name, " has ", rows.size(2), " rows for ", keys, " keys");
+    kept.set(without(rows, 2, in.visible.first, going).clone());  // a view would hold all the memory
   }
 }
 

@@ -37,11 +37,12 @@ class Layer final : public Module {
   Tensor forward(const Tensor& x, const Pass& pass, KvCache* earlier) const {
     const bool begins = earlier == nullptr || earlier->empty();
     const Tensor zeros = begins ? Tensor::zeros({x.size(0), x.size(2)}, x.dtype(), x.device()) : Tensor();
-    const LstmSteps steps = lstm(input_.forward(x), recurrent_.weight(), begins ? zeros : earlier->at("hidden"),
-                                 begins ? zeros : earlier->at("cell"));
+    const LstmSteps steps =
+        lstm(input_.forward(x), recurrent_.weight(), begins ? zeros : earlier->at("hidden").tensor(),
+             begins ? zeros : earlier->at("cell").tensor());
     if (earlier != nullptr && x.size(1) > 0) {
-      (*earlier)["hidden"] = steps.hidden.select_view(1, x.size(1) - 1).clone();
-      (*earlier)["cell"] = steps.cells.select_view(1, x.size(1) - 1).clone();
+      (*earlier)["hidden"].set(steps.hidden.select_view(1, x.size(1) - 1).clone());
+      (*earlier)["cell"].set(steps.cells.select_view(1, x.size(1) - 1).clone());
     }
     return dropout_(steps.hidden, pass);
   }

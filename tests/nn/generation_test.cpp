@@ -157,7 +157,7 @@ std::vector<std::int64_t> rows_beside_keys(const GenerationState& state) {
   std::vector<std::int64_t> rows;
   for (const KvCache& layer : state.layers) {
     for (const auto& [name, kept] : layer) {
-      if (name.ends_with(kept_beside_keys)) rows.push_back(kept.size(2));
+      if (name.ends_with(kept_beside_keys)) rows.push_back(kept.tensor().size(2));
     }
   }
   return rows;
@@ -247,6 +247,27 @@ TEST(GenerationMemory, GrowsWithTheTextAndNoFaster) {
   for (std::int64_t t = 0; t < tokens; ++t) model->step(slice(text, 1, t, t + 1), state);
   const std::size_t kept = 2 * 2 * tokens * 64 * sizeof(double);  // keys and values of two layers
   EXPECT_LE(taken() - before, 64 * kept);
+}
+
+// Several texts go on from one beginning, and from each other, whichever is longer.
+TEST_P(Generation, BranchesDoNotDisturbEachOther) {
+  const NoGrad only_values;
+  const auto model = make_model(EncodingChoice::parse("cope+rope"));
+  const Tensor tokens = some_tokens(1), others = some_tokens(1, 2 * length);
+  GenerationState trunk;
+  for (std::int64_t t = 0; t + 2 < length; ++t) {
+    model->step(slice(tokens, 1, t, t + 1), trunk);
+    GenerationState branch = trunk;
+    const Tensor beside = slice(others, 1, length + t, length + t + 2);
+    const Tensor found = model->step(beside, branch);
+    const Tensor whole = model->forward(concat(std::vector<Tensor>{slice(tokens, 1, 0, t + 1), beside}, 1));
+    expect_near(found, slice(whole, 1, t + 1, t + 3));
+    GenerationState again = trunk;
+    expect_near(model->step(beside, again), found);
+  }
+  const Tensor last = slice(tokens, 1, length - 2, length - 1);
+  expect_near(model->step(last, trunk),
+              slice(model->forward(slice(tokens, 1, 0, length - 1)), 1, length - 2, length - 1));
 }
 
 struct Keeping final : Encoding {

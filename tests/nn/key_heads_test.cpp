@@ -68,8 +68,8 @@ TEST(KeyHeads, AreAllThatIsKeptOfEarlierTokens) {
     make_small_model(choice, "tiled", length, 1)->step(some_tokens(length), state);
     for (const KvCache& layer : state.layers) {
       for (const auto& [name, kept] : layer) {
-        if (kept.rank() != 4) continue;  // as the gates of tokens
-        EXPECT_EQ(to_text(kept.shape()), "[1, 1, 9, 4]") << text << ": " << name;
+        if (kept.tensor().rank() != 4) continue;  // as the gates of tokens
+        EXPECT_EQ(to_text(kept.tensor().shape()), "[1, 1, 9, 4]") << text << ": " << name;
       }
       const std::string group = choice.assignments.empty() ? "" : "group 1, ";
       EXPECT_TRUE(layer.contains(concat(group, "keys of the product", kept_beside_keys)));

@@ -67,4 +67,9 @@ ERRORS = [
             replace="return gone;",
             what="a cache lets go of a part of a chunk, so that places and chunks no longer fit",
             found_by=["nn/Cpu/Generation.*", "nn/Cpu/Forms.Generate*"]),
+    Planted("kept-rows-of-another", "nn/kv_cache.cpp",
+            find="room_->filled == before && count",
+            replace="count",
+            what="texts that go on from one beginning write over each other's keys",
+            found_by=["nn/*Generation.*"]),
 ]
