@@ -14,6 +14,9 @@
 // A program that sets nothing is drawn again with its n; so is one with an operation that is still not possible after
 // 100 draws. Tokens are the words between blanks. Of a sequence longer than 512 tokens, question and answer included,
 // the last 512 stay. The model sees all but the answer, which the last position predicts: loss and score are there.
+//
+// Errors are broken down by the answer. Large ones are rare where passes are many or programs short, and a model may
+// count right and never give an answer that training hardly showed.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -62,7 +65,7 @@ class Counting final : public ToyTask<CountingLaw> {
  public:
   // Training programs are a fixed set, so that all come from the data seed.
   Counting(const CountingOptions& options, std::uint64_t, std::uint64_t data_seed)
-      : ToyTask({"counting", words(options.vars), Writing::words}), options_(options) {
+      : ToyTask({"counting", words(options.vars), Writing::words, "answer"}), options_(options) {
     check(options.min_operations <= options.max_operations, "counting", "min-operations ", options.min_operations,
           " is more than max-operations ", options.max_operations);
     const auto add = [&](const char* name, std::int64_t count, std::int64_t pass_weight) {
@@ -112,6 +115,7 @@ class Counting final : public ToyTask<CountingLaw> {
     }
     Example example = tag_example(std::move(tokens));
     ask(example, example.tokens.size() - 1, program->answer);
+    set_key(example, program->answer);
     return example;
   }
 
@@ -175,6 +179,6 @@ class Counting final : public ToyTask<CountingLaw> {
 TALLY_TASK(counting, CountingOptions, Counting, "run a program of set, increment and pass, then print a variable",
            "Operations `a = 0 ;`, `a ++;`, `pass;` drawn with weights 1, 7 and the pass weight; values stay within\n"
            "0-10. Then `print a` and the answer. Tokens are words; long programs lose their beginning. Only the\n"
-           "answer is trained on and scored. The training programs are a fixed set; ood-long and ood-short (more\n"
-           "and fewer passes) exist for one variable.",
+           "answer is trained on and scored, and errors are broken down by it. The training programs are a fixed\n"
+           "set; ood-long and ood-short (more and fewer passes) exist for one variable.",
            "Golovneva et al. 2024 (CoPE), arXiv 2405.18719, section 5.3");

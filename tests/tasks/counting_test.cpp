@@ -125,6 +125,11 @@ TEST(Counting, TheAnswerIsPredictedAndNotFed) {
   EXPECT_EQ(example.loss_mask[last], 1);
   EXPECT_EQ(example.score_mask[last], 1);
   EXPECT_EQ(example.targets[last], execute(task->text(example)).answer);
+  EXPECT_EQ(task->breakdown(), "answer");
+  for (std::int64_t index = 0; index < 20; ++index) {
+    const Example asked = task->example("ood-short", index);
+    EXPECT_EQ(asked.keys.back(), execute(task->text(asked)).answer);
+  }
   std::vector<std::int32_t> whole = example.tokens;
   whole.push_back(example.targets[last]);
   EXPECT_EQ(task->encode(task->text(example)), whole);

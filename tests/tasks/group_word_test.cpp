@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/tasks/check_numbers.hpp"
@@ -89,6 +91,26 @@ TEST(GroupWord, MixTrainsOnAllLengths) {
   testing::for_each_example(*task, "train", 2000, [&](const Example& e) { ++of_length[e.tokens.size() - 1]; });
   for (std::size_t n = 2; n <= 5; ++n) testing::expect_share(of_length[n], 2000, 0.25, std::to_string(n));
   EXPECT_EQ(task->example("in-distribution", 0).tokens.size(), 6u);
+}
+
+// One guess has error 1 - 1/m, however long the word.
+TEST(GroupWord, AnswersAreUniformAtEveryStep) {
+  constexpr std::int64_t words = 3000;
+  for (const auto& [group, order] : {std::pair<const char*, std::size_t>{"s3", 6}, {"a5", 60}}) {
+    const auto task = make_task("group-word", {{"group", group}, {"length", "8"}, {"eval-count", "3000"}});
+    std::vector<std::vector<double>> of(9, std::vector<double>(order));
+    testing::for_each_example(*task, "in-distribution", words, [&](const Example& example) {
+      for (std::size_t t = 1; t <= 8; ++t) ++of[t][static_cast<std::size_t>(example.targets[t])];
+    });
+    for (std::size_t t = 1; t <= 8; ++t) {
+      // Chi-squared with m - 1 degrees of freedom, within four standard deviations.
+      const double expected = static_cast<double>(words) / static_cast<double>(order);
+      double chi_squared = 0;
+      for (const double count : of[t]) chi_squared += (count - expected) * (count - expected) / expected;
+      const double freedom = static_cast<double>(order - 1);
+      EXPECT_NEAR(chi_squared, freedom, 4 * std::sqrt(2 * freedom)) << group << " t " << t;
+    }
+  }
 }
 
 TEST(GroupWord, RepeatingTheLastSymbolIsRightAsOftenAsTheLawSays) {

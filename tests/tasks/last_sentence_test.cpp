@@ -105,5 +105,15 @@ TEST(LastSentence, CheckNumbers) {
   }
 }
 
+// Asked for the sentence before the last, the count in the last is hardly ever the answer.
+TEST(LastSentence, TheLastSentenceDoesNotAnswerForTheOneBefore) {
+  const auto task = make_task("last-sentence", {{"back", "1"}, {"eval-count", "5000"}});
+  Mean last_right;
+  testing::for_each_example(*task, "train", 5000, [&](const Example& example) {
+    last_right.add(counts_of(example).at(0) == example.targets.back() - first_count);
+  });
+  last_right.expect_near(0.152, 0.025, "train");
+}
+
 }  // namespace
 }  // namespace tally
