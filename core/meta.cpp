@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "core/backend.hpp"
+#include "core/graph.hpp"
 
 namespace tally::meta {
 namespace {
@@ -57,7 +60,25 @@ void release(void* block, std::size_t bytes, int) {
   --Own::counters.live_blocks;
 }
 
+// Work that is captured there keeps what was copied from the host within it: blocks of so many bytes.
+using CapturedWork = std::vector<std::size_t>;
+thread_local std::unique_ptr<CapturedWork> capturing;
+
+template <DeviceType stands_for>
+void copy_from_host(void*, const void*, std::size_t bytes) {
+  if (capturing == nullptr) return;
+  allocate<stands_for>(bytes);
+  capturing->push_back(bytes);
+}
+
+template <DeviceType stands_for>
+void destroy(void* graph) {
+  const std::unique_ptr<CapturedWork> owned(static_cast<CapturedWork*>(graph));
+  for (const std::size_t bytes : *owned) release<stands_for>(address(), bytes, 0);
+}
+
 void copy_to_host(void* target, const void*, std::size_t bytes) {
+  if (capturing != nullptr) refuse_read_back();
   if (target != address()) std::memset(target, 0, bytes);
 }
 
@@ -81,14 +102,17 @@ const Backend& backend_for() {
   static const Backend backend{.name = [] { return "meta"; },
                                .allocate = allocate<stands_for>,
                                .release = release<stands_for>,
-                               .copy_from_host = [](void*, const void*, std::size_t) {},
+                               .copy_from_host = copy_from_host<stands_for>,
                                .copy_to_host = copy_to_host,
                                .synchronize = [] {},
-                               .can_capture = [] { return false; },
-                               .begin_capture = nullptr,
-                               .end_capture = nullptr,
-                               .launch = nullptr,
-                               .destroy = nullptr,
+                               .can_capture =
+                                   [] {
+                                     return tally::backend(Device{stands_for, 0}).can_capture();
+                                   },
+                               .begin_capture = [] { capturing = std::make_unique<CapturedWork>(); },
+                               .end_capture = []() -> void* { return capturing.release(); },
+                               .launch = [](void*) {},
+                               .destroy = destroy<stands_for>,
                                .set_mark = []() -> void* { return nullptr; },
                                .time_between = [](void*, void*) { return 0.0; },
                                .drop_mark = [](void*) {},

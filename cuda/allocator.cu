@@ -36,6 +36,22 @@ void abandon(const CapturedMemory& captured) {
   for (const auto& [block, bytes] : captured.own) all.abandoned.insert(block);
 }
 
+namespace {
+
+void count(MemoryCounters& mine, std::size_t bytes) {
+  mine.live_bytes += bytes;
+  mine.peak_bytes = std::max(mine.peak_bytes, mine.live_bytes);
+  ++mine.live_blocks;
+  ++mine.system_allocations;
+}
+
+[[noreturn]] void refuse(const MemoryCounters& mine, std::size_t bytes) {
+  cudaGetLastError();  // told by the text below
+  fail("memory", "the device has no ", bytes, " bytes left; ", mine.live_bytes, " bytes are in use by tensors");
+}
+
+}  // namespace
+
 void* allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   const Context& c = context();
@@ -51,16 +67,23 @@ void* allocate(std::size_t bytes) {
     CUDA_CHECK(cudaDeviceGraphMemTrim(c.index));
     error = cudaMallocAsync(&block, bytes, c.stream);
   }
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // told by the text below
-    fail("memory", "the device has no ", bytes, " bytes left; ", mine.live_bytes, " bytes are in use by tensors");
-  }
+  if (error == cudaErrorMemoryAllocation) refuse(mine, bytes);
   check_call(error, "cudaMallocAsync(&block, bytes, stream)", __FILE__, __LINE__);
   if (account != nullptr) account->own.emplace(block, bytes);
-  mine.live_bytes += bytes;
-  mine.peak_bytes = std::max(mine.peak_bytes, mine.live_bytes);
-  ++mine.live_blocks;
-  ++mine.system_allocations;
+  count(mine, bytes);
+  return block;
+}
+
+void* allocate_beside(std::size_t bytes) {
+  const Context& c = context();
+  Counts& all = counts();
+  const std::lock_guard lock(all.mutex);
+  MemoryCounters& mine = all.by_device[c.index];
+  void* block = nullptr;
+  const cudaError_t error = cudaMallocAsync(&block, bytes, c.uploads);
+  if (error == cudaErrorMemoryAllocation) refuse(mine, bytes);
+  check_call(error, "cudaMallocAsync(&block, bytes, uploads)", __FILE__, __LINE__);
+  count(mine, bytes);
   return block;
 }
 

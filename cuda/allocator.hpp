@@ -13,6 +13,8 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 
 // On the current device; null for 0 bytes. Throws Error when it has none left.
 void* allocate(std::size_t bytes);
+// The same, in the order of `uploads` (cuda/context.hpp): there at once, while this thread's work is captured too.
+void* allocate_beside(std::size_t bytes);
 // index: the device it was taken from. Never throws.
 void release(void* block, std::size_t bytes, int index);
 

@@ -19,10 +19,15 @@ namespace {
 // A captured graph, and what was copied to the device within it: as constant as the arguments of its kernels.
 struct CapturedWork {
   cudaGraphExec_t executable{};
-  std::vector<void*> constants;
+  struct Constant {
+    void* block;
+    std::size_t bytes;
+  };
+  int index = context().index;
+  std::vector<Constant> constants;
   CapturedMemory memory;
   ~CapturedWork() {
-    for (void* const constant : constants) cudaFreeAsync(constant, context().stream);
+    for (const Constant& constant : constants) release(constant.block, constant.bytes, index);
   }
 };
 
@@ -45,9 +50,8 @@ class BesideTheCapture {
 const void* constant_of(const void* source, std::size_t bytes) {
   const cudaStream_t stream = context().uploads;
   const BesideTheCapture beside;
-  void* constant = nullptr;
-  CUDA_CHECK(cudaMallocAsync(&constant, bytes, stream));
-  capturing->constants.push_back(constant);
+  void* const constant = allocate_beside(bytes);
+  capturing->constants.push_back({constant, bytes});
   CUDA_CHECK(cudaMemcpyAsync(constant, source, bytes, cudaMemcpyHostToDevice, stream));
   CUDA_CHECK(cudaStreamSynchronize(stream));
   return constant;

@@ -1,6 +1,7 @@
 // What there is to say of a choice of encodings: what publications leave open, options that change nothing in these
 // sums, and what encodings have to say of the model.
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "core/error.hpp"
@@ -36,6 +37,18 @@ std::optional<OptionValue> value_of(Options& options, std::string_view name) {
   return std::nullopt;
 }
 
+// Whether the other options leave this flag something to act on.
+bool may_be_set(const EncodingChoice::Part& part, std::string_view flag) {
+  const std::unique_ptr<Options> options = part.options->clone();
+  set_option(*options, part.entry->name, flag, "true");
+  try {
+    options->validate();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 bool EncodingChoice::Part::joins_score() const {
@@ -51,6 +64,7 @@ std::vector<std::string> EncodingChoice::open_choices() const {
     if (rotations.empty()) continue;
     for (const OpenFlag& flag : part.entry->beside_rotations) {
       const std::string& name = part.entry->name;
+      if (!may_be_set(part, flag.option)) continue;
       const bool is_set = value_of(*part.options, flag.option) == OptionValue(true);
       lines.push_back(concat("open choice: beside ", rotations, ", ", name, is_set ? flag.with : flag.without, " (",
                              name, ".", flag.option, "=", to_text(OptionValue(is_set)), "); publications do not say"));

@@ -1,6 +1,7 @@
 #include "nn/gates.hpp"
 
 #include "autograd/ops.hpp"
+#include "core/error.hpp"
 #include "nn/attention.hpp"
 
 namespace tally {
@@ -10,6 +11,12 @@ void ContextualGateOptions::visit(OptionVisitor& visitor) {
                  "from the keys of attention, from a key projection of their own, or from the values");
   visitor.flag("rotated-query", rotated_query,
                "in a sum with a rotation: the position term and gates with a source of their own see q as rotated");
+}
+
+void ContextualGateOptions::refuse_idle_query(std::string_view encoding) const {
+  check(source != "keys" || !rotated_query, encoding,
+        "rotated-query = true has no effect with gates = keys, which come from the score itself; it is for gates = "
+        "sep-keys or values");
 }
 
 ContextualGates::ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options)

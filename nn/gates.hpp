@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "nn/encoding.hpp"
 
@@ -16,6 +17,8 @@ struct ContextualGateOptions {
 
   // Options "gates" and "rotated-query".
   void visit(OptionVisitor& visitor);
+  // For the `validate` of an encoding that multiplies q with nothing else than keys, of the score and of gates.
+  void refuse_idle_query(std::string_view encoding) const;
 };
 
 // Parameters, with source sep-keys: gate.weight [G d, D], gate.bias [G d] (where k has one), as that of k.

@@ -7,6 +7,7 @@
 #include "autograd/node.hpp"
 #include "core/allocator.hpp"
 #include "core/backend.hpp"
+#include "core/graph.hpp"
 #include "nn/parameter_choice.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/evaluate.hpp"
@@ -89,10 +90,10 @@ MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
   });
 }
 
-// A step, and whatever `after` does while optimiser and batch are still there.
+// So many steps, and whatever `after` does while optimiser and batch are still there.
 template <class After>
-MemoryEstimate count_step(const ModelSetting& setting, const RunConfig& config, std::int64_t sequences,
-                          std::int64_t length, After&& after) {
+MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config, std::int64_t sequences,
+                           std::int64_t length, std::int64_t steps, After&& after) {
   return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
     const NamedTensors trained = train_only(model.parameters(), config.run.train);
     estimate.gradients = bytes_of(trained);
@@ -100,7 +101,9 @@ MemoryEstimate count_step(const ModelSetting& setting, const RunConfig& config, 
     estimate.optimiser = counted.live() - estimate.parameters;
     TrainStep step(model, *optimizer, config.optimiser, 0, config.run.at_once());
     const Batch batch = counted.batch(sequences, length);
-    step(batch, 1, 1);
+    step(batch, 1, steps);
+    // Those after the first are as it was, but where they are captured: what that keeps comes with the second.
+    if (steps > 1 && DeviceGraph::available(default_device())) step(batch, 2, steps);
     after(model, batch, counted);
   });
 }
@@ -178,26 +181,26 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
   };
   const Split& train = splits.front();
   MemoryEstimate estimate =
-      count_step(model_of(config, task), config, sequences_in(train, config.run.batch), train.length,
-                 [&](SequenceModel& model, const Batch& batch, const OnlyCounting& counted) {
-                   Evaluation found;
-                   for (const Batch& part : batch.parts(config.run.at_once())) {
-                     evaluate_batch(model, part, found);  // before a checkpoint
-                   }
-                   for (const Split& split : std::span(splits).subspan(1)) {
-                     const std::int64_t sequences = sequences_in(split, sequences_at_once(split));
-                     evaluate_batch(model, counted.batch(sequences, split.length), found);
-                   }
-                   for (const Split& split : std::span(splits).subspan(1)) {
-                     if (!config.run.eval_generated) break;
-                     const Answer answer = answer_of(task.example(split.name, 0), split.name, 0);
-                     if (answer.count == 0) continue;
-                     const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
-                     const auto prompt = static_cast<std::int64_t>(answer.first) + 1;
-                     const Tensor prompts = counted.batch(sequences, prompt).tokens;  // the masks go
-                     generate(model, prompts, static_cast<std::int64_t>(answer.count));
-                   }
-                 });
+      count_steps(model_of(config, task), config, sequences_in(train, config.run.batch), train.length, config.run.steps,
+                  [&](SequenceModel& model, const Batch& batch, const OnlyCounting& counted) {
+                    Evaluation found;
+                    for (const Batch& part : batch.parts(config.run.at_once())) {
+                      evaluate_batch(model, part, found);  // before a checkpoint
+                    }
+                    for (const Split& split : std::span(splits).subspan(1)) {
+                      const std::int64_t sequences = sequences_in(split, sequences_at_once(split));
+                      evaluate_batch(model, counted.batch(sequences, split.length), found);
+                    }
+                    for (const Split& split : std::span(splits).subspan(1)) {
+                      if (!config.run.eval_generated) break;
+                      const Answer answer = answer_of(task.example(split.name, 0), split.name, 0);
+                      if (answer.count == 0) continue;
+                      const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
+                      const auto prompt = static_cast<std::int64_t>(answer.first) + 1;
+                      const Tensor prompts = counted.batch(sequences, prompt).tokens;  // the masks go
+                      generate(model, prompts, static_cast<std::int64_t>(answer.count));
+                    }
+                  });
   estimate.data = static_cast<double>(train.count) * sizeof(std::int64_t);
   return estimate;
 }
@@ -231,8 +234,9 @@ MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::in
                      });
 }
 
-MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config, std::int64_t length) {
-  return count_step(timed, config, config.run.batch, length, [](auto&&...) {});
+MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config, std::int64_t length,
+                             std::int64_t steps) {
+  return count_steps(timed, config, config.run.batch, length, steps, [](auto&&...) {});
 }
 
 namespace {

@@ -64,7 +64,8 @@ MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, st
 MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::int64_t sequences, std::int64_t length,
                               bool with_gradients);
 // Of what tasks/bench.hpp times: a training step, a layer's attention, operations one by one.
-MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config, std::int64_t length);
+MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config, std::int64_t length,
+                             std::int64_t steps);
 MemoryEstimate estimate_attention(const BenchOptions& timed);
 MemoryEstimate estimate_operations(const BenchOptions& timed);
 

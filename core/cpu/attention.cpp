@@ -23,7 +23,9 @@
 
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
+#include "core/cpu/attention_counts.hpp"
 #include "core/cpu/attention_worker.hpp"
 #include "core/kernels.hpp"
 
@@ -35,6 +37,20 @@ bool skips_tiles() {
 }
 
 namespace {
+thread_local TileCounts* counted = nullptr;  // null: nobody counts
+}
+
+TileCounts& TileCounts::operator+=(const TileCounts& more) {
+  computed += more.computed;
+  settled += more.settled;
+  left_out += more.left_out;
+  return *this;
+}
+
+CountTiles::CountTiles() : before_(std::exchange(counted, &counts_)) {}
+CountTiles::~CountTiles() { counted = before_; }
+
+namespace {
 
 // Workers for all threads, and what they add up in backward.
 template <class T>
@@ -43,12 +59,12 @@ class Team {
   Team(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
         division_(divide(call)),
+        threads_(thread_count()),
         key_heads_(call.batch() * key_heads(call)),
         key_count_(Worker<T>::key_gradient_count(call)),
         shared_count_(shared_count(call.scan) + shared_count(call.beside)) {
-    const int threads = thread_count();
-    workers_ = arena.take<Worker<T>*>(threads);
-    for (int n = 0; n < threads; ++n) {
+    workers_ = arena.take<Worker<T>*>(threads_);
+    for (int n = 0; n < threads_; ++n) {
       Worker<T>* const worker = arena.make<Worker<T>>(call, gradients);
       if (worker != nullptr) workers_[n] = worker;
     }
@@ -58,8 +74,8 @@ class Team {
     // Keys of one chunk alone need their sums only until they are written, those of several until these are added up.
     constexpr std::int64_t most_bytes = std::int64_t{1} << 27;
     const std::int64_t bytes_each = std::max<std::int64_t>(1, key_count_ * static_cast<std::int64_t>(sizeof(T)));
-    at_once_ = division_.chunks() == 1 ? threads
-                                       : std::min(chunks(), std::max<std::int64_t>(threads, most_bytes / bytes_each));
+    at_once_ = division_.chunks() == 1 ? threads_
+                                       : std::min(chunks(), std::max<std::int64_t>(threads_, most_bytes / bytes_each));
     key_gradients_ = arena.take<T>(key_count_ * at_once_);
     const std::int64_t items = call.batch() * call.heads() * division_.shares;
     shared_ = {arena.take<double>(shared_count_ * items), shared_count_, call.batch(), call.heads(), division_.shares};
@@ -67,6 +83,7 @@ class Team {
 
   void forward() const {
     parallel_for(chunks(), [&](std::int64_t index) { workers_[omp_get_thread_num()]->forward(chunk_at(index)); });
+    tell_tiles();
   }
 
   void backward() const {
@@ -98,9 +115,13 @@ class Team {
       });
     }
     any.write_shared(shared_);
+    tell_tiles();
   }
 
  private:
+  void tell_tiles() const {
+    for (int n = 0; counted != nullptr && n < threads_; ++n) *counted += workers_[n]->tiles();
+  }
   std::int64_t chunks() const { return key_heads_ * division_.chunks(); }
   Chunk chunk_at(std::int64_t index) const {
     const std::int64_t group = heads_of_key(call_), ranges = division_.ranges;
@@ -112,6 +133,7 @@ class Team {
 
   const AttentionCall& call_;
   Division division_;
+  int threads_;
   std::int64_t key_heads_, key_count_, shared_count_;
   std::int64_t at_once_ = 0;  // chunks whose sums by key there is memory for
   Worker<T>** workers_;

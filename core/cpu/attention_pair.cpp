@@ -261,8 +261,8 @@ class PairTile final : public ScanTile<T> {
   T* d_rows_;
   double* sums_;
   double* shared_ = nullptr;
-  bool settled_ = false;
   using ScanTile<T>::carry_;
+  using ScanTile<T>::settled_;
   alignas(64) T run_[tile_rows];
 };
 

@@ -54,6 +54,8 @@ class ScanTile {
   // The scores become what they are with it, from the tile's last key to its first. For backward what the gradient
   // needs is kept.
   virtual void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) = 0;
+  // Whether all sums were at the table's end before the tile that was added last: gates and places do not matter in it.
+  bool settled() const { return settled_; }
   // d holds the gradient of the logits and gets that of the scores; weights: before dropout.
   virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) = 0;
   // d_logit_sums: what d adds up to along each row, but for rounding; null where that is not known.
@@ -63,6 +65,7 @@ class ScanTile {
  protected:
   ~ScanTile() = default;
   alignas(64) T carry_[tile_rows];
+  bool settled_ = false;
 };
 
 // Of a policy; null where the arena only counts.

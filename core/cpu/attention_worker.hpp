@@ -7,6 +7,7 @@
 
 #include "core/cpu/attention_beside.hpp"
 #include "core/cpu/attention_chunks.hpp"
+#include "core/cpu/attention_counts.hpp"
 #include "core/cpu/attention_key_sums.hpp"
 #include "core/cpu/attention_moves.hpp"
 #include "core/cpu/attention_normaliser.hpp"
@@ -135,6 +136,7 @@ class Worker {
       sums.data += shared_count(call_.biases[n], call_.keys());
     }
   }
+  const TileCounts& tiles() const { return tiles_; }
 
  private:
   std::span<BiasTile<T>* const> biases() const { return {biases_, static_cast<std::size_t>(call_.bias_count)}; }
@@ -157,12 +159,8 @@ class Worker {
   // Sets them for backward.
   void set_carry(std::int64_t key_tile) {
     if (!call_.prefix_sums) return;
-    const T* const kept = kept_sums(key_tile);
-    if (kept != nullptr) {
-      std::copy_n(kept, tile_rows, scan_->carry());
-    } else {
-      std::fill_n(scan_->carry(), tile_rows, T{0});
-    }
+    std::fill_n(scan_->carry(), tile_rows, T{0});
+    if (const T* const kept = kept_sums(key_tile); kept != nullptr) std::copy_n(kept, tile_rows, scan_->carry());
   }
   std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
   // Without the keys at its left edge that no row sees any more.
@@ -247,6 +245,12 @@ class Worker {
                        std::log(static_cast<double>(call_.keys()));
   }
 
+  bool leaves_out(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
+    const bool leaves = (scan_ != nullptr && scan_->used_up(rows)) || negligible(rows, keys, tile);
+    ++(leaves ? tiles_.left_out : tiles_.computed);
+    return leaves;
+  }
+
   // score_ = the logits of the tile.
   void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
     if (moves_.given()) {
@@ -260,6 +264,7 @@ class Worker {
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
     if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
     if (!keys.seen_by_all(rows)) hide(score_, rows, keys);
+    if (scan_ != nullptr && scan_->settled()) ++tiles_.settled;
   }
 
   // y = the weights after dropout, with the mask in mask_. Returns false, and leaves y alone, where nothing is dropped.
@@ -281,8 +286,7 @@ class Worker {
       const KeyTile keys = key_tile(rows, tile);
       if (!keys.seen_by_any(rows)) continue;
       if (T* const kept = kept_sums(tile); kept != nullptr) std::copy_n(scan_->carry(), tile_rows, kept);
-      if (scan_ != nullptr && scan_->used_up(rows)) continue;
-      if (negligible(rows, keys, tile)) continue;
+      if (leaves_out(rows, keys, tile)) continue;
       compute_logits(rows, keys, false);
       if (normaliser_.advance(rows, keys, score_)) {
         scale_lanes(output_lanes_, normaliser_.rescale(), value_width_, rows.lanes);
@@ -316,8 +320,7 @@ class Worker {
       const KeyTile keys = key_tile(rows, tile);
       if (!keys.seen_by_any(rows)) continue;
       set_carry(tile);
-      if (scan_ != nullptr && scan_->used_up(rows)) continue;
-      if (negligible(rows, keys, tile)) continue;
+      if (leaves_out(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
       normaliser_.weights(rows, keys, score_);
       const bool dropped = drop(rows, keys, kept_weight_, score_);
@@ -385,6 +388,7 @@ class Worker {
   T *d_output_rows_ = nullptr, *d_output_lanes_ = nullptr, *d_q_lanes_ = nullptr;  // backward
   double row_norm_ = 0;
   double* shared_of_normaliser_ = nullptr;
+  TileCounts tiles_;
   // Of the tile [tile_keys, tile_rows].
   T* score_;  // scores, logits, weights one after the other
   T* mask_;   // with dropout

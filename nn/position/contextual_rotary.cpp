@@ -68,6 +68,7 @@ struct ContextualRotaryOptions final : OptionsOf<ContextualRotaryOptions> {
     visitor.flag("own", own, "whether a position takes the gate of the key itself in");
     gates.visit(visitor);
   }
+  void validate() const override { gates.refuse_idle_query("contextual-rotary"); }
 };
 
 std::int64_t rotated_dims(const EncodingSetup& setup, const ContextualRotaryOptions& options) {

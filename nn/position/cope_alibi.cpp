@@ -41,6 +41,7 @@ struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
         "or alibi");
     check(slopes == "halving" || first_slope == usual.first_slope, "cope-alibi", "first-slope = ", first_slope,
           " has no effect with slopes = ", slopes, "; it is for slopes = halving");
+    gates.refuse_idle_query("cope-alibi");
   }
 };
 

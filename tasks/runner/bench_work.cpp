@@ -81,7 +81,9 @@ MemoryEstimate checked(const BenchOptions& o, MemoryEstimate memory) {
   return memory;
 }
 
-MemoryEstimate estimate_step(const BenchOptions& o) { return estimate_step(model_of(o), o.config, o.length); }
+MemoryEstimate estimate_step(const BenchOptions& o) {
+  return estimate_step(model_of(o), o.config, o.length, o.warmup + o.steps);
+}
 
 }  // namespace
 

@@ -141,14 +141,4 @@ std::vector<TextDocument> PreparedText::documents(std::string_view name) const {
   return documents;
 }
 
-void PreparedText::verify() const {
-  for (const TextSplit& split : manifest_.splits) {
-    if (split.tokens == 0) continue;
-    const TokenFile file = tokens(split.name);
-    const std::string checksum = checksum_text(file.checksum());
-    check(checksum == split.token_checksum, "text", file.name(), ": its checksum is ", checksum,
-          ", and the manifest says ", escape_for_print(split.token_checksum));
-  }
-}
-
 }  // namespace tally

@@ -58,7 +58,7 @@ class PreparedText {
  public:
   // Throws Error naming the folder when there is no manifest in it, and DamagedText naming file and location when the
   // manifest is wrong, or a token file or the tokenizer missing or not what it says: sizes are compared, and the
-  // tokenizer's checksum.
+  // tokenizer's checksum; those of the tokens are for TextTokens, which reads them.
   explicit PreparedText(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
@@ -68,8 +68,6 @@ class PreparedText {
   TokenFile tokens(std::string_view split) const;
   // In the order of the file. Throws Error naming the line that is wrong.
   std::vector<TextDocument> documents(std::string_view split) const;
-  // Compares the checksums of all token files. Throws Error naming the first that differs.
-  void verify() const;
 
  private:
   void check_files() const;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/backend.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
 #include "core/tensor.hpp"
@@ -110,6 +111,28 @@ TEST_P(Graph, KeepsWhatIsCopiedFromTheHost) {
     y.fill(0);
     copies.launch();
     EXPECT_EQ(y.to_vector<float>(), std::vector<float>({1, 2, 3}));
+  }
+}
+
+// As long as the graph is there; where only memory is counted, too.
+TEST_P(Graph, CountsWhatItKeeps) {
+  for (const Device on : {device(), meta_of(device())}) {
+    const Tensor read = Tensor::zeros({3}, DType::f32, on);
+    const MemoryCounters before = memory_counters(on);
+    const auto work = [&] {
+      for (int n = 0; n < 2; ++n) Tensor::from(std::vector<float>{1, 2, 3}, {3}, on);
+    };
+    {
+      const DeviceGraph copies = DeviceGraph::capture(on, work);
+      EXPECT_EQ(memory_counters(on).live_bytes, before.live_bytes + 24) << to_text(on);
+      EXPECT_EQ(memory_counters(on).live_blocks, before.live_blocks + 2) << to_text(on);
+      copies.launch();
+    }
+    EXPECT_EQ(memory_counters(on).live_bytes, before.live_bytes) << to_text(on);
+    EXPECT_EQ(memory_counters(on).live_blocks, before.live_blocks) << to_text(on);
+    // Also where the capture is given up.
+    EXPECT_THROW(DeviceGraph::capture(on, [&] { work(), read.to_vector<float>(); }), ReadsBack) << to_text(on);
+    EXPECT_EQ(memory_counters(on).live_bytes, before.live_bytes) << to_text(on);
   }
 }
 

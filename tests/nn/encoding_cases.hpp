@@ -166,12 +166,13 @@ inline std::vector<EncodingCase> windowed_cases() {
   return asked(std::move(cases));
 }
 
-// Of one encoding, every flag that acts only beside a rotation.
-inline void set_flags_beside_rotations(EncodingCase& one) {
+// Of one encoding, every flag that acts only beside a rotation, where its other options allow it. False: none.
+inline bool set_flags_beside_rotations(EncodingCase& one) {
+  const std::string before = one.label;
   for (const OpenFlag& flag : one.choice.parts[0].entry->beside_rotations) {
-    one.choice.set_option(flag.option, "true");
-    one.label += concat(" ", flag.option, "=true");
+    if (auto set = with_option(one, flag.option, "true"); fits(set->choice)) one = std::move(*set);
   }
+  return one.label != before;
 }
 
 // The same with all of its options changed: the last of its cases, queries as rotated.
@@ -223,12 +224,11 @@ inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& sin
   return cases;
 }
 
-// Every encoding that can see queries as rotated, beside every rotation: with its other options as they are set at
-// first, and with each of them changed.
+// Every encoding that can see queries as rotated, beside every rotation, with one other option changed or none.
 inline std::vector<EncodingCase> rotated_query_cases() {
   std::vector<EncodingCase> cases;
   const auto add = [&](EncodingCase one) {
-    set_flags_beside_rotations(one);
+    if (!set_flags_beside_rotations(one)) return;
     for (const EncodingCase& rotation : plain_singles()) {
       const EncodingEntry* entry = rotation.choice.parts[0].entry;
       const bool rotates = entry->traits.rotates && !entry->traits.scans;  // of two scans one would be refused

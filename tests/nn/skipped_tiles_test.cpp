@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cpu/attention_counts.hpp"
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
@@ -186,6 +187,75 @@ TEST_P(SkippedTiles, ReadTheTableBeforeItsLastEntry) {
     return slice(compute(table, sizes, DType::f64, tiled, 0, values).output, 2, first_row, length);
   };
   EXPECT_LE(testing::largest_difference(rows(true), rows(false)), 1e-12);
+}
+
+// Of each head 9 tiles have a pair that counts: one for the rows from 0 and from 64 on, two from 128 and 192, three
+// from 256. Those of the first keys can be passed over where the last key before them is far from all rows: for the
+// rows 192 .. 255 and 256 .. 299. Values would be the same without.
+void expect_counts(const ShapeCase& one, const cpu::TileCounts& of_a_head, const Values& values = normal_tensor) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    SCOPED_TRACE(concat(one.name, " in ", dtype));
+    const Sizes two{1, 2, length, 8, 8};
+    const cpu::CountTiles counted;
+    compute(one, two, dtype, true, 0, values);
+    constexpr std::int64_t passes = 4;  // of two heads, forward and backward
+    EXPECT_EQ(counted.counts().computed, passes * of_a_head.computed);
+    EXPECT_EQ(counted.counts().settled, passes * of_a_head.settled);
+    EXPECT_EQ(counted.counts().left_out, passes * of_a_head.left_out);
+  }
+}
+
+TEST(SkippedTilesOnCpu, AreThoseThatDoNotMatter) {
+  const auto falling = [](const Shape& shape) {
+    return filled(shape, [](std::int64_t, std::int64_t n) { return -10.0 * static_cast<double>(n); });
+  };
+  const Values steep = [&](const std::string& name, const Shape& shape, double deviation) {
+    if (name == "toeplitz") return falling(shape);
+    if (name == "row") return falling(shape);
+    if (name == "column") return negate(falling(shape));
+    return normal_tensor(name, shape, deviation);
+  };
+  const cpu::TileCounts all{.computed = 9};
+  expect_counts({"none", [](const Sizes&, const Leaf&, Score&) {}}, all);
+  expect_counts(toeplitz, all);
+  expect_counts(toeplitz, {.computed = 7, .left_out = 2}, steep);
+  expect_counts(row_column, {.computed = 7, .left_out = 2}, steep);
+  ShapeCase window{"window", [](const Sizes&, const Leaf&, Score&) {}};
+  window.visible.window = 20;
+  expect_counts(window, {.computed = 7});
+}
+
+// All products are positive, so that each of 65 keys takes half of a stick or more.
+TEST(SkippedTilesOnCpu, AreThoseLeftOfSticksThatAreUsedUp) {
+  const Values positive = [](const std::string& name, const Shape& shape, double deviation) {
+    const Tensor tensor = normal_tensor(name, shape, deviation);
+    return name == "q" || name == "k" ? abs(tensor) : tensor;
+  };
+  expect_counts({"stick", [](const Sizes&, const Leaf&, Score& score) { testing::break_stick(score); }},
+                {.computed = 7, .left_out = 2}, positive);
+}
+
+// Positions beyond the end of a table: gates do not matter there, of the score or of their own, unless one is no
+// number.
+TEST(SkippedTilesOnCpu, LookUpNothingBeyondTheEndOfATable) {
+  for (const bool own_gates : {false, true}) {
+    const ShapeCase table{
+        own_gates ? "table, own gates" : "table", [&](const Sizes& s, const Leaf& leaf, Score& score) {
+          const Tensor z = leaf("z", {s.batch, s.heads, s.length, 9}, 1, DType::f64);
+          const Shape operand{s.batch, s.heads, s.length, s.width};
+          score.set_scan(contextual_table(
+              z, own_gates ? Gates{leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}
+                           : Gates{}));
+        }};
+    expect_counts(table, {.computed = 9, .settled = 2});
+    const Values spoilt = [](const std::string& name, const Shape& shape, double deviation) {
+      const Tensor tensor = normal_tensor(name, shape, deviation);
+      if (name != "gate_key") return tensor;
+      const Tensor none = Tensor::full({shape[0], shape[1], 1, shape[3]}, std::nan(""), DType::f64, default_device());
+      return concat(std::vector<Tensor>{none, slice(tensor, 2, 1, shape[2])}, 2);
+    };
+    if (own_gates) expect_counts(table, {.computed = 9}, spoilt);
+  }
 }
 
 }  // namespace

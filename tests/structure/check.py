@@ -156,12 +156,23 @@ def check_links(root, file, lines):
                 yield number, f"no such heading: {target}"
 
 
-# Pages of results are found from their README, and what they say is told in reading.md.
+# Pages of results are found from their README, and what they say is told in reading.md. Each says where it comes from.
 RESULTS = pathlib.Path("tests/results")
+ORIGIN = {
+    "machine": re.compile(r"\b(EPYC|Xeon|H100|H200)\b"),
+    "day": re.compile(r"\b20\d\d-\d\d-\d\d\b"),
+    "commit": re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}(-dirty)?\b"),
+    "command": re.compile(r"\b(tally [a-z]+ |bash \S+\.sh|python3 |cmake --build)|`tests/\S+\.(py|sh)"),
+}
 
 
 def check_results(root, files):
     pages = [file for file in files if RESULTS in file.parents and file.suffix == ".md"]
+    for page in pages:
+        text = (root / page).read_text(encoding="utf-8") if page.name not in ("README.md", "reading.md") else None
+        missing = [what for what, pattern in ORIGIN.items() if text is not None and not pattern.search(text)]
+        if missing:
+            yield f"{page}: does not say its {', '.join(missing)}"
     for name in ("README.md", "reading.md"):
         index = RESULTS / name
         if index not in files:

@@ -39,12 +39,20 @@ class CheckTest(unittest.TestCase):
         self.assert_offence("nn/README.md", page + "[gone](gone.md)\n", "nn/README.md:3: a dead link: gone.md")
         self.assert_offence("nn/README.md", page + "[gone](#a-title)\n", "nn/README.md:3: no such heading: #a-title")
 
+    ORIGIN = "`tally reproduce table2`, an AMD EPYC, 2026-11-24, commit 152b401\n"
+
+    def test_results_say_where_they_come_from(self):
+        self.assertEqual(self.found("tests/results/table2.md", self.ORIGIN), [])
+        for what, words in (("machine", "an AMD EPYC"), ("day", "2026-11-24"), ("commit", "152b401"),
+                            ("command", "tally reproduce")):
+            self.assert_offence("tests/results/table2.md", self.ORIGIN.replace(words, ""), f"does not say its {what}")
+
     def test_results_are_found_and_told_of(self):
         with tempfile.TemporaryDirectory() as folder:
             results = pathlib.Path(folder, "tests/results")
             (results / "demo").mkdir(parents=True)
             for name in ("table2.md", "demo/table.md"):
-                (results / name).write_text("# Table\n")
+                (results / name).write_text("# Table\n" + self.ORIGIN)
             (results / "README.md").write_text("[2](table2.md) [demo](demo/table.md) [what they say](reading.md)\n")
             (results / "reading.md").write_text("## [Table 2](table2.md#table)\n")
             self.assertEqual(list(check.offences(pathlib.Path(folder))),

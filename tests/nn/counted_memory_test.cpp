@@ -1,0 +1,78 @@
+// Memory that attention takes, against what the counters of a device tell of it: what they do not count no estimate
+// (tasks/estimate.hpp) can know.
+#include <gtest/gtest.h>
+
+#include <malloc.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "core/backend.hpp"
+#include "cuda/host/runtime_api.hpp"
+#include "nn/dropout.hpp"
+#include "tests/nn/score_cases.hpp"
+
+namespace tally {
+namespace {
+
+// Attention with dropout and a scan, forward; then what it keeps for backward is there, and `kept` is called.
+void attend(bool tiled, const std::function<void()>& kept) {
+  const testing::Sizes sizes{1, 2, 300, 8, 8};
+  const testing::ShapeCase table{"table", [](const testing::Sizes& s, const testing::Leaf& leaf, Score& score) {
+                                   const Shape shape{s.batch, s.heads, s.length, 9};
+                                   score.set_scan(contextual_table(leaf("z", shape, 1, DType::f32), {}));
+                                 }};
+  testing::Inputs inputs = testing::make_inputs(table, sizes, DType::f32, testing::drawn(0));
+  AttentionOperands& in = inputs.operands;
+  const Dropout drop(Initializer(0, StartValues::gpt2), "weights", 0.25);
+  const Pass pass{.training = true, .step = {.seed = 3, .number = 5}};
+  in.dropout = drop.rate(pass);
+  in.dropout_stream = drop.stream(pass, 1);
+  struct Plain final : Encoding {};
+  const AttentionInput plain{in.q, in.q, in.k, in.v, in.scale};
+  const Tensor output =
+      tiled ? tiled_attention(in, inputs.score) : composed_attention(in, inputs.score, Plain{}, plain, drop, pass);
+  kept();
+  backward(output, testing::normal_tensor("d_output", output.shape()).to(DType::f32));
+}
+
+// What has been taken by now and is in no counter.
+std::int64_t beside_counters_on_the_host() {
+  const struct mallinfo2 heap = mallinfo2();
+  const MemoryCounters counted = memory_counters();
+  return static_cast<std::int64_t>(heap.uordblks + heap.hblkhd) -
+         static_cast<std::int64_t>(counted.live_bytes + counted.cached_bytes);
+}
+std::int64_t beside_counters_on_the_device() {
+  std::uint64_t used = 0;
+  EXPECT_EQ(cuda_host::cudaMemPoolGetAttribute(nullptr, cuda_host::cudaMemPoolAttrUsedMemCurrent, &used),
+            cuda_host::cudaSuccess);
+  return static_cast<std::int64_t>(used - memory_counters(testing::on_cuda_host).live_bytes);
+}
+
+// What dropout keeps of a weight, a number each, would be 720,000 bytes; nodes and lists of a graph are a few thousand.
+TEST(CountedMemory, IsAllThatAttentionWithDropoutKeepsOnTheCpu) {
+  constexpr std::int64_t little = 1 << 16;
+  for (const bool tiled : {true, false}) {
+    attend(tiled, [] {});  // whatever is made once is there
+    const std::int64_t before = beside_counters_on_the_host();
+    attend(tiled, [&] { EXPECT_LT(beside_counters_on_the_host() - before, little) << tiled; });
+    EXPECT_LT(beside_counters_on_the_host() - before, little) << tiled;
+  }
+}
+
+TEST(CountedMemory, IsAllThatAttentionWithDropoutKeepsOnADevice) {
+  if (testing::only_small_kernels(testing::on_cuda_host)) GTEST_SKIP() << "under ThreadSanitizer";
+  set_default_device(testing::on_cuda_host);
+  for (const bool tiled : {true, false}) {
+    attend(tiled, [] {});
+    const std::int64_t before = beside_counters_on_the_device();
+    attend(tiled, [&] { EXPECT_EQ(beside_counters_on_the_device(), before) << tiled; });
+    EXPECT_EQ(beside_counters_on_the_device(), before) << tiled;
+  }
+  set_default_device({});
+}
+
+}  // namespace
+}  // namespace tally

@@ -1,0 +1,45 @@
+// Option rotated-query where it can have no effect.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/error_of.hpp"
+#include "tests/nn/encoding_cases.hpp"
+
+namespace tally {
+namespace {
+
+using testing::AttentionSizes;
+using testing::error_of;
+using testing::make_encoding;
+using testing::normal_tensor;
+
+// Without a product of its own q is in the score alone, where rotations turn it anyway.
+TEST(RotatedQueries, AreRefusedWhereGatesComeFromTheScore) {
+  const auto choice_of = [](const std::string& name, const std::string& gates) {
+    EncodingChoice choice = EncodingChoice::parse(name + "+rope");
+    choice.set_option(name + ".gates", gates);
+    choice.set_option(name + ".rotated-query", "true");
+    return choice;
+  };
+  const auto complaint = [](const EncodingChoice& choice) {
+    return error_of([&] {
+      make_encoding(choice, AttentionSizes{},
+                    [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); });
+    });
+  };
+  for (const std::string name : {"cope-alibi", "contextual-rotary"}) {
+    EXPECT_EQ(complaint(choice_of(name, "keys")),
+              concat("[", name,
+                     "] rotated-query = true has no effect with gates = keys, which come from the score itself; it is "
+                     "for gates = sep-keys or values"));
+    for (const std::string gates : {"sep-keys", "values"}) EXPECT_EQ(complaint(choice_of(name, gates)), "");
+    // And so nothing is left open there.
+    EXPECT_TRUE(EncodingChoice::parse(name + "+rope").open_choices().empty());
+    EXPECT_EQ(choice_of(name, "values").open_choices().size(), 1U);
+  }
+  for (const std::string name : {"cope", "cope-mlp"}) EXPECT_EQ(complaint(choice_of(name, "keys")), "");
+}
+
+}  // namespace
+}  // namespace tally
