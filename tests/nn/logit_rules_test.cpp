@@ -60,6 +60,7 @@ Tensor logits_of(std::int64_t length) { return normal_tensor("logits", {1, heads
 TEST_P(LogitRules, MultiTokenAttentionStartsAsPlainAttention) {
   const auto mta = make("mta", {{"norm", "false"}, {"gate", "false"}}, false);
   for (const std::int64_t length : {1, 5, 64, 65, 150}) {
+    if (length > 5 && testing::only_small_kernels(GetParam())) break;
     SCOPED_TRACE(length);
     const Tensor logits = logits_of(length);
     expect_near(weights_of(*mta, logits), causal_softmax(logits), 1e-14);
@@ -78,6 +79,7 @@ TEST_P(LogitRules, MultiTokenSumsAreAsWrittenAcrossBlocks) {
                                             {fast ? 200 : 70, 3, 69, {}},
                                             {70, 1, 3, {.window = 9, .first = 2}},
                                             {65, 2, 1, {.chunk = 20}}}) {
+    if (size.length > 65 && testing::only_small_kernels(GetParam())) continue;
     SCOPED_TRACE(concat(size.length, " tokens, ", size.queries, " x ", size.keys));
     std::map<std::string, Tensor> parameters;
     const auto mta = make(
@@ -130,6 +132,7 @@ TEST_P(LogitRules, ConvolutionsOfOneKeyAreTheNetworkOfAPair) {
 
 // The hidden layer goes on behind the last key of the last row as behind those of all others.
 TEST_P(LogitRules, NoRowDependsOnTheLength) {
+  if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   for (const char* name : {"dape2", "mta"}) {
     SCOPED_TRACE(name);
     const auto encoding = make(name, {}, true);
