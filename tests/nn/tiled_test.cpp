@@ -75,22 +75,28 @@ class LessSharedMemory {
 };
 
 void expect_equal_forms(double dropout) {
+  // Races are in the kernels of tiles alone; that their numbers are right is told where nothing slows them down.
+  const bool few = testing::only_small_kernels(default_device());
   const std::vector<ShapeCase> cases = shape_cases();
   const std::vector<Sizes> all = all_sizes();
   for (std::size_t n = 0; n < cases.size(); ++n) {
     for (std::size_t m = 0; m < all.size(); ++m) {
-      if (left_to_neighbours(n, m)) continue;
+      if (!few && left_to_neighbours(n, m)) continue;
       const LessSharedMemory some((n + m) / 2 % 2 == (dropout > 0 ? 0 : 1));
       const ShapeCase& one = cases[n];
       const Sizes& sizes = all[m];
       SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width, " shared by ", sizes.shared_by));
-      expect_equal(compute(one, sizes, DType::f64, true, dropout), compute(one, sizes, DType::f64, false, dropout));
+      const Outcome tiled = compute(one, sizes, DType::f64, true, dropout);
+      if (!few) expect_equal(tiled, compute(one, sizes, DType::f64, false, dropout));
     }
   }
 }
 
 TEST_P(Tiled, EqualsTheComposedFormInDouble) { expect_equal_forms(0); }
-TEST_P(Tiled, DropsTheSameWeightsAsTheComposedForm) { expect_equal_forms(0.25); }
+TEST_P(Tiled, DropsTheSameWeightsAsTheComposedForm) {
+  if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "ThreadSanitizer: weights are dropped in any schedule";
+  expect_equal_forms(0.25);
+}
 
 void expect_same_bits(const Outcome& found, const Outcome& expected) {
   EXPECT_EQ(found.output.to_vector<float>(), expected.output.to_vector<float>());
