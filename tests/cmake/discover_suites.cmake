@@ -1,7 +1,7 @@
 # Runs after a test executable is linked: asks it for its test suites and writes one ctest test for each, so that ctest
 # shares them out over the cores without starting thousands of processes. A suite whose name ends in "Slow" gets the
 # label slow: it is left out by --quick and under the sanitizers. Whole models on cuda-host, benches, and runs that are
-# compared between devices or from outside, get the label long: they are left out by --quick alone; and so does what is asked of
+# compared between devices or from outside, or shared by processes, get the label long: --quick leaves them out; so does what is asked of
 # encodings that stay in this repository, and not of one's own (Repository). What goes over encodings and can keep to the one
 # that TALLY_TEST_ENCODING names gets the label encodings (tests/run.sh --encoding).
 #
@@ -20,7 +20,7 @@ foreach(suite IN LISTS suites)
   set(labels ${FOLDER})
   if(suite MATCHES "Slow$")
     list(APPEND labels slow)
-  elseif("${FOLDER}/${suite}" MATCHES "^(nn|tasks)/CudaHost/|^runner/(Bench$|Devices$|GradcheckOfEverything$|.*/Outside$)|/Repository$")
+  elseif("${FOLDER}/${suite}" MATCHES "^(nn|tasks)/CudaHost/|^runner/(Bench$|Devices$|GradcheckOfEverything$|RanksOfMpi$|.*/Outside$)|/Repository$")
     list(APPEND labels long)
   endif()
   if("${FOLDER}/${suite}" MATCHES "^nn/(.*/)?(Encodings|Forms|Generation|KeyHeads|Reference)$")
