@@ -39,7 +39,7 @@ TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const Optimizer
 
 // A captured step reads the tensors that it was captured with, part by part.
 void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparameters) {
-  if (sequences.parts() != parts_) {
+  if (sequences.parts() != parts_ || sequences.positions.defined() != (positions_end_ > 0)) {
     work_.forget();
     parts_ = sequences.parts();
     const DType dtype = parameters_.front().second.dtype();
