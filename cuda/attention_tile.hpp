@@ -260,16 +260,8 @@ struct Pairs {
       }
       settled = __all_sync(whole_warp, beyond);
     }
-    if (Policy::needs.scan && !settled) {
-      T own[2][columns];
-      each_pair([&](int r, int c) {
-        if constexpr (Policy::needs.scan) {
-          const T gate = attention::gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
-          own[r][c] = positions[r][c] = sees(r, c) ? gate : T{0};
-        }
-      });
-      sum_leftward(positions, sums);
-      each_pair([&](int r, int c) { positions[r][c] -= Policy::needs.own ? T{0} : own[r][c]; });
+    if constexpr (Policy::needs.scan) {
+      if (!settled) add_up_gates(at, first_key, numbers, sums);
     }
     if constexpr (has_place<Policy>) {
       each_pair([&](int r, int c) {
@@ -291,6 +283,19 @@ struct Pairs {
     each_pair([&](int r, int c) {
       logits[r][c] = attention::logit_of<Policy>(pair_of_logit<false>(at, first_key, numbers, r, c)).value;
     });
+  }
+
+  // p.sum of gates: their running sum, without the pair's own gate where the policy does not ask for it.
+  __device__ void add_up_gates(const ThreadRows& at, int first_key, const RowNumbers<T, Policy>& numbers,
+                               RunningSum<T> (&sums)[2]) {
+    T own[2][columns] = {};
+    each_pair([&](int r, int c) {
+      const T gate = attention::gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
+      positions[r][c] = sees(r, c) ? gate : T{0};
+      if constexpr (!Policy::needs.own) own[r][c] = positions[r][c];
+    });
+    sum_leftward(positions, sums);
+    if constexpr (!Policy::needs.own) each_pair([&](int r, int c) { positions[r][c] -= own[r][c]; });
   }
 
   // The numbers of a thread's two rows of x; those of lanes beyond the last row are another's, whose pairs are not

@@ -159,8 +159,8 @@ class Worker {
   // Sets them for backward.
   void set_carry(std::int64_t key_tile) {
     if (!call_.prefix_sums) return;
-    std::fill_n(scan_->carry(), tile_rows, T{0});
-    if (const T* const kept = kept_sums(key_tile); kept != nullptr) std::copy_n(kept, tile_rows, scan_->carry());
+    const T* const kept = kept_sums(key_tile);
+    for (std::int64_t row = 0; row < tile_rows; ++row) scan_->carry()[row] = kept != nullptr ? kept[row] : T{0};
   }
   std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
   // Without the keys at its left edge that no row sees any more.
