@@ -281,7 +281,7 @@ TEST(Optimizer, GoesOnFromItsState) {
 TEST(Optimizer, RefusesWhatItCannotUpdate) {
   OptimizerOptions options;
   EXPECT_THROW(Optimizer::make(options, {{"p", Tensor::zeros({2})}}), Error);
-  options.name = "lion";
+  options.name = "no-such-rule";
   EXPECT_THROW(Optimizer::make(options, {{"p", leaf(Tensor::zeros({2}))}}), Error);
 }
 
@@ -296,8 +296,16 @@ TEST(Optimizer, RefusesOptionsOfAnotherRule) {
     }
     return std::string();
   };
-  EXPECT_EQ(refusal("adamw", "momentum", "0.9"), "[optimiser] momentum = 0.9 has no effect with adamw; it is for sgd");
-  EXPECT_EQ(refusal("sgd", "beta1", "0.5"), "[optimiser] beta1 = 0.5 has no effect with sgd; it is for adam and adamw");
+  // Rules of one's own may have options of these names as well, and are named then.
+  const auto named = [](const std::string& refused, const std::string& rule) {
+    return (refused + " ").find(" " + rule + " ") != std::string::npos;
+  };
+  const std::string of_momentum = refusal("adamw", "momentum", "0.9"), of_beta = refusal("sgd", "beta1", "0.5");
+  EXPECT_TRUE(of_momentum.starts_with("[optimiser] momentum = 0.9 has no effect with adamw; it is for "))
+      << of_momentum;
+  EXPECT_TRUE(named(of_momentum, "sgd")) << of_momentum;
+  EXPECT_TRUE(of_beta.starts_with("[optimiser] beta1 = 0.5 has no effect with sgd; it is for ")) << of_beta;
+  EXPECT_TRUE(named(of_beta, "adam") && named(of_beta, "adamw")) << of_beta;
   EXPECT_EQ(refusal("adamw", "momentum", "2"), "[optimiser] momentum must be 0 to 1, got '2'");
   EXPECT_EQ(refusal("adamw", "momentum", "0"), "");
   EXPECT_EQ(refusal("sgd", "beta1", "0.90"), "");
