@@ -56,7 +56,7 @@ std::vector<BatchForm> largest_forms(const BatchForm& whole, const Task& task, c
     lengths.insert(lengths.end(), {tile, tile + 1, (length - 1) / tile * tile + 1});
   }
   std::ranges::sort(lengths);
-  lengths.erase(std::ranges::unique(lengths).begin(), lengths.end());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   const std::int64_t tokens = height * length;
   const std::int64_t whole_logits =
       most_logit_bytes / (model.vocabulary * static_cast<std::int64_t>(size_of(model.dtype)));
