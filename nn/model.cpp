@@ -1,6 +1,7 @@
 #include "nn/model.hpp"
 
 #include "core/error.hpp"
+#include "nn/logits.hpp"
 #include "nn/lstm.hpp"
 #include "nn/transformer.hpp"
 
@@ -57,10 +58,9 @@ Tensor SequenceModel::forward(const Tensor& tokens, const Pass& pass) { return l
 
 TokenLoss SequenceModel::loss(const Tensor& tokens, const Tensor& targets, const Tensor& mask, const Tensor& weight,
                               const Pass& pass) {
-  constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
   const Tensor x = hidden(tokens, pass);
   const auto row_bytes = vocabulary() * static_cast<std::int64_t>(size_of(x.dtype()));
-  if (tokens.numel() > most_bytes / row_bytes) return linear_cross_entropy(x, head(), targets, mask, weight);
+  if (tokens.numel() > most_logit_bytes / row_bytes) return linear_cross_entropy(x, head(), targets, mask, weight);
   return token_cross_entropy(linear(x, head()), targets, mask, weight);
 }
 

@@ -57,11 +57,11 @@ struct StepContext {
 };
 
 // Where tokens stand: one after the other from `first` on; or, of texts that are parts of longer sequences, as `each`
-// says.
+// says, which a model without encodings that embed may be spared.
 struct TokenPositions {
   std::int64_t first = 0;
   Tensor each = {};      // i32 [B, T] on the model's device
-  std::int64_t end = 0;  // beside `each`: beyond the last of them
+  std::int64_t end = 0;  // of such texts, else 0: beyond the last of all positions
 };
 
 // One forward pass.

@@ -202,7 +202,7 @@ Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t
   check_tokens(tokens);
   TokenPositions at = pass.positions;
   if (!at.each.defined()) at.first = first;
-  check_length(at.each.defined() ? at.end : first + tokens.size(1));
+  check_length(at.end > 0 ? at.end : first + tokens.size(1));
 
   Tensor x = with_location("embedding", [&] { return parts_->embedding.forward(tokens); });
   for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, at);

@@ -1,6 +1,7 @@
 #include "tasks/estimate.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <string>
 
@@ -8,14 +9,79 @@
 #include "core/allocator.hpp"
 #include "core/backend.hpp"
 #include "core/graph.hpp"
+#include "nn/logits.hpp"
 #include "nn/parameter_choice.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/evaluate.hpp"
 #include "tasks/generate.hpp"
+#include "tasks/language/separate_texts.hpp"
 #include "tasks/train_step.hpp"
 
 namespace tally {
 namespace {
+
+// Sequences of a batch, and how many are computed at once (0: all). `separate`: each is a text by itself.
+struct BatchForm {
+  std::int64_t sequences = 0, length = 0, at_once = 0;
+  bool separate = false;
+};
+
+std::int64_t height_of(const BatchForm& batch) {
+  return batch.at_once > 0 ? std::min(batch.at_once, batch.sequences) : batch.sequences;
+}
+
+bool separates_texts(const Task& task) {
+  const auto* const texts = dynamic_cast<const SeparateTexts*>(&task);
+  return texts != nullptr && texts->separates_texts();
+}
+
+// Batches of which one takes at least what any other of this form does, whatever texts stand in it. These come in parts
+// (tasks/sequence_parts.hpp) of any height and length with no more tokens than `at_once` sequences have. What a part of
+// so many tokens takes depends on the length of its texts: numbers for pairs of tokens are most in long ones, those for
+// each text in short ones, and tiles that are not full where a text is one longer than some tiles. In between it is
+// convex, so that these lengths have the most: the first beyond one tile and beyond all whole ones, for tiles of 2, 4,
+// 8, ... tokens, and the ends. So it is with the most tokens, and with the most whose logits are whole, since those of
+// more are there in strips alone. The first has as many tokens as any.
+std::vector<BatchForm> largest_forms(const BatchForm& whole, const Task& task, const ModelSetting& model) {
+  if (!separates_texts(task)) return {whole};
+  const std::int64_t height = height_of(whole), length = whole.length;
+  // From group to group lengths are halved at least. In a group all parts but the last are more than half full, and
+  // with what fills them up there are less than twice as many tokens.
+  const auto groups = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(length)));
+  const std::int64_t parts = groups + (4 * whole.sequences + height - 1) / height;
+  // Before the last of so many, most sums of gradients wait for others (tasks/tree_sum.hpp).
+  const auto counted = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(parts)));
+  std::vector<std::int64_t> lengths{length};
+  for (std::int64_t tile = 1; tile < length; tile *= 2) {
+    lengths.insert(lengths.end(), {tile, tile + 1, (length - 1) / tile * tile + 1});
+  }
+  std::ranges::sort(lengths);
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  const std::int64_t tokens = height * length;
+  const std::int64_t whole_logits =
+      most_logit_bytes / (model.vocabulary * static_cast<std::int64_t>(size_of(model.dtype)));
+  std::vector<BatchForm> forms;
+  for (const std::int64_t most : {tokens, whole_logits}) {
+    if (forms.size() > 0 && most >= tokens) break;
+    for (const std::int64_t of_text : lengths) {
+      const std::int64_t rows = most / of_text;
+      if (rows > 0) forms.push_back({counted * rows, of_text, rows, true});
+    }
+  }
+  return forms;
+}
+
+// The largest of what estimate(form) gives.
+template <class Estimate>
+MemoryEstimate most_of(const std::vector<BatchForm>& forms, Estimate&& estimate) {
+  MemoryEstimate most;
+  for (const BatchForm& form : forms) {
+    const MemoryEstimate one = estimate(form);
+    if (one.more || (!most.more && one.total() > most.total())) most = one;
+  }
+  most.at_most |= forms.front().separate;
+  return most;
+}
 
 // While it lives, programs work on a device that counts what the chosen one would need (core/meta.cpp).
 class OnlyCounting {
@@ -33,8 +99,10 @@ class OnlyCounting {
   double live() const { return static_cast<double>(memory_counters(device_).live_bytes - before_); }
   double peak() const { return static_cast<double>(memory_counters(device_).peak_bytes - before_); }
   Device host() const { return host_of(device_); }
-  Batch batch(std::int64_t sequences, std::int64_t length) const {
-    return Batch::without_values(sequences, length, host());
+  Batch batch(const BatchForm& form) const {
+    Batch batch = Batch::without_values(form.sequences, form.length, host());
+    if (form.separate) batch.starts.resize(static_cast<std::size_t>(form.sequences));
+    return batch;
   }
 
  private:
@@ -90,22 +158,37 @@ MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
   });
 }
 
-// So many steps, and whatever `after` does while optimiser and batch are still there.
+// So many steps on such a batch, and whatever `after` does while optimiser and batch are still there.
 template <class After>
-MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config, std::int64_t sequences,
-                           std::int64_t length, std::int64_t steps, After&& after) {
+MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config, const BatchForm& form,
+                           std::int64_t steps, After&& after) {
   return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
     const NamedTensors trained = train_only(model.parameters(), config.run.train);
     estimate.gradients = bytes_of(trained);
     const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, trained);
     estimate.optimiser = counted.live() - estimate.parameters;
-    TrainStep step(model, *optimizer, config.optimiser, 0, config.run.at_once());
-    const Batch batch = counted.batch(sequences, length);
+    TrainStep step(model, *optimizer, config.optimiser, 0, form.at_once);
+    const Batch batch = counted.batch(form);
     step(batch, 1, steps);
     // Those after the first are as it was, but where they are captured: what that keeps comes with the second.
     if (steps > 1 && DeviceGraph::available(default_device())) step(batch, 2, steps);
     after(model, batch, counted);
   });
+}
+
+// What an evaluation does with a batch; of separate texts with the largest part.
+void count_evaluation(SequenceModel& model, const BatchForm& form, const Task& task, const ModelSetting& setting,
+                      const OnlyCounting& counted) {
+  Evaluation found;
+  for (const BatchForm& now : largest_forms(form, task, setting)) {
+    if (!now.separate) {
+      evaluate_batch(model, counted.batch(now), found);
+      continue;
+    }
+    // Beside a part there are all texts, filled up, and the answers to those before.
+    const Tensor beside = Tensor::empty({2 * form.sequences * form.length, 3}, DType::f64, counted.host());
+    evaluate_batch(model, counted.batch({now.at_once, now.length, 0, true}), found);
+  }
 }
 
 }  // namespace
@@ -180,27 +263,35 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
     return split.count == 0 ? batch : std::min(batch, split.count);
   };
   const Split& train = splits.front();
-  MemoryEstimate estimate =
-      count_steps(model_of(config, task), config, sequences_in(train, config.run.batch), train.length, config.run.steps,
-                  [&](SequenceModel& model, const Batch& batch, const OnlyCounting& counted) {
-                    Evaluation found;
-                    for (const Batch& part : batch.parts(config.run.at_once())) {
-                      evaluate_batch(model, part, found);  // before a checkpoint
-                    }
-                    for (const Split& split : std::span(splits).subspan(1)) {
-                      const std::int64_t sequences = sequences_in(split, sequences_at_once(split));
-                      evaluate_batch(model, counted.batch(sequences, split.length), found);
-                    }
-                    for (const Split& split : std::span(splits).subspan(1)) {
-                      if (!config.run.eval_generated) break;
-                      const Answer answer = answer_of(task.example(split.name, 0), split.name, 0);
-                      if (answer.count == 0) continue;
-                      const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
-                      const auto prompt = static_cast<std::int64_t>(answer.first) + 1;
-                      const Tensor prompts = counted.batch(sequences, prompt).tokens;  // the masks go
-                      generate(model, prompts, static_cast<std::int64_t>(answer.count));
-                    }
-                  });
+  const ModelSetting setting = model_of(config, task);
+  const BatchForm whole{sequences_in(train, config.run.batch), train.length, config.run.at_once()};
+  const auto after = [&](SequenceModel& model, const Batch& batch, const OnlyCounting& counted) {
+    // Before a checkpoint.
+    if (separates_texts(task)) {
+      count_evaluation(model, {height_of(whole), train.length}, task, setting, counted);
+    } else {
+      Evaluation found;
+      for (const Batch& part : batch.parts(whole.at_once)) evaluate_batch(model, part, found);
+    }
+    for (const Split& split : std::span(splits).subspan(1)) {
+      count_evaluation(model, {sequences_in(split, sequences_at_once(split)), split.length}, task, setting, counted);
+    }
+    for (const Split& split : std::span(splits).subspan(1)) {
+      if (!config.run.eval_generated) break;
+      const Answer answer = answer_of(task.example(split.name, 0), split.name, 0);
+      if (answer.count == 0) continue;
+      const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
+      const auto prompt = static_cast<std::int64_t>(answer.first) + 1;
+      const Tensor prompts = counted.batch({sequences, prompt}).tokens;  // the masks go
+      generate(model, prompts, static_cast<std::int64_t>(answer.count));
+    }
+  };
+  const std::vector<BatchForm> forms = largest_forms(whole, task, setting);
+  MemoryEstimate estimate = most_of(forms, [&](const BatchForm& form) {
+    return count_steps(setting, config, form, config.run.steps, [&](auto&&... rest) {
+      if (&form == &forms.front()) after(rest...);
+    });
+  });
   estimate.data = static_cast<double>(train.count) * sizeof(std::int64_t);
   return estimate;
 }
@@ -219,9 +310,10 @@ MemoryEstimate estimate_loading(const RunConfig& config, const Task& task) {
 
 MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t sequences,
                                    std::int64_t length) {
-  return count_model(model_of(config, task), [&](SequenceModel& model, MemoryEstimate&, const OnlyCounting& counted) {
-    Evaluation found;
-    evaluate_batch(model, counted.batch(sequences, length), found);
+  const ModelSetting setting = model_of(config, task);
+  return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
+    count_evaluation(model, {sequences, length}, task, setting, counted);
+    estimate.at_most |= separates_texts(task);
   });
 }
 
@@ -230,13 +322,13 @@ MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::in
   return count_model(model_of(config, task),
                      [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
                        if (with_gradients) estimate.gradients = bytes_of(model.parameters());
-                       trace_pass(model, counted.batch(sequences, length), with_gradients);
+                       trace_pass(model, counted.batch({sequences, length}), with_gradients);
                      });
 }
 
 MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config, std::int64_t length,
                              std::int64_t steps) {
-  return count_steps(timed, config, config.run.batch, length, steps, [](auto&&...) {});
+  return count_steps(timed, config, {config.run.batch, length, config.run.at_once()}, steps, [](auto&&...) {});
 }
 
 namespace {

@@ -1,6 +1,6 @@
 // What work will need, told before any of it is there: parameters by name, and bytes of memory. Of encodings whose form
-// depends on a learned number (EncodingTraits::memory_is_learned) the most that any value of it takes, and the estimate
-// says so (MemoryEstimate::at_most).
+// depends on a learned number (EncodingTraits::memory_is_learned) the most that any value of it takes, of texts that do
+// not see each other the most that any text takes, and the estimate says so (MemoryEstimate::at_most).
 #pragma once
 
 #include <cstdint>

@@ -127,15 +127,15 @@ Found found_of(SequenceModel& model, const Batch& batch) {
   const Tensor weight = Tensor::scalar(1, model.head().dtype(), device);
   const bool is_there = batch.targets.device().type != DeviceType::meta;
   const SequenceParts sequences(batch);
+  const Tensor positions = sequences.separate() && reads_positions(model) ? sequences.positions() : Tensor();
   std::vector<Tensor> best, nats;  // of each part, on the host
   for (const SequencePart& now : sequences.parts()) {
     const auto part = [&](const Tensor& all) {
       return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
     };
     Pass pass;
-    if (sequences.positions.defined()) {
-      pass.positions = {.each = part(sequences.positions).to(device), .end = sequences.positions_end()};
-    }
+    if (sequences.separate()) pass.positions.end = sequences.positions_end();
+    if (positions.defined()) pass.positions.each = part(positions).to(device);
     const TokenLoss found = model.loss(part(sequences.tokens), part(sequences.targets).to(device),
                                        part(sequences.loss_mask).to(device), weight, pass);
     if (!is_there) continue;

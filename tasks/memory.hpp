@@ -24,7 +24,7 @@ struct MemoryEstimate {
   double checkpoint = 0;   // what of it is read at a time, beside the model
   double data = 0;         // sequences, or the order of a fixed training set
   bool more = false;       // than can be counted: these are the least
-  bool at_most = false;    // what is learned decides how much it is: these are the most
+  bool at_most = false;    // what is learned or read decides how much it is: these are the most
   double total() const { return parameters + gradients + optimiser + activations + checkpoint + data; }
 };
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/error.hpp"
+#include "nn/transformer.hpp"
 
 namespace tally {
 namespace {
@@ -30,10 +31,14 @@ std::vector<Stretch> stretches_of(const Batch& batch) {
   return stretches;
 }
 
+// Whether nothing is there to be read.
+bool only_counted(const Tensor& x) { return x.device().type == DeviceType::meta; }
+
 // Elements of x [B T] at these places; 0 where nothing stands.
 template <class T>
 Tensor gathered(const Tensor& x, const std::vector<std::int64_t>& sources, std::int64_t nothing) {
-  Tensor result = Tensor::zeros({static_cast<std::int64_t>(sources.size())}, x.dtype());
+  Tensor result = Tensor::zeros({static_cast<std::int64_t>(sources.size())}, x.dtype(), x.device());
+  if (only_counted(x)) return result;
   const std::span<T> from = x.span<T>(), to = result.span<T>();
   for (std::size_t n = 0; n < sources.size(); ++n) {
     if (sources[n] != nothing) to[n] = from[static_cast<std::size_t>(sources[n])];
@@ -44,7 +49,8 @@ Tensor gathered(const Tensor& x, const std::vector<std::int64_t>& sources, std::
 // The reverse, 0 where nothing goes.
 template <class T>
 Tensor scattered(const Tensor& x, const std::vector<std::int64_t>& sources, std::int64_t nothing, const Shape& shape) {
-  Tensor result = Tensor::zeros(shape, x.dtype());
+  Tensor result = Tensor::zeros(shape, x.dtype(), x.device());
+  if (only_counted(x)) return result;
   const std::span<T> from = x.span<T>(), to = result.span<T>();
   for (std::size_t n = 0; n < sources.size(); ++n) {
     if (sources[n] != nothing) to[static_cast<std::size_t>(sources[n])] = from[n];
@@ -58,7 +64,7 @@ SequenceParts::SequenceParts(const Batch& batch, std::int64_t at_once) : shape_(
   const std::int64_t sequences = shape_[0], length = shape_[1];
   if (at_once == 0) at_once = sequences;
   if (!batch.starts.empty()) {
-    separate(batch, at_once);
+    take_texts(batch, at_once);
     return;
   }
   for (std::int64_t begin = 0; begin < sequences; begin += at_once) {
@@ -68,7 +74,8 @@ SequenceParts::SequenceParts(const Batch& batch, std::int64_t at_once) : shape_(
   tokens = in_a_row(batch.tokens), targets = in_a_row(batch.targets), loss_mask = in_a_row(batch.loss_mask);
 }
 
-void SequenceParts::separate(const Batch& batch, std::int64_t at_once) {
+void SequenceParts::take_texts(const Batch& batch, std::int64_t at_once) {
+  separate_ = true;
   std::vector<Stretch> texts = stretches_of(batch);
   std::ranges::stable_sort(texts, std::ranges::greater{}, &Stretch::length);
   const std::int64_t most_tokens = at_once * shape_[1];
@@ -92,17 +99,29 @@ void SequenceParts::separate(const Batch& batch, std::int64_t at_once) {
   tokens = gathered<std::int32_t>(batch.tokens, sources_, filled_up);
   targets = gathered<std::int32_t>(batch.targets, sources_, filled_up);
   loss_mask = gathered<bool>(batch.loss_mask, sources_, filled_up);
-  positions = Tensor::zeros({static_cast<std::int64_t>(sources_.size())}, DType::i32);
+}
+
+Tensor SequenceParts::positions() const {
+  Tensor positions = Tensor::zeros(tokens.shape(), DType::i32, tokens.device());
+  if (only_counted(positions)) return positions;
   const std::span<std::int32_t> places = positions.span<std::int32_t>();
   for (std::size_t n = 0; n < sources_.size(); ++n) {
     if (sources_[n] != filled_up) places[n] = static_cast<std::int32_t>(sources_[n] % shape_[1]);
   }
+  return positions;
 }
 
 Tensor SequenceParts::put_back(const Tensor& computed) const {
-  if (sources_.empty()) return computed.reshape_view(shape_);
+  if (!separate_) return computed.reshape_view(shape_);
   return computed.dtype() == DType::i64 ? scattered<std::int64_t>(computed, sources_, filled_up, shape_)
                                         : scattered<double>(computed, sources_, filled_up, shape_);
+}
+
+bool reads_positions(const SequenceModel& model) {
+  const auto* const transformer = dynamic_cast<const Transformer*>(&model);
+  return transformer != nullptr && std::ranges::any_of(transformer->encoding(0), [](const HeadGroup& group) {
+           return group.encoding->traits.embeds;
+         });
 }
 
 }  // namespace tally

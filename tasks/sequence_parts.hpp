@@ -11,6 +11,8 @@
 
 namespace tally {
 
+class SequenceModel;
+
 // `rows` sequences of `length` tokens; these lie one after the other, from number `first` on.
 struct SequencePart {
   std::int64_t first = 0, rows = 0, length = 0;
@@ -28,8 +30,12 @@ class SequenceParts {
 
   const std::vector<SequencePart>& parts() const { return parts_; }
   std::int64_t size() const { return tokens.size(0); }  // tokens of all parts, with those that fill up
-  // [size]. Those that fill up count in no mask. Positions i32, where they do not begin at 0 in each sequence.
-  Tensor tokens, targets, loss_mask, positions;
+  // [size]. Those that fill up count in no mask.
+  Tensor tokens, targets, loss_mask;
+  // Whether sequences of the parts are texts of the batch, whose tokens need not stand from 0 on.
+  bool separate() const { return separate_; }
+  // Of such: where in the batch each token stands, i32 [size], and what is beyond all of them.
+  Tensor positions() const;
   std::int64_t positions_end() const { return shape_[1]; }
 
   // What was computed of them, [size] of f64 or i64 on the host, as the batch has it: [B, T].
@@ -37,11 +43,15 @@ class SequenceParts {
 
  private:
   static constexpr std::int64_t filled_up = -1;
-  void separate(const Batch& batch, std::int64_t at_once);
+  void take_texts(const Batch& batch, std::int64_t at_once);
 
+  bool separate_ = false;
   std::vector<SequencePart> parts_;
   std::vector<std::int64_t> sources_;  // the token of the batch that stands here; empty: all as they are
   Shape shape_;                        // of the batch
 };
+
+// Whether it matters to a model where in the batch tokens stand: to encodings that join the embeddings alone.
+bool reads_positions(const SequenceModel& model);
 
 }  // namespace tally

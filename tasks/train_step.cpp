@@ -33,13 +33,15 @@ TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const Optimizer
       shares_(shares),
       ranks_(model.device().type == DeviceType::meta ? Ranks::one() : Ranks::world()),
       exchange_(ranks_.alone() ? nullptr : make_exchange(ranks_, model.device())),
-      parameters_(model.parameters()) {
+      parameters_(model.parameters()),
+      reads_positions_(reads_positions(model)) {
   std::erase_if(parameters_, [](const auto& parameter) { return !requires_grad(parameter.second); });
 }
 
 // A captured step reads the tensors that it was captured with, part by part.
 void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparameters) {
-  if (sequences.parts() != parts_ || sequences.positions.defined() != (positions_end_ > 0)) {
+  const bool with_positions = sequences.separate() && reads_positions_;
+  if (sequences.parts() != parts_ || sequences.separate() != (positions_end_ > 0)) {
     work_.forget();
     parts_ = sequences.parts();
     const DType dtype = parameters_.front().second.dtype();
@@ -47,16 +49,16 @@ void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparamete
     const auto count = static_cast<std::int64_t>(parameters_.size());
     std::vector<StagingBuffer::Part> in{{shape, DType::i32}, {shape, DType::i32}, {shape, DType::boolean},
                                         {{1}, DType::i32},   {{1}, dtype},        {hyperparameters.shape(), dtype}};
-    if (sequences.positions.defined()) in.push_back({shape, DType::i32});
+    if (with_positions) in.push_back({shape, DType::i32});
     in_ = StagingBuffer(in, model_.device());
-    positions_end_ = sequences.positions.defined() ? sequences.positions_end() : 0;
+    positions_end_ = sequences.separate() ? sequences.positions_end() : 0;
     out_ = StagingBuffer({{{1}, dtype}, {{count}, DType::f64}, {shape, DType::i64}}, model_.device());
   }
   in_.on_host(tokens).copy_from(sequences.tokens);
   in_.on_host(targets).copy_from(sequences.targets);
   in_.on_host(loss_mask).copy_from(sequences.loss_mask);
   in_.on_host(rows).copy_from(hyperparameters);
-  if (positions_end_ > 0) in_.on_host(positions).copy_from(sequences.positions);
+  if (with_positions) in_.on_host(positions).copy_from(sequences.positions());
 }
 
 std::span<const SequencePart> TrainStep::parts_of(std::int64_t rank) const {
@@ -76,7 +78,8 @@ void TrainStep::compute_gradients() {
     };
     Pass pass{.training = true,
               .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = now.first_sequence}};
-    if (positions_end_ > 0) pass.positions = {.each = part(in_.on_device(positions)), .end = positions_end_};
+    pass.positions.end = positions_end_;
+    if (positions_end_ > 0 && reads_positions_) pass.positions.each = part(in_.on_device(positions));
     model_.clear_gradients();
     const TokenLoss found = model_.loss(part(in_.on_device(tokens)), part(in_.on_device(targets)),
                                         part(in_.on_device(loss_mask)), in_.on_device(weight), pass);

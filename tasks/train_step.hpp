@@ -87,14 +87,15 @@ class TrainStep {
   NamedTensors parameters_;
   std::vector<SequencePart> parts_;  // of the batch at work
   // What goes in: tokens, targets and loss mask of all parts, the step [1] that dropout draws for, 1 over the number of
-  // positions that the loss is the mean of [1], the optimiser's hyperparameters [parameters, row]; where sequences say
-  // where their tokens stand, these places.
+  // positions that the loss is the mean of [1], the optimiser's hyperparameters [parameters, row]; where texts are
+  // separate and the model reads where their tokens stand, these places.
   enum In : std::size_t { tokens, targets, loss_mask, step, weight, rows, positions };
   // What comes out: loss [1], the gradients' squared norms [parameters] f64, ids of the largest logits, i64.
   enum Out : std::size_t { loss, squares, best };
   StagingBuffer in_, out_;
   RepeatedWork work_;
-  std::int64_t positions_end_ = 0;  // of a batch whose sequences say where their tokens stand
+  bool reads_positions_;            // the model does
+  std::int64_t positions_end_ = 0;  // of a batch whose texts are separate
   bool noted_ = false;
 };
 

@@ -10,6 +10,7 @@
 #include "core/cpu/lane_product.hpp"
 #include "core/cpu/product_parts.hpp"
 #include "core/cpu/strided.hpp"
+#include "core/cpu/transposed.hpp"
 #include "core/workspace.hpp"
 
 namespace tally::cpu {
@@ -109,9 +110,12 @@ class Product {
   // The columns from `first` on that make up a vector, of `rows` rows of alpha b.
   void copy_columns(float* y, const Operand& b, std::int64_t rows, std::int64_t first) const {
     const std::int64_t end = std::min(first + lanes, by_.n);
+    if (layout_b_.transposed) {
+      copy_transposed(y + first, by_.ld_b, b.data + first * b.column_step, b.column_step, end - first, rows, alpha_);
+    }
     for (std::int64_t k = 0; k < rows; ++k) {
       const float* const row = b.data + k * b.row_step;
-      for (std::int64_t j = first; j < end; ++j) y[k * by_.ld_b + j] = alpha_ * row[j * b.column_step];
+      for (std::int64_t j = first; !layout_b_.transposed && j < end; ++j) y[k * by_.ld_b + j] = alpha_ * row[j];
       std::fill(y + k * by_.ld_b + end, y + k * by_.ld_b + first + lanes, 0.0F);
     }
   }

@@ -23,6 +23,7 @@
 #include "core/random.hpp"
 #include "core/utf8.hpp"
 #include "tasks/batch.hpp"
+#include "tasks/language/separate_texts.hpp"
 #include "tasks/language/special_tokens.hpp"
 #include "tasks/random_permutation.hpp"
 #include "tasks/statistics.hpp"
@@ -86,7 +87,7 @@ struct Windows {
   }
 };
 
-class Text final : public Task, public SpecialTokens {
+class Text final : public Task, public SpecialTokens, public SeparateTexts {
  public:
   Text(const TextOptions& options, std::uint64_t seed, std::uint64_t)
       : tokens_(sources_of(options)),
@@ -156,6 +157,8 @@ class Text final : public Task, public SpecialTokens {
     std::fill(example.score_mask.begin() + from, example.score_mask.end(), std::uint8_t{1});
     return example;
   }
+
+  bool separates_texts() const override { return separate_; }
 
   // What the tokens stand for, with what steers a terminal escaped; names of special tokens as they are.
   std::string text(const Example& example) const override { return join_symbols(symbols_, example.tokens, ""); }

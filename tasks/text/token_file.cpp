@@ -123,9 +123,9 @@ std::int32_t TokenFile::at(std::int64_t index) const {
 
 std::uint32_t TokenFile::checksum(std::int64_t first, std::int64_t count, std::uint32_t previous) const {
   std::uint32_t sum = previous;
-  std::vector<std::byte> chunk(std::size_t{1} << 20);
   const std::uint64_t begin = begin_ + element_bytes_ * static_cast<std::uint64_t>(first);
   const std::uint64_t end = begin + element_bytes_ * static_cast<std::uint64_t>(count);
+  std::vector<std::byte> chunk(std::min<std::uint64_t>(std::uint64_t{1} << 20, end - begin));
   for (std::uint64_t offset = begin; offset < end; offset += chunk.size()) {
     chunk.resize(std::min<std::uint64_t>(chunk.size(), end - offset));
     reader_.read(offset, chunk);

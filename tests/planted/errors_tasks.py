@@ -290,7 +290,7 @@ ERRORS = [
             what="the third of separate texts sees the second",
             found_by=["tasks/*SeparateTexts.*", "tasks/SequenceParts.*"]),
     Planted("separate-texts-in-another-place", "tasks/train_step.cpp",
-            find="if (positions_end_ > 0) in_.on_host(positions).copy_from(sequences.positions);",
+            find="if (with_positions) in_.on_host(positions).copy_from(sequences.positions());",
             replace="",
             what="positions of separate texts never reach the model that is trained",
             found_by=["tasks/*SeparateTexts.*"]),

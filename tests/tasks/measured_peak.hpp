@@ -18,26 +18,28 @@ namespace tally::testing {
 
 // Highest use of memory in two training steps and a batch of every evaluation. `moved`: what is learned has become what
 // makes an encoding with EncodingTraits::memory_is_learned take most.
-inline double measured_peak(const RunConfig& config, bool moved = true) {
-  const std::unique_ptr<Task> task = config.make_task();
+inline double measured_peak(const RunConfig& config, const Task& task, bool moved = true) {
   const Device device = default_device();
   reset_peak_memory(device);
   const std::size_t before = memory_counters(device).live_bytes;
-  const std::unique_ptr<SequenceModel> model = config.make_model(*task);
+  const std::unique_ptr<SequenceModel> model = config.make_model(task);
   for (const auto& [name, parameter] : model->parameters()) {
     if (moved && name.ends_with("fire.m")) kernels(device).fill(parameter.view(), 0.01);
   }
   const std::unique_ptr<Optimizer> optimizer =
       Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
   TrainStep step(*model, *optimizer, config.optimiser, 1, config.run.at_once());
-  const Batch batch = collate(examples_of(*task, "train", 0, config.run.batch));
+  const Batch batch = collate(examples_of(task, "train", 0, config.run.batch));
   for (std::int64_t n = 1; n <= 2; ++n) step(batch, n, 10);
-  for (const Split& split : std::span(task->splits()).subspan(1)) {
+  for (const Split& split : std::span(task.splits()).subspan(1)) {
     const std::int64_t sequences =
         split.count == 0 ? sequences_at_once(split) : std::min(sequences_at_once(split), split.count);
-    evaluate(*model, *task, split.name, sequences, sequences);
+    evaluate(*model, task, split.name, sequences, sequences);
   }
   return static_cast<double>(memory_counters(device).peak_bytes - before);
+}
+inline double measured_peak(const RunConfig& config, bool moved = true) {
+  return measured_peak(config, *config.make_task(), moved);
 }
 
 // What a dry run counts is what the run takes: to the byte.

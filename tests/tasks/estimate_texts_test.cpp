@@ -1,0 +1,115 @@
+// Memory of batches whose texts do not see each other: how they are cut into parts is told by the text alone, so that
+// what is told beforehand is the most that any text takes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/random.hpp"
+#include "tasks/language/separate_texts.hpp"
+#include "tests/devices.hpp"
+#include "tests/tasks/measured_peak.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::int64_t length = 48;
+
+// Lengths of texts that one sequence holds, one after the other.
+using Texts = std::vector<std::int64_t>;
+
+// Sequences that are cut into these texts, the same for all of them; in the order of a task that is trained on.
+class CutTask final : public Task, public SeparateTexts {
+ public:
+  CutTask(const Task& of, std::vector<Texts> texts) : of_(of), texts_(std::move(texts)) {}
+  bool separates_texts() const override { return true; }
+  const std::vector<std::string>& vocabulary() const override { return of_.vocabulary(); }
+  const std::vector<Split>& splits() const override { return of_.splits(); }
+  std::string text(const Example& example) const override { return of_.text(example); }
+  std::vector<std::int32_t> encode(std::string_view text) const override { return of_.encode(text); }
+  Example example(std::string_view split, std::int64_t index) const override {
+    Example example = of_.example(split, index);
+    std::int64_t begin = 0;
+    for (const std::int64_t tokens : texts_[static_cast<std::size_t>(index) % texts_.size()]) {
+      if (begin > 0 && begin < std::ssize(example.tokens)) example.starts.push_back(static_cast<std::int32_t>(begin));
+      begin += tokens;
+    }
+    return example;
+  }
+
+ private:
+  const Task& of_;
+  std::vector<Texts> texts_;
+};
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+RunConfig small(const std::string& encoding, const Settings& more = {}) {
+  RunConfig config = RunConfig::make("flip-flop", encoding, "quick");
+  Settings all{{"task.length", std::to_string(length)}, {"model.width", "32"}, {"model.layers", "2"}, {"batch", "6"}};
+  all.insert(all.end(), more.begin(), more.end());
+  for (const auto& [name, value] : all) config.set(name, value);
+  return config;
+}
+
+// Texts of every kind: one a sequence, those of one token, halves of halves, and any.
+std::vector<std::vector<Texts>> many_texts() {
+  const Texts whole{length}, single(length, 1), halved{24, 12, 6, 3, 1, 1, 1}, thirds(3, 16), odd{25, 23};
+  std::vector<std::vector<Texts>> all{{whole}, {single}, {halved}, {thirds}, {odd}, {whole, halved, single, odd}};
+  Rng rng({3, stream_of("texts"), 0});
+  for (int n = 0; n < 4; ++n) {
+    std::vector<Texts>& texts = all.emplace_back();
+    for (int sequence = 0; sequence < 6; ++sequence) {
+      Texts& one = texts.emplace_back();
+      for (std::int64_t left = length; left > 0; left -= one.back()) {
+        one.push_back(1 + rng.below(static_cast<std::uint32_t>(left)));
+      }
+    }
+  }
+  return all;
+}
+
+// What is told, and the most that any of these texts takes.
+std::pair<double, double> told_and_measured(const RunConfig& config) {
+  const std::unique_ptr<Task> task = config.make_task();
+  const std::vector<std::vector<Texts>> all = many_texts();
+  const MemoryEstimate estimate = estimate_training(config, CutTask(*task, all.front()));
+  EXPECT_TRUE(estimate.at_most);
+  const double told = estimate.total() - estimate.data;
+  double most = 0;
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    const double measured = testing::measured_peak(config, CutTask(*task, all[n]), true);
+    EXPECT_LE(measured, told) << "text " << n;
+    most = std::max(most, measured);
+  }
+  return {told, most};
+}
+
+TEST(EstimateOfSeparateTexts, IsTheMostThatAnyTextTakes) {
+  for (const EncodingEntry* entry : encoding_registry()) {
+    SCOPED_TRACE(entry->name);
+    const auto [told, most] = told_and_measured(small(entry->name));
+    EXPECT_LE(told, 1.5 * most) << "and not much more";
+  }
+}
+
+TEST(EstimateOfSeparateTexts, IsTheMostWithEveryOption) {
+  const std::vector<Settings> options{{{"model.attention", "composed"}},
+                                      {{"model.dropout", "0.1"}},
+                                      {{"micro-batch", "1"}},
+                                      {{"batch", "1"}},
+                                      {{"model.width", "8"}, {"model.heads", "2"}, {"model.layers", "1"}},
+                                      {{"dtype", "f64"}, {"optimiser.name", "sgd"}}};
+  for (const char* encoding : {"none", "absolute", "cope+rope", "relative"}) {
+    for (const Settings& settings : options) {
+      SCOPED_TRACE(concat(encoding, " ", settings.front().first, " ", settings.front().second));
+      const auto [told, most] = told_and_measured(small(encoding, settings));
+      EXPECT_LE(told, 2 * most);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tally
