@@ -260,6 +260,18 @@ class Generator {
   std::string note_;
 };
 
+// Temperature 0 takes the largest logit, whatever else is asked for.
+void refuse_idle(const GenerateSettings& settings) {
+  if (settings.sampling.temperature != 0) return;
+  const auto refuse = [](std::string_view option) {
+    throw UsageError(concat("[generate] --", option, " has no effect with --temperature 0, which draws nothing"));
+  };
+  const GenerateSettings usual;
+  if (settings.sampling.top_k != usual.sampling.top_k) refuse("top-k");
+  if (settings.sampling.top_p != usual.sampling.top_p) refuse("top-p");
+  if (settings.seed != usual.seed) refuse("seed");
+}
+
 }  // namespace
 
 std::function<Result()> declare_generate(CommandLine& line) {
@@ -291,6 +303,7 @@ std::function<Result()> declare_generate(CommandLine& line) {
     if (settings->show_probability && settings->samples > 1) {
       throw UsageError("[generate] --show-probability tells of one sample; with --samples, --json tells of each");
     }
+    refuse_idle(*settings);
     const TrainedModel trained = load_trained(settings->run, settings->checkpoint);
     Generator generator(trained, *settings, common);
     generator.run();

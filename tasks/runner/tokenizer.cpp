@@ -204,6 +204,18 @@ Result show(const TokenizerSettings& settings, const CommonOptions& common) {
   return {.value = std::move(value), .text = text};
 }
 
+void refuse_idle(const TokenizerSettings& settings) {
+  const TokenizerSettings usual;
+  const auto refuse = [&](const char* option, const char* wants) {
+    throw UsageError(concat("[tokenizer] --", option, " has no effect on ", settings.what, "; it is for ", wants));
+  };
+  const bool trains = settings.what == "train", shows = settings.what == "show";
+  if (!settings.out.empty() && (trains || shows)) refuse("out", "encode and decode");
+  if (!settings.specials.empty() && settings.what != "encode" && !shows) refuse("specials", "encode and show");
+  if (settings.vocabulary != usual.vocabulary && !trains) refuse("vocabulary", "train");
+  if (settings.min_count != usual.min_count && !trains) refuse("min-count", "train");
+}
+
 }  // namespace
 
 std::function<Result()> declare_tokenizer(CommandLine& line) {
@@ -235,6 +247,7 @@ std::function<Result()> declare_tokenizer(CommandLine& line) {
     if (!settings->special_ids.empty() && !settings->tokenizer.ends_with(".tiktoken")) {
       throw UsageError("[tokenizer] --special-id is for a .tiktoken file alone");
     }
+    refuse_idle(*settings);
     if (settings->what == "train") return train(*settings, common);
     if (settings->what == "encode") return encode(*settings, common);
     return settings->what == "decode" ? decode(*settings, common) : show(*settings, common);

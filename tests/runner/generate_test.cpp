@@ -167,6 +167,11 @@ TEST_F(Generate, RawIsWhatTheModelSaysAndNothingElse) {
   const Finished refused = generate({"--samples=2", "--show-probability"});
   EXPECT_EQ(refused.code, 2);
   EXPECT_TRUE(holds(refused.err, "--show-probability tells of one sample")) << refused.err;
+  for (const char* idle : {"--top-k=3", "--top-p=0.5", "--seed=9"}) {
+    const Finished greedy = generate({"--temperature=0", idle});
+    EXPECT_EQ(greedy.code, 2) << idle;
+    EXPECT_TRUE(holds(greedy.err, "has no effect with --temperature 0")) << greedy.err;
+  }
   const Finished special = generate({"--specials=w"});
   EXPECT_EQ(special.code, 2);
   EXPECT_TRUE(holds(special.err, "has no special tokens")) << special.err;

@@ -1,10 +1,12 @@
 // Command lines and configurations that are wrong: exit code, message, and that nothing is written.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "core/cpu/parallel.hpp"
+#include "core/io/atomic_file.hpp"
 #include "tasks/preset.hpp"
 #include "tests/devices.hpp"
 #include "tests/runner/run_files.hpp"
@@ -146,6 +148,23 @@ TEST(Usage, AnEmptyValueIsRefusedByName) {
                                     "", "--model.width=32", "--dry-run", "--quiet"},
                                    folder);
   EXPECT_EQ(empty.code, 0) << empty.err;
+}
+
+TEST(Usage, OptionsOfAnotherUseOfTheTokenizerAreRefused) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out", made = folder / "made.json";
+  write_file_atomically(folder / "text", "a text");
+  const std::string why = " has no effect on ";
+  expect_refused(
+      {{{"tokenizer", "show", "bytes", "--text=abc", "--out", out}, "--out" + why + "show; it is for encode"},
+       {{"tokenizer", "train", made, folder / "text", "--out", out}, "--out" + why + "train"},
+       {{"tokenizer", "encode", "bytes", "--text=abc", "--vocabulary=300"}, "--vocabulary" + why + "encode"},
+       {{"tokenizer", "show", "bytes", "--min-count=3"}, "--min-count" + why + "show; it is for train"},
+       {{"tokenizer", "decode", "bytes", "--text=97", "--specials=<s>"}, "--specials" + why + "decode"}},
+      folder);
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_FALSE(std::filesystem::exists(made));
+  EXPECT_EQ(run_tally({"tokenizer", "show", "bytes", "--text=abc"}, folder).code, 0);
 }
 
 TEST(Usage, ADeviceThatIsNotThereIsNamed) {
