@@ -224,7 +224,7 @@ TEST(SmallProducts, EveryWayOfCutting) {
       products.push_back({.batch = 1, .m = 197, .n = n, .k = 64, .order_b = b, .bias = true});
       products.push_back({.batch = 1, .m = 37, .n = n, .k = 300, .order_b = b, .pad = 3, .alpha = 0.5, .add = true});
       products.push_back({.batch = 1, .m = 13, .n = n, .k = 2049, .order_a = Order::columns, .order_b = b});
-      products.push_back({.batch = 1, .m = 1, .n = n, .k = 1040, .order_b = b, .alpha = 0.5, .bias = true});
+      products.push_back({.batch = 1, .m = 1, .n = n, .k = 1040, .order_b = b, .bias = true, .alpha = 0.5});
     }
   }
   for (Product product : products) {
