@@ -2,7 +2,7 @@
 # The fuzzers without the time that kernels take to compile under the sanitizers: what reads and the fuzzers are compiled
 # with them, and linked with the other libraries of the preset release, which is built first.
 #
-#     tests/fuzz/build.sh out/fuzz && out/fuzz/text_fuzz WORK SEEDS -runs=1000000
+#     tests/fuzz/build.sh build/fuzz && build/fuzz/text_fuzz WORK SEEDS -runs=1000000
 set -euo pipefail
 out=$(realpath -m "${1:?the folder for the programs}")
 cd "$(dirname "$0")/../.."
