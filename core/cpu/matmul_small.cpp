@@ -112,10 +112,13 @@ class Product {
     const std::int64_t end = std::min(first + lanes, by_.n);
     if (layout_b_.transposed) {
       copy_transposed(y + first, by_.ld_b, b.data + first * b.column_step, b.column_step, end - first, rows, alpha_);
+    } else {
+      for (std::int64_t k = 0; k < rows; ++k) {
+        for (std::int64_t j = first; j < end; ++j) y[k * by_.ld_b + j] = alpha_ * b.data[k * b.row_step + j];
+      }
     }
+    if (end == first + lanes) return;
     for (std::int64_t k = 0; k < rows; ++k) {
-      const float* const row = b.data + k * b.row_step;
-      for (std::int64_t j = first; !layout_b_.transposed && j < end; ++j) y[k * by_.ld_b + j] = alpha_ * row[j];
       std::fill(y + k * by_.ld_b + end, y + k * by_.ld_b + first + lanes, 0.0F);
     }
   }
