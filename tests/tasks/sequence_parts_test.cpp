@@ -121,6 +121,12 @@ TEST(SequenceParts, AreAsLongAsTheirTexts) {
   const Tensor tokens = parts.tokens.to(DType::i64), targets = parts.targets.to(DType::f64);
   EXPECT_EQ(parts.put_back(tokens).to_vector<std::int64_t>(), batch.tokens.to(DType::i64).to_vector<std::int64_t>());
   EXPECT_EQ(parts.put_back(targets).to_vector<double>(), batch.targets.to(DType::f64).to_vector<double>());
+  const Tensor places = parts.put_back(parts.positions().to(DType::i64));
+  for (std::int64_t row = 0; row < 4; ++row) {
+    for (std::int64_t t = 0; t < length; ++t) {
+      EXPECT_EQ(places.select_view(0, row).to_vector<std::int64_t>()[static_cast<std::size_t>(t)], t);
+    }
+  }
   const auto counted = [](const Tensor& mask) {
     const std::vector<bool> counts = mask.to_vector<bool>();
     return std::count(counts.begin(), counts.end(), true);
@@ -214,8 +220,11 @@ TEST_P(SeparateTexts, AreTrainedAsEachAlone) {
   for (const std::string& name : names_on(GetParam())) {
     SCOPED_TRACE(name);
     const std::vector<double> expected = trained(name, tells_places(name) ? in_places : filled_up, 0);
+    Evaluation untrained;
+    evaluate_batch(*model_of(name), batch, untrained);
     for (const std::int64_t micro_batch : {0, 1}) {
       const std::vector<double> found = trained(name, batch, micro_batch);
+      EXPECT_NEAR(found[0], untrained.loss_sum / static_cast<double>(untrained.loss_count), 1e-9);
       ASSERT_EQ(found.size(), expected.size());
       for (std::size_t n = 0; n < found.size(); ++n) {
         ASSERT_NEAR(found[n], expected[n], 1e-9 * (1 + std::abs(expected[n]))) << micro_batch << " " << n;
