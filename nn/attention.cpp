@@ -54,7 +54,11 @@ namespace {
 // given.
 Tensor attend_group(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
                     const Pass& pass, AttentionTrace* trace) {
-  if (encoding.traits.mixes) return encoding.finish(encoding.mix(in), in);
+  if (encoding.traits.mixes) {
+    check(dropout.rate(pass) == 0, "attention", "model.dropout leaves out weights, and an encoding that computes the ",
+          "whole attention (mix) has none to be left out");
+    return encoding.finish(encoding.mix(in), in);
+  }
   const std::int64_t weights = in.q.size(1) * in.q.size(2) * in.keys();  // of a sequence
   AttentionOperands operands{in.q, in.k, in.v, in.scale, in.visible, dropout.rate(pass), dropout.stream(pass, weights)};
   encoding.rotate(operands.q, operands.k, operands.v, in);

@@ -1,6 +1,7 @@
 #include "nn/kept_keys.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "autograd/ops.hpp"
@@ -77,8 +78,8 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
 void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys) {
   constexpr std::int64_t few = 64;  // not worth a copy of the rest with every token
   if (in.cache == nullptr || in.visible.everything()) return;
-  const Pair* const pair = score.scan ? &*score.scan : nullptr;
-  if (pair != nullptr && pair->policy->needs.distance && in.visible.first > 0) return;
+  const auto reads_distances = [](const std::optional<Pair>& pair) { return pair && pair->policy->needs.distance; };
+  if (in.visible.first > 0 && (reads_distances(score.scan) || reads_distances(score.beside))) return;
   const std::int64_t going = gone_keys(in.visible, in.keys()) - (in.keys() - keys);
   if (going < few) return;
   for (auto& [name, kept] : *in.cache) {

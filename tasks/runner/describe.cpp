@@ -216,7 +216,7 @@ Result run_describe(const std::string& name) {
   }
   known.emplace_back("lstm");
   if (name == known.back()) found.push(lstm_value());
-  if (name.find_first_of("+:@,") != std::string::npos) {
+  if (name.find_first_of("+:@,[") != std::string::npos) {
     found.push(as_usage([&] { return value_of(EncodingChoice::parse(name)); }));
   }
   if (found.elements().empty()) {

@@ -320,6 +320,15 @@ TEST_P(Generation, ComputesAnewWhatCannotGoOn) {
   EXPECT_TRUE(state.tokens.defined());
 }
 
+TEST(Mixing, HasNoWeightsToLeaveOut) {
+  const EncodingEntry whole = entry_of<Whole>("whole");
+  ModelOptions options = small_model();
+  options.dropout = 0.1;
+  const auto model = make_model(choice_of({&whole}), options);
+  EXPECT_THROW(model->forward(some_tokens(1), {.training = true}), Error);
+  model->forward(some_tokens(1));
+}
+
 TEST_P(Generation, ACopyOfTheStateGoesItsOwnWay) {
   const auto model = make_model(EncodingChoice::parse("cope+rope"));
   const Tensor tokens = some_tokens(1), other = add(multiply(tokens.to(DType::f64), -1.0), 6.0).to(DType::i32);

@@ -141,6 +141,7 @@ TEST(Describe, HasAllOfItAsAValue) {
   EXPECT_EQ(task.elements("splits").at(2).integer("count"), 100'000);
   EXPECT_EQ(task.integer("vocabulary"), 5);
   EXPECT_EQ(found({"describe", "cope+rope", "--json"}).at(0).elements("parts").size(), 2);
+  EXPECT_EQ(found({"describe", "rope[window=256]", "--json"}).size(), 1);
   const std::vector<JsonValue> presets = found({"describe", "quick", "--json"});
   EXPECT_GT(presets.size(), 5);
   EXPECT_EQ(presets.at(0).string("kind"), "preset");
