@@ -109,6 +109,18 @@ TEST_F(RanksOfMpi, ThreeTrainTheBytesOfOneProcess) {
   expect_bytes_of_one(3, alone, training(folder_ / "three", "cope", options));
 }
 
+// A bucket holds 65,536 numbers at least: these have four, of which three are sent while backward is at work.
+TEST_F(RanksOfMpi, SendSeveralBucketsOfOneProcess) {
+  for (const std::string device : {"cpu", "cuda-host"}) {
+    const std::vector<std::string> options{"--device=" + device, "--model.width=80", "--model.layers=3",
+                                           "--steps=2",          "--batch=4",        "--task.dense-count=1"};
+    const std::string alone = folder_ / ("alone-" + device);
+    ASSERT_EQ(run_tally(training(alone, "cope", options), folder_).code, 0);
+    expect_bytes_of_one(2, alone, training(folder_ / ("two-" + device), "cope", options));
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Micro-batches by their number are those by their size.
 TEST_F(RanksOfMpi, MicroBatchesMayBeGivenByTheirNumber) {
   const std::string alone = folder_ / "alone", run = folder_ / "run";
