@@ -56,6 +56,7 @@ int order(double a, double a_error, double b, double b_error) {
 // Pairs of rows that the paper tells apart in a column.
 struct Pairs {
   int same = 0, open = 0, reversed = 0;
+  int lower = 0;        // of those that one seed leaves open: its means stand as in print
   bool unsure = false;  // some have no deviation in print
   int all() const { return same + open + reversed; }
 };
@@ -82,6 +83,7 @@ Pairs compare_order(const Reproduced& result, std::size_t column) {
       };
       const int ours = order(x.mean, our_error(x), y.mean, our_error(y));
       ++(ours == 0 ? pairs.open : ours == theirs ? pairs.same : pairs.reversed);
+      pairs.lower += std::min(x.n, y.n) == 1 && order(x.mean, 0, y.mean, 0) == theirs;
     }
   }
   return pairs;
@@ -94,7 +96,9 @@ std::string order_text(const Reproduced& result) {
     if (pairs.all() == 0) continue;
     text += concat("- ", result.table->columns[c].title.at(result.setting.scale), ": of ", pairs.all(),
                    pairs.all() == 1 ? " pair" : " pairs", " of rows that the paper tells apart, ", pairs.same,
-                   " in the same order here, ", pairs.open, " not told apart, ", pairs.reversed, " reversed",
+                   " in the same order here, ", pairs.open, " not told apart",
+                   pairs.lower > 0 ? concat(" (one seed; by its means alone ", pairs.lower, " stand as in print)") : "",
+                   ", ", pairs.reversed, " reversed",
                    pairs.unsure ? " (some without a deviation in print: the lower mean decides)" : "", "\n");
   }
   return text.empty() ? "" : "\nOrder (two standard errors tell rows apart):\n\n" + text;

@@ -52,11 +52,13 @@ Tokenizer open_tokenizer(const TokenizerSettings& settings, const CommonOptions&
 }
 
 void write_tokenizer(const TokenizerParts& parts, const std::string& path) {
-  const std::string merges = "merges.txt";
-  if (!path.ends_with(merges)) return write_file_atomically(path, tokenizer_json(parts));
+  const std::string vocabulary = "vocab.json", merges = "merges.txt";  // each is nothing without the other
+  const std::string& name = path.ends_with(vocabulary) ? vocabulary : merges;
+  if (!path.ends_with(name)) return write_file_atomically(path, tokenizer_json(parts));
   const VocabularyFiles files = vocabulary_files(parts);
-  write_file_atomically(path.substr(0, path.size() - merges.size()) + "vocab.json", files.vocabulary);
-  write_file_atomically(path, files.merges);
+  const std::string beside = path.substr(0, path.size() - name.size());
+  write_file_atomically(beside + vocabulary, files.vocabulary);
+  write_file_atomically(beside + merges, files.merges);
 }
 
 Result train(const TokenizerSettings& settings, const CommonOptions& common) {
