@@ -21,7 +21,6 @@ namespace tally {
 namespace {
 
 using testing::EncodingCase;
-using testing::make_encoding;
 using testing::normal_tensor;
 using testing::plain_cases;
 
