@@ -62,7 +62,7 @@ std::vector<BatchForm> largest_forms(const BatchForm& whole, const Task& task, c
       most_logit_bytes / (model.vocabulary * static_cast<std::int64_t>(size_of(model.dtype)));
   std::vector<BatchForm> forms;
   for (const std::int64_t most : {tokens, whole_logits}) {
-    if (forms.size() > 0 && most >= tokens) break;
+    if (!forms.empty() && most >= tokens) break;
     for (const std::int64_t of_text : lengths) {
       const std::int64_t rows = most / of_text;
       if (rows > 0) forms.push_back({counted * rows, of_text, rows, true});
