@@ -115,7 +115,7 @@ def short_table(rows, old, maker):
         columns = rows.get(cells[0])
         if columns:
             cells[SHORT[maker]] = [seconds(columns, "tally"), best_of_peer(columns), ratio(columns, "tally"),
-                          ratio(columns, "whole")]
+                          seconds(columns, "whole")]
             line = "| " + " | ".join(cells) + " |"
         lines.append(line)
     return "\n".join(lines)
