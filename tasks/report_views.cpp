@@ -66,12 +66,15 @@ std::vector<std::string> begin_of_row(const ReportTask& task, const ReportGroup&
   return cells;
 }
 
-// Perplexities over seeds, with what they were taken over; nothing for tasks that are no text.
+// Perplexities over seeds, with what they were taken over; nothing for tasks that are no text, and before any
+// evaluation.
 std::string text_table(const ReportTask& task, std::vector<std::string> head) {
   head.insert(head.end(), {"split", "perplexity", "loss +-", "bits per byte", "word perplexity", "context", "stride",
-                           "tokens", "bytes", "words", "documents", "tokens' checksum", "tokenizer"});
+                           "tokens", "bytes", "words", "documents", "tokens' checksum", "tokenizer", "runs"});
   TableRows rows{head};
+  bool any = false;
   for (const ReportGroup& group : task.groups) {
+    const std::size_t before = rows.size();
     for (const std::string& split : task.splits) {
       const std::vector<Evaluation> results = group.results(split);
       if (results.empty() || !results.front().text) continue;
@@ -90,19 +93,28 @@ std::string text_table(const ReportTask& task, std::vector<std::string> head) {
           {split, mean_text(perplexities), errors.empty() ? "-" : short_number(mean_deviation(errors).mean, 2),
            mean_text(bits), mean_text(by_word), to_text(text.context), to_text(text.stride), with_commas(text.tokens),
            with_commas(text.bytes), with_commas(text.words), with_commas(text.documents), text.token_checksum,
-           text.tokenizer_checksum});
+           text.tokenizer_checksum, runs_cell(group)});
+      any = true;
+    }
+    if (rows.size() == before) {  // none of its runs has an evaluation
+      rows.push_back(begin_of_row(task, group));
+      rows.back().resize(head.size() - 1, "-");
+      rows.back().push_back(runs_cell(group));
     }
   }
-  return rows.size() == 1 ? ""
-                          : concat(
-                                "Perplexity of a token at the end; +-: the standard error of the loss, in nats a "
-                                "token, mean over runs\n\n",
-                                markdown_table(rows), "\n");
+  return any ? concat(
+                   task.task->name,
+                   ", perplexity of a token at the end: mean over seeds (standard deviation); +-: the standard error "
+                   "of the loss, in nats a token, mean over runs\n\n",
+                   markdown_table(rows), "\n")
+             : "";
 }
 
 std::string task_text(const ReportTask& task, bool sequences) {
   std::vector<std::string> head{"encoding"};
   head.insert(head.end(), task.settings.begin(), task.settings.end());
+  // How often a text's next token is another than the likeliest tells little beside its perplexity.
+  if (std::string text = text_table(task, head); !text.empty()) return text;
   TableRows means{head}, counts{head}, over_keys{head};
   std::string breakdown;
   bool any_untrained = false;
@@ -137,7 +149,6 @@ std::string task_text(const ReportTask& task, bool sequences) {
   std::string text = concat(task.task->name, ", wrong ", sequences ? "sequences" : "tokens",
                             " at the end: mean over seeds (standard deviation)\n\n", markdown_table(means), "\n");
   if (any_untrained) text += concat(untrained_mark, " ", untrained_note, "\n\n");
-  text += text_table(task, head);
   if (!breakdown.empty()) {
     text += concat("The same, each ", breakdown, " with equal weight\n\n", markdown_table(over_keys), "\n");
   }

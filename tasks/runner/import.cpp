@@ -149,7 +149,7 @@ std::function<Result()> declare_import(CommandLine& line) {
   line.add("RUN", &settings->run, "folder of the run to make", {.required = true});
   line.add("--from", &settings->from,
            "folder with config.json, model.safetensors or its shards, and a tokenizer if there is one: GPT-2, LLaMA, "
-           "GPT-NeoX",
+           "GPT-NeoX; --from FOLDER --help shows what else can be said of its model: data, length, encoding, optimiser",
            {.required = true});
   line.add("--pe", &settings->encoding,
            "the model's own encoding in a sum with others, as in rope+cope; what the file lacks has its start values");

@@ -19,6 +19,7 @@
 #include "core/utf8.hpp"
 #include "tasks/text/bpe_training.hpp"
 #include "tasks/text/byte_characters.hpp"
+#include "tasks/text/encoded_split.hpp"
 #include "tasks/text/encoder.hpp"
 #include "tasks/text/text_border.hpp"
 #include "tasks/text/text_parts.hpp"
@@ -33,6 +34,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t batch_bytes = 32 << 20;  // of text that is in memory at once, and no more than this many parts
 constexpr std::size_t batch_parts = 4096;
+constexpr std::uint64_t save_bytes = 128 << 20;  // after so much text what is encoded is saved: some ten seconds
 constexpr const char* split_names[] = {"train", "validation", "test"};
 
 std::uint32_t checksum_of(std::string_view bytes, std::uint32_t before = 0) {
@@ -181,13 +183,21 @@ class Preparation {
     return true;
   }
 
-  // Calls use(parts) for batches of parts, which are cut by the sizes of texts alone. False when it was stopped.
+  // Calls use(parts) for batches of parts, which are cut by the sizes of texts alone, but pass_over(part) for each of
+  // the first `done_before`. False when it was stopped.
   template <class Use>
-  bool for_each_batch(const TextPointers& texts, bool with_borders, std::string_view stage, Use&& use) {
+  bool for_each_batch(const TextPointers& texts, bool with_borders, std::string_view stage, Use&& use,
+                      std::int64_t done_before = 0, const std::function<void(const TextPart&)>& pass_over = {}) {
     std::uint64_t total = 0, done = 0;
     for (const CorpusText* text : texts) total += text->bytes;
     TextParts all(texts, with_borders, [this](const CorpusText& text, const Error& why) { drop(text, why); });
-    for (std::optional<TextPart> next = all.next(); next;) {
+    std::optional<TextPart> next = all.next();
+    for (std::int64_t part = 0; part < done_before; ++part, next = all.next()) {
+      check(next.has_value(), "text", shown_partial(), ": more of '", stage, "' was encoded than there is; remove it");
+      pass_over(*next);
+      done += next->bytes.size();
+    }
+    while (next) {
       if (observer_.stop != nullptr && *observer_.stop) return false;
       std::vector<TextPart> parts;
       for (std::uint64_t bytes = 0; next && parts.size() < batch_parts && bytes < batch_bytes; next = all.next()) {
@@ -254,54 +264,33 @@ class Preparation {
   JsonValue encode_split(const std::string& name) {
     const std::string record_path = in_partial(name + ".json");
     if (fs::exists(record_path)) return read_json(record_path);
-    const TextPointers texts = texts_of(name);
-    TextPointers encoded;
-    AtomicFile tokens(in_partial(name + ".bin")), documents(in_partial("documents-" + name + ".tsv"));
-    const std::size_t width = token_bytes(tokenizer_->vocabulary());
-    std::uint32_t text_sum = 0, token_sum = 0;
-    std::int64_t count = 0, bytes = 0, words = 0, first = 0;  // first: token of the text at work
-    const auto write = [&](const std::vector<std::int32_t>& ids) {
-      std::string packed;
-      packed.reserve(ids.size() * width);
-      for (const std::int32_t id : ids) packed.append(reinterpret_cast<const char*>(&id), width);
-      token_sum = checksum_of(packed, token_sum);
-      tokens.write(packed);
-      count += static_cast<std::int64_t>(ids.size());
-    };
-    const bool with_borders = has_text_borders(tokenizer_->parts().pattern);
-    const bool whole = for_each_batch(texts, with_borders, name, [&](const std::vector<TextPart>& parts) {
+    // Where a text was dropped, what is saved has parts of another list of texts.
+    EncodedSplit split(partial_, name, token_bytes(tokenizer_->vocabulary()), end_of_text_, dropped_.empty());
+    std::uint64_t unsaved = 0;
+    const auto encode = [&](const std::vector<TextPart>& parts) {
       std::vector<std::vector<std::int32_t>> ids(parts.size());
       std::vector<std::int64_t> word_counts(parts.size());
       encode_all(parts, ids, word_counts);
       for (std::size_t index = 0; index < parts.size(); ++index) {
-        const TextPart& part = parts[index];
-        if (part.first) write({end_of_text_}), first = count;
-        write(std::exchange(ids[index], {}));
-        if (part.last) {
-          documents.write(concat(part.text->path, "\t", first, "\t", count - first, "\t", part.text->bytes, "\n"));
-          encoded.push_back(part.text);
-        }
-        text_sum = checksum_of(part.bytes, text_sum);
-        bytes += static_cast<std::int64_t>(part.bytes.size());
-        words += word_counts[index];
+        split.add(parts[index], std::exchange(ids[index], {}), word_counts[index]);
+        unsaved += parts[index].bytes.size();
       }
-    });
-    if (!whole) return {};
-    if (!encoded.empty()) write({end_of_text_});
-    tokens.finish();
-    documents.finish();
-    std::int64_t files = 0;
-    for (std::size_t index = 0; index < encoded.size(); ++index) {
-      if (index == 0 || encoded[index]->file != encoded[index - 1]->file) ++files;
+      if (unsaved < save_bytes || !dropped_.empty()) return;
+      split.save();
+      unsaved = 0;
+    };
+    const bool with_borders = has_text_borders(tokenizer_->parts().pattern);
+    if (!for_each_batch(texts_of(name), with_borders, name, encode, split.saved_parts(), [&](const TextPart& part) {
+          // One that has vanished since: all is encoded anew, without it.
+          if (!dropped_.empty()) throw ChangedText(**dropped_.begin(), "");
+          split.pass_over(part);
+        })) {
+      if (dropped_.empty()) split.save();
+      return {};
     }
-    const JsonValue record = JsonValue::object({{"files", files},
-                                                {"documents", encoded.size()},
-                                                {"bytes", bytes},
-                                                {"words", words},
-                                                {"tokens", count},
-                                                {"text_checksum", checksum_text(text_sum)},
-                                                {"token_checksum", checksum_text(token_sum)}});
+    const JsonValue record = split.finish();
     write_file_atomically(record_path, write_json(record, 2) + "\n");
+    split.forget_saved();
     return record;
   }
 

@@ -25,7 +25,8 @@ class TextData : public TextRuns {
 };
 
 TEST_F(TextData, SeparateDocumentsAreTheSameForAnyThreadsAndAfterAKill) {
-  const std::vector<std::string> separate{"--task.documents=separate", "--micro-batch=2", "--model.dropout=0.1"};
+  const std::vector<std::string> separate{"--task.documents=separate", "--micro-batch=2", "--model.dropout=0.1",
+                                          "--optimiser.schedule=cosine", "--optimiser.lr-floor=0.1"};
   ASSERT_EQ(run_tally(training("whole", separate), folder_).code, 0);
   std::vector<std::string> words = separate;
   words.emplace_back("--threads=1");

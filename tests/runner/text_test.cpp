@@ -47,6 +47,15 @@ TEST_F(TextRuns, PreparingTwiceGivesTheSameBytes) {
   EXPECT_FALSE(fs::exists(folder_ / "refused")) << "nothing half-made";
 }
 
+TEST_F(TextRuns, SplitsWithoutATextAreTold) {
+  const Finished made = run_tally(
+      {"prepare", folder_ / "few", folder_ / "texts", "--vocabulary=300", "--validation-part=0", "--test-part=0.1"},
+      folder_);
+  ASSERT_EQ(made.code, 0) << made.out;
+  EXPECT_TRUE(holds(made.out, "no text is in the split 'validation': nothing is evaluated there")) << made.out;
+  EXPECT_FALSE(holds(made.out, "the split 'test'")) << made.out;
+}
+
 TEST_F(TextRuns, AreEvaluatedWithWhatAPerplexityNeeds) {
   ASSERT_EQ(run_tally(training("run"), folder_).code, 0);
   const JsonValue json = json_of({"eval", folder_ / "run", "--split=validation", "--lengths=8,16,32"}, folder_);
@@ -69,6 +78,7 @@ TEST_F(TextRuns, AreEvaluatedWithWhatAPerplexityNeeds) {
   for (const char* column : {"loss +-", "bits per byte", "word perplexity", "documents", "tokenizer"}) {
     EXPECT_TRUE(holds(report, concat("| ", column))) << column;
   }
+  EXPECT_FALSE(holds(report, "wrong tokens")) << report;
 
   // A token file says nothing of itself: its ids are those of the run's tokenizer.
   const auto test_json = [&](const std::vector<std::string>& more) {

@@ -10,55 +10,12 @@
 #include "tasks/text/text_tokens.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 #include "tasks/text/words.hpp"
-#include "tests/core/io_files.hpp"
+#include "tests/text/prepare_fixture.hpp"
 
 namespace tally {
 namespace {
 
 namespace fs = std::filesystem;
-
-class Prepare : public ::testing::Test {
- protected:
-  Prepare() {
-    for (int number = 0; number < 40; ++number) {
-      std::string text;
-      for (int word = 0; word <= number; ++word) text += concat("the number ", word * number, " of ", number, "\n");
-      add(concat("a/text", number, ".md"), text);
-    }
-    settings_.sources = {{folder_.file("source"), ""}};
-    settings_.rules.validation = settings_.rules.test = 0.2;
-    settings_.vocabulary = 300;
-  }
-  void add(const std::string& path, std::string_view bytes) {
-    fs::create_directories(fs::path(folder_.file("source/" + path)).parent_path());
-    folder_.file("source/" + path, bytes);
-  }
-  JsonValue prepare(const std::string& name = "out") { return prepare_text(folder_.file(name), settings_, observer_); }
-  JsonValue dropped() { return prepare().at("counts").at("dropped"); }
-  std::string all_of(const std::string& name) {
-    std::string all;
-    for (const char* file : {"manifest.json", "tokenizer.json", "train.bin", "validation.bin", "test.bin",
-                             "documents-train.tsv", "documents-validation.tsv", "documents-test.tsv"}) {
-      all += concat(file, ":", bytes_of_file(folder_.file(name + "/" + file)), "\n");
-    }
-    return all;
-  }
-
-  // Its tokens have the checksums that its manifest says, as a training asks of them.
-  void expect_whole(const std::string& name) {
-    TextSources sources;
-    sources.data = folder_.file(name);
-    const TextTokens tokens(sources);
-    const TextManifest manifest = PreparedText(folder_.file(name)).manifest();
-    for (const TextSplit& split : manifest.splits) {
-      EXPECT_EQ(tokens.checksum(split.name), split.token_checksum) << split.name;
-    }
-  }
-
-  TemporaryFolder folder_;
-  PrepareSettings settings_;
-  PrepareObserver observer_;
-};
 
 TEST_F(Prepare, EveryDocumentComesBackFromItsSplit) {
   const JsonValue manifest = prepare();
@@ -94,23 +51,6 @@ TEST_F(Prepare, TheSameBytesForAnyThreads) {
   }
   set_thread_count(before);
   EXPECT_EQ(all_of("out1"), all_of("out3"));
-}
-
-TEST_F(Prepare, StoppedAnywhereItEndsTheSame) {
-  prepare("whole");
-  std::atomic<bool> stop{false};
-  observer_.stop = &stop;
-  int calls = 0, last = 0;
-  observer_.progress = [&](std::string_view, std::uint64_t, std::uint64_t) { stop = ++calls >= last; };
-  for (last = 1; last < 200; ++last) {
-    calls = 0;
-    stop = false;
-    if (!prepare("out").is_null()) break;
-    EXPECT_FALSE(fs::exists(folder_.file("out")));
-  }
-  EXPECT_GT(last, 40);
-  EXPECT_LT(last, 200);
-  EXPECT_EQ(all_of("out"), all_of("whole"));
 }
 
 TEST_F(Prepare, RulesCountWhatTheyDrop) {
@@ -320,20 +260,6 @@ TEST_F(Prepare, TwoAtOnceAreNotInEachOthersWay) {
   };
   prepare();
   EXPECT_GT(tries, 0);
-  EXPECT_EQ(all_of("out"), all_of("alone"));
-}
-
-// What an interrupted preparation has left is taken over, or made anew in the same folder, not beside it.
-TEST_F(Prepare, AnotherPlanBeginsAnewInTheSameFolder) {
-  std::atomic<bool> stop{false};
-  PrepareObserver stopping;
-  stopping.progress = [&](std::string_view stage, std::uint64_t, std::uint64_t) { stop = stage == "train"; };
-  stopping.stop = &stop;
-  EXPECT_TRUE(prepare_text(folder_.file("out"), settings_, stopping).is_null());
-  EXPECT_TRUE(fs::exists(folder_.file("out.partial/tokenizer.json")));
-  settings_.vocabulary = 280;
-  EXPECT_EQ(prepare().at("tokenizer").integer("vocabulary"), 280);
-  prepare("alone");
   EXPECT_EQ(all_of("out"), all_of("alone"));
 }
 

@@ -261,6 +261,13 @@ TEST(TokenizerFiles, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
 
 TEST(TokenizerFiles, ModelsThatCannotBe) {
   expect_model_refused("type", "WordPiece", "model.type: 'WordPiece' is not read; BPE is");
+  // As BERT's are, whose other steps are not known either.
+  const std::string bert = changed([&](JsonValue& file) {
+    file.set("normalizer", JsonValue::object({{"type", "BertNormalizer"}}));
+    file.set("decoder", JsonValue::object({{"type", "WordPiece"}}));
+    file.set("model", JsonValue::object({{"type", "WordPiece"}, {"vocab", JsonValue::object()}}));
+  });
+  expect_refused(bert, "model.type: 'WordPiece' is not read; BPE is");
   expect_model_refused("type", "Unigram", "'Unigram'");
   expect_model_refused("dropout", 0.1, "model.dropout: is not read here unless it is null");
   expect_model_refused("unk_token", "<unk>", "model.unk_token");

@@ -1,0 +1,60 @@
+// Forty texts, and what is made of them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "tasks/text/prepare.hpp"
+#include "tasks/text/prepared_text.hpp"
+#include "tasks/text/text_tokens.hpp"
+#include "tests/core/io_files.hpp"
+
+namespace tally {
+
+class Prepare : public ::testing::Test {
+ protected:
+  Prepare() {
+    for (int number = 0; number < 40; ++number) {
+      std::string text;
+      for (int word = 0; word <= number; ++word) text += concat("the number ", word * number, " of ", number, "\n");
+      add(concat("a/text", number, ".md"), text);
+    }
+    settings_.sources = {{folder_.file("source"), ""}};
+    settings_.rules.validation = settings_.rules.test = 0.2;
+    settings_.vocabulary = 300;
+  }
+  void add(const std::string& path, std::string_view bytes) {
+    std::filesystem::create_directories(std::filesystem::path(folder_.file("source/" + path)).parent_path());
+    folder_.file("source/" + path, bytes);
+  }
+  JsonValue prepare(const std::string& name = "out") { return prepare_text(folder_.file(name), settings_, observer_); }
+  JsonValue dropped() { return prepare().at("counts").at("dropped"); }
+  std::string all_of(const std::string& name) {
+    std::string all;
+    for (const char* file : {"manifest.json", "tokenizer.json", "train.bin", "validation.bin", "test.bin",
+                             "documents-train.tsv", "documents-validation.tsv", "documents-test.tsv"}) {
+      all += concat(file, ":", bytes_of_file(folder_.file(name + "/" + file)), "\n");
+    }
+    return all;
+  }
+
+  // Its tokens have the checksums that its manifest says, as a training asks of them.
+  void expect_whole(const std::string& name) {
+    TextSources sources;
+    sources.data = folder_.file(name);
+    const TextTokens tokens(sources);
+    const TextManifest manifest = PreparedText(folder_.file(name)).manifest();
+    for (const TextSplit& split : manifest.splits) {
+      EXPECT_EQ(tokens.checksum(split.name), split.token_checksum) << split.name;
+    }
+  }
+
+  TemporaryFolder folder_;
+  PrepareSettings settings_;
+  PrepareObserver observer_;
+};
+
+}  // namespace tally
