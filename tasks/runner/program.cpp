@@ -111,6 +111,20 @@ int failed(int code, std::string_view why) {
   ranks.end_all(code);
 }
 
+// Processes of srun, each of which would train the run: one of them says so. A worker's, which has a claim, is alone.
+bool refused_of_srun(const std::vector<std::string>& words) {
+  const bool trains = words[0] == "train" || words[0] == "resume";
+  const std::int64_t processes = mpi::started_by_srun();
+  if (!trains || processes == 1) return false;
+  if (std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("--claim"); })) return false;
+  if (mpi::own_number_of_srun() == 0) {
+    complain(concat("[mpi] srun started ", processes, " processes that do not know of each other; 'mpirun -np ",
+                    processes, " tally ", words[0], "' within sbatch or salloc shares one run among them, and 'tally ",
+                    "sweep --worker', which srun may start, many runs"));
+  }
+  return true;
+}
+
 // What is done once is not done by several processes: one of them says so.
 bool refused_together(const std::string& command) {
   if (command == "train" || command == "resume" || mpi::started_processes() == 1) return false;
@@ -141,7 +155,7 @@ int run_words(const std::vector<std::string>& words) {
     names.emplace_back(command.name);
     if (command.name != words[0]) continue;
     try {
-      if (refused_together(command.name)) return exit_code::usage;
+      if (refused_of_srun(words) || refused_together(command.name)) return exit_code::usage;
       Ranks::join();
       return run_command(command, {words.begin() + 1, words.end()});
     } catch (const UsageError& error) {
