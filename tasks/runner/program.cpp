@@ -137,17 +137,20 @@ bool refused_together(const std::string& command) {
 }
 
 int run_words(const std::vector<std::string>& words) {
+  const bool speaks = mpi::own_rank() == 0;  // for all that mpirun started
   if (words.empty()) {
-    complain("no command");
-    std::fprintf(stderr, "\n%s", overview().c_str());
+    if (speaks) {
+      complain("no command");
+      std::fprintf(stderr, "\n%s", overview().c_str());
+    }
     return exit_code::usage;
   }
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
-    std::cout << overview();
+    if (speaks) std::cout << overview();
     return exit_code::done;
   }
   if (words[0] == "--version") {
-    std::cout << "tally " << version << "\n";
+    if (speaks) std::cout << "tally " << version << "\n";
     return exit_code::done;
   }
   std::vector<std::string> names;
@@ -168,7 +171,8 @@ int run_words(const std::vector<std::string>& words) {
       return failed(exit_code::failed, error.what());
     }
   }
-  complain(concat("unknown command '", words[0], "'", did_you_mean(words[0], names), " ('tally --help' lists them)"));
+  if (speaks)
+    complain(concat("unknown command '", words[0], "'", did_you_mean(words[0], names), " ('tally --help' lists them)"));
   return exit_code::usage;
 }
 

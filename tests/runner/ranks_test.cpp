@@ -264,6 +264,19 @@ TEST_F(RanksOfMpi, WhatIsTheWorkOfOneIsRefusedOnce) {
   }
 }
 
+TEST_F(RanksOfMpi, OneSaysWhatAllWouldSay) {
+  const std::vector<std::vector<std::string>> said{{"--help"}, {"help"},  {"--version"},
+                                                   {},         {"trian"}, {"train", "--help"}};
+  for (const std::vector<std::string>& words : said) {
+    const Finished alone = run_tally(words, folder_);
+    const Finished together = run_program(ranks(2, words), folder_);
+    EXPECT_EQ(together.code, alone.code);
+    EXPECT_EQ(together.out, alone.out);
+    EXPECT_TRUE(together.err.starts_with(alone.err)) << together.err;
+    EXPECT_EQ(together.err.find("tally: "), together.err.rfind("tally: ")) << together.err;
+  }
+}
+
 TEST(RanksWithoutMpi, AProgramThatMpirunStartedSaysThatMpiIsMissing) {
   const TemporaryFolder folder;
   // Also where it is installed: what is found first is no library.
