@@ -169,7 +169,7 @@ std::unique_ptr<Exchange> make_exchange(const Ranks& ranks) { return std::make_u
 std::unique_ptr<Exchange> make_exchange(const Ranks&) {
   fail("nccl",
        "this build of tally has no NCCL, by which the ranks of a run on GPUs exchange gradients: nccl.h was not "
-       "found beside the CUDA toolkit (libnccl-dev)");
+       "found beside the CUDA toolkit (libnccl-dev) or in the Python index's folder (nvidia-nccl-cu12)");
 }
 
 #endif
