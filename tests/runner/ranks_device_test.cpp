@@ -23,5 +23,30 @@ TEST_F(RanksOfMpi, OnDevicesTrainTheBytesOfOne) {
   expect_same_run(late, alone);
 }
 
+struct Products {
+  std::string encoding, precision;
+};
+
+class RanksOfMpiOnDevices : public RanksOfMpi, public ::testing::WithParamInterface<Products> {};
+
+TEST_P(RanksOfMpiOnDevices, TrainTheBytesOfOne) {
+  const std::vector<std::string> options{"--device=cuda-host",
+                                         "--precision=" + GetParam().precision,
+                                         "--steps=1",
+                                         "--batch=3",
+                                         "--model.layers=1",
+                                         "--task.eval-count=2",
+                                         "--task.dense-count=1",
+                                         "--task.sparse-count=1"};
+  const std::string alone = folder_ / "alone";
+  ASSERT_EQ(run_tally(training(alone, GetParam().encoding, options), folder_).code, 0);
+  expect_bytes_of_one(3, alone, training(folder_ / "three", GetParam().encoding, options));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RanksOfMpiOnDevices,
+                         ::testing::Values(Products{"cope", "bf16"}, Products{"cope", "tf32"}, Products{"fox", "f32"},
+                                           Products{"fox", "bf16"}, Products{"stick-breaking", "f32"},
+                                           Products{"stick-breaking", "tf32"}));
+
 }  // namespace
 }  // namespace tally::testing
