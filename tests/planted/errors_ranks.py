@@ -69,7 +69,7 @@ ERRORS = [
             found_by=["core/Exchange.*", "runner/RanksOfMpi.TakeTheMemory*"]),
     Planted("evaluated-alone-in-memory", "tasks/estimate.cpp",
             find="for (std::int64_t r = 1; r < Ranks::counted().size() && r * form.sequences < all; ++r) {",
-            replace="for (std::int64_t r = 1; r < 0; ++r) {",
+            replace="for (std::int64_t r = 1; r < Ranks::counted().size() && r * form.sequences < -all; ++r) {",
             what="the batches that other ranks evaluate are not told of a run's memory",
             found_by=["runner/RanksOfMpi.TakeTheMemory*"]),
     Planted("srun-is-no-step", "core/mpi.cpp",
