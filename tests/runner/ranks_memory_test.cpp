@@ -27,7 +27,10 @@ TEST_F(RanksOfMpi, TakeTheMemoryThatIsToldBefore) {
            {"split", 4, {"--model.width=48", "--split-optimiser"}},
            {"sgd", 2, {"--model.width=48", "--split-optimiser", "--optimiser.name=sgd"}},
            {"evaluation", 2, {"--micro-batch=2", "--batch=4", "--eval-batch=64", "--task.eval-count=150"}},
-           {"buckets", 2, {"--model.width=96"}, true},
+           {"buckets",
+            2,
+            {"--model.width=96", "--length=8", "--batch=2", "--task.eval-count=1", "--task.sparse-count=1", few},
+            true},
            {"device", 2, {cuda_host, few, short_run, "--batch=2"}},
            {"split-device", 2, {cuda_host, few, short_run, "--batch=2", "--model.width=80", "--split-optimiser"}}}) {
     const std::string run = folder_ / now.name;
