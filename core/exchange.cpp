@@ -136,6 +136,36 @@ class HostExchange final : public Exchange {
   int tag_ = 0;
 };
 
+class CountingExchange final : public Exchange {
+ public:
+  explicit CountingExchange(const Ranks& ranks) : ranks_(ranks) {}
+
+  void begin(const Tensor& bucket, std::int64_t terms) override {
+    if (ranks_.alone()) return;
+    const std::vector<std::int64_t> begins = parts_of(bucket.numel(), ranks_.size());
+    const auto own = static_cast<std::size_t>(ranks_.rank());
+    const std::int64_t count = begins[own + 1] - begins[own];
+    if (static_cast<DeviceType>(bucket.device().index) != DeviceType::cpu) {
+      // One bucket after the other, in memory that stays.
+      if (!received_.defined() || received_.numel() < terms * count) {
+        received_ = Tensor::empty({terms * count}, bucket.dtype(), bucket.device());
+      }
+      return;
+    }
+    for (std::int64_t r = 0; r < terms; ++r) {
+      if (r != ranks_.rank()) terms_.push_back(Tensor::empty({count}, bucket.dtype(), bucket.device()));
+    }
+  }
+  void advance() override {}
+  void finish() override { terms_.clear(); }
+  void share(const Tensor&, const std::vector<std::int64_t>&) override {}
+
+ private:
+  const Ranks& ranks_;
+  std::vector<Tensor> terms_;  // that others send to the CPU
+  Tensor received_;            // and to a GPU
+};
+
 }  // namespace
 
 std::vector<std::int64_t> parts_of(std::int64_t elements, std::int64_t ranks) {
@@ -147,5 +177,8 @@ std::vector<std::int64_t> parts_of(std::int64_t elements, std::int64_t ranks) {
 std::unique_ptr<Exchange> make_exchange(const Ranks& ranks, Device device) { return backend(device).exchange(ranks); }
 
 std::unique_ptr<Exchange> make_host_exchange(const Ranks& ranks) { return std::make_unique<HostExchange>(ranks); }
+std::unique_ptr<Exchange> make_counting_exchange(const Ranks& ranks) {
+  return std::make_unique<CountingExchange>(ranks);
+}
 
 }  // namespace tally

@@ -37,6 +37,9 @@ class Exchange {
 // cannot be loaded.
 std::unique_ptr<Exchange> make_exchange(const Ranks& ranks, Device device);
 std::unique_ptr<Exchange> make_host_exchange(const Ranks& ranks);
+// For tensors of a device that only counts (core/meta.cpp): takes the memory that the exchange of the device it stands
+// for takes at most, which on the CPU is that of all buckets on their way at once.
+std::unique_ptr<Exchange> make_counting_exchange(const Ranks& ranks);
 
 // Where the parts of `elements` begin, one a rank, and the end of the last.
 std::vector<std::int64_t> parts_of(std::int64_t elements, std::int64_t ranks);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/backend.hpp"
+#include "core/exchange.hpp"
 #include "core/graph.hpp"
 
 namespace tally::meta {
@@ -127,7 +128,7 @@ const Backend& backend_for() {
                                      Own::counters.peak_bytes = Own::counters.live_bytes;
                                    },
                                .available = [] { return static_cast<double>(most_bytes); },
-                               .exchange = nullptr,  // what counts is alone
+                               .exchange = make_counting_exchange,
                                .kernels = kernels};
   return backend;
 }

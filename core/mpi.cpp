@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -127,10 +128,18 @@ class Mpi final : public Transport {
 
 std::int64_t started_processes() {
   if (const std::int64_t processes = number_in("OMPI_COMM_WORLD_SIZE"); processes > 0) return processes;
-  const std::int64_t others = number_in("PMI_SIZE");
-  check(others <= 1, "mpi", "started as one of ", others, " processes by an mpirun that is not OpenMPI's");
+  const std::int64_t others = number_in("PMI_SIZE");  // which srun sets as well
+  check(others <= 1 || others == started_by_srun(), "mpi", "started as one of ", others,
+        " processes by an mpirun that is not OpenMPI's");
   return 1;
 }
+
+std::int64_t started_by_srun() {
+  if (number_in("OMPI_COMM_WORLD_SIZE") > 0) return 1;
+  return std::max<std::int64_t>(1, number_in("SLURM_STEP_NUM_TASKS"));
+}
+
+std::int64_t own_number_of_srun() { return number_in("SLURM_PROCID"); }
 
 std::int64_t own_rank() { return number_in("OMPI_COMM_WORLD_RANK"); }
 std::int64_t own_rank_on_machine() { return number_in("OMPI_COMM_WORLD_LOCAL_RANK"); }

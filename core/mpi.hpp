@@ -12,6 +12,11 @@ namespace tally::mpi {
 // How many processes mpirun says that it started; 1 where it says nothing. Throws Error where they are several of an
 // mpirun that is not OpenMPI's.
 std::int64_t started_processes();
+// How many processes Slurm's srun started, this one among them, without an mpirun by which they would know of each
+// other; 1 where it did not. A batch script is not started by srun, however many tasks its job has.
+std::int64_t started_by_srun();
+// The number of this one among them.
+std::int64_t own_number_of_srun();
 // The number of this one, and among those on the same machine, as mpirun tells them.
 std::int64_t own_rank();
 std::int64_t own_rank_on_machine();

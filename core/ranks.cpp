@@ -18,6 +18,15 @@ void in_pieces(Span bytes, F&& f) {
     f(bytes.first(std::min(most, bytes.size())));
 }
 
+class Silence final : public Transport {
+ public:
+  Request send(std::span<const std::byte>, std::int64_t, int) override { return nullptr; }
+  Request receive(std::span<std::byte>, std::int64_t, int) override { return nullptr; }
+  bool arrived(std::span<Request>) override { return true; }
+  void wait(std::span<Request>) override {}
+  [[noreturn]] void end_all(int code) override { std::_Exit(code); }
+};
+
 }  // namespace
 
 void Messages::send(std::span<const std::byte> bytes, std::int64_t to, int tag) {
@@ -37,6 +46,13 @@ const Ranks& Ranks::world() { return instance(); }
 
 const Ranks& Ranks::one() {
   static const Ranks ranks;
+  return ranks;
+}
+
+const Ranks& Ranks::counted() {
+  if (world().alone()) return one();
+  static Silence silence;
+  static const Ranks ranks(world().rank(), world().size(), silence);
   return ranks;
 }
 

@@ -20,6 +20,9 @@ class Ranks {
   static const Ranks& world();
   // A process without others, whatever was joined: of work that is its own.
   static const Ranks& one();
+  // This one of as many as were joined, to whom nothing is sent and who never say anything: of work that is only
+  // counted (core/meta.cpp).
+  static const Ranks& counted();
 
   // Number `rank` of `size` that talk by `transport`, which lives longer.
   Ranks(std::int64_t rank, std::int64_t size, Transport& transport) : rank_(rank), size_(size), by_(&transport) {}

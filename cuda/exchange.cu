@@ -121,24 +121,32 @@ class NcclExchange final : public Exchange {
     NCCL_CHECK(ncclGroupEnd());
   }
 
+  // Memory for as many elements from others. Buckets come one after the other on the stream, and all have the same.
+  View received(std::int64_t elements, const Tensor& bucket) {
+    if (!received_.defined() || received_.numel() < elements) {
+      if (received_.defined()) kept_.push_back(received_);
+      received_ = Tensor::empty({elements}, bucket.dtype(), bucket.device());
+    }
+    return received_.view();
+  }
+
   template <class T>
   void begin_as(const Tensor& bucket, std::int64_t terms, ncclDataType_t type) {
     kept_.push_back(bucket);
-    after_kernels();
     const std::vector<std::int64_t> begins = parts_of(bucket.numel(), ranks_.size());
     T* const data = bucket.view().as<T>();
     const auto first = [&](int rank) { return begins[static_cast<std::size_t>(rank)]; };
     const auto count = [&](int rank) { return static_cast<std::size_t>(first(rank + 1) - first(rank)); };
     const int own = static_cast<int>(ranks_.rank()), ranks = static_cast<int>(ranks_.size());
     const std::int64_t n = first(own + 1) - first(own);
-    void* found = nullptr;
-    if (n > 0) CUDA_CHECK(cudaMallocAsync(&found, static_cast<std::size_t>(terms * n) * sizeof(T), stream_));
+    T* const found = received(terms * n, bucket).as<T>();
+    after_kernels();
     NCCL_CHECK(ncclGroupStart());
     for (int r = 0; r < ranks; ++r) {
       if (r == own) continue;
       if (own < terms && count(r) > 0) NCCL_CHECK(ncclSend(data + first(r), count(r), type, r, communicator_, stream_));
       if (r < terms && n > 0) {
-        NCCL_CHECK(ncclRecv(static_cast<T*>(found) + r * n, count(own), type, r, communicator_, stream_));
+        NCCL_CHECK(ncclRecv(found + r * n, count(own), type, r, communicator_, stream_));
       }
     }
     NCCL_CHECK(ncclGroupEnd());
@@ -146,7 +154,6 @@ class NcclExchange final : public Exchange {
       constexpr unsigned threads = 256;
       launch(add_in_tree<T>, blocks_for(n, threads), threads, 0, stream_, data + first(own),
              static_cast<const T*>(found), n, static_cast<int>(terms), own);
-      CUDA_CHECK(cudaFreeAsync(found, stream_));
     }
     gather(data, begins, 1, type);
   }
@@ -157,6 +164,7 @@ class NcclExchange final : public Exchange {
   cudaStream_t stream_{};
   cudaEvent_t ready_{};
   std::vector<Tensor> kept_;  // that are being exchanged
+  Tensor received_;
   int errors_ = std::uncaught_exceptions();
 };
 
@@ -169,7 +177,7 @@ std::unique_ptr<Exchange> make_exchange(const Ranks& ranks) { return std::make_u
 std::unique_ptr<Exchange> make_exchange(const Ranks&) {
   fail("nccl",
        "this build of tally has no NCCL, by which the ranks of a run on GPUs exchange gradients: nccl.h was not "
-       "found beside the CUDA toolkit (libnccl-dev)");
+       "found beside the CUDA toolkit (libnccl-dev) or in the Python index's folder (nvidia-nccl-cu12)");
 }
 
 #endif

@@ -17,7 +17,9 @@ void* load() {
     tried += tally::concat("\n  ", dlerror());
   }
   tally::fail("nccl",
-              "NCCL cannot be loaded, by which the ranks of a run on GPUs exchange gradients (libnccl2):", tried);
+              "NCCL cannot be loaded, by which the ranks of a run on GPUs exchange gradients (libnccl2, or of the "
+              "Python index nvidia-nccl-cu12):",
+              tried);
 }
 
 void* symbol(const char* name) {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "autograd/node.hpp"
 #include "core/allocator.hpp"
 #include "core/backend.hpp"
 #include "core/graph.hpp"
+#include "core/ranks.hpp"
 #include "nn/logits.hpp"
 #include "nn/parameter_choice.hpp"
 #include "nn/transformer.hpp"
@@ -99,6 +101,7 @@ class OnlyCounting {
   double live() const { return static_cast<double>(memory_counters(device_).live_bytes - before_); }
   double peak() const { return static_cast<double>(memory_counters(device_).peak_bytes - before_); }
   Device host() const { return host_of(device_); }
+  bool stands_for_cpu() const { return device_ == host(); }
   Batch batch(const BatchForm& form) const {
     Batch batch = Batch::without_values(form.sequences, form.length, host());
     if (form.separate) batch.starts.resize(static_cast<std::size_t>(form.sequences));
@@ -161,24 +164,34 @@ MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
 // So many steps on such a batch, and whatever `after` does while optimiser and batch are still there.
 template <class After>
 MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config, const BatchForm& form,
-                           std::int64_t steps, After&& after) {
+                           std::int64_t steps, OptimizerState state, After&& after) {
   return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
     const NamedTensors trained = train_only(model.parameters(), config.run.train);
     estimate.gradients = bytes_of(trained);
-    const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, trained);
+    const Ranks& ranks = Ranks::counted();
+    estimate.at_most |= !ranks.alone() && counted.stands_for_cpu();
+    std::optional<ParameterShares> shares;
+    if (state == OptimizerState::split && !ranks.alone()) shares.emplace(trained, ranks);
+    const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, shares ? shares->own() : trained);
     estimate.optimiser = counted.live() - estimate.parameters;
-    TrainStep step(model, *optimizer, config.optimiser, 0, form.at_once);
+    TrainStep step(model, *optimizer, config.optimiser, 0, form.at_once, shares ? &*shares : nullptr);
     const Batch batch = counted.batch(form);
     step(batch, 1, steps);
     // Those after the first are as it was, but where they are captured: what that keeps comes with the second.
     if (steps > 1 && DeviceGraph::available(default_device())) step(batch, 2, steps);
     after(model, batch, counted);
+    if (shares) shares->whole(optimizer->state());  // for a checkpoint
   });
 }
 
-// What an evaluation does with a batch; of separate texts with the largest part.
+// What an evaluation does with a batch; of separate texts with the largest part. Of `all` sequences each rank has a
+// batch at the same time, and has read those of the others too.
 void count_evaluation(SequenceModel& model, const BatchForm& form, const Task& task, const ModelSetting& setting,
-                      const OnlyCounting& counted) {
+                      const OnlyCounting& counted, std::int64_t all = 0) {
+  std::vector<Batch> of_others;
+  for (std::int64_t r = 1; r < Ranks::counted().size() && r * form.sequences < all; ++r) {
+    of_others.push_back(counted.batch({std::min(form.sequences, all - r * form.sequences), form.length}));
+  }
   Evaluation found;
   for (const BatchForm& now : largest_forms(form, task, setting)) {
     if (!now.separate) {
@@ -257,7 +270,7 @@ bool reaches_untrained_rows(const RunConfig& config, const Task& task, const Spl
   return make_model(model_of(config, task))->rows_by_position() > trained;
 }
 
-MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
+MemoryEstimate estimate_training(const RunConfig& config, const Task& task, OptimizerState state) {
   const std::vector<Split>& splits = task.splits();
   const auto sequences_in = [](const Split& split, std::int64_t batch) {
     return split.count == 0 ? batch : std::min(batch, split.count);
@@ -274,7 +287,8 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
       for (const Batch& part : batch.parts(whole.at_once)) evaluate_batch(model, part, found);
     }
     for (const Split& split : std::span(splits).subspan(1)) {
-      count_evaluation(model, {sequences_in(split, sequences_at_once(split)), split.length}, task, setting, counted);
+      count_evaluation(model, {sequences_in(split, sequences_at_once(split)), split.length}, task, setting, counted,
+                       split.count);
     }
     for (const Split& split : std::span(splits).subspan(1)) {
       if (!config.run.eval_generated) break;
@@ -288,7 +302,7 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task) {
   };
   const std::vector<BatchForm> forms = largest_forms(whole, task, setting);
   MemoryEstimate estimate = most_of(forms, [&](const BatchForm& form) {
-    return count_steps(setting, config, form, config.run.steps, [&](auto&&... rest) {
+    return count_steps(setting, config, form, config.run.steps, state, [&](auto&&... rest) {
       if (&form == &forms.front()) after(rest...);
     });
   });
@@ -328,7 +342,8 @@ MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::in
 
 MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config, std::int64_t length,
                              std::int64_t steps) {
-  return count_steps(timed, config, {config.run.batch, length, config.run.at_once()}, steps, [](auto&&...) {});
+  return count_steps(timed, config, {config.run.batch, length, config.run.at_once()}, steps, OptimizerState::whole,
+                     [](auto&&...) {});
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include "tasks/bench.hpp"
 #include "tasks/config.hpp"
 #include "tasks/memory.hpp"
+#include "tasks/parameter_shares.hpp"
 
 namespace tally {
 
@@ -51,8 +52,10 @@ bool reaches_untrained_rows(const RunConfig& config, const Task& task, const Spl
 // the total is what the default device's own counters will show at their highest, to the byte, for sequences of just
 // this length. Whether there is as much is for check_fits.
 
-// Of a run: its steps and its evaluations.
-MemoryEstimate estimate_training(const RunConfig& config, const Task& task);
+// Of a run: its steps, evaluations and checkpoints. Of ranks that share it, what this one takes: on the CPU at most,
+// for how many of its buckets are on their way at once depends on the others.
+MemoryEstimate estimate_training(const RunConfig& config, const Task& task,
+                                 OptimizerState state = OptimizerState::whole);
 // Of a model that is made and filled from a checkpoint, tensor by tensor.
 MemoryEstimate estimate_loading(const ModelSetting& model);
 MemoryEstimate estimate_loading(const RunConfig& config, const Task& task);

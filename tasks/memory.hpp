@@ -20,11 +20,11 @@ class DoesNotFit : public Error {
 struct MemoryEstimate {
   std::int64_t parameter_count = 0, encoding_parameter_count = 0;
   double parameters = 0, gradients = 0, optimiser = 0;
-  double activations = 0;  // what passes through the model, and what is kept of it
+  double activations = 0;  // what passes through the model, what is kept of it, and what ranks send each other
   double checkpoint = 0;   // what of it is read at a time, beside the model
   double data = 0;         // sequences, or the order of a fixed training set
   bool more = false;       // than can be counted: these are the least
-  bool at_most = false;    // what is learned or read decides how much it is: these are the most
+  bool at_most = false;    // what is learned or read, or other ranks, decide how much it is: these are the most
   double total() const { return parameters + gradients + optimiser + activations + checkpoint + data; }
 };
 

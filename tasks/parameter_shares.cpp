@@ -93,12 +93,12 @@ NamedTensors ParameterShares::whole(const NamedTensors& state) const {
     const std::size_t i = index_of(name);
     Messages messages(ranks_);
     if (!ranks_.first()) {
-      const Tensor rows = own.to(Device{}).to_dense();
+      const Tensor rows = own.to(host_of(own.device())).to_dense();
       messages.send(bytes_of(rows), 0, tag);
       messages.wait();
       continue;
     }
-    const Tensor tensor = Tensor::empty(parameters_[i].second.shape(), own.dtype());
+    const Tensor tensor = Tensor::empty(parameters_[i].second.shape(), own.dtype(), host_of(own.device()));
     Tensor own_rows = rows_of(tensor, i, 0);
     own_rows.copy_from(own);
     for (std::int64_t r = 1; r < ranks_.size(); ++r) messages.receive(bytes_of(rows_of(tensor, i, r)), r, tag);

@@ -13,6 +13,9 @@
 
 namespace tally {
 
+// What each rank keeps of the optimiser's state: all of it, or its share.
+enum class OptimizerState { whole, split };
+
 class ParameterShares {
  public:
   // Leaves that take gradients, the same on all ranks. Rows are along the first axis; those of a share are neighbours,

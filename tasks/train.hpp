@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tasks/evaluate.hpp"
+#include "tasks/parameter_shares.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/train_step.hpp"
 
@@ -24,9 +25,6 @@ class TrainObserver {
 };
 
 enum class TrainOutcome { done, interrupted };
-
-// What each rank keeps of the optimiser's state: all of it, or its share (tasks/parameter_shares.hpp).
-enum class OptimizerState { whole, split };
 
 // Trains from the newest good checkpoint (or from the start) to the last step and writes results.json. Killed at any
 // moment and called again, it ends with the same checkpoints, byte for byte, and the same metrics but for times.

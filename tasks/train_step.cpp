@@ -31,7 +31,7 @@ TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const Optimizer
       seed_(seed),
       micro_batch_(micro_batch),
       shares_(shares),
-      ranks_(model.device().type == DeviceType::meta ? Ranks::one() : Ranks::world()),
+      ranks_(model.device().type == DeviceType::meta ? Ranks::counted() : Ranks::world()),
       exchange_(ranks_.alone() ? nullptr : make_exchange(ranks_, model.device())),
       parameters_(model.parameters()),
       reads_positions_(reads_positions(model)) {
@@ -173,7 +173,7 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
     report.note = concat("steps are computed call by call, and not replayed: ", work_.refusal());
   }
   out_.fetch();
-  if (!ranks_.alone()) {
+  if (!ranks_.alone() && model_.device().type != DeviceType::meta) {
     const std::span<std::int64_t> all = out_.on_host(best).span<std::int64_t>();
     std::vector<std::size_t> begins{0};
     for (std::int64_t r = 0; r < ranks_.size(); ++r) {

@@ -111,6 +111,20 @@ int failed(int code, std::string_view why) {
   ranks.end_all(code);
 }
 
+// Processes of srun, each of which would train the run: one of them says so. A worker's, which has a claim, is alone.
+bool refused_of_srun(const std::vector<std::string>& words) {
+  const bool trains = words[0] == "train" || words[0] == "resume";
+  const std::int64_t processes = mpi::started_by_srun();
+  if (!trains || processes == 1) return false;
+  if (std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("--claim"); })) return false;
+  if (mpi::own_number_of_srun() == 0) {
+    complain(concat("[mpi] srun started ", processes, " processes that do not know of each other; 'mpirun -np ",
+                    processes, " tally ", words[0], "' within sbatch or salloc shares one run among them, and 'tally ",
+                    "sweep --worker', which srun may start, many runs"));
+  }
+  return true;
+}
+
 // What is done once is not done by several processes: one of them says so.
 bool refused_together(const std::string& command) {
   if (command == "train" || command == "resume" || mpi::started_processes() == 1) return false;
@@ -123,17 +137,20 @@ bool refused_together(const std::string& command) {
 }
 
 int run_words(const std::vector<std::string>& words) {
+  const bool speaks = mpi::own_rank() == 0;  // for all that mpirun started
   if (words.empty()) {
-    complain("no command");
-    std::fprintf(stderr, "\n%s", overview().c_str());
+    if (speaks) {
+      complain("no command");
+      std::fprintf(stderr, "\n%s", overview().c_str());
+    }
     return exit_code::usage;
   }
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
-    std::cout << overview();
+    if (speaks) std::cout << overview();
     return exit_code::done;
   }
   if (words[0] == "--version") {
-    std::cout << "tally " << version << "\n";
+    if (speaks) std::cout << "tally " << version << "\n";
     return exit_code::done;
   }
   std::vector<std::string> names;
@@ -141,7 +158,7 @@ int run_words(const std::vector<std::string>& words) {
     names.emplace_back(command.name);
     if (command.name != words[0]) continue;
     try {
-      if (refused_together(command.name)) return exit_code::usage;
+      if (refused_of_srun(words) || refused_together(command.name)) return exit_code::usage;
       Ranks::join();
       return run_command(command, {words.begin() + 1, words.end()});
     } catch (const UsageError& error) {
@@ -154,7 +171,8 @@ int run_words(const std::vector<std::string>& words) {
       return failed(exit_code::failed, error.what());
     }
   }
-  complain(concat("unknown command '", words[0], "'", did_you_mean(words[0], names), " ('tally --help' lists them)"));
+  if (speaks)
+    complain(concat("unknown command '", words[0], "'", did_you_mean(words[0], names), " ('tally --help' lists them)"));
   return exit_code::usage;
 }
 

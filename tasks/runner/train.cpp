@@ -21,9 +21,8 @@ struct TrainSettings {
 };
 
 // What the run would be, without making the model.
-Result plan_of(const RunConfig& config) {
+Result plan_of(const RunConfig& config, const MemoryEstimate& estimate) {
   const std::unique_ptr<Task> task = config.make_task();
-  const MemoryEstimate estimate = estimate_training(config, *task);
   const std::int64_t tokens = config.run.batch * task->splits().front().length;
   return {.value = JsonValue::object({{"config", config.to_json()},
                                       {"parameters", estimate.parameter_count},
@@ -44,13 +43,14 @@ Result plan_of(const RunConfig& config) {
 Result run_train(const TrainSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   if (settings.run.empty()) throw UsageError("[usage] the name of the run folder is empty");
   const RunConfig config = options.resolve();
-  options.blaming_file([&] { check_can_train(config, settings.state()); });
+  MemoryEstimate need;
+  options.blaming_file([&] { need = check_can_train(config, settings.state()); });
   check_ranks(config);
   if (settings.dry_run) {
     refuse_with_dry_run("train", "--force", settings.force);
     refuse_with_dry_run("train", "--profile", !settings.profile.empty());
     say(common, config_text(config));
-    return plan_of(config);
+    return plan_of(config, need);
   }
   if (!settings.profile.empty()) check_output(settings.profile, settings.run);
   watch_signals();  // before the first word is printed

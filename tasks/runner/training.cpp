@@ -43,19 +43,13 @@ class ProfilingPrinter final : public ProgressPrinter {
 }  // namespace
 
 MemoryEstimate check_can_train(const RunConfig& config, OptimizerState state) {
-  MemoryEstimate need = as_usage([&] {
+  const MemoryEstimate need = as_usage([&] {
     const std::unique_ptr<Task> task = config.make_task();
     (void)task->example(task->splits().front().name, 0);  // there may be none to train on
-    MemoryEstimate estimate = estimate_training(config, *task);
+    MemoryEstimate estimate = estimate_training(config, *task, state);
     check_length(model_of(config, *task), task->max_length());  // now, and not where a split first has such a sequence
     return estimate;
   });
-  // What arrives of other ranks' gradients, at most.
-  if (!Ranks::world().alone()) need.gradients *= 2;
-  // On the CPU the first rank has all of the state, too, while it writes a checkpoint.
-  if (state == OptimizerState::split && default_device().type != DeviceType::cpu) {
-    need.optimiser /= static_cast<double>(Ranks::world().size());
-  }
   check_fits(need);
   return need;
 }

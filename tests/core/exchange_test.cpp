@@ -5,9 +5,12 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <random>
 #include <vector>
 
+#include "core/backend.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
 #include "tests/thread_ranks.hpp"
@@ -89,6 +92,41 @@ TEST(Exchange, SharesParts) {
     exchange->share(all, begins);
     EXPECT_EQ(all.to_vector<float>(), (std::vector<float>{0, 1, 22, 23, 24}));
   });
+}
+
+// Whose messages arrive when somebody waits for them, and not before.
+class LateTransport final : public Transport {
+ public:
+  Request send(std::span<const std::byte>, std::int64_t, int) override { return this; }
+  Request receive(std::span<std::byte>, std::int64_t, int) override { return this; }
+  bool arrived(std::span<Request>) override { return false; }
+  void wait(std::span<Request>) override {}
+  [[noreturn]] void end_all(int code) override { std::_Exit(code); }
+};
+
+// What is told of its memory is that of all buckets on their way at once.
+TEST(Exchange, TakesTheMemoryThatIsCounted) {
+  LateTransport late;
+  for (std::int64_t rank = 0; rank < 3; ++rank) {
+    for (std::int64_t terms = 1; terms <= 3; ++terms) {
+      const Ranks ranks(rank, 3, late);
+      std::vector<std::size_t> taken;
+      for (const Device device : {Device{}, meta_of(Device{})}) {
+        const std::unique_ptr<Exchange> exchange =
+            device == Device{} ? make_exchange(ranks, device) : make_counting_exchange(ranks);
+        std::vector<Tensor> buckets;
+        for (const std::int64_t elements : {2, 1000, 100'000})
+          buckets.push_back(Tensor::zeros({elements}, DType::f64, device));
+        const std::size_t before = memory_counters(device).live_bytes;
+        for (const Tensor& bucket : buckets) exchange->begin(bucket, terms);
+        taken.push_back(memory_counters(device).live_bytes - before);
+        exchange->finish();
+        EXPECT_EQ(memory_counters(device).live_bytes, before);
+      }
+      EXPECT_EQ(taken[0], taken[1]) << "rank " << rank << ", " << terms << " terms";
+      EXPECT_EQ(taken[0] > 0, terms > 1 || rank > 0);
+    }
+  }
 }
 
 TEST(Exchange, PartsCoverAll) {

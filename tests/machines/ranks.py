@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One run by 1, 2 and 4 processes of mpirun, and by four of which a random one is killed (SIGKILL), resumed by two, one of
 them killed as well, and ended by one: all have the same bytes. For cope, fox and stick-breaking, f32 and bf16, dropout on,
-and with the optimiser's state split.
+and with the optimiser's state split. Gradients are exchanged in four buckets.
 
 Usage: ranks.py TALLY [--steps 40] [--random SEED]. Prints a table of SHA-256 digests. Exit status 1 where something differs,
 77 where mpirun is missing.
@@ -23,7 +23,7 @@ from grid import content
 
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "plm", "isolated", "-np"]
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-OPTIONS = ("--task=flip-flop --preset=quick --length=64 --model.layers=2 --model.width=32 --model.heads=2 "
+OPTIONS = ("--task=flip-flop --preset=quick --length=64 --model.layers=2 --model.width=96 --model.heads=2 "
            "--model.dropout=0.1 --batch=8 --micro-batch=1 --save-every=5 --log-every=1 --optimiser.warmup=0 "
            "--task.eval-count=20 --task.sparse-count=9 --task.dense-count=9 --eval-batch=4 --threads=1 --quiet").split()
 

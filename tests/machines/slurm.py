@@ -3,6 +3,8 @@
 array one worker is killed, one element is told that its time is up, one is requeued from outside. Every run must be
 finished exactly once, with the bytes that one process alone gives it.
 
+Then processes that srun starts: several of one run are refused, workers are not.
+
 Usage: slurm.py TALLY [--transcript]. Starts munged, slurmctld and slurmd of its own, with everything in a folder of its
 own, and ends them; installs nothing. Exit status 77 (skipped) where Slurm or the right to start it is missing, with
 what is missing; 1 where something differs.
@@ -11,6 +13,7 @@ import argparse
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import socket
@@ -173,6 +176,25 @@ def trouble(slurm, tally, shared, told):
     return done
 
 
+def started_by_slurm(slurm, tally, place, told):
+    """What srun starts twice is refused; a batch script of a job with two tasks trains, and so do the workers that srun
+    starts. What is wrong."""
+    words = grid(seeds=1, steps=2)
+    one = [word.replace("cope,rope", "cope") for word in words if not word.startswith("--seeds")]
+    refused = slurm.run("srun", "--ntasks=2", tally, "train", str(place / "twice"), *one)
+    told(f"$ srun --ntasks=2 tally train twice ...\n{refused}")
+    if refused.count("srun started 2 processes that do not know of each other") != 1 or (place / "twice").exists():
+        yield f"two processes of srun: {refused}"
+    script = shlex.join([tally, "train", str(place / "batch"), *one])
+    trained = slurm.run("sbatch", "--wait", "--ntasks=2", f"--output={place}/batch.log", f"--wrap={script}")
+    if not (place / "batch" / "results.json").exists():
+        yield f"a batch script with two tasks: {trained}{(place / 'batch.log').read_text()}"
+    worked = slurm.run("srun", "--ntasks=2", tally, "sweep", str(place / "workers"), *words, "--worker", "--jobs=1")
+    told(f"$ srun --ntasks=2 tally sweep workers ... --worker\n{worked}")
+    if status(tally, place / "workers")["states"] != {"finished": 2}:
+        yield f"workers that srun starts: {worked}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tally")
@@ -217,7 +239,7 @@ def main():
             told("$ tally sweep shared --status\n" + slurm.run(tally, "sweep", str(shared), "--status"))
             for log in sorted(shared.glob("slurm-*.log")):
                 told(f"{log.name}:\n{log.read_text()}")
-            wrong = list(differences(shared, alone))
+            wrong = [*differences(shared, alone), *started_by_slurm(slurm, tally, place, told)]
         except TooLate as why:
             wrong = [str(why)]
         finally:

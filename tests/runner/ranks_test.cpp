@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "tests/runner/rank_runs.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -16,69 +16,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* mpirun = "/usr/bin/mpirun";
-
-class RanksOfMpi : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!fs::exists(mpirun)) GTEST_SKIP() << "no OpenMPI here (" << mpirun << "); tests/install.sh --with-mpi";
-#ifdef TALLY_SANITIZED
-    GTEST_SKIP() << "OpenMPI is not built for sanitizers";
-#endif
-  }
-  // The words of tally in so many processes of this machine, without asking for another one.
-  static std::vector<std::string> ranks(int count, const std::vector<std::string>& arguments) {
-    std::vector<std::string> words{"/usr/bin/env",
-                                   "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                   mpirun,
-                                   "--oversubscribe",
-                                   "--bind-to",
-                                   "none",
-                                   "--mca",
-                                   "plm",
-                                   "isolated",
-                                   "-np",
-                                   std::to_string(count),
-                                   TALLY_RUNNER};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    return words;
-  }
-  // Seven micro-batches, unless options say otherwise: of four ranks the last has one.
-  static std::vector<std::string> training(const std::string& run, const std::string& encoding,
-                                           std::vector<std::string> options = {}) {
-    for (const std::string option : {"--batch=7", "--micro-batch=1", "--model.dropout=0.1"}) {
-      const std::string name = option.substr(0, option.find('='));
-      if (std::ranges::none_of(options, [&](const std::string& own) { return own.starts_with(name + "="); })) {
-        options.push_back(option);
-      }
+// The process that is this rank of those that train the run; 0 where there is none.
+pid_t process_of(int rank, const std::string& run) {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string environment = read_file(entry.path().string() + "/environ");
+    const std::string command = read_file(entry.path().string() + "/cmdline");
+    if (holds(command, run) && holds(environment, "OMPI_COMM_WORLD_RANK=" + std::to_string(rank) + '\0')) {
+      return std::stoi(entry.path().filename());
     }
-    return tiny_training(run, encoding, options);
   }
-
-  // Trains by so many ranks what one process has trained already.
-  void expect_bytes_of_one(int count, const std::string& alone, const std::vector<std::string>& words) {
-    const Finished finished = run_program(ranks(count, words), folder_);
-    ASSERT_EQ(finished.code, 0) << finished.err;
-    expect_same_run(words[1], alone);
-    EXPECT_EQ(results_of(words[1]), results_of(alone));
-    EXPECT_TRUE(holds(finished.out, "in-distribution")) << finished.out;
-  }
-
-  // The process that is this rank of those that train the run; 0 where there is none.
-  static pid_t process_of(int rank, const std::string& run) {
-    for (const auto& entry : fs::directory_iterator("/proc")) {
-      const std::string environment = read_file(entry.path().string() + "/environ");
-      const std::string command = read_file(entry.path().string() + "/cmdline");
-      if (holds(command, run) && holds(environment, "OMPI_COMM_WORLD_RANK=" + std::to_string(rank) + '\0')) {
-        return std::stoi(entry.path().filename());
-      }
-    }
-    return 0;
-  }
-
-  TemporaryFolder folder_;
-};
+  return 0;
+}
 
 struct Precision {
   std::string encoding, precision;
@@ -153,20 +101,6 @@ TEST_F(RanksOfMpi, GenerateTheAnswersOfOneProcess) {
   const std::string alone = folder_ / "alone";
   ASSERT_EQ(run_tally(words(alone), folder_).code, 0);
   expect_bytes_of_one(2, alone, words(folder_ / "run"));
-}
-
-// By NCCL's calls on the CPU, in the order of streams and as late as CUDA allows.
-TEST_F(RanksOfMpi, OnDevicesTrainTheBytesOfOne) {
-  const std::vector<std::string> options{"--device=cuda-host", "--steps=2", "--task.dense-count=1"};
-  const std::string alone = folder_ / "alone";
-  ASSERT_EQ(run_tally(training(alone, "cope", options), folder_).code, 0);
-  expect_bytes_of_one(2, alone, training(folder_ / "two", "cope", options));
-  const std::string late = folder_ / "late";
-  std::vector<std::string> words = ranks(4, training(late, "cope", options));
-  words.insert(words.begin() + 1, {"TALLY_CUDA_DELAY=1", "TALLY_CUDA_PROTECT=1"});
-  const Finished finished = run_program(words, folder_);
-  ASSERT_EQ(finished.code, 0) << finished.err;
-  expect_same_run(late, alone);
 }
 
 // Each rank has the optimiser's state of its share; a run goes on with it split or whole.
@@ -261,6 +195,19 @@ TEST_F(RanksOfMpi, WhatIsTheWorkOfOneIsRefusedOnce) {
         << refused.err;
     EXPECT_EQ(refused.err.find("tally: "), refused.err.rfind("tally: ")) << refused.err;
     EXPECT_FALSE(fs::exists(folder_ / "runs"));
+  }
+}
+
+TEST_F(RanksOfMpi, OneSaysWhatAllWouldSay) {
+  const std::vector<std::vector<std::string>> said{{"--help"}, {"help"},  {"--version"},
+                                                   {},         {"trian"}, {"train", "--help"}};
+  for (const std::vector<std::string>& words : said) {
+    const Finished alone = run_tally(words, folder_);
+    const Finished together = run_program(ranks(2, words), folder_);
+    EXPECT_EQ(together.code, alone.code);
+    EXPECT_EQ(together.out, alone.out);
+    EXPECT_TRUE(together.err.starts_with(alone.err)) << together.err;
+    EXPECT_EQ(together.err.find("tally: "), together.err.rfind("tally: ")) << together.err;
   }
 }
 

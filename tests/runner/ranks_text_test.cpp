@@ -1,0 +1,37 @@
+// Language models that ranks train: the bytes of one process.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/runner/rank_runs.hpp"
+#include "tests/runner/text_runs.hpp"
+
+namespace tally::testing {
+namespace {
+
+class RanksOfMpiOnTexts : public TextRuns {
+ protected:
+  void SetUp() override {
+    if (const std::string why = no_ranks(); !why.empty()) GTEST_SKIP() << why;
+    TextRuns::SetUp();
+  }
+};
+
+// Of texts that do not see each other the parts of a batch differ in length, and there are more of them in one step
+// than in another.
+TEST_F(RanksOfMpiOnTexts, TrainTheBytesOfOneProcess) {
+  for (const std::string documents : {"joined", "separate"}) {
+    const std::vector<std::string> options{"--task.documents=" + documents, "--micro-batch=1", "--model.dropout=0.1",
+                                           "--threads=1"};
+    const std::string alone = "alone-" + documents;
+    ASSERT_EQ(run_tally(training(alone, options), folder_).code, 0);
+    for (const int count : {2, 4}) {
+      expect_bytes_of_one(count, folder_ / alone, training(std::to_string(count) + "-" + documents, options), folder_);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tally::testing
