@@ -213,6 +213,10 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
   check_told(product, encoding.traits.brings_product, "a product beside that of q and k", "brings_product");
   check_told(score.takes_score_alone(), encoding.traits.takes_score_alone,
              "a policy that reads the score of q and k alone", "takes_score_alone");
+  // A factor of whole logits is refused beside it by its trait, when the sum is made.
+  check_told(pair != nullptr && !pair->policy->needs.adds_entry,
+             encoding.traits.by_policy || encoding.traits.scans_alone, "a policy with another logit than p.s + p.entry",
+             "by_policy");
   return score;
 }
 

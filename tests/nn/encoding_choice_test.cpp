@@ -147,8 +147,8 @@ template <class Made>
 EncodingEntry entry_of(const std::string& name, const EncodingTraits& said = {}) {
   return encoding_entry<NoOptions, Made>(name, "", "", "", said);
 }
-constexpr EncodingTraits scans{.scans = true}, scans_and_weighs{.scans = true, .normalises = true},
-    before_rotations{.before_rotations = true};
+constexpr EncodingTraits scans{.scans = true}, scans_and_weighs{.scans = true, .normalises = true, .by_policy = true},
+    scans_by_itself{.scans = true, .normalises = true}, before_rotations{.before_rotations = true};
 
 // Attention of a sum of such entries.
 Tensor output_of(std::initializer_list<const EncodingEntry*> entries) {
@@ -216,6 +216,11 @@ TEST(EncodingTraits, AScanMustBeTold) {
   EXPECT_EQ(error_of([&] { output_of({&sticks}); }),
             "[encoding] another rule than the softmax that its file does not tell of: write .normalises = true at the "
             "end of its TALLY_ENCODING line");
+  const EncodingEntry by_itself = entry_of<Sticks>("sticks", scans_by_itself);
+  EXPECT_EQ(
+      error_of([&] { output_of({&by_itself}); }),
+      "[encoding] a policy with another logit than p.s + p.entry that its file does not tell of: write .by_policy "
+      "= true at the end of its TALLY_ENCODING line");
 }
 
 // Whatever their names: 3 q + 1, not 3 (q + 1).

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -162,6 +163,22 @@ std::vector<std::int64_t> rows_beside_keys(const GenerationState& state) {
   return rows;
 }
 
+// Whether what an encoding brings while a text is generated is a policy that reads distances: then no key may go beside
+// first keys.
+bool reads_distances(const EncodingChoice& choice, const EncodingEntry* entry) {
+  const auto part = std::ranges::find(choice.parts, entry, &EncodingChoice::Part::entry);
+  const auto encoding = testing::alone(choice, *part, long_length);
+  if (encoding == nullptr) return false;
+  encoding->traits = entry->traits;
+  const Tensor x = normal_tensor("x", {1, 3, 8}, 1), q = normal_tensor("q", {1, 2, 3, 4}, 1),
+               k = normal_tensor("k", {1, 2, 3, 4}, 1), v = normal_tensor("v", {1, 2, 3, 4}, 1);
+  KvCache cache;
+  const AttentionInput in{.x = x, .q = q, .k = k, .v = v, .scale = 0.5, .cache = &cache};
+  const Score score = score_of(*encoding, in);
+  const auto reads = [](const std::optional<Pair>& pair) { return pair && pair->policy->needs.distance; };
+  return reads(score.scan) || reads(score.beside);
+}
+
 // Keys that no query will see any more go, and the others have other positions then, wherever the tokens of a step
 // begin.
 TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
@@ -198,10 +215,11 @@ TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
     expect_near(in_steps(*model, tokens, {75, 1, 1, 1, 40, 1, 1, 15, 1, 1, 1, 1, 1}, single), whole);
     expect_near(in_steps(*model, tokens, {2, 100, 30, 8}, several), whole);
     // A policy that reads distances lets nothing go beside first keys.
-    const bool all_stay = std::ranges::any_of(one.choice.acting(), [](const EncodingChoice::Assignment& assignment) {
+    const bool all_stay = std::ranges::any_of(one.choice.acting(), [&](const EncodingChoice::Assignment& assignment) {
       return assignment.visible.everything() ||
-             (assignment.visible.first > 0 &&
-              std::ranges::any_of(assignment.sum, [](const auto* e) { return e->name == "stick-breaking"; }));
+             (assignment.visible.first > 0 && std::ranges::any_of(assignment.sum, [&](const EncodingEntry* entry) {
+                return reads_distances(one.choice, entry);
+              }));
     });
     for (const std::int64_t rows : rows_beside_keys(single)) EXPECT_TRUE(all_stay || rows < long_length - 60) << rows;
   }

@@ -50,6 +50,6 @@ class CountedDecay final : public Encoding {
 
 TALLY_ENCODING(counted_decay, NoOptions, CountedDecay, "a learned penalty on the number of keys that count",
                "g_ij = sigmoid(q_i.G_j / sqrt(d));  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij", "none yet",
-               .scans = true);
+               .scans = true, .by_policy = true);
 
 #endif
