@@ -30,6 +30,11 @@ from torch_step import Model  # noqa: E402
 
 TOLERANCE = 1e-5  # nats a token: what language models are promised to
 
+# Options that change no parameter's shape: others are found by the weights that are missing or too many.
+DEFAULTS = {"position-scale": "none", "gates": "keys", "layout": "half", "base": 10000.0, "rotary-dims": 0,
+            "stretch": "none", "frequencies": "all", "learned": False, "sign": "plus", "score-scale": "sqrt-d",
+            "remainder": "drop", "attend-current": False}
+
 
 def refuse(run, why):
     sys.exit(f"torch_losses.py: {run}: {why}")
@@ -48,8 +53,12 @@ def arguments_of(run, config):
     if config["task"]["name"] != "text" or config["task"]["stride"] != 0 or config["task"]["documents"] != "joined":
         refuse(run, "not a text in windows side by side, of joined documents")
     options = config["pe-options"].get(encoding, {})
+    for name, value in DEFAULTS.items():
+        if options.get(name, value) != value:
+            refuse(run, f"pe.{encoding}.{name} is {options[name]}, and torch_encodings.py has {value}")
     return SimpleNamespace(pe=encoding, width=model["width"], heads=model["heads"], layers=model["layers"],
-                           length=config["task"]["length"], p_max=options.get("p-max", 64), hidden=options.get("hidden", 32))
+                           length=config["task"]["length"], p_max=options.get("p-max", 64), hidden=options.get("hidden", 32),
+                           fused_bias=False)
 
 
 def weights_of(tensors, encoding):
@@ -64,10 +73,10 @@ def weights_of(tensors, encoding):
             weights[name.replace(".query.", ".qkv.")] = torch.cat(parts)
         elif ".attention.key." in name or ".attention.value." in name:
             continue
-        elif name.startswith("position."):
-            weights["positions." + name.split(".", 2)[2]] = value
+        elif name.startswith(f"position.{encoding}."):
+            weights[name.replace(f"position.{encoding}.", "positions.")] = value
         elif ".position." in name:
-            weights[name.replace(f".position.{encoding}.", ".encoding.")] = value
+            weights[name.replace(f".position.{encoding}.", ".attention.encoding.")] = value
         else:
             weights[name] = value
     return weights
