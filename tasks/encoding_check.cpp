@@ -139,9 +139,17 @@ constexpr const char* not_kept =
     "(AttentionInput::keep), "
     "so that it has the rows of the new tokens alone";
 
+// Keys behind a window go when a tile of them has gathered, which a short text does not see.
+bool has_windows(const EncodingChoice& choice) {
+  const std::vector<EncodingChoice::Assignment> assignments = choice.acting();
+  return std::ranges::any_of(
+      assignments, [](const EncodingChoice::Assignment& assignment) { return !assignment.visible.everything(); });
+}
+
 Finding look_at_generation(const EncodingVariant& variant) {
   const NoGrad only_values;
-  const auto [length, model, tokens, whole] = WholeText(variant, one_tile);
+  const auto [length, model, tokens, whole] =
+      WholeText(variant, has_windows(variant.choice) ? several_tiles : one_tile);
   const double scale = std::max(1e-3, largest(whole));
   const std::string name = concat(length, " tokens a few at a time and all at once");
   Numbers in_steps;

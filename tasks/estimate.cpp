@@ -352,7 +352,7 @@ namespace {
 MemoryEstimate count_timed(const BenchOptions& options, void (*run)(const BenchOptions&)) {
   return count([&](MemoryEstimate&, const OnlyCounting&) {
     BenchOptions once(options.config.clone());
-    once.vocabulary = options.vocabulary;
+    once.length = options.length, once.max_length = options.max_length, once.vocabulary = options.vocabulary;
     once.steps = 1, once.warmup = 0;
     run(once);
   });

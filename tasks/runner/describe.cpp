@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "nn/optimizer.hpp"
+#include "tasks/attention_memory.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/runner/commands.hpp"
@@ -124,6 +125,7 @@ JsonValue value_of(const EncodingChoice& choice) {
                         assignment.sum_text()));
   }
   for (const std::string& line : choice.open_choices()) acts_on.push(line);
+  for (const std::string& line : square_memory_notes(choice)) acts_on.push(line);
   JsonValue tensors = JsonValue::array(), parts = JsonValue::array();
   for (const auto& [path, shape] : parameter_shapes(model, choice, 2, max_length)) {
     if (path.find("position.") != std::string::npos) tensors.push(tensor_value(path, shape));

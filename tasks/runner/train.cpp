@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "tasks/attention_memory.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/config_options.hpp"
@@ -50,6 +51,7 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
     refuse_with_dry_run("train", "--force", settings.force);
     refuse_with_dry_run("train", "--profile", !settings.profile.empty());
     say(common, config_text(config));
+    for (const std::string& line : square_memory_notes(config.encoding)) say(common, "note: " + line);
     return plan_of(config, need);
   }
   if (!settings.profile.empty()) check_output(settings.profile, settings.run);

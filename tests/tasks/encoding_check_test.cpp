@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "autograd/ops.hpp"
 #include "core/cpu/parallel.hpp"
@@ -62,6 +64,16 @@ struct Keeps final : Encoding {
     score.biases.push_back(RowColumn{{}, cast(column, DType::f64)});
   }
   Tensor weight_;
+};
+
+// A number of each key, by its place among the keys that are still there.
+struct NumbersKeptKeys final : Encoding {
+  void score(const AttentionInput& in, Score& score) const override {
+    const Shape shape{in.q.size(0), in.q.size(1), in.all_keys().size(2)};
+    std::vector<double> numbers;
+    for (std::int64_t n = 0; n < shape.numel(); ++n) numbers.push_back(std::sin(static_cast<double>(n % shape[2])));
+    score.biases.push_back(RowColumn{{}, Tensor::from(numbers, shape, in.q.device())});
+  }
 };
 
 struct RoundsAway final : Encoding {
@@ -176,6 +188,38 @@ TEST(EncodingCheck, SaysThatATensorWasNotKept) {
   EXPECT_TRUE(says(twice, "'column' has 10 rows after 5 tokens: in.keep takes each tensor once")) << twice;
   // Nothing was there to be kept.
   EXPECT_TRUE(says(ahead, "for the tokens 0 to 4") && !says(ahead, hint)) << ahead;
+}
+
+// As far as keys behind a window go, where there is one: in a layer, or on some heads of it.
+TEST(EncodingCheck, GeneratesUntilAWindowLetsKeysGo) {
+  const auto generation = [](EncodingChoice choice) {
+    for (const EncodingProperty& property : encoding_properties()) {
+      if (property.name == "generation") return look_at(property, {std::move(choice), ""});
+    }
+    return Finding{};
+  };
+  const auto in_window = [](const Visible& visible) {
+    EncodingChoice choice = choice_of<NumbersKeptKeys>("numbers-kept-keys");
+    choice.assignments = choice.acting();
+    choice.assignments.front().visible = visible;
+    return choice;
+  };
+  EXPECT_EQ(generation(in_window({})).kind, Finding::Kind::good);
+  for (const Visible& visible : {Visible{.window = 9}, Visible{.chunk = 20}, Visible{.window = 40, .first = 2}}) {
+    const Finding found = generation(in_window(visible));
+    EXPECT_EQ(found.kind, Finding::Kind::wrong) << found.text;
+    EXPECT_NE(found.text.find("150 tokens a few at a time and all at once differ by "), std::string::npos)
+        << found.text;
+  }
+  const auto length_of = [&](const char* text) {
+    const Finding found = generation(EncodingChoice::parse(text));
+    EXPECT_EQ(found.kind, Finding::Kind::good) << text << ": " << found.text;
+    return found.text.substr(0, found.text.find(' '));
+  };
+  for (const char* text : {"0:none,1:cope[window=9]", "alibi[chunk=20]@0,rope@1", "fox[window=12,first=2]"}) {
+    EXPECT_EQ(length_of(text), "150") << text;
+  }
+  EXPECT_EQ(length_of("0:rope,1:fox@0,alibi@1"), "35");
 }
 
 TEST(EncodingCheck, KeptByEncodingsOfEveryKind) {
