@@ -49,7 +49,12 @@ std::vector<std::string> square_memory_notes(const EncodingChoice& choice) {
   std::set<std::string> told;
   for (const EncodingChoice::Assignment& assignment : choice.acting()) {
     if (assignment.sum.size() < 2 || !told.insert(assignment.sum_text()).second) continue;
-    const AttentionMemory memory = attention_memory(choice, assignment);
+    AttentionMemory memory;
+    try {
+      memory = attention_memory(choice, assignment);
+    } catch (const Error&) {  // options of another width, such as a factor for each of its planes: nothing is known
+      continue;
+    }
     if (!memory.squares) continue;
     notes.push_back(concat(assignment.sum_text(),
                            memory.form == "composed" ? " is computed in composed operations, not in tiles"
