@@ -138,7 +138,7 @@ TEST(DownWithoutKernels, IsRefusedInTilesOfAGpu) {
 // An encoding with such a policy, by which every token that finds a key useless tells those after it.
 class Blames final : public Encoding {
  public:
-  Blames() { traits.scans = traits.sums_down = true; }
+  Blames() { traits.scans = traits.sums_down = traits.by_policy = true; }
   void score(const AttentionInput&, Score& score) const override { score.set_scan(Pair{&only_for_the_cpu()}); }
 };
 
