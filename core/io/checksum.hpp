@@ -7,11 +7,15 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tally {
 
 // Of the bytes that gave `previous` with these behind them: crc32c(b, crc32c(a)) == crc32c(ab). 0 for no bytes.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous = 0);
+inline std::uint32_t crc32c(std::string_view text, std::uint32_t previous = 0) {
+  return crc32c(std::as_bytes(std::span(text)), previous);
+}
 
 // "e3069283".
 std::string checksum_text(std::uint32_t checksum);

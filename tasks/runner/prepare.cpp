@@ -95,17 +95,15 @@ Result run_prepare(Choices& choices, const CommonOptions& common) {
   };
   const JsonValue manifest = prepare_text(choices.out, settings, observer);
   if (redraw) std::fputs("\r\x1b[K", stderr);
-  if (!manifest.is_null()) {
-    for (const auto& [name, split] : manifest.at("splits").members()) {
-      if (split.integer("documents") > 0) continue;
-      say(common, concat("no text is in the split '", name,
-                         "': ", name == "train" ? "nothing can be trained on it" : "nothing is evaluated there", "; --",
-                         name, name == "train" ? "" : concat(" or --", name, "-part"), " gives it some"));
-    }
-  }
   if (manifest.is_null()) {
     say(common, concat("stopped; the same command goes on from ", printable(choices.out), ".partial"));
     return {signal_exit_code()};
+  }
+  for (const auto& [name, split] : manifest.at("splits").members()) {
+    if (split.integer("documents") > 0) continue;
+    say(common, concat("no text is in the split '", name,
+                       "': ", name == "train" ? "nothing can be trained on it" : "nothing is evaluated there", "; --",
+                       name, name == "train" ? "" : concat(" or --", name, "-part"), " gives it some"));
   }
   return {.value = manifest, .text = table(manifest)};
 }

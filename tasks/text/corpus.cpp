@@ -18,10 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
-std::uint32_t checksum_of(std::string_view bytes, std::uint32_t before = 0) {
-  return crc32c(std::as_bytes(std::span(bytes)), before);
-}
-
 constexpr std::uint64_t chunk_bytes = 1 << 20;
 
 // Bytes of the text without a character at its end of which more may follow.
@@ -97,7 +93,7 @@ class Selector {
     Contents(const Selector& selector, const std::string& file) : selector_(selector), file_(file) {}
 
     void add(std::string_view bytes, bool last) {
-      checksum_ = checksum_of(bytes, checksum_);
+      checksum_ = crc32c(bytes, checksum_);
       rest_ += bytes;
       // Lines are looked at whole, characters too.
       const std::size_t lines = selector_.skip_if_ ? rest_.rfind('\n') + 1 : whole_characters(rest_);
@@ -272,7 +268,7 @@ class Selector {
 
   std::string split_of(const std::string& path) const {
     const std::string key = rules_.split_by == "folder" ? fs::path(path).parent_path().string() : path;
-    const double u = checksum_of(key) / 4294967296.0;
+    const double u = crc32c(key) / 4294967296.0;
     return u < rules_.validation ? "validation" : u < rules_.validation + rules_.test ? "test" : "train";
   }
 
@@ -347,7 +343,7 @@ std::string CorpusTextReader::read(std::uint64_t most) {
   const std::uint64_t count = std::min(most, size_ - at_);
   std::string bytes = text_.length > 0 ? line_.substr(at_, count) : reader_.read_string(at_, count);
   at_ += count;
-  checksum_ = checksum_of(bytes, checksum_);
+  checksum_ = crc32c(bytes, checksum_);
   check(!done() || checksum_ == text_.checksum, "text", reader_.name(), ": has changed while it was read");
   return bytes;
 }

@@ -16,10 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::uint32_t checksum_of(std::string_view bytes, std::uint32_t before = 0) {
-  return crc32c(std::as_bytes(std::span(bytes)), before);
-}
-
 std::string tokens_path(const std::string& folder, const std::string& name) {
   return concat(folder, "/", name, ".bin");
 }
@@ -82,7 +78,7 @@ EncodedSplit::EncodedSplit(const std::string& folder, const std::string& name, s
 }
 
 void EncodedSplit::count_part(const TextPart& part) {
-  now_.text_sum = checksum_of(part.bytes, now_.text_sum);
+  now_.text_sum = crc32c(part.bytes, now_.text_sum);
   bytes_ += std::ssize(part.bytes);
   ++now_.parts;
   if (!part.last) return;
@@ -117,7 +113,7 @@ void EncodedSplit::write(std::span<const std::int32_t> ids) {
   packed.reserve(ids.size() * token_bytes_);
   for (const std::int32_t id : ids) packed.append(reinterpret_cast<const char*>(&id), token_bytes_);
   tokens_.write(packed);
-  now_.token_sum = checksum_of(packed, now_.token_sum);
+  now_.token_sum = crc32c(packed, now_.token_sum);
   now_.token_file_bytes += packed.size();
   now_.tokens += std::ssize(ids);
 }

@@ -37,10 +37,6 @@ constexpr std::size_t batch_parts = 4096;
 constexpr std::uint64_t save_bytes = 128 << 20;  // after so much text what is encoded is saved: some ten seconds
 constexpr const char* split_names[] = {"train", "validation", "test"};
 
-std::uint32_t checksum_of(std::string_view bytes, std::uint32_t before = 0) {
-  return crc32c(std::as_bytes(std::span(bytes)), before);
-}
-
 class Preparation {
  public:
   Preparation(const std::string& out, const PrepareSettings& settings, const PrepareObserver& observer)
@@ -107,7 +103,7 @@ class Preparation {
   void open_partial() {
     std::uint32_t sum = 0;
     for (const CorpusText& text : corpus_.texts) {
-      sum = checksum_of(concat(text.path, "\n", text.split, "\n", text.bytes, "\n", text.checksum, "\n"), sum);
+      sum = crc32c(concat(text.path, "\n", text.split, "\n", text.bytes, "\n", text.checksum, "\n"), sum);
     }
     JsonValue sources = JsonValue::array();
     for (const CorpusSource& source : settings_.sources) {
@@ -132,7 +128,7 @@ class Preparation {
     plan_ = JsonValue::object(
         {{"version", 1},
          {"texts", checksum_text(sum)},
-         {"given_tokenizer", checksum_text(checksum_of(tokenizer))},
+         {"given_tokenizer", checksum_text(crc32c(tokenizer))},
          {"recipe", JsonValue::object({{"name", settings_.recipe},
                                        {"licence", settings_.licence},
                                        {"sources", std::move(sources)},
@@ -179,7 +175,7 @@ class Preparation {
                                          {"merges", tokenizer_->parts().merges.size()},
                                          {"pattern", tokenizer_->parts().pattern},
                                          {"end_of_text", end_of_text_},
-                                         {"checksum", checksum_text(checksum_of(text))}});
+                                         {"checksum", checksum_text(crc32c(text))}});
     return true;
   }
 

@@ -12,31 +12,26 @@
 #include "core/error.hpp"
 #include "nn/transformer.hpp"
 #include "tests/devices.hpp"
-#include "tests/nn/encoding_cases.hpp"
+#include "tests/nn/given_parameters.hpp"
 
 namespace tally {
 namespace {
 
 using testing::attention_output;
 using testing::AttentionSizes;
+using testing::encoding_with;
 using testing::make_encoding;
 using testing::normal_tensor;
 
 using Values = std::map<std::string, std::string>;
-using Parameters = std::map<std::string, Tensor>;
+using testing::Parameters;
 
 // An encoding with these parameters; those that are not named have their start values.
 std::unique_ptr<Encoding> make(const std::string& name, const Values& options, const AttentionSizes& sizes,
                                const Parameters& parameters = {}) {
   EncodingChoice choice = EncodingChoice::parse(name);
   for (const auto& [option, value] : options) choice.set_option(option, value);
-  return make_encoding(choice, sizes, [&](std::string_view parameter, const Shape& shape, const Fill& fill) {
-    const auto given = parameters.find(std::string(parameter));
-    if (given == parameters.end())
-      return Initializer(1, StartValues::fan_in, DType::f64, default_device()).make(parameter, shape, fill);
-    EXPECT_EQ(to_text(given->second.shape()), to_text(shape)) << parameter;
-    return given->second;
-  });
+  return encoding_with(choice, sizes, parameters);
 }
 
 struct Operands {

@@ -11,18 +11,18 @@
 #include "autograd/ops.hpp"
 #include "nn/seen.hpp"
 #include "tests/devices.hpp"
-#include "tests/nn/encoding_cases.hpp"
+#include "tests/nn/given_parameters.hpp"
 
 namespace tally {
 namespace {
 
 using testing::attention_output;
 using testing::AttentionSizes;
-using testing::make_encoding;
+using testing::encoding_with;
 using testing::normal_tensor;
 
 using Values = std::vector<std::pair<std::string, std::string>>;
-using Parameters = std::map<std::string, Tensor>;
+using testing::Parameters;
 
 constexpr std::int64_t tokens = 70, heads = 2, head_width = 4, width = heads * head_width;
 constexpr double scale = 0.5;
@@ -36,13 +36,7 @@ std::unique_ptr<Encoding> make(const std::string& text, const Values& options = 
   for (const auto& [option, value] : options) choice.set_option(option, value);
   AttentionSizes sizes;
   sizes.heads = heads, sizes.head_width = head_width, sizes.length = sizes.max_length = tokens;
-  return make_encoding(choice, sizes, [&](std::string_view name, const Shape& shape, const Fill& fill) {
-    const auto given = parameters.find(std::string(name));
-    if (given == parameters.end())
-      return Initializer(1, StartValues::fan_in, DType::f64, default_device()).make(name, shape, fill);
-    EXPECT_EQ(to_text(given->second.shape()), to_text(shape)) << name;
-    return given->second;
-  });
+  return encoding_with(choice, sizes, parameters);
 }
 
 struct Operands {
