@@ -40,10 +40,13 @@ struct TensorNumber {
   TensorNumber(Tensor tensor) : x(std::move(tensor)) {}
   TensorNumber(double number) : plain(number) {}
   TensorNumber(MinusInfinity);
+  using OfAPolicy = void;
 };
 struct TensorTruth {
   Tensor holds;
   Tensor like;  // of the type and on the device of what was compared
+
+  TALLY_NO_BRANCH
 };
 
 TensorNumber operator+(const TensorNumber& a, const TensorNumber& b);

@@ -45,7 +45,7 @@ struct Between {
     }
     distance_elements = heads * row_blocks_of<T>(call) * call.keys();
     row_gradients = arena.take<T>(2 * rows);
-    sink_parts = arena.take<double>(gradients.d_sink ? rows : 0);
+    sink_parts = arena.take<double>(gradients.normaliser.sink ? rows : 0);
     const bool sums = call.scan.policy != nullptr && call.scan.policy->needs.scan;
     d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(call) : 0);
     d_down_sums = arena.take<T>(sums_down(call) ? down_sum_count(heads, call.queries(), call.keys()) : 0);
@@ -67,35 +67,35 @@ template <class T>
 void backward(const AttentionCall& call, const AttentionGradients& gradients, void* workspace) {
   DeviceCall<T> device = device_call<T>(call);
   device.d_output = Rows<T>::of(gradients.d_output);
-  device.d_q = Rows<T>::of(gradients.d_q);
-  device.d_k = Rows<T>::of(gradients.d_k);
-  device.d_v = Rows<T>::of(gradients.d_v);
-  device.d_gate_query = Rows<T>::of(gradients.d_gate_query);
-  device.d_gate_key = Rows<T>::of(gradients.d_gate_key);
-  device.d_rest = Rows<T>::of(gradients.d_rest);
+  device.d_q = Rows<T>::of(gradients.q);
+  device.d_k = Rows<T>::of(gradients.k);
+  device.d_v = Rows<T>::of(gradients.v);
+  device.d_gate_query = Rows<T>::of(gradients.scan.gate_query);
+  device.d_gate_key = Rows<T>::of(gradients.scan.gate_key);
+  device.d_rest = Rows<T>::of(gradients.normaliser.rest);
   const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
   const std::int64_t row_blocks = row_blocks_of<T>(call);
 
   // What a row adds to begins at 0.
-  if (gradients.d_rows) {
-    device.d_rows = Rows<T>::of(gradients.d_rows);
-    fill(gradients.d_rows, 0);
+  if (gradients.scan.rows) {
+    device.d_rows = Rows<T>::of(gradients.scan.rows);
+    fill(gradients.scan.rows, 0);
   }
-  if (gradients.d_table) {
-    device.d_table = Rows<T>::of(gradients.d_table);
-    fill(gradients.d_table, 0);
+  if (gradients.scan.table) {
+    device.d_table = Rows<T>::of(gradients.scan.table);
+    fill(gradients.scan.table, 0);
   }
-  if (gradients.d_channel_query) {
-    device.d_channel_query = Rows<T>::of(gradients.d_channel_query);
-    fill(gradients.d_channel_query, 0);
+  if (gradients.scan.channel_query) {
+    device.d_channel_query = Rows<T>::of(gradients.scan.channel_query);
+    fill(gradients.scan.channel_query, 0);
   }
-  if (gradients.d_channel_key) {
-    device.d_channel_key = Rows<T>::of(gradients.d_channel_key);
-    fill(gradients.d_channel_key, 0);
+  if (gradients.scan.channel_key) {
+    device.d_channel_key = Rows<T>::of(gradients.scan.channel_key);
+    fill(gradients.scan.channel_key, 0);
   }
   bool by_row = false;
   for (int n = 0; n < call.bias_count; ++n) {
-    const AttentionBiasGradient& d = gradients.biases[n];
+    const BiasOperands<View>& d = gradients.biases[n];
     DeviceBias<T>& bias = device.biases[n];
     if (bias.kind == AttentionBias::Kind::row_column) {
       bias.d_row = Rows<double>::of(d.values);
@@ -127,8 +127,8 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   }
 
   const PairPolicy* const policy = call.scan.policy;
-  device.keeps_places = static_cast<bool>(gradients.d_table);
-  device.keeps_entries = gradients.d_table && !policy->needs.adds_entry;
+  device.keeps_places = static_cast<bool>(gradients.scan.table);
+  device.keeps_entries = gradients.scan.table && !policy->needs.adds_entry;
   device.keeps_logits |= device.keeps_places || device.by_distance || by_row;
   if (policy != nullptr) {
     kernels_of(*policy).backward_rows(call, &device);
@@ -145,13 +145,13 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     if (d) sum_doubles({d.data, d.dtype, kept, {d_steps}}, {x, DType::f64, shape, {steps}});
   };
   const std::int64_t batches = call.batch(), queries = call.queries(), per_batch = call.heads() * queries;
-  if (gradients.d_sink) {
-    add(gradients.d_sink, {1, call.heads(), 1}, {0, gradients.d_sink.strides[0], 0}, between.sink_parts,
-        {batches, call.heads(), queries}, {per_batch, queries, 1});
+  if (gradients.normaliser.sink) {
+    add(gradients.normaliser.sink, {1, call.heads(), 1}, {0, gradients.normaliser.sink.strides[0], 0},
+        between.sink_parts, {batches, call.heads(), queries}, {per_batch, queries, 1});
   }
   for (int n = 0; policy != nullptr && n < policy->needs.heads; ++n) {
     const std::int64_t step = between.pair_sum_elements / rows;
-    View d = gradients.d_heads;
+    View d = gradients.scan.heads;
     if (!d) break;
     d.data = d.as<T>() + n * d.strides[1];
     add(d, {1, call.heads(), 1}, {0, d.strides[0], 0}, between.pair_sums + 2 + 2 * (policy->needs.rows + n),

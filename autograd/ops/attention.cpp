@@ -17,6 +17,7 @@ namespace {
 
 using attention_call::Builder;
 using attention_call::Call;
+using attention_call::for_each_slot;
 using attention_call::Layout;
 using attention_call::name;
 using attention_call::Slot;
@@ -32,29 +33,32 @@ Tensor empty_by_token(const Shape& shape, DType dtype, Device device) {
 // Gradients of a call's inputs. What a kernel may leave untouched begins at 0.
 class InputGradients {
  public:
-  InputGradients(const Layout& layout, const Gradients& wanted, const std::vector<Saved>& inputs, bool nothing_to_do)
-      : gradients_(inputs.size()) {
+  InputGradients(const Layout& layout, const Gradients& wanted, const std::vector<Saved>& inputs,
+                 const Tensor& d_output)
+      : gradients_(inputs.size()), biases_(layout.biases.size()) {
+    const int last_by_token = layout.slots.v.index;
     for (std::size_t n = 0; n < inputs.size(); ++n) {
       if (!wanted.wants(n)) continue;
       const Tensor& x = inputs[n].get();
-      const bool by_token = static_cast<Slot>(n) <= layout.v;
-      gradients_[n] = nothing_to_do ? Tensor::zeros(x.shape(), x.dtype(), x.device())
-                      : by_token    ? empty_by_token(x.shape(), x.dtype(), x.device())
-                                    : Tensor::empty(x.shape(), x.dtype(), x.device());
+      const bool by_token = static_cast<int>(n) <= last_by_token;
+      gradients_[n] = d_output.numel() == 0 ? Tensor::zeros(x.shape(), x.dtype(), x.device())
+                      : by_token            ? empty_by_token(x.shape(), x.dtype(), x.device())
+                                            : Tensor::empty(x.shape(), x.dtype(), x.device());
     }
-    if (at(layout.own)) gradients_[static_cast<std::size_t>(layout.own)].fill(0);
-    for (const Layout::Bias& bias : layout.biases) {
-      const bool partly = bias.kind == AttentionBias::Kind::toeplitz || bias.kind == AttentionBias::Kind::dense;
-      if (partly && at(bias.values)) gradients_[static_cast<std::size_t>(bias.values)].fill(0);
-      biases_.push_back({at(bias.values), at(bias.column)});
+    for_each_slot(layout, views_, biases_, [&](const Slot& slot, View& view) {
+      if (slot.index >= 0 && of(slot).defined()) view = of(slot).view();
+    });
+    if (views_.moves.own) of(layout.slots.moves.own).fill(0);
+    for (std::size_t n = 0; n < biases_.size(); ++n) {
+      const AttentionBias::Kind kind = layout.biases[n].kind;
+      const bool partly = kind == AttentionBias::Kind::toeplitz || kind == AttentionBias::Kind::dense;
+      if (partly && biases_[n].values) of(layout.bias_slots[n].values).fill(0);
     }
+    views_.d_output = d_output.view();
+    views_.biases = biases_.data();
   }
 
-  View at(Slot slot) const {
-    if (slot < 0 || !gradients_[static_cast<std::size_t>(slot)].defined()) return {};
-    return gradients_[static_cast<std::size_t>(slot)].view();
-  }
-  const std::vector<AttentionBiasGradient>& biases() const { return biases_; }
+  const AttentionGradients& views() const { return views_; }
   void give(Gradients& d) {
     for (std::size_t n = 0; n < gradients_.size(); ++n) {
       if (gradients_[n].defined()) d.set(n, std::move(gradients_[n]));
@@ -62,8 +66,11 @@ class InputGradients {
   }
 
  private:
+  Tensor& of(const Slot& slot) { return gradients_[static_cast<std::size_t>(slot.index)]; }
+
   std::vector<Tensor> gradients_;
-  std::vector<AttentionBiasGradient> biases_;
+  std::vector<BiasOperands<View>> biases_;
+  AttentionGradients views_;
 };
 
 // Whether x has the heads and tokens of `rows`, with a width of its own.
@@ -146,12 +153,12 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const Tensor row_statistics = Tensor::empty({heads, in.q.size(2), statistics_per_row}, in.q.dtype(), device);
   const Kernels& on = kernels(device);
   Tensor down_sums;
-  if (layout.scan.policy != nullptr && layout.scan.policy->needs.down && needs_grad(builder.inputs)) {
+  const PairPolicy* const policy = layout.call.scan.policy;
+  if (policy != nullptr && policy->needs.down && needs_grad(builder.inputs)) {
     down_sums =
         Tensor::empty({on.attention_down_sums(heads, in.q.size(2), in.k.size(2), in.q.dtype())}, DType::f64, device);
   }
-  Call forward(layout, output, row_statistics, {}, down_sums,
-               [&](Slot slot) { return slot < 0 ? View{} : builder.inputs[static_cast<std::size_t>(slot)].view(); });
+  Call forward(layout, output, row_statistics, {}, down_sums, [&](std::size_t n) { return builder.inputs[n].view(); });
   Tensor prefix_sums;
   if (sums_along_keys(layout) && needs_grad(builder.inputs)) {
     prefix_sums = Tensor::empty({on.attention_prefix_sums(forward.call)}, in.q.dtype(), device);
@@ -167,35 +174,13 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   record(name, output, builder.inputs,
          [layout, kept, kept_output = Saved(name, output), row_statistics, prefix_sums, down_sums](const Tensor& d_y,
                                                                                                    Gradients& d) {
-           InputGradients gradients(layout, d, kept, d_y.numel() == 0);
-           const Call call(layout, kept_output.get(), row_statistics, prefix_sums, down_sums, [&](Slot slot) {
-             return slot < 0 ? View{} : kept[static_cast<std::size_t>(slot)].get().view();
-           });
-           AttentionGradients wanted;
-           wanted.d_output = d_y.view();
-           wanted.d_q = gradients.at(layout.q);
-           wanted.d_k = gradients.at(layout.k);
-           wanted.d_v = gradients.at(layout.v);
-           wanted.d_own = gradients.at(layout.own);
-           wanted.d_read = gradients.at(layout.read);
-           wanted.d_taken = gradients.at(layout.taken);
-           wanted.d_factor = gradients.at(layout.factor);
-           wanted.d_gate_query = gradients.at(layout.gate_query);
-           wanted.d_gate_key = gradients.at(layout.gate_key);
-           wanted.d_channel_query = gradients.at(layout.channel_query);
-           wanted.d_channel_key = gradients.at(layout.channel_key);
-           wanted.d_rows = gradients.at(layout.scan.rows);
-           wanted.d_heads = gradients.at(layout.scan.heads);
-           wanted.d_table = gradients.at(layout.scan.table);
-           wanted.d_beside_rows = gradients.at(layout.beside.rows);
-           wanted.d_beside_heads = gradients.at(layout.beside.heads);
-           wanted.d_beside_table = gradients.at(layout.beside.table);
-           wanted.d_sink = gradients.at(layout.sink);
-           wanted.d_rest = gradients.at(layout.rest);
-           wanted.biases = gradients.biases().data();
+           InputGradients gradients(layout, d, kept, d_y);
+           const Call call(layout, kept_output.get(), row_statistics, prefix_sums, down_sums,
+                           [&](std::size_t n) { return kept[n].get().view(); });
            const Kernels& on_its_device = kernels(d_y.device());
-           const Workspace workspace(on_its_device.attention_backward_workspace(call.call, wanted), d_y.device());
-           on_its_device.attention_backward(call.call, wanted, workspace.data());
+           const Workspace workspace(on_its_device.attention_backward_workspace(call.call, gradients.views()),
+                                     d_y.device());
+           on_its_device.attention_backward(call.call, gradients.views(), workspace.data());
            gradients.give(d);
          });
   return output;

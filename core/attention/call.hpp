@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "core/attention/operands.hpp"
 #include "core/attention/visible.hpp"
 #include "core/random.hpp"
 #include "core/view.hpp"
@@ -17,17 +18,8 @@ namespace tally {
 struct PairPolicy;
 
 // What a policy makes of the scores (core/attention/pair.hpp), most often by way of a running sum along the keys.
-struct AttentionScan {
+struct AttentionScan : PolicyOperands<View> {
   const PairPolicy* policy = nullptr;  // null: none
-  View gate_query;                     // [B,H,T,w], w of any width: p.other is scale gate_query_i . gate_key_j, or s
-  View gate_key;                       // [B,G,K,w]
-  View rows;                           // [B,H,T,its rows]
-  View heads;                          // [H, its heads]
-  View table;                          // [B,H,T,P+1], or [B,H,T,2 N] of N knots
-  View knots;                          // [N], ascending, dense
-  // Of C channels, one number of all of them after the other.
-  View channel_query = {}, channel_key = {};  // [B,H,T,its numbers C], [B,G,K,its numbers C]
-  View channel_numbers = {};                  // [its numbers C], dense
 };
 
 // Tokens of a block of AttentionMoves; a shorter text is one block.
@@ -38,19 +30,17 @@ inline constexpr std::int64_t moved_block = 64;
 // walks to the left: what it is at the start of its own block meets the keys of the one before, and each block n that
 // it leaves behind changes it. As many queries as keys. Only the first channels of q and k, as many as the operands
 // here have, take part; the others meet as they are, in every block.
-struct AttentionMoves {
+struct AttentionMoves : MoveOperands<View> {
   enum class Kind : std::uint8_t {
     none,
-    product,  // q <- q - (q read_n^T) taken_n;  read, taken [B,G,K,d], rows of block n
-    channels  // q <- q factor_n;                factor [B,G,N,d]
+    product,  // q <- q - (q read_n^T) taken_n, of the rows of block n
+    channels  // q <- q factor_n
   };
   Kind kind = Kind::none;
-  View own;  // [B,H,T,C]: s_ij = scale own_i[j mod C] in the block of i; nothing behind i counts
-  View read, taken, factor;
 };
 
 // How the logits of a row become its weights: a_ij = n(l_ij) / Z_i,  Z_i = z0 + sum_j m(l_ij).
-struct AttentionNormaliser {
+struct AttentionNormaliser : NormaliserOperands<View> {
   enum class Kind : std::uint8_t {
     softmax,   // n = m = e^l; z0 = e^c with a sink c, else 0
     sigmoid,   // n = sigmoid(l - offset), Z = 1 (arXiv 2409.04431)
@@ -58,12 +48,10 @@ struct AttentionNormaliser {
     exp        // n = e^l, Z = 1: of logits that are never above 0
   };
   Kind kind = Kind::softmax;
-  View sink;          // c [H] of softmax; null: none
   double offset = 0;  // of sigmoid
-  View rest;          // r [B,H,T,e]: o_i += (1 - sum_j a_ij) r_i; null: what is left over goes nowhere
 };
 
-struct AttentionBias {
+struct AttentionBias : BiasOperands<View> {
   enum class Kind : std::uint8_t {
     toeplitz,      // l += values_h[i-j];                     values [H,W], W >= K
     row_column,    // l += values_i + column_j, both f64;     values [B,H,T], column [B,H,K]; one may be null
@@ -71,7 +59,6 @@ struct AttentionBias {
     dense          // l += values_ij;                         values [B,H,T,K]
   };
   Kind kind = Kind::toeplitz;
-  View values, column;
   bool cap = false;
 };
 
@@ -106,19 +93,12 @@ struct AttentionCall {
   std::int64_t keys() const { return k.shape[2]; }
 };
 
-// Gradients are written, not added to; any strides but of shared ones, which are dense. A null one is not wanted.
-struct AttentionBiasGradient {
-  View values, column;  // row_column: f64
-};
-struct AttentionGradients {
-  View d_output;  // given
-  View d_q, d_k, d_v;
-  View d_own, d_read, d_taken, d_factor;                    // of the moves; d_own is 0 beforehand
-  View d_gate_query, d_gate_key, d_rows, d_heads, d_table;  // of the scan
-  View d_channel_query, d_channel_key;
-  View d_beside_rows, d_beside_heads, d_beside_table;
-  View d_sink, d_rest;  // of the normaliser
-  const AttentionBiasGradient* biases = nullptr;
+// What is wanted of each operand, under its name: gradients are written, not added to; any strides but of shared ones,
+// which are dense. A null one is not wanted; that of moves.own is 0 beforehand. Those of numbers that take none are
+// null.
+struct AttentionGradients : AttentionOperandsOf<View> {
+  View d_output;                               // given
+  const BiasOperands<View>* biases = nullptr;  // of a row_column: f64
 };
 
 }  // namespace tally

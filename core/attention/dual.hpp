@@ -52,16 +52,21 @@ template <class>
 inline constexpr bool never = false;
 }  // namespace detail
 
+// In the place of a branch on what a comparison says.
+#define TALLY_NO_BRANCH                                                              \
+  template <class Never = void>                                                      \
+  explicit constexpr operator bool() const {                                         \
+    static_assert(tally::attention::detail::never<Never>,                            \
+                  "a policy chooses by select(condition, a, b), never by if or ?:"); \
+    return false;                                                                    \
+  }
+
 // What a comparison says.
 template <class R>
 struct Truth {
   decltype(std::declval<R>() < std::declval<R>()) holds;
 
-  template <class X = R>
-  explicit constexpr operator bool() const {
-    static_assert(detail::never<X>, "a policy chooses by select(condition, a, b), never by if or ?:");
-    return false;
-  }
+  TALLY_NO_BRANCH
 };
 // Both sides are evaluated.
 template <class R>
@@ -90,6 +95,11 @@ template <class X>
 concept Plain = std::is_arithmetic_v<X>;
 template <class X>
 concept Differentiable = is_dual<X>;
+// What a policy reads, in any of the forms it is compiled in.
+template <class X>
+concept OfAPolicy = Differentiable<X> || requires {
+  typename X::OfAPolicy;
+};
 
 // f.operator()<i>() for each input i of the set.
 template <std::uint32_t inputs, int i = 0, class F>
@@ -306,7 +316,7 @@ TALLY_INLINE auto max(C c, const X& x) {
 
 // What a policy might look for: the sentence, instead of what else has the name.
 #define TALLY_NO_FUNCTION(name)                                                                                \
-  template <detail::Differentiable X, class... More>                                                           \
+  template <detail::OfAPolicy X, class... More>                                                                \
   constexpr auto name(const X&, const More&...) {                                                              \
     static_assert(                                                                                             \
         detail::never<X>,                                                                                      \

@@ -61,7 +61,7 @@ class Team {
         division_(divide(call)),
         threads_(thread_count()),
         key_heads_(call.batch() * key_heads(call)),
-        key_count_(Worker<T>::key_gradient_count(call)),
+        key_count_(key_sum_count<T>(call)),
         shared_count_(shared_count(call.scan) + shared_count(call.beside)) {
     workers_ = arena.take<Worker<T>*>(threads_);
     for (int n = 0; n < threads_; ++n) {

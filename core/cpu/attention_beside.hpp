@@ -12,11 +12,7 @@ class Beside {
   Beside(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena) : call_(call) {
     call_.scan = call.beside;
     call_.prefix_sums = call_.down_sums = {};
-    if (gradients != nullptr) {
-      gradients_.d_rows = gradients->d_beside_rows;
-      gradients_.d_heads = gradients->d_beside_heads;
-      gradients_.d_table = gradients->d_beside_table;
-    }
+    if (gradients != nullptr) gradients_.scan = gradients->beside;
     if (call.beside.policy != nullptr) tile_ = make_pair<T>(call_, gradients != nullptr ? &gradients_ : nullptr, arena);
   }
   // The tile refers to this object.

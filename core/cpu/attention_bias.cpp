@@ -28,8 +28,7 @@ TALLY_CLONES void add_to_shifted(T* sum, const T* d, std::int64_t keys, std::int
 template <class T>
 class ToeplitzTile final : public BiasTile<T> {
  public:
-  ToeplitzTile(const AttentionCall& call, const AttentionBias& bias, const AttentionBiasGradient* gradient,
-               Arena& arena)
+  ToeplitzTile(const AttentionCall& call, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
       : values_(bias.values),
         d_values_(gradient != nullptr ? gradient->values : View{}),
         distances_(call.keys()),
@@ -117,8 +116,7 @@ TALLY_CLONES void sum_lanes(T* sum, const T* d, std::int64_t keys, std::int64_t 
 template <class T>
 class RowColumnTile final : public BiasTile<T> {
  public:
-  RowColumnTile(const AttentionCall& call, const AttentionBias& bias, const AttentionBiasGradient* gradient,
-                Arena& arena)
+  RowColumnTile(const AttentionCall& call, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
       : bias_(bias),
         gradient_(gradient),
         keys_(call.keys()),
@@ -189,7 +187,7 @@ class RowColumnTile final : public BiasTile<T> {
 
  private:
   AttentionBias bias_;
-  const AttentionBiasGradient* gradient_;
+  const BiasOperands<View>* gradient_;
   std::int64_t keys_;
   double *column_, *largest_;
   double* d_column_ = nullptr;
@@ -235,7 +233,7 @@ TALLY_CLONES void add_to_distance(T* d_z, std::int64_t ld, const T* d, std::int6
 template <class T>
 class RowToeplitzTile final : public BiasTile<T> {
  public:
-  RowToeplitzTile(const AttentionCall&, const AttentionBias& bias, const AttentionBiasGradient* gradient, Arena& arena)
+  RowToeplitzTile(const AttentionCall&, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
       : bias_(bias),
         gradient_(gradient),
         width_(bias.values.shape[3]),
@@ -262,7 +260,7 @@ class RowToeplitzTile final : public BiasTile<T> {
 
  private:
   AttentionBias bias_;
-  const AttentionBiasGradient* gradient_;
+  const BiasOperands<View>* gradient_;
   std::int64_t width_;
   Matrix<T> z_;
   T* d_z_;
@@ -272,7 +270,7 @@ class RowToeplitzTile final : public BiasTile<T> {
 template <class T>
 class DenseTile final : public BiasTile<T> {
  public:
-  DenseTile(const AttentionCall&, const AttentionBias& bias, const AttentionBiasGradient* gradient, Arena&)
+  DenseTile(const AttentionCall&, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena&)
       : values_(bias.values), gradient_(gradient) {}
 
   void open_head(std::int64_t, std::int64_t, double*) override {}
@@ -292,14 +290,14 @@ class DenseTile final : public BiasTile<T> {
 
  private:
   View values_;
-  const AttentionBiasGradient* gradient_;
+  const BiasOperands<View>* gradient_;
 };
 
 }  // namespace
 
 template <class T>
-BiasTile<T>* BiasTile<T>::make(const AttentionCall& call, const AttentionBias& bias,
-                               const AttentionBiasGradient* gradient, Arena& arena) {
+BiasTile<T>* BiasTile<T>::make(const AttentionCall& call, const AttentionBias& bias, const BiasOperands<View>* gradient,
+                               Arena& arena) {
   switch (bias.kind) {
     case AttentionBias::Kind::toeplitz: return arena.make<ToeplitzTile<T>>(call, bias, gradient);
     case AttentionBias::Kind::row_column: return arena.make<RowColumnTile<T>>(call, bias, gradient);

@@ -19,7 +19,7 @@ class ChannelOperands {
         gradients_(gradients),
         query_width_(width_of(call.scan.channel_query)),
         key_width_(width_of(call.scan.channel_key)),
-        key_ld_(channel_key_width<T>(call.scan)),
+        key_ld_(round_up(key_width_, vector_lanes<T>)),
         keys_(arena.take<T>(call.keys() * key_width_)),
         packed_(arena.take<T>(tile_rows * query_width_)),
         lanes_(arena.take<T>(tile_rows * query_width_)),
@@ -44,8 +44,8 @@ class ChannelOperands {
     if (gradients_ != nullptr) std::fill_n(d_lanes_, tile_rows * query_width_, T{0});
   }
   void close_rows(const RowTile& rows) const {
-    if (query_width_ == 0 || !gradients_->d_channel_query) return;
-    unpack_lanes(Matrix<T>(gradients_->d_channel_query, rows.batch, rows.head), rows.first, rows.rows, query_width_,
+    if (query_width_ == 0 || !gradients_->scan.channel_query) return;
+    unpack_lanes(Matrix<T>(gradients_->scan.channel_query, rows.batch, rows.head), rows.first, rows.rows, query_width_,
                  d_lanes_, T{1});
   }
   ChannelViews<T> views(const KeyTile& keys) const {

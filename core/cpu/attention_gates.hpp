@@ -16,7 +16,7 @@ class GateOperands {
         gradients_(gradients),
         given_(call.scan.gate_key),
         width_(given_ ? call.scan.gate_key.shape[3] : 0),
-        ld_(gate_width<T>(call.scan)),
+        ld_(round_up(width_, vector_lanes<T>)),
         keys_(arena.take<T>(given_ ? call.keys() * width_ : 0)),
         rows_(arena.take<T>(tile_rows * ld_)),
         lanes_(arena.take<T>(tile_rows * width_)),
@@ -56,8 +56,8 @@ class GateOperands {
     add_rows_to_keys(rows, keys, d_key_ + keys.first * ld_, score_, rows_, ld_);
   }
   void close_rows(const RowTile& rows) {
-    if (!given_ || !gradients_->d_gate_query) return;
-    unpack_lanes(Matrix<T>(gradients_->d_gate_query, rows.batch, rows.head), rows.first, rows.rows, width_, d_lanes_,
+    if (!given_ || !gradients_->scan.gate_query) return;
+    unpack_lanes(Matrix<T>(gradients_->scan.gate_query, rows.batch, rows.head), rows.first, rows.rows, width_, d_lanes_,
                  static_cast<T>(call_.scale));
   }
 

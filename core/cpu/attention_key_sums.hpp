@@ -7,6 +7,46 @@
 
 namespace tally::cpu {
 
+// What a chunk adds up over its rows for one head of keys: of every operand that belongs to keys its gradient's rows,
+// of widths rounded up to whole vectors, in one memory after the other; null: the call has none of that.
+template <class T>
+using KeySums = AttentionOperandsOf<T*>;
+
+// Between two rows of an operand's sums.
+template <class T>
+std::int64_t key_sum_step(const View& operand) {
+  return round_up(operand.shape[3], vector_lanes<T>);
+}
+template <class T>
+std::int64_t key_sum_count(const AttentionCall& call) {
+  std::int64_t count = 0;
+  for_each_key_operand([&](const View& x) { count += x ? x.shape[2] * key_sum_step<T>(x) : 0; }, call);
+  return count;
+}
+template <class T>
+KeySums<T> key_sums(const AttentionCall& call, T* memory) {
+  KeySums<T> sums;
+  const auto place = [&](const View& x, T*& own) {
+    if (!x) return;
+    own = memory;
+    memory += x.shape[2] * key_sum_step<T>(x);
+  };
+  for_each_key_operand(place, call, sums);
+  return sums;
+}
+// Those that the rows of a chunk add to begin at 0.
+template <class T>
+void clear_key_sums(const AttentionCall& call, const KeySums<T>& sums, const KeyRange& range) {
+  const auto clear = [&](const View& x, T* const& own) {
+    if (!x) return;
+    // What goes by blocks belongs to chunks of all keys.
+    const KeyRange rows = x.shape[2] == call.keys() ? range : KeyRange{0, x.shape[2]};
+    const std::int64_t step = key_sum_step<T>(x);
+    std::fill_n(own + rows.begin * step, (rows.end - rows.begin) * step, T{0});
+  };
+  for_each_key_operand(clear, call, sums);
+}
+
 // d [B, G, K or fewer, width] of one head of keys gets the sums [.., width rounded up to whole vectors] of `count` of
 // its chunks, `step` apart, from number `part` on: added, but for the first, to what those before have written.
 template <class T>

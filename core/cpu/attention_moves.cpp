@@ -101,19 +101,6 @@ Moves<T>::Moves(const AttentionCall& call, const AttentionGradients* gradients, 
 }
 
 template <class T>
-std::int64_t Moves<T>::key_gradient_count(const AttentionCall& call) {
-  const std::int64_t ld = round_up(moving_width(call.moves), vector_lanes<T>);
-  return ld * (call.moves.kind == Kind::product ? 2 * call.keys() : block_count(call));
-}
-
-template <class T>
-MoveGradients<T> Moves<T>::key_gradients(T* memory) const {
-  if (!given_) return {};
-  if (product_) return {memory, memory + call_.keys() * ld_, nullptr};
-  return {nullptr, nullptr, memory};
-}
-
-template <class T>
 void Moves<T>::open_keys(const Chunk& chunk) {
   const auto pack = [&](T* target, const View& x) {
     const std::int64_t rows = x.shape[2];
@@ -218,7 +205,7 @@ void Moves<T>::put_in_rows(std::int64_t block) {
 
 template <class T>
 void Moves<T>::gradient(const RowTile& rows, const KeyTile& keys, const T* k, const T* d_score, T* d_q_lanes, T* d_k,
-                        const MoveGradients<T>& sums) {
+                        const MoveOperands<T*>& sums) {
   for_each_part(keys, [&](std::int64_t block, std::int64_t first, std::int64_t count) {
     const T* const d = d_score + (first - keys.first) * tile_rows;
     T* const d_part = d_k + first * all_ld_;
@@ -230,8 +217,8 @@ void Moves<T>::gradient(const RowTile& rows, const KeyTile& keys, const T* k, co
       lane_product(d_part, all_ld_, d, tile_rows, 1, rows_, all_ld_, count, all_ld_, rows.rows, true);
       return;
     }
-    if (gradients_->d_own) {
-      const Matrix<T> d_own(gradients_->d_own, rows.batch, rows.head);
+    if (gradients_->moves.own) {
+      const Matrix<T> d_own(gradients_->moves.own, rows.batch, rows.head);
       const T scale = static_cast<T>(call_.scale);
       for (std::int64_t i = 0; i < rows.rows; ++i) {
         T* const row = &d_own.at(rows.first + i, first - block * block_);
@@ -249,14 +236,14 @@ void Moves<T>::gradient(const RowTile& rows, const KeyTile& keys, const T* k, co
 }
 
 template <class T>
-void Moves<T>::close_gradient(const RowTile& rows, T* d_q_lanes, const MoveGradients<T>& sums) {
+void Moves<T>::close_gradient(const RowTile& rows, T* d_q_lanes, const MoveOperands<T*>& sums) {
   if (carried_ < 0) return;
   carry(rows, own_ - 1, sums);
   std::copy_n(d_lanes_, width_ * tile_rows, d_q_lanes);
 }
 
 template <class T>
-void Moves<T>::carry(const RowTile& rows, std::int64_t block, const MoveGradients<T>& sums) {
+void Moves<T>::carry(const RowTile& rows, std::int64_t block, const MoveOperands<T*>& sums) {
   if (carried_ < 0) {
     std::fill_n(d_lanes_, width_ * tile_rows, T{0});
     carried_ = block;
@@ -265,7 +252,7 @@ void Moves<T>::carry(const RowTile& rows, std::int64_t block, const MoveGradient
 }
 
 template <class T>
-void Moves<T>::carry_through(const RowTile& rows, std::int64_t block, const MoveGradients<T>& sums) {
+void Moves<T>::carry_through(const RowTile& rows, std::int64_t block, const MoveOperands<T*>& sums) {
   if (!product_) {
     if (sums.factor != nullptr)
       add_products_of_channels(sums.factor + block * ld_, d_lanes_, at(block), width_, rows.rows);

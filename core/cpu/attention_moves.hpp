@@ -15,14 +15,6 @@
 
 namespace tally::cpu {
 
-// The sums of one chunk over its rows, by key or by block, in memory of its own.
-template <class T>
-struct MoveGradients {
-  T* read = nullptr;    // [K, ld], with the next one
-  T* taken = nullptr;   // [K, ld]
-  T* factor = nullptr;  // [N, ld]
-};
-
 template <class T>
 class Moves {
  public:
@@ -30,9 +22,6 @@ class Moves {
 
   // Whether the call has any; else nothing else here is called.
   bool given() const { return given_; }
-
-  static std::int64_t key_gradient_count(const AttentionCall& call);
-  MoveGradients<T> key_gradients(T* memory) const;
 
   void open_keys(const Chunk& chunk);
   // q of the row tile, scaled: [tile_rows, its width rounded up to whole vectors] and [width, tile_rows].
@@ -47,8 +36,8 @@ class Moves {
   // From the gradient of the tile's products: adds to d_q_lanes [width, tile_rows], to d_k [K, width rounded up] and to
   // the sums, and writes that of the own products.
   void gradient(const RowTile& rows, const KeyTile& keys, const T* k, const T* d_score, T* d_q_lanes, T* d_k,
-                const MoveGradients<T>& sums);
-  void close_gradient(const RowTile& rows, T* d_q_lanes, const MoveGradients<T>& sums);
+                const MoveOperands<T*>& sums);
+  void close_gradient(const RowTile& rows, T* d_q_lanes, const MoveOperands<T*>& sums);
 
  private:
   std::int64_t others() const { return all_width_ - width_; }
@@ -62,8 +51,8 @@ class Moves {
   void move(const RowTile& rows, std::int64_t block, const T* from, T* to);
   void put_in_rows(std::int64_t block);
   // Takes the gradient of the queries on to those of `block`.
-  void carry(const RowTile& rows, std::int64_t block, const MoveGradients<T>& sums);
-  void carry_through(const RowTile& rows, std::int64_t block, const MoveGradients<T>& sums);
+  void carry(const RowTile& rows, std::int64_t block, const MoveOperands<T*>& sums);
+  void carry_through(const RowTile& rows, std::int64_t block, const MoveOperands<T*>& sums);
 
   const AttentionCall& call_;
   const AttentionGradients* gradients_;

@@ -281,7 +281,7 @@ void NormaliserTile<T>::close_gradient(const RowTile& rows, double* shared) cons
 
 template <class T>
 void NormaliserTile<T>::write_shared(const SharedSums& sums) const {
-  const View& d_sink = gradients_->d_sink;
+  const View& d_sink = gradients_->normaliser.sink;
   for (std::int64_t head = 0; head < sums.heads && d_sink; ++head) {
     d_sink.as<T>()[head * d_sink.strides[0]] = static_cast<T>(sums.of_head(head));
   }

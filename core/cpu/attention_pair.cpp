@@ -70,7 +70,7 @@ class PairTile final : public ScanTile<T> {
         d_rows_(arena.take<T>(gradients != nullptr ? tile_rows * needs_.rows : 0)),
         sums_(arena.take<double>(gradients != nullptr && numbers_ > 0 ? (2 + 2 * numbers_) * tile_rows : 0)) {}
 
-  void open_head(std::int64_t batch, std::int64_t head, ScanKeySums<T> sums, double* shared) override {
+  void open_head(std::int64_t batch, std::int64_t head, const PolicyOperands<T*>& sums, double* shared) override {
     shared_ = shared;
     operands_.open_head(batch, head, sums.gate_key);
     channels_.open_head(batch, head, sums.channel_key);
@@ -111,7 +111,7 @@ class PairTile final : public ScanTile<T> {
   void close_rows(const RowTile& rows, const T* d_logit_sums) override {
     if (needs_.other) operands_.close_rows(rows);
     channels_.close_rows(rows);
-    if (needs_.table && gradients_->d_table) close_tables(rows);
+    if (needs_.table && gradients_->scan.table) close_tables(rows);
     if (numbers_ == 0) return;
     // dl = a (da - do.o) of a softmax adds up to 0 in every row, or with a sink to what the sink leaves over, but for
     // what rounding made of do.o and of the sum of weights. Times numbers, which may be hundreds, that little is what
@@ -129,13 +129,13 @@ class PairTile final : public ScanTile<T> {
         }
       }
     }
-    if (needs_.rows > 0 && gradients_->d_rows) {
-      unpack_lanes(Matrix<T>(gradients_->d_rows, rows.batch, rows.head), rows.first, rows.rows, needs_.rows, d_rows_,
+    if (needs_.rows > 0 && gradients_->scan.rows) {
+      unpack_lanes(Matrix<T>(gradients_->scan.rows, rows.batch, rows.head), rows.first, rows.rows, needs_.rows, d_rows_,
                    T{1});
     }
   }
   void write_shared(const SharedSums& sums) const override {
-    const View& d_heads = gradients_->d_heads;
+    const View& d_heads = gradients_->scan.heads;
     for (std::int64_t head = 0; head < sums.heads && d_heads; ++head) {
       for (std::int64_t n = 0; n < needs_.heads; ++n) {
         d_heads.as<T>()[head * d_heads.strides[0] + n * d_heads.strides[1]] = static_cast<T>(sums.of_head(head, n));
@@ -183,7 +183,7 @@ class PairTile final : public ScanTile<T> {
     if (gradients_ != nullptr) std::fill_n(d_table_, tile_rows * ld_, Entry<T>{});
   }
   void close_tables(const RowTile& rows) const {
-    const Matrix<T> d(gradients_->d_table, rows.batch, rows.head);
+    const Matrix<T> d(gradients_->scan.table, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const Entry<T>* const row = d_table_ + i * ld_;
       T* const target = &d.at(rows.first + i, 0);

@@ -32,19 +32,12 @@ struct SharedSums {
   }
 };
 
-// What a scan adds up by key in backward: gradients of gate keys [K, gate_width], and of the keys' vectors of a policy
-// with channels [K, channel_key_width]. Null in forward.
-template <class T>
-struct ScanKeySums {
-  T *gate_key = nullptr, *channel_key = nullptr;
-};
-
 // What a scan or a policy makes of the scores: most often with a running sum over the keys from j to i.
 template <class T>
 class ScanTile {
  public:
-  // Backward adds to `sums` and `shared`; forward gives null.
-  virtual void open_head(std::int64_t batch, std::int64_t head, ScanKeySums<T> sums, double* shared) = 0;
+  // Backward adds to `sums` by key (core/cpu/attention_key_sums.hpp) and to `shared`; forward gives null.
+  virtual void open_head(std::int64_t batch, std::int64_t head, const PolicyOperands<T*>& sums, double* shared) = 0;
   virtual void open_rows(const RowTile& rows) = 0;
   // Running sums over the keys to the right of the tile that comes next, [tile_rows]; forward advances them, backward
   // sets them before each tile.
@@ -88,18 +81,6 @@ inline std::int64_t shared_count(const AttentionBias& bias, std::int64_t keys) {
   using Kind = AttentionBias::Kind;
   return bias.kind == Kind::toeplitz || bias.kind == Kind::row_column ? keys : 0;
 }
-// Width of the gate operand, rounded up to whole vectors; 0 without.
-template <class T>
-std::int64_t gate_width(const AttentionScan& scan) {
-  return scan.gate_key ? round_up(scan.gate_key.shape[3], vector_lanes<T>) : 0;
-}
-
-// Likewise of the vectors of keys.
-template <class T>
-std::int64_t channel_key_width(const AttentionScan& scan) {
-  return scan.channel_key ? round_up(scan.channel_key.shape[3], vector_lanes<T>) : 0;
-}
-
 // Weights below e^-this of their row's sum are not computed where a whole tile of them can be told beforehand.
 template <class T>
 inline constexpr T negligible_exponent = sizeof(T) == sizeof(float) ? T{20} : T{40};
@@ -110,7 +91,7 @@ template <class T>
 class BiasTile {
  public:
   // Null where the arena only counts.
-  static BiasTile* make(const AttentionCall& call, const AttentionBias& bias, const AttentionBiasGradient* gradient,
+  static BiasTile* make(const AttentionCall& call, const AttentionBias& bias, const BiasOperands<View>* gradient,
                         Arena& arena);
 
   virtual void open_head(std::int64_t batch, std::int64_t head, double* shared) = 0;

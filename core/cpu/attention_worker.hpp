@@ -30,14 +30,6 @@ double largest_norm(const T* x, std::int64_t ld, std::int64_t rows, std::int64_t
   return std::sqrt(largest);
 }
 
-// The sums of one chunk over its rows, by key.
-template <class T>
-struct KeyGradients {
-  T *k, *v;  // [K, widths rounded up to whole vectors]
-  ScanKeySums<T> scan;
-  MoveGradients<T> moves;
-};
-
 // What one thread works with.
 template <class T>
 class Worker {
@@ -78,21 +70,6 @@ class Worker {
     kept_weight_ = arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0);
   }
 
-  static std::int64_t key_gradient_count(const AttentionCall& call) {
-    constexpr std::int64_t lanes = vector_lanes<T>;
-    return call.keys() * (round_up(call.q.shape[3], lanes) + round_up(call.v.shape[3], lanes) +
-                          gate_width<T>(call.scan) + channel_key_width<T>(call.scan)) +
-           Moves<T>::key_gradient_count(call);
-  }
-  KeyGradients<T> key_gradients(T* memory) const {
-    T *const v = memory + call_.keys() * ld_, *const gate_key = v + call_.keys() * value_ld_;
-    T* const channel_key = gate_key + call_.keys() * gate_width<T>(call_.scan);
-    return {memory,
-            v,
-            {gate_key, channel_key},
-            moves_.key_gradients(channel_key + call_.keys() * channel_key_width<T>(call_.scan))};
-  }
-
   void forward(const Chunk& chunk) {
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
@@ -100,9 +77,10 @@ class Worker {
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { forward_rows(rows); });
     }
   }
-  void backward(const Chunk& chunk, T* key_gradients_memory, const SharedSums& shared) {
-    const KeyGradients<T> sums = key_gradients(key_gradients_memory);
-    clear(sums, key_gradients_memory, keys_of(call_, chunk.share, divide(call_).shares));
+  // key_memory: key_sum_count elements.
+  void backward(const Chunk& chunk, T* key_memory, const SharedSums& shared) {
+    const KeySums<T> sums = key_sums(call_, key_memory);
+    clear_key_sums(call_, sums, keys_of(call_, chunk.share, divide(call_).shares));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
       open_head(chunk.batch, head, sums.scan, shared.at(chunk.batch, head, chunk.share));
@@ -112,17 +90,12 @@ class Worker {
   // The gradients of a head of keys, from those of `count` of its chunks, from number `part` on.
   void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t part,
                            std::int64_t count) const {
+    const std::int64_t step = key_sum_count<T>(call_);
+    const KeySums<T> first = key_sums(call_, chunks);
     const auto write = [&](const View& d, const T* sums) {
-      if (d) write_key_sums(call_, d, batch, key_head, sums, key_gradient_count(call_), part, count);
+      if (d) write_key_sums(call_, d, batch, key_head, sums, step, part, count);
     };
-    const KeyGradients<T> first = key_gradients(chunks);
-    write(gradients_->d_k, first.k);
-    write(gradients_->d_v, first.v);
-    write(gradients_->d_gate_key, first.scan.gate_key);
-    write(gradients_->d_channel_key, first.scan.channel_key);
-    write(gradients_->d_read, first.moves.read);
-    write(gradients_->d_taken, first.moves.taken);
-    write(gradients_->d_factor, first.moves.factor);
+    for_each_key_operand(write, *gradients_, first);
   }
   void write_shared(SharedSums sums) const {
     normaliser_.write_shared(sums);
@@ -171,20 +144,6 @@ class Worker {
     return {trimmed ? begin : first, end - (trimmed ? begin : first)};
   }
 
-  // Sums of keys that the rows of a chunk see begin at 0.
-  void clear(const KeyGradients<T>& sums, T* memory, const KeyRange& range) const {
-    if (range.end - range.begin == call_.keys()) {
-      std::fill_n(memory, key_gradient_count(call_), T{0});
-      return;
-    }
-    const auto clear_rows = [&](T* rows, std::int64_t ld) {
-      std::fill_n(rows + range.begin * ld, (range.end - range.begin) * ld, T{0});
-    };
-    clear_rows(sums.k, ld_);
-    clear_rows(sums.v, value_ld_);
-    clear_rows(sums.scan.gate_key, gate_width<T>(call_.scan));
-    clear_rows(sums.scan.channel_key, channel_key_width<T>(call_.scan));
-  }
   void open_keys(const Chunk& chunk) {
     const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
     const std::int64_t count = range.end - range.begin;
@@ -200,7 +159,7 @@ class Worker {
     }
   }
 
-  void open_head(std::int64_t batch, std::int64_t head, ScanKeySums<T> sums, double* shared) {
+  void open_head(std::int64_t batch, std::int64_t head, const PolicyOperands<T*>& sums, double* shared) {
     const auto next = [&](std::int64_t count) {
       double* const own = shared;
       shared += shared != nullptr ? count : 0;
@@ -310,7 +269,7 @@ class Worker {
                  T{1});
   }
 
-  void backward_rows(const RowTile& rows, const KeyGradients<T>& sums) {
+  void backward_rows(const RowTile& rows, const KeySums<T>& sums) {
     open_rows(rows);
     open_gradient(rows);
     if (moves_.given()) moves_.open_gradient();
@@ -342,8 +301,8 @@ class Worker {
       add_rows_to_keys(rows, keys, sums.k + keys.first * ld_, d_score_, q_rows_, ld_);
     }
     if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
-    if (gradients_->d_q) {
-      unpack_lanes(Matrix<T>(gradients_->d_q, rows.batch, rows.head), rows.first, rows.rows, width_, d_q_lanes_,
+    if (gradients_->q) {
+      unpack_lanes(Matrix<T>(gradients_->q, rows.batch, rows.head), rows.first, rows.rows, width_, d_q_lanes_,
                    static_cast<T>(call_.scale));
     }
     normaliser_.close_gradient(rows, shared_of_normaliser_);
@@ -359,8 +318,8 @@ class Worker {
     transpose_to_lanes(d_output_lanes_, d_output_rows_, value_ld_, value_width_);
     normaliser_.open_gradient(rows, d_output_rows_, call_.normaliser.rest ? rest_rows_ : nullptr, value_ld_,
                               value_width_);
-    if (!gradients_->d_rest) return;
-    const Matrix<T> d_rest(gradients_->d_rest, rows.batch, rows.head);
+    if (!gradients_->normaliser.rest) return;
+    const Matrix<T> d_rest(gradients_->normaliser.rest, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const T left = normaliser_.left()[i];
       for (std::int64_t c = 0; c < value_width_; ++c)

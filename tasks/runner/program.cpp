@@ -136,6 +136,12 @@ bool refused_together(const std::string& command) {
   return true;
 }
 
+// Of a command.
+bool asks_for_help(const std::vector<std::string>& words) {
+  return std::any_of(words.begin() + 1, words.end(),
+                     [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
+
 int run_words(const std::vector<std::string>& words) {
   const bool speaks = mpi::own_rank() == 0;  // for all that mpirun started
   if (words.empty()) {
@@ -158,8 +164,12 @@ int run_words(const std::vector<std::string>& words) {
     names.emplace_back(command.name);
     if (command.name != words[0]) continue;
     try {
-      if (refused_of_srun(words) || refused_together(command.name)) return exit_code::usage;
-      Ranks::join();
+      if (!asks_for_help(words)) {
+        if (refused_of_srun(words) || refused_together(command.name)) return exit_code::usage;
+        Ranks::join();
+      } else if (!speaks || (mpi::started_by_srun() > 1 && mpi::own_number_of_srun() > 0)) {
+        return exit_code::done;
+      }
       return run_command(command, {words.begin() + 1, words.end()});
     } catch (const UsageError& error) {
       return failed(exit_code::usage, error.what());

@@ -199,8 +199,8 @@ TEST_F(RanksOfMpi, WhatIsTheWorkOfOneIsRefusedOnce) {
 }
 
 TEST_F(RanksOfMpi, OneSaysWhatAllWouldSay) {
-  const std::vector<std::vector<std::string>> said{{"--help"}, {"help"},  {"--version"},
-                                                   {},         {"trian"}, {"train", "--help"}};
+  const std::vector<std::vector<std::string>> said{{"--help"},          {"help"},       {"--version"}, {}, {"trian"},
+                                                   {"train", "--help"}, {"sweep", "-h"}};
   for (const std::vector<std::string>& words : said) {
     const Finished alone = run_tally(words, folder_);
     const Finished together = run_program(ranks(2, words), folder_);

@@ -49,6 +49,16 @@ TEST(Srun, ItsProcessesDoNotTrainOneRunEachAndTheFirstSaysWhatDoes) {
   EXPECT_TRUE(holds(refused.err, "'mpirun -np 2 tally resume' within sbatch")) << refused.err;
 }
 
+TEST(Srun, OneOfItsProcessesPrintsTheHelp) {
+  const TemporaryFolder folder;
+  const Finished alone = run_tally({"train", "--help"}, folder);
+  for (const int number : {0, 1}) {
+    const Finished helped = run_in(of_srun(number), {"train", "--help"}, folder);
+    EXPECT_EQ(helped.code, 0) << helped.err;
+    EXPECT_EQ(helped.out, number == 0 ? alone.out : "");
+  }
+}
+
 // A batch script is one process, of a job that has more; so is what srun starts once.
 TEST(Srun, OneProcessOfAJobWithSeveralTasksTrains) {
   const TemporaryFolder folder;

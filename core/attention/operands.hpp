@@ -1,0 +1,93 @@
+// The tensors that a call of tiled attention may be given, once for all who hold something of each: its view and the
+// view of its gradient (core/attention/call.hpp), or where it stands in a list of inputs
+// (autograd/ops/attention_call.hpp). A new one is a line here, one in for_each_operand, and where it is read.
+//
+// B batch, H heads of queries, G of keys (core/attention/heads.hpp), T queries, K keys, d, e widths of k, v.
+#pragma once
+
+namespace tally {
+
+// Of a policy (core/attention/pair.hpp).
+template <class X>
+struct PolicyOperands {
+  X gate_query{};  // [B,H,T,w], w of any width: p.other is scale gate_query_i . gate_key_j, or s
+  X gate_key{};    // [B,G,K,w]
+  X rows{};        // [B,H,T,its rows]
+  X heads{};       // [H, its heads]
+  X table{};       // [B,H,T,P+1], or [B,H,T,2 N] of N knots
+  X knots{};       // [N], ascending, dense; takes no gradient
+  // Of C channels, one number of all of them after the other.
+  X channel_query{}, channel_key{};  // [B,H,T,its numbers C], [B,G,K,its numbers C]
+  X channel_numbers{};               // [its numbers C], dense; takes no gradient
+};
+
+// Of keys that move, in N blocks of C tokens.
+template <class X>
+struct MoveOperands {
+  X own{};            // [B,H,T,C]: s_ij = scale own_i[j mod C] in the block of i; nothing behind i counts
+  X read{}, taken{};  // [B,G,K,d]
+  X factor{};         // [B,G,N,d]
+};
+
+// Of how logits become weights.
+template <class X>
+struct NormaliserOperands {
+  X sink{};  // c [H] of softmax; null: none
+  X rest{};  // r [B,H,T,e]: o_i += (1 - sum_j a_ij) r_i; null: what is left over goes nowhere
+};
+
+// Of a bias; their shapes are those of its kind.
+template <class X>
+struct BiasOperands {
+  X values{}, column{};
+};
+
+template <class X>
+struct AttentionOperandsOf {
+  X q{}, k{}, v{};  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
+  PolicyOperands<X> scan, beside;
+  MoveOperands<X> moves;
+  NormaliserOperands<X> normaliser;
+};
+
+// f(what each holds of an operand...), for every operand but those of biases. All: AttentionOperandsOf, or what has
+// members of the same names.
+template <class F, class... All>
+void for_each_operand(const F& f, All&... all) {
+  const auto of_policy = [&](auto&... own) {
+    f(own.gate_query...);
+    f(own.gate_key...);
+    f(own.rows...);
+    f(own.heads...);
+    f(own.table...);
+    f(own.knots...);
+    f(own.channel_query...);
+    f(own.channel_key...);
+    f(own.channel_numbers...);
+  };
+  f(all.q...);
+  f(all.k...);
+  f(all.v...);
+  of_policy(all.scan...);
+  of_policy(all.beside...);
+  f(all.moves.own...);
+  f(all.moves.read...);
+  f(all.moves.taken...);
+  f(all.moves.factor...);
+  f(all.normaliser.sink...);
+  f(all.normaliser.rest...);
+}
+
+// Likewise for what belongs to keys: [B,G,K,width], or fewer rows.
+template <class F, class... All>
+void for_each_key_operand(const F& f, All&... all) {
+  f(all.k...);
+  f(all.v...);
+  f(all.scan.gate_key...);
+  f(all.scan.channel_key...);
+  f(all.moves.read...);
+  f(all.moves.taken...);
+  f(all.moves.factor...);
+}
+
+}  // namespace tally
