@@ -77,22 +77,15 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   const std::int64_t row_blocks = row_blocks_of<T>(call);
 
   // What a row adds to begins at 0.
-  if (gradients.scan.rows) {
-    device.d_rows = Rows<T>::of(gradients.scan.rows);
-    fill(gradients.scan.rows, 0);
-  }
-  if (gradients.scan.table) {
-    device.d_table = Rows<T>::of(gradients.scan.table);
-    fill(gradients.scan.table, 0);
-  }
-  if (gradients.scan.channel_query) {
-    device.d_channel_query = Rows<T>::of(gradients.scan.channel_query);
-    fill(gradients.scan.channel_query, 0);
-  }
-  if (gradients.scan.channel_key) {
-    device.d_channel_key = Rows<T>::of(gradients.scan.channel_key);
-    fill(gradients.scan.channel_key, 0);
-  }
+  const auto begin_at_0 = [](Rows<T>& rows_of, const View& d) {
+    if (!d) return;
+    rows_of = Rows<T>::of(d);
+    fill(d, 0);
+  };
+  begin_at_0(device.d_rows, gradients.scan.rows);
+  begin_at_0(device.d_table, gradients.scan.table);
+  begin_at_0(device.d_channel_query, gradients.scan.channel_query);
+  begin_at_0(device.d_channel_key, gradients.scan.channel_key);
   bool by_row = false;
   for (int n = 0; n < call.bias_count; ++n) {
     const BiasOperands<View>& d = gradients.biases[n];

@@ -97,9 +97,7 @@ function(tally_pairs target)
   endif()
   set_source_files_properties(${host_kernels} PROPERTIES LANGUAGE CXX)
   set_source_files_properties(${sources} ${host_kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
-  # Policies of tests, too, where those are compiled at -O0.
   set_property(SOURCE ${host_kernels} APPEND PROPERTY COMPILE_OPTIONS -O1)
-  set_property(SOURCE ${own_files} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Debug>:-O1>)
   if(NOT TARGET tally_flags)  # in a program that uses an installed tally
     set_property(SOURCE ${own_files} ${sources} ${host_kernels} APPEND PROPERTY COMPILE_OPTIONS ${TALLY_NUMBER_FLAGS})
   endif()

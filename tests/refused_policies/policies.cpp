@@ -129,4 +129,37 @@ REFUSED(Spends, "what a policy spends is its sum: needs.scan must be true", {
   static constexpr auto logit(const auto& p) { return p.s; }
 });
 
+REFUSED(TermsOfGate, "p.terms is for logit alone: gates, places and terms do not see it", {
+  static constexpr PairNeeds needs{.scan = true, .channels = {.of_query = 1}};
+  static constexpr auto gate(const auto& p) { return p.terms * 2; }
+  static constexpr auto term(const auto& p) { return of_query<0>(p) * 2; }
+  static constexpr auto logit(const auto& p) { return p.s + p.terms - p.sum; }
+});
+REFUSED(KeyOfLogit, "of_key<n>(p) is for term alone: logit reads the sum of all terms, p.terms", {
+  static constexpr PairNeeds needs{.channels = {.of_key = 1}};
+  static constexpr auto term(const auto& p) { return of_key<0>(p) * 2; }
+  static constexpr auto logit(const auto& p) { return p.s + p.terms + of_key<0>(p); }
+});
+REFUSED(BiasedOther, "p.other is of scores without biases", {
+  static constexpr PairNeeds needs{.biased = true, .other = true};
+  static constexpr auto logit(const auto& p) { return p.s + p.other; }
+});
+REFUSED(Knots, "knots are of a table, and none that settles", {
+  static constexpr PairNeeds needs{.knots = true};
+  static constexpr auto logit(const auto& p) { return p.s * 2; }
+});
+REFUSED(Settles, "what settles is the place in a table that is p.sum", {
+  static constexpr PairNeeds needs{.settles = true};
+  static constexpr auto logit(const auto& p) { return p.s * 2; }
+});
+REFUSED(AddsEntry, "needs.adds_entry is of policies with adds and table", {
+  static constexpr PairNeeds needs{.adds_entry = true};
+  static constexpr auto logit(const auto& p) { return p.s * 2; }
+});
+REFUSED(FunctionOfDistance, "the policy has of_distance, but needs.distance is false", {
+  static constexpr PairNeeds needs{.heads = 1};
+  static constexpr auto of_distance(const auto& p) { return head<0>(p) * 2; }
+  static constexpr auto logit(const auto& p) { return p.s + p.of_distance; }
+});
+
 }  // namespace
