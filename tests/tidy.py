@@ -5,7 +5,7 @@
 
 The same are: the text of the source and of all that it includes, as the build has noted it, the command that compiles it,
 .clang-tidy, and clang-tidy itself. What was clean is remembered in ~/.cache/tally-tidy ($XDG_CACHE_HOME), by sums of these.
-Exit status 1 where it finds something, and then all that it says.
+Exit status 1 where it finds something, and then all that it says; also where it is ended before it is through.
 """
 import concurrent.futures
 import functools
@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -74,9 +75,14 @@ def main():
         return done
 
     failed = 0
+
+    def end(number, _):
+        os._exit(1 if failed else 128 + number)  # at once: threads wait for what still runs
+
+    signal.signal(signal.SIGTERM, end)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for done in pool.map(look_at, left):
-            if done.returncode != 0:
+            if done.returncode > 0:
                 failed += 1
                 print(done.stdout, done.stderr, flush=True)
     sys.exit(1 if failed else 0)
