@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,45 +16,21 @@
 #include "core/io/safetensors.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
+#include "tests/nn/reference_file.hpp"
 
 namespace tally {
 namespace {
 
 using testing::attention_output;
 using testing::AttentionSizes;
+using testing::choice_of;
 using testing::encoded_attention;
+using testing::expect_equal;
+using testing::for_every_file;
 using testing::make_encoding;
+using testing::OfFile;
 
-constexpr double tolerance = 1e-10;  // of the tensor's largest magnitude
-
-double largest_of(const Tensor& tensor) {
-  double largest = 0;
-  for (const double value : tensor.to_vector<double>()) largest = std::max(largest, std::abs(value));
-  return largest;
-}
-
-void expect_equal(const Tensor& found, const SafetensorsFile& file, const std::string& name) {
-  ASSERT_TRUE(found.defined()) << name;
-  const Tensor expected = file.read(name);
-  ASSERT_EQ(to_text(found.shape()), to_text(expected.shape())) << name;
-  double largest = largest_of(expected);
-  // The gradient of a bias may be zero but for rounding: it is measured against that of its weight too.
-  if (name.starts_with("d_") && name.ends_with(".bias")) {
-    const std::string weight = name.substr(0, name.size() - 4) + "weight";
-    if (file.find(weight) != nullptr) largest = std::max(largest, largest_of(file.read(weight)));
-  }
-  const std::vector<double> a = found.to_vector<double>(), b = expected.to_vector<double>();
-  double worst = 0;
-  for (std::size_t n = 0; n < a.size(); ++n) {
-    if (!(std::abs(a[n] - b[n]) <= worst)) worst = std::abs(a[n] - b[n]);
-  }
-  EXPECT_LE(worst, tolerance * largest) << name;
-}
-
-// The names of the file without the encoding's: "table" stands for "cope.table" where cope is alone.
-std::string name_in_file(const EncodingChoice& choice, std::string_view name) {
-  return std::string(choice.parts.size() == 1 ? name.substr(name.find('.') + 1) : name);
-}
+constexpr const char* folder = "tests/reference";
 
 // What is of pairs that are not seen means nothing: 0 there, as in the files.
 Tensor of_seen(const Tensor& x, const Visible& visible = {}) {
@@ -83,64 +57,27 @@ void expect_equal_logits(const Encoding& encoding, const AttentionInput& in, con
   expect_equal(where(less_equal(logits, lowest), none, logits), file, "logits");
 }
 
-EncodingChoice choice_of(const SafetensorsFile& file) {
-  const Metadata& metadata = file.metadata();
-  EncodingChoice choice = EncodingChoice::parse(metadata.at("encoding"));
-  for (const auto& [key, value] : metadata) {
-    if (key.starts_with("option.")) choice.set_option(key.substr(7), value);
-  }
-  return choice;
-}
-
 void check_file(const SafetensorsFile& file) {
-  const Metadata& metadata = file.metadata();
-  const EncodingChoice choice = choice_of(file);
-  std::map<std::string, Tensor> leaves;
-  const auto leaf = [&](const std::string& name) {
-    Tensor tensor = file.read(name).to(default_device());
-    set_requires_grad(tensor);
-    return leaves[name] = tensor;
-  };
-  const Tensor x = leaf("x");
-  const bool is_attention = file.find("q") != nullptr;
-  AttentionSizes sizes;
-  sizes.max_length = std::stoll(metadata.at("max-length"));
-  sizes.batch = x.size(0);
-  sizes.length = x.size(1);
-  if (is_attention) sizes.heads = file.find("q")->shape[1];
-  sizes.head_width = x.size(2) / sizes.heads;
-  const auto encoding = make_encoding(choice, sizes, [&](std::string_view name, const Shape& shape, const Fill&) {
-    const Tensor parameter = leaf(name_in_file(choice, name));
-    EXPECT_EQ(to_text(parameter.shape()), to_text(shape)) << name;
-    return parameter;
-  });
-
+  const OfFile own(file);
   AttentionTrace trace;
   Tensor output;
-  if (is_attention) {
-    const Tensor q = leaf("q"), k = leaf("k"), v = leaf("v");
-    AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
-    in.visible = choice.acting().front().visible;
-    expect_equal_logits(*encoding, in, file);
-    output = attention_output(*encoding, x, q, k, v, &trace, in.visible);
+  if (own.q.defined()) {
+    AttentionInput in{own.x, own.q, own.k, own.v, 1.0 / std::sqrt(static_cast<double>(own.q.size(3)))};
+    in.visible = own.visible();
+    expect_equal_logits(*own.encoding, in, file);
+    output = attention_output(*own.encoding, own.x, own.q, own.k, own.v, &trace, in.visible);
     expect_equal(trace.weights, file, "weights");
   } else {
-    output = encoding->embed(x, {});
+    output = own.encoding->embed(own.x, {});
   }
   expect_equal(output, file, "output");
   if (file.find("gates") != nullptr) expect_equal(trace.gates, file, "gates");
   if (file.find("positions") != nullptr) expect_equal(trace.positions, file, "positions");
 
   backward(output, file.read("d_output").to(default_device()));
-  int gradients = 0;
-  for (const SafetensorsEntry& entry : file.entries()) {
-    if (!entry.name.starts_with("d_") || entry.name == "d_output") continue;
-    expect_equal(gradient(leaves.at(entry.name.substr(2))), file, entry.name);
-    ++gradients;
-  }
   // x has no gradient where the encoding does not read it.
-  const int expected = static_cast<int>(leaves.size()) - (gradient(x).defined() ? 0 : 1);
-  EXPECT_EQ(gradients, expected);
+  const int expected = static_cast<int>(own.leaves.size()) - (gradient(own.x).defined() ? 0 : 1);
+  EXPECT_EQ(own.expect_gradients(file), expected);
 }
 
 // "cope.share=none". A number or a text is one of two kinds: as it is set at first, or another.
@@ -189,26 +126,15 @@ std::set<std::string> all_settings() {
 class Reference : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Reference);
 
-template <class Check>
-void for_every_file(Check&& check) {
-  for (const auto& entry : std::filesystem::directory_iterator(TALLY_SOURCE_DIR "/tests/reference")) {
-    if (entry.path().extension() != ".safetensors") continue;
-    const SafetensorsFile file = SafetensorsFile::open(entry.path().string());
-    if (!file.metadata().contains("max-length")) continue;  // not of an encoding
-    SCOPED_TRACE(entry.path().filename().string());
-    check(file);
-  }
-}
-
 TEST_P(Reference, EveryFileIsReproduced) {
-  for_every_file([](const SafetensorsFile& file) {
+  for_every_file(folder, [](const SafetensorsFile& file) {
     if (testing::is_asked(choice_of(file))) check_file(file);
   });
 }
 
 TEST(Repository, EveryEncodingAndOptionHasReferenceValues) {
   std::set<std::string> seen;
-  for_every_file([&](const SafetensorsFile& file) { seen.merge(settings_of(choice_of(file))); });
+  for_every_file(folder, [&](const SafetensorsFile& file) { seen.merge(settings_of(choice_of(file))); });
   for (const std::string& wanted : all_settings()) {
     EXPECT_TRUE(seen.contains(wanted)) << "no reference values for " << wanted << " (tests/reference/README.md)";
   }
