@@ -104,10 +104,10 @@ struct OfFile {
   }
 };
 
-// check(file) for every file of this folder of the source that speaks of an encoding.
+// check(file) for every file of this folder that speaks of an encoding.
 template <class Check>
 void for_every_file(const std::string& folder, Check&& check) {
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(TALLY_SOURCE_DIR "/") + folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".safetensors") continue;
     const SafetensorsFile file = SafetensorsFile::open(entry.path().string());
     if (!file.metadata().contains("max-length")) continue;  // of another kind

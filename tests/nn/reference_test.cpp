@@ -30,7 +30,7 @@ using testing::for_every_file;
 using testing::make_encoding;
 using testing::OfFile;
 
-constexpr const char* folder = "tests/reference";
+constexpr const char* folder = TALLY_SOURCE_DIR "/tests/reference";
 
 // What is of pairs that are not seen means nothing: 0 there, as in the files.
 Tensor of_seen(const Tensor& x, const Visible& visible = {}) {

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from published_case import Sizes, Source, linear, over_root, published
-from published_code import (Code, Convolution, Given, attend, by_head, by_token, causal_mask, merged, of_length_one,
+from published_code import (Code, Convolution, Given, attend, by_head, by_token, merged, of_length_one,
                             shifted_tokens, split, summed_tokens, with_parameters)
 
 FLA = "fla-org/flash-linear-attention"

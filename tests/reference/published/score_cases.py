@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from published_case import Sizes, Source, linear, over_root, published
-from published_code import (Given, attend, by_head, by_token, causal_mask, merged, scores, split, with_parameters)
+from published_code import Given, by_head, by_token, causal_mask, merged, split, with_parameters
 
 # ---------------------------------------------------------------------------------------------------------------------
 # CoPE and relative positions: the code of the paper's counting task. It sees heads as more sequences.
