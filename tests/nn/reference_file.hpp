@@ -90,7 +90,7 @@ struct OfFile {
     v = leaf("v");
   }
 
-  const Visible& visible() const { return choice.acting().front().visible; }
+  Visible visible() const { return choice.acting().front().visible; }
 
   // Those of the file against those of the leaves, after `backward`. Returns how many there are.
   int expect_gradients(const SafetensorsFile& file, double tolerance = 1e-10) const {
