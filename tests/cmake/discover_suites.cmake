@@ -24,7 +24,7 @@ foreach(suite IN LISTS suites)
   elseif("${FOLDER}/${suite}" MATCHES "^(nn|tasks)/CudaHost/|^runner/(Bench$|Devices$|GradcheckOfEverything$|(.*/)?RanksOfMpi[A-Za-z]*$|.*/Outside$)|/Repository$")
     list(APPEND labels long)
   endif()
-  if("${FOLDER}/${suite}" MATCHES "^nn/(.*/)?(Encodings|Forms|Generation|KeyHeads|Reference)$")
+  if("${FOLDER}/${suite}" MATCHES "^nn/(.*/)?(Encodings|Forms|Generation|KeyHeads|Published|Reference)$")
     list(APPEND labels encodings)
   endif()
   # There is one GPU, and its memory is measured: one at a time.

@@ -46,9 +46,13 @@ void check_file(const SafetensorsFile& file) {
 }
 
 TEST_P(Published, CodeGivesTheSameNumbers) {
-  for_every_file(folder, [](const SafetensorsFile& file) {
-    if (testing::is_asked(choice_of(file))) check_file(file);
+  int checked = 0;
+  for_every_file(folder, [&](const SafetensorsFile& file) {
+    if (!testing::is_asked(choice_of(file))) return;
+    check_file(file);
+    ++checked;
   });
+  if (checked == 0) GTEST_SKIP() << "no published code of the encoding that is asked for";
 }
 
 // That no encoding loses its numbers.
