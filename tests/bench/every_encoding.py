@@ -60,7 +60,10 @@ def cells(results):
     if not results or not results[0]:
         return ["not there"] + [""] * (len(HEADS) - 2)
     def tensors(what):
-        return f"{results[0][what]['tensor_peak_bytes'] / 2**20:,.0f} MiB"
+        result = results[0][what]
+        # Older builds tell whole MiB.
+        mib = result["tensor_peak_bytes"] / 2**20 if "tensor_peak_bytes" in result else result["tensor_peak_mib"]
+        return f"{mib:,.0f} MiB"
     return [f"{median(results, STEP, seconds):.2f} s", f"{median(results, STEP, lambda r: r['ratio']):.2f}", tensors(STEP),
             f"{1000 * median(results, ATTENTION, seconds):,.0f} ms",
             f"{median(results, ATTENTION, lambda r: r['ratio']):.2f}", tensors(ATTENTION), results[0][STEP]["attention"]]
