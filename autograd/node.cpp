@@ -13,6 +13,11 @@ thread_local bool recording = true;
 std::atomic<std::uint64_t> next_sequence{1};
 std::atomic<std::int64_t> nodes_alive{0};
 
+// A broadcast tensor has fewer elements than it seems, and would have them all when converted.
+bool is_repeated(const Tensor& x) {
+  return static_cast<std::size_t>(x.numel()) * size_of(x.dtype()) > x.storage()->bytes();
+}
+
 }  // namespace
 
 // A chain of a million nodes would be a million nested destructors. Each node that dies hands its inputs to a list; the
@@ -40,6 +45,12 @@ void Gradients::set(std::size_t input, Tensor gradient) {
                  gradient.shape(), ", the input ", shape(input));
   check_internal(!values_[input].defined(), node_.name, "gradient of input ", input, " was set twice");
   values_[input] = std::move(gradient);
+}
+
+Saved Saved::rounded(std::string_view operation, const Tensor& value) {
+  const bool leaf = value.autograd() != nullptr && value.autograd()->producer == nullptr;
+  if (!recording || leaf || !is_rounded_by_products(value) || is_repeated(value)) return Saved(operation, value);
+  return Saved(operation, rounded_to_bf16(value));
 }
 
 const Tensor& Saved::get() const {

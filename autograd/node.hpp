@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/rounded.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -64,7 +65,12 @@ class Saved {
   Saved() = default;
   Saved(std::string_view operation, const Tensor& value)
       : operation_(operation), value_(value.detach()), version_(value.defined() ? value.version() : 0) {}
+  // As products read it (core/precision.md): where they round f32 to bf16, so does this, unless it is a leaf, which is
+  // kept anyway, or not to be recorded. get() is bf16 then.
+  static Saved rounded(std::string_view operation, const Tensor& value);
   const Tensor& get() const;
+  // f32 where get() is bf16.
+  Tensor widened() const { return tally::widened(get()); }
 
  private:
   std::string_view operation_;

@@ -18,6 +18,8 @@ namespace tally {
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
+// The same of two activations, which are kept for backward as products read them (core/precision.md).
+Tensor multiply_activations(const Tensor& a, const Tensor& b);
 Tensor divide(const Tensor& a, const Tensor& b);
 Tensor maximum(const Tensor& a, const Tensor& b);  // where equal the gradient goes to a
 Tensor minimum(const Tensor& a, const Tensor& b);
@@ -35,14 +37,19 @@ Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 Tensor tanh(const Tensor& x);
-Tensor relu(const Tensor& x);  // gradient 0 at 0
 // x for x > 0, else slope x, slope >= 0; gradient `slope` at 0
 Tensor leaky_relu(const Tensor& x, double slope);
+Tensor relu(const Tensor& x);       // gradient 0 at 0
 Tensor gelu(const Tensor& x);       // x Phi(x), by erf
 Tensor gelu_tanh(const Tensor& x);  // the same with Phi by tanh
 Tensor silu(const Tensor& x);
+// These write over x where nothing else holds its memory.
+Tensor relu(Tensor&& x);
+Tensor gelu(Tensor&& x);
+Tensor gelu_tanh(Tensor&& x);
+Tensor silu(Tensor&& x);
 Tensor softplus(const Tensor& x);
-Tensor unary(UnaryOp op, const Tensor& x, double parameter = 0);
+Tensor unary(UnaryOp op, Tensor x, double parameter = 0);
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 // bool results, no derivative (an input that takes gradients is fine: the result is constant almost everywhere)
 Tensor less(const Tensor& a, const Tensor& b);

@@ -8,17 +8,8 @@
 
 namespace tally {
 
-namespace {
-
-// Memory is counted as on the device for which it is.
-DeviceType with_forms_of(Device device) {
-  return device.type == DeviceType::meta ? static_cast<DeviceType>(device.index) : device.type;
-}
-
-}  // namespace
-
 bool is_compiled(const PairPolicy& policy, Device device) {
-  switch (with_forms_of(device)) {
+  switch (type_of_kernels(device)) {
     case DeviceType::cuda: return policy.cuda != nullptr;
     case DeviceType::cuda_host: return policy.cuda_host != nullptr;
     default: return policy.loops != nullptr;
@@ -42,7 +33,7 @@ void Score::set_beside(Pair value) {
   beside = std::move(value);
 }
 
-bool Score::takes_beside(Device device) { return with_forms_of(device) == DeviceType::cpu; }
+bool Score::takes_beside(Device device) { return is_cpu(device); }
 
 void Score::set_normaliser(Normaliser value) {
   check(normaliser.is_softmax(), "encoding",
@@ -50,7 +41,7 @@ void Score::set_normaliser(Normaliser value) {
   normaliser = std::move(value);
 }
 
-bool MovedProduct::fits(Device device) { return with_forms_of(device) == DeviceType::cpu; }
+bool MovedProduct::fits(Device device) { return is_cpu(device); }
 
 void Score::keep_gates(const Tensor& q, const Tensor& k) {
   if (scan && scan->policy->needs.other && !scan->other.query.defined()) scan->other = {q, k};

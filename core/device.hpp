@@ -22,6 +22,11 @@ std::string to_text(Device device);
 
 // The device that counts what this one would need.
 Device meta_of(Device device);
+// Whose kernels run, or are stood for.
+constexpr DeviceType type_of_kernels(Device device) {
+  return device.type == DeviceType::meta ? static_cast<DeviceType>(device.index) : device.type;
+}
+constexpr bool is_cpu(Device device) { return type_of_kernels(device) == DeviceType::cpu; }
 // Where tensors are put together that go to the device, and where they come back to: the CPU, or what stands for it.
 Device host_of(Device device);
 

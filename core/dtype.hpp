@@ -1,5 +1,5 @@
 // Element types. f32 is the working type; f64 exists for every operation so that gradients can be checked. bf16 is
-// stored, filled, copied and converted; operations do not compute with it.
+// stored, filled, copied and converted; of what is kept for backward kernels read it (core/kernels.def).
 #pragma once
 
 #include <cstddef>
@@ -85,6 +85,18 @@ void dispatch_floating(DType dtype, F&& f) {
     f(double{});
   } else {
     f(float{});
+  }
+}
+
+// Calls f(T{}, K{}) with T likewise and the type of what was kept of that: T, or of f32 bf16 (core/precision.md).
+template <class F>
+void dispatch_kept(DType dtype, DType kept, F&& f) {
+  if (dtype == DType::f64) {
+    f(double{}, double{});
+  } else if (kept == DType::bf16) {
+    f(float{}, Bfloat16{});
+  } else {
+    f(float{}, float{});
   }
 }
 

@@ -25,6 +25,14 @@ class Storage {
   std::uint64_t version() const { return version_; }
   void bump_version() { ++version_; }
 
+  // These elements rounded to another type, as long as somebody keeps them: made once for all who do. Null where nobody
+  // does, or an element has changed since.
+  std::shared_ptr<Storage> rounded() const { return rounded_version_ == version_ ? rounded_.lock() : nullptr; }
+  void set_rounded(const std::shared_ptr<Storage>& rounded) {
+    rounded_ = rounded;
+    rounded_version_ = version_;
+  }
+
  private:
   using Release = void (*)(void* block, std::size_t bytes, int index);
   Storage(std::byte* data, std::size_t bytes, Device device, Release release)
@@ -34,6 +42,8 @@ class Storage {
   Device device_;
   Release release_;
   std::uint64_t version_ = 0;
+  std::weak_ptr<Storage> rounded_;
+  std::uint64_t rounded_version_ = 0;
 };
 
 }  // namespace tally

@@ -16,13 +16,14 @@ struct Unary {
   __device__ void operator()(const std::array<std::int64_t, 2>& at) const { y[at[0]] = f(x[at[1]]); }
 };
 
-template <class T, class F>
+template <class T, class V, class F>
 struct UnaryBackward {
   T* d_x;
-  const T *d_y, *v;
+  const T* d_y;
+  const V* v;
   F f;
   __device__ void operator()(const std::array<std::int64_t, 3>& at) const {
-    d_x[at[0]] = d_y[at[1]] * f.derivative(v[at[2]]);
+    d_x[at[0]] = d_y[at[1]] * f.derivative(static_cast<T>(v[at[2]]));
   }
 };
 
@@ -60,10 +61,11 @@ void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, Vi
   // Linear operations read neither x nor y; any readable element stands in.
   const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
   const auto loop = make_loop(d_x.shape, d_x, d_y, v);
-  dispatch_floating(d_x.dtype, [&](auto type) {
+  dispatch_kept(d_x.dtype, v.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
+    using V = decltype(kept);
     functors::visit(op, parameter, [&](auto functor) {
-      for_each_element(loop, UnaryBackward<T, decltype(functor)>{d_x.as<T>(), d_y.as<T>(), v.as<T>(), functor});
+      for_each_element(loop, UnaryBackward<T, V, decltype(functor)>{d_x.as<T>(), d_y.as<T>(), v.as<V>(), functor});
     });
   });
 }

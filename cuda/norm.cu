@@ -43,31 +43,37 @@ struct NormRow {
   }
 };
 
-template <class T, bool centered>
+template <class T, class X, bool centered>
 struct NormBackwardRow {
   T* d_x;
-  const T *d_y, *x, *weight, *mean, *rstd;
+  const T* d_y;
+  const X* x;
+  const T *weight, *mean, *rstd;
   std::int64_t width, step, weight_step;
 
   __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
-    const T *const row_d_y = d_y + offset, *const row_x = x + row * width;
+    const T* const row_d_y = d_y + offset;
+    const X* const row_x = x + row * width;
     const T m = centered ? mean[row] : T{0}, scale = rstd[row];
     const auto g = [&](std::int64_t j) { return row_d_y[j * step] * weight[j * weight_step]; };
     const double sum = centered ? row_sum(width, lane, g) : 0.0;
-    const double product = row_sum(width, lane, [&](std::int64_t j) { return g(j) * ((row_x[j] - m) * scale); });
+    const auto normalised = [&](std::int64_t j) { return (static_cast<T>(row_x[j]) - m) * scale; };
+    const double product = row_sum(width, lane, [&](std::int64_t j) { return g(j) * normalised(j); });
     const T mean_g = static_cast<T>(sum / static_cast<double>(width));
     const T mean_product = static_cast<T>(product / static_cast<double>(width));
     for (std::int64_t j = lane; j < width; j += warp_lanes) {
-      d_x[row * width + j] = scale * (g(j) - mean_g - (row_x[j] - m) * scale * mean_product);
+      d_x[row * width + j] = scale * (g(j) - mean_g - normalised(j) * mean_product);
     }
   }
 };
 
 // Column j of 64 rows: scratch [blocks][2 or 1][width].
-template <class T, bool centered>
+template <class T, class X, bool centered>
 struct NormColumns {
   T* scratch;
-  const T *d_y, *x, *mean, *rstd;
+  const T* d_y;
+  const X* x;
+  const T *mean, *rstd;
   std::int64_t rows, width, row_step, column_step;
 
   __device__ void operator()(std::int64_t n) const {
@@ -76,7 +82,7 @@ struct NormColumns {
     const std::int64_t end = (block + 1) * block_rows < rows ? (block + 1) * block_rows : rows;
     for (std::int64_t row = block * block_rows; row < end; ++row) {
       const T gradient = d_y[row * row_step + j * column_step];
-      d_weight += gradient * ((x[row * width + j] - (centered ? mean[row] : T{0})) * rstd[row]);
+      d_weight += gradient * ((static_cast<T>(x[row * width + j]) - (centered ? mean[row] : T{0})) * rstd[row]);
       d_bias += gradient;
     }
     scratch[block * 2 * width + j] = d_weight;
@@ -111,13 +117,14 @@ template <bool centered>
 void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& d_y, const View& x,
                    const View& weight, const View& mean, const View& rstd, void* workspace) {
   const std::int64_t rows = x.shape[0], n = x.shape[1], blocks = block_count(rows);
-  dispatch_floating(d_x.dtype, [&](auto type) {
+  dispatch_kept(d_x.dtype, x.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
+    using X = decltype(kept);
     T* const parts = static_cast<T*>(workspace);
-    for_each_row(d_y, NormBackwardRow<T, centered>{d_x.as<T>(), d_y.as<T>(), x.as<T>(), weight.as<T>(), mean.as<T>(),
-                                                   rstd.as<T>(), n, row_step(d_y), weight.strides[0]});
-    for_each_index(blocks * n, NormColumns<T, centered>{parts, d_y.as<T>(), x.as<T>(), mean.as<T>(), rstd.as<T>(), rows,
-                                                        n, d_y.strides[0], row_step(d_y)});
+    for_each_row(d_y, NormBackwardRow<T, X, centered>{d_x.as<T>(), d_y.as<T>(), x.as<X>(), weight.as<T>(), mean.as<T>(),
+                                                      rstd.as<T>(), n, row_step(d_y), weight.strides[0]});
+    for_each_index(blocks * n, NormColumns<T, X, centered>{parts, d_y.as<T>(), x.as<X>(), mean.as<T>(), rstd.as<T>(),
+                                                           rows, n, d_y.strides[0], row_step(d_y)});
     for_each_index(n, AddBlocks<T>{d_weight.as<T>(), parts, blocks, 0, 2 * n});
     if (centered) for_each_index(n, AddBlocks<T>{d_bias.as<T>(), parts, blocks, n, 2 * n});
   });
@@ -126,7 +133,8 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
 }  // namespace
 
 std::int64_t norm_backward_workspace(View x) {
-  return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(x.dtype));
+  const DType parts = x.dtype == DType::bf16 ? DType::f32 : x.dtype;
+  return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(parts));
 }
 
 void layer_norm(View y, View mean, View rstd, View x, View weight, View bias, double eps) {

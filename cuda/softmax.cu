@@ -28,22 +28,24 @@ struct SoftmaxRow {
   }
 };
 
-template <class T>
+template <class T, class Y>
 struct SoftmaxBackwardRow {
   T* d_x;
-  const T *d_y, *y;
+  const T* d_y;
+  const Y* y;
   std::int64_t width, step;
   bool causal;
 
   __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
     const std::int64_t n = causal ? row % width + 1 : width;
-    const T *const row_d_y = d_y + offset, *const row_y = y + row * width;
+    const T* const row_d_y = d_y + offset;
+    const Y* const row_y = y + row * width;
     const double product = row_sum(n, lane, [&](std::int64_t j) {
       return static_cast<double>(row_d_y[j * step]) * static_cast<double>(row_y[j]);
     });
     const T mean = static_cast<T>(product);
     for (std::int64_t j = lane; j < width; j += warp_lanes) {
-      d_x[row * width + j] = j < n ? row_y[j] * (row_d_y[j * step] - mean) : T{0};
+      d_x[row * width + j] = j < n ? static_cast<T>(row_y[j]) * (row_d_y[j * step] - mean) : T{0};
     }
   }
 };
@@ -60,10 +62,11 @@ void softmax(View y, View x, bool causal) {
 
 void softmax_backward(View d_x, View d_y, View y, bool causal) {
   if (d_x.numel() == 0) return;
-  dispatch_floating(y.dtype, [&](auto type) {
+  dispatch_kept(d_x.dtype, y.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
+    using Y = decltype(kept);
     for_each_row(d_y,
-                 SoftmaxBackwardRow<T>{d_x.as<T>(), d_y.as<T>(), y.as<T>(), y.shape.back(), row_step(d_y), causal});
+                 SoftmaxBackwardRow<T, Y>{d_x.as<T>(), d_y.as<T>(), y.as<Y>(), y.shape.back(), row_step(d_y), causal});
   });
 }
 

@@ -1,5 +1,7 @@
 #include "nn/mlp.hpp"
 
+#include <utility>
+
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 
@@ -30,10 +32,10 @@ Mlp::Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std:
 Tensor Mlp::forward(const Tensor& x, const Pass& pass) const {
   Tensor hidden = up_.forward(x);
   switch (activation_) {
-    case Activation::gelu: hidden = gelu(hidden); break;
-    case Activation::gelu_tanh: hidden = gelu_tanh(hidden); break;
-    case Activation::relu: hidden = relu(hidden); break;
-    case Activation::swiglu: hidden = silu(gate_->forward(x)) * hidden; break;
+    case Activation::gelu: hidden = gelu(std::move(hidden)); break;
+    case Activation::gelu_tanh: hidden = gelu_tanh(std::move(hidden)); break;
+    case Activation::relu: hidden = relu(std::move(hidden)); break;
+    case Activation::swiglu: hidden = multiply_activations(silu(gate_->forward(x)), hidden); break;
   }
   return down_.forward(dropout_(hidden, pass));
 }

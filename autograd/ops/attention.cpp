@@ -1,6 +1,8 @@
 // Tiled attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
 // Kept for backward: the inputs, the output, three numbers a row, with a scan one running sum per row and key tile, and
 // of a sum down the queries one number per key, or one per key and row tile where row tiles are computed side by side.
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
 #include "autograd/score.hpp"
+#include "core/rounded.hpp"
 #include "core/workspace.hpp"
 
 namespace tally {
@@ -30,6 +33,28 @@ Tensor empty_by_token(const Shape& shape, DType dtype, Device device) {
   return by_token.as_strided(shape, strides, by_token.offset());
 }
 
+// Of the inputs those whose products are the scores and the output: they are rounded before, so that backward, which
+// keeps them rounded, computes the same pairs.
+bool is_read_by_products(const Layout& layout, int n) {
+  const AttentionOperandsOf<Slot>& slots = layout.slots;
+  const int operands[] = {slots.q.index, slots.k.index, slots.v.index, slots.scan.gate_query.index,
+                          slots.scan.gate_key.index};
+  return std::find(std::begin(operands), std::end(operands), n) != std::end(operands);
+}
+
+// x as products read it, of the type that the device's kernels take: the CPU's read bf16.
+Tensor rounded_operand(const Tensor& x) {
+  if (!is_rounded_by_products(x)) return x;
+  const Tensor rounded = rounded_to_bf16(x);
+  Tensor y = is_cpu(x.device()) ? rounded : widened(rounded);
+  if (y.dtype() == DType::f32) y.storage()->set_rounded(rounded.storage());
+  record("round", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
+  return y;
+}
+Tensor as_read(const Saved& kept) {
+  return kept.get().defined() && !is_cpu(kept.get().device()) ? kept.widened() : kept.get();
+}
+
 // Gradients of a call's inputs. What a kernel may leave untouched begins at 0.
 class InputGradients {
  public:
@@ -41,9 +66,10 @@ class InputGradients {
       if (!wanted.wants(n)) continue;
       const Tensor& x = inputs[n].get();
       const bool by_token = static_cast<int>(n) <= last_by_token;
-      gradients_[n] = d_output.numel() == 0 ? Tensor::zeros(x.shape(), x.dtype(), x.device())
-                      : by_token            ? empty_by_token(x.shape(), x.dtype(), x.device())
-                                            : Tensor::empty(x.shape(), x.dtype(), x.device());
+      const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+      gradients_[n] = d_output.numel() == 0 ? Tensor::zeros(x.shape(), dtype, x.device())
+                      : by_token            ? empty_by_token(x.shape(), dtype, x.device())
+                                            : Tensor::empty(x.shape(), dtype, x.device());
     }
     for_each_slot(layout, views_, biases_, [&](const Slot& slot, View& view) {
       if (slot.index >= 0 && of(slot).defined()) view = of(slot).view();
@@ -147,6 +173,10 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   join_products(in, score);
   Builder builder(in, score);
   const Layout& layout = builder.layout;
+  const auto products_read = [&layout](std::size_t n) { return is_read_by_products(layout, static_cast<int>(n)); };
+  for (std::size_t n = 0; n < builder.inputs.size(); ++n) {
+    if (products_read(n)) builder.inputs[n] = rounded_operand(builder.inputs[n]);
+  }
   const Device device = in.q.device();
   const std::int64_t heads = in.q.size(0) * in.q.size(1);
   Tensor output = empty_by_token({in.q.size(0), in.q.size(1), in.q.size(2), in.v.size(3)}, in.q.dtype(), device);
@@ -170,13 +200,19 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   }
 
   std::vector<Saved> kept;
-  for (const Tensor& input : builder.inputs) kept.emplace_back(name, input);
+  for (std::size_t n = 0; n < builder.inputs.size(); ++n) {
+    const Tensor& input = builder.inputs[n];
+    kept.push_back(products_read(n) ? Saved::rounded(name, input) : Saved(name, input));
+  }
   record(name, output, builder.inputs,
-         [layout, kept, kept_output = Saved(name, output), row_statistics, prefix_sums, down_sums](const Tensor& d_y,
-                                                                                                   Gradients& d) {
+         [layout, kept, kept_output = Saved::rounded(name, output), row_statistics, prefix_sums, down_sums](
+             const Tensor& d_y, Gradients& d) {
            InputGradients gradients(layout, d, kept, d_y);
-           const Call call(layout, kept_output.get(), row_statistics, prefix_sums, down_sums,
-                           [&](std::size_t n) { return kept[n].get().view(); });
+           std::vector<Tensor> inputs;
+           for (const Saved& one : kept) inputs.push_back(as_read(one));
+           const Tensor own_output = as_read(kept_output);
+           const Call call(layout, own_output, row_statistics, prefix_sums, down_sums,
+                           [&](std::size_t n) { return inputs[n].view(); });
            const Kernels& on_its_device = kernels(d_y.device());
            const Workspace workspace(on_its_device.attention_backward_workspace(call.call, gradients.views()),
                                      d_y.device());

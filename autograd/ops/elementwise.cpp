@@ -3,6 +3,7 @@
 // shape (sum_to).
 #include <array>
 #include <cstddef>
+#include <utility>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -26,6 +27,18 @@ constexpr std::string_view name_of(BinaryOp op) {
   return names[static_cast<std::size_t>(op)];
 }
 
+// Between the products of a layer: what backward reads of it may be kept as they read theirs.
+constexpr bool is_activation(UnaryOp op) {
+  return op == UnaryOp::gelu || op == UnaryOp::gelu_tanh || op == UnaryOp::silu || op == UnaryOp::relu;
+}
+
+// x itself where nothing else holds its memory, to be written over as it is read, else a new tensor like it.
+Tensor own_or_new(const Tensor& x) {
+  const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
+  const bool alone = x.dense() && x.storage().use_count() == 1 && bytes == x.storage()->bytes();
+  return alone ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
+}
+
 // y (bool) = a op b.
 Tensor compare(CompareOp op, std::string_view name, const Tensor& a, const Tensor& b) {
   const ProfileScope scope(name);
@@ -41,6 +54,13 @@ Tensor compare(CompareOp op, std::string_view name, const Tensor& a, const Tenso
 Tensor gradient_where(const Tensor& condition, const Tensor& d_y, bool flip, const Shape& shape) {
   const Tensor zero = Tensor::scalar(0.0, d_y.dtype(), d_y.device());
   return sum_to(flip ? where(condition, zero, d_y) : where(condition, d_y, zero), shape);
+}
+
+Backward derivative_of_product(Saved a, Saved b) {
+  return [kept_a = std::move(a), kept_b = std::move(b)](const Tensor& d_y, Gradients& d) {
+    if (d.wants(0)) d.set(0, sum_to(multiply(d_y, kept_b.widened()), d.shape(0)));
+    if (d.wants(1)) d.set(1, sum_to(multiply(d_y, kept_a.widened()), d.shape(1)));
+  };
 }
 
 //   y = a + b       d_a = d_y            d_b = d_y
@@ -62,11 +82,8 @@ Backward binary_derivative(BinaryOp op, const Tensor& a, const Tensor& b, const 
         if (d.wants(1)) d.set(1, negate(sum_to(d_y, d.shape(1))));
       };
     case BinaryOp::multiply:
-      return [kept_a = Saved("multiply", requires_grad(b) ? a : Tensor()),
-              kept_b = Saved("multiply", requires_grad(a) ? b : Tensor())](const Tensor& d_y, Gradients& d) {
-        if (d.wants(0)) d.set(0, sum_to(multiply(d_y, kept_b.get()), d.shape(0)));
-        if (d.wants(1)) d.set(1, sum_to(multiply(d_y, kept_a.get()), d.shape(1)));
-      };
+      return derivative_of_product(Saved("multiply", requires_grad(b) ? a : Tensor()),
+                                   Saved("multiply", requires_grad(a) ? b : Tensor()));
     case BinaryOp::divide:
       return [kept_b = Saved("divide", b), kept_y = Saved("divide", requires_grad(b) ? y : Tensor())](const Tensor& d_y,
                                                                                                       Gradients& d) {
@@ -88,17 +105,22 @@ Backward binary_derivative(BinaryOp op, const Tensor& a, const Tensor& b, const 
 }  // namespace
 
 // d_x = d_y op'(x); what op' is computed from (argument, result or neither) is said by unary_needs_output.
-Tensor unary(UnaryOp op, const Tensor& x, double parameter) {
+Tensor unary(UnaryOp op, Tensor x, double parameter) {
   const std::string_view name = name_of(op);
   const ProfileScope scope(name);
   check_floating(name, x);
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const auto keep = [&](const Tensor& value) {
+    return is_activation(op) ? Saved::rounded(name, value) : Saved(name, value);
+  };
+  const bool from_output = unary_needs_output(op);
+  Saved kept;
+  if (!unary_is_linear(op) && !from_output) kept = keep(x);
+  Tensor y = own_or_new(x);
   kernels(x.device()).unary(op, parameter, y.view(), x.view());
-  const Saved kept(name, unary_is_linear(op) ? Tensor() : unary_needs_output(op) ? y : x);
-  record(name, y, {x}, [op, parameter, kept](const Tensor& d_y, Gradients& d) {
+  if (!unary_is_linear(op) && from_output) kept = keep(y);
+  record(name, y, {x}, [op, parameter, kept, from_output](const Tensor& d_y, Gradients& d) {
     const View value = kept.get().view();
-    const bool from_output = unary_needs_output(op);
-    const Tensor d_x = Tensor::empty(d_y.shape(), d_y.dtype(), d_y.device());
+    const Tensor d_x = own_or_new(d_y);
     kernels(d_y.device())
         .unary_backward(op, parameter, d_x.view(), d_y.view(), from_output ? View{} : value,
                         from_output ? value : View{});
@@ -116,6 +138,14 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   kernels(y.device())
       .binary(op, y.view(), a.broadcast_view(name, y.shape()).view(), b.broadcast_view(name, y.shape()).view());
   if (needs_grad({a, b})) record(name, y, {a, b}, binary_derivative(op, a, b, y));
+  return y;
+}
+
+Tensor multiply_activations(const Tensor& a, const Tensor& b) {
+  Tensor y = multiply(a.detach(), b.detach());
+  record("multiply", y, {a, b},
+         derivative_of_product(Saved::rounded("multiply", requires_grad(b) ? a : Tensor()),
+                               Saved::rounded("multiply", requires_grad(a) ? b : Tensor())));
   return y;
 }
 
@@ -164,13 +194,17 @@ Tensor cos(const Tensor& x) { return unary(UnaryOp::cos, x); }
 Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
 Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
 Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
+Tensor relu(Tensor&& x) { return unary(UnaryOp::relu, std::move(x)); }
 Tensor leaky_relu(const Tensor& x, double slope) {
   check(slope >= 0, "leaky_relu", "the slope must be at least 0, got ", slope);
   return unary(UnaryOp::leaky_relu, x, slope);
 }
 Tensor gelu(const Tensor& x) { return unary(UnaryOp::gelu, x); }
+Tensor gelu(Tensor&& x) { return unary(UnaryOp::gelu, std::move(x)); }
 Tensor gelu_tanh(const Tensor& x) { return unary(UnaryOp::gelu_tanh, x); }
+Tensor gelu_tanh(Tensor&& x) { return unary(UnaryOp::gelu_tanh, std::move(x)); }
 Tensor silu(const Tensor& x) { return unary(UnaryOp::silu, x); }
+Tensor silu(Tensor&& x) { return unary(UnaryOp::silu, std::move(x)); }
 Tensor softplus(const Tensor& x) { return unary(UnaryOp::softplus, x); }
 
 }  // namespace tally

@@ -12,7 +12,9 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/ops/product.hpp"
 #include "autograd/profile.hpp"
+#include "core/backend.hpp"
 #include "core/matrix_layout.hpp"
+#include "core/rounded.hpp"
 #include "core/workspace.hpp"
 
 namespace tally {
@@ -26,10 +28,18 @@ Tensor readable(const Tensor& x) {
   return x.as_strided(own, x.strides(), x.offset()).clone().broadcast_view("matmul", x.shape());
 }
 
+// x as the device's kernel reads it: CUDA's products have both operands of one type.
+Tensor as_read_beside(const Tensor& x, const Tensor& other) {
+  const bool kept = x.dtype() == DType::bf16;
+  if (!kept && other.dtype() != DType::bf16) return x;
+  if (product_precision() != ProductPrecision::bf16) return widened(x);
+  return kept || is_cpu(x.device()) ? x : rounded_to_bf16(x);
+}
+
 }  // namespace
 
 void multiply_into(const Tensor& c, const Tensor& given_a, const Tensor& given_b, const ProductOptions& options) {
-  const Tensor a = readable(given_a), b = readable(given_b);
+  const Tensor a = readable(as_read_beside(given_a, given_b)), b = readable(as_read_beside(given_b, given_a));
   for (const Tensor& x : {a, b, c}) {
     const std::int64_t matrices = leading_axes(x.shape(), 2).numel();
     const std::int64_t largest = std::max({matrices, x.size(-1), x.size(-2), layout_of(x.view())->ld});
@@ -61,12 +71,16 @@ Tensor product(const Tensor& a, const Tensor& b, double alpha) {
     return product(as_rows(a), b, alpha).reshape_view(append_axes(leading_axes(a.shape()), {b.size(1)}));
   }
   const Shape leading = broadcast_shapes("matmul", leading_axes(a.shape(), 2), leading_axes(b.shape(), 2));
-  const Tensor c = Tensor::empty(append_axes(leading, {a.size(-2), b.size(-1)}), a.dtype(), a.device());
+  const DType dtype = a.dtype() == DType::bf16 ? DType::f32 : a.dtype();
+  const Tensor c = Tensor::empty(append_axes(leading, {a.size(-2), b.size(-1)}), dtype, a.device());
   const Tensor a_all = a.broadcast_view("matmul", append_axes(leading, {a.size(-2), a.size(-1)}));
   const Tensor b_all = b.broadcast_view("matmul", append_axes(leading, {b.size(-2), b.size(-1)}));
   multiply_into(c, a_all, b_all, {.alpha = alpha});
   return c;
 }
+
+// What is kept of x where something is, which takes less time to read.
+const Tensor& kept_or(const Saved& kept, const Tensor& x) { return kept.get().defined() ? kept.get() : x; }
 
 }  // namespace
 
@@ -77,19 +91,19 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha) {
         " and ", b.shape());
   check(a.size(-1) == b.size(-2), "matmul", "inner sizes differ: got ", a.shape(), " and ", b.shape(),
         a.size(-1) == b.size(-1) || a.size(-2) == b.size(-2) ? "; transpose one of them?" : "");
-  Tensor c = product(a, b, alpha);
-  record("matmul", c, {a, b},
-         [alpha, kept_a = Saved("matmul", requires_grad(b) ? a : Tensor()),
-          kept_b = Saved("matmul", requires_grad(a) ? b : Tensor())](const Tensor& d_c, Gradients& d) {
-           if (d.wants(0)) d.set(0, sum_to(product(d_c, transposed(kept_b.get()), alpha), d.shape(0)));
-           if (!d.wants(1)) return;
-           if (d.shape(1).rank == 2 && d.shape(0).rank > 2) {
-             // All rows of all a in one product, which adds up over the leading axes by itself.
-             d.set(1, product(transposed(as_rows(kept_a.get())), as_rows(d_c), alpha));
-           } else {
-             d.set(1, sum_to(product(transposed(kept_a.get()), d_c, alpha), d.shape(1)));
-           }
-         });
+  const Saved kept_a = Saved::rounded("matmul", requires_grad(b) ? a : Tensor());
+  const Saved kept_b = Saved::rounded("matmul", requires_grad(a) ? b : Tensor());
+  Tensor c = product(kept_or(kept_a, a), kept_or(kept_b, b), alpha);
+  record("matmul", c, {a, b}, [alpha, kept_a, kept_b](const Tensor& d_c, Gradients& d) {
+    if (d.wants(0)) d.set(0, sum_to(product(d_c, transposed(kept_b.get()), alpha), d.shape(0)));
+    if (!d.wants(1)) return;
+    if (d.shape(1).rank == 2 && d.shape(0).rank > 2) {
+      // All rows of all a in one product, which adds up over the leading axes by itself.
+      d.set(1, product(transposed(as_rows(kept_a.get())), as_rows(d_c), alpha));
+    } else {
+      d.set(1, sum_to(product(transposed(kept_a.get()), d_c, alpha), d.shape(1)));
+    }
+  });
   return c;
 }
 
@@ -108,11 +122,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   }
   const Tensor rows = as_rows(x);
   const Tensor y_rows = Tensor::empty({rows.size(0), outputs}, x.dtype(), x.device());
-  multiply_into(y_rows, rows, transposed(weight), {.bias = bias.view()});
+  const Saved kept_rows = Saved::rounded("linear", requires_grad(weight) ? rows : Tensor());
+  multiply_into(y_rows, kept_or(kept_rows, rows), transposed(weight), {.bias = bias.view()});
   Tensor y = y_rows.reshape_view(append_axes(leading_axes(x.shape()), {outputs}));
   record("linear", y, {x, weight, bias},
-         [kept_rows = Saved("linear", requires_grad(weight) ? rows : Tensor()),
-          kept_weight = Saved("linear", requires_grad(x) ? weight : Tensor())](const Tensor& d_y, Gradients& d) {
+         [kept_rows, kept_weight = Saved("linear", requires_grad(x) ? weight : Tensor())](const Tensor& d_y,
+                                                                                          Gradients& d) {
            const Tensor d_rows = as_rows(d_y);
            if (d.wants(0)) d.set(0, product(d_rows, kept_weight.get(), 1.0).reshape_view(d.shape(0)));
            if (d.wants(1)) d.set(1, product(transposed(d_rows), kept_rows.get(), 1.0));

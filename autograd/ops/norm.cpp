@@ -40,7 +40,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
       .layer_norm(y_rows.view(), mean.view(), rstd.view(), rows.view(), own_weight.view(), own_bias.view(), eps);
   Tensor y = y_rows.reshape_view(x.shape());
   record("layer_norm", y, {x, weight, bias},
-         [kept_rows = Saved("layer_norm", rows), kept_weight = Saved("layer_norm", own_weight), mean, rstd](
+         [kept_rows = Saved::rounded("layer_norm", rows), kept_weight = Saved("layer_norm", own_weight), mean, rstd](
              const Tensor& d_y, Gradients& d) {
            const Tensor& x_rows = kept_rows.get();
            const Tensor d_rows = Tensor::empty(x_rows.shape(), d_y.dtype(), d_y.device());
@@ -66,8 +66,8 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   kernels(x.device()).rms_norm(y_rows.view(), rstd.view(), rows.view(), own_weight.view(), eps);
   Tensor y = y_rows.reshape_view(x.shape());
   record("rms_norm", y, {x, weight},
-         [kept_rows = Saved("rms_norm", rows), kept_weight = Saved("rms_norm", own_weight), rstd](const Tensor& d_y,
-                                                                                                  Gradients& d) {
+         [kept_rows = Saved::rounded("rms_norm", rows), kept_weight = Saved("rms_norm", own_weight), rstd](
+             const Tensor& d_y, Gradients& d) {
            const Tensor& x_rows = kept_rows.get();
            const Tensor d_rows = Tensor::empty(x_rows.shape(), d_y.dtype(), d_y.device());
            const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
@@ -94,21 +94,21 @@ Tensor rms_norm(const Tensor& x, double eps) {
   const Tensor y_rows = Tensor::empty(rows.shape(), x.dtype(), x.device());
   kernels(x.device()).rms_norm(y_rows.view(), rstd.view(), rows.view(), one.view(), eps);
   Tensor y = in_order(y_rows.reshape_view(given.shape()));
-  record(
-      "rms_norm", y, {x},
-      [kept = Saved("rms_norm", y_rows), shape = given.shape(), one, rstd, in_order](const Tensor& d_y, Gradients& d) {
-        const Tensor& n = kept.get();
-        const Tensor d_rows = Tensor::empty(n.shape(), d_y.dtype(), d_y.device());
-        const Tensor nothing = Tensor::empty({n.size(1)}, d_y.dtype(), d_y.device());
-        const Tensor ones = Tensor::full({n.size(0)}, 1.0, d_y.dtype(), d_y.device());
-        const Kernels& on = kernels(d_y.device());
-        const Workspace workspace(on.norm_backward_workspace(n.view()), d_y.device());
-        on.rms_norm_backward(d_rows.view(), nothing.view(), as_rows(in_order(d_y)).view(), n.view(), one.view(),
-                             ones.view(), workspace.data());
-        const Tensor factor = rstd.reshape_view({n.size(0), 1}).broadcast_view("rms_norm", n.shape());
-        on.binary(BinaryOp::multiply, d_rows.view(), d_rows.view(), factor.view());
-        d.set(0, in_order(d_rows.reshape_view(shape)));
-      });
+  record("rms_norm", y, {x},
+         [kept = Saved::rounded("rms_norm", y_rows), shape = given.shape(), one, rstd, in_order](const Tensor& d_y,
+                                                                                                 Gradients& d) {
+           const Tensor& n = kept.get();
+           const Tensor d_rows = Tensor::empty(n.shape(), d_y.dtype(), d_y.device());
+           const Tensor nothing = Tensor::empty({n.size(1)}, d_y.dtype(), d_y.device());
+           const Tensor ones = Tensor::full({n.size(0)}, 1.0, d_y.dtype(), d_y.device());
+           const Kernels& on = kernels(d_y.device());
+           const Workspace workspace(on.norm_backward_workspace(n.view()), d_y.device());
+           on.rms_norm_backward(d_rows.view(), nothing.view(), as_rows(in_order(d_y)).view(), n.view(), one.view(),
+                                ones.view(), workspace.data());
+           const Tensor factor = rstd.reshape_view({n.size(0), 1}).broadcast_view("rms_norm", n.shape());
+           on.binary(BinaryOp::multiply, d_rows.view(), d_rows.view(), factor.view());
+           d.set(0, in_order(d_rows.reshape_view(shape)));
+         });
   return y;
 }
 

@@ -11,7 +11,7 @@ namespace {
 Tensor softmax(std::string_view name, const Tensor& x, bool causal) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernels(x.device()).softmax(y.view(), x.view(), causal);
-  record(name, y, {x}, [causal, kept = Saved(name, y)](const Tensor& d_y, Gradients& d) {
+  record(name, y, {x}, [causal, kept = Saved::rounded(name, y)](const Tensor& d_y, Gradients& d) {
     const Tensor d_x = Tensor::empty(d_y.shape(), d_y.dtype(), d_y.device());
     kernels(d_y.device()).softmax_backward(d_x.view(), d_y.view(), kept.get().view(), causal);
     d.set(0, d_x);

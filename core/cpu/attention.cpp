@@ -146,7 +146,7 @@ template <class F>
 std::int64_t with_team(const AttentionCall& call, const AttentionGradients* gradients, void* workspace, const F& f) {
   Arena arena(workspace);
   if (call.output.numel() == 0) return 0;
-  dispatch_floating(call.q.dtype, [&](auto zero) { f(Team<decltype(zero)>(call, gradients, arena)); });
+  dispatch_floating(call.row_statistics.dtype, [&](auto zero) { f(Team<decltype(zero)>(call, gradients, arena)); });
   return arena.bytes();
 }
 constexpr auto only_count = [](const auto&) {};

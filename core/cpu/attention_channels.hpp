@@ -33,12 +33,12 @@ class ChannelOperands {
   void open_head(std::int64_t batch, std::int64_t head, T* d_keys) {
     d_keys_ = d_keys;
     if (key_width_ == 0) return;
-    pack_rows(keys_, key_width_, Matrix<T>(call_.scan.channel_key, batch, head / heads_of_key(call_)), 0, call_.keys(),
-              key_width_, T{1}, call_.keys());
+    pack_rows(keys_, key_width_, call_.scan.channel_key, batch, head / heads_of_key(call_), 0, call_.keys(), key_width_,
+              T{1}, call_.keys());
   }
   void open_rows(const RowTile& rows) {
     if (query_width_ == 0) return;
-    pack_rows(packed_, query_width_, Matrix<T>(call_.scan.channel_query, rows.batch, rows.head), rows.first, rows.rows,
+    pack_rows(packed_, query_width_, call_.scan.channel_query, rows.batch, rows.head, rows.first, rows.rows,
               query_width_, T{1}, tile_rows);
     transpose_to_lanes(lanes_, packed_, query_width_, query_width_);
     if (gradients_ != nullptr) std::fill_n(d_lanes_, tile_rows * query_width_, T{0});

@@ -28,13 +28,13 @@ class GateOperands {
   void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key) {
     d_key_ = d_gate_key;
     if (!given_) return;
-    pack_rows(keys_, width_, Matrix<T>(call_.scan.gate_key, batch, head / heads_of_key(call_)), 0, call_.keys(), width_,
-              T{1}, call_.keys());
+    pack_rows(keys_, width_, call_.scan.gate_key, batch, head / heads_of_key(call_), 0, call_.keys(), width_, T{1},
+              call_.keys());
     finite_keys_ = are_finite(keys_, call_.keys() * width_);
   }
   void open_rows(const RowTile& rows) {
     if (!given_) return;
-    pack_rows(rows_, ld_, Matrix<T>(call_.scan.gate_query, rows.batch, rows.head), rows.first, rows.rows, width_,
+    pack_rows(rows_, ld_, call_.scan.gate_query, rows.batch, rows.head, rows.first, rows.rows, width_,
               static_cast<T>(call_.scale), tile_rows);
     transpose_to_lanes(lanes_, rows_, ld_, width_);
     finite_rows_ = are_finite(lanes_, tile_rows * width_);

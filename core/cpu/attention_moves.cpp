@@ -104,7 +104,7 @@ template <class T>
 void Moves<T>::open_keys(const Chunk& chunk) {
   const auto pack = [&](T* target, const View& x) {
     const std::int64_t rows = x.shape[2];
-    pack_rows(target, width_, Matrix<T>(x, chunk.batch, chunk.key_head), 0, rows, width_, T{1}, rows);
+    pack_rows(target, width_, x, chunk.batch, chunk.key_head, 0, rows, width_, T{1}, rows);
   };
   if (!product_) return pack(factor_, call_.moves.factor);
   pack(read_, call_.moves.read);
@@ -118,7 +118,7 @@ void Moves<T>::open_rows(const RowTile& rows, const T* q_rows, const T* q_lanes)
   own_ = rows.last_key / block_;
   reached_ = own_;
   std::fill_n(norm_, blocks_, -1.0);
-  pack_rows(own_rows_, block_, Matrix<T>(call_.moves.own, rows.batch, rows.head), rows.first, rows.rows, block_,
+  pack_rows(own_rows_, block_, call_.moves.own, rows.batch, rows.head, rows.first, rows.rows, block_,
             static_cast<T>(call_.scale), tile_rows);
   transpose_to_lanes(own_lanes_, own_rows_, block_, block_);
 }

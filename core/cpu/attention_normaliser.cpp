@@ -152,6 +152,22 @@ TALLY_CLONES void exp_weights(T* score, std::int64_t keys, std::int64_t lanes) {
   }
 }
 
+// sum[i] += a_i.x_i of a tile's rows, several of them at a time: each is one sum in order, whose additions wait for
+// each other.
+template <class T, class X>
+void add_products_of_rows(double* sum, const T* a, std::int64_t ld, const Matrix<X>& x, const RowTile& rows,
+                          std::int64_t width) {
+  constexpr std::int64_t at_once = 8;
+  for (std::int64_t first = 0; first < rows.rows; first += at_once) {
+    const std::int64_t end = std::min(first + at_once, rows.rows);
+    for (std::int64_t c = 0; c < width; ++c) {
+      for (std::int64_t i = first; i < end; ++i) {
+        sum[i] += static_cast<double>(a[i * ld + c]) * static_cast<double>(x.at(rows.first + i, c));
+      }
+    }
+  }
+}
+
 template <class T>
 double dot(const T* a, const T* b, std::int64_t count) {
   double sum = 0;
@@ -224,18 +240,11 @@ void NormaliserTile<T>::open_gradient(const RowTile& rows, const T* d_output, co
   std::fill_n(shift_, tile_rows, std::numeric_limits<T>::max());
   for (T* const of_row : {inverse_, left_, d_left_, d_row_, delta_, d_logit_sum_}) std::fill_n(of_row, tile_rows, T{0});
   const T* const kept = statistics(rows);
-  const Matrix<T> output(call_.output, rows.batch, rows.head);
-  // do.o, of several rows at a time: each is one sum in order, whose additions wait for each other.
   double of_outputs[tile_rows] = {};
-  constexpr std::int64_t at_once = 8;
-  for (std::int64_t first = 0; first < rows.rows; first += at_once) {
-    const std::int64_t end = std::min(first + at_once, rows.rows);
-    for (std::int64_t c = 0; c < width; ++c) {
-      for (std::int64_t i = first; i < end; ++i) {
-        of_outputs[i] += static_cast<double>(d_output[i * ld + c]) * static_cast<double>(output.at(rows.first + i, c));
-      }
-    }
-  }
+  dispatch_kept(dtype_of<T>, call_.output.dtype, [&](auto, auto kept_type) {
+    add_products_of_rows(of_outputs, d_output, ld, Matrix<decltype(kept_type)>(call_.output, rows.batch, rows.head),
+                         rows, width);
+  });
   for (std::int64_t i = 0; i < rows.rows; ++i) {
     shift_[i] = kept[statistics_per_row * i];
     inverse_[i] = kept[statistics_per_row * i + 1];

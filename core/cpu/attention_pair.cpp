@@ -87,8 +87,8 @@ class PairTile final : public ScanTile<T> {
     channels_.open_rows(rows);
     if (needs_.table) open_tables(rows);
     if (needs_.rows > 0) {
-      pack_rows(packed_, needs_.rows, Matrix<T>(call_.scan.rows, rows.batch, rows.head), rows.first, rows.rows,
-                needs_.rows, T{1}, tile_rows);
+      pack_rows(packed_, needs_.rows, call_.scan.rows, rows.batch, rows.head, rows.first, rows.rows, needs_.rows, T{1},
+                tile_rows);
       transpose_to_lanes(row_numbers_, packed_, needs_.rows, needs_.rows);
     }
     if (gradients_ != nullptr && numbers_ > 0) std::fill_n(sums_, (2 + 2 * numbers_) * tile_rows, 0.0);

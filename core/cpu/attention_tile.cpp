@@ -9,13 +9,29 @@ namespace tally::cpu {
 namespace {
 
 // Rows whose elements lie next to each other.
-template <class T>
-TALLY_CLONES void pack_dense_rows(T* target, std::int64_t ld, const T* source, std::int64_t step, std::int64_t rows,
+template <class T, class X>
+TALLY_CLONES void pack_dense_rows(T* target, std::int64_t ld, const X* source, std::int64_t step, std::int64_t rows,
                                   std::int64_t width, T factor) {
   for (std::int64_t i = 0; i < rows; ++i) {
 #pragma omp simd
-    for (std::int64_t c = 0; c < width; ++c) target[i * ld + c] = factor * source[i * step + c];
+    for (std::int64_t c = 0; c < width; ++c) target[i * ld + c] = factor * static_cast<T>(source[i * step + c]);
   }
+}
+
+template <class T, class X>
+void pack_rows_of(T* target, std::int64_t ld, const Matrix<X>& x, std::int64_t first, std::int64_t rows,
+                  std::int64_t width, T factor, std::int64_t all_rows) {
+  if (x.column_step == 1 && rows > 0) {
+    pack_dense_rows(target, ld, &x.at(first, 0), x.row_step, rows, width, factor);
+  }
+  for (std::int64_t i = 0; i < rows; ++i) {
+    T* const row = target + i * ld;
+    for (std::int64_t c = 0; x.column_step != 1 && c < width; ++c) {
+      row[c] = factor * static_cast<T>(x.at(first + i, c));
+    }
+    std::fill(row + width, row + ld, T{0});
+  }
+  std::fill(target + rows * ld, target + all_rows * ld, T{0});
 }
 
 template <class T>
@@ -29,17 +45,13 @@ TALLY_CLONES void add_keys_in_lanes(T* sum, const T* x, std::int64_t keys, std::
 }  // namespace
 
 template <class T>
-void pack_rows(T* target, std::int64_t ld, const Matrix<T>& x, std::int64_t first, std::int64_t rows,
-               std::int64_t width, T factor, std::int64_t all_rows) {
-  if (x.column_step == 1 && rows > 0) {
-    pack_dense_rows(target, ld, &x.at(first, 0), x.row_step, rows, width, factor);
-  }
-  for (std::int64_t i = 0; i < rows; ++i) {
-    T* const row = target + i * ld;
-    for (std::int64_t c = 0; x.column_step != 1 && c < width; ++c) row[c] = factor * x.at(first + i, c);
-    std::fill(row + width, row + ld, T{0});
-  }
-  std::fill(target + rows * ld, target + all_rows * ld, T{0});
+void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, std::int64_t head, std::int64_t first,
+               std::int64_t rows, std::int64_t width, T factor, std::int64_t all_rows) {
+  dispatch_kept(dtype_of<T>, x.dtype, [&](auto type, auto kept) {
+    if constexpr (std::is_same_v<decltype(type), T>) {
+      pack_rows_of(target, ld, Matrix<decltype(kept)>(x, batch, head), first, rows, width, factor, all_rows);
+    }
+  });
 }
 
 template <class T>
@@ -69,12 +81,12 @@ void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
   add_keys_in_lanes(sum, x, keys, lanes);
 }
 
-#define TALLY_INSTANTIATE(T)                                                                               \
-  template void pack_rows(T*, std::int64_t, const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, T, \
-                          std::int64_t);                                                                   \
-  template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                              \
-  template void transpose_to_rows(T*, std::int64_t, const T*, std::int64_t);                               \
-  template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);     \
+#define TALLY_INSTANTIATE(T)                                                                                     \
+  template void pack_rows(T*, std::int64_t, const View&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, \
+                          std::int64_t, T, std::int64_t);                                                        \
+  template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                    \
+  template void transpose_to_rows(T*, std::int64_t, const T*, std::int64_t);                                     \
+  template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);           \
   template void add_keys(T*, const T*, std::int64_t, std::int64_t);
 TALLY_INSTANTIATE(float)
 TALLY_INSTANTIATE(double)

@@ -77,11 +77,11 @@ struct Matrix {
   T& at(std::int64_t row, std::int64_t column) const { return data[row * row_step + column * column_step]; }
 };
 
-// target[i * ld + c] = factor x(first + i, c), rows x width; columns from width to ld and rows from `rows` to all_rows
-// become 0.
+// target[i * ld + c] = factor x(first + i, c), rows x width, of matrix (batch, head) of x; columns from width to ld and
+// rows from `rows` to all_rows become 0. x may be bf16.
 template <class T>
-void pack_rows(T* target, std::int64_t ld, const Matrix<T>& x, std::int64_t first, std::int64_t rows,
-               std::int64_t width, T factor, std::int64_t all_rows);
+void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, std::int64_t head, std::int64_t first,
+               std::int64_t rows, std::int64_t width, T factor, std::int64_t all_rows);
 // target[c * tile_rows + i] = source[i * ld + c]
 template <class T>
 void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_t width);

@@ -147,10 +147,10 @@ class Worker {
   void open_keys(const Chunk& chunk) {
     const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
     const std::int64_t count = range.end - range.begin;
-    pack_rows(k_ + range.begin * width_, width_, Matrix<T>(call_.k, chunk.batch, chunk.key_head), range.begin, count,
-              width_, T{1}, count);
-    pack_rows(v_ + range.begin * value_width_, value_width_, Matrix<T>(call_.v, chunk.batch, chunk.key_head),
-              range.begin, count, value_width_, T{1}, count);
+    pack_rows(k_ + range.begin * width_, width_, call_.k, chunk.batch, chunk.key_head, range.begin, count, width_, T{1},
+              count);
+    pack_rows(v_ + range.begin * value_width_, value_width_, call_.v, chunk.batch, chunk.key_head, range.begin, count,
+              value_width_, T{1}, count);
     if (moves_.given()) moves_.open_keys(chunk);
     if (!may_skip()) return;
     for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
@@ -176,8 +176,8 @@ class Worker {
   }
 
   void open_rows(const RowTile& rows) {
-    pack_rows(q_rows_, ld_, Matrix<T>(call_.q, rows.batch, rows.head), rows.first, rows.rows, width_,
-              static_cast<T>(call_.scale), tile_rows);
+    pack_rows(q_rows_, ld_, call_.q, rows.batch, rows.head, rows.first, rows.rows, width_, static_cast<T>(call_.scale),
+              tile_rows);
     transpose_to_lanes(q_lanes_, q_rows_, ld_, width_);
     if (moves_.given()) moves_.open_rows(rows, q_rows_, q_lanes_);
     if (scan_ != nullptr) scan_->open_rows(rows);
@@ -186,7 +186,7 @@ class Worker {
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = largest_norm(q_rows_, ld_, rows.rows, width_);
     if (call_.normaliser.rest) {
-      pack_rows(rest_rows_, value_ld_, Matrix<T>(call_.normaliser.rest, rows.batch, rows.head), rows.first, rows.rows,
+      pack_rows(rest_rows_, value_ld_, call_.normaliser.rest, rows.batch, rows.head, rows.first, rows.rows,
                 value_width_, T{1}, tile_rows);
     }
   }
@@ -313,7 +313,7 @@ class Worker {
 
   // d_output by rows and by lanes, and what the normaliser needs of the rows.
   void open_gradient(const RowTile& rows) {
-    pack_rows(d_output_rows_, value_ld_, Matrix<T>(gradients_->d_output, rows.batch, rows.head), rows.first, rows.rows,
+    pack_rows(d_output_rows_, value_ld_, gradients_->d_output, rows.batch, rows.head, rows.first, rows.rows,
               value_width_, T{1}, tile_rows);
     transpose_to_lanes(d_output_lanes_, d_output_rows_, value_ld_, value_width_);
     normaliser_.open_gradient(rows, d_output_rows_, call_.normaliser.rest ? rest_rows_ : nullptr, value_ld_,

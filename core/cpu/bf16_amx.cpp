@@ -144,9 +144,11 @@ bool has_amx_bf16() {
   return (low >> 17 & 3) == 3 && has_avx512_bf16();  // which packs for it
 }
 
-const Bf16Tiles amx_tiles{amx_rows, avx512_bf16_tiles.pack, multiply<Registers>, Registers::begin, Registers::end};
+const Bf16Tiles amx_tiles{amx_rows,         avx512_bf16_tiles.pack, avx512_bf16_tiles.pack_bf16, multiply<Registers>,
+                          Registers::begin, Registers::end};
 #endif
 
-const Bf16Tiles emulated_amx_tiles{amx_rows, portable_tiles.pack, multiply<Arrays>, nothing_to_do, nothing_to_do};
+const Bf16Tiles emulated_amx_tiles{amx_rows,         portable_tiles.pack, portable_tiles.pack_bf16,
+                                   multiply<Arrays>, nothing_to_do,       nothing_to_do};
 
 }  // namespace tally::cpu

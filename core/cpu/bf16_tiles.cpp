@@ -10,7 +10,6 @@
 #include <unistd.h>
 #endif
 
-#include "core/bfloat16.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 
@@ -23,11 +22,14 @@ constexpr int portable_rows = 4;
 float lower(std::uint32_t pair) { return std::bit_cast<float>(pair << 16); }
 float upper(std::uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000U); }
 
-TALLY_CLONES void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, const float* data, std::int64_t step_x,
-                       std::int64_t step_k, std::int64_t count, std::int64_t size_k, std::int64_t pairs) {
-  const auto number = [&](std::int64_t x, std::int64_t k) {
-    return k < size_k && x < count ? std::uint32_t{detail::bfloat16_bits(data[x * step_x + k * step_k])} : 0;
-  };
+TALLY_INLINE std::uint32_t bits_of(float x) { return detail::bfloat16_bits(x); }
+TALLY_INLINE std::uint32_t bits_of(Bfloat16 x) { return x.bits; }
+
+template <class X>
+TALLY_CLONES void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, Unpacked<X> from, std::int64_t count,
+                       std::int64_t size_k, std::int64_t pairs) {
+  const auto number = [&](std::int64_t x, std::int64_t k)
+                          TALLY_INLINED { return k < size_k && x < count ? bits_of(*from.at(x, k)) : 0; };
   const auto pair = [&](std::int64_t x, std::int64_t p) { return number(x, 2 * p) | number(x, 2 * p + 1) << 16; };
   if (by_x) {
     for (std::int64_t x = 0; x < count; ++x) {
@@ -110,7 +112,8 @@ TALLY_CLONES void store_sums(const float* s, const TileSums& sums) {
   }
 }
 
-constinit const Bf16Tiles portable_tiles{portable_rows, pack, multiply, nothing_to_do, nothing_to_do};
+constinit const Bf16Tiles portable_tiles{portable_rows, pack<float>,   pack<Bfloat16>,
+                                         multiply,      nothing_to_do, nothing_to_do};
 const Bf16Tiles& bf16_tiles() { return *choice().tiles; }
 
 }  // namespace cpu

@@ -1,5 +1,5 @@
-// Tiles of a matrix product whose operands are rounded to bf16 while they are packed, and whose sums are f32: one table
-// of functions for each kind of instructions, of which the processor's best is taken.
+// Tiles of a matrix product whose operands are rounded to bf16 while they are packed, or are bf16, and whose sums are
+// f32: one table of functions for each kind of instructions, of which the processor's best is taken.
 //
 // Packed is a pair of numbers along the inner axis, k = 2p in the lower half of 32 bits and k = 2p + 1 in the upper
 // one, with zeros where there are none. Operand a lies row by row, b in panels of tile_columns, pair by pair.
@@ -15,6 +15,8 @@
 
 #include <cstdint>
 #include <string>
+
+#include "core/bfloat16.hpp"
 
 namespace tally {
 
@@ -42,13 +44,24 @@ struct TileSums {
   bool add = false;             // to what c holds
 };
 
+// A matrix to be packed: element (x, k) stands at data[x step_x + k step_k], one of the steps being 1. X: float, which
+// is rounded, or Bfloat16.
+template <class X>
+struct Unpacked {
+  const X* data;
+  std::int64_t step_x, step_k;
+  const X* at(std::int64_t x, std::int64_t k) const { return data + x * step_x + k * step_k; }
+};
+// y[x ld_y + p] for `by_x`, else y[p ld_y + x]: pairs p < pairs (a multiple of tile_pairs) of columns x < count.
+// Elements k >= size_k are zero; for !by_x so are those of x from count to tile_columns.
+template <class X>
+using Pack = void (*)(std::uint32_t* y, std::int64_t ld_y, bool by_x, Unpacked<X> from, std::int64_t count,
+                      std::int64_t size_k, std::int64_t pairs);
+
 struct Bf16Tiles {
   int rows;
-  // y[x ld_y + p] for `by_x`, else y[p ld_y + x]: pairs p < pairs (a multiple of tile_pairs) of columns x < count of
-  // the matrix whose element (x, k) stands at data[x step_x + k step_k], one of the steps being 1. Elements k >= size_k
-  // are zero; for !by_x so are those of x from count to tile_columns.
-  void (*pack)(std::uint32_t* y, std::int64_t ld_y, bool by_x, const float* data, std::int64_t step_x,
-               std::int64_t step_k, std::int64_t count, std::int64_t size_k, std::int64_t pairs);
+  Pack<float> pack;
+  Pack<Bfloat16> pack_bf16;
   // a: `rows` rows ld_a apart, whatever stands in those that sums does not want; b: a panel.
   void (*multiply)(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
                    const TileSums& sums);

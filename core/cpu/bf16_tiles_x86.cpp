@@ -55,44 +55,57 @@ TALLY_AVX512_BF16_INLINE void transpose(__m512i (&x)[lanes]) {
   }
 }
 
+// 16 pairs of neighbouring numbers, as many as there are of both; the rest is zero.
+TALLY_AVX512_BF16_INLINE __m512i pairs_along(const float* row, std::int64_t numbers) {
+  const __m512 even = _mm512_maskz_loadu_ps(first(numbers), row);
+  const __m512 odd = _mm512_maskz_loadu_ps(first(numbers - lanes), row + lanes);
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
+}
+TALLY_AVX512_BF16_INLINE __m512i pairs_along(const Bfloat16* row, std::int64_t numbers) {
+  const auto there = static_cast<__mmask32>(first(numbers)) | static_cast<__mmask32>(first(numbers - lanes)) << lanes;
+  return _mm512_maskz_loadu_epi16(there, row);
+}
+// 16 numbers next to each other, as many as `there` says, in the lower halves of 32 bits.
+TALLY_AVX512_BF16_INLINE __m512i numbers_across(const float* row, __mmask16 there) {
+  return _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(there, row))));
+}
+TALLY_AVX512_BF16_INLINE __m512i numbers_across(const Bfloat16* row, __mmask16 there) {
+  return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, row));
+}
+
 // Squares of 16 columns by 16 pairs, in the order in which they lie; what is not there is not read, and is zero.
-TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, const float* data, std::int64_t step_x,
-                            std::int64_t step_k, std::int64_t count, std::int64_t size_k, std::int64_t pairs) {
+template <class X>
+TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, Unpacked<X> from, std::int64_t count,
+                            std::int64_t size_k, std::int64_t pairs) {
+  const bool along = from.step_k == 1;
   const std::int64_t width = by_x ? count : tile_columns;
-  const std::int64_t outer = step_k == 1 ? width : pairs, inner = step_k == 1 ? pairs : width;
+  const std::int64_t outer = along ? width : pairs, inner = along ? pairs : width;
   for (std::int64_t out = 0; out < outer; out += lanes) {
     for (std::int64_t in = 0; in < inner; in += lanes) {
-      const std::int64_t x = step_k == 1 ? out : in, p = step_k == 1 ? in : out, k = 2 * p;
+      const std::int64_t x = along ? out : in, p = along ? in : out, k = 2 * p;
       __m512i square[lanes];
-      if (step_k == 1) {  // a vector has the pairs of one x
-        const __mmask16 low = first(size_k - k), high = first(size_k - k - lanes);
+      if (along) {  // a vector has the pairs of one x
         TALLY_UNROLL
         for (int i = 0; i < lanes; ++i) {
-          const bool there = x + i < count;
-          const float* const row = data + (x + i) * step_x + k;
-          __builtin_prefetch(row + lanes * step_x);
-          __builtin_prefetch(row + lanes * step_x + lanes);
-          const __m512 even = _mm512_maskz_loadu_ps(there ? low : __mmask16{0}, row);
-          const __m512 odd = _mm512_maskz_loadu_ps(there ? high : __mmask16{0}, row + lanes);
-          square[i] = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
+          const X* const row = from.at(x + i, k);
+          __builtin_prefetch(row + lanes * from.step_x);
+          __builtin_prefetch(row + lanes * from.step_x + lanes);
+          square[i] = pairs_along(row, x + i < count ? size_k - k : 0);
         }
       } else {  // a vector has one pair of 16 x
         TALLY_UNROLL
         for (int i = 0; i < lanes; ++i) {
           const __mmask16 there = first(count - x);
-          const float* const row = data + x + (k + 2 * i) * step_k;
+          const X* const row = from.at(x, k + 2 * i);
           // Rows far apart are no stream that processors see.
-          __builtin_prefetch(row + 2 * lanes * step_k);
-          __builtin_prefetch(row + (2 * lanes + 1) * step_k);
-          const __m512 even = _mm512_maskz_loadu_ps(k + 2 * i < size_k ? there : __mmask16{0}, row);
-          const __m512 odd = _mm512_maskz_loadu_ps(k + 2 * i + 1 < size_k ? there : __mmask16{0}, row + step_k);
-          const auto low = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(even));
-          const auto high = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(odd));
-          square[i] =
-              _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), lanes));
+          __builtin_prefetch(row + 2 * lanes * from.step_k);
+          __builtin_prefetch(row + (2 * lanes + 1) * from.step_k);
+          const __m512i low = numbers_across(row, k + 2 * i < size_k ? there : __mmask16{0});
+          const __m512i high = numbers_across(row + from.step_k, k + 2 * i + 1 < size_k ? there : __mmask16{0});
+          square[i] = _mm512_or_si512(low, _mm512_slli_epi32(high, lanes));
         }
       }
-      if ((step_k == 1) != by_x) transpose(square);
+      if (along != by_x) transpose(square);
       const std::int64_t stored = by_x && count - x < lanes ? count - x : lanes;
       std::uint32_t* const to = by_x ? y + x * ld_y + p : y + p * ld_y + x;
       for (std::int64_t i = 0; i < stored; ++i) _mm512_storeu_si512(to + i * ld_y, square[i]);
@@ -158,7 +171,8 @@ bool has_avx512_bf16() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-constinit const Bf16Tiles avx512_bf16_tiles{avx512_rows, pack, multiply, nothing_to_do, nothing_to_do};
+constinit const Bf16Tiles avx512_bf16_tiles{avx512_rows, pack<float>,   pack<Bfloat16>,
+                                            multiply,    nothing_to_do, nothing_to_do};
 
 }  // namespace tally::cpu
 #endif

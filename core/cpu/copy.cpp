@@ -18,10 +18,23 @@ TALLY_INLINE To convert(From value) {
 }
 
 template <class To, class From>
+TALLY_CLONES void convert_row(To* y, const From* x, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<To>(x[i]);
+}
+
+// Those that every step of training converts.
+template <class To, class From>
+constexpr bool is_frequent = (std::is_same_v<To, float> && std::is_same_v<From, Bfloat16>) ||
+                             (std::is_same_v<To, Bfloat16> && std::is_same_v<From, float>);
+
+template <class To, class From>
 void copy_row(To* y, std::int64_t step_y, const From* x, std::int64_t step_x, std::int64_t n) {
   if (step_y == 1 && step_x == 1) {
     if constexpr (std::is_same_v<To, From>) {
       std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(To));
+    } else if constexpr (is_frequent<To, From>) {
+      convert_row(y, x, n);
     } else {
       for (std::int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
     }

@@ -18,11 +18,11 @@ TALLY_CLONES void unary_row(UnaryOp op, double parameter, T* y, const T* x, std:
   });
 }
 
-template <class T>
-TALLY_CLONES void unary_backward_row(UnaryOp op, double parameter, T* d_x, const T* d_y, const T* v, std::int64_t n) {
+template <class T, class V>
+TALLY_CLONES void unary_backward_row(UnaryOp op, double parameter, T* d_x, const T* d_y, const V* v, std::int64_t n) {
   functors::visit(op, parameter, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) d_x[i] = d_y[i] * functor.derivative(v[i]);
+    for (std::int64_t i = 0; i < n; ++i) d_x[i] = d_y[i] * functor.derivative(static_cast<T>(v[i]));
   });
 }
 
@@ -49,16 +49,16 @@ TALLY_CLONES void where_row(T* y, const bool* condition, const T* a, const T* b,
 }
 
 // Calls row(y, a, b, n) over stretches of the dense y where all three lie next to each other.
-template <class Y, class T, class F>
+template <class Y, class A, class B, class F>
 void for_each_stretch(const View& y, const View& a, const View& b, F&& row) {
   const auto loop = make_loop(y.shape, y, a, b);
   for_each_chunk(loop, [&](const auto& offset, std::int64_t n) {
-    GatheredRow<T> row_a(a.as<T>() + offset[1], loop.inner_step()[1]);
-    GatheredRow<T> row_b(b.as<T>() + offset[2], loop.inner_step()[2]);
+    GatheredRow<A> row_a(a.as<A>() + offset[1], loop.inner_step()[1]);
+    GatheredRow<B> row_b(b.as<B>() + offset[2], loop.inner_step()[2]);
     Y* const row_y = y.as<Y>() + offset[0];
     if (loop.inner_step()[1] == 1 && loop.inner_step()[2] == 1) return row(row_y, row_a.at(0, n), row_b.at(0, n), n);
-    for (std::int64_t i = 0; i < n; i += GatheredRow<T>::capacity) {
-      const std::int64_t count = std::min(GatheredRow<T>::capacity, n - i);
+    for (std::int64_t i = 0; i < n; i += GatheredRow<A>::capacity) {
+      const std::int64_t count = std::min(GatheredRow<A>::capacity, n - i);
       row(row_y + i, row_a.at(i, count), row_b.at(i, count), count);
     }
   });
@@ -83,9 +83,10 @@ void unary(UnaryOp op, double parameter, View y, View x) {
 void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, View y) {
   // Linear operations read neither x nor y; any readable row stands in.
   const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
-  dispatch_floating(d_x.dtype, [&](auto type) {
+  dispatch_kept(d_x.dtype, v.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
-    for_each_stretch<T, T>(d_x, d_y, v, [&](T* row_d_x, const T* row_d_y, const T* row_v, std::int64_t n) {
+    using V = decltype(kept);
+    for_each_stretch<T, T, V>(d_x, d_y, v, [&](T* row_d_x, const T* row_d_y, const V* row_v, std::int64_t n) {
       unary_backward_row(op, parameter, row_d_x, row_d_y, row_v, n);
     });
   });
@@ -94,7 +95,7 @@ void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, Vi
 void binary(BinaryOp op, View y, View a, View b) {
   dispatch_numbers(y.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_stretch<T, T>(y, a, b, [&](T* row_y, const T* row_a, const T* row_b, std::int64_t n) {
+    for_each_stretch<T, T, T>(y, a, b, [&](T* row_y, const T* row_a, const T* row_b, std::int64_t n) {
       binary_row(op, row_y, row_a, row_b, n);
     });
   });
@@ -103,7 +104,7 @@ void binary(BinaryOp op, View y, View a, View b) {
 void compare(CompareOp op, View y, View a, View b) {
   dispatch_numbers(a.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_stretch<bool, T>(y, a, b, [&](bool* row_y, const T* row_a, const T* row_b, std::int64_t n) {
+    for_each_stretch<bool, T, T>(y, a, b, [&](bool* row_y, const T* row_a, const T* row_b, std::int64_t n) {
       compare_row(op, row_y, row_a, row_b, n);
     });
   });

@@ -101,12 +101,6 @@ struct Memory {
   }
 };
 
-// A matrix as pack reads it: element (x, k), x being the axis that is not summed over.
-struct Operand {
-  const float* data;
-  std::int64_t step_x, step_k;
-};
-
 class Product {
  public:
   Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha, bool add,
@@ -134,15 +128,21 @@ class Product {
   }
 
  private:
-  Operand rows_of_a(std::int64_t matrix) const {
-    const Layout layout = *layout_of(a_);
-    const float* const data = a_.as<float>() + batch_.element_offsets(matrix)[0];
-    return layout.transposed ? Operand{data, 1, layout.ld} : Operand{data, layout.ld, 1};
-  }
-  Operand columns_of_b(std::int64_t matrix) const {
-    const Layout layout = *layout_of(b_);
-    const float* const data = b_.as<float>() + batch_.element_offsets(matrix)[1];
-    return layout.transposed ? Operand{data, layout.ld, 1} : Operand{data, 1, layout.ld};
+  // Packs numbers k to k + inner of `count` lines from x on: rows of a, columns of b.
+  void pack(std::uint32_t* y, std::int64_t ld_y, bool of_a, std::int64_t matrix, std::int64_t x, std::int64_t count,
+            std::int64_t k, std::int64_t inner) const {
+    const View& operand = of_a ? a_ : b_;
+    const Layout layout = *layout_of(operand);
+    const std::int64_t offset = batch_.element_offsets(matrix)[of_a ? 0 : 1];
+    const auto from = [&]<class X>(X) {
+      const X* const data = operand.as<X>() + offset;
+      Unpacked<X> all = layout.transposed == of_a ? Unpacked<X>{data, 1, layout.ld} : Unpacked<X>{data, layout.ld, 1};
+      all.data = all.at(x, k);
+      return all;
+    };
+    const std::int64_t pairs = pairs_of(inner);
+    if (operand.dtype == DType::bf16) return tiles_.pack_bf16(y, ld_y, of_a, from(Bfloat16{}), count, inner, pairs);
+    tiles_.pack(y, ld_y, of_a, from(float{}), count, inner, pairs);
   }
 
   // From the pair that has number k on.
@@ -150,10 +150,8 @@ class Product {
     return memory_.b + ((matrix * by_.panels() + panel) * pairs_of(by_.k) + k / 2) * tile_columns;
   }
   void pack_panel(std::uint32_t* y, std::int64_t matrix, std::int64_t panel, std::int64_t k, std::int64_t inner) const {
-    const Operand b = columns_of_b(matrix);
     const std::int64_t j = panel * tile_columns, count = std::min<std::int64_t>(tile_columns, by_.n - j);
-    tiles_.pack(y, tile_columns, false, b.data + j * b.step_x + k * b.step_k, b.step_x, b.step_k, count, inner,
-                pairs_of(inner));
+    pack(y, tile_columns, false, matrix, j, count, k, inner);
   }
 
   void compute_block(std::int64_t index) const {
@@ -173,9 +171,7 @@ class Product {
     tiles_.begin();
     for (std::int64_t l = k; l == k || l < end; l += by_.step) {
       const std::int64_t inner = std::min(by_.step, end - l), pairs = pairs_of(inner);
-      const Operand a = rows_of_a(matrix);
-      tiles_.pack(scratch.a, by_.ld_a(), true, a.data + i * a.step_x + l * a.step_k, a.step_x, a.step_k, rows, inner,
-                  pairs);
+      pack(scratch.a, by_.ld_a(), true, matrix, i, rows, l, inner);
       const bool last = l + by_.step >= end;
       for (std::int64_t first = 0; first < columns; first += by_.group()) {
         const std::int64_t behind = std::min(columns, first + by_.group());

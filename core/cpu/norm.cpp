@@ -50,8 +50,8 @@ TALLY_CLONES void normalise_row(T* y, const T* x, Moments<T> moments, const T* w
 }
 
 // Adds to d_weight and (centered) d_bias.
-template <bool centered, class T>
-TALLY_CLONES void backward_row(T* d_x, T* d_weight, T* d_bias, const T* d_y, const T* x, Moments<T> moments,
+template <bool centered, class T, class X>
+TALLY_CLONES void backward_row(T* d_x, T* d_weight, T* d_bias, const T* d_y, const X* x, Moments<T> moments,
                                const T* weight, std::int64_t n) {
   const T mean = centered ? moments.mean : T{0};
   const T rstd = moments.rstd;
@@ -59,13 +59,13 @@ TALLY_CLONES void backward_row(T* d_x, T* d_weight, T* d_bias, const T* d_y, con
   if constexpr (centered) {
     sum = lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return d_y[j] * weight[j]; });
   }
-  const double product =
-      lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return d_y[j] * weight[j] * ((x[j] - mean) * rstd); });
+  const double product = lane_sum(
+      n, [&](std::int64_t j) TALLY_INLINED { return d_y[j] * weight[j] * ((static_cast<T>(x[j]) - mean) * rstd); });
   const T mean_g = static_cast<T>(sum / static_cast<double>(n));
   const T mean_product = static_cast<T>(product / static_cast<double>(n));
 #pragma omp simd
   for (std::int64_t j = 0; j < n; ++j) {
-    const T normalised = (x[j] - mean) * rstd, gradient = d_y[j];
+    const T normalised = (static_cast<T>(x[j]) - mean) * rstd, gradient = d_y[j];
     d_weight[j] += gradient * normalised;
     if constexpr (centered) d_bias[j] += gradient;
     d_x[j] = rstd * (gradient * weight[j] - mean_g - normalised * mean_product);
@@ -109,8 +109,9 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
     if constexpr (centered) fill(d_bias, 0.0);
     return;
   }
-  dispatch_floating(d_x.dtype, [&](auto type) {
+  dispatch_kept(d_x.dtype, x.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
+    using X = decltype(kept);
     T* const parts = static_cast<T*>(workspace);
     parallel_for_blocks(rows, block_rows, [&](std::int64_t begin, std::int64_t end) {
       T* const part = parts + begin / block_rows * step;
@@ -123,7 +124,7 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
           row_d_y = row_d_x;
         }
         const Moments<T> moments{centered ? mean.as<T>()[row] : T{0}, rstd.as<T>()[row]};
-        backward_row<centered>(row_d_x, part, part + n, row_d_y, x.as<T>() + row * n, moments, weight.as<T>(), n);
+        backward_row<centered>(row_d_x, part, part + n, row_d_y, x.as<X>() + row * n, moments, weight.as<T>(), n);
       }
     });
     add_parts(d_weight.as<T>(), parts, block_count(rows), step, n);
@@ -134,7 +135,8 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
 }  // namespace
 
 std::int64_t norm_backward_workspace(View x) {
-  return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(x.dtype));
+  const DType parts = x.dtype == DType::bf16 ? DType::f32 : x.dtype;
+  return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(parts));
 }
 
 void layer_norm(View y, View mean, View rstd, View x, View weight, View bias, double eps) {

@@ -20,14 +20,14 @@ TALLY_CLONES void softmax_row(T* y, const T* x, std::int64_t n) {
   for (std::int64_t j = 0; j < n; ++j) y[j] *= factor;
 }
 
-template <class T>
-TALLY_CLONES void softmax_backward_row(T* d_x, const T* d_y, const T* y, Row row) {
+template <class T, class Y>
+TALLY_CLONES void softmax_backward_row(T* d_x, const T* d_y, const Y* y, Row row) {
   const double product = lane_sum(row.length, [&](std::int64_t j) TALLY_INLINED {
     return static_cast<double>(d_y[j]) * static_cast<double>(y[j]);
   });
   const T mean = static_cast<T>(product);
 #pragma omp simd
-  for (std::int64_t j = 0; j < row.padded; ++j) d_x[j] = y[j] * (d_y[j] - mean);
+  for (std::int64_t j = 0; j < row.padded; ++j) d_x[j] = static_cast<T>(y[j]) * (d_y[j] - mean);
 }
 
 }  // namespace
@@ -41,10 +41,11 @@ void softmax(View y, View x, bool causal) {
 }
 
 void softmax_backward(View d_x, View d_y, View y, bool causal) {
-  dispatch_floating(y.dtype, [&](auto type) {
+  dispatch_kept(d_x.dtype, y.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
+    using Y = decltype(kept);
     for_each_row<T>(d_x, d_y, causal, [&](T* row_d_x, const T* row_d_y, const Row& row) {
-      softmax_backward_row(row_d_x, row_d_y, y.as<T>() + row.index * y.shape.back(), row);
+      softmax_backward_row(row_d_x, row_d_y, y.as<Y>() + row.index * y.shape.back(), row);
     });
   });
 }

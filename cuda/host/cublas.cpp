@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <type_traits>
 #include <vector>
 
+#include "core/bfloat16.hpp"
 #include "core/cpu/blas.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/precision.hpp"
@@ -30,8 +30,9 @@ float to_bf16(float x) { return round_to_bf16(x); }
 // The matrices of an operand with every element rounded, for as long as this lives.
 class Rounded {
  public:
-  Rounded(const float* data, std::int64_t elements, float (&round)(float)) : values_(data, data + elements) {
-    std::transform(values_.begin(), values_.end(), values_.begin(), round);
+  template <class X>
+  Rounded(const X* data, std::int64_t elements, float (&round)(float)) : values_(static_cast<std::size_t>(elements)) {
+    std::transform(data, data + elements, values_.begin(), [&](X x) { return round(static_cast<float>(x)); });
   }
   const float* data() const { return values_.data(); }
 
@@ -40,9 +41,9 @@ class Rounded {
 };
 
 // A column-major matrix is the transposed of a row-major one: c^T = op(b)^T op(a)^T.
-template <class T>
+template <class T, class X>
 cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
-                        const T* alpha, const T* a, int ld_a, long long stride_a, const T* b, int ld_b,
+                        const T* alpha, const X* a, int ld_a, long long stride_a, const X* b, int ld_b,
                         long long stride_b, const T* beta, T* c, int ld_c, long long stride_c, int count,
                         cublasComputeType_t compute) {
   if (handle == nullptr || handle->stream == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -70,18 +71,19 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
   const std::int64_t size_a = extent(turn_a, m, k, ld_a, stride_a), size_b = extent(turn_b, k, n, ld_b, stride_b);
   detail::enqueue(handle->stream, [=, alpha = *alpha, beta = *beta]() mutable {
     const DeviceAccess access;
-    std::optional<Rounded> rounded_a, rounded_b;
+    const auto run = [&](const T* of_a, const T* of_b) {
+      parallel_for(count, [&](std::int64_t i) {
+        cpu::gemm_tile(turn_b, turn_a, n, m, k, alpha, of_b + i * stride_b, ld_b, of_a + i * stride_a, ld_a, beta,
+                       c + i * stride_c, ld_c);
+      });
+    };
     if constexpr (std::is_same_v<T, float>) {
-      if (compute != CUBLAS_COMPUTE_32F) {
+      if (std::is_same_v<X, Bfloat16> || compute != CUBLAS_COMPUTE_32F) {
         float (&round)(float) = compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? to_tf32 : to_bf16;
-        a = rounded_a.emplace(a, size_a, round).data();
-        b = rounded_b.emplace(b, size_b, round).data();
+        return run(Rounded(a, size_a, round).data(), Rounded(b, size_b, round).data());
       }
     }
-    parallel_for(count, [&](std::int64_t i) {
-      cpu::gemm_tile(turn_b, turn_a, n, m, k, alpha, b + i * stride_b, ld_b, a + i * stride_a, ld_a, beta,
-                     c + i * stride_c, ld_c);
-    });
+    if constexpr (std::is_same_v<T, X>) run(a, b);
   });
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -126,16 +128,18 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           long long stride_b, const void* beta, void* c, cudaDataType_t type_c,
                                           int ld_c, long long stride_c, int count, cublasComputeType_t compute,
                                           cublasGemmAlgo_t algorithm) {
-  const auto run = [&]<class T>(T) {
-    return multiply(handle, op_a, op_b, m, n, k, static_cast<const T*>(alpha), static_cast<const T*>(a), ld_a, stride_a,
-                    static_cast<const T*>(b), ld_b, stride_b, static_cast<const T*>(beta), static_cast<T*>(c), ld_c,
+  const auto run = [&]<class T, class X>(T, X) {
+    return multiply(handle, op_a, op_b, m, n, k, static_cast<const T*>(alpha), static_cast<const X*>(a), ld_a, stride_a,
+                    static_cast<const X*>(b), ld_b, stride_b, static_cast<const T*>(beta), static_cast<T*>(c), ld_c,
                     stride_c, count, compute);
   };
   const cudaDataType_t type = compute == CUBLAS_COMPUTE_64F ? CUDA_R_64F : CUDA_R_32F;
-  if (type_a != type || type_b != type || type_c != type || algorithm != CUBLAS_GEMM_DEFAULT) {
+  const bool in_bf16 = type_a == CUDA_R_16BF && compute == CUBLAS_COMPUTE_32F;
+  if (type_a != type_b || (type_a != type && !in_bf16) || type_c != type || algorithm != CUBLAS_GEMM_DEFAULT) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  return type == CUDA_R_64F ? run(double{}) : run(float{});
+  if (in_bf16) return run(float{}, Bfloat16{});
+  return type == CUDA_R_64F ? run(double{}, double{}) : run(float{}, float{});
 }
 
 }  // namespace tally::cuda_host

@@ -15,7 +15,7 @@ enum cublasStatus_t : int {
 const char* cublasGetStatusString(cublasStatus_t status);
 
 enum cublasOperation_t : int { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
-enum cudaDataType_t : int { CUDA_R_32F = 0, CUDA_R_64F = 1 };
+enum cudaDataType_t : int { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16BF = 14 };
 enum cublasComputeType_t : int {
   CUBLAS_COMPUTE_32F = 68,
   CUBLAS_COMPUTE_64F = 70,
@@ -37,7 +37,8 @@ cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, std::s
 
 // c_i = alpha op(a_i) op(b_i) + beta c_i for i < count; all column-major, op(a) [m, k], op(b) [k, n], c [m, n]. alpha
 // and beta lie in host memory, the matrices in the device's: CUBLAS_STATUS_INVALID_VALUE where one does not fit there.
-// All are f32, or f64 with CUBLAS_COMPUTE_64F: CUBLAS_STATUS_NOT_SUPPORTED otherwise. The FAST types round a and b to
+// All are f32, or f64 with CUBLAS_COMPUTE_64F, or a and b bf16 with CUBLAS_COMPUTE_32F: CUBLAS_STATUS_NOT_SUPPORTED
+// otherwise. The FAST types round a and b to
 // TF32 or bf16 before their product (core/precision.hpp).
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
                                           int n, int k, const void* alpha, const void* a, cudaDataType_t type_a,

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/backend.hpp"
@@ -168,6 +169,43 @@ TEST(MatmulBf16, ReadsOperandsInEitherOrder) {
     for (const bool transpose_b : {false, true}) {
       expect_order({1, 45, 51, 67, transpose_a, transpose_b, false, 3});
       expect_order({5, 17, 34, 35, transpose_a, transpose_b, false, 1});
+    }
+  }
+}
+
+// A copy of the same layout whose numbers are bf16.
+struct InBf16 {
+  std::vector<Bfloat16> data;
+  View view;
+  explicit InBf16(const Matrices& x) : view(x.view) {
+    for (const float number : x.data) data.emplace_back(number);
+    view.data = data.data();
+    view.dtype = DType::bf16;
+  }
+};
+
+TEST(MatmulBf16, ReadsOperandsOfBf16LikeThoseThatItRounds) {
+  for (const Kind& kind : kinds()) {
+    for (const bool transpose_a : {false, true}) {
+      for (const bool transpose_b : {false, true}) {
+        for (const Case& one :
+             {Case{1, 45, 51, 67, transpose_a, transpose_b, false, 3}, Case{5, 17, 34, 35, transpose_a, transpose_b},
+              Case{1, 13, 33, 1100, transpose_a, transpose_b, false, 1}, Case{1, 1, 1, 1, transpose_a, transpose_b}}) {
+          Matrices a(1, one.batch, one.m, one.k, one.transpose_a, one.pad),
+              b(2, one.batch, one.k, one.n, one.transpose_b, one.pad);
+          Matrices expected(3, one.batch, one.m, one.n, false, 0);
+          multiply(one, a, b, {}, expected, *kind.tiles);
+          InBf16 kept_a(a), kept_b(b);
+          for (const auto& [of_a, of_b] :
+               {std::pair{kept_a.view, b.view}, std::pair{a.view, kept_b.view}, std::pair{kept_a.view, kept_b.view}}) {
+            Matrices c(3, one.batch, one.m, one.n, false, 0);
+            const Workspace workspace(cpu::matmul_bf16_workspace(one.batch, one.m, one.n, one.k), {});
+            cpu::matmul_bf16(c.view, c.view.strides[1], of_a, of_b, {}, one.alpha, one.add, workspace.data(),
+                             *kind.tiles);
+            EXPECT_EQ(c.data, expected.data) << describe(one) << " by " << kind.name;
+          }
+        }
+      }
     }
   }
 }

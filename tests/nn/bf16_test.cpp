@@ -15,6 +15,7 @@
 #include "core/io/json.hpp"
 #include "core/io/reader.hpp"
 #include "nn/transformer.hpp"
+#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally::testing {
@@ -35,7 +36,7 @@ class Bf16 : public ::testing::Test {
 
 // The model of autocast_errors.py, the same numbers in any type for the same draw.
 struct Model {
-  Model(const std::string& encoding, int draw, DType dtype) {
+  Model(const std::string& encoding, int draw, DType dtype, Device device = {}) : on(device) {
     ModelOptions options;
     options.layers = 2;
     options.width = 64;
@@ -43,10 +44,10 @@ struct Model {
     options.init = "fan-in";
     const EncodingChoice choice = EncodingChoice::parse(encoding);
     const auto seed = static_cast<std::uint64_t>(draw);
-    transformer = std::make_unique<Transformer>(options, choice, symbols, length, seed, dtype, Device{});
+    transformer = std::make_unique<Transformer>(options, choice, symbols, length, seed, dtype, on);
     for (auto& [path, parameter] : transformer->parameters()) {
       const Tensor noise = normal_tensor(concat(path, " ", draw), parameter.shape(), 0.1);
-      parameter.copy_from(add(parameter.detach(), noise.to(dtype)));
+      parameter.copy_from(add(parameter.detach(), noise.to(dtype).to(on)));
     }
     transformer->project_parameters();
   }
@@ -58,9 +59,9 @@ struct Model {
       ids.push_back(static_cast<std::int32_t>(rng.below(symbols)));
       next.push_back(static_cast<std::int32_t>(rng.below(symbols)));
     }
-    const Tensor logits = transformer->forward(Tensor::from(ids, {sequences, length}));
-    const Tensor all = Tensor::full({sequences, length}, 1, DType::boolean);
-    backward(cross_entropy(logits, Tensor::from(next, {sequences, length}), all));
+    const Tensor logits = transformer->forward(Tensor::from(ids, {sequences, length}, on));
+    const Tensor all = Tensor::full({sequences, length}, 1, DType::boolean, on);
+    backward(cross_entropy(logits, Tensor::from(next, {sequences, length}, on), all));
     std::vector<double> numbers;
     for (const auto& [path, parameter] : transformer->parameters()) {
       const Tensor d = gradient(parameter);
@@ -72,14 +73,15 @@ struct Model {
   }
 
   std::unique_ptr<Transformer> transformer;
+  Device on;
 };
 
 // |g - g64| / |g64| over all parameters together.
-double error_of(const std::string& encoding, int draw) {
+double error_of(const std::string& encoding, int draw, Device device = {}) {
   set_product_precision(ProductPrecision::f32);
   const std::vector<double> expected = Model(encoding, draw, DType::f64).gradients(draw);
   set_product_precision(ProductPrecision::bf16);
-  const std::vector<double> found = Model(encoding, draw, DType::f32).gradients(draw);
+  const std::vector<double> found = Model(encoding, draw, DType::f32, device).gradients(draw);
   double difference = 0, size = 0;
   for (std::size_t n = 0; n < found.size(); ++n) {
     difference += (found[n] - expected[n]) * (found[n] - expected[n]);
@@ -105,6 +107,18 @@ TEST_F(Bf16, GradientsAreAsNearAsThoseOfPyTorchsAutocast) {
     RecordProperty(name, concat(draws[1], " beside ", theirs));
     if (std::getenv("TALLY_TEST_EVERYTHING") != nullptr)
       std::printf("%-16s %.5f beside %.5f\n", name.c_str(), draws[1], theirs);
+  }
+}
+
+// On CUDA devices the weights are rounded as well.
+TEST_F(Bf16, GradientsOfTheCudaKernelsAreAsNear) {
+  if (testing::only_small_kernels(testing::on_cuda_host)) GTEST_SKIP() << "under ThreadSanitizer";
+  const JsonValue file =
+      parse_json(read_text(TALLY_SOURCE_DIR "/tests/reference/autocast.json", 1 << 20), {}, "autocast.json");
+  for (const std::string name : {"cope", "relative"}) {
+    const double found = error_of(name, 1, testing::on_cuda_host), theirs = file.at("errors").at(name).real();
+    EXPECT_LE(found, 2 * theirs) << name;
+    EXPECT_GE(found, theirs / 20) << name;
   }
 }
 

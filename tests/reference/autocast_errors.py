@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/reference/autocast.json: how far gradients in PyTorch's autocast to bf16 are from those in f64.
 
-For each encoding of tests/bench/torch_encodings.py, and two that jump with their scores, the same small model as in tests/nn/bf16_test.cpp (2 layers, width 64,
+For each encoding of tests/bench/torch_encodings.py, two that jump with their scores, and one that turns by them, the same small model as in tests/nn/bf16_test.cpp (2 layers, width 64,
 4 heads, 64 tokens, 2 sequences; parameters off their start by 0.1 of a normal number): |g - g64| / |g64| over all
 parameters together, the median over nine draws. Needs PyTorch (tests/bench/torch_step.py says how to install it).
 """
@@ -50,7 +50,26 @@ class Tra(Plain):
         return torch.softmax(logits.masked_fill(~there.any(-1, keepdim=True), 0), -1) * there.any(-1, keepdim=True) @ v
 
 
-PEERS = ENCODINGS | {"softpick": Softpick, "tra": Tra}
+class ContextualRotary(Plain):
+    """Planes turned by the sum of gates from the key to the query."""
+
+    def __init__(self, args):
+        super().__init__(args)
+        self.half = args.width // args.heads // 2
+        self.register_buffer("angle", 10000.0 ** (-torch.arange(self.half) / self.half), persistent=False)
+
+    def forward(self, q, k, v, x):
+        hidden = upper_triangle(q.shape[2])
+        gates = torch.sigmoid(self.logits(q, k)).masked_fill(hidden, 0)
+        turn = gates.flip(-1).cumsum(-1).flip(-1)[..., None] * self.angle.to(q.dtype)  # [B, H, T, T, d/2]
+        a, b = q[..., None, :self.half], q[..., None, self.half:]
+        other_a, other_b = k[:, :, None, :, :self.half], k[:, :, None, :, self.half:]
+        along, across = a * other_a + b * other_b, a * other_b - b * other_a
+        scores = (along * turn.cos() + across * turn.sin()).sum(-1) / (2 * self.half) ** 0.5
+        return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1) @ v
+
+
+PEERS = ENCODINGS | {"softpick": Softpick, "tra": Tra, "contextual-rotary": ContextualRotary}
 torch_step.ENCODINGS = PEERS
 
 

@@ -1,0 +1,38 @@
+#include "core/rounded.hpp"
+
+#include "core/backend.hpp"
+
+namespace tally {
+namespace {
+
+std::int64_t stored_elements(const Tensor& x) {
+  return static_cast<std::int64_t>(x.storage()->bytes() / size_of(x.dtype()));
+}
+bool has_all_of_its_storage(const Tensor& x) { return x.numel() == stored_elements(x); }
+
+// The elements of another type, in the places that they have in x.
+Tensor converted(const Tensor& x, DType dtype) {
+  if (!has_all_of_its_storage(x)) return x.to(dtype);
+  const Shape all{x.numel()};
+  return x.as_strided(all, dense_strides(all), 0).to(dtype).as_strided(x.shape(), x.strides(), x.offset());
+}
+
+}  // namespace
+
+bool is_rounded_by_products(const Tensor& x) {
+  return x.defined() && x.dtype() == DType::f32 && product_precision() == ProductPrecision::bf16;
+}
+
+Tensor rounded_to_bf16(const Tensor& x) {
+  if (!has_all_of_its_storage(x)) return x.to(DType::bf16);
+  if (const std::shared_ptr<Storage> rounded = x.storage()->rounded(); rounded != nullptr) {
+    return Tensor(rounded, x.shape(), x.strides(), x.offset(), DType::bf16);
+  }
+  const Tensor rounded = converted(x, DType::bf16);
+  x.storage()->set_rounded(rounded.storage());
+  return rounded;
+}
+
+Tensor widened(const Tensor& x) { return x.dtype() == DType::bf16 ? converted(x, DType::f32) : x.detach(); }
+
+}  // namespace tally

@@ -1,0 +1,19 @@
+// Tensors of f32 rounded to bf16, where product_precision() asks for it (core/precision.md): what products read, and
+// what is kept of activations, in half the memory.
+#pragma once
+
+#include "core/tensor.hpp"
+
+namespace tally {
+
+// Whether products read x rounded to bf16: f32, in that precision.
+bool is_rounded_by_products(const Tensor& x);
+
+// x of f32 in bf16. Where x has all elements of its storage they lie as in x, and are rounded once for all who ask as
+// long as somebody keeps them (Storage::rounded). Without autograd data.
+Tensor rounded_to_bf16(const Tensor& x);
+
+// x in f32 where it is bf16, its elements lying as in x; else x.
+Tensor widened(const Tensor& x);
+
+}  // namespace tally

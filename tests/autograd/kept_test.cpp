@@ -1,0 +1,175 @@
+// What is kept for backward as products read it (core/precision.md): once, in half the memory, read by kernels as the
+// same numbers in f32.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/backend.hpp"
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "core/rounded.hpp"
+#include "core/workspace.hpp"
+#include "tests/devices.hpp"
+
+namespace tally {
+namespace {
+
+class Kept : public testing::OnDevice {
+ protected:
+  void SetUp() override {
+    OnDevice::SetUp();
+    set_product_precision(ProductPrecision::bf16);
+  }
+  void TearDown() override {
+    set_product_precision(ProductPrecision::f32);
+    OnDevice::TearDown();
+  }
+};
+TALLY_ON_EVERY_DEVICE(Kept);
+
+Tensor drawn(const std::string& name, const Shape& shape) {
+  const Tensor x = Tensor::empty(shape, DType::f32, default_device());
+  kernels(x.device()).random_normal(x.view(), RandomStream{1, stream_of(name), 0}, 0, 1);
+  return x;
+}
+Tensor leaf(const std::string& name, const Shape& shape) {
+  Tensor x = drawn(name, shape);
+  set_requires_grad(x);
+  return x;
+}
+// A result of an operation, as activations are.
+Tensor activation(const std::string& name, const Shape& shape) { return leaf(name, shape) * 0.5; }
+
+std::size_t live_bytes() { return memory_counters(default_device()).live_bytes; }
+
+TEST_P(Kept, ElementsAreRoundedOnceForAllWhoKeepThem) {
+  const Tensor x = drawn("x", {6, 5});
+  const Tensor first = rounded_to_bf16(x);
+  const Tensor turned = rounded_to_bf16(x.transpose_view(0, 1));
+  EXPECT_EQ(turned.storage(), first.storage());
+  EXPECT_EQ(widened(turned).to_vector<float>(), widened(first).transpose_view(0, 1).to_vector<float>());
+  const Tensor part = rounded_to_bf16(x.slice_view(0, 2, 4));
+  EXPECT_NE(part.storage(), first.storage());
+  EXPECT_EQ(part.storage()->bytes(), std::size_t{2 * 5 * 2});
+}
+
+TEST_P(Kept, AChangeInPlaceIsRoundedAnew) {
+  Tensor x = drawn("x", {3});
+  const Tensor before = rounded_to_bf16(x);
+  x.fill(2.0);
+  EXPECT_EQ(widened(rounded_to_bf16(x)).to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  EXPECT_NE(widened(before).to_vector<float>(), (std::vector<float>{2, 2, 2}));
+}
+
+// Of a hidden layer: what the norm read, what the products and the activation read, and nothing in f32.
+TEST_P(Kept, AHiddenLayerTakesHalfTheMemory) {
+  constexpr std::size_t rows = 64, width = 32, hidden = 128;
+  const Tensor up = leaf("up", {hidden, width}), down = leaf("down", {width, hidden});
+  const Tensor weight = leaf("weight", {width}), bias = leaf("bias", {width});
+  const auto layer = [&](const Tensor& x) { return linear(gelu(linear(layer_norm(x, weight, bias), up)), down); };
+  for (const bool halved : {true, false}) {
+    set_product_precision(halved ? ProductPrecision::bf16 : ProductPrecision::f32);
+    Tensor y;
+    const std::size_t before = live_bytes();
+    y = layer(activation("x", {rows, width}));
+    const std::size_t kept = rows * (width + width + hidden + hidden) * (halved ? 2 : 4);
+    const std::size_t moments = 2 * rows * sizeof(float), result = rows * width * sizeof(float);
+    EXPECT_EQ(live_bytes() - before, kept + moments + result) << halved;
+    backward(sum(y));
+  }
+}
+
+// The products round what they read: that it was rounded before changes no bit of what they come to.
+TEST_P(Kept, GradientsOfProductsHaveTheSameBits) {
+  const Tensor d_y = drawn("d_y", {3, 17, 24}), d_z = drawn("d_z", {3, 17, 9});
+  // Leaves are kept in f32, what is made of them is not.
+  const auto gradients = [&](bool of_leaves) {
+    const Tensor weight = leaf("weight", {24, 40}), x = leaf("x", {3, 17, 40}), other = leaf("other", {3, 40, 9});
+    const auto operand = [&](const Tensor& given) { return of_leaves ? given : given * 1.0; };
+    backward(linear(operand(x), weight), d_y);
+    backward(matmul(operand(x), operand(other)), d_z);
+    return std::vector{gradient(weight).to_vector<float>(), gradient(x).to_vector<float>(),
+                       gradient(other).to_vector<float>()};
+  };
+  EXPECT_EQ(gradients(false), gradients(true));
+}
+
+// Kernels that read bf16, against themselves on the same numbers in f32.
+TEST_P(Kept, KernelsReadWhatIsKeptAsTheSameNumbers) {
+  const Shape shape{70, 50};
+  const Kernels& on = kernels(default_device());
+  const Tensor d_y = drawn("d_y", shape), kept = drawn("x", shape).to(DType::bf16), same = kept.to(DType::f32);
+  const auto expect_same = [&](std::string_view what,
+                               const std::function<void(const Tensor& d_x, const View& x)>& run) {
+    const Tensor found = Tensor::empty(shape, DType::f32, default_device()), expected = found.clone();
+    run(found, kept.view());
+    run(expected, same.view());
+    EXPECT_EQ(found.to_vector<float>(), expected.to_vector<float>()) << what;
+  };
+  for (const UnaryOp op : {UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu}) {
+    expect_same(concat("unary ", static_cast<int>(op)),
+                [&](const Tensor& d_x, const View& x) { on.unary_backward(op, 0, d_x.view(), d_y.view(), x, {}); });
+  }
+  expect_same("relu", [&](const Tensor& d_x, const View& y) {
+    on.unary_backward(UnaryOp::relu, 0, d_x.view(), d_y.view(), {}, y);
+  });
+  expect_same("turned", [&](const Tensor& d_x, const View& x) {
+    View turned = x;  // rows of which every element is far from the next
+    turned.shape = {50, 70};
+    turned.strides = {{1, 50}};
+    const Tensor d = d_x.reshape_view({50, 70});
+    on.unary_backward(UnaryOp::gelu, 0, d.view(), d_y.reshape_view({50, 70}).view(), turned, {});
+  });
+  expect_same("softmax",
+              [&](const Tensor& d_x, const View& y) { on.softmax_backward(d_x.view(), d_y.view(), y, false); });
+  const Tensor weight = drawn("weight", {50}), moments = drawn("moments", {2, 70});
+  const Tensor mean = moments.select_view(0, 0), rstd = moments.select_view(0, 1);
+  std::vector<std::vector<float>> parameters;
+  const auto norm = [&](const Tensor& d_x, const View& x, bool centered) {
+    const Tensor d_weight = Tensor::empty({50}, DType::f32, default_device()), d_bias = d_weight.clone();
+    const Workspace workspace(on.norm_backward_workspace(x), default_device());
+    if (centered) {
+      on.layer_norm_backward(d_x.view(), d_weight.view(), d_bias.view(), d_y.view(), x, weight.view(), mean.view(),
+                             rstd.view(), workspace.data());
+      parameters.push_back(d_bias.to_vector<float>());
+    } else {
+      on.rms_norm_backward(d_x.view(), d_weight.view(), d_y.view(), x, weight.view(), rstd.view(), workspace.data());
+    }
+    parameters.push_back(d_weight.to_vector<float>());
+  };
+  for (const bool centered : {true, false}) {
+    parameters.clear();
+    expect_same(centered ? "layer_norm" : "rms_norm",
+                [&](const Tensor& d_x, const View& x) { norm(d_x, x, centered); });
+    const std::size_t half = parameters.size() / 2;
+    for (std::size_t n = 0; n < half; ++n) EXPECT_EQ(parameters[n], parameters[half + n]) << centered << n;
+  }
+}
+
+// A pass that nothing follows rounds nothing.
+TEST_P(Kept, NothingIsRoundedWhereNothingIsRecorded) {
+  const Tensor weight = leaf("weight", {8, 16});
+  const Tensor x = activation("x", {4, 16});
+  const NoGrad no_grad;
+  const Tensor y = gelu(linear(x, weight));
+  EXPECT_EQ(x.storage()->rounded(), nullptr);
+}
+
+// Leaves, which are kept anyway, stay as they are; so do other types, and all of it where products are of f32.
+TEST_P(Kept, LeavesAndOtherPrecisionsAreKeptAsTheyAre) {
+  EXPECT_EQ(Saved::rounded("test", leaf("x", {3})).get().dtype(), DType::f32);
+  EXPECT_EQ(Saved::rounded("test", activation("x", {3})).get().dtype(), DType::bf16);
+  EXPECT_EQ(Saved::rounded("test", activation("x", {3}).to(DType::f64)).get().dtype(), DType::f64);
+  const Tensor repeated = activation("x", {1, 3}).broadcast_view("test", {50, 3});
+  EXPECT_EQ(Saved::rounded("test", repeated).get().storage(), repeated.storage());
+  set_product_precision(ProductPrecision::f32);
+  EXPECT_EQ(Saved::rounded("test", activation("x", {3})).get().dtype(), DType::f32);
+}
+
+}  // namespace
+}  // namespace tally
