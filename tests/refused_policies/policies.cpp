@@ -168,4 +168,3 @@ REFUSED(Adds, "with needs.adds logit is p.s plus what the others make, but the p
 });
 
 }  // namespace
-
