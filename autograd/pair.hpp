@@ -27,6 +27,7 @@ using attention::row;
 #else
 
 #include "autograd/pair_tensors.hpp"
+#include "core/attention/pair_inputs.hpp"
 #include "core/cpu/attention_pair_loops.hpp"
 
 // Of core/cmake/pairs.cmake: whether the file is compiled for more sets of instructions, as CUDA, and by nvcc.
@@ -51,22 +52,23 @@ using attention::row;
   extern const Type pair_##stem;              \
   }
 
-#define TALLY_PAIR(stem, Policy)                                                      \
-  TALLY_PAIR_DECLARE(cpu::v4, PairLoops, stem)                                        \
-  TALLY_PAIR_DECLARE(cpu::v3, PairLoops, stem)                                        \
-  TALLY_PAIR_DECLARE(cuda_host::registry, PairKernels, stem)                          \
-  TALLY_PAIR_DECLARE(cuda::registry, PairKernels, stem)                               \
-  namespace tally {                                                                   \
-  constinit static const PairLoops pair_loops_##stem = cpu::pair_loops<16, Policy>(); \
-  constinit static const PairPolicy pair_##stem{#stem,                                \
-                                                Policy::needs,                        \
-                                                &pair_loops_##stem,                   \
-                                                TALLY_PAIR_LOOPS(v4, stem),           \
-                                                TALLY_PAIR_LOOPS(v3, stem),           \
-                                                TALLY_PAIR_OF_HOST(stem),             \
-                                                TALLY_PAIR_OF_CUDA(stem),             \
-                                                &pair_on_tensors<Policy>};            \
-  }                                                                                   \
+#define TALLY_PAIR(stem, Policy)                                                       \
+  TALLY_PAIR_DECLARE(cpu::v4, PairLoops, stem)                                         \
+  TALLY_PAIR_DECLARE(cpu::v3, PairLoops, stem)                                         \
+  TALLY_PAIR_DECLARE(cuda_host::registry, PairKernels, stem)                           \
+  TALLY_PAIR_DECLARE(cuda::registry, PairKernels, stem)                                \
+  namespace tally {                                                                    \
+  constinit static const PairLoops pair_loops_##stem = cpu::pair_loops<16, Policy>();  \
+  constinit static const PairPolicy pair_##stem{#stem,                                 \
+                                                Policy::needs,                         \
+                                                &pair_loops_##stem,                    \
+                                                TALLY_PAIR_LOOPS(v4, stem),            \
+                                                TALLY_PAIR_LOOPS(v3, stem),            \
+                                                TALLY_PAIR_OF_HOST(stem),              \
+                                                TALLY_PAIR_OF_CUDA(stem),              \
+                                                &pair_on_tensors<Policy>,              \
+                                                attention::inputs_of_logit<Policy>()}; \
+  }                                                                                    \
   static_assert(true)
 
 #endif

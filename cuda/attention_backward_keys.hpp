@@ -116,12 +116,13 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
         product.load_rows(slice);
         __syncthreads();
       };
-      rows_of(products.score);
+      constexpr bool to_scores = reaches_scores<family, Policy>();
+      if constexpr (to_scores) rows_of(products.score);
       rows_of(products.value);
       if constexpr (family == Family::gated) rows_of(products.gate);
 
       d_v.template add<precision>(at.warp, weights, products.value.row_tile);
-      d_k.template add<precision>(at.warp, d_scores, products.score.row_tile);
+      if constexpr (to_scores) d_k.template add<precision>(at.warp, d_scores, products.score.row_tile);
       if constexpr (family == Family::gated) {
         d_gate_k.template add<precision>(at.warp, d_gate_scores, products.gate.row_tile);
       }

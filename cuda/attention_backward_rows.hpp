@@ -228,12 +228,15 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
       product.load_keys(slice);
       __syncthreads();
     };
-    bring(products.score);
+    constexpr bool to_scores = reaches_scores<family, Policy>();
+    if constexpr (to_scores) bring(products.score);
     if constexpr (family == Family::gated) bring(products.gate);
     __syncwarp();
     if (takes_part) {
-      multiply_tile<precision>(d_q, ByRow<T>{tiles.d_scores, pair_ld}, ByColumn<T>{products.score.key_tile, ld_of<D>},
-                               tile);
+      if constexpr (to_scores) {
+        multiply_tile<precision>(d_q, ByRow<T>{tiles.d_scores, pair_ld}, ByColumn<T>{products.score.key_tile, ld_of<D>},
+                                 tile);
+      }
       if constexpr (family == Family::gated) {
         multiply_tile<precision>(d_gate_q, ByRow<T>{tiles.d_gate_scores, pair_ld},
                                  ByColumn<T>{products.gate.key_tile, ld_of<D>}, tile);

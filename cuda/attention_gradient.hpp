@@ -2,6 +2,7 @@
 // logits and scores.
 #pragma once
 
+#include "core/attention/pair_inputs.hpp"
 #include "cuda/attention_tile.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
@@ -26,6 +27,16 @@ struct RowState {
     }
   }
 };
+
+// Whether anything flows to queries and keys by way of their scores.
+template <Family family, class Policy>
+constexpr bool reaches_scores() {
+  if constexpr (has_policy<Policy>) {
+    return attention::reaches_scores(attention::inputs_of_logit<Policy>(), family == Family::gated);
+  } else {
+    return true;
+  }
+}
 
 template <int D, int rows>
 constexpr int product_elements(Family family) {

@@ -10,6 +10,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/score.hpp"
+#include "core/attention/pair_inputs.hpp"
 
 namespace tally::attention_call {
 
@@ -104,6 +105,7 @@ class Builder {
     if (score.beside) add_beside(*score.beside);
     for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(shape); }, bias);
     add_normaliser(score.normaliser);
+    leave_out_unread();
   }
 
   Layout layout;
@@ -217,6 +219,41 @@ class Builder {
     check(Score::takes_beside(in_.q.device()), name, "a policy beside the scan is for the CPU, got ",
           to_text(in_.q.device()));
     add_numbers(pair, layout.call.beside, layout.slots.beside);
+  }
+  // What logits have no derivative by is no part of the graph: it gets no gradient, as in the composed form.
+  void leave_out_unread() {
+    const AttentionOperandsOf<Slot>& all = layout.slots;
+    const auto unless = [&](bool read, const Slot& slot) {
+      if (read || slot.index < 0) return;
+      Tensor& x = inputs[static_cast<std::size_t>(slot.index)];
+      x = x.detach();
+    };
+    const auto of_policy = [&](const PairPolicy* policy, const PolicyOperands<Slot>& own) {
+      if (policy == nullptr) return;
+      const PairNeeds& needs = policy->needs;
+      const int of_rows = attention::first_row_input, of_channels = attention::first_channel_input;
+      const auto reads = [&](int first, int count) { return attention::reads(policy->inputs, first, count); };
+      unless(reads(attention::input_other, 1), own.gate_query);
+      unless(reads(attention::input_other, 1), own.gate_key);
+      unless(reads(of_rows, needs.rows), own.rows);
+      unless(reads(of_rows + needs.rows, needs.heads), own.heads);
+      unless(reads(attention::input_entry, 1), own.table);
+      unless(reads(of_channels, needs.channels.of_query), own.channel_query);
+      unless(reads(of_channels + needs.channels.of_query, needs.channels.of_key), own.channel_key);
+    };
+    const PairPolicy* const policy = layout.call.scan.policy;
+    of_policy(policy, all.scan);
+    of_policy(layout.call.beside.policy, all.beside);
+    if (policy == nullptr || attention::reaches_scores(policy->inputs, all.scan.gate_query.index >= 0)) return;
+    const MoveOperands<Slot>& moves = all.moves;
+    for (const Slot& slot : {all.q, all.k, moves.own, moves.read, moves.taken, moves.factor}) unless(false, slot);
+    if (!policy->needs.biased) return;
+    // Nor does what was added to the scores.
+    for (const Slot& slot : {all.beside.rows, all.beside.heads, all.beside.table}) unless(false, slot);
+    for (const BiasOperands<Slot>& bias : layout.bias_slots) {
+      unless(false, bias.values);
+      unless(false, bias.column);
+    }
   }
   void add_normaliser(const Normaliser& normaliser) {
     using Kind = Normaliser::Kind;

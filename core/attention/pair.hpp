@@ -370,6 +370,7 @@ struct PairPolicy {
   const struct PairLoops *loops, *loops_v4, *loops_v3;
   const PairKernels *cuda_host, *cuda;  // null: not compiled
   const struct PairOnTensors* on_tensors;
+  std::uint32_t inputs;  // what logits have a derivative by (core/attention/pair_inputs.hpp)
 };
 
 }  // namespace tally

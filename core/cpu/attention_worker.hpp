@@ -297,8 +297,8 @@ class Worker {
         moves_.gradient(rows, keys, k_, d_score_, d_q_lanes_, sums.k, sums.moves);
         continue;
       }
-      add_keys_to_lanes(rows, keys, d_q_lanes_, d_score_, k_ + keys.first * width_, width_);
-      add_rows_to_keys(rows, keys, sums.k + keys.first * ld_, d_score_, q_rows_, ld_);
+      if (gradients_->q) add_keys_to_lanes(rows, keys, d_q_lanes_, d_score_, k_ + keys.first * width_, width_);
+      if (gradients_->k) add_rows_to_keys(rows, keys, sums.k + keys.first * ld_, d_score_, q_rows_, ld_);
     }
     if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
     if (gradients_->q) {

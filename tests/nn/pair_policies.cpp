@@ -102,6 +102,21 @@ struct Columned {
   static constexpr auto logit(const auto& p) { return p.s + p.terms; }
 };
 
+struct Apart {
+  static constexpr PairNeeds needs{
+      .scan = true, .other = true, .rows = 1, .heads = 1, .channels = {.of_query = 1, .of_key = 1}};
+  static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
+  static constexpr auto term(const auto& p) {
+    return abs(of_query<0>(p) - of_key<0>(p)) * select(p.s > row<0>(p) - 100, 1, 0.5);
+  }
+  static constexpr auto logit(const auto& p) { return -exp(head<0>(p)) * p.terms - 0.1 * p.sum; }
+};
+
+struct Overruled {
+  static constexpr PairNeeds needs{.distance = true, .biased = true, .rows = 1};
+  static constexpr auto logit(const auto& p) { return row<0>(p) * p.distance * 0.1; }
+};
+
 }  // namespace
 }  // namespace tally
 
@@ -117,6 +132,8 @@ TALLY_PAIR(binned, Binned);
 TALLY_PAIR(bent, Bent);
 TALLY_PAIR(channelled, Channelled);
 TALLY_PAIR(columned, Columned);
+TALLY_PAIR(apart, Apart);
+TALLY_PAIR(overruled, Overruled);
 
 #ifndef TALLY_PAIR_ONLY
 
@@ -136,6 +153,8 @@ const PairPolicy& binned_policy() { return pair_binned; }
 const PairPolicy& bent_policy() { return pair_bent; }
 const PairPolicy& channelled_policy() { return pair_channelled; }
 const PairPolicy& columned_policy() { return pair_columned; }
+const PairPolicy& apart_policy() { return pair_apart; }
+const PairPolicy& overruled_policy() { return pair_overruled; }
 
 }  // namespace tally::testing
 

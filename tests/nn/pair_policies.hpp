@@ -29,5 +29,9 @@ const PairPolicy& bent_policy();
 const PairPolicy& channelled_policy();
 // Channels of keys alone, beside a sum down the queries that terms read.
 const PairPolicy& columned_policy();
+// Channels by their distance, and gates of p.other: the score and the row's number are but compared.
+const PairPolicy& apart_policy();
+// Neither the score nor what biases add to it is read.
+const PairPolicy& overruled_policy();
 
 }  // namespace tally::testing

@@ -13,6 +13,7 @@
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/pair_policies.hpp"
 #include "tests/nn/shape_case.hpp"
+#include "tests/nn/unread_cases.hpp"
 
 namespace tally::testing {
 
@@ -340,6 +341,7 @@ inline std::vector<ShapeCase> shape_cases() {
        }},
   };
   for (const ShapeCase& one : down_cases()) cases.push_back(one);
+  for (const ShapeCase& one : unread_cases()) cases.push_back(one);
   if (default_device() == Device{}) {
     for (const ShapeCase& one : moved_cases()) cases.push_back(one);
   }

@@ -161,5 +161,10 @@ REFUSED(FunctionOfDistance, "the policy has of_distance, but needs.distance is f
   static constexpr auto of_distance(const auto& p) { return head<0>(p) * 2; }
   static constexpr auto logit(const auto& p) { return p.s + p.of_distance; }
 });
+REFUSED(Adds, "with needs.adds logit is p.s plus what the others make, but the policy does not read p.s", {
+  static constexpr PairNeeds needs{.scan = true, .adds = true, .other = true};
+  static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
+  static constexpr auto logit(const auto& p) { return -p.sum; }
+});
 
 }  // namespace

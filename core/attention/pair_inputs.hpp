@@ -1,0 +1,62 @@
+// What the logits of a pair policy have a derivative by, found from its text: an operand that it only compares, or does
+// not read at all, gets no gradient, as in the composed form. (A gradient of 0 would not be the same: an optimiser
+// lets parameters decay that have one.)
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "core/attention/pair.hpp"
+
+namespace tally::attention {
+
+template <class>
+inline constexpr std::uint32_t inputs_in = 0;
+template <class R, std::uint32_t inputs>
+inline constexpr std::uint32_t inputs_in<Dual<R, inputs>> = inputs;
+
+// Whether any of these inputs is among them.
+constexpr bool reads(std::uint32_t inputs, int first, int count = 1) {
+  return (inputs >> first & ((1u << count) - 1)) != 0;
+}
+
+template <class Policy>
+constexpr auto pair_of_logit() {
+  if constexpr (Policy::needs.table) {
+    return std::type_identity<PairWithEntry<double, Policy, true>>();
+  } else if constexpr (Policy::needs.channels.any()) {
+    return std::type_identity<PairWithTerms<double, Policy, true>>();
+  } else {
+    return std::type_identity<PairIn<double, Policy, true, true>>();
+  }
+}
+
+// Bit i stands for input i: what the logit has a derivative by, itself and by way of its gates and terms.
+template <class Policy>
+consteval std::uint32_t inputs_of_logit() {
+  constexpr PairNeeds needs = Policy::needs;
+  using OfLogit = typename decltype(pair_of_logit<Policy>())::type;
+  using OfGate = PairIn<double, Policy, true, false>;
+  constexpr std::uint32_t of_logit = inputs_in<decltype(logit_of<Policy>(std::declval<OfLogit>()))>;
+  static_assert(!needs.adds || reads(of_logit, input_s),
+                "with needs.adds logit is p.s plus what the others make, but the policy does not read p.s");
+  std::uint32_t inputs = of_logit;
+  if constexpr (reads(of_logit, input_terms)) {
+    inputs |= inputs_in<decltype(term_of(std::declval<TermIn<double, Policy, true>>()))>;
+  }
+  if constexpr (needs.scan) {
+    if (reads(inputs, input_sum)) inputs |= inputs_in<decltype(gate_of<Policy>(std::declval<OfGate>()))>;
+  }
+  if constexpr (needs.down) {
+    if (reads(inputs, input_down)) inputs |= inputs_in<decltype(down_gate_of<Policy>(std::declval<OfGate>()))>;
+  }
+  return inputs;
+}
+
+// Whether scores get a gradient, of a call that has operands of its own for p.other or has not.
+constexpr bool reaches_scores(std::uint32_t inputs, bool own_operands) {
+  return reads(inputs, input_s) || (!own_operands && reads(inputs, input_other));
+}
+
+}  // namespace tally::attention

@@ -1,0 +1,49 @@
+// Policies that do not read the score, or but compare it: what it is made of gets no gradient, in no form.
+#pragma once
+
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "core/device.hpp"
+#include "tests/nn/pair_policies.hpp"
+#include "tests/nn/shape_case.hpp"
+
+namespace tally::testing {
+
+inline std::vector<ShapeCase> unread_cases() {
+  const auto apart = [](const Sizes& s, const Leaf& leaf) {
+    Pair pair{&apart_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64),
+              leaf("heads", {s.heads, 1}, 0.3, DType::f64)};
+    pair.channels.query = leaf("channel_query", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64);
+    pair.channels.key = leaf("channel_key", {s.batch, s.key_heads(), s.length, 3}, 0.5, DType::f64);
+    return pair;
+  };
+  const auto by_row = [](const Sizes& s, const Leaf& leaf) {
+    return RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true};
+  };
+  return {{"pair_apart",
+           [=](const Sizes& s, const Leaf& leaf, Score& score) {
+             Pair pair = apart(s, leaf);
+             pair.other = gates_of(s, leaf);
+             score.set_scan(pair);
+             score.biases.push_back(by_row(s, leaf));
+           }},
+          // By way of the gates, scores have a gradient.
+          {"pair_apart_with_gates_of_the_score",
+           [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(apart(s, leaf)); },
+           false,
+           {.window = 30, .first = 2}},
+          {"pair_overruled", [=](const Sizes& s, const Leaf& leaf, Score& score) {
+             score.set_scan(Pair{&overruled_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64)});
+             score.biases.push_back(by_row(s, leaf));
+             score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+             score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
+                                            leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+             if (!Score::takes_beside(default_device())) return;
+             Pair binned{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
+             binned.table = leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64);
+             score.set_beside(binned);
+           }}};
+}
+
+}  // namespace tally::testing
