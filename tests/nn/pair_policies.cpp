@@ -102,6 +102,12 @@ struct Columned {
   static constexpr auto logit(const auto& p) { return p.s + p.terms; }
 };
 
+struct Vectored {
+  static constexpr PairNeeds needs{.adds = true, .rows = 1, .channels = {.of_query = 1, .of_key = 1}};
+  static constexpr auto term(const auto& p) { return of_query<0>(p) * sin(of_key<0>(p)); }
+  static constexpr auto logit(const auto& p) { return p.s + row<0>(p) * p.terms; }
+};
+
 }  // namespace
 }  // namespace tally
 
@@ -117,6 +123,7 @@ TALLY_PAIR(binned, Binned);
 TALLY_PAIR(bent, Bent);
 TALLY_PAIR(channelled, Channelled);
 TALLY_PAIR(columned, Columned);
+TALLY_PAIR(vectored, Vectored);
 
 #ifndef TALLY_PAIR_ONLY
 
@@ -136,6 +143,7 @@ const PairPolicy& binned_policy() { return pair_binned; }
 const PairPolicy& bent_policy() { return pair_bent; }
 const PairPolicy& channelled_policy() { return pair_channelled; }
 const PairPolicy& columned_policy() { return pair_columned; }
+const PairPolicy& vectored_policy() { return pair_vectored; }
 
 }  // namespace tally::testing
 

@@ -29,5 +29,7 @@ const PairPolicy& bent_policy();
 const PairPolicy& channelled_policy();
 // Channels of keys alone, beside a sum down the queries that terms read.
 const PairPolicy& columned_policy();
+// Channels of both and a number of the query, beside a product and with nothing summed.
+const PairPolicy& vectored_policy();
 
 }  // namespace tally::testing
