@@ -29,4 +29,16 @@ struct Parts {
 std::vector<Tensor> recomputed(std::string_view name, const std::vector<Tensor>& inputs, const Parts& parts,
                                Recomputed f);
 
+// The same of one result that is made part by part, part n by f(n, what it reads of each input): views that may have
+// elements in common with those of other parts. Of backward, too, one part is there at a time.
+struct OverlappingParts {
+  std::size_t count;
+  std::function<Tensor(std::size_t part, std::size_t input, const Tensor& whole)> of_input;
+  std::function<Tensor(std::size_t part, const Tensor& whole)> of_result;  // of every element some part makes it
+};
+using RecomputedPart = std::function<Tensor(std::size_t part, const std::vector<Tensor>& inputs)>;
+// `result`, of any strides, with its elements written.
+Tensor recomputed(std::string_view name, const std::vector<Tensor>& inputs, const OverlappingParts& parts,
+                  Tensor result, RecomputedPart f);
+
 }  // namespace tally

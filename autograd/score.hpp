@@ -97,7 +97,7 @@ using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, Product, Dense>;
 // behind changes it:
 //   s_ij = scale own_i[j mod C] in the same block, else scale q.keys_j with the query as it meets the block of j:
 //   as given in the block before its own one, then  q <- q - (q read_n^T) taken_n  or  q <- q factor_n
-// As many queries as keys. On the CPU, and in the composed form; gates that see the score see q.k of the operands.
+// As many queries as keys; gates that see the score see q.k of the operands.
 struct MovedProduct {
   Tensor queries;      // [B, H, T, d], as keys from before their block meet them at its start
   Tensor keys;         // [B, G, T, d], as they leave their block; G those of k, or H
@@ -105,7 +105,9 @@ struct MovedProduct {
   Tensor read, taken;  // [B, G, T, d] with the G of these keys, or
   Tensor factor;       // [B, G, N, d], N = ceil(T / C)
 
-  // Whether tiles on this device can: a model asks before it makes one.
+  // Whether the kernel of tiles on this device has one. Elsewhere the products of a part of the rows are made by
+  // ordinary operations, one part after the other, and made again for backward; with a policy that sums down the
+  // queries all rows are one part, and memory grows with T x T.
   static bool fits(Device device);
 };
 
@@ -160,6 +162,8 @@ struct AttentionOperands {
   // Tiled: of the weights, as dropout(weights, rate, stream) would be.
   double dropout = 0;
   RandomStream dropout_stream = {};
+  // Where no kernel has a MovedProduct, about as many of its products, [B, H, rows, keys], are in memory at a time.
+  std::int64_t products_at_once = std::int64_t{1} << 24;
 };
 
 // The same logits without a row_factor, which goes into q and into what joins the scores: biases by distance and of

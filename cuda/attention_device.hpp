@@ -78,6 +78,7 @@ struct DeviceCall {
   std::int32_t drop_below;
   T kept_scale;
   RandomStream dropout_stream;
+  int drop_rows, drop_first_row, drop_columns;  // AttentionCall::dropout_rows and so on
   Visible visible;
   Rule rule;
   T offset;
@@ -238,6 +239,9 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.drop_below = static_cast<std::int32_t>(std::ceil(call.dropout * 0x1p24));
   device.kept_scale = static_cast<T>(1.0 / (1.0 - call.dropout));
   device.dropout_stream = call.dropout_stream;
+  device.drop_rows = as_int(call.dropout_rows());
+  device.drop_first_row = as_int(call.dropout_first_row());
+  device.drop_columns = as_int(call.dropout_columns());
   device.q = Rows<T>::of(call.q);
   device.k = Rows<T>::of(call.k);
   device.v = Rows<T>::of(call.v);

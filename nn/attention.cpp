@@ -70,8 +70,7 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   turned.kept_k = operands.k;
   operands.v = in.keep_keys("values of the sum", operands.v);
   turned.written_out = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
-  turned.replaces_product = !turned.written_out && in.cache == nullptr && !encoding.traits.takes_score_alone &&
-                            MovedProduct::fits(in.q.device());
+  turned.replaces_product = !turned.written_out && in.cache == nullptr && !encoding.traits.takes_score_alone;
   Score score = score_of(encoding, turned);
   leave_out_gone(score, in, in.keys() - operands.k.size(2));
   const bool materialised = turned.written_out || !score.tiled_on(in.q.device());

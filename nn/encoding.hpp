@@ -72,7 +72,7 @@ struct AttentionInput {
   Visible visible = {};  // which of the keys up to itself a query sees
   // Whether all pairs are written out in memory (composed attention), where shapes that spare it are of no use.
   bool written_out = false;
-  // Whether `score` may bring a product in the place of q.k (Score::moved): in tiles on the CPU, of all tokens at once.
+  // Whether `score` may bring a product in the place of q.k (Score::moved): in tiles, of all tokens at once.
   bool replaces_product = false;
   std::string owner = {};  // goes before the names in the cache, so that two encodings may use the same
 

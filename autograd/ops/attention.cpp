@@ -16,22 +16,24 @@
 #include "core/workspace.hpp"
 
 namespace tally {
-namespace {
 
 using attention_call::Builder;
+using attention_call::by_query_head;
 using attention_call::Call;
+using attention_call::empty_by_token;
 using attention_call::for_each_slot;
 using attention_call::Layout;
 using attention_call::name;
 using attention_call::Slot;
 
-// [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.
-Tensor empty_by_token(const Shape& shape, DType dtype, Device device) {
+Tensor attention_call::empty_by_token(const Shape& shape, DType dtype, Device device) {
   const Tensor by_token = Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, dtype, device);
   Strides strides = by_token.strides();
   std::swap(strides[1], strides[2]);
   return by_token.as_strided(shape, strides, by_token.offset());
 }
+
+namespace {
 
 // Of the inputs those whose products are the scores and the output: they are rounded before, so that backward, which
 // keeps them rounded, computes the same pairs.
@@ -128,7 +130,6 @@ void join_products(AttentionOperands& in, Score& score) {
 // values, and what else belongs to keys.
 void take_moved(AttentionOperands& in, Score& score) {
   MovedProduct& moved = *score.moved;
-  check(MovedProduct::fits(in.q.device()), name, "a product of queries that move is for the CPU, got ", in.q.device());
   const auto check_as = [&](std::string_view what, const Tensor& x, const Tensor& like, std::int64_t heads) {
     check_defined(name, x);
     check(x.rank() == 4 && like.rank() == 4 && x.dtype() == like.dtype() && x.size(1) == heads &&
@@ -136,8 +137,8 @@ void take_moved(AttentionOperands& in, Score& score) {
           name, what, " must be ", like.dtype(), " and as ", like.shape(), ", got ", x.dtype(), " ", x.shape());
   };
   check_as("the queries that move", moved.queries, in.q, in.q.size(1));
-  const bool by_query_head = moved.keys.defined() && moved.keys.rank() == 4 && moved.keys.size(1) == in.q.size(1);
-  check_as("the keys that queries move to", moved.keys, in.k, by_query_head ? in.q.size(1) : in.k.size(1));
+  const bool each_its_own = moved.keys.defined() && moved.keys.rank() == 4 && moved.keys.size(1) == in.q.size(1);
+  check_as("the keys that queries move to", moved.keys, in.k, each_its_own ? in.q.size(1) : in.k.size(1));
   score.keep_gates(in.q, in.k);
   const std::int64_t heads = moved.keys.size(1), before = in.k.size(1);
   in.q = score.factor == 1 ? moved.queries : moved.queries * score.factor;
@@ -145,10 +146,7 @@ void take_moved(AttentionOperands& in, Score& score) {
   in.k = moved.keys;
   if (heads == before) return;
   const auto for_heads = [&](Tensor& x) {
-    if (!x.defined() || x.rank() != 4 || x.size(1) != before || before == 0) return;
-    const Shape each{x.size(0), before, heads / before, x.size(2), x.size(3)};
-    const Tensor one_more = reshape(x, {each[0], before, 1, each[3], each[4]});
-    x = reshape(broadcast_to(one_more, each), {each[0], heads, each[3], each[4]});
+    if (x.defined() && x.rank() == 4 && x.size(1) == before) x = by_query_head(x, heads);
   };
   for_heads(in.v);
   for (Bias& bias : score.biases) {
@@ -171,27 +169,36 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);
   join_products(in, score);
-  Builder builder(in, score);
-  const Layout& layout = builder.layout;
-  const auto products_read = [&layout](std::size_t n) { return is_read_by_products(layout, static_cast<int>(n)); };
-  for (std::size_t n = 0; n < builder.inputs.size(); ++n) {
-    if (products_read(n)) builder.inputs[n] = rounded_operand(builder.inputs[n]);
+  const Builder builder(in, score);
+  if (score.moved && !MovedProduct::fits(in.q.device())) {
+    return attention_call::attend_in_parts(builder.layout, builder.inputs, in.products_at_once);
   }
-  const Device device = in.q.device();
-  const std::int64_t heads = in.q.size(0) * in.q.size(1);
-  Tensor output = empty_by_token({in.q.size(0), in.q.size(1), in.q.size(2), in.v.size(3)}, in.q.dtype(), device);
-  const Tensor row_statistics = Tensor::empty({heads, in.q.size(2), statistics_per_row}, in.q.dtype(), device);
+  return attention_call::attend(builder.layout, builder.inputs);
+}
+
+Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& given) {
+  const auto products_read = [&layout](std::size_t n) { return is_read_by_products(layout, static_cast<int>(n)); };
+  std::vector<Tensor> inputs;
+  for (std::size_t n = 0; n < given.size(); ++n) {
+    inputs.push_back(products_read(n) ? rounded_operand(given[n]) : given[n]);
+  }
+  const auto input = [&](const Slot& slot) { return inputs[static_cast<std::size_t>(slot.index)]; };
+  const Tensor q = input(layout.slots.q), k = input(layout.slots.k), v = input(layout.slots.v);
+  const DType dtype = given[static_cast<std::size_t>(layout.slots.q.index)].dtype();
+  const Device device = q.device();
+  const std::int64_t heads = q.size(0) * q.size(1);
+  Tensor output = empty_by_token({q.size(0), q.size(1), q.size(2), v.size(3)}, dtype, device);
+  const Tensor row_statistics = Tensor::empty({heads, q.size(2), statistics_per_row}, dtype, device);
   const Kernels& on = kernels(device);
   Tensor down_sums;
   const PairPolicy* const policy = layout.call.scan.policy;
-  if (policy != nullptr && policy->needs.down && needs_grad(builder.inputs)) {
-    down_sums =
-        Tensor::empty({on.attention_down_sums(heads, in.q.size(2), in.k.size(2), in.q.dtype())}, DType::f64, device);
+  if (policy != nullptr && policy->needs.down && needs_grad(inputs)) {
+    down_sums = Tensor::empty({on.attention_down_sums(heads, q.size(2), k.size(2), dtype)}, DType::f64, device);
   }
-  Call forward(layout, output, row_statistics, {}, down_sums, [&](std::size_t n) { return builder.inputs[n].view(); });
+  Call forward(layout, output, row_statistics, {}, down_sums, [&](std::size_t n) { return inputs[n].view(); });
   Tensor prefix_sums;
-  if (sums_along_keys(layout) && needs_grad(builder.inputs)) {
-    prefix_sums = Tensor::empty({on.attention_prefix_sums(forward.call)}, in.q.dtype(), device);
+  if (sums_along_keys(layout) && needs_grad(inputs)) {
+    prefix_sums = Tensor::empty({on.attention_prefix_sums(forward.call)}, dtype, device);
     forward.call.prefix_sums = prefix_sums.view();
   }
   {
@@ -200,19 +207,18 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   }
 
   std::vector<Saved> kept;
-  for (std::size_t n = 0; n < builder.inputs.size(); ++n) {
-    const Tensor& input = builder.inputs[n];
-    kept.push_back(products_read(n) ? Saved::rounded(name, input) : Saved(name, input));
+  for (std::size_t n = 0; n < inputs.size(); ++n) {
+    kept.push_back(products_read(n) ? Saved::rounded(name, inputs[n]) : Saved(name, inputs[n]));
   }
-  record(name, output, builder.inputs,
+  record(name, output, inputs,
          [layout, kept, kept_output = Saved::rounded(name, output), row_statistics, prefix_sums, down_sums](
              const Tensor& d_y, Gradients& d) {
            InputGradients gradients(layout, d, kept, d_y);
-           std::vector<Tensor> inputs;
-           for (const Saved& one : kept) inputs.push_back(as_read(one));
+           std::vector<Tensor> read;
+           for (const Saved& one : kept) read.push_back(as_read(one));
            const Tensor own_output = as_read(kept_output);
            const Call call(layout, own_output, row_statistics, prefix_sums, down_sums,
-                           [&](std::size_t n) { return inputs[n].view(); });
+                           [&](std::size_t n) { return read[n].view(); });
            const Kernels& on_its_device = kernels(d_y.device());
            const Workspace workspace(on_its_device.attention_backward_workspace(call.call, gradients.views()),
                                      d_y.device());

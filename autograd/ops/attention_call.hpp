@@ -1,5 +1,5 @@
 // What one call of tiled attention is made of, checked: operands in a list for the graph, which of them is what, and
-// the views for a kernel. Only for autograd/ops/attention.cpp.
+// the views for a kernel. Only for autograd/ops/attention.cpp and attention_parts.cpp.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,25 @@ void for_each_slot(const Layout& layout, Operands& operands, Biases& biases, con
   }
 }
 
-// The same with tensors in their places, for a kernel.
+// [B, G, N, w] by heads of queries: each for all of these that share it.
+inline Tensor by_query_head(const Tensor& x, std::int64_t heads) {
+  const std::int64_t before = x.size(1);
+  if (heads == before || before == 0) return x;
+  const Shape each{x.size(0), before, heads / before, x.size(2), x.size(3)};
+  const Tensor one_more = reshape(x, {each[0], before, 1, each[3], each[4]});
+  return reshape(broadcast_to(one_more, each), {each[0], heads, each[3], each[4]});
+}
+
+// The kernel on these inputs, recorded: o [B, H, T, e].
+Tensor attend(const Layout& layout, const std::vector<Tensor>& inputs);
+// The same with queries that move, for kernels that have none (autograd/ops/attention_parts.cpp). `at_once`: about as
+// many products of queries and keys are in memory at a time.
+Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, std::int64_t at_once);
+
+// [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.
+Tensor empty_by_token(const Shape& shape, DType dtype, Device device);
+
+// A call with tensors in their places, for a kernel.
 struct Call {
   AttentionCall call;
   std::vector<AttentionBias> biases;

@@ -29,7 +29,8 @@ inline constexpr std::int64_t moved_block = 64;
 // moved_block). Within a block the products are given. A query meets earlier keys as they leave their own block, and
 // walks to the left: what it is at the start of its own block meets the keys of the one before, and each block n that
 // it leaves behind changes it. As many queries as keys. Only the first channels of q and k, as many as the operands
-// here have, take part; the others meet as they are, in every block.
+// here have, take part; the others meet as they are, in every block. The kernels of CUDA have none: to them such
+// products are a dense bias (autograd/ops/attention_parts.cpp).
 struct AttentionMoves : MoveOperands<View> {
   enum class Kind : std::uint8_t {
     none,
@@ -77,9 +78,12 @@ struct AttentionCall {
   const AttentionBias* biases = nullptr;  // of host memory
   int bias_count = 0;
   // Weights are 0 with probability `dropout`, else a / (1 - dropout), by the stream's element of their index in
-  // [B,H,T,K]: those of the `dropout` kernel on the weights written out.
+  // [B,H,T,K]: those of the `dropout` kernel on the weights written out. Where the call is a part of a text of
+  // `dropout_tokens` L, with as many queries as keys, it is their index in that one's [B,H,L,L], and element 0 of the
+  // stream is the pair of the first key here with itself.
   double dropout = 0;
   RandomStream dropout_stream;
+  std::int64_t dropout_tokens = 0;  // 0: the call is no part
 
   // Results.
   View output;          // [B,H,T,e], any strides
@@ -91,6 +95,12 @@ struct AttentionCall {
   std::int64_t heads() const { return q.shape[1]; }
   std::int64_t queries() const { return q.shape[2]; }
   std::int64_t keys() const { return k.shape[2]; }
+
+  // The pair of query t and the first key, of a head counted over all sequences, is element
+  // (head dropout_rows() + dropout_first_row() + t) dropout_columns().
+  std::int64_t dropout_rows() const { return dropout_tokens > 0 ? dropout_tokens : queries(); }
+  std::int64_t dropout_first_row() const { return dropout_tokens > 0 ? keys() - queries() : 0; }
+  std::int64_t dropout_columns() const { return dropout_tokens > 0 ? dropout_tokens : keys(); }
 };
 
 // What is wanted of each operand, under its name: gradients are written, not added to; any strides but of shared ones,

@@ -78,6 +78,22 @@ void for_each_operand(const F& f, All&... all) {
   f(all.normaliser.rest...);
 }
 
+// Likewise for what belongs to queries: [B,H,T,width].
+template <class F, class... All>
+void for_each_row_operand(const F& f, All&... all) {
+  const auto of_policy = [&](auto&... own) {
+    f(own.gate_query...);
+    f(own.rows...);
+    f(own.table...);
+    f(own.channel_query...);
+  };
+  f(all.q...);
+  of_policy(all.scan...);
+  of_policy(all.beside...);
+  f(all.moves.own...);
+  f(all.normaliser.rest...);
+}
+
 // Likewise for what belongs to keys: [B,G,K,width], or fewer rows.
 template <class F, class... All>
 void for_each_key_operand(const F& f, All&... all) {

@@ -229,10 +229,11 @@ class Worker {
   // y = the weights after dropout, with the mask in mask_. Returns false, and leaves y alone, where nothing is dropped.
   bool drop(const RowTile& rows, const KeyTile& keys, T* y, const T* weights) {
     if (call_.dropout == 0) return false;
-    const std::int64_t row = (rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first;
+    const std::int64_t head = rows.batch * call_.heads() + rows.head, columns = call_.dropout_columns(),
+                       row = head * call_.dropout_rows() + call_.dropout_first_row() + rows.first;
     draw_dropout(mask_, call_.dropout_stream.now(), call_.dropout,
-                 static_cast<std::uint64_t>(row * call_.keys() + keys.first), static_cast<std::uint64_t>(call_.keys()),
-                 keys.keys, rows.lanes);
+                 static_cast<std::uint64_t>(row * columns + keys.first), static_cast<std::uint64_t>(columns), keys.keys,
+                 rows.lanes);
     apply_dropout(y, weights, mask_, keys.keys, rows.lanes);
     return true;
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/nn/pair_policies.hpp"
 #include "tests/nn/score_cases.hpp"
 
 namespace tally::testing {
@@ -70,6 +71,34 @@ std::vector<ShapeCase> moved_cases() {
     score.set_normaliser({Normaliser::Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)});
   };
   const auto factor = [](const Sizes&, const Leaf&, Score& score) { score.factor = 0.7; };
+  const auto every_bias = [](const Sizes& s, const Leaf& leaf, Score& score) {
+    score.set_scan(contextual_table(leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64), gates_of(s, leaf)));
+    score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length + 2}, 1, DType::f64)});
+    score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64),
+                                     leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
+    score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
+    score.biases.push_back(Dense{leaf("dense", {s.batch, 1, s.length, s.length}, 1, DType::f64)});
+    score.set_normaliser(
+        {Normaliser::Kind::sigmoid, {}, 4, leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64)});
+  };
+  const auto vectors = [](const Sizes& s, const Leaf& leaf, Score& score) {
+    Pair pair{&vectored_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64)};
+    pair.channels.query = leaf("channel_query", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64);
+    pair.channels.key = leaf("channel_key", {s.batch, s.key_heads(), s.length, 3}, 0.5, DType::f64);
+    score.set_scan(pair);
+  };
+  const auto binned = [](const Sizes& s, const Leaf& leaf, Score& score) {
+    Pair pair{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
+    pair.table = leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64);
+    score.set_scan(pair);
+    score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+    score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+  };
+  const auto down = [](const Sizes& s, const Leaf& leaf, Score& score) {
+    Pair pair{&columned_policy()};
+    pair.channels.key = leaf("channel_key", {s.batch, s.key_heads(), s.length, 6}, 0.5, DType::f64);
+    score.set_scan(pair);
+  };
   return {
       {"moved", moved(false, false, nothing), false, {}, true},
       {"moved_channels", moved(true, false, nothing), false, {}, true},
@@ -84,6 +113,14 @@ std::vector<ShapeCase> moved_cases() {
       {"moved_and_steep", moved(false, false, steep), false, {}, true},
       {"moved_and_comb", moved(false, false, comb), false, {}, true},
       {"moved_channels_and_comb", moved(true, false, comb), false, {.window = 280, .first = 1}, true},
+      {"moved_and_every_bias",
+       moved(false, false, every_bias, product, factor),
+       true,
+       {.window = 80, .chunk = 90},
+       true},
+      {"moved_and_vectors", moved(true, true, vectors), false, {}, true},
+      {"moved_and_row_factor", moved(false, false, binned, product), false, {.window = 100}, true},
+      {"moved_and_down", moved(false, false, down), false, {.window = 90}, true},
   };
 }
 

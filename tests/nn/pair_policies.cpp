@@ -117,6 +117,12 @@ struct Overruled {
   static constexpr auto logit(const auto& p) { return row<0>(p) * p.distance * 0.1; }
 };
 
+struct Vectored {
+  static constexpr PairNeeds needs{.adds = true, .rows = 1, .channels = {.of_query = 1, .of_key = 1}};
+  static constexpr auto term(const auto& p) { return of_query<0>(p) * sin(of_key<0>(p)); }
+  static constexpr auto logit(const auto& p) { return p.s + row<0>(p) * p.terms; }
+};
+
 }  // namespace
 }  // namespace tally
 
@@ -134,6 +140,7 @@ TALLY_PAIR(channelled, Channelled);
 TALLY_PAIR(columned, Columned);
 TALLY_PAIR(apart, Apart);
 TALLY_PAIR(overruled, Overruled);
+TALLY_PAIR(vectored, Vectored);
 
 #ifndef TALLY_PAIR_ONLY
 
@@ -155,6 +162,7 @@ const PairPolicy& channelled_policy() { return pair_channelled; }
 const PairPolicy& columned_policy() { return pair_columned; }
 const PairPolicy& apart_policy() { return pair_apart; }
 const PairPolicy& overruled_policy() { return pair_overruled; }
+const PairPolicy& vectored_policy() { return pair_vectored; }
 
 }  // namespace tally::testing
 

@@ -33,5 +33,7 @@ const PairPolicy& columned_policy();
 const PairPolicy& apart_policy();
 // Neither the score nor what biases add to it is read.
 const PairPolicy& overruled_policy();
+// Channels of both and a number of the query, beside a product and with nothing summed.
+const PairPolicy& vectored_policy();
 
 }  // namespace tally::testing

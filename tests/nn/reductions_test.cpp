@@ -47,7 +47,7 @@ struct Operands {
 Tensor in_tiles(const Encoding& encoding, const Operands& in, const Visible& visible = {}) {
   AttentionInput input{in.x, in.q, in.k, in.v, scale};
   input.visible = visible;
-  input.replaces_product = !encoding.traits.takes_score_alone && MovedProduct::fits(default_device());
+  input.replaces_product = !encoding.traits.takes_score_alone;
   const auto [operands, score] = testing::encoded_attention(encoding, input);
   return encoding.finish(tiled_attention(operands, score), input);
 }

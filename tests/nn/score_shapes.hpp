@@ -26,7 +26,7 @@ inline void break_stick(Score& score, bool attend_current = false) {
 
 std::vector<ShapeCase> moved_cases();
 
-// Those that every device has, and on the CPU those with queries that move.
+// Those with queries that move last.
 inline std::vector<ShapeCase> shape_cases() {
   const auto gates = gates_of;
   const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
@@ -342,9 +342,7 @@ inline std::vector<ShapeCase> shape_cases() {
   };
   for (const ShapeCase& one : down_cases()) cases.push_back(one);
   for (const ShapeCase& one : unread_cases()) cases.push_back(one);
-  if (default_device() == Device{}) {
-    for (const ShapeCase& one : moved_cases()) cases.push_back(one);
-  }
+  for (const ShapeCase& one : moved_cases()) cases.push_back(one);
   return cases;
 }
 

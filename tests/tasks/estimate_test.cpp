@@ -143,7 +143,7 @@ TEST(Estimate, MemoryIsThatOfSoManyThreads) {
 TEST(Estimate, MemoryOnACudaDeviceIsThatOfTheRun) {
   if (testing::only_small_kernels(testing::on_cuda_host)) GTEST_SKIP() << "under ThreadSanitizer";
   set_default_device(testing::on_cuda_host);
-  for (const char* encoding : {"none", "cope", "cope-alibi", "cope-mlp", "stick-breaking", "t5"}) {
+  for (const char* encoding : {"none", "cope", "cope-alibi", "cope-mlp", "stick-breaking", "t5", "path", "wall"}) {
     const RunConfig config =
         small(encoding, {{"eval-batch", "1"}, {"batch", "1"}, {"task.length", "80"}, {"model.layers", "1"}});
     expect_exact(config, encoding);

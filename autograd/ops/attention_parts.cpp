@@ -1,0 +1,197 @@
+// Attention with queries that move (AttentionMoves, core/attention/call.hpp) for kernels that have none: part by part
+// of the rows, whole blocks of them. The products of a part with all keys that it sees are made by ordinary operations,
+//   own block: as given;  the block before: q as given;  each block n that is left behind:  q <- q - (q read_n^T)
+//   taken_n
+// of all its rows at once, and are a dense bias of a call without q.k. As backward makes them again, those of one part
+// are in memory at a time, which makes it linear in the length.
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/ops/attention_call.hpp"
+#include "autograd/recompute.hpp"
+
+namespace tally::attention_call {
+namespace {
+
+// Rows begin .. end - 1 of the queries, with the keys first_key .. end - 1.
+struct Part {
+  std::int64_t begin, end, first_key;
+};
+
+// The first key for a part whose first row is this one: none before it is seen. A chunk begins there where there are
+// chunks, which are counted from the first key.
+std::int64_t first_key_of(const Visible& visible, std::int64_t row) {
+  if (visible.first > 0) return 0;
+  return visible.chunk > 0 ? row / visible.chunk * visible.chunk : visible.begin(row);
+}
+
+std::vector<Part> parts_of(const Layout& layout, const Shape& q, std::int64_t block, std::int64_t at_once) {
+  const std::int64_t heads = q[0] * q[1], length = q[2];
+  std::vector<Part> parts;
+  if (length == 0) return parts;
+  const PairPolicy* const policy = layout.call.scan.policy;
+  if (policy != nullptr && policy->needs.down) return {{0, length, 0}};  // rows need the sums of those before them
+  for (std::int64_t begin = 0; begin < length; begin = parts.back().end) {
+    const std::int64_t first_key = first_key_of(layout.call.visible, begin);
+    const auto products = [&](std::int64_t end) { return heads * (end - begin) * (end - first_key); };
+    const auto with_more = [&](std::int64_t end) { return std::min(length, end + block); };
+    std::int64_t end = with_more(begin);
+    while (end < length && products(with_more(end)) <= at_once) end = with_more(end);
+    parts.push_back({begin, end, first_key});
+  }
+  return parts;
+}
+
+// Which axes of an operand are cut.
+enum class Along : std::uint8_t { nothing, rows, keys, pairs };
+
+std::vector<Along> axes_of(const Layout& layout, std::size_t inputs) {
+  std::vector<Along> axes(inputs, Along::nothing);
+  const auto set = [&](const Slot& slot, Along along) {
+    if (slot.index >= 0) axes[static_cast<std::size_t>(slot.index)] = along;
+  };
+  for_each_row_operand([&](const Slot& slot) { set(slot, Along::rows); }, layout.slots);
+  for_each_key_operand([&](const Slot& slot) { set(slot, Along::keys); }, layout.slots);
+  set(layout.slots.moves.factor, Along::nothing);  // a row for each block
+  for (std::size_t n = 0; n < layout.biases.size(); ++n) {
+    using Kind = AttentionBias::Kind;
+    const BiasOperands<Slot>& slots = layout.bias_slots[n];
+    switch (layout.biases[n].kind) {
+      case Kind::toeplitz: break;
+      case Kind::row_column: set(slots.column, Along::keys); [[fallthrough]];
+      case Kind::row_toeplitz: set(slots.values, Along::rows); break;
+      case Kind::dense: set(slots.values, Along::pairs); break;
+    }
+  }
+  return axes;
+}
+
+Tensor view_of(const Part& part, Along along, const Tensor& whole) {
+  const auto keys = [&](int axis) { return whole.slice_view(axis, part.first_key, part.end); };
+  switch (along) {
+    case Along::nothing: return whole;
+    case Along::rows: return whole.slice_view(2, part.begin, part.end);
+    case Along::keys: return keys(2);
+    case Along::pairs: return keys(3).slice_view(2, part.begin, part.end);
+  }
+  return {};
+}
+
+// Queries that move, of a part: what MoveOperands has, and the channels of q and k that take part.
+struct Moving {
+  Tensor q, k;
+  MoveOperands<Tensor> by;
+};
+
+// Their products with the keys of the part, [B, H, rows, keys], scaled; what is above the diagonal does not count.
+Tensor products_of(const Part& part, const Moving& moving, std::int64_t block, double scale) {
+  const std::int64_t heads = moving.q.size(1), first_own = part.begin / block;
+  const auto rows_of = [&](const Tensor& x, std::int64_t n) {
+    return slice(x, 2, n * block - part.begin, std::min(part.end, (n + 1) * block) - part.begin);
+  };
+  const auto keys_of = [&](const Tensor& x, std::int64_t n) {
+    const std::int64_t begin = std::max(part.first_key, n * block), end = std::min(part.end, (n + 1) * block);
+    return by_query_head(slice(x, 2, begin - part.first_key, end - part.first_key), heads);
+  };
+  Tensor walking;               // those of the rows behind block n, as they meet its keys
+  std::vector<Tensor> columns;  // from the last block to the first
+  for (std::int64_t n = (part.end - 1) / block;; --n) {
+    std::vector<Tensor> column;
+    if (n >= first_own) {
+      const Tensor own = rows_of(moving.by.own, n);
+      if (n > first_own) {
+        const Shape later{own.size(0), heads, (n - first_own) * block, own.size(2)};
+        column.push_back(Tensor::zeros(later, own.dtype(), own.device()));
+      }
+      column.push_back(slice(own, 3, 0, own.size(2)) * scale);
+    }
+    if (walking.defined()) column.push_back(matmul(walking, transpose(keys_of(moving.k, n), -1, -2), scale));
+    columns.push_back(column.size() == 1 ? column.front() : concat(column, 2));
+    if (n * block <= part.first_key) break;
+    if (walking.defined()) {
+      walking = moving.by.factor.defined()
+                    ? walking * by_query_head(slice(moving.by.factor, 2, n, n + 1), heads)
+                    : walking - matmul(matmul(walking, transpose(keys_of(moving.by.read, n), -1, -2)),
+                                       keys_of(moving.by.taken, n));
+    }
+    if (n < first_own) continue;
+    const Tensor joining = rows_of(moving.q, n);
+    walking = walking.defined() ? concat({joining, walking}, 2) : joining;
+  }
+  std::reverse(columns.begin(), columns.end());
+  return columns.size() == 1 ? columns.front() : concat(columns, 3);
+}
+
+// The channels of x behind the first ones; where there are none one of zeros, which takes no gradient.
+Tensor others_of(const Tensor& x, std::int64_t first) {
+  if (x.size(3) > first) return slice(x, 3, first, x.size(3));
+  const Shape none{x.size(0), x.size(1), x.size(2), 1};
+  return Tensor::zeros({1, 1, 1, 1}, x.dtype(), x.device()).broadcast_view(name, none);
+}
+
+Tensor attend_part(const Part& part, const Layout& whole, const std::vector<Tensor>& inputs, std::int64_t block,
+                   std::int64_t length) {
+  const auto input = [&](const Slot& slot) {
+    return slot.index < 0 ? Tensor() : inputs[static_cast<std::size_t>(slot.index)];
+  };
+  const MoveOperands<Slot>& moves = whole.slots.moves;
+  Moving moving;
+  moving.by = {input(moves.own), input(moves.read), input(moves.taken), input(moves.factor)};
+  const Tensor q = input(whole.slots.q), k = input(whole.slots.k);
+  const std::int64_t width = moving.by.factor.defined() ? moving.by.factor.size(3) : moving.by.read.size(3);
+  moving.q = slice(q, 3, 0, width);
+  moving.k = slice(k, 3, 0, width);
+
+  Layout own = whole;
+  own.call.moves.kind = AttentionMoves::Kind::none;
+  own.slots.moves = {};
+  own.call.dropout_tokens = length;
+  own.call.dropout_stream.first += static_cast<std::uint64_t>(part.first_key * (length + 1));
+  std::vector<Tensor> its;
+  const auto put = [&](Slot& slot, const Tensor& x) {
+    its.push_back(x);
+    slot.index = static_cast<int>(its.size()) - 1;
+  };
+  const auto keep = [&](Slot& slot) {
+    if (slot.index >= 0) put(slot, input(slot));
+  };
+  for_each_operand(keep, own.slots);
+  its[static_cast<std::size_t>(own.slots.q.index)] = others_of(q, width);
+  its[static_cast<std::size_t>(own.slots.k.index)] = others_of(k, width);
+  for (BiasOperands<Slot>& bias : own.bias_slots) {
+    keep(bias.values);
+    keep(bias.column);
+  }
+  own.biases.push_back({{}, AttentionBias::Kind::dense, false});
+  own.bias_slots.emplace_back();
+  put(own.bias_slots.back().values, products_of(part, moving, block, whole.call.scale));
+  return attend(own, its);
+}
+
+}  // namespace
+
+Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, std::int64_t at_once) {
+  const auto input = [&](const Slot& slot) { return inputs[static_cast<std::size_t>(slot.index)]; };
+  const Tensor q = input(layout.slots.q);
+  const std::int64_t length = q.size(2), block = input(layout.slots.moves.own).size(3);
+  const std::vector<Part> parts = parts_of(layout, q.shape(), block, at_once);
+  const std::vector<Along> axes = axes_of(layout, inputs.size());
+  const Tensor output =
+      empty_by_token({q.size(0), q.size(1), length, input(layout.slots.v).size(3)}, q.dtype(), q.device());
+  return recomputed(
+      name, inputs,
+      {parts.size(),
+       [parts, axes](std::size_t part, std::size_t n, const Tensor& whole) {
+         return view_of(parts[part], axes[n], whole);
+       },
+       [parts](std::size_t part, const Tensor& whole) { return view_of(parts[part], Along::rows, whole); }},
+      output, [parts, layout, block, length](std::size_t part, const std::vector<Tensor>& own) {
+        return attend_part(parts[part], layout, own, block, length);
+      });
+}
+
+}  // namespace tally::attention_call

@@ -1,0 +1,36 @@
+// Whether memory is linear in the length, counted on each kind of device.
+#include "tasks/attention_memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/backend.hpp"
+#include "tests/devices.hpp"
+
+namespace tally {
+namespace {
+
+AttentionMemory memory_of(const std::string& encoding) {
+  const EncodingChoice choice = EncodingChoice::parse(encoding);
+  return attention_memory(choice, choice.acting().front());
+}
+
+// Keys that every later token changes are in no kernel of CUDA, and of two parts that change them one is a bias.
+TEST(AttentionMemory, OfKeysThatMoveIsLinearOnEveryDevice) {
+  for (const Device device : {Device{}, testing::on_cuda_host}) {
+    set_default_device(device);
+    SCOPED_TRACE(to_text(device));
+    for (const char* encoding : {"path", "wall", "cope+path", "alibi+wall", "path[window=256]"}) {
+      const AttentionMemory memory = memory_of(encoding);
+      EXPECT_FALSE(memory.squares) << encoding << " " << memory.bytes;
+      EXPECT_EQ(memory.form, "tiled") << encoding;
+      EXPECT_LT(memory.bytes, 1.5e9) << encoding;
+    }
+    for (const char* encoding : {"path+wall", "path+tra"}) EXPECT_TRUE(memory_of(encoding).squares) << encoding;
+  }
+  set_default_device({});
+}
+
+}  // namespace
+}  // namespace tally
