@@ -70,6 +70,11 @@ class Sum final : public Encoding {
     for (const SumPart& part : parts_) least = std::min(least, part.encoding->changes_beyond());
     return least;
   }
+  std::int64_t rows_by_end() const override {
+    std::int64_t rows = 0;
+    for (const SumPart& part : parts_) rows = std::max(rows, part.encoding->rows_by_end());
+    return rows;
+  }
   std::int64_t rows_by_position() const override {
     std::int64_t rows = 0;
     for (const SumPart& part : parts_) rows = std::max(rows, part.encoding->rows_by_position());

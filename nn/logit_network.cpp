@@ -66,8 +66,8 @@ void LogitNetworkOptions::visit(OptionVisitor& visitor) {
 }
 
 LogitNetwork::LogitNetwork(const EncodingSetup& setup, const LogitNetworkOptions& options, const std::string& bias,
-                           std::optional<std::int64_t> kernel)
-    : slope_(options.slope), kernel_(kernel.value_or(1)) {
+                           std::optional<std::int64_t> kernel, bool ends_with_text)
+    : slope_(options.slope), kernel_(kernel.value_or(1)), ends_with_text_(ends_with_text) {
   const std::int64_t inputs = bias == "none" ? setup.heads : 2 * setup.heads, hidden = options.hidden;
   const auto weight = [&](std::int64_t out, std::int64_t in) {
     return kernel ? Shape{out, in, *kernel} : Shape{out, in};
@@ -109,7 +109,9 @@ Tensor LogitNetwork::changed(const Tensor& logits, const Tensor& seen, const Att
   Tensor shift = unsqueeze(unsqueeze(hidden_bias_, 1), 2);
   if (b.defined()) shift = gathered(slice(weight, 1, heads, 2 * heads), padded(b, half, 2 * half)) + shift;
   const Tensor hidden = gathered(of_heads, padded(s, half, 2 * half)) + shift;
-  const Tensor change = scattered(with_taps(output_weight_), leaky_relu(hidden, slope_), half, keys);
+  Tensor active = leaky_relu(hidden, slope_);
+  if (ends_with_text_) active = padded(slice(active, 3, 0, keys), 0, half);
+  const Tensor change = scattered(with_taps(output_weight_), active, half, keys);
   const Tensor moved = b.defined() ? s + b : s;
   return moved + (change + unsqueeze(unsqueeze(output_bias_, 1), 2));
 }

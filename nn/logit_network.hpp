@@ -4,8 +4,8 @@
 //   l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2,  leaky(x) = x for x > 0, else slope x
 // Pairs that are not seen have s = b = 0, so that no row sees what is to come. Zeros also stand before key 0 of s, b
 // and the hidden layer. Behind the last key of a row the hidden layer goes on with what it has there, which is not 0,
-// in the last row of a text too: a row does not depend on the length. Keeps about (N + (K + 1) H) T² numbers a
-// sequence until backward, K keys wide.
+// in the last row of a text too: a row does not depend on the length, unless the hidden layer ends with the text. Keeps
+// about (N + (K + 1) H) T² numbers a sequence until backward, K keys wide.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,10 @@ struct LogitNetworkOptions {
 class LogitNetwork : public Encoding {
  public:
   // bias: the name of an encoding that adds to scores by the distance alone, or "none". kernel: keys that a convolution
-  // sees, odd; without, each pair stands alone.
+  // sees, odd; without, each pair stands alone. ends_with_text: the hidden layer is 0 behind the last key of the text.
   LogitNetwork(const EncodingSetup& setup, const LogitNetworkOptions& options, const std::string& bias,
-               std::optional<std::int64_t> kernel = {});
+               std::optional<std::int64_t> kernel = {}, bool ends_with_text = false);
+  std::int64_t rows_by_end() const override { return ends_with_text_ ? kernel_ / 2 : 0; }
   void project() const override;
   Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override;
 
@@ -43,6 +44,7 @@ class LogitNetwork : public Encoding {
 
   double slope_;
   std::int64_t kernel_;
+  bool ends_with_text_;
   std::unique_ptr<Encoding> bias_;
   Tensor hidden_weight_, hidden_bias_;  // W1, b1
   Tensor output_weight_, output_bias_;  // W2, b2

@@ -227,6 +227,14 @@ std::int64_t Transformer::changes_beyond() const {
   return least;
 }
 
+std::int64_t Transformer::rows_by_end() const {
+  std::int64_t rows = 0;
+  for (const auto& block : parts_->blocks) {
+    for (const HeadGroup& group : block->encoding()) rows = std::max(rows, group.encoding->rows_by_end());
+  }
+  return rows;
+}
+
 std::int64_t Transformer::rows_by_position() const {
   std::int64_t rows = 0;
   for (const auto& block : parts_->blocks) {

@@ -31,6 +31,8 @@ class Transformer final : public SequenceModel {
   Tensor step(const Tensor& tokens, GenerationState& state) override;
   void check_length(std::int64_t length) const override;
   std::int64_t rows_by_position() const override;
+  // The most of all its encodings': so many rows at the end of a text are others where it goes on.
+  std::int64_t rows_by_end() const;
   void project_parameters() const override;
 
   // What acts on a layer, from 0.

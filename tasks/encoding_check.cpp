@@ -151,8 +151,11 @@ Finding look_at_generation(const EncodingVariant& variant) {
   const auto [length, model, tokens, whole] =
       WholeText(variant, has_windows(variant.choice) ? several_tiles : one_tile);
   const double scale = std::max(1e-3, largest(whole));
-  const std::string name = concat(length, " tokens a few at a time and all at once");
-  Numbers in_steps;
+  // Where the last rows of a text change with what comes after, a step has those of the text up to there.
+  const bool by_end = model->rows_by_end() > 0;
+  const std::string name =
+      concat(length, " tokens a few at a time and ", by_end ? "each text up to there" : "all at once");
+  Numbers in_steps, all_expected;
   GenerationState state;
   for (std::int64_t first = 0, count = 5; first < length; first += count, count = first % 2 == 0 ? 1 : 3) {
     const std::int64_t end = std::min(first + count, length);
@@ -166,13 +169,15 @@ Finding look_at_generation(const EncodingVariant& variant) {
     } catch (const Error& error) {
       return fails(error.what());
     }
-    const Numbers expected(whole.begin() + std::ssize(in_steps),
-                           whole.begin() + std::ssize(in_steps) + std::ssize(rows));
+    const Numbers text = by_end ? numbers_of(model->forward(slice(tokens, 1, 0, end))) : whole;
+    const auto at = text.begin() + std::ssize(in_steps);
+    const Numbers expected(at, at + std::ssize(rows));
     const double size = largest_difference(rows, expected) / scale;
     if (!(size <= 1e-9)) return fails(expect_within({size}, 1e-9, name).text);
     in_steps.insert(in_steps.end(), rows.begin(), rows.end());
+    all_expected.insert(all_expected.end(), expected.begin(), expected.end());
   }
-  return expect_within({largest_difference(in_steps, whole) / scale}, 1e-9, name);
+  return expect_within({largest_difference(in_steps, all_expected) / scale}, 1e-9, name);
 }
 
 Finding look_at_precision(const EncodingVariant& variant) {
@@ -252,10 +257,12 @@ Finding look_at_length(const EncodingVariant& variant) {
   const Tensor tokens = encoding_tokens(most);
   const std::int64_t begin = std::min(trained, most);
   Numbers within = numbers_of(model->forward(tokens));
-  const Numbers alone = numbers_of(model->forward(slice(tokens, 1, 0, begin)));
+  Numbers alone = numbers_of(model->forward(slice(tokens, 1, 0, begin)));
+  const std::int64_t rows = begin - std::min(begin, model->rows_by_end());
+  alone.resize(alone.size() / static_cast<std::size_t>(begin) * static_cast<std::size_t>(rows));
   within.resize(alone.size());
   const Finding same = expect_within({largest_difference(within, alone) / std::max(1e-3, largest(alone))}, 1e-9,
-                                     concat("a text of ", most, " tokens and its first ", begin));
+                                     concat("a text of ", most, " tokens and its first ", rows));
   if (most == longer || same.kind == Finding::Kind::wrong) return same;
   try {
     model->check_length(longer);

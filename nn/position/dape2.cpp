@@ -3,7 +3,7 @@
 //   l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2
 // s and b are 0 where a pair is not seen. At the last key of a row the second layer reads the hidden layer one key
 // further on, where it is not 0. The released code has no such key in the last row of a batch, which therefore changes
-// when its text goes on; here all rows are as the others are there.
+// when its text goes on; here all rows are as the others are there, or with `edge` = authors as in that code.
 #include <string>
 
 #include "core/error.hpp"
@@ -16,11 +16,16 @@ namespace {
 struct Dape2Options final : OptionsOf<Dape2Options> {
   std::string bias = "kerple";
   std::int64_t kernel = 3;
+  std::string edge = "zeros";
   LogitNetworkOptions network;
 
   void visit(OptionVisitor& visitor) override {
     visitor.choice("bias", bias, {"none", "alibi", "kerple"}, "the bias of distance that the network sees and adds to");
     visitor.integer("kernel", kernel, "keys that each convolution sees, the pair's own in their middle; odd", 1);
+    visitor.choice(
+        "edge", edge, {"zeros", "authors"},
+        "authors: as in their code the hidden layer ends with the text, so that its last kernel/2 rows change "
+        "where it goes on, and a text token by token is not what it is as a whole");
     network.visit(visitor);
   }
   void validate() const override {
@@ -30,7 +35,7 @@ struct Dape2Options final : OptionsOf<Dape2Options> {
 
 struct Dape2 final : LogitNetwork {
   Dape2(const EncodingSetup& setup, const Dape2Options& options)
-      : LogitNetwork(setup, options.network, options.bias, options.kernel) {}
+      : LogitNetwork(setup, options.network, options.bias, options.kernel, options.edge == "authors") {}
 };
 
 }  // namespace
@@ -40,5 +45,6 @@ TALLY_ENCODING(dape2, Dape2Options, Dape2, "a convolution over heads and neighbo
                "l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2;  * along the keys;  b a bias of distance\n"
                "leaky(x) = x for x > 0, else 0.01 x;  W1 [N, 2 H, 3], W2 [H, N, 3], N = 32\n"
                "s and b are 0 where a pair is not seen, and the hidden layer before key 0\n"
+               "edge = authors: and behind the last key of the text; else the hidden layer goes on there\n"
                "materialised, not in tiles: keeps about (N + 4 H) B T² numbers a layer",
                "DAPE-V2: Zheng et al. 2024, arXiv 2410.04798");

@@ -189,7 +189,9 @@ void expect_generates_the_whole(const EncodingCase& one, std::int64_t key_heads,
   GenerationState state;
   for (std::int64_t first = 0; first < length; first += first == 0 ? 5 : 3) {
     const std::int64_t last = first == 0 ? 5 : first + 3;
-    expect_near(model->step(slice(tokens, 1, first, last), state), slice(whole, 1, first, last), 1e-10);
+    // Of a text whose last rows change where it goes on, that up to here.
+    const Tensor expected = model->rows_by_end() == 0 ? whole : model->forward(slice(tokens, 1, 0, last));
+    expect_near(model->step(slice(tokens, 1, first, last), state), slice(expected, 1, first, last), 1e-10);
   }
 }
 

@@ -43,7 +43,7 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "softpick": {"remainder": "drop"},
     "ssmax": {"bias": False, "whole": False},
     "dape": {"bias": "kerple", "slope": 0.01},
-    "dape2": {"bias": "kerple", "slope": 0.01},
+    "dape2": {"bias": "kerple", "slope": 0.01, "edge": "zeros"},
     "path": {"conv": True, "qk-norm": False, "forget": False, "gate-scale": "sqrt-d"},
     "selective": {"selector": "first", "bos": True},
     "wall": {"scalar-gate": False, "qk-norm": False},

@@ -61,6 +61,7 @@ ENCODINGS = [
     ("gated", {}), ("gated", {"per": "head"}), ("fox-pro+gated", {}),
     ("dape", {"rows": 4}), ("dape", {"rows": 4, "bias": "none"}), ("dape", {"rows": 4, "bias": "alibi", "slope": 0.2}),
     ("dape2", {"rows": 4}), ("dape2", {"rows": 4, "bias": "none", "kernel": 5}), ("dape2", {"rows": 4, "bias": "alibi"}),
+    ("dape2", {"rows": 4, "edge": "authors"}),
     ("dape+fox+rope", {"dape": {"rows": 4}}), ("0:dape2@0,none@1,1:dape2", {"dape2": {"rows": 4}}),
     ("mta", {}), ("mta", {"queries": 2, "keys": 1, "group": 1}), ("mta", {"left-out": ("kernel-after", "mix", "norm.weight")}),
     ("mta", {"left-out": ("mix-after", "gate.weight", "gate.bias")}), ("alibi+mta", {}),

@@ -42,7 +42,7 @@ def convolved(x, weight, bias):
 @encoding("dape2", "weights")
 def network(layer, logits, _):
     """s + b + W2 * leaky(W1 * [s ; b] + b1) + b2; s and b are 0 where a pair is not seen. The hidden layer has no key before
-    0, and as many behind the last one as its convolution reaches to."""
+    0, and as many behind the last one as its convolution reaches to; with `edge` = authors none behind the last of the text."""
     slope, result = layer.options["slope"], tape.where(layer.seen, logits, 0)
     inputs = result
     if layer.options["bias"] != "none":
@@ -53,6 +53,8 @@ def network(layer, logits, _):
     half = hidden_weight.shape[2] // 2
     hidden = convolved(with_zeros(inputs, half, 2 * half), hidden_weight, layer.parameter("hidden.bias"))
     rectified = hidden * np.where(hidden.value > 0, 1, slope).astype(hidden.value.dtype)
+    if layer.options.get("edge") == "authors":
+        rectified = with_zeros(rectified[..., :logits.shape[3]], 0, half)
     change = convolved(with_zeros(rectified, half, 0), output_weight, layer.parameter("output.bias"))
     return tape.softmax(result + change, layer.seen)
 

@@ -77,13 +77,13 @@ def dape(heads, logits):
 @encoding("dape2", "mixed_weights")
 def dape2(heads, logits):
     """The same with sums over the neighbours of a key: 0 where a pair is not seen; the hidden layer has no keys before 0,
-    but all that the last key's neighbours reach to."""
+    but all that the last key's neighbours reach to, with `edge` = authors up to the last of the text."""
     head, own, half = heads[0], heads[0].own, int(heads[0].options["kernel"]) // 2
     taps, units = range(-half, half + 1), range(int(heads[0].options["hidden"]))
 
     def row(i, seen):
         hidden = {}
-        for u in range(i + half + 1):
+        for u in range(min(i + half + 1, T) if head.options.get("edge") == "authors" else i + half + 1):
             for n in units:
                 total = own["hidden.bias"][n]
                 for c, weights in enumerate(own["hidden.weight"][n]):
@@ -208,6 +208,8 @@ CASES += [
     network_case("dape2-none", "dape2", DAPE2 | {"bias": "none", "slope": "0.25"}),
     network_case("dape2-alibi", "dape2", DAPE2 | {"bias": "alibi"}),
     network_case("dape2-five-keys", "dape2", DAPE2 | {"bias": "none", "kernel": "5", "hidden": "2"}),
+    network_case("dape2-authors", "dape2", DAPE2 | {"edge": "authors"}),
+    network_case("dape2-authors-five-keys", "dape2", DAPE2 | {"edge": "authors", "kernel": "5", "hidden": "2"}),
     network_case("dape2+rope", "dape2+rope", DAPE2),
     network_case("dape2-window-first", "dape2[window=3,first=1]", DAPE2 | {"slope": "0.25"}),
     Case("mta", "mta", MTA),
