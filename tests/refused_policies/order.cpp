@@ -1,5 +1,5 @@
-// A policy whose needs stand in another order than those of PairNeeds: check.py compiles this file as the build does and
-// asks the compiler.
+// A policy whose needs stand in another order than those of PairNeeds: check.py compiles this file as the build does
+// and asks the compiler.
 #include "autograd/pair.hpp"
 
 namespace {
