@@ -36,7 +36,9 @@ constexpr bool is_activation(UnaryOp op) {
 Tensor own_or_new(const Tensor& x) {
   const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
   const bool alone = x.dense() && x.storage().use_count() == 1 && bytes == x.storage()->bytes();
-  return alone ? x.detach() : Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (!alone) return Tensor::empty(x.shape(), x.dtype(), x.device());
+  x.storage()->bump_version();  // what its elements were rounded to is no longer theirs
+  return x.detach();
 }
 
 // y (bool) = a op b.

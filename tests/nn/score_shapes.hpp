@@ -13,6 +13,7 @@
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/pair_policies.hpp"
 #include "tests/nn/shape_case.hpp"
+#include "tests/nn/share.hpp"
 #include "tests/nn/unread_cases.hpp"
 
 namespace tally::testing {
@@ -26,7 +27,8 @@ inline void break_stick(Score& score, bool attend_current = false) {
 
 std::vector<ShapeCase> moved_cases();
 
-// Those with queries that move last.
+// Those with queries that move last: all of them on the CPU, whose kernel has them, elsewhere a share
+// (tests/nn/moved_parts_test.cpp has all).
 inline std::vector<ShapeCase> shape_cases() {
   const auto gates = gates_of;
   const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
@@ -342,7 +344,7 @@ inline std::vector<ShapeCase> shape_cases() {
   };
   for (const ShapeCase& one : down_cases()) cases.push_back(one);
   for (const ShapeCase& one : unread_cases()) cases.push_back(one);
-  for (const ShapeCase& one : moved_cases()) cases.push_back(one);
+  for (const ShapeCase& one : every(takes_a_share() ? 4 : 1, moved_cases())) cases.push_back(one);
   return cases;
 }
 
