@@ -18,8 +18,9 @@ namespace tally {
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
-// The same of two activations, which are kept for backward as products read them (core/precision.md).
-Tensor multiply_activations(const Tensor& a, const Tensor& b);
+// The same of two activations, which are kept for backward as products read them (core/precision.md); writes over an a
+// that is moved to it, where nothing else holds its memory.
+Tensor multiply_activations(Tensor a, const Tensor& b);
 Tensor divide(const Tensor& a, const Tensor& b);
 Tensor maximum(const Tensor& a, const Tensor& b);  // where equal the gradient goes to a
 Tensor minimum(const Tensor& a, const Tensor& b);
@@ -96,6 +97,8 @@ Tensor rms_norm(const Tensor& x, double eps = 1e-6);
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1.0);
 // x [..., in] times weight [out, in] transposed, plus bias [out] (may be undefined).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+// Lets go of x before its product, where backward keeps it as products read it (core/precision.md).
+Tensor linear(Tensor&& x, const Tensor& weight, const Tensor& bias = {});
 
 // --- triangular systems ---
 // Y of (I + L) Y = given, L the part of l [..., C, C] strictly below its diagonal, which alone is read; given and Y

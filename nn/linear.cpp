@@ -1,5 +1,7 @@
 #include "nn/linear.hpp"
 
+#include <utility>
+
 #include "autograd/ops.hpp"
 
 namespace tally {
@@ -9,6 +11,6 @@ Linear::Linear(const Initializer& start, std::int64_t in, std::int64_t out, With
   if (with_bias == WithBias::yes) bias_ = add_parameter("bias", start.make("bias", {out}, start.linear_bias(in)));
 }
 
-Tensor Linear::forward(const Tensor& x) const { return linear(x, weight_, bias_); }
+Tensor Linear::forward(Tensor x) const { return linear(std::move(x), weight_, bias_); }
 
 }  // namespace tally

@@ -15,7 +15,7 @@ class Linear final : public Module {
   Linear(const Initializer& start, std::int64_t in, std::int64_t out, WithBias with_bias = WithBias::yes,
          double gain = 1);
   // x [..., in] -> [..., out]
-  Tensor forward(const Tensor& x) const;
+  Tensor forward(Tensor x) const;
   const Tensor& weight() const { return weight_; }
 
  private:

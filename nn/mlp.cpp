@@ -37,7 +37,8 @@ Tensor Mlp::forward(const Tensor& x, const Pass& pass) const {
     case Activation::relu: hidden = relu(std::move(hidden)); break;
     case Activation::swiglu: hidden = multiply_activations(silu(gate_->forward(x)), hidden); break;
   }
-  return down_.forward(dropout_(hidden, pass));
+  hidden = dropout_(hidden, pass);
+  return down_.forward(std::move(hidden));
 }
 
 }  // namespace tally

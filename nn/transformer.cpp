@@ -70,7 +70,8 @@ class Block final : public Module {
   bool continues() const { return attention_.continues(encoding_); }
 
   // x [B, T, D] -> the same shape
-  Tensor forward(const Tensor& x, const Pass& pass, const Earlier& earlier) const {
+  // Takes x, so that it is let go as soon as nothing reads it: what backward needs of it may be kept in less.
+  Tensor forward(Tensor x, const Pass& pass, const Earlier& earlier) const {
     const auto attention = [&](const Tensor& input) {
       return with_location(location_ + "attention", [&] {
         return attention_dropout_(attention_.forward(input, encoding_, pass, earlier), pass);
@@ -80,11 +81,12 @@ class Block final : public Module {
       return with_location(location_ + "mlp", [&] { return mlp_dropout_(mlp_.forward(input, pass), pass); });
     };
     if (post_norm_) {
-      const Tensor y = attention_norm_->forward(x + attention(x));
-      return mlp_norm_->forward(y + mlp(y));
+      x = attention_norm_->forward(x + attention(x));
+      return mlp_norm_->forward(x + mlp(x));
     }
-    const Tensor y = x + attention(attention_norm_->forward(x));
-    return y + mlp(mlp_norm_->forward(parallel_ ? x : y));
+    const Tensor beside = parallel_ ? x : Tensor();
+    x = x + attention(attention_norm_->forward(x));
+    return x + mlp(mlp_norm_->forward(parallel_ ? beside : x));
   }
 
  private:
@@ -208,7 +210,7 @@ Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t
   for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, at);
   x = parts_->embedding_dropout(x, pass);
   for (std::size_t n = 0; n < parts_->blocks.size(); ++n) {
-    x = parts_->blocks[n]->forward(x, pass, {first, caches != nullptr ? &(*caches)[n] : nullptr});
+    x = parts_->blocks[n]->forward(std::move(x), pass, {first, caches != nullptr ? &(*caches)[n] : nullptr});
   }
   return parts_->norm != nullptr ? parts_->norm->forward(x) : x;
 }

@@ -60,8 +60,14 @@ Tensor gradient_where(const Tensor& condition, const Tensor& d_y, bool flip, con
 
 Backward derivative_of_product(Saved a, Saved b) {
   return [kept_a = std::move(a), kept_b = std::move(b)](const Tensor& d_y, Gradients& d) {
-    if (d.wants(0)) d.set(0, sum_to(multiply(d_y, kept_b.widened()), d.shape(0)));
-    if (d.wants(1)) d.set(1, sum_to(multiply(d_y, kept_a.widened()), d.shape(1)));
+    const auto times = [&d_y](const Saved& kept) {
+      if (kept.get().dtype() == d_y.dtype()) return multiply(d_y, kept.get());
+      const Tensor wide = kept.widened();
+      kernels(wide.device()).binary(BinaryOp::multiply, wide.view(), wide.view(), d_y.view());
+      return wide;
+    };
+    if (d.wants(0)) d.set(0, sum_to(times(kept_b), d.shape(0)));
+    if (d.wants(1)) d.set(1, sum_to(times(kept_a), d.shape(1)));
   };
 }
 
@@ -143,11 +149,16 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor multiply_activations(const Tensor& a, const Tensor& b) {
-  Tensor y = multiply(a.detach(), b.detach());
-  record("multiply", y, {a, b},
-         derivative_of_product(Saved::rounded("multiply", requires_grad(b) ? a : Tensor()),
-                               Saved::rounded("multiply", requires_grad(a) ? b : Tensor())));
+Tensor multiply_activations(Tensor a, const Tensor& b) {
+  constexpr std::string_view name = "multiply";
+  const ProfileScope scope(name);
+  check_same_floating(name, a, b);
+  check(a.shape() == b.shape(), name, "activations must have one shape: got ", a.shape(), " and ", b.shape());
+  const Saved kept_a = Saved::rounded(name, requires_grad(b) ? a : Tensor());
+  const Saved kept_b = Saved::rounded(name, requires_grad(a) ? b : Tensor());
+  Tensor y = own_or_new(a);
+  kernels(y.device()).binary(BinaryOp::multiply, y.view(), a.view(), b.view());
+  record(name, y, {a, b}, derivative_of_product(kept_a, kept_b));
   return y;
 }
 

@@ -6,6 +6,8 @@
 // the kernel reads in place; what is neither row-major nor transposed is copied first.
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -107,7 +109,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha) {
   return c;
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) { return linear(Tensor(x), weight, bias); }
+
+Tensor linear(Tensor&& x, const Tensor& weight, const Tensor& bias) {
   const ProfileScope scope("linear");
   check_same_floating("linear", x, weight);
   check_rank("linear", x, 1, "[..., in]");
@@ -120,11 +124,19 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     check(bias.shape() == Shape{outputs}, "linear", "bias must have shape [", outputs, "] for the weight ",
           weight.shape(), ", got ", bias.shape());
   }
-  const Tensor rows = as_rows(x);
-  const Tensor y_rows = Tensor::empty({rows.size(0), outputs}, x.dtype(), x.device());
+  const Shape leading = leading_axes(x.shape());
+  const DType dtype = x.dtype();
+  Tensor rows = as_rows(x);
   const Saved kept_rows = Saved::rounded("linear", requires_grad(weight) ? rows : Tensor());
-  multiply_into(y_rows, kept_or(kept_rows, rows), transposed(weight), {.bias = bias.view()});
-  Tensor y = y_rows.reshape_view(append_axes(leading_axes(x.shape()), {outputs}));
+  if (kept_rows.get().defined() && kept_rows.get().dtype() != dtype) {
+    rows = kept_rows.get();
+    const std::shared_ptr<AutogradData> graph = x.autograd();
+    x = rows.reshape_view(x.shape());
+    x.set_autograd(graph);
+  }
+  const Tensor y_rows = Tensor::empty({rows.size(0), outputs}, dtype, x.device());
+  multiply_into(y_rows, rows, transposed(weight), {.bias = bias.view()});
+  Tensor y = y_rows.reshape_view(append_axes(leading, {outputs}));
   record("linear", y, {x, weight, bias},
          [kept_rows, kept_weight = Saved("linear", requires_grad(x) ? weight : Tensor())](const Tensor& d_y,
                                                                                           Gradients& d) {
