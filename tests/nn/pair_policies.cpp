@@ -109,7 +109,7 @@ struct Apart {
   static constexpr auto term(const auto& p) {
     return abs(of_query<0>(p) - of_key<0>(p)) * select(p.s > row<0>(p) - 100, 1, 0.5);
   }
-  static constexpr auto logit(const auto& p) { return -exp(head<0>(p)) * p.terms - 0.1 * p.sum; }
+  static constexpr auto logit(const auto& p) { return -exp(head<0>(p)) * p.terms - 0.02 * p.sum; }
 };
 
 struct Overruled {
