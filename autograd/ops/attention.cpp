@@ -19,7 +19,6 @@ namespace tally {
 
 using attention_call::Builder;
 using attention_call::by_query_head;
-using attention_call::Call;
 using attention_call::empty_by_token;
 using attention_call::for_each_slot;
 using attention_call::Layout;
