@@ -4,8 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <random>
 #include <string>
 #include <utility>
@@ -143,7 +144,7 @@ void expect_order(const Case& one, std::int64_t parts = 1, std::int64_t part = 0
             expected += std::fma(static_cast<float>(one.alpha), sum, addend);
           }
           const float found = c.at(matrix, i, j);
-          if (std::memcmp(&found, &expected, sizeof found) != 0 && wrong++ == 0) {
+          if (std::bit_cast<std::uint32_t>(found) != std::bit_cast<std::uint32_t>(expected) && wrong++ == 0) {
             ADD_FAILURE() << "[" << matrix << ", " << i << ", " << j << "] " << found << ", not " << expected;
           }
         }
