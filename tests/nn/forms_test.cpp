@@ -22,7 +22,6 @@ namespace {
 
 using testing::all_cases;
 using testing::EncodingCase;
-using testing::normal_tensor;
 using testing::plain_cases;
 using testing::some_tokens;
 using testing::together_cases;
