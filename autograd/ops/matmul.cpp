@@ -127,6 +127,7 @@ Tensor linear(Tensor&& x, const Tensor& weight, const Tensor& bias) {
   const Shape leading = leading_axes(x.shape());
   const DType dtype = x.dtype();
   Tensor rows = as_rows(x);
+  rows.set_autograd(x.autograd());  // by which a leaf is told
   const Saved kept_rows = Saved::rounded("linear", requires_grad(weight) ? rows : Tensor());
   if (kept_rows.get().defined() && kept_rows.get().dtype() != dtype) {
     rows = kept_rows.get();

@@ -163,6 +163,9 @@ TEST_P(Kept, NothingIsRoundedWhereNothingIsRecorded) {
 // Leaves, which are kept anyway, stay as they are; so do other types, and all of it where products are of f32.
 TEST_P(Kept, LeavesAndOtherPrecisionsAreKeptAsTheyAre) {
   EXPECT_EQ(Saved::rounded("test", leaf("x", {3})).get().dtype(), DType::f32);
+  const Tensor given = leaf("given", {4, 16});
+  const Tensor y = linear(given, leaf("weight", {8, 16}));
+  EXPECT_EQ(given.storage()->rounded(), nullptr);
   EXPECT_EQ(Saved::rounded("test", activation("x", {3})).get().dtype(), DType::bf16);
   EXPECT_EQ(Saved::rounded("test", activation("x", {3}).to(DType::f64)).get().dtype(), DType::f64);
   const Tensor repeated = activation("x", {1, 3}).broadcast_view("test", {50, 3});
