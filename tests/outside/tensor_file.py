@@ -38,3 +38,12 @@ def write(path, tensors, metadata):
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text + b"".join(chunks))
+
+
+def other_contents(stored, made):
+    """What differs between two files, as read returns them, but for the numbers; in words, or None."""
+    if stored[1] != made[1]:
+        return f"metadata {stored[1]}, not {made[1]}"
+    if stored[0].keys() != made[0].keys():
+        return f"other tensors: {sorted(stored[0].keys() ^ made[0].keys())}"
+    return None

@@ -125,10 +125,8 @@ def largest(tensors, name):
 
 def difference(stored, made):
     """The first difference between two files' contents in words, or None."""
-    if stored[1] != made[1]:
-        return f"metadata {stored[1]}, not {made[1]}"
-    if stored[0].keys() != made[0].keys():
-        return f"other tensors: {sorted(stored[0].keys() ^ made[0].keys())}"
+    if other := tensor_file.other_contents(stored, made):
+        return other
     for name, array in made[0].items():
         old = stored[0][name]
         if old.dtype != array.dtype or old.shape != array.shape:
