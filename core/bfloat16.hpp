@@ -15,18 +15,25 @@ namespace detail {
 
 // The upper half of an f32: to the nearest, ties to the even one, beyond the largest infinity. Below the normal numbers
 // it is zero with the sign, as instructions that convert have it; a NaN stays one, quiet, with its sign.
-template <class T>
-TALLY_INLINE std::uint16_t bfloat16_bits(T x) {
-  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-  constexpr int fraction = sizeof(T) == 4 ? 23 : 52, dropped = fraction - 7;
-  constexpr Bits one = 1, infinity = sizeof(T) == 4 ? Bits{0xff} << fraction : Bits{0x7ff} << fraction;
-  constexpr Bits bias = sizeof(T) == 4 ? 0 : 1023 - 127;  // of exponents, over that of f32
-  constexpr Bits least = (bias + 1) << fraction, end = (bias + 255) << fraction;
-  const Bits bits = std::bit_cast<Bits>(x), size = bits & ~(one << (8 * sizeof(T) - 1));
-  const Bits nearest = (size - (bias << fraction) + (one << (dropped - 1)) - 1 + (size >> dropped & 1)) >> dropped;
-  Bits result = size < least ? 0 : size < end ? nearest : 0x7f80;
+TALLY_INLINE std::uint16_t bfloat16_bits(double x) {
+  constexpr int fraction = 52, dropped = fraction - 7;
+  constexpr std::uint64_t one = 1, infinity = std::uint64_t{0x7ff} << fraction;
+  constexpr std::uint64_t bias = 1023 - 127;  // of exponents, over that of f32
+  constexpr std::uint64_t least = (bias + 1) << fraction, end = (bias + 255) << fraction;
+  const auto bits = std::bit_cast<std::uint64_t>(x), size = bits & ~(one << 63);
+  const std::uint64_t nearest =
+      (size - (bias << fraction) + (one << (dropped - 1)) - 1 + (size >> dropped & 1)) >> dropped;
+  std::uint64_t result = size < least ? 0 : size < end ? nearest : 0x7f80;
   result = size > infinity ? 0x7fc0 | (size >> dropped & 0x3f) : result;
   return static_cast<std::uint16_t>(result | (bits != size ? 0x8000 : 0));
+}
+// Without a branch: compilers make vectors of loops of it. What rounds up beyond the largest is infinity by itself.
+TALLY_INLINE std::uint16_t bfloat16_bits(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x), size = bits & 0x7fffffffU;
+  std::uint32_t result = (size + 0x7fffU + (size >> 16 & 1U)) >> 16;
+  result = size < 0x00800000U ? 0U : result;
+  result = size > 0x7f800000U ? (0x7fc0U | (size >> 16 & 0x3fU)) : result;
+  return static_cast<std::uint16_t>(result | (bits >> 16 & 0x8000U));
 }
 
 }  // namespace detail
@@ -37,13 +44,8 @@ struct Bfloat16 {
   Bfloat16() = default;
   // Of a whole number as of the f64 that is nearest to it.
   template <class T>
-  requires std::is_arithmetic_v<T> TALLY_INLINE explicit Bfloat16(T x) {
-    if constexpr (std::is_same_v<T, float>) {
-      bits = detail::bfloat16_bits(x);
-    } else {
-      bits = detail::bfloat16_bits(static_cast<double>(x));
-    }
-  }
+  requires std::is_arithmetic_v<T> TALLY_INLINE explicit Bfloat16(T x)
+      : bits(detail::bfloat16_bits(static_cast<std::conditional_t<std::is_same_v<T, float>, float, double>>(x))) {}
   TALLY_INLINE static Bfloat16 of_bits(std::uint16_t bits) {
     Bfloat16 x;
     x.bits = bits;

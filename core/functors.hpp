@@ -354,6 +354,18 @@ template <class F>
   }
 }
 
+// Of those between the products of a layer; nothing for others.
+template <class F>
+[[gnu::always_inline]] inline void visit_activation(UnaryOp op, F&& f) {
+  switch (op) {
+    case UnaryOp::relu: return f(Relu{});
+    case UnaryOp::gelu: return f(Gelu{});
+    case UnaryOp::gelu_tanh: return f(GeluTanh{});
+    case UnaryOp::silu: return f(Silu{});
+    default: return;
+  }
+}
+
 template <class F>
 [[gnu::always_inline]] inline void visit(BinaryOp op, F&& f) {
   switch (op) {

@@ -16,6 +16,27 @@ struct Unary {
   __device__ void operator()(const std::array<std::int64_t, 2>& at) const { y[at[0]] = f(x[at[1]]); }
 };
 
+// In bf16, computed in f32.
+template <class F>
+struct Activation {
+  Bfloat16* y;
+  const Bfloat16* x;
+  F f;
+  __device__ void operator()(const std::array<std::int64_t, 2>& at) const {
+    y[at[0]] = static_cast<Bfloat16>(f(static_cast<float>(x[at[1]])));
+  }
+};
+
+template <class F>
+struct ActivationBackward {
+  Bfloat16* d_x;
+  const Bfloat16 *d_y, *v;
+  F f;
+  __device__ void operator()(const std::array<std::int64_t, 3>& at) const {
+    d_x[at[0]] = static_cast<Bfloat16>(static_cast<float>(d_y[at[1]]) * f.derivative(static_cast<float>(v[at[2]])));
+  }
+};
+
 template <class T, class V, class F>
 struct UnaryBackward {
   T* d_x;
@@ -49,6 +70,11 @@ struct Where {
 
 void unary(UnaryOp op, double parameter, View y, View x) {
   const auto loop = make_loop(y.shape, y, x);
+  if (y.dtype == DType::bf16) {
+    return functors::visit_activation(op, [&](auto functor) {
+      for_each_element(loop, Activation<decltype(functor)>{y.as<Bfloat16>(), x.as<Bfloat16>(), functor});
+    });
+  }
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
     functors::visit(op, parameter, [&](auto functor) {
@@ -61,6 +87,12 @@ void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, Vi
   // Linear operations read neither x nor y; any readable element stands in.
   const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
   const auto loop = make_loop(d_x.shape, d_x, d_y, v);
+  if (d_x.dtype == DType::bf16) {
+    return functors::visit_activation(op, [&](auto functor) {
+      using Own = ActivationBackward<decltype(functor)>;
+      for_each_element(loop, Own{d_x.as<Bfloat16>(), d_y.as<Bfloat16>(), v.as<Bfloat16>(), functor});
+    });
+  }
   dispatch_kept(d_x.dtype, v.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
     using V = decltype(kept);

@@ -116,11 +116,12 @@ std::int64_t parts_of(const Axes& axes) {
 template <class Op>
 void reduce_with(const View& y, const View& x, double* partial) {
   const Axes axes = split_axes(y, x);
-  dispatch_floating(x.dtype, [&](auto type) {
+  dispatch_kept(y.dtype, x.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
+    using X = decltype(kept);
     const std::int64_t parts = parts_of(axes);
-    if (parts == 0) return reduce_whole<Op, T, T>(y, x, axes);
-    for_each_index(parts * axes.outputs, ReducePart<Op, T>{partial, x.as<T>(), axes});
+    if (parts == 0) return reduce_whole<Op, T, X>(y, x, axes);
+    for_each_index(parts * axes.outputs, ReducePart<Op, X>{partial, x.as<X>(), axes});
     for_each_index(axes.outputs, CombineParts<Op, T>{y.as<T>(), partial, axes.outputs, parts});
   });
 }

@@ -17,6 +17,7 @@ class Linear final : public Module {
   // x [..., in] -> [..., out]
   Tensor forward(Tensor x) const;
   const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }  // undefined without
 
  private:
   Tensor weight_;

@@ -2,18 +2,23 @@
 
 #include <utility>
 
+#include "autograd/activation.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 
 namespace tally {
 
-Mlp::Activation Mlp::activation_from_text(std::string_view text) {
-  if (text == "gelu") return Activation::gelu;
-  if (text == "gelu-tanh") return Activation::gelu_tanh;
-  if (text == "relu") return Activation::relu;
-  if (text == "swiglu") return Activation::swiglu;
+namespace {
+
+UnaryOp activation_from_text(std::string_view text) {
+  if (text == "gelu") return UnaryOp::gelu;
+  if (text == "gelu-tanh") return UnaryOp::gelu_tanh;
+  if (text == "relu") return UnaryOp::relu;
+  if (text == "swiglu") return UnaryOp::silu;
   fail("mlp", "activations are gelu, gelu-tanh, relu and swiglu, not '", text, "'");
 }
+
+}  // namespace
 
 Mlp::Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std::string_view activation, double dropout,
          double output_gain, WithBias bias)
@@ -22,7 +27,7 @@ Mlp::Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std:
       down_(start.at("down"), hidden, width, bias, output_gain),
       dropout_(start, "hidden", dropout) {
   add_child("up", up_);
-  if (activation_ == Activation::swiglu) {
+  if (activation == "swiglu") {
     gate_ = std::make_unique<Linear>(start.at("gate"), width, hidden, bias);
     add_child("gate", *gate_);
   }
@@ -30,13 +35,12 @@ Mlp::Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std:
 }
 
 Tensor Mlp::forward(const Tensor& x, const Pass& pass) const {
-  Tensor hidden = up_.forward(x);
-  switch (activation_) {
-    case Activation::gelu: hidden = gelu(std::move(hidden)); break;
-    case Activation::gelu_tanh: hidden = gelu_tanh(std::move(hidden)); break;
-    case Activation::relu: hidden = relu(std::move(hidden)); break;
-    case Activation::swiglu: hidden = multiply_activations(silu(gate_->forward(x)), hidden); break;
+  if (gate_ == nullptr && dropout_.rate(pass) == 0) {
+    return down_.forward(activated_linear(activation_, x, up_.weight(), up_.bias()));
   }
+  Tensor hidden = up_.forward(x);
+  hidden = gate_ != nullptr ? multiply_activations(unary(activation_, gate_->forward(x)), hidden)
+                            : unary(activation_, std::move(hidden));
   hidden = dropout_(hidden, pass);
   return down_.forward(std::move(hidden));
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "core/kernels.hpp"
 #include "nn/dropout.hpp"
 #include "nn/linear.hpp"
 
@@ -21,12 +22,9 @@ class Mlp final : public Module {
   Tensor forward(const Tensor& x, const Pass& pass) const;
 
  private:
-  enum class Activation { gelu, gelu_tanh, relu, swiglu };
-  static Activation activation_from_text(std::string_view text);
-
-  Activation activation_;
+  UnaryOp activation_;
   Linear up_;
-  std::unique_ptr<Linear> gate_;  // swiglu
+  std::unique_ptr<Linear> gate_;  // swiglu, whose activation is silu
   Linear down_;
   Dropout dropout_;
 };

@@ -67,6 +67,15 @@ inline Shape append_axes(Shape shape, std::initializer_list<std::int64_t> sizes)
   return shape;
 }
 
+// x itself where nothing else holds its memory, to be written over as it is read, else a new tensor like it.
+inline Tensor own_or_new(const Tensor& x) {
+  const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
+  const bool alone = x.dense() && x.storage().use_count() == 1 && bytes == x.storage()->bytes();
+  if (!alone) return Tensor::empty(x.shape(), x.dtype(), x.device());
+  x.storage()->bump_version();  // what its elements were rounded to is no longer theirs
+  return x.detach();
+}
+
 // x [..., N] as a dense matrix [R, N]: a view if x is dense, else a copy.
 inline Tensor as_rows(const Tensor& x) {
   return x.to_dense().reshape_view({leading_axes(x.shape()).numel(), x.size(-1)});

@@ -32,15 +32,6 @@ constexpr bool is_activation(UnaryOp op) {
   return op == UnaryOp::gelu || op == UnaryOp::gelu_tanh || op == UnaryOp::silu || op == UnaryOp::relu;
 }
 
-// x itself where nothing else holds its memory, to be written over as it is read, else a new tensor like it.
-Tensor own_or_new(const Tensor& x) {
-  const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
-  const bool alone = x.dense() && x.storage().use_count() == 1 && bytes == x.storage()->bytes();
-  if (!alone) return Tensor::empty(x.shape(), x.dtype(), x.device());
-  x.storage()->bump_version();  // what its elements were rounded to is no longer theirs
-  return x.detach();
-}
-
 // y (bool) = a op b.
 Tensor compare(CompareOp op, std::string_view name, const Tensor& a, const Tensor& b) {
   const ProfileScope scope(name);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "autograd/activation.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -109,42 +110,106 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha) {
   return c;
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) { return linear(Tensor(x), weight, bias); }
+namespace {
 
-Tensor linear(Tensor&& x, const Tensor& weight, const Tensor& bias) {
-  const ProfileScope scope("linear");
-  check_same_floating("linear", x, weight);
+// Of a layer: x [..., in], of f32 or f64 or, where products round to it, kept in bf16; weight [out, in], bias [out] or
+// undefined.
+void check_layer(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_floating("linear", weight);
+  const bool kept = x.defined() && x.dtype() == DType::bf16 && is_rounded_by_products(weight);
+  if (kept) {
+    check_same_device("linear", x, weight);
+  } else {
+    check_same_floating("linear", x, weight);
+  }
   check_rank("linear", x, 1, "[..., in]");
   check(weight.rank() == 2, "linear", "weight must have shape [out, in], got ", weight.shape());
   check(x.size(-1) == weight.size(1), "linear", "x ", x.shape(), " does not fit the weight ", weight.shape(),
         " [out, in]: ", x.size(-1), " and ", weight.size(1), " inputs");
-  const std::int64_t outputs = weight.size(0);
-  if (bias.defined()) {
-    check_same_floating("linear", x, bias);
-    check(bias.shape() == Shape{outputs}, "linear", "bias must have shape [", outputs, "] for the weight ",
-          weight.shape(), ", got ", bias.shape());
-  }
-  const Shape leading = leading_axes(x.shape());
-  const DType dtype = x.dtype();
-  Tensor rows = as_rows(x);
-  rows.set_autograd(x.autograd());  // by which a leaf is told
-  const Saved kept_rows = Saved::rounded("linear", requires_grad(weight) ? rows : Tensor());
-  if (kept_rows.get().defined() && kept_rows.get().dtype() != dtype) {
-    rows = kept_rows.get();
+  if (!bias.defined()) return;
+  check_same_floating("linear", weight, bias);
+  check(bias.shape() == Shape{weight.size(0)}, "linear", "bias must have shape [", weight.size(0), "] for the weight ",
+        weight.shape(), ", got ", bias.shape());
+}
+
+// The rows of x as the layer's product reads them and its backward keeps them; where that is less than x, x becomes it,
+// so that nothing here holds more.
+struct KeptRows {
+  KeptRows(Tensor& x, const Tensor& weight) : rows(as_rows(x)) {
+    rows.set_autograd(x.autograd());  // by which a leaf is told
+    kept = Saved::rounded("linear", requires_grad(weight) ? rows : Tensor());
+    if (!kept.get().defined() || kept.get().dtype() == x.dtype()) return;
+    rows = kept.get();
     const std::shared_ptr<AutogradData> graph = x.autograd();
     x = rows.reshape_view(x.shape());
     x.set_autograd(graph);
   }
-  const Tensor y_rows = Tensor::empty({rows.size(0), outputs}, dtype, x.device());
-  multiply_into(y_rows, rows, transposed(weight), {.bias = bias.view()});
+  Tensor rows;
+  Saved kept;
+};
+
+// a b (+ bias) of matrices, rounded to bf16.
+Tensor rounded_product(const Tensor& a, const Tensor& b, View bias = {}) {
+  // The CPU's products write bf16 themselves.
+  const Tensor c = Tensor::empty({a.size(0), b.size(1)}, is_cpu(a.device()) ? DType::bf16 : DType::f32, a.device());
+  multiply_into(c, a, b, {.bias = bias});
+  return c.dtype() == DType::bf16 ? c : c.to(DType::bf16);
+}
+
+// From the gradient of a layer's product, d_rows [R, out]. That of an x of bf16 is bf16.
+void set_gradients_of_layer(Gradients& d, const Tensor& d_rows, const Saved& rows, const Saved& weight,
+                            bool x_is_rounded) {
+  if (d.wants(0)) {
+    const Tensor d_x = x_is_rounded ? rounded_product(d_rows, weight.get()) : product(d_rows, weight.get(), 1.0);
+    d.set(0, d_x.reshape_view(d.shape(0)));
+  }
+  if (d.wants(1)) d.set(1, product(transposed(d_rows), rows.get(), 1.0));
+  if (d.wants(2)) d.set(2, sum_of_rows(d_rows));
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) { return linear(Tensor(x), weight, bias); }
+
+Tensor linear(Tensor&& x, const Tensor& weight, const Tensor& bias) {
+  const ProfileScope scope("linear");
+  check_layer(x, weight, bias);
+  const std::int64_t outputs = weight.size(0);
+  const Shape leading = leading_axes(x.shape());
+  const bool is_rounded = x.dtype() == DType::bf16;
+  const KeptRows of_x(x, weight);
+  const Tensor y_rows = Tensor::empty({of_x.rows.size(0), outputs}, weight.dtype(), x.device());
+  multiply_into(y_rows, of_x.rows, transposed(weight), {.bias = bias.view()});
   Tensor y = y_rows.reshape_view(append_axes(leading, {outputs}));
   record("linear", y, {x, weight, bias},
-         [kept_rows, kept_weight = Saved("linear", requires_grad(x) ? weight : Tensor())](const Tensor& d_y,
-                                                                                          Gradients& d) {
-           const Tensor d_rows = as_rows(d_y);
-           if (d.wants(0)) d.set(0, product(d_rows, kept_weight.get(), 1.0).reshape_view(d.shape(0)));
-           if (d.wants(1)) d.set(1, product(transposed(d_rows), kept_rows.get(), 1.0));
-           if (d.wants(2)) d.set(2, sum(d_rows, {0}));
+         [is_rounded, kept_rows = of_x.kept, kept_weight = Saved("linear", requires_grad(x) ? weight : Tensor())](
+             const Tensor& d_y, Gradients& d) {
+           set_gradients_of_layer(d, as_rows(d_y), kept_rows, kept_weight, is_rounded);
+         });
+  return y;
+}
+
+Tensor activated_linear(UnaryOp op, Tensor x, const Tensor& weight, const Tensor& bias) {
+  if (!is_rounded_by_products(weight)) return unary(op, linear(std::move(x), weight, bias));
+  constexpr std::string_view name = "activated_linear";
+  const ProfileScope scope(name);
+  check_layer(x, weight, bias);
+  const Shape leading = leading_axes(x.shape());
+  const bool is_rounded = x.dtype() == DType::bf16, from_output = unary_needs_output(op);
+  const KeptRows of_x(x, weight);
+  const Tensor hidden = rounded_product(of_x.rows, transposed(weight), bias.view());
+  const Tensor y_rows = Tensor::empty(hidden.shape(), DType::bf16, hidden.device());
+  kernels(hidden.device()).unary(op, 0, y_rows.view(), hidden.view());
+  Tensor y = y_rows.reshape_view(append_axes(leading, {weight.size(0)}));
+  record(name, y, {x, weight, bias},
+         [op, from_output, is_rounded, kept = Saved(name, from_output ? y_rows : hidden), kept_rows = of_x.kept,
+          kept_weight = Saved(name, requires_grad(x) ? weight : Tensor())](const Tensor& d_y, Gradients& d) {
+           const View value = kept.get().view();
+           const Tensor d_hidden = as_rows(own_or_new(d_y));
+           kernels(d_y.device())
+               .unary_backward(op, 0, d_hidden.view(), as_rows(d_y).view(), from_output ? View{} : value,
+                               from_output ? value : View{});
+           set_gradients_of_layer(d, d_hidden, kept_rows, kept_weight, is_rounded);
          });
   return y;
 }

@@ -4,6 +4,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
+#include "autograd/ops/product.hpp"
 #include "autograd/profile.hpp"
 #include "core/workspace.hpp"
 
@@ -45,6 +46,13 @@ Shape dropped_shape(const Shape& shape, const std::vector<int>& axes) {
 }
 
 }  // namespace
+
+Tensor sum_of_rows(const Tensor& x) {
+  const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+  const Tensor total = Tensor::empty({1, x.size(1)}, dtype, x.device());
+  reduce(ReduceOp::sum, total, x);
+  return total.reshape_view({x.size(1)});
+}
 
 // y = sum of x over axes;  d_x = d_y, the same for all elements that were added: a view with stride 0.
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {

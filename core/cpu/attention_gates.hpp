@@ -3,8 +3,8 @@
 #pragma once
 
 #include "core/attention/heads.hpp"
+#include "core/cpu/attention_products.hpp"
 #include "core/cpu/attention_shapes.hpp"
-#include "core/cpu/attention_strips.hpp"
 
 namespace tally::cpu {
 
@@ -17,9 +17,7 @@ class GateOperands {
         given_(call.scan.gate_key),
         width_(given_ ? call.scan.gate_key.shape[3] : 0),
         ld_(round_up(width_, vector_lanes<T>)),
-        keys_(arena.take<T>(given_ ? call.keys() * width_ : 0)),
-        rows_(arena.take<T>(tile_rows * ld_)),
-        lanes_(arena.take<T>(tile_rows * width_)),
+        products_(call.scan.gate_key, given_ ? call.keys() : 0, {call.scale, given_, false, true}, arena),
         score_(arena.take<T>(given_ ? tile_keys * tile_rows : 0)),
         d_lanes_(arena.take<T>(tile_rows * width_)) {}
 
@@ -28,16 +26,13 @@ class GateOperands {
   void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key) {
     d_key_ = d_gate_key;
     if (!given_) return;
-    pack_rows(keys_, width_, call_.scan.gate_key, batch, head / heads_of_key(call_), 0, call_.keys(), width_, T{1},
-              call_.keys());
-    finite_keys_ = are_finite(keys_, call_.keys() * width_);
+    products_.open_keys(call_.scan.gate_key, batch, head / heads_of_key(call_), {0, call_.keys()});
+    finite_keys_ = are_finite(products_.x(), call_.keys() * width_);
   }
   void open_rows(const RowTile& rows) {
     if (!given_) return;
-    pack_rows(rows_, ld_, call_.scan.gate_query, rows.batch, rows.head, rows.first, rows.rows, width_,
-              static_cast<T>(call_.scale), tile_rows);
-    transpose_to_lanes(lanes_, rows_, ld_, width_);
-    finite_rows_ = are_finite(lanes_, tile_rows * width_);
+    products_.open_rows(call_.scan.gate_query, rows);
+    finite_rows_ = are_finite(products_.y_rows(), tile_rows * ld_);
     std::fill_n(d_lanes_, tile_rows * width_, T{0});
   }
   // Whether no operand of their own is NaN or infinite: gates that would be NaN must be computed wherever they are.
@@ -45,20 +40,19 @@ class GateOperands {
   // What gates see of the tile: `score`, or the product of their own operands.
   T* scores(const RowTile& rows, const KeyTile& keys, T* score) {
     if (!given_) return score;
-    pair_products(rows, keys, score_, keys_ + keys.first * width_, lanes_, width_);
+    products_.pairs(rows, keys, score_);
     return score_;
   }
   // Where the gradient of that goes: to that of the scores, or to a tile of its own.
   T* d_scores(T* d_score) { return given_ ? score_ : d_score; }
   void add_gradient(const RowTile& rows, const KeyTile& keys) {
     if (!given_) return;
-    add_keys_to_lanes(rows, keys, d_lanes_, score_, keys_ + keys.first * width_, width_);
-    add_rows_to_keys(rows, keys, d_key_ + keys.first * ld_, score_, rows_, ld_);
+    products_.add_gradients(rows, keys, d_lanes_, d_key_, score_);
   }
   void close_rows(const RowTile& rows) {
     if (!given_ || !gradients_->scan.gate_query) return;
     unpack_lanes(Matrix<T>(gradients_->scan.gate_query, rows.batch, rows.head), rows.first, rows.rows, width_, d_lanes_,
-                 static_cast<T>(call_.scale));
+                 products_.gradient_factor());
   }
 
  private:
@@ -73,7 +67,8 @@ class GateOperands {
   const AttentionGradients* gradients_;
   bool given_;
   std::int64_t width_, ld_;
-  T *keys_, *rows_, *lanes_, *score_, *d_lanes_;
+  PairProducts<T> products_;
+  T *score_, *d_lanes_;
   T* d_key_ = nullptr;
   bool finite_keys_ = true, finite_rows_ = true;
 };

@@ -152,18 +152,35 @@ TALLY_CLONES void exp_weights(T* score, std::int64_t keys, std::int64_t lanes) {
   }
 }
 
-// sum[i] += a_i.x_i of a tile's rows, several of them at a time: each is one sum in order, whose additions wait for
-// each other.
+// sum[i] = a_i.x_i of a tile's rows, which lie next to each other in x.
 template <class T, class X>
-void add_products_of_rows(double* sum, const T* a, std::int64_t ld, const Matrix<X>& x, const RowTile& rows,
-                          std::int64_t width) {
-  constexpr std::int64_t at_once = 8;
-  for (std::int64_t first = 0; first < rows.rows; first += at_once) {
-    const std::int64_t end = std::min(first + at_once, rows.rows);
-    for (std::int64_t c = 0; c < width; ++c) {
-      for (std::int64_t i = first; i < end; ++i) {
-        sum[i] += static_cast<double>(a[i * ld + c]) * static_cast<double>(x.at(rows.first + i, c));
+TALLY_CLONES void products_of_dense_rows(double* sum, const T* a, std::int64_t ld, const X* x, std::int64_t step,
+                                         std::int64_t rows, std::int64_t width) {
+  constexpr std::int64_t lanes = 8;  // in this order for any width of registers
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const T* const row_a = a + i * ld;
+    const X* const row_x = x + i * step;
+    alignas(64) double part[lanes] = {};
+    std::int64_t c = 0;
+    for (; c + lanes <= width; c += lanes) {
+#pragma omp simd
+      for (std::int64_t l = 0; l < lanes; ++l) {
+        part[l] += static_cast<double>(row_a[c + l]) * static_cast<double>(static_cast<T>(row_x[c + l]));
       }
+    }
+    for (; c < width; ++c) part[0] += static_cast<double>(row_a[c]) * static_cast<double>(static_cast<T>(row_x[c]));
+    sum[i] = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+  }
+}
+template <class T, class X>
+void products_of_rows(double* sum, const T* a, std::int64_t ld, const Matrix<X>& x, const RowTile& rows,
+                      std::int64_t width) {
+  if (x.column_step == 1) {
+    return products_of_dense_rows(sum, a, ld, &x.at(rows.first, 0), x.row_step, rows.rows, width);
+  }
+  for (std::int64_t i = 0; i < rows.rows; ++i) {
+    for (std::int64_t c = 0; c < width; ++c) {
+      sum[i] += static_cast<double>(a[i * ld + c]) * static_cast<double>(x.at(rows.first + i, c));
     }
   }
 }
@@ -242,8 +259,8 @@ void NormaliserTile<T>::open_gradient(const RowTile& rows, const T* d_output, co
   const T* const kept = statistics(rows);
   double of_outputs[tile_rows] = {};
   dispatch_kept(dtype_of<T>, call_.output.dtype, [&](auto, auto kept_type) {
-    add_products_of_rows(of_outputs, d_output, ld, Matrix<decltype(kept_type)>(call_.output, rows.batch, rows.head),
-                         rows, width);
+    products_of_rows(of_outputs, d_output, ld, Matrix<decltype(kept_type)>(call_.output, rows.batch, rows.head), rows,
+                     width);
   });
   for (std::int64_t i = 0; i < rows.rows; ++i) {
     shift_[i] = kept[statistics_per_row * i];

@@ -42,6 +42,14 @@ TALLY_CLONES void add_keys_in_lanes(T* sum, const T* x, std::int64_t keys, std::
   }
 }
 
+template <class T>
+TALLY_CLONES void scale_in_lanes(T* tile, T factor, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) tile[j * tile_rows + i] *= factor;
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -77,6 +85,11 @@ void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std
 }
 
 template <class T>
+void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes) {
+  scale_in_lanes(tile, factor, keys, lanes);
+}
+
+template <class T>
 void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
   add_keys_in_lanes(sum, x, keys, lanes);
 }
@@ -87,6 +100,7 @@ void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
   template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                    \
   template void transpose_to_rows(T*, std::int64_t, const T*, std::int64_t);                                     \
   template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);           \
+  template void scale_tile(T*, T, std::int64_t, std::int64_t);                                                   \
   template void add_keys(T*, const T*, std::int64_t, std::int64_t);
 TALLY_INSTANTIATE(float)
 TALLY_INSTANTIATE(double)

@@ -97,4 +97,8 @@ void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std
 template <class T>
 void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes);
 
+// tile *= factor
+template <class T>
+void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes);
+
 }  // namespace tally::cpu

@@ -12,8 +12,8 @@
 #include "core/cpu/attention_moves.hpp"
 #include "core/cpu/attention_normaliser.hpp"
 #include "core/cpu/attention_prefix.hpp"
+#include "core/cpu/attention_products.hpp"
 #include "core/cpu/attention_shapes.hpp"
-#include "core/cpu/attention_strips.hpp"
 #include "core/math.hpp"
 
 namespace tally::cpu {
@@ -46,11 +46,9 @@ class Worker {
         moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
-        k_(arena.take<T>(call.keys() * width_)),
-        v_(arena.take<T>(call.keys() * value_width_)),
+        of_k_(call.k, call.keys(), {call.scale, true, moves_.given(), may_skip()}, arena),
+        of_v_(call.v, call.keys(), {1, gradients != nullptr, false, false}, arena),
         key_norm_(arena.take<double>(key_tiles_before(call.keys()))),
-        q_rows_(arena.take<T>(tile_rows * ld_)),
-        q_lanes_(arena.take<T>(tile_rows * width_)),
         rest_rows_(arena.take<T>(call.normaliser.rest ? tile_rows * value_ld_ : 0)),
         score_(arena.take<T>(tile_keys * tile_rows)),
         mask_(arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0)) {
@@ -63,14 +61,13 @@ class Worker {
       output_lanes_ = arena.take<T>(tile_rows * value_width_);
       return;
     }
-    d_output_rows_ = arena.take<T>(tile_rows * value_ld_);
-    d_output_lanes_ = arena.take<T>(tile_rows * value_width_);
     d_q_lanes_ = arena.take<T>(tile_rows * width_);
     d_score_ = arena.take<T>(tile_keys * tile_rows);
     kept_weight_ = arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0);
   }
 
   void forward(const Chunk& chunk) {
+    const InBf16 in_bf16(multiplies_bf16(call_));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
       open_head(chunk.batch, head, {}, nullptr);
@@ -79,6 +76,7 @@ class Worker {
   }
   // key_memory: key_sum_count elements.
   void backward(const Chunk& chunk, T* key_memory, const SharedSums& shared) {
+    const InBf16 in_bf16(multiplies_bf16(call_));
     const KeySums<T> sums = key_sums(call_, key_memory);
     clear_key_sums(call_, sums, keys_of(call_, chunk.share, divide(call_).shares));
     open_keys(chunk);
@@ -139,23 +137,22 @@ class Worker {
   // Without the keys at its left edge that no row sees any more.
   KeyTile key_tile(const RowTile& rows, std::int64_t tile) const {
     const std::int64_t first = tile * tile_keys, end = std::min(first + tile_keys, visible_keys(rows));
-    const std::int64_t begin = rows.visible.begin(rows.last_key);
+    const std::int64_t visible = rows.visible.begin(rows.last_key);
+    const std::int64_t begin = multiplies_bf16(call_) ? visible / bf16_keys * bf16_keys : visible;
     const bool trimmed = first >= rows.visible.first && first < begin && begin < end;
     return {trimmed ? begin : first, end - (trimmed ? begin : first)};
   }
 
   void open_keys(const Chunk& chunk) {
     const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
-    const std::int64_t count = range.end - range.begin;
-    pack_rows(k_ + range.begin * width_, width_, call_.k, chunk.batch, chunk.key_head, range.begin, count, width_, T{1},
-              count);
-    pack_rows(v_ + range.begin * value_width_, value_width_, call_.v, chunk.batch, chunk.key_head, range.begin, count,
-              value_width_, T{1}, count);
+    of_k_.open_keys(call_.k, chunk.batch, chunk.key_head, range);
+    of_v_.open_keys(call_.v, chunk.batch, chunk.key_head, range);
     if (moves_.given()) moves_.open_keys(chunk);
     if (!may_skip()) return;
     for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
       const std::int64_t tile = first / tile_keys;
-      key_norm_[tile] = largest_norm(k_ + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
+      key_norm_[tile] =
+          largest_norm(of_k_.x() + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
     }
   }
 
@@ -176,15 +173,13 @@ class Worker {
   }
 
   void open_rows(const RowTile& rows) {
-    pack_rows(q_rows_, ld_, call_.q, rows.batch, rows.head, rows.first, rows.rows, width_, static_cast<T>(call_.scale),
-              tile_rows);
-    transpose_to_lanes(q_lanes_, q_rows_, ld_, width_);
-    if (moves_.given()) moves_.open_rows(rows, q_rows_, q_lanes_);
+    of_k_.open_rows(call_.q, rows);
+    if (moves_.given()) moves_.open_rows(rows, of_k_.y_rows(), of_k_.y_lanes());
     if (scan_ != nullptr) scan_->open_rows(rows);
     if (beside_.tile() != nullptr) beside_.tile()->open_rows(rows);
     if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
-    if (may_skip()) row_norm_ = largest_norm(q_rows_, ld_, rows.rows, width_);
+    if (may_skip()) row_norm_ = of_k_.factor_after() * largest_norm(of_k_.y_rows(), ld_, rows.rows, width_);
     if (call_.normaliser.rest) {
       pack_rows(rest_rows_, value_ld_, call_.normaliser.rest, rows.batch, rows.head, rows.first, rows.rows,
                 value_width_, T{1}, tile_rows);
@@ -192,7 +187,7 @@ class Worker {
   }
 
   bool may_skip() const {
-    return skips_tiles() && scan_ == nullptr && beside_.tile() == nullptr && call_.bias_count > 0 &&
+    return skips_tiles() && call_.scan.policy == nullptr && call_.beside.policy == nullptr && call_.bias_count > 0 &&
            call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible beside that of the largest logit of its row.
@@ -213,9 +208,9 @@ class Worker {
   // score_ = the logits of the tile.
   void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
     if (moves_.given()) {
-      moves_.scores(rows, keys, k_, score_);
+      moves_.scores(rows, keys, of_k_.x(), score_);
     } else {
-      pair_products(rows, keys, score_, k_ + keys.first * width_, q_lanes_, width_);
+      of_k_.pairs(rows, keys, score_);
     }
     const bool last = after_biases(call_.scan);
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
@@ -252,7 +247,7 @@ class Worker {
         scale_lanes(output_lanes_, normaliser_.rescale(), value_width_, rows.lanes);
       }
       drop(rows, keys, score_, score_);
-      add_keys_to_lanes(rows, keys, output_lanes_, score_, v_ + keys.first * value_width_, value_width_);
+      of_v_.add_keys(rows, keys, output_lanes_, score_);
     }
     write_rows(rows);
   }
@@ -284,9 +279,8 @@ class Worker {
       compute_logits(rows, keys, true);
       normaliser_.weights(rows, keys, score_);
       const bool dropped = drop(rows, keys, kept_weight_, score_);
-      add_rows_to_keys(rows, keys, sums.v + keys.first * value_ld_, dropped ? kept_weight_ : score_, d_output_rows_,
-                       value_ld_);
-      pair_products(rows, keys, d_score_, v_ + keys.first * value_width_, d_output_lanes_, value_width_);
+      of_v_.add_rows(rows, keys, sums.v, dropped ? kept_weight_ : score_);
+      of_v_.pairs(rows, keys, d_score_);
       if (dropped) apply_dropout(d_score_, d_score_, mask_, keys.keys, rows.lanes);
       normaliser_.gradient(rows, keys, d_score_, score_);
       const bool last = after_biases(call_.scan);
@@ -295,16 +289,15 @@ class Worker {
       if (beside_.tile() != nullptr) beside_.tile()->gradient(rows, keys, score_, d_score_);
       if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
       if (moves_.given()) {
-        moves_.gradient(rows, keys, k_, d_score_, d_q_lanes_, sums.k, sums.moves);
+        moves_.gradient(rows, keys, of_k_.x(), d_score_, d_q_lanes_, sums.k, sums.moves);
         continue;
       }
-      if (gradients_->q) add_keys_to_lanes(rows, keys, d_q_lanes_, d_score_, k_ + keys.first * width_, width_);
-      if (gradients_->k) add_rows_to_keys(rows, keys, sums.k + keys.first * ld_, d_score_, q_rows_, ld_);
+      of_k_.add_gradients(rows, keys, gradients_->q ? d_q_lanes_ : nullptr, gradients_->k ? sums.k : nullptr, d_score_);
     }
     if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
     if (gradients_->q) {
       unpack_lanes(Matrix<T>(gradients_->q, rows.batch, rows.head), rows.first, rows.rows, width_, d_q_lanes_,
-                   static_cast<T>(call_.scale));
+                   of_k_.gradient_factor());
     }
     normaliser_.close_gradient(rows, shared_of_normaliser_);
     if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
@@ -314,17 +307,15 @@ class Worker {
 
   // d_output by rows and by lanes, and what the normaliser needs of the rows.
   void open_gradient(const RowTile& rows) {
-    pack_rows(d_output_rows_, value_ld_, gradients_->d_output, rows.batch, rows.head, rows.first, rows.rows,
-              value_width_, T{1}, tile_rows);
-    transpose_to_lanes(d_output_lanes_, d_output_rows_, value_ld_, value_width_);
-    normaliser_.open_gradient(rows, d_output_rows_, call_.normaliser.rest ? rest_rows_ : nullptr, value_ld_,
+    of_v_.open_rows(gradients_->d_output, rows);
+    normaliser_.open_gradient(rows, of_v_.y_rows(), call_.normaliser.rest ? rest_rows_ : nullptr, value_ld_,
                               value_width_);
     if (!gradients_->normaliser.rest) return;
     const Matrix<T> d_rest(gradients_->normaliser.rest, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const T left = normaliser_.left()[i];
       for (std::int64_t c = 0; c < value_width_; ++c)
-        d_rest.at(rows.first + i, c) = left * d_output_rows_[i * value_ld_ + c];
+        d_rest.at(rows.first + i, c) = left * of_v_.y_rows()[i * value_ld_ + c];
     }
   }
 
@@ -339,13 +330,12 @@ class Worker {
   NormaliserTile<T> normaliser_;
   BiasTile<T>** biases_;
 
-  // Of the head of keys: [K, d], [K, e], the largest norm of k in each tile.
-  T *k_, *v_;
-  double* key_norm_;
-  // Of the row tile; _rows [tile_rows, ld], _lanes [width, tile_rows]. q is scaled.
-  T *q_rows_, *q_lanes_, *rest_rows_;
-  T* output_lanes_ = nullptr;                                                      // forward
-  T *d_output_rows_ = nullptr, *d_output_lanes_ = nullptr, *d_q_lanes_ = nullptr;  // backward
+  PairProducts<T> of_k_, of_v_;  // k and scale q, v and do
+  double* key_norm_;             // of the head of keys: the largest norm of k in each tile
+  // Of the row tile; _rows [tile_rows, ld], _lanes [width, tile_rows].
+  T* rest_rows_;
+  T* output_lanes_ = nullptr;  // forward
+  T* d_q_lanes_ = nullptr;     // backward
   double row_norm_ = 0;
   double* shared_of_normaliser_ = nullptr;
   TileCounts tiles_;

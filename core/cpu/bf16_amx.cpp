@@ -92,42 +92,76 @@ struct Arrays {
 };
 thread_local std::uint32_t Arrays::tile[8][side][side];
 
-// Tiles 0 to 3 are sums, 4 and 5 rows of a, 6 and 7 columns of b.
+// Tiles 0 to 3 are sums, 4 and 5 rows of a, 6 and 7 columns of b. `lower`, `right`: whether there are more rows than
+// one tile has, and more columns.
+template <class Tiles, bool lower, bool right>
+void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
+              const float* before, std::int64_t ld_before, float* s, std::int64_t ld_s) {
+  constexpr std::int64_t b_step = tile_columns * sizeof(std::uint32_t);
+  const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(float)); };
+  if (before != nullptr) {
+    const float* const below = before + side * ld_before;
+    Tiles::template load<0>(before, bytes(ld_before));
+    if constexpr (right) Tiles::template load<1>(before + side, bytes(ld_before));
+    if constexpr (lower) Tiles::template load<2>(below, bytes(ld_before));
+    if constexpr (lower && right) Tiles::template load<3>(below + side, bytes(ld_before));
+  } else {
+    Tiles::template clear<0>();
+    if constexpr (right) Tiles::template clear<1>();
+    if constexpr (lower) Tiles::template clear<2>();
+    if constexpr (lower && right) Tiles::template clear<3>();
+  }
+  for (std::int64_t p = 0; p < pairs; p += side) {
+    const std::uint32_t* const columns = b + p * tile_columns;
+    Tiles::template load<4>(a + p, bytes(ld_a));
+    Tiles::template load<6>(columns, b_step);
+    Tiles::template add_product<0, 4, 6>();
+    if constexpr (right) Tiles::template load<7>(columns + side, b_step);
+    if constexpr (right) Tiles::template add_product<1, 4, 7>();
+    if constexpr (lower) Tiles::template load<5>(a + side * ld_a + p, bytes(ld_a));
+    if constexpr (lower) Tiles::template add_product<2, 5, 6>();
+    if constexpr (lower && right) Tiles::template add_product<3, 5, 7>();
+  }
+  float* const below = s + side * ld_s;
+  Tiles::template store<0>(s, bytes(ld_s));
+  if constexpr (right) Tiles::template store<1>(s + side, bytes(ld_s));
+  if constexpr (lower) Tiles::template store<2>(below, bytes(ld_s));
+  if constexpr (lower && right) Tiles::template store<3>(below + side, bytes(ld_s));
+}
+
 template <class Tiles>
 void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
               const TileSums& sums) {
   static_assert(tile_columns == 2 * side && tile_pairs == side);
+  const bool lower = sums.rows > side, right = sums.columns > side;
+  const auto from_to = [&](const float* before, std::int64_t ld_before, float* s, std::int64_t ld_s) {
+    const auto all = [&]<bool low, bool far>() {
+      multiply<Tiles, low, far>(pairs, a, ld_a, b, before, ld_before, s, ld_s);
+    };
+    if (lower) return right ? all.template operator()<true, true>() : all.template operator()<true, false>();
+    return right ? all.template operator()<false, true>() : all.template operator()<false, false>();
+  };
+  const bool whole = sums.rows % side == 0 && sums.columns % side == 0;
+  const bool as_they_are = sums.alpha == 1 && sums.bias == nullptr && !sums.add && sums.rounded == nullptr;
+  // To be written when the sums are there; what they begin with is near.
+  for (std::int64_t i = 0; i < sums.rows && sums.before == nullptr; ++i) {
+    if (sums.rounded != nullptr) {
+      __builtin_prefetch(sums.rounded + i * sums.ld_c, 1);
+      continue;
+    }
+    __builtin_prefetch(sums.c + i * sums.ld_c, 1);
+    __builtin_prefetch(sums.c + i * sums.ld_c + side, 1);
+  }
   alignas(row_bytes) float s[amx_rows * tile_columns];
-  constexpr std::int64_t s_step = tile_columns * sizeof(float), b_step = tile_columns * sizeof(std::uint32_t);
-  float* const lower = s + side * tile_columns;
-  if (sums.before != nullptr) {
+  const float* before = sums.before;
+  std::int64_t ld_before = sums.ld_before;
+  if (before != nullptr && !whole) {
     load_sums(s, amx_rows, sums);
-    Tiles::template load<0>(s, s_step);
-    Tiles::template load<1>(s + side, s_step);
-    Tiles::template load<2>(lower, s_step);
-    Tiles::template load<3>(lower + side, s_step);
-  } else {
-    Tiles::template clear<0>();
-    Tiles::template clear<1>();
-    Tiles::template clear<2>();
-    Tiles::template clear<3>();
+    before = s;
+    ld_before = tile_columns;
   }
-  const std::int64_t a_step = ld_a * static_cast<std::int64_t>(sizeof(std::uint32_t));
-  for (std::int64_t p = 0; p < pairs; p += side) {
-    const std::uint32_t* const columns = b + p * tile_columns;
-    Tiles::template load<4>(a + p, a_step);
-    Tiles::template load<6>(columns, b_step);
-    Tiles::template load<7>(columns + side, b_step);
-    Tiles::template add_product<0, 4, 6>();
-    Tiles::template add_product<1, 4, 7>();
-    Tiles::template load<5>(a + side * ld_a + p, a_step);
-    Tiles::template add_product<2, 5, 6>();
-    Tiles::template add_product<3, 5, 7>();
-  }
-  Tiles::template store<0>(s, s_step);
-  Tiles::template store<1>(s + side, s_step);
-  Tiles::template store<2>(lower, s_step);
-  Tiles::template store<3>(lower + side, s_step);
+  if (whole && as_they_are) return from_to(before, ld_before, sums.c, sums.ld_c);
+  from_to(before, ld_before, s, tile_columns);
   store_sums(s, sums);
 }
 

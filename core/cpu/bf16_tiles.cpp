@@ -96,18 +96,28 @@ const Choice& choice() {
 
 }  // namespace
 
-void load_sums(float* s, int rows, const TileSums& sums) {
+void load_sums(float* s, std::int64_t rows, const TileSums& sums) {
   std::fill_n(s, rows * tile_columns, 0.0F);
   if (sums.before == nullptr) return;
-  for (int i = 0; i < sums.rows; ++i) std::copy_n(sums.before + i * sums.ld_before, sums.columns, s + i * tile_columns);
+  for (std::int64_t i = 0; i < sums.rows; ++i)
+    std::copy_n(sums.before + i * sums.ld_before, sums.columns, s + i * tile_columns);
 }
 
 TALLY_CLONES void store_sums(const float* s, const TileSums& sums) {
-  for (int i = 0; i < sums.rows; ++i) {
-    float* const row = sums.c + i * sums.ld_c;
-    for (int j = 0; j < sums.columns; ++j) {
-      const float addend = (sums.bias != nullptr ? sums.bias[j] : 0.0F) + (sums.add ? row[j] : 0.0F);
-      row[j] = std::fma(sums.alpha, s[i * tile_columns + j], addend);
+  for (std::int64_t i = 0; i < sums.rows; ++i) {
+    const float* const row = s + i * tile_columns;
+    if (sums.rounded != nullptr) {
+      Bfloat16* const c = sums.rounded + i * sums.ld_c;
+      for (std::int64_t j = 0; j < sums.columns; ++j) {
+        const float bias = sums.bias != nullptr ? sums.bias[j] : 0.0F;
+        c[j].bits = detail::bfloat16_bits(std::fma(sums.alpha, row[j], bias));
+      }
+      continue;
+    }
+    float* const c = sums.c + i * sums.ld_c;
+    for (std::int64_t j = 0; j < sums.columns; ++j) {
+      const float addend = (sums.bias != nullptr ? sums.bias[j] : 0.0F) + (sums.add ? c[j] : 0.0F);
+      c[j] = std::fma(sums.alpha, row[j], addend);
     }
   }
 }

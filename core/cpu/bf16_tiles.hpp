@@ -35,8 +35,10 @@ inline constexpr int tile_pairs = 16;  // packed pairs are a multiple of it
 // Where a tile of sums comes from and goes to: c = alpha s + bias (+ c). Rows lie ld_ apart.
 struct TileSums {
   float* c = nullptr;
-  std::int64_t ld_c = 0;
-  int rows = 0, columns = 0;      // of the tile, not more than it has
+  Bfloat16* rounded = nullptr;  // instead of c, without `add`
+  std::int64_t ld_c = 0;        // of either
+  // Of the tile, not more than it has. As wide as registers: two that are read at once wait for all stores before them.
+  std::int64_t rows = 0, columns = 0;
   const float* before = nullptr;  // sums of the pairs before these; null: none
   std::int64_t ld_before = 0;
   float alpha = 1;
@@ -87,7 +89,7 @@ extern const Bf16Tiles emulated_amx_tiles;
 // c = alpha s + bias (+ c) with the sums s, rows tile_columns apart.
 void store_sums(const float* s, const TileSums& sums);
 // The sums before these, or zeros, in the first `rows` rows of s.
-void load_sums(float* s, int rows, const TileSums& sums);
+void load_sums(float* s, std::int64_t rows, const TileSums& sums);
 inline void nothing_to_do() {}
 
 }  // namespace cpu

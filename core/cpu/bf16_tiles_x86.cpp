@@ -65,12 +65,22 @@ TALLY_AVX512_BF16_INLINE __m512i pairs_along(const Bfloat16* row, std::int64_t n
   const auto there = static_cast<__mmask32>(first(numbers)) | static_cast<__mmask32>(first(numbers - lanes)) << lanes;
   return _mm512_maskz_loadu_epi16(there, row);
 }
-// 16 numbers next to each other, as many as `there` says, in the lower halves of 32 bits.
-TALLY_AVX512_BF16_INLINE __m512i numbers_across(const float* row, __mmask16 there) {
-  return _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(there, row))));
+// Of 16 numbers in the lower half and 16 in the upper one the pairs of both.
+TALLY_AVX512_BF16_INLINE __m512i paired(__m512i x) {
+  const __m512i turns = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_permutexvar_epi16(turns, x);
 }
-TALLY_AVX512_BF16_INLINE __m512i numbers_across(const Bfloat16* row, __mmask16 there) {
-  return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, row));
+// Pairs of numbers of two rows, of 16 next to each other those that are there; the others are zero.
+TALLY_AVX512_BF16_INLINE __m512i pairs_across(const float* low, const float* high, __mmask16 of_low,
+                                              __mmask16 of_high) {
+  const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(of_high, high), _mm512_maskz_loadu_ps(of_low, low));
+  return paired(reinterpret_cast<__m512i>(both));
+}
+TALLY_AVX512_BF16_INLINE __m512i pairs_across(const Bfloat16* low, const Bfloat16* high, __mmask16 of_low,
+                                              __mmask16 of_high) {
+  const __m512i lower = _mm512_castsi256_si512(_mm256_maskz_loadu_epi16(of_low, low));
+  return paired(_mm512_inserti64x4(lower, _mm256_maskz_loadu_epi16(of_high, high), 1));
 }
 
 // Squares of 16 columns by 16 pairs, in the order in which they lie; what is not there is not read, and is zero.
@@ -100,9 +110,8 @@ TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, Unpa
           // Rows far apart are no stream that processors see.
           __builtin_prefetch(row + 2 * lanes * from.step_k);
           __builtin_prefetch(row + (2 * lanes + 1) * from.step_k);
-          const __m512i low = numbers_across(row, k + 2 * i < size_k ? there : __mmask16{0});
-          const __m512i high = numbers_across(row + from.step_k, k + 2 * i + 1 < size_k ? there : __mmask16{0});
-          square[i] = _mm512_or_si512(low, _mm512_slli_epi32(high, lanes));
+          square[i] = pairs_across(row, row + from.step_k, k + 2 * i < size_k ? there : __mmask16{0},
+                                   k + 2 * i + 1 < size_k ? there : __mmask16{0});
         }
       }
       if (along != by_x) transpose(square);
@@ -128,7 +137,11 @@ TALLY_AVX512_BF16 void multiply(std::int64_t pairs, const std::uint32_t* a, std:
           there ? _mm512_maskz_loadu_ps(columns[v], sums.before + i * sums.ld_before + v * lanes) : _mm512_setzero_ps();
     }
   }
-  for (int i = 0; i < sums.rows; ++i) {  // to be written when the sums are there
+  for (std::int64_t i = 0; i < sums.rows; ++i) {  // to be written when the sums are there
+    if (sums.rounded != nullptr) {
+      __builtin_prefetch(sums.rounded + i * sums.ld_c, 1);
+      continue;
+    }
     __builtin_prefetch(sums.c + i * sums.ld_c, 1);
     __builtin_prefetch(sums.c + i * sums.ld_c + lanes, 1);
   }
@@ -152,9 +165,15 @@ TALLY_AVX512_BF16 void multiply(std::int64_t pairs, const std::uint32_t* a, std:
     if (i >= sums.rows) break;
     TALLY_UNROLL
     for (int v = 0; v < vectors; ++v) {
-      float* const c = sums.c + i * sums.ld_c + v * lanes;
       __m512 addend = _mm512_setzero_ps();
       if (sums.bias != nullptr) addend = _mm512_maskz_loadu_ps(columns[v], sums.bias + v * lanes);
+      if (sums.rounded != nullptr) {
+        Bfloat16* const c = sums.rounded + i * sums.ld_c + v * lanes;
+        const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_fmadd_ps(alpha, s[i][v], addend));
+        _mm256_mask_storeu_epi16(c, columns[v], reinterpret_cast<__m256i>(rounded));
+        continue;
+      }
+      float* const c = sums.c + i * sums.ld_c + v * lanes;
       if (sums.add) addend = _mm512_add_ps(addend, _mm512_maskz_loadu_ps(columns[v], c));
       _mm512_mask_storeu_ps(c, columns[v], _mm512_fmadd_ps(alpha, s[i][v], addend));
     }

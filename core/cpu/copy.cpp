@@ -20,7 +20,13 @@ TALLY_INLINE To convert(From value) {
 template <class To, class From>
 TALLY_CLONES void convert_row(To* y, const From* x, std::int64_t n) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<To>(x[i]);
+  for (std::int64_t i = 0; i < n; ++i) {
+    if constexpr (std::is_same_v<To, Bfloat16>) {
+      y[i].bits = detail::bfloat16_bits(x[i]);  // of whole objects g++ makes no vectors
+    } else {
+      y[i] = static_cast<To>(x[i]);
+    }
+  }
 }
 
 // Those that every step of training converts.

@@ -26,6 +26,23 @@ TALLY_CLONES void unary_backward_row(UnaryOp op, double parameter, T* d_x, const
   });
 }
 
+// In bf16, computed in f32. Bits are written: of whole objects g++ makes no vectors.
+TALLY_CLONES void activation_row(UnaryOp op, Bfloat16* y, const Bfloat16* x, std::int64_t n) {
+  functors::visit_activation(op, [&](auto functor) TALLY_INLINED {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) y[i].bits = detail::bfloat16_bits(functor(static_cast<float>(x[i])));
+  });
+}
+TALLY_CLONES void activation_backward_row(UnaryOp op, Bfloat16* d_x, const Bfloat16* d_y, const Bfloat16* v,
+                                          std::int64_t n) {
+  functors::visit_activation(op, [&](auto functor) TALLY_INLINED {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      d_x[i].bits = detail::bfloat16_bits(static_cast<float>(d_y[i]) * functor.derivative(static_cast<float>(v[i])));
+    }
+  });
+}
+
 template <class T>
 TALLY_CLONES void binary_row(BinaryOp op, T* y, const T* a, const T* b, std::int64_t n) {
   functors::visit(op, [&](auto functor) TALLY_INLINED {
@@ -67,6 +84,11 @@ void for_each_stretch(const View& y, const View& a, const View& b, F&& row) {
 }  // namespace
 
 void unary(UnaryOp op, double parameter, View y, View x) {
+  if (y.dtype == DType::bf16) {
+    using X = Bfloat16;
+    return for_each_stretch<X, X, X>(
+        y, x, x, [&](X* row_y, const X* row_x, const X*, std::int64_t n) { activation_row(op, row_y, row_x, n); });
+  }
   dispatch_floating(y.dtype, [&](auto type) {
     using T = decltype(type);
     const auto loop = make_loop(y.shape, y, x);
@@ -83,6 +105,12 @@ void unary(UnaryOp op, double parameter, View y, View x) {
 void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, View y) {
   // Linear operations read neither x nor y; any readable row stands in.
   const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
+  if (d_x.dtype == DType::bf16) {
+    using X = Bfloat16;
+    return for_each_stretch<X, X, X>(d_x, d_y, v, [&](X* row_d_x, const X* row_d_y, const X* row_v, std::int64_t n) {
+      activation_backward_row(op, row_d_x, row_d_y, row_v, n);
+    });
+  }
   dispatch_kept(d_x.dtype, v.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
     using V = decltype(kept);

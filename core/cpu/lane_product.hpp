@@ -10,7 +10,7 @@ namespace tally::cpu {
 template <class T>
 inline constexpr std::int64_t vector_lanes = static_cast<std::int64_t>(64 / sizeof(T));
 
-inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 // c[m][n] = start[m][n] + sum_k a(m, k) b[k][n] with a(m, k) = a[m step_m + k step_k], n a multiple of vector_lanes<T>.
 // start: null for 0, or c itself; its rows lie ld_start apart, 0 for one row that all begin with. Every element is one

@@ -172,7 +172,9 @@ bool is_small(DType dtype, std::int64_t matrices, std::int64_t m, std::int64_t n
   return dtype == DType::f32 && is_small_product(matrices, m, n, k);
 }
 
-bool in_bf16(DType dtype) { return dtype == DType::f32 && product_precision() == ProductPrecision::bf16; }
+bool in_bf16(DType dtype) {
+  return (dtype == DType::f32 || dtype == DType::bf16) && product_precision() == ProductPrecision::bf16;
+}
 
 }  // namespace
 
@@ -181,7 +183,7 @@ std::int64_t matmul_workspace(View c, View a) {
   std::int64_t m = c.shape.back(1), n = c.shape.back(0), k = a.shape.back(0);
   if (c.numel() == 0) return 0;
   if (layout_of(c)->transposed) std::swap(m, n);
-  if (in_bf16(c.dtype)) return matmul_bf16_workspace(batch_of(c).numel(), m, n, k);
+  if (in_bf16(c.dtype)) return matmul_bf16_workspace(c, m, n, k);
   if (is_small(c.dtype, batch_of(c).numel(), m, n, k)) return matmul_small_workspace(batch_of(c).numel(), m, n, k);
   const std::int64_t parts = choose_tiling(batch_of(c).numel(), m, n, k).inner.parts();
   return (parts - 1) * c.numel() * static_cast<std::int64_t>(size_of(c.dtype));

@@ -39,9 +39,10 @@ struct Blocks {
   std::int64_t step;           // numbers along the inner axis at a time
   std::int64_t row_blocks, column_blocks;
 
-  Blocks(std::int64_t of_matrices, std::int64_t of_m, std::int64_t of_n, std::int64_t of_k)
+  // whole_sums: none is cut.
+  Blocks(std::int64_t of_matrices, std::int64_t of_m, std::int64_t of_n, std::int64_t of_k, bool whole_sums)
       : matrices(of_matrices), m(of_m), n(of_n), k(of_k) {
-    parts = parts_of_sums(matrices, m, n, k, least_inner);
+    parts = whole_sums ? 1 : parts_of_sums(matrices, m, n, k, least_inner);
     part = multiple(std::max<std::int64_t>(1, divide_up(k, parts)), 2 * tile_pairs);
     parts = std::max<std::int64_t>(1, divide_up(k, part));
     shares_b = matrices < enough_blocks && parts == 1;
@@ -105,13 +106,15 @@ class Product {
  public:
   Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha, bool add,
           const Bf16Tiles& tiles, Arena arena)
-      : by_(batch_of(c).numel(), c.shape.back(1), c.shape.back(0), a.shape.back(0)),
+      : by_(batch_of(c).numel(), c.shape.back(1), c.shape.back(0), a.shape.back(0), c.dtype == DType::bf16),
         memory_(by_, arena),
         tiles_(tiles),
         a_(a),
         b_(b),
         bias_(bias),
         c_(c, ld_c, by_.parts, memory_.parts),
+        rounded_(c.dtype == DType::bf16 ? c.as<Bfloat16>() : nullptr),
+        ld_c_(ld_c),
         alpha_(static_cast<float>(alpha)),
         add_(add),
         batch_(make_loop(batch_of(c).shape, batch_of(a), batch_of(b))) {}
@@ -165,7 +168,7 @@ class Product {
     const std::int64_t rows = std::min(by_.rows, by_.m - i), columns = std::min(by_.columns, by_.n - j);
     const std::int64_t k = part * by_.part, end = std::min(by_.k, k + by_.part);
     const Scratch scratch = memory_.of_thread();
-    const auto [c, ld_c] = c_.rows(matrix, part, i);
+    const auto [c, ld_c] = c_.rows(matrix, part, i);  // of a c of f32
     TileSums sums{.ld_c = ld_c, .alpha = alpha_, .add = part == 0 && add_};
     const bool bias_by_column = bias_ && part == 0 && bias_.strides[1] == 1;
     tiles_.begin();
@@ -184,7 +187,7 @@ class Product {
         }
         for (std::int64_t row = 0; row < rows; row += tiles_.rows) {
           TileSums tile = sums;
-          tile.rows = static_cast<int>(std::min<std::int64_t>(tiles_.rows, rows - row));
+          tile.rows = std::min<std::int64_t>(tiles_.rows, rows - row);
           tile.ld_before = by_.columns;
           if (!last) {
             tile.ld_c = by_.columns;
@@ -195,9 +198,10 @@ class Product {
           for (std::int64_t column = first; column < behind; column += tile_columns) {
             // One step along k keeps nothing between steps, and has no memory for it.
             float* const kept = l == k && last ? nullptr : scratch.sums + row * by_.columns + column;
-            tile.columns = static_cast<int>(std::min<std::int64_t>(tile_columns, columns - column));
+            tile.columns = std::min<std::int64_t>(tile_columns, columns - column);
             tile.before = l > k ? kept : nullptr;
             tile.c = last ? c + row * sums.ld_c + j + column : kept;
+            if (last && rounded_ != nullptr) tile.rounded = rounded_ + (i + row) * ld_c_ + j + column;
             if (last && bias_by_column) tile.bias = bias_.as<float>() + j + column;
             tiles_.multiply(pairs, a_rows, by_.ld_a(), panel_at(column), tile);
           }
@@ -224,6 +228,8 @@ class Product {
   const Bf16Tiles& tiles_;
   View a_, b_, bias_;
   ProductParts c_;
+  Bfloat16* rounded_;  // c of bf16, else null
+  std::int64_t ld_c_;
   float alpha_;
   bool add_;
   Loop<2> batch_;  // offsets of the matrices of a, b
@@ -231,9 +237,9 @@ class Product {
 
 }  // namespace
 
-std::int64_t matmul_bf16_workspace(std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k) {
+std::int64_t matmul_bf16_workspace(const View& c, std::int64_t m, std::int64_t n, std::int64_t k) {
   Arena arena(nullptr);
-  Memory(Blocks(matrices, m, n, k), arena);
+  Memory(Blocks(batch_of(c).numel(), m, n, k, c.dtype == DType::bf16), arena);
   return arena.bytes();
 }
 

@@ -124,8 +124,8 @@ Cut cut(const View& y, const View& x) {
   return c;
 }
 
-// partial [blocks][outputs]; of one block the result goes straight to y.
-template <class Op, class T>
+// partial [blocks][outputs]; of one block the result goes straight to y. T: of x; Y: of y
+template <class Op, class T, class Y = T>
 void reduce_with(const View& y, const View& x, double* partial) {
   if (y.numel() == 0) return;
   const Cut c = cut(y, x);
@@ -147,7 +147,7 @@ void reduce_with(const View& y, const View& x, double* partial) {
     }
     const std::int64_t output = row * c.width + column;
     if (c.blocks == 1) {
-      for (std::int64_t i = 0; i < n; ++i) y.as<T>()[output + i] = static_cast<T>(result[i]);
+      for (std::int64_t i = 0; i < n; ++i) y.as<Y>()[output + i] = static_cast<Y>(result[i]);
     } else {
       std::copy_n(result, n, partial + block_index * c.outputs + output);
     }
@@ -161,7 +161,7 @@ void reduce_with(const View& y, const View& x, double* partial) {
   for (std::int64_t i = 0; i < c.outputs; ++i) {
     double total = Op::identity;
     for (std::int64_t b = 0; b < c.blocks; ++b) total = Op::combine(total, partial[b * c.outputs + i]);
-    y.as<T>()[i] = static_cast<T>(total);
+    y.as<Y>()[i] = static_cast<Y>(total);
   }
 }
 
@@ -187,6 +187,7 @@ std::int64_t reduce_workspace(View y, View x) {
 
 void reduce(ReduceOp op, View y, View x, void* workspace) {
   auto* const partial = static_cast<double*>(workspace);
+  if (x.dtype == DType::bf16) return reduce_with<Sum, Bfloat16, float>(y, x, partial);
   dispatch_floating(x.dtype, [&](auto type) {
     using T = decltype(type);
     switch (op) {

@@ -4,6 +4,9 @@
     python3 tests/bench/step_table.py [--tally build/release/tally] [--rounds 3] [--pe none,rope] > table.md
     python3 tests/bench/step_table.py --write      # puts the table of this processor's maker into measurements.md, and
                                                    # its short form into README.md
+    python3 tests/bench/step_table.py --bf16       # with products in bf16, ours and PyTorch's (autocast), beside those in f32
+    python3 tests/bench/step_table.py --quick      # of the size that sweeps run at: 2 layers, width 64, T 128; also with --bf16
+    python3 tests/bench/step_table.py --attention  # one layer's attention at T 4096 instead; also with --bf16
 
 Every program runs by itself; a round runs all programs of all rows once, one after the other, and a figure is the median
 over the rounds. Ratios are taken within a round, then their median. Rows whose attention leaves out tiles of negligible
@@ -28,6 +31,11 @@ FUSED_BIAS = {"alibi", "fox", "relative"}
 BEGIN, END = "<!-- step_table.py{} -->", "<!-- step_table.py{} ends -->"
 # Cells of README's rows, by the maker that the pages have a table for.
 SHORT = {"AMD": slice(1, 5), "Intel": slice(5, 9)}
+PEERS = ("eager", "fused", "compiled")
+BF16 = " bf16"  # behind a column's name
+HEADS_BF16 = ["with", "tally bf16", "of none's", "tally f32", "PyTorch f32: eager", "bias fused", "compiled", "bf16: eager",
+              "bias fused", "compiled", "bf16 as fast as the best of them", "f32 as the best in f32", "bf16 as own f32",
+              "memory: tally bf16", "tally f32", "best of PyTorch"]
 HEADS = ["step with", "tally", "no tile left out", "PyTorch eager", "bias fused", "compiled", "times as fast",
          "no tile left out", "memory: tally", "eager", "compiled"]
 
@@ -42,17 +50,22 @@ def result_of(command, environment):
 
 def programs(pe, args):
     """Column -> (command, environment)."""
-    sizes = ["--length", "64", "--batch", "2", "--steps", "2"] if args.small else []
-    ours = [args.tally, "bench", "step", "--pe", pe, "--json", *sizes]
-    peer = [sys.executable, str(PEER), "--pe", pe, *sizes]
-    yield "tally", ours, {}
-    if pe in SKIPPING:
-        yield "whole", ours, {"TALLY_SKIP_TILES": "0"}
-    if not args.alone:
-        yield "eager", peer, {}
-        if pe in FUSED_BIAS:
-            yield "fused", [*peer, "--fused-bias"], {}
-        yield "compiled", [*peer, "--compile"], {}
+    sizes = ["--length", "4096", "--batch", "1"] if args.attention else []
+    sizes = ["--length", "64", "--batch", "2", "--steps", "2"] if args.small else sizes
+    ours = [args.tally, "bench", "attention" if args.attention else "step", "--pe", pe, "--json", *sizes]
+    peer = [sys.executable, str(PEER), "--pe", pe, *(["--attention"] if args.attention else []), *sizes]
+    if args.quick:
+        ours += ["--preset", "quick", "--steps", "50"]
+        peer += ["--layers", "2", "--width", "64", "--length", "128", "--steps", "50"]
+    for name, more in [("", []), (BF16, ["--precision", "bf16"])] if args.bf16 else [("", [])]:
+        yield "tally" + name, ours + more, {}
+        if pe in SKIPPING and not args.bf16:
+            yield "whole", ours, {"TALLY_SKIP_TILES": "0"}
+        if not args.alone:
+            yield "eager" + name, peer + more, {}
+            if pe in FUSED_BIAS:
+                yield "fused" + name, [*peer, *more, "--fused-bias"], {}
+            yield "compiled" + name, [*peer, *more, "--compile"], {}
 
 
 def measure(args):
@@ -65,28 +78,58 @@ def measure(args):
     return rows
 
 
+def time_of(result):
+    return result.get("step_s", result.get("both_s"))
+
+
 def seconds(columns, name):
-    return f"{statistics.median(r['step_s'] for r in columns[name]):.2f} s" if name in columns else ""
+    if name not in columns:
+        return ""
+    median = statistics.median(time_of(r) for r in columns[name])
+    return f"{median:.2f} s" if median >= 0.2 else f"{1000 * median:.1f} ms"
 
 
 def memory(columns, name):
     return f"{statistics.median(r['peak_rss_mib'] for r in columns[name]):,.0f} MiB" if name in columns else ""
 
 
-def ratio(columns, name):
-    """How many times as fast as the best form of the peer."""
-    peers = [columns[form] for form in ("eager", "fused", "compiled") if form in columns]
+def ratio(columns, name, of=PEERS):
+    """How many times as fast as the best of the columns `of`."""
+    peers = [columns[form] for form in of if form in columns]
     if name not in columns or not peers:
         return ""
-    best = [min(results[n]["step_s"] for results in peers) for n in range(len(columns[name]))]
-    return f"{statistics.median(b / ours['step_s'] for b, ours in zip(best, columns[name])):.1f}x"
+    best = [min(time_of(results[n]) for results in peers) for n in range(len(columns[name]))]
+    return f"{statistics.median(b / time_of(ours) for b, ours in zip(best, columns[name])):.2f}x"
 
 
 def best_of_peer(columns):
-    forms = [form for form in ("eager", "fused", "compiled") if form in columns]
+    forms = [form for form in PEERS if form in columns]
     if not forms:
         return ""
-    return seconds(columns, min(forms, key=lambda form: statistics.median(r["step_s"] for r in columns[form])))
+    return seconds(columns, min(forms, key=lambda form: statistics.median(time_of(r) for r in columns[form])))
+
+
+def cells_of(pe, columns):
+    return [pe, *(seconds(columns, name) for name in ("tally", "whole", *PEERS)),
+            ratio(columns, "tally"), ratio(columns, "whole"),
+            *(memory(columns, name) for name in ("tally", "eager", "compiled"))]
+
+
+def of_none(columns, rows):
+    ours = "tally" + BF16
+    if "none" not in rows:
+        return ""
+    turns = zip(columns[ours], rows["none"][ours])
+    return f"{statistics.median(time_of(own) / time_of(none) for own, none in turns):.2f}"
+
+
+def cells_of_bf16(pe, columns, rows):
+    every = [form + name for name in ("", BF16) for form in PEERS]
+    present = [form for form in every if form in columns]
+    best = min(present, key=lambda form: statistics.median(time_of(r) for r in columns[form])) if present else ""
+    return [pe, seconds(columns, "tally" + BF16), of_none(columns, rows), seconds(columns, "tally"), *(seconds(columns, form) for form in every),
+            ratio(columns, "tally" + BF16, every), ratio(columns, "tally"), ratio(columns, "tally" + BF16, ["tally"]),
+            memory(columns, "tally" + BF16), memory(columns, "tally"), memory(columns, best)]
 
 
 def long_table(rows, args):
@@ -95,14 +138,14 @@ def long_table(rows, args):
         machine = columns["tally"][0]["machine"]
         peer = columns["eager"][0]["peer"] if "eager" in columns else peer
     at = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    heads = HEADS_BF16 if args.bf16 else HEADS
+    called = (" --bf16" if args.bf16 else "") + (" --quick" if args.quick else "") + (" --attention" if args.attention else "")
     lines = [f"{machine['processor']}, {machine['threads']} threads, {machine['blas']} kernels of OpenBLAS, "
              f"{machine['compiler']}, tally {machine['version']} at commit {machine.get('commit') or 'unknown'}; {peer}; "
-             f"{at}; medians of {args.rounds} rounds by `python3 tests/bench/step_table.py`.", "",
-             "| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS)]
+             f"{at}; medians of {args.rounds} rounds by `python3 tests/bench/step_table.py{called}`.", "",
+             "| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for pe, columns in rows.items():
-        cells = [pe, *(seconds(columns, name) for name in ("tally", "whole", "eager", "fused", "compiled")),
-                 ratio(columns, "tally"), ratio(columns, "whole"),
-                 *(memory(columns, name) for name in ("tally", "eager", "compiled"))]
+        cells = cells_of_bf16(pe, columns, rows) if args.bf16 else cells_of(pe, columns)
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -137,10 +180,15 @@ def main():
     parser.add_argument("--pe", default=",".join(ROWS))
     parser.add_argument("--alone", action="store_true", help="without PyTorch")
     parser.add_argument("--small", action="store_true", help="sizes that take seconds, to try the script")
+    parser.add_argument("--bf16", action="store_true", help="products in bf16 too")
+    parser.add_argument("--quick", action="store_true", help="steps of the quick preset")
+    parser.add_argument("--attention", action="store_true", help="one layer's attention at T 4096, batch 1")
     parser.add_argument("--write", action="store_true", help="into the pages too")
     args = parser.parse_args()
     rows = measure(args)
     print(long_table(rows, args))
+    if args.write and (args.bf16 or args.attention or args.quick):
+        sys.exit("--write is for steps in f32")
     if args.write:
         processor = next(iter(rows.values()))["tally"][0]["machine"]["processor"]
         maker = next((name for name in SHORT if name in processor), None)

@@ -107,7 +107,7 @@ float sum_in_order(const std::vector<float>& a, const std::vector<float>& b, std
 // A product by these tiles, through matmul's own way for the others.
 void multiply(const Case& one, const Matrices& a, const Matrices& b, const View& bias, Matrices& c,
               const cpu::Bf16Tiles& tiles) {
-  const Workspace workspace(cpu::matmul_bf16_workspace(one.batch, one.m, one.n, one.k), {});
+  const Workspace workspace(cpu::matmul_bf16_workspace(c.view, one.m, one.n, one.k), {});
   cpu::matmul_bf16(c.view, c.view.strides[1], a.view, b.view, bias, one.alpha, one.add, workspace.data(), tiles);
 }
 
@@ -200,11 +200,39 @@ TEST(MatmulBf16, ReadsOperandsOfBf16LikeThoseThatItRounds) {
           for (const auto& [of_a, of_b] :
                {std::pair{kept_a.view, b.view}, std::pair{a.view, kept_b.view}, std::pair{kept_a.view, kept_b.view}}) {
             Matrices c(3, one.batch, one.m, one.n, false, 0);
-            const Workspace workspace(cpu::matmul_bf16_workspace(one.batch, one.m, one.n, one.k), {});
+            const Workspace workspace(cpu::matmul_bf16_workspace(c.view, one.m, one.n, one.k), {});
             cpu::matmul_bf16(c.view, c.view.strides[1], of_a, of_b, {}, one.alpha, one.add, workspace.data(),
                              *kind.tiles);
             EXPECT_EQ(c.data, expected.data) << describe(one) << " by " << kind.name;
           }
+        }
+      }
+    }
+  }
+}
+
+// A c of bf16 is that of f32 rounded, where sums are whole; what lies between its rows stays.
+TEST(MatmulBf16, WritesWhatItWouldWriteInBf16) {
+  for (const Kind& kind : kinds()) {
+    for (const Case& one : {Case{1, 45, 51, 67, false, true, false, 3}, Case{1, 96, 64, 64}, Case{1, 1, 1, 1},
+                            Case{1, 70, 33, 0}, Case{1, 400, 300, 1100, true, false, false, 5}}) {
+      for (const bool with_bias : {false, true}) {
+        const double alpha = with_bias ? 1.0 : 0.3;
+        Matrices a(1, 1, one.m, one.k, one.transpose_a, one.pad), b(2, 1, one.k, one.n, one.transpose_b, one.pad);
+        Matrices bias(3, 1, 1, one.n, false, 0), c(4, 1, one.m, one.n, false, one.pad);
+        InBf16 found(c);
+        View bias_view;
+        if (with_bias) {
+          bias_view = {bias.data.data(), DType::f32, {one.m, one.n}, {}};
+          bias_view.strides[1] = 1;
+        }
+        for (const View& of : {c.view, found.view}) {
+          const Workspace workspace(cpu::matmul_bf16_workspace(of, one.m, one.n, one.k), {});
+          cpu::matmul_bf16(of, of.strides[1], a.view, b.view, bias_view, alpha, false, workspace.data(), *kind.tiles);
+        }
+        for (std::size_t n = 0; n < c.data.size(); ++n) {
+          ASSERT_EQ(found.data[n].bits, Bfloat16(c.data[n]).bits)
+              << describe(one) << " by " << kind.name << " at " << n;
         }
       }
     }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/reference/autocast.json: how far gradients in PyTorch's autocast to bf16 are from those in f64.
 
-For each encoding of tests/bench/torch_encodings.py, two that jump with their scores, and one that turns by them, the same small model as in tests/nn/bf16_test.cpp (2 layers, width 64,
-4 heads, 64 tokens, 2 sequences; parameters off their start by 0.1 of a normal number): |g - g64| / |g64| over all
+For each encoding of tests/bench/torch_encodings.py, two that jump with their scores, one that masks by sums of them and one
+that turns by them, the same small model as in tests/nn/bf16_test.cpp (2 layers, width 64, 4 heads, 64 tokens, 2 sequences; parameters off their start by 0.1 of a normal number): |g - g64| / |g64| over all
 parameters together, the median over nine draws. Needs PyTorch (tests/bench/torch_step.py says how to install it).
 """
 import copy
@@ -69,7 +69,19 @@ class ContextualRotary(Plain):
         return torch.softmax(scores.masked_fill(hidden, -torch.inf), -1) @ v
 
 
-PEERS = ENCODINGS | {"softpick": Softpick, "tra": Tra, "contextual-rotary": ContextualRotary}
+class Selective(Plain):
+    """What the first head's scores above 0 mark is masked for all later queries, added up over them."""
+
+    def forward(self, q, k, v, x):
+        scores, hidden = self.logits(q, k), upper_triangle(q.shape[2])
+        marks = F.relu(scores[:, :1]).masked_fill(hidden, 0)
+        marks = marks * (1 - torch.eye(q.shape[2], dtype=marks.dtype))  # nobody masks itself
+        marks = torch.cat([torch.zeros_like(marks[..., :1]), marks[..., 1:]], -1)  # nor anybody token 0
+        masked = marks.cumsum(-2) - marks  # by the tokens before the query
+        return torch.softmax((scores - masked).masked_fill(hidden, -torch.inf), -1) @ v
+
+
+PEERS = ENCODINGS | {"softpick": Softpick, "tra": Tra, "selective": Selective, "contextual-rotary": ContextualRotary}
 torch_step.ENCODINGS = PEERS
 
 

@@ -1,0 +1,45 @@
+// The products of attention_strips.hpp with operands of bf16 (core/cpu/bf16_tiles.hpp): x of the keys, y of the rows,
+// and the tile that meets either is rounded while it is packed. In blocks of 32 keys and 32 lanes; what of a block lies
+// above the diagonal is multiplied as zeros.
+#pragma once
+
+#include "core/cpu/attention_tile.hpp"
+#include "core/cpu/bf16_tiles.hpp"
+
+namespace tally::cpu {
+
+inline constexpr std::int64_t bf16_keys = 32;  // tiles of keys begin at multiples of it
+
+// Of one thread.
+class Bf16Operands {
+ public:
+  // x [K, width], y [tile_rows, width].
+  Bf16Operands(std::int64_t keys, std::int64_t width, Arena& arena, const Bf16Tiles& tiles = bf16_tiles());
+
+  // `count` rows of x from key `first` on, ld apart.
+  void pack_x(const float* x, std::int64_t ld, std::int64_t first, std::int64_t count);
+  void pack_x(const Bfloat16* x, std::int64_t ld, std::int64_t first, std::int64_t count);
+  // All rows of y, ld apart, which are rounded themselves.
+  void pack_y(float* y, std::int64_t ld);
+
+  // tile[j][i] = x_j . y_i; 0 above the diagonal.
+  void pair_products(const RowTile& rows, const KeyTile& keys, float* tile) const;
+  // y_i += sum_j tile[j][i] x_j with y by lanes, [width, tile_rows]. What the tile has above the diagonal becomes 0.
+  void add_keys_to_lanes(const RowTile& rows, const KeyTile& keys, float* y, float* tile) const;
+  // x_j += sum_i tile[j][i] y_i with rows ld apart, a multiple of whole vectors; x begins with the tile's first key.
+  void add_rows_to_keys(const RowTile& rows, const KeyTile& keys, float* x, std::int64_t ld, float* tile) const;
+
+ private:
+  template <class X>
+  void pack_x_of(Pack<X> pack, const X* x, std::int64_t ld, std::int64_t first, std::int64_t count);
+  std::uint32_t* x_by_key(std::int64_t key) const { return x_by_key_ + key / 2; }
+
+  const Bf16Tiles& tiles_;
+  std::int64_t width_, pairs_;    // pairs of a row of x or y, rounded up as they are packed
+  std::int64_t ld_, ld_by_key_;   // of x_, x_by_key_
+  std::uint32_t *x_, *x_by_key_;  // pairs of columns [K, ld]; pairs of keys [width, ld_by_key]
+  std::uint32_t *y_, *y_by_row_;  // panels of 32 lanes by pairs of columns; of 32 columns by pairs of rows
+  std::uint32_t* tile_;           // by pairs of lanes, or of keys
+};
+
+}  // namespace tally::cpu

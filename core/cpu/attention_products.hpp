@@ -1,0 +1,130 @@
+// Products of a tile of pairs with an operand of its keys, x [K, w], and one of its rows, y [T, w]: of k and q, of v
+// and do, of those of gates. Numbers of T are multiplied as they lie (core/cpu/attention_strips.hpp); where x is kept
+// in bf16, y and the tile are rounded to it as well (core/cpu/attention_bf16.hpp).
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <type_traits>
+
+#include "core/cpu/attention_bf16.hpp"
+#include "core/cpu/attention_chunks.hpp"
+#include "core/cpu/attention_strips.hpp"
+
+namespace tally::cpu {
+
+// Whether a call's tiles are multiplied as bf16: they begin at multiples of bf16_keys then.
+inline bool multiplies_bf16(const AttentionCall& call) { return call.v.dtype == DType::bf16; }
+
+// What products of bf16 need of the thread that computes them, for as long as this lives.
+class InBf16 {
+ public:
+  explicit InBf16(bool wanted) : tiles_(wanted ? &bf16_tiles() : nullptr) {
+    if (tiles_ != nullptr) tiles_->begin();
+  }
+  ~InBf16() {
+    if (tiles_ != nullptr) tiles_->end();
+  }
+  InBf16(const InBf16&) = delete;
+  InBf16& operator=(const InBf16&) = delete;
+
+ private:
+  const Bf16Tiles* tiles_;
+};
+
+// Of one thread.
+template <class T>
+class PairProducts {
+ public:
+  struct Uses {
+    double factor = 1;         // of products x.y
+    bool rows = true;          // there is a y
+    bool as_they_lie = false;  // never in bf16, for what reads x() beside these products
+    bool reads_x = false;      // x() is asked for
+  };
+  PairProducts(const View& x, std::int64_t keys, const Uses& uses, Arena& arena)
+      : width_(x ? x.shape[3] : 0),
+        ld_(round_up(width_, vector_lanes<T>)),
+        factor_(static_cast<T>(uses.factor)),
+        keeps_x_(uses.reads_x || uses.as_they_lie || x.dtype != DType::bf16),
+        x_(arena.take<T>((keeps_x_ ? keys : tile_keys) * width_)),
+        y_rows_(arena.take<T>(uses.rows ? tile_rows * ld_ : 0)),
+        y_lanes_(arena.take<T>(uses.rows ? tile_rows * width_ : 0)) {
+    if (x && x.dtype == DType::bf16 && !uses.as_they_lie) bf16_.emplace(keys, width_, arena);
+    int exponent = 0;
+    if (bf16_) after_ = std::frexp(uses.factor, &exponent) != 0.5;
+  }
+
+  void open_keys(const View& x, std::int64_t batch, std::int64_t key_head, const KeyRange& range) {
+    const bool as_it_lies = bf16_ && !keeps_x_ && x.strides[3] == 1;
+    for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
+      const std::int64_t count = std::min(tile_keys, range.end - first);
+      T* const tile = x_ + (keeps_x_ ? first * width_ : 0);
+      if (as_it_lies) {
+        const Matrix<Bfloat16> own(x, batch, key_head);
+        in_bf16([&](auto& operands) { operands.pack_x(&own.at(first, 0), own.row_step, first, count); });
+        continue;
+      }
+      pack_rows(tile, width_, x, batch, key_head, first, count, width_, T{1}, count);
+      in_bf16([&](auto& operands) { operands.pack_x(tile, width_, first, count); });
+    }
+  }
+  void open_rows(const View& y, const RowTile& rows) {
+    pack_rows(y_rows_, ld_, y, rows.batch, rows.head, rows.first, rows.rows, width_, after_ ? T{1} : factor_,
+              tile_rows);
+    const bool packed = in_bf16([&](auto& operands) { operands.pack_y(y_rows_, ld_); });
+    if (!packed) transpose_to_lanes(y_lanes_, y_rows_, ld_, width_);
+  }
+  // x [K, w] and, of the row tile, factor y (of bf16 maybe y) as it is multiplied [tile_rows, w rounded up to whole
+  // vectors], and where numbers lie as they are [w, tile_rows].
+  const T* x() const { return x_; }
+  const T* y_rows() const { return y_rows_; }
+  const T* y_lanes() const { return y_lanes_; }
+
+  // tile[j][i] = factor x_j . y_i; 0 above the diagonal.
+  void pairs(const RowTile& rows, const KeyTile& keys, T* tile) {
+    const bool done = in_bf16([&](auto& operands) { operands.pair_products(rows, keys, tile); });
+    if (!done) pair_products(rows, keys, tile, x_ + keys.first * width_, y_lanes_, width_);
+    if (after_) scale_tile(tile, factor_, keys.keys, rows.lanes);
+  }
+  // y_i += sum_j tile[j][i] x_j, y by lanes. What the tile has above the diagonal may become 0.
+  void add_keys(const RowTile& rows, const KeyTile& keys, T* y, T* tile) {
+    const bool done = in_bf16([&](auto& operands) { operands.add_keys_to_lanes(rows, keys, y, tile); });
+    if (!done) add_keys_to_lanes(rows, keys, y, tile, x_ + keys.first * width_, width_);
+  }
+  // x_j += sum_i tile[j][i] y_i, with a factor that is 1 for the products; x of all keys, rows rounded up to whole
+  // vectors.
+  void add_rows(const RowTile& rows, const KeyTile& keys, T* x, T* tile) {
+    T* const first = x + keys.first * ld_;
+    const bool done = in_bf16([&](auto& operands) { operands.add_rows_to_keys(rows, keys, first, ld_, tile); });
+    if (!done) add_rows_to_keys(rows, keys, first, tile, y_rows_, ld_);
+  }
+  // From the gradient of the products: those of y, which miss gradient_factor() yet, and of x; null: not wanted.
+  void add_gradients(const RowTile& rows, const KeyTile& keys, T* d_y, T* d_x, T* d_tile) {
+    if (after_) scale_tile(d_tile, factor_, keys.keys, rows.lanes);
+    if (d_y != nullptr) add_keys(rows, keys, d_y, d_tile);
+    if (d_x != nullptr) add_rows(rows, keys, d_x, d_tile);
+  }
+  // What y_rows() lacks of the factor, and what gradients by lanes do.
+  T factor_after() const { return after_ ? factor_ : T{1}; }
+  T gradient_factor() const { return after_ ? T{1} : factor_; }
+
+ private:
+  // f(operands), where they are of bf16; returns whether they are.
+  template <class F>
+  bool in_bf16(const F& f) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (bf16_) f(*bf16_);
+      return bf16_.has_value();
+    }
+    return false;
+  }
+  std::int64_t width_, ld_;
+  T factor_;
+  bool keeps_x_;
+  bool after_ = false;  // of bf16: a factor that is no power of two would have y rounded once more
+  T *x_, *y_rows_, *y_lanes_;
+  std::optional<Bf16Operands> bf16_;
+};
+
+}  // namespace tally::cpu
