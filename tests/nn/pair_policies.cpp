@@ -98,7 +98,7 @@ struct Columned {
   static constexpr PairNeeds needs{
       .distance = true, .down = true, .adds = true, .other = true, .channels = {.of_key = 2}};
   static constexpr auto down_gate(const auto& p) { return select(p.distance > 0, sigmoid(p.other), 0); }
-  static constexpr auto term(const auto& p) { return of_key<0>(p) - 0.1 * p.down * of_key<1>(p); }
+  static constexpr auto term(const auto& p) { return of_key<0>(p) - 0.02 * p.down * of_key<1>(p); }
   static constexpr auto logit(const auto& p) { return p.s + p.terms; }
 };
 
