@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/cpu/attention_shapes.hpp"
+#include "core/cpu/transposed.hpp"
 
 namespace tally::cpu {
 
@@ -195,11 +196,32 @@ class RowColumnTile final : public BiasTile<T> {
   alignas(64) T d_row_[tile_rows];
 };
 
-// b = z_i[i-j]: every row has distances of its own, so that neighbouring lanes read far from each other.
+// b = z_i[i-j]: every row has distances of its own, so that neighbouring lanes read far from each other. From row to
+// row the distance of a key is one more: where all of a tile's rows see its keys, at distances that z has, they are a
+// matrix that is turned. The others are read one by one.
+struct TurnedKeys {
+  std::int64_t begin, end;
+  TurnedKeys(const RowTile& rows, const KeyTile& keys, std::int64_t width) {
+    const std::int64_t nearest = rows.last_key - keys.first;  // distance of lane 0 to key 0
+    begin = std::clamp<std::int64_t>(nearest + rows.rows - width, 0, keys.keys);
+    end = std::clamp<std::int64_t>(nearest + 1, begin, keys.keys);
+  }
+  bool hold(std::int64_t key) const { return begin <= key && key < end; }
+};
+
+template <class T>
+TALLY_CLONES void add_backwards(T* score, const T* turned, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) score[j * tile_rows + i] += turned[(keys - 1 - j) * tile_rows + i];
+  }
+}
+
 template <class T>
 TALLY_CLONES void add_by_distance(T* score, const T* z, std::int64_t step, std::int64_t lane_step, std::int64_t width,
-                                  bool cap, const RowTile rows, const KeyTile keys) {
+                                  bool cap, const RowTile rows, const KeyTile keys, const TurnedKeys turned) {
   for (std::int64_t j = 0; j < keys.keys; ++j) {
+    if (turned.hold(j)) continue;
     const Lanes seeing = keys.seeing(rows, j);
     const std::int64_t end = std::min<std::int64_t>(rows.rows, seeing.end);
     const std::int64_t nearest = rows.last_key - keys.first - j;  // distance of lane 0
@@ -214,8 +236,9 @@ TALLY_CLONES void add_by_distance(T* score, const T* z, std::int64_t step, std::
 
 template <class T>
 TALLY_CLONES void add_to_distance(T* d_z, std::int64_t ld, const T* d, std::int64_t width, bool cap, const RowTile rows,
-                                  const KeyTile keys) {
+                                  const KeyTile keys, const TurnedKeys turned) {
   for (std::int64_t j = 0; j < keys.keys; ++j) {
+    if (turned.hold(j)) continue;
     const Lanes seeing = keys.seeing(rows, j);
     const std::int64_t end = std::min<std::int64_t>(rows.rows, seeing.end);
     const std::int64_t nearest = rows.last_key - keys.first - j;
@@ -237,6 +260,7 @@ class RowToeplitzTile final : public BiasTile<T> {
       : bias_(bias),
         gradient_(gradient),
         width_(bias.values.shape[3]),
+        turned_(arena.take<T>(tile_keys * tile_rows)),
         d_z_(arena.take<T>(gradient != nullptr && gradient->values ? tile_rows * width_ : 0)) {}
 
   void open_head(std::int64_t, std::int64_t, double*) override {}
@@ -245,24 +269,51 @@ class RowToeplitzTile final : public BiasTile<T> {
     if (gradient_ != nullptr && gradient_->values) std::fill_n(d_z_, tile_rows * width_, T{0});
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
-    add_by_distance(score, &z_.at(rows.first, 0), z_.column_step, z_.row_step, width_, bias_.cap, rows, keys);
+    const T* const z = &z_.at(rows.first, 0);
+    const TurnedKeys turned = turned_keys(rows, keys, z_.column_step);
+    add_by_distance(score, z, z_.column_step, z_.row_step, width_, bias_.cap, rows, keys, turned);
+    const std::int64_t count = turned.end - turned.begin;
+    if (count == 0) return;
+    // From the last key's distance to lane 0 on; the keys come backwards.
+    const T* const nearest = z + rows.last_key - (keys.first + turned.end - 1);
+    copy_transposed(turned_, tile_rows, nearest, z_.row_step + 1, rows.rows, count, T{1});
+    add_backwards(score + turned.begin * tile_rows, turned_, count, rows.rows);
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
-    if (gradient_->values) add_to_distance(d_z_, width_, d, width_, bias_.cap, rows, keys);
+    if (!gradient_->values) return;
+    const TurnedKeys turned = turned_keys(rows, keys, 1);
+    add_to_distance(d_z_, width_, d, width_, bias_.cap, rows, keys, turned);
+    const std::int64_t count = turned.end - turned.begin;
+    if (count == 0) return;
+    // A row has each distance once, but for those beyond the last that are capped.
+    T* const nearest = d_z_ + rows.last_key - (keys.first + turned.end - 1);
+    copy_transposed(nearest, width_ + 1, d + (turned.end - 1) * tile_rows, -tile_rows, count, rows.rows, T{1});
   }
   void close_rows(const RowTile& rows) override {
     if (!gradient_->values) return;
     const Matrix<T> d_z(gradient_->values, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
-      for (std::int64_t n = 0; n < width_; ++n) d_z.at(rows.first + i, n) = d_z_[i * width_ + n];
+      const T* const row = d_z_ + i * width_;
+      if (d_z.column_step == 1) {
+        std::copy_n(row, width_, &d_z.at(rows.first + i, 0));
+        continue;
+      }
+      for (std::int64_t n = 0; n < width_; ++n) d_z.at(rows.first + i, n) = row[n];
     }
   }
 
  private:
+  TurnedKeys turned_keys(const RowTile& rows, const KeyTile& keys, std::int64_t step) const {
+    TurnedKeys turned(rows, keys, bias_.cap ? width_ - 1 : width_);
+    if (step != 1) turned.end = turned.begin;
+    return turned;
+  }
+
   AttentionBias bias_;
   const BiasOperands<View>* gradient_;
   std::int64_t width_;
   Matrix<T> z_;
+  T* turned_;  // [tile_keys, tile_rows]
   T* d_z_;
 };
 
