@@ -17,7 +17,9 @@ void set_finite_checks(bool on) { checking.store(on, std::memory_order_relaxed);
 bool finite_checks() { return checking.load(std::memory_order_relaxed); }
 
 bool all_finite(const Tensor& x) {
-  if (!x.defined() || !is_floating(x.dtype())) return true;
+  if (!x.defined()) return true;
+  if (x.dtype() == DType::bf16) return all_finite(x.to(DType::f32));
+  if (!is_floating(x.dtype())) return true;
   // One NaN or infinity makes the sum of squares one; summed in double, squares of f32 stay far from overflow.
   const Tensor sum = Tensor::empty({1}, DType::f64, x.device());
   const Tensor dense = x.to_dense();
