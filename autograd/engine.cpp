@@ -41,6 +41,12 @@ class Accumulator {
   static void add(AutogradData& data, const Tensor& x, bool owned) {
     if (!data.gradient.defined()) {
       data.gradient = x;
+    } else if (data.gradient.dtype() == DType::bf16 || x.dtype() == DType::bf16) {
+      // Of a result in bf16: several are added in f32.
+      const Tensor sum = Tensor::empty(x.shape(), DType::f32, x.device());
+      const Tensor before = data.gradient.to(DType::f32), more = x.to(DType::f32);
+      kernels(x.device()).binary(BinaryOp::add, sum.view(), before.view(), more.view());
+      data.gradient = sum;
     } else if (owned) {
       kernels(x.device()).binary(BinaryOp::add, data.gradient.view(), data.gradient.view(), x.view());
       data.gradient.storage()->bump_version();

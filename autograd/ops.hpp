@@ -95,7 +95,8 @@ Tensor rms_norm(const Tensor& x, double eps = 1e-6);
 // --- products ---
 // alpha * a[..., M, K] b[..., K, N], leading axes broadcast. Transposed views are read in place.
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1.0);
-// x [..., in] times weight [out, in] transposed, plus bias [out] (may be undefined).
+// x [..., in] times weight [out, in] transposed, plus bias [out] (may be undefined). An x of activated_linear() may be
+// bf16.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 // Lets go of x before its product, where backward keeps it as products read it (core/precision.md).
 Tensor linear(Tensor&& x, const Tensor& weight, const Tensor& bias = {});

@@ -1,5 +1,5 @@
 // Element types. f32 is the working type; f64 exists for every operation so that gradients can be checked. bf16 is
-// stored, filled, copied and converted; of what is kept for backward kernels read it (core/kernels.def).
+// stored, filled, copied and converted; some kernels read and write it in the place of f32 (core/kernels.def).
 #pragma once
 
 #include <cstddef>

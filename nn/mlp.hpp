@@ -1,6 +1,8 @@
 // The feed-forward part of a block:
 //   gelu, gelu-tanh, relu  y = down(act(up(x)))                  arXiv 1606.08415: by erf; by tanh, as GPT-2 has it
 //   swiglu                 y = down(silu(gate(x)) * up(x))       arXiv 2002.05202
+// Where products round to bf16 and nothing is dropped, what lies between up and down is written in it, but for swiglu
+// (autograd/activation.hpp).
 #pragma once
 
 #include <memory>

@@ -66,7 +66,7 @@ class InputGradients {
     for (std::size_t n = 0; n < inputs.size(); ++n) {
       if (!wanted.wants(n)) continue;
       const Tensor& x = inputs[n].get();
-      const bool by_token = static_cast<int>(n) <= last_by_token;
+      const bool by_token = static_cast<int>(n) <= last_by_token || lies_by_token(x);
       const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
       gradients_[n] = d_output.numel() == 0 ? Tensor::zeros(x.shape(), dtype, x.device())
                       : by_token            ? empty_by_token(x.shape(), dtype, x.device())

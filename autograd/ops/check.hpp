@@ -76,6 +76,9 @@ inline Tensor own_or_new(const Tensor& x) {
   return x.detach();
 }
 
+// Whether x, heads [B, H, T, w], is a view of a dense [B, T, H, w], whose rows need no copy.
+inline bool lies_by_token(const Tensor& x) { return x.rank() == 4 && !x.dense() && x.transpose_view(1, 2).dense(); }
+
 // x [..., N] as a dense matrix [R, N]: a view if x is dense, else a copy.
 inline Tensor as_rows(const Tensor& x) {
   return x.to_dense().reshape_view({leading_axes(x.shape()).numel(), x.size(-1)});

@@ -82,6 +82,14 @@ Tensor product(const Tensor& a, const Tensor& b, double alpha) {
   return c;
 }
 
+// a^T c of all rows of a [..., R, K] and c [..., R, N], added up over the leading axes. In which order is one: heads
+// that are views of [B, T, H, .] are read as they lie.
+Tensor product_of_rows(const Tensor& a, const Tensor& c, double alpha) {
+  const bool turned = lies_by_token(a) && lies_by_token(c);
+  const auto rows = [&](const Tensor& x) { return as_rows(turned ? x.transpose_view(1, 2) : x); };
+  return product(transposed(rows(a)), rows(c), alpha);
+}
+
 // What is kept of x where something is, which takes less time to read.
 const Tensor& kept_or(const Saved& kept, const Tensor& x) { return kept.get().defined() ? kept.get() : x; }
 
@@ -102,7 +110,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha) {
     if (!d.wants(1)) return;
     if (d.shape(1).rank == 2 && d.shape(0).rank > 2) {
       // All rows of all a in one product, which adds up over the leading axes by itself.
-      d.set(1, product(transposed(as_rows(kept_a.get())), as_rows(d_c), alpha));
+      d.set(1, product_of_rows(kept_a.get(), d_c, alpha));
     } else {
       d.set(1, sum_to(product(transposed(kept_a.get()), d_c, alpha), d.shape(1)));
     }
@@ -150,8 +158,9 @@ struct KeptRows {
 
 // a b (+ bias) of matrices, rounded to bf16.
 Tensor rounded_product(const Tensor& a, const Tensor& b, View bias = {}) {
-  // The CPU's products write bf16 themselves.
-  const Tensor c = Tensor::empty({a.size(0), b.size(1)}, is_cpu(a.device()) ? DType::bf16 : DType::f32, a.device());
+  // The CPU's products write bf16 themselves where they read it.
+  const bool writes = is_cpu(a.device()) && product_precision() == ProductPrecision::bf16;
+  const Tensor c = Tensor::empty({a.size(0), b.size(1)}, writes ? DType::bf16 : DType::f32, a.device());
   multiply_into(c, a, b, {.bias = bias});
   return c.dtype() == DType::bf16 ? c : c.to(DType::bf16);
 }
@@ -197,7 +206,8 @@ Tensor activated_linear(UnaryOp op, Tensor x, const Tensor& weight, const Tensor
   const Shape leading = leading_axes(x.shape());
   const bool is_rounded = x.dtype() == DType::bf16, from_output = unary_needs_output(op);
   const KeptRows of_x(x, weight);
-  const Tensor hidden = rounded_product(of_x.rows, transposed(weight), bias.view());
+  const Tensor own_bias = bias.defined() ? bias.to_dense() : bias;
+  const Tensor hidden = rounded_product(of_x.rows, transposed(weight), own_bias.view());
   const Tensor y_rows = Tensor::empty(hidden.shape(), DType::bf16, hidden.device());
   kernels(hidden.device()).unary(op, 0, y_rows.view(), hidden.view());
   Tensor y = y_rows.reshape_view(append_axes(leading, {weight.size(0)}));

@@ -23,9 +23,6 @@ void check_norm(std::string_view name, const Tensor& x, const Tensor& parameter,
         ", got ", parameter.shape());
 }
 
-// Heads [B, H, T, N] as views of [B, T, H, N], whose rows need no copy.
-bool lies_by_token(const Tensor& x) { return x.rank() == 4 && !x.dense() && x.transpose_view(1, 2).dense(); }
-
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {

@@ -1,7 +1,6 @@
 #include "core/cpu/attention_bf16.hpp"
 
 #include <algorithm>
-#include <bit>
 
 namespace tally::cpu {
 namespace {
@@ -50,31 +49,26 @@ void clear_above_diagonal(const RowTile& rows, const KeyTile& keys, float* tile)
   }
 }
 
-TALLY_CLONES void round_to_bf16(float* x, std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t n = 0; n < count; ++n) {
-    x[n] = std::bit_cast<float>(static_cast<std::uint32_t>(detail::bfloat16_bits(x[n])) << 16);
-  }
-}
-
 }  // namespace
 
-Bf16Operands::Bf16Operands(std::int64_t keys, std::int64_t width, Arena& arena, const Bf16Tiles& tiles)
+Bf16Operands::Bf16Operands(std::int64_t keys, std::int64_t width, const Uses& uses, Arena& arena,
+                           const Bf16Tiles& tiles)
     : tiles_(tiles),
+      uses_(uses),
       width_(width),
       pairs_(pairs_of(width)),
       ld_(pairs_),
       ld_by_key_(pairs_of(keys) + tile_pairs),  // rows of a power of two fall on the same lines of a cache
-      x_(arena.take<std::uint32_t>(rows_of_a(keys) * ld_)),
-      x_by_key_(arena.take<std::uint32_t>(rows_of_a(width) * ld_by_key_)),
-      y_(arena.take<std::uint32_t>(tile_rows * pairs_)),
-      y_by_row_(arena.take<std::uint32_t>(round_up(width, block) * pairs_of(tile_rows))),
+      x_(arena.take<std::uint32_t>(uses.pairs ? rows_of_a(keys) * ld_ : 0)),
+      x_by_key_(arena.take<std::uint32_t>(uses.by_keys ? rows_of_a(width) * ld_by_key_ : 0)),
+      y_(arena.take<std::uint32_t>(uses.pairs ? tile_rows * pairs_ : 0)),
+      y_by_row_(arena.take<std::uint32_t>(uses.by_rows ? round_up(width, block) * pairs_of(tile_rows) : 0)),
       tile_(arena.take<std::uint32_t>(std::max(tile_keys / 2 * block, rows_of_a(block) * pairs_of(tile_rows)))) {}
 
 template <class X>
 void Bf16Operands::pack_x_of(Pack<X> pack, const X* x, std::int64_t ld, std::int64_t first, std::int64_t count) {
-  pack(x_ + first * ld_, ld_, true, {x, ld, 1}, count, width_, pairs_);
-  pack(x_by_key(first), ld_by_key_, true, {x, 1, ld}, width_, count, pairs_of(count));
+  if (uses_.pairs) pack(x_ + first * ld_, ld_, true, {x, ld, 1}, count, width_, pairs_);
+  if (uses_.by_keys) pack(x_by_key(first), ld_by_key_, true, {x, 1, ld}, width_, count, pairs_of(count));
 }
 void Bf16Operands::pack_x(const float* x, std::int64_t ld, std::int64_t first, std::int64_t count) {
   pack_x_of(tiles_.pack, x, ld, first, count);
@@ -83,13 +77,12 @@ void Bf16Operands::pack_x(const Bfloat16* x, std::int64_t ld, std::int64_t first
   pack_x_of(tiles_.pack_bf16, x, ld, first, count);
 }
 
-void Bf16Operands::pack_y(float* y, std::int64_t ld) {
-  round_to_bf16(y, tile_rows * ld);
-  for (std::int64_t lane = 0; lane < tile_rows; lane += block) {
+void Bf16Operands::pack_y(const float* y, std::int64_t ld) {
+  for (std::int64_t lane = 0; uses_.pairs && lane < tile_rows; lane += block) {
     tiles_.pack(y_ + lane * pairs_, block, false, {y + lane * ld, ld, 1}, block, width_, pairs_);
   }
   constexpr std::int64_t pairs = pairs_of(tile_rows);
-  for (std::int64_t column = 0; column < width_; column += block) {
+  for (std::int64_t column = 0; uses_.by_rows && column < width_; column += block) {
     tiles_.pack(y_by_row_ + column * pairs, block, false, {y + column, 1, ld}, std::min(block, width_ - column),
                 tile_rows, pairs);
   }

@@ -13,14 +13,19 @@ inline constexpr std::int64_t bf16_keys = 32;  // tiles of keys begin at multipl
 // Of one thread.
 class Bf16Operands {
  public:
+  // Which of the products below are computed.
+  struct Uses {
+    bool pairs = true, by_keys = true, by_rows = true;
+  };
   // x [K, width], y [tile_rows, width].
-  Bf16Operands(std::int64_t keys, std::int64_t width, Arena& arena, const Bf16Tiles& tiles = bf16_tiles());
+  Bf16Operands(std::int64_t keys, std::int64_t width, const Uses& uses, Arena& arena,
+               const Bf16Tiles& tiles = bf16_tiles());
 
   // `count` rows of x from key `first` on, ld apart.
   void pack_x(const float* x, std::int64_t ld, std::int64_t first, std::int64_t count);
   void pack_x(const Bfloat16* x, std::int64_t ld, std::int64_t first, std::int64_t count);
-  // All rows of y, ld apart, which are rounded themselves.
-  void pack_y(float* y, std::int64_t ld);
+  // All rows of y, ld apart.
+  void pack_y(const float* y, std::int64_t ld);
 
   // tile[j][i] = x_j . y_i; 0 above the diagonal.
   void pair_products(const RowTile& rows, const KeyTile& keys, float* tile) const;
@@ -35,6 +40,7 @@ class Bf16Operands {
   std::uint32_t* x_by_key(std::int64_t key) const { return x_by_key_ + key / 2; }
 
   const Bf16Tiles& tiles_;
+  Uses uses_;
   std::int64_t width_, pairs_;    // pairs of a row of x or y, rounded up as they are packed
   std::int64_t ld_, ld_by_key_;   // of x_, x_by_key_
   std::uint32_t *x_, *x_by_key_;  // pairs of columns [K, ld]; pairs of keys [width, ld_by_key]

@@ -197,8 +197,8 @@ class RowColumnTile final : public BiasTile<T> {
 };
 
 // b = z_i[i-j]: every row has distances of its own, so that neighbouring lanes read far from each other. From row to
-// row the distance of a key is one more: where all of a tile's rows see its keys, at distances that z has, they are a
-// matrix that is turned. The others are read one by one.
+// row the distance of a key is one more: the keys before all of a tile's rows, at distances that z has, are a matrix
+// that is turned, whether or not a window hides some of the pairs. The others are read one by one.
 struct TurnedKeys {
   std::int64_t begin, end;
   TurnedKeys(const RowTile& rows, const KeyTile& keys, std::int64_t width) {

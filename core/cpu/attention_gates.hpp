@@ -17,7 +17,10 @@ class GateOperands {
         given_(call.scan.gate_key),
         width_(given_ ? call.scan.gate_key.shape[3] : 0),
         ld_(round_up(width_, vector_lanes<T>)),
-        products_(call.scan.gate_key, given_ ? call.keys() : 0, {call.scale, given_, false, true}, arena),
+        products_(
+            call.scan.gate_key, given_ ? call.keys() : 0,
+            {.factor = call.scale, .by_keys = gradients != nullptr, .by_rows = gradients != nullptr, .reads_x = true},
+            arena),
         score_(arena.take<T>(given_ ? tile_keys * tile_rows : 0)),
         d_lanes_(arena.take<T>(tile_rows * width_)) {}
 

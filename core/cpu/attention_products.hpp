@@ -13,8 +13,11 @@
 
 namespace tally::cpu {
 
-// Whether a call's tiles are multiplied as bf16: they begin at multiples of bf16_keys then.
-inline bool multiplies_bf16(const AttentionCall& call) { return call.v.dtype == DType::bf16; }
+// Whether any of a call's tiles are multiplied as bf16: they begin at multiples of bf16_keys then.
+inline bool multiplies_bf16(const AttentionCall& call) {
+  const View& gates = call.scan.gate_key;
+  return call.k.dtype == DType::bf16 || call.v.dtype == DType::bf16 || (gates && gates.dtype == DType::bf16);
+}
 
 // What products of bf16 need of the thread that computes them, for as long as this lives.
 class InBf16 {
@@ -38,7 +41,9 @@ class PairProducts {
  public:
   struct Uses {
     double factor = 1;         // of products x.y
-    bool rows = true;          // there is a y
+    bool pairs = true;         // which of the functions below are called
+    bool by_keys = true;       // add_keys
+    bool by_rows = true;       // add_rows
     bool as_they_lie = false;  // never in bf16, for what reads x() beside these products
     bool reads_x = false;      // x() is asked for
   };
@@ -47,10 +52,14 @@ class PairProducts {
         ld_(round_up(width_, vector_lanes<T>)),
         factor_(static_cast<T>(uses.factor)),
         keeps_x_(uses.reads_x || uses.as_they_lie || x.dtype != DType::bf16),
+        has_y_(uses.pairs || uses.by_rows),
         x_(arena.take<T>((keeps_x_ ? keys : tile_keys) * width_)),
-        y_rows_(arena.take<T>(uses.rows ? tile_rows * ld_ : 0)),
-        y_lanes_(arena.take<T>(uses.rows ? tile_rows * width_ : 0)) {
-    if (x && x.dtype == DType::bf16 && !uses.as_they_lie) bf16_.emplace(keys, width_, arena);
+        y_rows_(arena.take<T>(has_y_ ? tile_rows * ld_ : 0)) {
+    if (x && x.dtype == DType::bf16 && !uses.as_they_lie) {
+      bf16_.emplace(keys, width_, Bf16Operands::Uses{uses.pairs, uses.by_keys, uses.by_rows}, arena);
+    } else {
+      y_lanes_ = arena.take<T>(has_y_ ? tile_rows * width_ : 0);
+    }
     int exponent = 0;
     if (bf16_) after_ = std::frexp(uses.factor, &exponent) != 0.5;
   }
@@ -75,8 +84,8 @@ class PairProducts {
     const bool packed = in_bf16([&](auto& operands) { operands.pack_y(y_rows_, ld_); });
     if (!packed) transpose_to_lanes(y_lanes_, y_rows_, ld_, width_);
   }
-  // x [K, w] and, of the row tile, factor y (of bf16 maybe y) as it is multiplied [tile_rows, w rounded up to whole
-  // vectors], and where numbers lie as they are [w, tile_rows].
+  // x [K, w] and, of the row tile, factor y (of bf16 maybe y, not rounded yet) [tile_rows, w rounded up to whole
+  // vectors], and where numbers are multiplied as they lie [w, tile_rows].
   const T* x() const { return x_; }
   const T* y_rows() const { return y_rows_; }
   const T* y_lanes() const { return y_lanes_; }
@@ -121,9 +130,10 @@ class PairProducts {
   }
   std::int64_t width_, ld_;
   T factor_;
-  bool keeps_x_;
+  bool keeps_x_, has_y_;
   bool after_ = false;  // of bf16: a factor that is no power of two would have y rounded once more
-  T *x_, *y_rows_, *y_lanes_;
+  T *x_, *y_rows_;
+  T* y_lanes_ = nullptr;
   std::optional<Bf16Operands> bf16_;
 };
 

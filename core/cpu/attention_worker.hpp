@@ -46,8 +46,15 @@ class Worker {
         moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
-        of_k_(call.k, call.keys(), {call.scale, true, moves_.given(), may_skip()}, arena),
-        of_v_(call.v, call.keys(), {1, gradients != nullptr, false, false}, arena),
+        of_k_(call.k, call.keys(),
+              {.factor = call.scale,
+               .by_keys = gradients != nullptr,
+               .by_rows = gradients != nullptr,
+               .as_they_lie = moves_.given(),
+               .reads_x = may_skip()},
+              arena),
+        of_v_(call.v, call.keys(),
+              {.pairs = gradients != nullptr, .by_keys = gradients == nullptr, .by_rows = gradients != nullptr}, arena),
         key_norm_(arena.take<double>(key_tiles_before(call.keys()))),
         rest_rows_(arena.take<T>(call.normaliser.rest ? tile_rows * value_ld_ : 0)),
         score_(arena.take<T>(tile_keys * tile_rows)),
@@ -179,7 +186,7 @@ class Worker {
     if (beside_.tile() != nullptr) beside_.tile()->open_rows(rows);
     if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
-    if (may_skip()) row_norm_ = of_k_.factor_after() * largest_norm(of_k_.y_rows(), ld_, rows.rows, width_);
+    if (may_skip()) row_norm_ = std::abs(of_k_.factor_after()) * largest_norm(of_k_.y_rows(), ld_, rows.rows, width_);
     if (call_.normaliser.rest) {
       pack_rows(rest_rows_, value_ld_, call_.normaliser.rest, rows.batch, rows.head, rows.first, rows.rows,
                 value_width_, T{1}, tile_rows);
@@ -305,7 +312,7 @@ class Worker {
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
   }
 
-  // d_output by rows and by lanes, and what the normaliser needs of the rows.
+  // What products and the normaliser need of d_output.
   void open_gradient(const RowTile& rows) {
     of_v_.open_rows(gradients_->d_output, rows);
     normaliser_.open_gradient(rows, of_v_.y_rows(), call_.normaliser.rest ? rest_rows_ : nullptr, value_ld_,

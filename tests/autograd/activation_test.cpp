@@ -101,6 +101,28 @@ TEST_P(ActivatedLinear, GivesWhatTheNextProductReads) {
   EXPECT_THROW(linear(y, drawn("down", {24, 40}, DType::f32)), Error);
 }
 
+// What it came from may be read again, each time with a gradient of its own; and the precision may have changed.
+TEST_P(ActivatedLinear, HasGradientsWhoeverReadsItAndHoweverProductsRoundThen) {
+  const Tensor x = drawn("x", {7, 24}, DType::f32) * 1.0;
+  const auto gradients = [&](int readers, ProductPrecision later) {
+    Tensor up = drawn("up", {40, 24}, DType::f32), bias = drawn("one", {1}, DType::f32);
+    set_requires_grad(up);
+    set_product_precision(ProductPrecision::bf16);
+    const Tensor h = activated_linear(UnaryOp::gelu, x, up, bias.broadcast_view("bias", {40}));
+    Tensor y = linear(h, drawn("down", {24, 40}, DType::f32));
+    for (int n = 1; n < readers; ++n) y = y + linear(h, drawn("down", {24, 40}, DType::f32));
+    set_product_precision(later);
+    backward(y * (1.0 / readers), drawn("d_y", y.shape(), DType::f32));
+    set_product_precision(ProductPrecision::f32);
+    return gradient(up).to(DType::f64).to_vector<double>();
+  };
+  const std::vector<double> expected = gradients(1, ProductPrecision::bf16), none(expected.size());
+  const double close = 0.02 * distance(expected, none);
+  EXPECT_LE(distance(gradients(2, ProductPrecision::bf16), expected), close);
+  EXPECT_LE(distance(gradients(3, ProductPrecision::bf16), expected), close);
+  EXPECT_LE(distance(gradients(1, ProductPrecision::f32), expected), close);
+}
+
 // Kernels in bf16, against themselves on the same numbers in f32.
 TEST_P(ActivatedLinear, KernelsComputeInF32) {
   const Shape shape{70, 50};

@@ -33,6 +33,13 @@ std::string error_of(const std::function<void()>& f) {
   return {};
 }
 
+TEST(Finite, SeesNumbersInBf16) {
+  const Tensor x = Tensor::full({3, 5}, 1.0, DType::bf16);
+  EXPECT_TRUE(all_finite(x));
+  x.select_view(0, 1).fill(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_FALSE(all_finite(x));
+}
+
 TEST(Finite, ToldForEveryType) {
   const float largest = std::numeric_limits<float>::max();
   EXPECT_TRUE(all_finite(Tensor::from(std::vector<float>{largest, -largest, 0}, {3})));

@@ -185,10 +185,12 @@ def main():
     parser.add_argument("--attention", action="store_true", help="one layer's attention at T 4096, batch 1")
     parser.add_argument("--write", action="store_true", help="into the pages too")
     args = parser.parse_args()
+    if sum([args.attention, args.quick, args.small]) > 1:
+        parser.error("--attention, --quick and --small are sizes: one of them")
+    if args.write and (args.bf16 or args.attention or args.quick or args.small):
+        parser.error("--write is for steps in f32 of the paper's size")
     rows = measure(args)
     print(long_table(rows, args))
-    if args.write and (args.bf16 or args.attention or args.quick):
-        sys.exit("--write is for steps in f32")
     if args.write:
         processor = next(iter(rows.values()))["tally"][0]["machine"]["processor"]
         maker = next((name for name in SHORT if name in processor), None)

@@ -110,7 +110,6 @@ TEST_F(Bf16, GradientsAreAsNearAsThoseOfPyTorchsAutocast) {
   }
 }
 
-// On CUDA devices the weights are rounded as well.
 TEST_F(Bf16, GradientsOfTheCudaKernelsAreAsNear) {
   if (testing::only_small_kernels(testing::on_cuda_host)) GTEST_SKIP() << "under ThreadSanitizer";
   const JsonValue file =

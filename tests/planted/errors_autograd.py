@@ -28,7 +28,7 @@ ERRORS = [
             what="what an activation made in the place of its argument is kept as that was rounded",
             found_by=["autograd/*Kept.AHiddenLayer*", "nn/Bf16.*"]),
     Planted("rounded-layer-without-bias", "autograd/ops/matmul.cpp",
-            find="rounded_product(of_x.rows, transposed(weight), bias.view())",
+            find="rounded_product(of_x.rows, transposed(weight), own_bias.view())",
             replace="rounded_product(of_x.rows, transposed(weight))",
             what="a layer whose result is written in bf16 leaves out its bias",
             found_by=["autograd/*ActivatedLinear.*"]),
