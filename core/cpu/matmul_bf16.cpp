@@ -134,6 +134,7 @@ class Product {
   // Packs numbers k to k + inner of `count` lines from x on: rows of a, columns of b.
   void pack(std::uint32_t* y, std::int64_t ld_y, bool of_a, std::int64_t matrix, std::int64_t x, std::int64_t count,
             std::int64_t k, std::int64_t inner) const {
+    if (inner == 0) return;  // of an operand that may have no address
     const View& operand = of_a ? a_ : b_;
     const Layout layout = *layout_of(operand);
     const std::int64_t offset = batch_.element_offsets(matrix)[of_a ? 0 : 1];
