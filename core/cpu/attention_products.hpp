@@ -1,6 +1,7 @@
 // Products of a tile of pairs with an operand of its keys, x [K, w], and one of its rows, y [T, w]: of k and q, of v
-// and do, of those of gates. Numbers of T are multiplied as they lie (core/cpu/attention_strips.hpp); where x is kept
-// in bf16, y and the tile are rounded to it as well (core/cpu/attention_bf16.hpp).
+// and do, of those of gates. Numbers of T are multiplied as they lie (core/cpu/attention_strips.hpp). Where x is kept
+// in bf16, y and the tile are rounded to it as well, and multiplied by the processor's instructions for it
+// (core/cpu/attention_bf16.hpp), or without any as f32, which is faster than its portable tiles.
 #pragma once
 
 #include <cmath>
@@ -51,17 +52,21 @@ class PairProducts {
       : width_(x ? x.shape[3] : 0),
         ld_(round_up(width_, vector_lanes<T>)),
         factor_(static_cast<T>(uses.factor)),
-        keeps_x_(uses.reads_x || uses.as_they_lie || x.dtype != DType::bf16),
+        keeps_x_(uses.reads_x || uses.as_they_lie || x.dtype != DType::bf16 || &bf16_tiles() == &portable_tiles),
         has_y_(uses.pairs || uses.by_rows),
         x_(arena.take<T>((keeps_x_ ? keys : tile_keys) * width_)),
         y_rows_(arena.take<T>(has_y_ ? tile_rows * ld_ : 0)) {
-    if (x && x.dtype == DType::bf16 && !uses.as_they_lie) {
+    const bool is_kept = x && x.dtype == DType::bf16 && !uses.as_they_lie;
+    rounds_ = is_kept && &bf16_tiles() == &portable_tiles;
+    if (is_kept && !rounds_) {
       bf16_.emplace(keys, width_, Bf16Operands::Uses{uses.pairs, uses.by_keys, uses.by_rows}, arena);
     } else {
       y_lanes_ = arena.take<T>(has_y_ ? tile_rows * width_ : 0);
+      rounded_y_ = rounds_ ? arena.take<T>(tile_rows * ld_) : y_rows_;
+      rounded_tile_ = arena.take<T>(rounds_ ? tile_keys * tile_rows : 0);
     }
     int exponent = 0;
-    if (bf16_) after_ = std::frexp(uses.factor, &exponent) != 0.5;
+    if (is_kept) after_ = std::frexp(uses.factor, &exponent) != 0.5;
   }
 
   void open_keys(const View& x, std::int64_t batch, std::int64_t key_head, const KeyRange& range) {
@@ -82,7 +87,9 @@ class PairProducts {
     pack_rows(y_rows_, ld_, y, rows.batch, rows.head, rows.first, rows.rows, width_, after_ ? T{1} : factor_,
               tile_rows);
     const bool packed = in_bf16([&](auto& operands) { operands.pack_y(y_rows_, ld_); });
-    if (!packed) transpose_to_lanes(y_lanes_, y_rows_, ld_, width_);
+    if (packed) return;
+    if (rounds_) round_to_bf16(rounded_y_, y_rows_, tile_rows * ld_);
+    transpose_to_lanes(y_lanes_, rounded_y_, ld_, width_);
   }
   // x [K, w] and, of the row tile, factor y (of bf16 maybe y, not rounded yet) [tile_rows, w rounded up to whole
   // vectors], and where numbers are multiplied as they lie [w, tile_rows].
@@ -99,14 +106,14 @@ class PairProducts {
   // y_i += sum_j tile[j][i] x_j, y by lanes. What the tile has above the diagonal may become 0.
   void add_keys(const RowTile& rows, const KeyTile& keys, T* y, T* tile) {
     const bool done = in_bf16([&](auto& operands) { operands.add_keys_to_lanes(rows, keys, y, tile); });
-    if (!done) add_keys_to_lanes(rows, keys, y, tile, x_ + keys.first * width_, width_);
+    if (!done) add_keys_to_lanes(rows, keys, y, as_multiplied(keys, tile), x_ + keys.first * width_, width_);
   }
   // x_j += sum_i tile[j][i] y_i, with a factor that is 1 for the products; x of all keys, rows rounded up to whole
   // vectors.
   void add_rows(const RowTile& rows, const KeyTile& keys, T* x, T* tile) {
     T* const first = x + keys.first * ld_;
     const bool done = in_bf16([&](auto& operands) { operands.add_rows_to_keys(rows, keys, first, ld_, tile); });
-    if (!done) add_rows_to_keys(rows, keys, first, tile, y_rows_, ld_);
+    if (!done) add_rows_to_keys(rows, keys, first, as_multiplied(keys, tile), rounded_y_, ld_);
   }
   // From the gradient of the products: those of y, which miss gradient_factor() yet, and of x; null: not wanted.
   void add_gradients(const RowTile& rows, const KeyTile& keys, T* d_y, T* d_x, T* d_tile) {
@@ -119,6 +126,11 @@ class PairProducts {
   T gradient_factor() const { return after_ ? T{1} : factor_; }
 
  private:
+  const T* as_multiplied(const KeyTile& keys, const T* tile) {
+    if (!rounds_) return tile;
+    round_to_bf16(rounded_tile_, tile, keys.keys * tile_rows);
+    return rounded_tile_;
+  }
   // f(operands), where they are of bf16; returns whether they are.
   template <class F>
   bool in_bf16(const F& f) {
@@ -131,9 +143,10 @@ class PairProducts {
   std::int64_t width_, ld_;
   T factor_;
   bool keeps_x_, has_y_;
-  bool after_ = false;  // of bf16: a factor that is no power of two would have y rounded once more
+  bool rounds_ = false;  // what is multiplied as f32
+  bool after_ = false;   // of bf16: a factor that is no power of two would have y rounded once more
   T *x_, *y_rows_;
-  T* y_lanes_ = nullptr;
+  T *y_lanes_ = nullptr, *rounded_y_ = nullptr, *rounded_tile_ = nullptr;
   std::optional<Bf16Operands> bf16_;
 };
 

@@ -1,6 +1,9 @@
 // Transpositions of attention's tiles, and sums of them.
 #include "core/cpu/attention_tile.hpp"
 
+#include <bit>
+
+#include "core/bfloat16.hpp"
 #include "core/cpu/instruction_sets.hpp"
 #include "core/cpu/transposed.hpp"
 
@@ -39,6 +42,14 @@ TALLY_CLONES void add_keys_in_lanes(T* sum, const T* x, std::int64_t keys, std::
   for (std::int64_t j = 0; j < keys; ++j) {
 #pragma omp simd
     for (std::int64_t i = 0; i < lanes; ++i) sum[i] += x[j * tile_rows + i];
+  }
+}
+
+template <class T>
+TALLY_CLONES void round_row(T* y, const T* x, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t n = 0; n < count; ++n) {
+    y[n] = static_cast<T>(std::bit_cast<float>(std::uint32_t{detail::bfloat16_bits(x[n])} << 16));
   }
 }
 
@@ -85,6 +96,11 @@ void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std
 }
 
 template <class T>
+void round_to_bf16(T* y, const T* x, std::int64_t count) {
+  round_row(y, x, count);
+}
+
+template <class T>
 void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes) {
   scale_in_lanes(tile, factor, keys, lanes);
 }
@@ -100,6 +116,7 @@ void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
   template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                    \
   template void transpose_to_rows(T*, std::int64_t, const T*, std::int64_t);                                     \
   template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);           \
+  template void round_to_bf16(T*, const T*, std::int64_t);                                                       \
   template void scale_tile(T*, T, std::int64_t, std::int64_t);                                                   \
   template void add_keys(T*, const T*, std::int64_t, std::int64_t);
 TALLY_INSTANTIATE(float)

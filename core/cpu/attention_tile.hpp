@@ -97,6 +97,9 @@ void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std
 template <class T>
 void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes);
 
+// y = x, rounded to bf16.
+template <class T>
+void round_to_bf16(T* y, const T* x, std::int64_t count);
 // tile *= factor
 template <class T>
 void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes);
