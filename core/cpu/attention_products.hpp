@@ -20,6 +20,9 @@ inline bool multiplies_bf16(const AttentionCall& call) {
   return call.k.dtype == DType::bf16 || call.v.dtype == DType::bf16 || (gates && gates.dtype == DType::bf16);
 }
 
+// Else what is kept in bf16 is multiplied as f32.
+inline bool has_bf16_instructions() { return &bf16_tiles() != &portable_tiles; }
+
 // What products of bf16 need of the thread that computes them, for as long as this lives.
 class InBf16 {
  public:
@@ -52,12 +55,12 @@ class PairProducts {
       : width_(x ? x.shape[3] : 0),
         ld_(round_up(width_, vector_lanes<T>)),
         factor_(static_cast<T>(uses.factor)),
-        keeps_x_(uses.reads_x || uses.as_they_lie || x.dtype != DType::bf16 || &bf16_tiles() == &portable_tiles),
+        keeps_x_(uses.reads_x || uses.as_they_lie || x.dtype != DType::bf16 || !has_bf16_instructions()),
         has_y_(uses.pairs || uses.by_rows),
         x_(arena.take<T>((keeps_x_ ? keys : tile_keys) * width_)),
         y_rows_(arena.take<T>(has_y_ ? tile_rows * ld_ : 0)) {
     const bool is_kept = x && x.dtype == DType::bf16 && !uses.as_they_lie;
-    rounds_ = is_kept && &bf16_tiles() == &portable_tiles;
+    rounds_ = is_kept && !has_bf16_instructions();
     if (is_kept && !rounds_) {
       bf16_.emplace(keys, width_, Bf16Operands::Uses{uses.pairs, uses.by_keys, uses.by_rows}, arena);
     } else {

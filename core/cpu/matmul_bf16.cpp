@@ -201,8 +201,9 @@ class Product {
             float* const kept = l == k && last ? nullptr : scratch.sums + row * by_.columns + column;
             tile.columns = std::min<std::int64_t>(tile_columns, columns - column);
             tile.before = l > k ? kept : nullptr;
-            tile.c = last ? c + row * sums.ld_c + j + column : kept;
+            tile.c = last ? nullptr : kept;
             if (last && rounded_ != nullptr) tile.rounded = rounded_ + (i + row) * ld_c_ + j + column;
+            if (last && rounded_ == nullptr) tile.c = c + row * sums.ld_c + j + column;
             if (last && bias_by_column) tile.bias = bias_.as<float>() + j + column;
             tiles_.multiply(pairs, a_rows, by_.ld_a(), panel_at(column), tile);
           }

@@ -19,25 +19,13 @@
 #include "core/error.hpp"
 #include "core/kernels.hpp"
 #include "core/workspace.hpp"
+#include "tests/core/bf16_kinds.hpp"
 
 namespace tally {
 namespace {
 
-struct Kind {
-  std::string name;
-  const cpu::Bf16Tiles* tiles;
-  bool halves;  // the order of AMX
-};
-
-// What runs here. Those of AMX itself only where it is.
-std::vector<Kind> kinds() {
-  std::vector<Kind> all{{"portable", &cpu::portable_tiles, false}, {"emulated AMX", &cpu::emulated_amx_tiles, true}};
-#if defined(__x86_64__)
-  if (cpu::has_avx512_bf16()) all.push_back({"AVX-512 BF16", &cpu::avx512_bf16_tiles, false});
-  if (bf16_instructions().name == "AMX") all.push_back({"AMX", &cpu::amx_tiles, true});
-#endif
-  return all;
-}
+using Kind = testing::Bf16Kind;
+using testing::bf16_kinds;
 
 struct Case {
   std::int64_t batch, m, n, k;
@@ -121,7 +109,7 @@ void expect_order(const Case& one, std::int64_t parts = 1, std::int64_t part = 0
     bias_view = {bias.data.data(), DType::f32, {one.m, one.n}, {}};
     bias_view.strides[1] = 1;
   }
-  for (const Kind& kind : kinds()) {
+  for (const Kind& kind : bf16_kinds()) {
     SCOPED_TRACE(describe(one) + " by " + kind.name);
     Matrices c(4, one.batch, one.m, one.n, false, one.pad);
     multiply(one, a, b, bias_view, c, *kind.tiles);
@@ -186,7 +174,7 @@ struct InBf16 {
 };
 
 TEST(MatmulBf16, ReadsOperandsOfBf16LikeThoseThatItRounds) {
-  for (const Kind& kind : kinds()) {
+  for (const Kind& kind : bf16_kinds()) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {
         for (const Case& one :
@@ -213,7 +201,7 @@ TEST(MatmulBf16, ReadsOperandsOfBf16LikeThoseThatItRounds) {
 
 // A c of bf16 is that of f32 rounded, where sums are whole; what lies between its rows stays.
 TEST(MatmulBf16, WritesWhatItWouldWriteInBf16) {
-  for (const Kind& kind : kinds()) {
+  for (const Kind& kind : bf16_kinds()) {
     for (const Case& one : {Case{1, 45, 51, 67, false, true, false, 3}, Case{1, 96, 64, 64}, Case{1, 1, 1, 1},
                             Case{1, 70, 33, 0}, Case{1, 400, 300, 1100, true, false, false, 5}}) {
       for (const bool with_bias : {false, true}) {
@@ -275,7 +263,7 @@ TEST(MatmulBf16, RoundsOddNumbersAlikeOnEveryKind) {
                                -1e-40F,  1e-30F,    1.00390625F, 1.01171875F, -0.0F};
   const auto count = static_cast<std::int64_t>(odd.size());
   std::vector<std::vector<float>> results;
-  const std::vector<Kind> all = kinds();
+  const std::vector<Kind> all = bf16_kinds();
   for (const Kind& kind : all) {
     Matrices a(1, 1, count, 1, false, 0), b(1, 1, 1, count, false, 0), c(1, 1, count, count, false, 0);
     a.data = b.data = odd;
