@@ -43,6 +43,20 @@ void Score::set_normaliser(Normaliser value) {
 
 bool MovedProduct::fits(Device device) { return is_cpu(device); }
 
+RowToeplitz ToeplitzProduct::written_out(double scale) const {
+  const std::int64_t sequences = key.size(0), heads = key.size(1), distances = key.size(2), width = key.size(3);
+  Tensor by_head = key;
+  if (sequences == 1 && heads == 1) {
+    by_head = reshape(key, {distances, width});  // one product
+  } else if (heads > 1 && heads != query.size(1)) {
+    const std::int64_t each = query.size(1) / heads;
+    const Tensor one_more = reshape(key, {sequences, heads, 1, distances, width});
+    by_head = reshape(broadcast_to(one_more, {sequences, heads, each, distances, width}),
+                      {sequences, query.size(1), distances, width});
+  }
+  return RowToeplitz{matmul(query, transpose(by_head, -1, -2), scale), cap};
+}
+
 void Score::keep_gates(const Tensor& q, const Tensor& k) {
   if (scan && scan->policy->needs.other && !scan->other.query.defined()) scan->other = {q, k};
 }
@@ -93,6 +107,9 @@ Bias times_rows(const RowColumn& bias, const Tensor& factor, const AttentionOper
 
 Bias times_rows(const RowToeplitz& bias, const Tensor& factor, const AttentionOperands&) {
   return RowToeplitz{bias.z * factor, bias.cap};
+}
+Bias times_rows(const ToeplitzProduct& bias, const Tensor& factor, const AttentionOperands&) {
+  return ToeplitzProduct{bias.query * factor, bias.key, bias.cap};
 }
 Bias times_rows(const Product& bias, const Tensor& factor, const AttentionOperands&) {
   return Product{bias.query * factor, bias.key};

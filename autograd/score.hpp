@@ -80,6 +80,14 @@ struct RowToeplitz {
   Tensor z;          // [B, H, T, W]
   bool cap = false;  // distances >= W read row W-1; else they get nothing
 };
+// r_i.e_{i-j} / sqrt(d), with the d of q: RowToeplitz of products, which tiles on the CPU make where they are read.
+struct ToeplitzProduct {
+  Tensor query;      // r [B, H, T, w]
+  Tensor key;        // e [1 or B, 1, G or H, W, w]
+  bool cap = false;  // as above
+
+  RowToeplitz written_out(double scale) const;  // z_i[n] = scale r_i.e_n
+};
 // r_i.G_j / sqrt(d), with the d of q: a product beside that of q and k, whose keys are by key head like k
 struct Product {
   Tensor query;  // r [B, H, T, w]
@@ -90,7 +98,7 @@ struct Dense {
   Tensor bias;            // [B or 1, H or 1, T, keys]
   bool of_score = false;  // what becomes of the score itself: score_of multiplies it with Score::factor
 };
-using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, Product, Dense>;
+using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, ToeplitzProduct, Product, Dense>;
 
 // In the place of q.k: products with keys that every token after them changes, by blocks of C = min(T, moved_block)
 // tokens. Within a block they are given; a query goes on to the left block by block, and each block n that it leaves

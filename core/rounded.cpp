@@ -1,5 +1,7 @@
 #include "core/rounded.hpp"
 
+#include <algorithm>
+
 #include "core/backend.hpp"
 
 namespace tally {
@@ -24,6 +26,16 @@ bool is_rounded_by_products(const Tensor& x) {
 }
 
 Tensor rounded_to_bf16(const Tensor& x) {
+  Shape once = x.shape();
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (x.strides()[axis] == 0) once[axis] = std::min<std::int64_t>(once[axis], 1);
+  }
+  if (once != x.shape()) {  // what is repeated is rounded once, and goes on being repeated
+    const Tensor rounded = rounded_to_bf16(x.as_strided(once, x.strides(), x.offset()));
+    Strides strides = rounded.strides();
+    for (int axis = 0; axis < x.rank(); ++axis) strides[axis] = x.strides()[axis] == 0 ? 0 : strides[axis];
+    return rounded.as_strided(x.shape(), strides, rounded.offset());
+  }
   if (!has_all_of_its_storage(x)) return x.to(DType::bf16);
   if (const std::shared_ptr<Storage> rounded = x.storage()->rounded(); rounded != nullptr) {
     return Tensor(rounded, x.shape(), x.strides(), x.offset(), DType::bf16);

@@ -165,6 +165,10 @@ Tensor bias_term(const RowToeplitz& bias, const AttentionOperands& in) {
   return read_distance(bias.z, in.q.size(2), bias.cap);
 }
 
+Tensor bias_term(const ToeplitzProduct& bias, const AttentionOperands& in) {
+  return bias_term(bias.written_out(in.scale), in);
+}
+
 Tensor bias_term(const Product& bias, const AttentionOperands& in) {
   return product_of(bias.query, bias.key, in.scale);
 }

@@ -67,6 +67,7 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
     if (auto* sums = std::get_if<RowColumn>(&bias)) fit(sums->column, 2);
     if (auto* product = std::get_if<Product>(&bias)) fit(product->key, 2);
     if (first == 0) continue;
+    if (const auto* product = std::get_if<ToeplitzProduct>(&bias)) bias = product->written_out(in.scale);
     if (const auto* by_row = std::get_if<RowToeplitz>(&bias)) {
       bias = by_distance_left(by_row->z, by_row->cap, in, gone);
     } else if (const auto* same = std::get_if<Toeplitz>(&bias)) {

@@ -38,8 +38,13 @@ namespace {
 // keeps them rounded, computes the same pairs.
 bool is_read_by_products(const Layout& layout, int n) {
   const AttentionOperandsOf<Slot>& slots = layout.slots;
-  const int operands[] = {slots.q.index, slots.k.index, slots.v.index, slots.scan.gate_query.index,
-                          slots.scan.gate_key.index};
+  const int operands[] = {slots.q.index,
+                          slots.k.index,
+                          slots.v.index,
+                          slots.scan.gate_query.index,
+                          slots.scan.gate_key.index,
+                          slots.distance.query.index,
+                          slots.distance.key.index};
   return std::find(std::begin(operands), std::end(operands), n) != std::end(operands);
 }
 
@@ -125,6 +130,33 @@ void join_products(AttentionOperands& in, Score& score) {
   if (std::erase_if(score.biases, is_product) != 0) score.keep_gates(q, k);
 }
 
+// Products by distance are made in tiles where a kernel has that, one of them with enough queries, and else beforehand.
+// To tiles every sequence and head of keys has its e.
+void take_by_distance(const AttentionOperands& in, Score& score) {
+  constexpr std::int64_t enough = 32;  // queries: tiles are no wider on any processor
+  bool taken = false;
+  for (Bias& bias : score.biases) {
+    auto* const product = std::get_if<ToeplitzProduct>(&bias);
+    if (product == nullptr) continue;
+    const Tensor &query = product->query, &key = product->key;
+    check_defined(name, query);
+    check_defined(name, key);
+    const auto one_or = [](std::int64_t size, std::int64_t count) { return size == 1 || size == count; };
+    const bool fits = query.rank() == 4 && key.rank() == 4 && key.size(3) == query.size(3) &&
+                      one_or(key.size(0), in.q.size(0)) && key.size(2) > 0 && key.size(1) > 0 &&
+                      in.q.size(1) % key.size(1) == 0;
+    check(fits, name, "the key of a product by distance must be [1 or ", in.q.size(0),
+          ", heads, distances, w] with the w of its query ", query.shape(), ", got ", key.shape());
+    if (is_cpu(in.q.device()) && !taken && in.q.size(2) >= enough && one_or(key.size(1), in.k.size(1))) {
+      const std::int64_t distances = std::min(key.size(2), in.k.size(2));  // that there are
+      product->key = broadcast_to(slice(key, 2, 0, distances), {in.k.size(0), in.k.size(1), distances, key.size(3)});
+      taken = true;
+    } else {
+      bias = product->written_out(in.scale);
+    }
+  }
+}
+
 // Takes what moves in the place of q and k. Its keys may be those of each head of queries by itself: then so are the
 // values, and what else belongs to keys.
 void take_moved(AttentionOperands& in, Score& score) {
@@ -168,6 +200,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);
   join_products(in, score);
+  take_by_distance(in, score);
   const Builder builder(in, score);
   if (score.moved && !MovedProduct::fits(in.q.device())) {
     return attention_call::attend_in_parts(builder.layout, builder.inputs, in.products_at_once);

@@ -267,7 +267,10 @@ class Builder {
     for (const Slot& slot : {all.q, all.k, moves.own, moves.read, moves.taken, moves.factor}) unless(false, slot);
     if (!policy->needs.biased) return;
     // Nor does what was added to the scores.
-    for (const Slot& slot : {all.beside.rows, all.beside.heads, all.beside.table}) unless(false, slot);
+    for (const Slot& slot :
+         {all.beside.rows, all.beside.heads, all.beside.table, all.distance.query, all.distance.key}) {
+      unless(false, slot);
+    }
     for (const BiasOperands<Slot>& bias : layout.bias_slots) {
       unless(false, bias.values);
       unless(false, bias.column);
@@ -304,6 +307,13 @@ class Builder {
   }
   void add_bias(const RowToeplitz& bias) {
     add_bias(AttentionBias::Kind::row_toeplitz, {.values = add_rows("a bias of rows by distance", bias.z)}, bias.cap);
+  }
+  void add_bias(const ToeplitzProduct& bias) {
+    layout.call.distance.cap = bias.cap;
+    layout.slots.distance.query =
+        add("the query of a product by distance", bias.query, {batch_, heads_, queries_, bias.query.size(3)});
+    layout.slots.distance.key =
+        add("the key of a product by distance", bias.key, {batch_, key_heads_, bias.key.size(2), bias.query.size(3)});
   }
   void add_bias(const Product&) { check_internal(false, name, "a product was not joined to that of q and k"); }
   void add_bias(const Dense& bias) {

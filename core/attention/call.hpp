@@ -22,6 +22,12 @@ struct AttentionScan : PolicyOperands<View> {
   const PairPolicy* policy = nullptr;  // null: none
 };
 
+// l_ij += scale query_i . key_n of the distance n = i - j; beyond W the last with cap, else nothing. The kernels of
+// CUDA have none: to them it is a bias, row_toeplitz.
+struct AttentionDistance : DistanceOperands<View> {
+  bool cap = false;
+};
+
 // Tokens of a block of AttentionMoves; a shorter text is one block.
 inline constexpr std::int64_t moved_block = 64;
 
@@ -74,6 +80,7 @@ struct AttentionCall {
   AttentionMoves moves;
   AttentionScan scan;
   AttentionScan beside;  // a policy that adds what it makes of distance, row and head alone; on the CPU
+  AttentionDistance distance;
   AttentionNormaliser normaliser;
   const AttentionBias* biases = nullptr;  // of host memory
   int bias_count = 0;

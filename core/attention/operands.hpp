@@ -21,6 +21,13 @@ struct PolicyOperands {
   X channel_numbers{};               // [its numbers C], dense; takes no gradient
 };
 
+// Of a vector for each distance, W of them at most as many as keys.
+template <class X>
+struct DistanceOperands {
+  X query{};  // [B,H,T,w], w of any width
+  X key{};    // [B,G,W,w]
+};
+
 // Of keys that move, in N blocks of C tokens.
 template <class X>
 struct MoveOperands {
@@ -46,6 +53,7 @@ template <class X>
 struct AttentionOperandsOf {
   X q{}, k{}, v{};  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
   PolicyOperands<X> scan, beside;
+  DistanceOperands<X> distance;
   MoveOperands<X> moves;
   NormaliserOperands<X> normaliser;
 };
@@ -70,6 +78,8 @@ void for_each_operand(const F& f, All&... all) {
   f(all.v...);
   of_policy(all.scan...);
   of_policy(all.beside...);
+  f(all.distance.query...);
+  f(all.distance.key...);
   f(all.moves.own...);
   f(all.moves.read...);
   f(all.moves.taken...);
@@ -90,17 +100,19 @@ void for_each_row_operand(const F& f, All&... all) {
   f(all.q...);
   of_policy(all.scan...);
   of_policy(all.beside...);
+  f(all.distance.query...);
   f(all.moves.own...);
   f(all.normaliser.rest...);
 }
 
-// Likewise for what belongs to keys: [B,G,K,width], or fewer rows.
+// Likewise for what belongs to keys, [B,G,K,width] or fewer rows, and what is added up like it.
 template <class F, class... All>
 void for_each_key_operand(const F& f, All&... all) {
   f(all.k...);
   f(all.v...);
   f(all.scan.gate_key...);
   f(all.scan.channel_key...);
+  f(all.distance.key...);
   f(all.moves.read...);
   f(all.moves.taken...);
   f(all.moves.factor...);

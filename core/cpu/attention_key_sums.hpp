@@ -23,6 +23,12 @@ std::int64_t key_sum_count(const AttentionCall& call) {
   for_each_key_operand([&](const View& x) { count += x ? x.shape[2] * key_sum_step<T>(x) : 0; }, call);
   return count;
 }
+// Whether rows of this operand of a call, or of its gradients, are those of its keys: else every chunk may add to all
+// of them.
+template <class Operands>
+bool belongs_to_keys(const Operands& all, const View& one, std::int64_t keys) {
+  return &one != &all.distance.key && one.shape[2] == keys;
+}
 template <class T>
 KeySums<T> key_sums(const AttentionCall& call, T* memory) {
   KeySums<T> sums;
@@ -39,8 +45,7 @@ template <class T>
 void clear_key_sums(const AttentionCall& call, const KeySums<T>& sums, const KeyRange& range) {
   const auto clear = [&](const View& x, T* const& own) {
     if (!x) return;
-    // What goes by blocks belongs to chunks of all keys.
-    const KeyRange rows = x.shape[2] == call.keys() ? range : KeyRange{0, x.shape[2]};
+    const KeyRange rows = belongs_to_keys(call, x, call.keys()) ? range : KeyRange{0, x.shape[2]};
     const std::int64_t step = key_sum_step<T>(x);
     std::fill_n(own + rows.begin * step, (rows.end - rows.begin) * step, T{0});
   };
@@ -49,13 +54,13 @@ void clear_key_sums(const AttentionCall& call, const KeySums<T>& sums, const Key
 
 // d [B, G, K or fewer, width] of one head of keys gets the sums [.., width rounded up to whole vectors] of `count` of
 // its chunks, `step` apart, from number `part` on: added, but for the first, to what those before have written.
+// `whole`: every chunk has added to all rows.
 template <class T>
 void write_key_sums(const AttentionCall& call, const View& d, std::int64_t batch, std::int64_t key_head, const T* sums,
-                    std::int64_t step, std::int64_t part, std::int64_t count) {
+                    std::int64_t step, std::int64_t part, std::int64_t count, bool whole) {
   constexpr std::int64_t most = 256;  // columns at a time
   alignas(64) T sum[most];
   const std::int64_t shares = divide(call).shares;
-  const bool whole = !shares_neighbours(call);
   const Matrix<T> target(d, batch, key_head);
   const std::int64_t width = d.shape[3], ld = round_up(width, vector_lanes<T>);
   if (whole && part == 0 && count == 1 && target.column_step == 1) {

@@ -8,6 +8,7 @@
 #include "core/cpu/attention_beside.hpp"
 #include "core/cpu/attention_chunks.hpp"
 #include "core/cpu/attention_counts.hpp"
+#include "core/cpu/attention_distance.hpp"
 #include "core/cpu/attention_key_sums.hpp"
 #include "core/cpu/attention_moves.hpp"
 #include "core/cpu/attention_normaliser.hpp"
@@ -43,6 +44,7 @@ class Worker {
         value_ld_(round_up(value_width_, vector_lanes<T>)),
         scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena) : nullptr),
         beside_(call, gradients, arena),
+        distance_(call, gradients, arena),
         moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
@@ -98,7 +100,8 @@ class Worker {
     const std::int64_t step = key_sum_count<T>(call_);
     const KeySums<T> first = key_sums(call_, chunks);
     const auto write = [&](const View& d, const T* sums) {
-      if (d) write_key_sums(call_, d, batch, key_head, sums, step, part, count);
+      const bool whole = !shares_neighbours(call_) || !belongs_to_keys(*gradients_, d, call_.keys());
+      if (d) write_key_sums(call_, d, batch, key_head, sums, step, part, count, whole);
     };
     for_each_key_operand(write, *gradients_, first);
   }
@@ -155,6 +158,7 @@ class Worker {
     of_k_.open_keys(call_.k, chunk.batch, chunk.key_head, range);
     of_v_.open_keys(call_.v, chunk.batch, chunk.key_head, range);
     if (moves_.given()) moves_.open_keys(chunk);
+    distance_.open_keys(chunk.batch, chunk.key_head);
     if (!may_skip()) return;
     for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
       const std::int64_t tile = first / tile_keys;
@@ -184,6 +188,7 @@ class Worker {
     if (moves_.given()) moves_.open_rows(rows, of_k_.y_rows(), of_k_.y_lanes());
     if (scan_ != nullptr) scan_->open_rows(rows);
     if (beside_.tile() != nullptr) beside_.tile()->open_rows(rows);
+    distance_.open_rows(rows);
     if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = std::abs(of_k_.factor_after()) * largest_norm(of_k_.y_rows(), ld_, rows.rows, width_);
@@ -195,7 +200,7 @@ class Worker {
 
   bool may_skip() const {
     return skips_tiles() && call_.scan.policy == nullptr && call_.beside.policy == nullptr && call_.bias_count > 0 &&
-           call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
+           !distance_.given() && call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible beside that of the largest logit of its row.
   bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
@@ -223,6 +228,7 @@ class Worker {
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
     if (beside_.tile() != nullptr) beside_.tile()->add(rows, keys, score_, for_gradient);
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
+    if (distance_.given()) distance_.add(rows, keys, score_);
     if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
     if (!keys.seen_by_all(rows)) hide(score_, rows, keys);
     if (scan_ != nullptr && scan_->settled()) ++tiles_.settled;
@@ -293,6 +299,7 @@ class Worker {
       const bool last = after_biases(call_.scan);
       if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
+      if (distance_.given()) distance_.gradient(rows, keys, d_score_, sums.distance.key);
       if (beside_.tile() != nullptr) beside_.tile()->gradient(rows, keys, score_, d_score_);
       if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
       if (moves_.given()) {
@@ -310,6 +317,7 @@ class Worker {
     if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
     if (beside_.tile() != nullptr) beside_.tile()->close_rows(rows, normaliser_.d_logit_sums());
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
+    distance_.close_rows(rows, sums.distance.key);
   }
 
   // What products and the normaliser need of d_output.
@@ -332,6 +340,7 @@ class Worker {
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
   ScanTile<T>* scan_;
   Beside<T> beside_;
+  DistanceProducts<T> distance_;
   PrefixSums::Kept kept_{};
   Moves<T> moves_;
   NormaliserTile<T> normaliser_;

@@ -49,7 +49,7 @@ class Relative final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     const std::int64_t rows = std::min(in.keys(), table_.size(0));
     const Tensor near = slice(table_, 0, 0, rows);
-    score.biases.push_back(RowToeplitz{matmul(in.query(rotated_query_), transpose(near, 0, 1), in.scale), cap_far_});
+    score.biases.push_back(ToeplitzProduct{in.query(rotated_query_), unsqueeze(unsqueeze(near, 0), 0), cap_far_});
   }
 
  private:
@@ -62,5 +62,5 @@ class Relative final : public Encoding {
 
 TALLY_ENCODING(relative, RelativeOptions, Relative, "a learned key vector for each distance",
                "l_ij = (q_i.k_j + q_i.e[i-j]) / sqrt(d);  e [K, d]\n"
-               "costs B H T min(T, K) numbers a layer",
+               "on a GPU costs B H T min(T, K) numbers a layer",
                "Shaw et al. 2018, arXiv 1803.02155 (keys only)");

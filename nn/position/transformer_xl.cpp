@@ -37,8 +37,7 @@ class TransformerXl final : public Encoding {
     score.biases.push_back(RowColumn{{}, in.keep_keys("content bias", cast(from_keys, DType::f64))});
     const Tensor known = unsqueeze(in.distances(sinusoid, in.x.size(2)), 0);  // R [1, keys, D]
     const Tensor by_distance = split_heads(linear(known, map_), heads_);      // W_r R [1, H, keys, d]
-    const Tensor from_query = matmul(in.q + unsqueeze(position_, 1), transpose(by_distance, -1, -2), in.scale);
-    score.biases.push_back(RowToeplitz{from_query});
+    score.biases.push_back(ToeplitzProduct{in.q + unsqueeze(position_, 1), by_distance});
   }
 
  private:
@@ -53,5 +52,5 @@ class TransformerXl final : public Encoding {
 TALLY_ENCODING(transformer_xl, NoOptions, TransformerXl,
                "query and key biases, and a projected sinusoid for each distance",
                "l_ij = ((q_i + u).k_j + (q_i + v).(W_r R[i-j])) / sqrt(d);  R[n] = sin, then cos of n 10000^(-2m/D)\n"
-               "u, v [H, d];  W_r [D, D];  costs B H T² numbers a layer",
+               "u, v [H, d];  W_r [D, D];  on a GPU costs B H T² numbers a layer",
                "Transformer-XL: Dai et al. 2019, arXiv 1901.02860");

@@ -287,6 +287,36 @@ inline std::vector<ShapeCase> shape_cases() {
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
        }},
+      {"toeplitz_product",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(ToeplitzProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+                                                leaf("by_distance", {1, 1, s.length, 5}, 1, DType::f64)});
+       }},
+      {"toeplitz_product_short",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(ToeplitzProduct{
+             leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+             leaf("by_distance", {s.batch, s.key_heads(), std::min<std::int64_t>(s.length, 40), 5}, 1, DType::f64)});
+       }},
+      {"toeplitz_product_capped_in_a_window",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(ToeplitzProduct{
+             leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+             leaf("by_distance", {1, s.heads, std::min<std::int64_t>(s.length, 9), 5}, 1, DType::f64), true});
+       },
+       false,
+       {.window = 30, .first = 2}},
+      {"toeplitz_products_and_table",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(contextual_table(table(s, leaf, 16)));
+         for (const std::string_view one : {"1", "2"}) {
+           score.biases.push_back(
+               ToeplitzProduct{leaf(concat("by_query", one), {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+                               leaf(concat("by_distance", one), {1, 1, s.length, 5}, 1, DType::f64), true});
+         }
+         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+       },
+       true},
       {"dense",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(Dense{leaf("dense", {1, s.heads, s.length, s.length}, 1, DType::f64)});

@@ -1,0 +1,58 @@
+// Products of rows with a vector for each distance on tiles of attention, made where they are read:
+//   l_ij += scale r_i.e_n,  n = i - j                        (AttentionDistance, core/attention/call.hpp)
+// The pairs of a tile have few distances, one more a row and one less a key: the products of its rows with all of these
+// are a tile of their own, p[n][i], which is read along its diagonals. Of neighbouring key tiles those in common,
+// tile_rows of them, are multiplied once, forward and backward.
+#pragma once
+
+#include "core/cpu/attention_products.hpp"
+
+namespace tally::cpu {
+
+// Of one thread.
+template <class T>
+class DistanceProducts {
+ public:
+  DistanceProducts(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
+
+  bool given() const { return static_cast<bool>(call_.distance.key); }
+  void open_keys(std::int64_t batch, std::int64_t key_head);
+  void open_rows(const RowTile& rows);
+  void add(const RowTile& rows, const KeyTile& keys, T* score);
+  // d: of the tile's logits. Gradients of e are added to `sums`, [W, w rounded up to whole vectors]; those of the rows
+  // are written by close_rows.
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* d, T* sums);
+  void close_rows(const RowTile& rows, T* sums);
+
+ private:
+  // The distances begin .. end - 1.
+  struct Distances {
+    std::int64_t begin = 0, end = 0;
+    bool any() const { return begin < end; }
+  };
+  // Those of a tile's pairs, and some more, as tiles of bf16 begin at multiples of bf16_keys.
+  static constexpr std::int64_t most_held = tile_rows + tile_keys + 2 * bf16_keys;
+  static Distances of_tile(const RowTile& rows, const KeyTile& keys);
+
+  Distances in_table(const Distances& of) const {
+    return {std::clamp<std::int64_t>(of.begin, 0, distances_), std::clamp<std::int64_t>(of.end, 0, distances_)};
+  }
+  void multiply(const RowTile& rows, const Distances& of);
+  void multiply_gradient(const RowTile& rows, const Distances& of, T* sums);
+  void add_gradients(const RowTile& rows, const KeyTile& distances, T* d_tile, T* sums);
+
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  std::int64_t width_;      // w
+  std::int64_t distances_;  // W
+  PairProducts<T> of_e_;
+  // By distance and lane, from the first of those that are held on.
+  T *products_, *d_products_;
+  Distances held_, d_held_;  // the latter lack what tiles to come add
+  T *shifted_, *d_tile_;     // for reading along diagonals
+  T* d_rows_;                // [w, tile_rows]
+  alignas(64) T last_[tile_rows],
+      d_last_[tile_rows];  // with a cap: of the last row of e, which stands for all behind it
+};
+
+}  // namespace tally::cpu
