@@ -43,18 +43,29 @@ void Score::set_normaliser(Normaliser value) {
 
 bool MovedProduct::fits(Device device) { return is_cpu(device); }
 
-RowToeplitz ToeplitzProduct::written_out(double scale) const {
-  const std::int64_t sequences = key.size(0), heads = key.size(1), distances = key.size(2), width = key.size(3);
+namespace {
+
+// scale r_i.e_n of queries [B, H, T, w] and keys [1 or B, 1, G or H, N, w], [B, H, T, N].
+Tensor products_of(const Tensor& query, const Tensor& key, double scale) {
+  const std::int64_t sequences = key.size(0), heads = key.size(1), rows = key.size(2), width = key.size(3);
   Tensor by_head = key;
   if (sequences == 1 && heads == 1) {
-    by_head = reshape(key, {distances, width});  // one product
+    by_head = reshape(key, {rows, width});  // one product
   } else if (heads > 1 && heads != query.size(1)) {
     const std::int64_t each = query.size(1) / heads;
-    const Tensor one_more = reshape(key, {sequences, heads, 1, distances, width});
-    by_head = reshape(broadcast_to(one_more, {sequences, heads, each, distances, width}),
-                      {sequences, query.size(1), distances, width});
+    const Tensor one_more = reshape(key, {sequences, heads, 1, rows, width});
+    by_head =
+        reshape(broadcast_to(one_more, {sequences, heads, each, rows, width}), {sequences, query.size(1), rows, width});
   }
-  return RowToeplitz{matmul(query, transpose(by_head, -1, -2), scale), cap};
+  return matmul(query, transpose(by_head, -1, -2), scale);
+}
+
+}  // namespace
+
+RowToeplitz ToeplitzProduct::written_out(double scale) const { return {products_of(query, key, scale), cap}; }
+
+Tensor Pair::written_table() const {
+  return product.query.defined() ? products_of(product.query, product.key, product.scale) : table;
 }
 
 void Score::keep_gates(const Tensor& q, const Tensor& k) {
@@ -126,7 +137,11 @@ void multiply_rows(AttentionOperands& in, Score& score) {
   const Tensor factor = unsqueeze(score.row_factor, 3);
   score.keep_gates(in.q, in.k);
   // One that goes with a factor adds the entries of its table.
-  if (score.scan) score.scan->table = score.scan->table * factor;
+  if (score.scan && score.scan->product.query.defined()) {
+    score.scan->product.query = score.scan->product.query * factor;
+  } else if (score.scan) {
+    score.scan->table = score.scan->table * factor;
+  }
   if (score.beside) score.beside->table = score.beside->table * factor;
   for (Bias& bias : score.biases) {
     bias = std::visit([&](const auto& shape) { return times_rows(shape, factor, in); }, bias);

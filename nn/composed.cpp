@@ -130,7 +130,7 @@ Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& i
   if (policy.needs.channels.any()) pairs.terms = terms_of(scan, pairs);
   if (policy.needs.table) {
     const Tensor place = broadcast_to(policy.on_tensors->place(pairs), s.shape());
-    pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.table, place);
+    pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.written_table(), place);
   }
   return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
 }

@@ -43,6 +43,8 @@ bool is_read_by_products(const Layout& layout, int n) {
                           slots.v.index,
                           slots.scan.gate_query.index,
                           slots.scan.gate_key.index,
+                          slots.scan.table_query.index,
+                          slots.scan.table_key.index,
                           slots.distance.query.index,
                           slots.distance.key.index};
   return std::find(std::begin(operands), std::end(operands), n) != std::end(operands);
@@ -130,31 +132,44 @@ void join_products(AttentionOperands& in, Score& score) {
   if (std::erase_if(score.biases, is_product) != 0) score.keep_gates(q, k);
 }
 
-// Products by distance are made in tiles where a kernel has that, one of them with enough queries, and else beforehand.
-// To tiles every sequence and head of keys has its e.
-void take_by_distance(const AttentionOperands& in, Score& score) {
+// Whether tiles may make products of queries r and keys e [1 or B, 1, G or H, N, w] of which each row reads some: where
+// a kernel has that, with enough queries. `key` becomes that of every sequence and head of keys.
+bool is_made_in_tiles(const AttentionOperands& in, std::string_view what, const Tensor& query, Tensor& key) {
   constexpr std::int64_t enough = 32;  // queries: tiles are no wider on any processor
+  check_defined(name, query);
+  check_defined(name, key);
+  const auto one_or = [](std::int64_t size, std::int64_t count) { return size == 1 || size == count; };
+  const bool fits = query.rank() == 4 && key.rank() == 4 && key.size(3) == query.size(3) &&
+                    one_or(key.size(0), in.q.size(0)) && key.size(2) > 0 && key.size(1) > 0 &&
+                    in.q.size(1) % key.size(1) == 0;
+  check(fits, name, "the key of ", what, " must be [1 or ", in.q.size(0), ", heads, rows, w] with the w of its query ",
+        query.shape(), ", got ", key.shape());
+  const std::int64_t heads = in.k.size(1);
+  if (!is_cpu(in.q.device()) || in.q.size(2) < enough || !one_or(key.size(1), heads)) return false;
+  key = broadcast_to(key, {in.k.size(0), heads, key.size(2), key.size(3)});
+  return true;
+}
+// Such products are made beforehand where they are not; of those by distance tiles make one.
+void take_products_of_rows(const AttentionOperands& in, Score& score) {
   bool taken = false;
   for (Bias& bias : score.biases) {
     auto* const product = std::get_if<ToeplitzProduct>(&bias);
     if (product == nullptr) continue;
-    const Tensor &query = product->query, &key = product->key;
-    check_defined(name, query);
-    check_defined(name, key);
-    const auto one_or = [](std::int64_t size, std::int64_t count) { return size == 1 || size == count; };
-    const bool fits = query.rank() == 4 && key.rank() == 4 && key.size(3) == query.size(3) &&
-                      one_or(key.size(0), in.q.size(0)) && key.size(2) > 0 && key.size(1) > 0 &&
-                      in.q.size(1) % key.size(1) == 0;
-    check(fits, name, "the key of a product by distance must be [1 or ", in.q.size(0),
-          ", heads, distances, w] with the w of its query ", query.shape(), ", got ", key.shape());
-    if (is_cpu(in.q.device()) && !taken && in.q.size(2) >= enough && one_or(key.size(1), in.k.size(1))) {
-      const std::int64_t distances = std::min(key.size(2), in.k.size(2));  // that there are
-      product->key = broadcast_to(slice(key, 2, 0, distances), {in.k.size(0), in.k.size(1), distances, key.size(3)});
+    ToeplitzProduct in_tiles = *product;
+    if (!taken && is_made_in_tiles(in, "a product by distance", in_tiles.query, in_tiles.key)) {
+      in_tiles.key = slice(in_tiles.key, 2, 0, std::min(in_tiles.key.size(2), in.k.size(2)));  // distances there are
+      bias = in_tiles;
       taken = true;
     } else {
       bias = product->written_out(in.scale);
     }
   }
+  if (!score.scan || !score.scan->product.query.defined()) return;
+  const Tensor key = score.scan->product.key;
+  if (is_made_in_tiles(in, "a table", score.scan->product.query, score.scan->product.key)) return;
+  score.scan->product.key = key;
+  score.scan->table = score.scan->written_table();
+  score.scan->product = {};
 }
 
 // Takes what moves in the place of q and k. Its keys may be those of each head of queries by itself: then so are the
@@ -200,7 +215,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);
   join_products(in, score);
-  take_by_distance(in, score);
+  take_products_of_rows(in, score);
   const Builder builder(in, score);
   if (score.moved && !MovedProduct::fits(in.q.device())) {
     return attention_call::attend_in_parts(builder.layout, builder.inputs, in.products_at_once);

@@ -20,6 +20,7 @@ struct PairPolicy;
 // What a policy makes of the scores (core/attention/pair.hpp), most often by way of a running sum along the keys.
 struct AttentionScan : PolicyOperands<View> {
   const PairPolicy* policy = nullptr;  // null: none
+  double table_scale = 1;              // of a table that is a product; the kernels of CUDA have none
 };
 
 // l_ij += scale query_i . key_n of the distance n = i - j; beyond W the last with cap, else nothing. The kernels of

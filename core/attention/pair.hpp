@@ -58,7 +58,8 @@ struct PairNeeds {
   bool table = false;    // p.entry: of the query's table [B, H, T, P+1], any P
   bool settles = false;  // no gate is below 0, p.other is for gates alone, and p.sum for the place of p.entry, which it
                          // is: from where it passes P on, keys to the left need no gates
-  bool knots = false;    // the table is [B, H, T, 2 N] of N knots: v_i[0], r_i[0], v_i[1], ...
+  bool unit_gates = false;     // of one that settles: no gate is above 1, and place n is reached by n keys at least
+  bool knots = false;          // the table is [B, H, T, 2 N] of N knots: v_i[0], r_i[0], v_i[1], ...
   bool adds_entry = false;     // logit is p.s + p.entry: who multiplies logits multiplies the table
   int rows = 0;                // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
   int heads = 0;               // head<n>(p), n < heads: numbers of the head [H, heads]
@@ -170,6 +171,7 @@ struct PairIn {
   static_assert(!needs.biased || !needs.other, "p.other is of scores without biases");
   static_assert(!needs.spends || needs.scan, "what a policy spends is its sum: needs.scan must be true");
   static_assert(!needs.settles || (needs.scan && needs.table), "what settles is the place in a table that is p.sum");
+  static_assert(!needs.unit_gates || needs.settles, "with needs.unit_gates the place in a table is p.sum");
   static_assert(!needs.knots || (needs.table && !needs.settles), "knots are of a table, and none that settles");
   static_assert(!needs.adds_entry || (needs.adds && needs.table),
                 "needs.adds_entry is of policies with adds and table");

@@ -15,11 +15,14 @@ constexpr std::int64_t far_rows = tile_rows - 4;  // what the rest adds
 template <class T>
 TALLY_CLONES void shift_near(T* y, const T* x, std::int64_t count, std::int64_t lanes) {
   for (std::int64_t m = 0; m < count; ++m) {
-    const T* const row = x + m * tile_rows;
+    for (std::int64_t lane = 0; lane < lanes; lane += lane_step) {
+      const T* const row = x + m * tile_rows + lane;
+      T* const to = y + m * tile_rows + lane;
 #pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) {
-      const T x0 = row[i], x1 = row[i + tile_rows], x2 = row[i + 2 * tile_rows], x3 = row[i + 3 * tile_rows];
-      y[m * tile_rows + i] = (i & 2) != 0 ? ((i & 1) != 0 ? x3 : x2) : ((i & 1) != 0 ? x1 : x0);
+      for (std::int64_t i = 0; i < lane_step; ++i) {
+        const T x0 = row[i], x1 = row[i + tile_rows], x2 = row[i + 2 * tile_rows], x3 = row[i + 3 * tile_rows];
+        to[i] = (i & 2) != 0 ? ((i & 1) != 0 ? x3 : x2) : ((i & 1) != 0 ? x1 : x0);
+      }
     }
   }
 }
@@ -44,14 +47,6 @@ TALLY_CLONES void add_shifted_far(T* y, std::int64_t step_y, const T* x, std::in
 template <class T>
 void move_rows(T* to, const T* from, std::int64_t rows) {
   if (rows > 0 && to != from) std::memmove(to, from, static_cast<std::size_t>(rows * tile_rows) * sizeof(T));
-}
-
-// Sees every key before the last.
-RowTile seeing_all(const RowTile& rows, std::int64_t keys) {
-  RowTile all = rows;
-  all.last_key = keys;
-  all.visible = {};
-  return all;
 }
 
 }  // namespace

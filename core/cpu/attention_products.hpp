@@ -23,6 +23,14 @@ inline bool multiplies_bf16(const AttentionCall& call) {
 // Else what is kept in bf16 is multiplied as f32.
 inline bool has_bf16_instructions() { return &bf16_tiles() != &portable_tiles; }
 
+// The same rows for what is no key, but is multiplied like `count` of them: all of that is seen.
+inline RowTile seeing_all(const RowTile& rows, std::int64_t count) {
+  RowTile all = rows;
+  all.last_key = count;
+  all.visible = {};
+  return all;
+}
+
 // What products of bf16 need of the thread that computes them, for as long as this lives.
 class InBf16 {
  public:

@@ -66,6 +66,28 @@ inline std::vector<ShapeCase> shape_cases() {
          score.set_scan(contextual_table(table(s, leaf, s.length + 1)));
        },
        true},
+      {"table_product",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(
+             contextual_table(TableProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+                                           leaf("entries", {1, 1, 17, 5}, 1, DType::f64)}));
+       },
+       true},
+      {"table_product_never_saturated",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);
+         const Tensor key = leaf("entries", {s.batch, s.key_heads(), s.length + 2, 5}, 1, DType::f64);
+         score.set_scan(contextual_table(TableProduct{query, key, 0.3}, gates(s, leaf)));
+       },
+       true},
+      {"table_product_of_heads_in_chunks",
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);
+         score.set_scan(contextual_table(TableProduct{query, leaf("entries", {1, s.heads, 9, 5}, 1, DType::f64)}));
+         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+       },
+       true,
+       {.chunk = 24}},
       {"table_straight",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          const Tensor places = add(cumsum(Tensor::full({s.length + 2}, 1.0, DType::f64, default_device())), -1.0);
