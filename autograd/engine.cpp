@@ -127,9 +127,15 @@ void run_backward(const Tensor& loss, Tensor d_loss, const std::function<void(Au
     }
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (!gradients.wants(i)) continue;
-      check_internal(gradients[i].defined(), node.name, "backward gave no gradient for input ", i);
-      if (finite_checks()) check_finite(node.name, concat("the gradient of input ", i), gradients[i]);
-      deliver(node.inputs[i], gradients[i]);
+      const bool added = gradients.is_added(i);
+      check_internal(added != gradients[i].defined(), node.name, "backward gave no gradient for input ", i);
+      const Tensor& given = added ? node.inputs[i]->gradient : gradients[i];
+      if (finite_checks()) check_finite(node.name, concat("the gradient of input ", i), given);
+      if (added) {
+        ++node.inputs[i]->deliveries;
+      } else {
+        deliver(node.inputs[i], given);
+      }
     }
   }
 }

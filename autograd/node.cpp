@@ -47,6 +47,17 @@ void Gradients::set(std::size_t input, Tensor gradient) {
   values_[input] = std::move(gradient);
 }
 
+Tensor Gradients::so_far(std::size_t input) const {
+  const AutogradData* const data = node_.inputs[input].get();
+  if (data == nullptr || data->producer == nullptr || !data->gradient.defined()) return {};
+  const Tensor& sum = data->gradient;
+  const std::size_t bytes = static_cast<std::size_t>(sum.numel()) * size_of(sum.dtype());
+  const bool alone = sum.dense() && sum.storage().use_count() == 1 && bytes == sum.storage()->bytes();
+  if (!alone || sum.dtype() == DType::bf16) return {};
+  sum.storage()->bump_version();
+  return sum;
+}
+
 Saved Saved::rounded(std::string_view operation, const Tensor& value) {
   const bool leaf = value.autograd() != nullptr && value.autograd()->producer == nullptr;
   if (!recording || leaf || !is_rounded_by_products(value) || is_repeated(value)) return Saved(operation, value);

@@ -46,16 +46,22 @@ struct AutogradData {
 // unneeded products are skipped.
 class Gradients {
  public:
-  explicit Gradients(const Node& node) : node_(node), values_(node.inputs.size()) {}
+  explicit Gradients(const Node& node) : node_(node), values_(node.inputs.size()), added_(node.inputs.size()) {}
   bool wants(std::size_t input) const { return node_.inputs[input] != nullptr; }
   const Shape& shape(std::size_t input) const { return node_.input_shapes[input]; }
   // Ignored where the input takes none. The shape must be the input's. Once per input.
   void set(std::size_t input, Tensor gradient);
   Tensor& operator[](std::size_t input) { return values_[input]; }
+  // What later readers of an input have given for it, of f32 or f64 and dense, where nobody else sees its elements: a
+  // product may add to it as it is written, and says so in place of set(). Undefined where there is none.
+  Tensor so_far(std::size_t input) const;
+  void added_to_it(std::size_t input) { added_[input] = true; }
+  bool is_added(std::size_t input) const { return added_[input]; }
 
  private:
   const Node& node_;
   std::vector<Tensor> values_;
+  std::vector<bool> added_;
 };
 
 // A value kept for backward. Held without its autograd data (an output kept by its own node would never be freed), and

@@ -165,10 +165,14 @@ Tensor rounded_product(const Tensor& a, const Tensor& b, View bias = {}) {
   return c.dtype() == DType::bf16 ? c : c.to(DType::bf16);
 }
 
-// From the gradient of a layer's product, d_rows [R, out]. That of an x of bf16 is bf16.
+// From the gradient of a layer's product, d_rows [R, out]. That of an x of bf16 is bf16; to another it is added where
+// other layers have read x, as queries, keys and values do.
 void set_gradients_of_layer(Gradients& d, const Tensor& d_rows, const Saved& rows, const Saved& weight,
                             bool x_is_rounded) {
-  if (d.wants(0)) {
+  if (const Tensor sum = d.wants(0) && !x_is_rounded ? d.so_far(0) : Tensor(); sum.defined()) {
+    multiply_into(sum.reshape_view({d_rows.size(0), sum.size(-1)}), d_rows, weight.get(), {.add = true});
+    d.added_to_it(0);
+  } else if (d.wants(0)) {
     const Tensor d_x = x_is_rounded ? rounded_product(d_rows, weight.get()) : product(d_rows, weight.get(), 1.0);
     d.set(0, d_x.reshape_view(d.shape(0)));
   }

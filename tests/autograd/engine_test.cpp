@@ -12,6 +12,7 @@
 #include "autograd/ops.hpp"
 #include "core/allocator.hpp"
 #include "core/error.hpp"
+#include "tests/autograd/counted_kernels.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally {
@@ -46,6 +47,37 @@ TEST(Backward, AddsUpOverManyUsesOfOneResult) {
   for (int i = 0; i < 4; ++i) total = total + y;
   backward(sum(total));
   EXPECT_EQ(gradient_of(x), Values({5, 5}));
+}
+
+// Gradients of integers, so that sums are exact in any order. What a layer adds to must be the sum's alone: the
+// residual hands the gradient of the whole on to both of its inputs.
+TEST(Backward, LayersThatReadTheSameAddToItsGradient) {
+  const auto numbers = [](std::int64_t rows, std::int64_t columns, int from) {
+    std::vector<double> values(static_cast<std::size_t>(rows * columns));
+    for (std::size_t n = 0; n < values.size(); ++n)
+      values[n] = static_cast<double>((static_cast<int>(n) * 7 + from) % 5);
+    return Tensor::from(values, {rows, columns});
+  };
+  Tensor x = numbers(6, 4, 1);
+  set_requires_grad(x);
+  const Tensor factors = numbers(6, 4, 2);
+  // Of layers that read one tensor, or each one of its own.
+  const auto gradients = [&](bool one, int layers) {
+    clear_gradient(x);
+    const Tensor all = x * 2.0;
+    const auto read = [&] { return one ? all : x * 2.0; };
+    const Tensor residual = read();
+    Tensor y = residual;
+    for (int n = 0; n < layers; ++n) y = y + linear(read(), numbers(4, 4, n), {});
+    const std::uint64_t before = testing::kernel_calls("binary");
+    backward(sum((y + residual) * factors));
+    return std::pair(gradient_of(x), testing::kernel_calls("binary") - before);
+  };
+  const auto [of_one, calls_of_one] = gradients(true, 3);
+  const auto [of_copies, calls_of_copies] = gradients(false, 3);
+  EXPECT_EQ(of_one, of_copies);
+  EXPECT_EQ(gradients(true, 5).second, calls_of_one);  // from the second of them on no sum of its own
+  EXPECT_LT(calls_of_one, calls_of_copies);
 }
 
 TEST(Backward, AddsToTheGradientThatIsThere) {
