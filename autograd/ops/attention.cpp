@@ -133,9 +133,9 @@ void join_products(AttentionOperands& in, Score& score) {
 }
 
 // Whether tiles may make products of queries r and keys e [1 or B, 1, G or H, N, w] of which each row reads some: where
-// a kernel has that, with enough queries. `key` becomes that of every sequence and head of keys.
+// a kernel has that, of whole texts and of enough queries. `key` becomes that of every sequence and head of keys.
 bool is_made_in_tiles(const AttentionOperands& in, std::string_view what, const Tensor& query, Tensor& key) {
-  constexpr std::int64_t enough = 32;  // queries: tiles are no wider on any processor
+  constexpr std::int64_t enough = 32;  // as a text goes on by few tokens, a product of these alone is less
   check_defined(name, query);
   check_defined(name, key);
   const auto one_or = [](std::int64_t size, std::int64_t count) { return size == 1 || size == count; };
@@ -144,8 +144,9 @@ bool is_made_in_tiles(const AttentionOperands& in, std::string_view what, const 
                     in.q.size(1) % key.size(1) == 0;
   check(fits, name, "the key of ", what, " must be [1 or ", in.q.size(0), ", heads, rows, w] with the w of its query ",
         query.shape(), ", got ", key.shape());
-  const std::int64_t heads = in.k.size(1);
-  if (!is_cpu(in.q.device()) || in.q.size(2) < enough || !one_or(key.size(1), heads)) return false;
+  const std::int64_t heads = in.k.size(1), queries = in.q.size(2);
+  const bool few = queries < enough && queries < in.k.size(2);
+  if (!is_cpu(in.q.device()) || few || !one_or(key.size(1), heads)) return false;
   key = broadcast_to(key, {in.k.size(0), heads, key.size(2), key.size(3)});
   return true;
 }
