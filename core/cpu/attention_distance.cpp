@@ -8,7 +8,6 @@ namespace {
 
 // Element i of a row comes from the row that lies i rows farther. First those of every four lanes find each other, then
 // sixteen of them: a vector is four vectors of neighbouring rows, of each a quarter of the lanes.
-constexpr std::int64_t near_rows = 3;             // what shift_near adds at most
 constexpr std::int64_t far_rows = tile_rows - 4;  // what the rest adds
 
 // y[m][i] = x[m + i % 4][i]

@@ -12,6 +12,7 @@
 #include "tests/nn/down_cases.hpp"
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/pair_policies.hpp"
+#include "tests/nn/product_cases.hpp"
 #include "tests/nn/shape_case.hpp"
 #include "tests/nn/share.hpp"
 #include "tests/nn/unread_cases.hpp"
@@ -66,28 +67,6 @@ inline std::vector<ShapeCase> shape_cases() {
          score.set_scan(contextual_table(table(s, leaf, s.length + 1)));
        },
        true},
-      {"table_product",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(
-             contextual_table(TableProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
-                                           leaf("entries", {1, 1, 17, 5}, 1, DType::f64)}));
-       },
-       true},
-      {"table_product_never_saturated",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);
-         const Tensor key = leaf("entries", {s.batch, s.key_heads(), s.length + 2, 5}, 1, DType::f64);
-         score.set_scan(contextual_table(TableProduct{query, key, 0.3}, gates(s, leaf)));
-       },
-       true},
-      {"table_product_of_heads_in_chunks",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);
-         score.set_scan(contextual_table(TableProduct{query, leaf("entries", {1, s.heads, 9, 5}, 1, DType::f64)}));
-         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
-       },
-       true,
-       {.chunk = 24}},
       {"table_straight",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          const Tensor places = add(cumsum(Tensor::full({s.length + 2}, 1.0, DType::f64, default_device())), -1.0);
@@ -309,36 +288,6 @@ inline std::vector<ShapeCase> shape_cases() {
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
        }},
-      {"toeplitz_product",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(ToeplitzProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
-                                                leaf("by_distance", {1, 1, s.length, 5}, 1, DType::f64)});
-       }},
-      {"toeplitz_product_short",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(ToeplitzProduct{
-             leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
-             leaf("by_distance", {s.batch, s.key_heads(), std::min<std::int64_t>(s.length, 40), 5}, 1, DType::f64)});
-       }},
-      {"toeplitz_product_capped_in_a_window",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(ToeplitzProduct{
-             leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
-             leaf("by_distance", {1, s.heads, std::min<std::int64_t>(s.length, 9), 5}, 1, DType::f64), true});
-       },
-       false,
-       {.window = 30, .first = 2}},
-      {"toeplitz_products_and_table",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_table(table(s, leaf, 16)));
-         for (const std::string_view one : {"1", "2"}) {
-           score.biases.push_back(
-               ToeplitzProduct{leaf(concat("by_query", one), {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
-                               leaf(concat("by_distance", one), {1, 1, s.length, 5}, 1, DType::f64), true});
-         }
-         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
-       },
-       true},
       {"dense",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(Dense{leaf("dense", {1, s.heads, s.length, s.length}, 1, DType::f64)});
@@ -396,6 +345,7 @@ inline std::vector<ShapeCase> shape_cases() {
   };
   for (const ShapeCase& one : down_cases()) cases.push_back(one);
   for (const ShapeCase& one : unread_cases()) cases.push_back(one);
+  for (const ShapeCase& one : product_cases()) cases.push_back(one);
   for (const ShapeCase& one : every(takes_a_share() ? 4 : 1, moved_cases())) cases.push_back(one);
   return cases;
 }

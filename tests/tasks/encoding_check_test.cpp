@@ -234,9 +234,9 @@ TEST(EncodingCheck, CostsAreMeasuredBesideAnother) {
   EXPECT_GT(cost.at("step").real("memory"), 1);
   EXPECT_GT(cost.at("attention").real("time"), 0);
   // As it is configured: a larger table takes more.
-  EncodingChoice large = EncodingChoice::parse("cope");
-  large.set_option("p-max", "512");
-  EXPECT_GT(cost_beside(large, EncodingChoice::parse("cope")).at("step").real("memory"), 1.5);
+  EncodingChoice large = EncodingChoice::parse("cope-mlp");
+  large.set_option("hidden", "1024");
+  EXPECT_GT(cost_beside(large, EncodingChoice::parse("cope-mlp")).at("step").real("memory"), 1.5);
 }
 
 }  // namespace

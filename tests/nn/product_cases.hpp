@@ -1,0 +1,72 @@
+// Tables of positions and of distances that are products of rows: tiles make them where they read them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "tests/nn/shape_case.hpp"
+
+namespace tally::testing {
+
+inline std::vector<ShapeCase> product_cases() {
+  return {
+      {"table_product",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(
+             contextual_table(TableProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+                                           leaf("entries", {1, 1, 17, 5}, 1, DType::f64)}));
+       },
+       true},
+      {"table_product_never_saturated",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);
+         const Tensor key = leaf("entries", {s.batch, s.key_heads(), s.length + 2, 5}, 1, DType::f64);
+         score.set_scan(contextual_table(TableProduct{query, key, 0.3}, gates_of(s, leaf)));
+       },
+       true},
+      {"table_product_of_heads_in_chunks",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);
+         score.set_scan(contextual_table(TableProduct{query, leaf("entries", {1, s.heads, 9, 5}, 1, DType::f64)}));
+         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+       },
+       true,
+       {.chunk = 24}},
+      {"toeplitz_product",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(ToeplitzProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+                                                leaf("by_distance", {1, 1, s.length, 5}, 1, DType::f64)});
+       }},
+      {"toeplitz_product_short",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(ToeplitzProduct{
+             leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+             leaf("by_distance", {s.batch, s.key_heads(), std::min<std::int64_t>(s.length, 40), 5}, 1, DType::f64)});
+       }},
+      {"toeplitz_product_capped_in_a_window",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(ToeplitzProduct{
+             leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+             leaf("by_distance", {1, s.heads, std::min<std::int64_t>(s.length, 9), 5}, 1, DType::f64), true});
+       },
+       false,
+       {.window = 30, .first = 2}},
+      {"toeplitz_products_and_table",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.set_scan(contextual_table(leaf("z", {s.batch, s.heads, s.length, 17}, 1, DType::f64)));
+         for (const std::string_view one : {"1", "2"}) {
+           score.biases.push_back(
+               ToeplitzProduct{leaf(concat("by_query", one), {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+                               leaf(concat("by_distance", one), {1, 1, s.length, 5}, 1, DType::f64), true});
+         }
+         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+       },
+       true},
+  };
+}
+
+}  // namespace tally::testing
