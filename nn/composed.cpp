@@ -83,10 +83,11 @@ Tensor distances(const AttentionOperands& in) {
 
 // What tables have at x [B, H, T, T], between the knots that they share.
 Tensor between_knots(const Pair& scan, const Tensor& x) {
+  const Tensor table = scan.written_table();
   Tensor entry;
   for (std::int64_t n = 0; n < scan.knots.size(0); ++n) {
     const Tensor knot = slice(scan.knots, 0, n, n + 1);
-    const Tensor value = slice(scan.table, 3, 2 * n, 2 * n + 1), slope = slice(scan.table, 3, 2 * n + 1, 2 * n + 2);
+    const Tensor value = slice(table, 3, 2 * n, 2 * n + 1), slope = slice(table, 3, 2 * n + 1, 2 * n + 2);
     const Tensor here = value + slope * (x - knot);
     entry = n == 0 ? here : where(less(knot, x), here, entry);
   }

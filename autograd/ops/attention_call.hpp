@@ -194,7 +194,8 @@ class Builder {
       own.table = add_rows("the table of positions", pair.table);
     }
     if (policy.needs.knots) {
-      const std::int64_t entries = pair.table.size(3);
+      const bool multiplied = pair.product.query.defined();
+      const std::int64_t entries = multiplied ? pair.product.key.size(2) : pair.table.size(3);
       check(entries % 2 == 0, name, "a table between knots has a value and a slope for each, got ", entries,
             " numbers");
       check_defined(name, pair.knots);

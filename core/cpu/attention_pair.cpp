@@ -218,16 +218,22 @@ class PairTile final : public ScanTile<T> {
     return needs_.unit_gates ? std::min(entries_, rows.last_key + rows.rows + 3) : entries_;
   }
   void multiply_tables(const RowTile& rows) {
+    if (needs_.knots) {
+      products_.open_rows(rows, products_.entries(), &table_->low, 2 * ld_);
+      if (gradients_ != nullptr) std::fill_n(d_table_, tile_rows * ld_, Entry<T>{});
+      return;
+    }
     const std::int64_t count = reached(rows);
     products_.open_rows(rows, count, values_, ld_);
     for (std::int64_t i = 0; i < tile_rows; ++i) {
-      std::fill(values_ + i * ld_ + count, values_ + (i + 1) * ld_,
-                count < entries_ ? T{0} : values_[i * ld_ + count - 1]);
+      T* const row = values_ + i * ld_;
+      std::fill(row + count, row + ld_, count < entries_ ? T{0} : row[count - 1]);
       if (gradients_ != nullptr) std::fill_n(d_table_ + i * ld_, count, Entry<T>{});
     }
   }
   // The tables are read no more.
   void multiply_gradients(const RowTile& rows) {
+    if (needs_.knots) return products_.close_rows(rows, products_.entries(), &d_table_->low, 2 * ld_);
     const std::int64_t count = reached(rows);
     for (std::int64_t i = 0; i < tile_rows; ++i) entry_gradients(values_ + i * ld_, d_table_ + i * ld_, count);
     products_.close_rows(rows, count, values_, ld_);

@@ -1,11 +1,14 @@
 // Tables of the rows of a tile that are products, z_i[n] = scale r_i.e_n, made where they are read: no row's table is
-// kept. Only for core/cpu/attention_pair.cpp.
+// kept. With knots the numbers of a row are their values and slopes in turns. Only for core/cpu/attention_pair.cpp.
 #pragma once
 
 #include "core/attention/heads.hpp"
 #include "core/cpu/attention_products.hpp"
+#include "core/cpu/attention_table.hpp"
 
 namespace tally::cpu {
+
+static_assert(sizeof(Entry<float>) == 2 * sizeof(float) && sizeof(Entry<double>) == 2 * sizeof(double));
 
 // Of one thread.
 template <class T>

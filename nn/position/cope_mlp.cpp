@@ -3,9 +3,9 @@
 //   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik
 //   l_ij = s_ij + q_i.f(p_ij),  f(p) = W2 relu(w1 p + b1) + b2,  w1, b1 [N], W2 [d, N], b2 [d], shared by heads
 // f is never formed for a pair: between the kinks of its units, which all queries share, q_i.f(p) is linear, and each
-// query has a table of N + 1 values and slopes. Its part q_i.b2 is the same for all keys of a row: the softmax does not
-// see it and b2 gets no gradient but rounding.
-// p is not clamped, so any length is taken. W2 and b2 start at zero: the first step leaves gates and w1, b1 alone.
+// query has a table of N + 1 values and slopes, its products with those of f. Its part q_i.b2 is the same for all keys
+// of a row: the softmax does not see it and b2 gets no gradient but rounding. p is not clamped, so any length is taken.
+// W2 and b2 start at zero: the first step leaves gates and w1, b1 alone.
 #include <optional>
 
 #include "autograd/ops.hpp"
@@ -51,10 +51,12 @@ class CopeMlp final : public Encoding {
     if (!gates_.has_value()) return;
     const Tensor& q = gates_->query(in);
     const HiddenSegments segments = hidden_segments(hidden_weight_, hidden_bias_);
-    const Tensor table = matmul(q, matmul(output_weight_, segments.units));
-    score.set_scan(contextual_segments(table, segments.knots, (*gates_)(in)));
-    const Tensor row = select(matmul(q, unsqueeze(output_bias_, 1)), 3, 0);
-    score.biases.push_back(RowColumn{cast(row, DType::f64), {}});
+    // f at each knot, and its slope behind it.
+    const std::int64_t knots = segments.knots.size(0), width = output_bias_.size(0);
+    const Tensor both = reshape(transpose(matmul(output_weight_, segments.units), 0, 1), {knots, 2, width});
+    const Tensor value = slice(both, 1, 0, 1) + output_bias_, slope = slice(both, 1, 1, 2);
+    const Tensor table = reshape(concat({value, slope}, 1), {1, 1, 2 * knots, width});
+    score.set_scan(contextual_segments(TableProduct{q, table}, segments.knots, (*gates_)(in)));
   }
 
  private:

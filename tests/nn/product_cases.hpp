@@ -36,6 +36,14 @@ inline std::vector<ShapeCase> product_cases() {
        },
        true,
        {.chunk = 24}},
+      {"segments_product",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const HiddenSegments hidden = hidden_segments(leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64));
+         const Tensor query = leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64);
+         const Tensor key = reshape(transpose(hidden.units, 0, 1), {1, 1, 12, 5});
+         score.set_scan(contextual_segments(TableProduct{query, key}, hidden.knots));
+       },
+       true},
       {"toeplitz_product",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(ToeplitzProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
