@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "autograd/ops.hpp"
+#include "autograd/ops/check.hpp"
 #include "core/error.hpp"
 
 namespace tally {
@@ -47,6 +48,7 @@ namespace {
 
 // scale r_i.e_n of queries [B, H, T, w] and keys [1 or B, 1, G or H, N, w], [B, H, T, N].
 Tensor products_of(const Tensor& query, const Tensor& key, double scale) {
+  check_products_of_rows("attention", query, key);
   const std::int64_t sequences = key.size(0), heads = key.size(1), rows = key.size(2), width = key.size(3);
   Tensor by_head = key;
   if (sequences == 1 && heads == 1) {
@@ -87,6 +89,9 @@ void Score::check_policy() const {
   check(pair == nullptr || !pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
         "logits of a policy that spends are for the normaliser exp");
   for (const std::optional<Pair>* one : {&scan, &beside}) {
+    check(!one->has_value() || (*one)->policy->needs.table || !(*one)->product.query.defined(), "attention",
+          "the policy '", one->has_value() ? (*one)->policy->name : "",
+          "' is given a table as a product, but needs.table is false");
     check(!one->has_value() || (*one)->policy->needs.adds_entry || !row_factor.defined(), "encoding", "the policy '",
           one->has_value() ? (*one)->policy->name : "",
           "' makes logits of pairs by itself, and a factor of whole logits cannot be joined to it; keep one of them");
@@ -137,12 +142,13 @@ void multiply_rows(AttentionOperands& in, Score& score) {
   const Tensor factor = unsqueeze(score.row_factor, 3);
   score.keep_gates(in.q, in.k);
   // One that goes with a factor adds the entries of its table.
-  if (score.scan && score.scan->product.query.defined()) {
-    score.scan->product.query = score.scan->product.query * factor;
-  } else if (score.scan) {
-    score.scan->table = score.scan->table * factor;
-  }
-  if (score.beside) score.beside->table = score.beside->table * factor;
+  const auto multiply = [&](std::optional<Pair>& pair) {
+    if (!pair) return;
+    Tensor& numbers = pair->product.query.defined() ? pair->product.query : pair->table;
+    numbers = numbers * factor;
+  };
+  multiply(score.scan);
+  multiply(score.beside);
   for (Bias& bias : score.biases) {
     bias = std::visit([&](const auto& shape) { return times_rows(shape, factor, in); }, bias);
   }

@@ -55,7 +55,9 @@ Tensor rounded_operand(const Tensor& x) {
   if (!is_rounded_by_products(x)) return x;
   const Tensor rounded = rounded_to_bf16(x);
   Tensor y = is_cpu(x.device()) ? rounded : widened(rounded);
-  if (y.dtype() == DType::f32) y.storage()->set_rounded(rounded.storage());
+  // Of what is repeated, y has all elements, and what they were rounded to but one of each.
+  const bool alike = y.storage()->bytes() == 2 * rounded.storage()->bytes();
+  if (y.dtype() == DType::f32 && alike) y.storage()->set_rounded(rounded.storage());
   record("round", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
   return y;
 }
@@ -132,33 +134,35 @@ void join_products(AttentionOperands& in, Score& score) {
   if (std::erase_if(score.biases, is_product) != 0) score.keep_gates(q, k);
 }
 
-// Whether tiles may make products of queries r and keys e [1 or B, 1, G or H, N, w] of which each row reads some: where
-// a kernel has that, of whole texts and of enough queries. `key` becomes that of every sequence and head of keys.
-bool is_made_in_tiles(const AttentionOperands& in, std::string_view what, const Tensor& query, Tensor& key) {
+// Whether tiles may make products of queries r and keys e [1 or B, heads, N, w] of which each row reads some: where a
+// kernel has that, of whole texts and of enough queries, and heads are one or those of k. `key` becomes that of every
+// sequence and head of keys.
+bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& key) {
   constexpr std::int64_t enough = 32;  // as a text goes on by few tokens, a product of these alone is less
-  check_defined(name, query);
-  check_defined(name, key);
-  const auto one_or = [](std::int64_t size, std::int64_t count) { return size == 1 || size == count; };
-  const bool fits = query.rank() == 4 && key.rank() == 4 && key.size(3) == query.size(3) &&
-                    one_or(key.size(0), in.q.size(0)) && key.size(2) > 0 && key.size(1) > 0 &&
-                    in.q.size(1) % key.size(1) == 0;
-  check(fits, name, "the key of ", what, " must be [1 or ", in.q.size(0), ", heads, rows, w] with the w of its query ",
-        query.shape(), ", got ", key.shape());
+  check_products_of_rows(name, query, key);
+  check(in.q.rank() == 4 && in.k.rank() == 4, name, "q and k must be [B, H, tokens, width], got ", in.q.shape(),
+        " and ", in.k.shape());
   const std::int64_t heads = in.k.size(1), queries = in.q.size(2);
   const bool few = queries < enough && queries < in.k.size(2);
-  if (!is_cpu(in.q.device()) || few || !one_or(key.size(1), heads)) return false;
+  const bool for_keys = (key.size(0) == 1 || key.size(0) == in.k.size(0)) && (key.size(1) == 1 || key.size(1) == heads);
+  if (!is_cpu(in.q.device()) || few || !for_keys) return false;
   key = broadcast_to(key, {in.k.size(0), heads, key.size(2), key.size(3)});
   return true;
 }
-// Such products are made beforehand where they are not; of those by distance tiles make one.
+// Such products are made beforehand where they are not; of those by distance tiles make one. What no row reads of keys
+// is left out.
 void take_products_of_rows(const AttentionOperands& in, Score& score) {
+  const auto first_rows = [](const Tensor& key, std::int64_t count) {
+    return slice(key, 2, 0, std::min(key.size(2), count));
+  };
   bool taken = false;
   for (Bias& bias : score.biases) {
     auto* const product = std::get_if<ToeplitzProduct>(&bias);
     if (product == nullptr) continue;
     ToeplitzProduct in_tiles = *product;
-    if (!taken && is_made_in_tiles(in, "a product by distance", in_tiles.query, in_tiles.key)) {
-      in_tiles.key = slice(in_tiles.key, 2, 0, std::min(in_tiles.key.size(2), in.k.size(2)));  // distances there are
+    if (!taken && is_made_in_tiles(in, in_tiles.query, in_tiles.key)) {
+      const bool windowed = in.visible.window > 0 && in.visible.first == 0;
+      in_tiles.key = first_rows(in_tiles.key, windowed ? std::min(in.visible.window, in.k.size(2)) : in.k.size(2));
       bias = in_tiles;
       taken = true;
     } else {
@@ -166,11 +170,21 @@ void take_products_of_rows(const AttentionOperands& in, Score& score) {
     }
   }
   if (!score.scan || !score.scan->product.query.defined()) return;
-  const Tensor key = score.scan->product.key;
-  if (is_made_in_tiles(in, "a table", score.scan->product.query, score.scan->product.key)) return;
-  score.scan->product.key = key;
-  score.scan->table = score.scan->written_table();
-  score.scan->product = {};
+  TableProduct in_tiles = score.scan->product;
+  if (is_made_in_tiles(in, in_tiles.query, in_tiles.key)) {
+    // A row of n keys is at place n at most, and reads the next one, too.
+    if (score.scan->policy->needs.unit_gates) in_tiles.key = first_rows(in_tiles.key, in.k.size(2) + 2);
+    score.scan->product = in_tiles;
+  } else {
+    score.scan->table = score.scan->written_table();
+    score.scan->product = {};
+  }
+}
+// Policies beside the scan have their tables written out.
+void write_out_beside(Score& score) {
+  if (!score.beside || !score.beside->product.query.defined()) return;
+  score.beside->table = score.beside->written_table();
+  score.beside->product = {};
 }
 
 // Takes what moves in the place of q and k. Its keys may be those of each head of queries by itself: then so are the
@@ -212,6 +226,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   AttentionOperands in = given;
   Score score = given_score;
   score.check_policy();
+  write_out_beside(score);
   if (score.factor != 1) in.q = in.q * score.factor;  // what stands beside it has the scale alone
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);

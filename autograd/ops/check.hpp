@@ -67,6 +67,17 @@ inline Shape append_axes(Shape shape, std::initializer_list<std::int64_t> sizes)
   return shape;
 }
 
+// That r [B, H, T, w] and e [1 or B, heads, N, w] have products r_i.e_n: heads that divide H.
+inline void check_products_of_rows(std::string_view operation, const Tensor& query, const Tensor& key) {
+  check_defined(operation, query);
+  check_defined(operation, key);
+  const bool fit = query.rank() == 4 && key.rank() == 4 && query.size(3) == key.size(3) && key.size(3) > 0 &&
+                   key.size(2) > 0 && (key.size(0) == 1 || key.size(0) == query.size(0)) && key.size(1) > 0 &&
+                   query.size(1) % key.size(1) == 0 && query.dtype() == key.dtype();
+  check(fit, operation, "products of rows need a query [B, H, T, w] and a key [1 or B, heads, N, w] of heads that ",
+        "divide H, got ", query.dtype(), " ", query.shape(), " and ", key.dtype(), " ", key.shape());
+}
+
 // x itself where nothing else holds its memory, to be written over as it is read, else a new tensor like it.
 inline Tensor own_or_new(const Tensor& x) {
   const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());

@@ -51,12 +51,12 @@ class CopeMlp final : public Encoding {
     if (!gates_.has_value()) return;
     const Tensor& q = gates_->query(in);
     const HiddenSegments segments = hidden_segments(hidden_weight_, hidden_bias_);
-    // f at each knot, and its slope behind it.
-    const std::int64_t knots = segments.knots.size(0), width = output_bias_.size(0);
-    const Tensor both = reshape(transpose(matmul(output_weight_, segments.units), 0, 1), {knots, 2, width});
-    const Tensor value = slice(both, 1, 0, 1) + output_bias_, slope = slice(both, 1, 1, 2);
-    const Tensor table = reshape(concat({value, slope}, 1), {1, 1, 2 * knots, width});
-    score.set_scan(contextual_segments(TableProduct{q, table}, segments.knots, (*gates_)(in)));
+    // f without b2 at each knot, and its slope behind it: all pairs of a row have q.b2, exactly.
+    const Tensor table = transpose(matmul(output_weight_, segments.units), 0, 1);
+    score.set_scan(
+        contextual_segments(TableProduct{q, unsqueeze(unsqueeze(table, 0), 0)}, segments.knots, (*gates_)(in)));
+    const Tensor row = select(matmul(q, unsqueeze(output_bias_, 1)), 3, 0);
+    score.biases.push_back(RowColumn{cast(row, DType::f64), {}});
   }
 
  private:

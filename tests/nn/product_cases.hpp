@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
+#include "core/device.hpp"
 #include "core/error.hpp"
+#include "tests/nn/pair_policies.hpp"
 #include "tests/nn/shape_case.hpp"
 
 namespace tally::testing {
@@ -49,6 +51,26 @@ inline std::vector<ShapeCase> product_cases() {
          score.biases.push_back(ToeplitzProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
                                                 leaf("by_distance", {1, 1, s.length, 5}, 1, DType::f64)});
        }},
+      {"toeplitz_product_long",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.biases.push_back(ToeplitzProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+                                                leaf("by_distance", {s.batch, 1, s.length + 3, 5}, 1, DType::f64)});
+       },
+       false,
+       {.window = 30}},
+      {"pair_beside_with_a_product",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         Pair binned{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
+         binned.product = {leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+                           leaf("entries", {1, 1, 10, 5}, 1, DType::f64)};
+         if (Score::takes_beside(default_device())) {
+           score.set_beside(binned);
+         } else {
+           score.set_scan(binned);
+         }
+         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+       },
+       true},
       {"toeplitz_product_short",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(ToeplitzProduct{
