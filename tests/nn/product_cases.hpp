@@ -30,6 +30,14 @@ inline std::vector<ShapeCase> product_cases() {
          score.set_scan(contextual_table(TableProduct{query, key, 0.3}, gates_of(s, leaf)));
        },
        true},
+      // All of their gates are 1: a row of n keys comes to place n.
+      {"table_product_of_open_gates",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         const Gates own = gates_of(s, leaf);
+         const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);
+         const Tensor key = leaf("entries", {1, 1, s.length + 2, 5}, 1, DType::f64);
+         score.set_scan(contextual_table(TableProduct{query, key}, Gates{abs(own.query) + 40.0, abs(own.key) + 1.0}));
+       }},
       {"table_product_of_heads_in_chunks",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);

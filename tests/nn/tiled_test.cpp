@@ -98,6 +98,20 @@ TEST_P(Tiled, DropsTheSameWeightsAsTheComposedForm) {
   expect_equal_forms(0.25);
 }
 
+// Where a window or a chunk is small beside the text, its rows are shared out among neighbours, with the keys that
+// these see; what belongs to distances or places is of all of them.
+TEST_P(Tiled, AddsUpOverSharesWhatBelongsToNoKey) {
+  if (GetParam() != Device{} || testing::only_small_kernels(GetParam())) GTEST_SKIP() << "the CPU's shares";
+  constexpr Sizes sizes{1, 1, 1100, 4, 4};
+  for (ShapeCase one : testing::product_cases()) {
+    for (const Visible visible : {Visible{.window = 40}, Visible{.chunk = 40}}) {
+      SCOPED_TRACE(concat(one.name, " window ", visible.window));
+      one.visible = visible;
+      expect_equal(compute(one, sizes, DType::f64, true, 0), compute(one, sizes, DType::f64, false, 0));
+    }
+  }
+}
+
 void expect_same_bits(const Outcome& found, const Outcome& expected) {
   EXPECT_EQ(found.output.to_vector<float>(), expected.output.to_vector<float>());
   for (const auto& [name, value] : expected.gradients) {

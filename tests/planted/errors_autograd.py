@@ -2,9 +2,14 @@
 from planted_error import Planted
 
 ERRORS = [
+    Planted("added-to-what-others-see", "autograd/node.cpp",
+            find="sum.dense() && sum.storage().use_count() == 1 && ",
+            replace="sum.dense() && ",
+            what="a layer adds its gradient to one that a residual has handed on to another",
+            found_by=["autograd/Backward.*"]),
     Planted("row-factor-not-of-the-table", "autograd/score.cpp",
-            find="score.scan->table = score.scan->table * factor;",
-            replace="",
+            find="numbers = numbers * factor;",
+            replace="numbers = numbers * 1.0;",
             what="a factor of whole logits leaves out what the positions add",
             found_by=["nn/Cpu/Tiled.*"]),
     Planted("pair-leaves-out-products", "autograd/score.cpp",
