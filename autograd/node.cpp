@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "autograd/finite.hpp"
+#include "autograd/ops/check.hpp"
 #include "core/error.hpp"
 
 namespace tally {
@@ -51,9 +52,7 @@ Tensor Gradients::so_far(std::size_t input) const {
   const AutogradData* const data = node_.inputs[input].get();
   if (data == nullptr || data->producer == nullptr || !data->gradient.defined()) return {};
   const Tensor& sum = data->gradient;
-  const std::size_t bytes = static_cast<std::size_t>(sum.numel()) * size_of(sum.dtype());
-  const bool alone = sum.dense() && sum.storage().use_count() == 1 && bytes == sum.storage()->bytes();
-  if (!alone || sum.dtype() == DType::bf16) return {};
+  if (!holds_elements_alone(sum) || sum.dtype() == DType::bf16) return {};
   sum.storage()->bump_version();
   return sum;
 }

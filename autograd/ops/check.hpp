@@ -78,11 +78,15 @@ inline void check_products_of_rows(std::string_view operation, const Tensor& que
         "divide H, got ", query.dtype(), " ", query.shape(), " and ", key.dtype(), " ", key.shape());
 }
 
+// Whether x is dense and all of a memory that nothing else holds.
+inline bool holds_elements_alone(const Tensor& x) {
+  const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
+  return x.dense() && x.storage().use_count() == 1 && bytes == x.storage()->bytes();
+}
+
 // x itself where nothing else holds its memory, to be written over as it is read, else a new tensor like it.
 inline Tensor own_or_new(const Tensor& x) {
-  const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
-  const bool alone = x.dense() && x.storage().use_count() == 1 && bytes == x.storage()->bytes();
-  if (!alone) return Tensor::empty(x.shape(), x.dtype(), x.device());
+  if (!holds_elements_alone(x)) return Tensor::empty(x.shape(), x.dtype(), x.device());
   x.storage()->bump_version();  // what its elements were rounded to is no longer theirs
   return x.detach();
 }

@@ -56,6 +56,7 @@ DistanceProducts<T>::DistanceProducts(const AttentionCall& call, const Attention
       gradients_(gradients),
       width_(given() ? call.distance.key.shape[3] : 0),
       distances_(given() ? call.distance.key.shape[2] : 0),
+      caps_(call.distance.cap && distances_ < call.keys()),
       of_e_(call.distance.key, distances_,
             {.factor = call.scale, .by_keys = gradients != nullptr, .by_rows = gradients != nullptr}, arena),
       products_(arena.take<T>(given() ? most_held * tile_rows : 0)),
@@ -81,10 +82,11 @@ void DistanceProducts<T>::open_rows(const RowTile& rows) {
   if (!given()) return;
   of_e_.open_rows(call_.distance.query, rows);
   held_ = d_held_ = {};
-  if (call_.distance.cap) of_e_.pairs(seeing_all(rows, distances_), {distances_ - 1, 1}, last_);
+  if (caps_) of_e_.pairs(seeing_all(rows, distances_), {distances_ - 1, 1}, last_);
   if (gradients_ == nullptr) return;
   std::fill_n(d_rows_, tile_rows * width_, T{0});
   std::fill_n(d_last_, tile_rows, T{0});
+  std::fill_n(d_tile_, tile_rows * tile_rows, T{0});  // before the tile's first key
 }
 
 // Into their places among the products held.
@@ -98,7 +100,7 @@ void DistanceProducts<T>::multiply(const RowTile& rows, const Distances& of) {
     of_e_.pairs(all, {n, std::min(tile_keys, own.end - n)}, at(n));
   }
   for (std::int64_t n = std::max(of.begin, distances_); n < of.end; ++n) {
-    if (call_.distance.cap) {
+    if (caps_) {
       std::copy_n(last_, tile_rows, at(n));
     } else {
       std::fill_n(at(n), tile_rows, T{0});
@@ -146,7 +148,6 @@ void DistanceProducts<T>::gradient(const RowTile& rows, const KeyTile& keys, con
   // Distance n of lane i is that of key j = i + (distance of lane 0 to the first key) - n: diagonals again, of the tile
   // between zeros, from its last key, which the nearest lane reads first, to the keys before it.
   const std::int64_t count = keys.keys + tile_rows - 1, of_first = rows.last_key - keys.first;
-  std::fill_n(d_tile_, tile_rows * tile_rows, T{0});
   std::copy_n(d, keys.keys * tile_rows, d_tile_ + tile_rows * tile_rows);
   std::fill_n(d_tile_ + (tile_rows + keys.keys) * tile_rows, tile_rows * tile_rows, T{0});
   shift_near(shifted_, d_tile_ + tile_rows, count + far_rows, rows.lanes);
@@ -167,7 +168,7 @@ void DistanceProducts<T>::multiply_gradient(const RowTile& rows, const Distances
   for (std::int64_t n = own.begin; n < own.end; n += tile_keys) {
     add_gradients(rows, {n, std::min(tile_keys, own.end - n)}, at(n), sums);
   }
-  for (std::int64_t n = std::max(of.begin, distances_); n < of.end && call_.distance.cap; ++n) {
+  for (std::int64_t n = std::max(of.begin, distances_); n < of.end && caps_; ++n) {
     for (std::int64_t i = 0; i < rows.lanes; ++i) d_last_[i] += at(n)[i];
   }
 }
@@ -176,7 +177,7 @@ template <class T>
 void DistanceProducts<T>::close_rows(const RowTile& rows, T* sums) {
   if (!given()) return;
   multiply_gradient(rows, d_held_, sums);
-  if (call_.distance.cap) {
+  if (caps_) {
     const std::int64_t first = (distances_ - 1) / bf16_keys * bf16_keys, before = distances_ - 1 - first;
     std::fill_n(shifted_, before * tile_rows, T{0});
     std::copy_n(d_last_, tile_rows, shifted_ + before * tile_rows);

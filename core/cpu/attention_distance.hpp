@@ -45,14 +45,15 @@ class DistanceProducts {
   const AttentionGradients* gradients_;
   std::int64_t width_;      // w
   std::int64_t distances_;  // W
+  bool caps_;               // whether there are distances beyond
   PairProducts<T> of_e_;
   // By distance and lane, from the first of those that are held on.
   T *products_, *d_products_;
   Distances held_, d_held_;  // the latter lack what tiles to come add
   T *shifted_, *d_tile_;     // for reading along diagonals
   T* d_rows_;                // [w, tile_rows]
-  alignas(64) T last_[tile_rows],
-      d_last_[tile_rows];  // with a cap: of the last row of e, which stands for all behind it
+  // With a cap: of the last row of e, which stands for all behind it.
+  alignas(64) T last_[tile_rows], d_last_[tile_rows];
 };
 
 }  // namespace tally::cpu
