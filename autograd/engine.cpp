@@ -35,8 +35,8 @@ struct Queue : std::priority_queue<Entry> {
 };
 
 // sum += x. The first gradient to arrive is kept as it is; it may share its elements with other tensors, so the second
-// one makes a fresh sum, and only that one (owned by this slot alone) is added to in place here; products add to the
-// first, too, where nothing shares it (Gradients::so_far).
+// one makes a fresh sum, and only that one (owned by this slot alone) is added to in place here; products and norms
+// add to the first, too, where nothing shares it (Gradients::so_far).
 class Accumulator {
  public:
   static void add(AutogradData& data, const Tensor& x, bool owned) {

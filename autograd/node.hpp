@@ -53,7 +53,7 @@ class Gradients {
   void set(std::size_t input, Tensor gradient);
   Tensor& operator[](std::size_t input) { return values_[input]; }
   // What later readers of an input have given for it, of f32 or f64 and dense, where nobody else sees its elements: a
-  // product may add to it as it is written, and says so in place of set(). Undefined where there is none.
+  // product or a norm may add to it as it is written, and says so in place of set(). Undefined where there is none.
   Tensor so_far(std::size_t input) const;
   void added_to_it(std::size_t input) { added_[input] = true; }
   bool is_added(std::size_t input) const { return added_[input]; }

@@ -10,6 +10,7 @@
 
 #include "core/kernels.hpp"
 #include "core/random.hpp"
+#include "core/rounded.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -86,20 +87,27 @@ Tensor softmax(const Tensor& x);
 // x [..., T, T]: row i over j <= i; 0 above the diagonal.
 Tensor causal_softmax(const Tensor& x);
 
+// x of f32 or f64 as it is, and what was written for products (ReadBy) in f32, to be computed with. The gradient stays
+// f32.
+Tensor unrounded(const Tensor& x);
+
 // --- norms over the last axis; weight, bias [N] ---
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5);
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6);
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5,
+                  ReadBy readers = ReadBy::anyone);
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6, ReadBy readers = ReadBy::anyone);
 // With a weight of ones; keeps the result and not x.
 Tensor rms_norm(const Tensor& x, double eps = 1e-6);
 
 // --- products ---
 // alpha * a[..., M, K] b[..., K, N], leading axes broadcast. Transposed views are read in place.
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1.0);
-// x [..., in] times weight [out, in] transposed, plus bias [out] (may be undefined). An x of activated_linear() may be
-// bf16.
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
-// Lets go of x before its product, where backward keeps it as products read it (core/precision.md).
-Tensor linear(Tensor&& x, const Tensor& weight, const Tensor& bias = {});
+// x [..., in] times weight [out, in] transposed, plus bias [out], plus onto [..., out] (either may be undefined). What
+// is moved here is let go as early as can be: x before its product, where backward keeps it as products read it
+// (core/precision.md); onto becomes the result where nothing else holds it. An x of bf16 is one that was written
+// for products (ReadBy).
+Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias = {}, Tensor onto = {});
+// The same for products alone to read.
+Tensor linear_for_products(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 // --- triangular systems ---
 // Y of (I + L) Y = given, L the part of l [..., C, C] strictly below its diagonal, which alone is read; given and Y
@@ -139,6 +147,7 @@ struct LstmSteps {
 LstmSteps lstm(const Tensor& x, const Tensor& weight, const Tensor& hidden, const Tensor& cell);
 
 // --- rotation of pairs (RoPE): x [..., T, d], cosine and sine [T, r/2], r <= d even ---
+// Of an x that was written for products (ReadBy) the result is, too.
 Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved);
 // The same by angles [..., T, r/2] that take gradients; their leading axes broadcast to those of x, their type may be
 // f64 where they grow with the length. Keeps the result, sines and cosines.

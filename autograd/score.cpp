@@ -49,6 +49,7 @@ namespace {
 // scale r_i.e_n of queries [B, H, T, w] and keys [1 or B, 1, G or H, N, w], [B, H, T, N].
 Tensor products_of(const Tensor& query, const Tensor& key, double scale) {
   check_products_of_rows("attention", query, key);
+  const Tensor wide = unrounded(query);
   const std::int64_t sequences = key.size(0), heads = key.size(1), rows = key.size(2), width = key.size(3);
   Tensor by_head = key;
   if (sequences == 1 && heads == 1) {
@@ -59,7 +60,7 @@ Tensor products_of(const Tensor& query, const Tensor& key, double scale) {
     by_head =
         reshape(broadcast_to(one_more, {sequences, heads, each, rows, width}), {sequences, query.size(1), rows, width});
   }
-  return matmul(query, transpose(by_head, -1, -2), scale);
+  return matmul(wide, transpose(by_head, -1, -2), scale);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "core/attention/call.hpp"
 #include "core/attention/pair.hpp"
+#include "core/rounded.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -184,6 +185,7 @@ struct AttentionOperands {
   RandomStream dropout_stream = {};
   // Where no kernel has a MovedProduct, about as many of its products, [B, H, rows, keys], are in memory at a time.
   std::int64_t products_at_once = std::int64_t{1} << 24;
+  ReadBy readers = ReadBy::anyone;  // of o; what the CPU's tiles write for products is bf16
 };
 
 // The same logits without a row_factor, which goes into q and into what joins the scores: biases by distance and of

@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/activations.hpp"
 #include "core/kernels.hpp"
 #include "core/math.hpp"
 
@@ -129,72 +130,6 @@ struct Tanh {
   template <class T>
   TALLY_INLINE T derivative(T y) const {
     return T{1} - y * y;
-  }
-};
-
-struct Relu {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return x < T{0} ? T{0} : x;
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T y) const {
-    return y > T{0} ? T{1} : T{0};
-  }
-};
-
-// Beyond these bounds the result is at its limit in either type; 0 * infinity would give NaN there.
-template <class T>
-TALLY_INLINE T clamp_magnitude(T x, T bound) {
-  return x < -bound ? -bound : (x > bound ? bound : x);
-}
-
-struct Gelu {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    const T bounded = x < T{-40} ? T{-40} : x;
-    return bounded * math::normal_cdf(bounded);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T x) const {
-    const T bounded = clamp_magnitude(x, T{40});
-    // Of the absolute value, as normal_cdf has it: their exponential is the same one.
-    return math::normal_cdf(bounded) + bounded * math::normal_density(std::abs(bounded));
-  }
-};
-
-// The same with Phi(x) approximated by (1 + tanh(u)) / 2 = sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3).
-struct GeluTanh {
-  static constexpr double slope = 1.5957691216057308, cubic = 0.044715;  // 2 sqrt(2/pi)
-  template <class T>
-  TALLY_INLINE static T weight(T x) {
-    return math::sigmoid(static_cast<T>(slope) * x * (T{1} + static_cast<T>(cubic) * x * x));
-  }
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    const T bounded = x < T{-40} ? T{-40} : x;
-    return bounded * weight(bounded);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T x) const {
-    const T bounded = clamp_magnitude(x, T{40});
-    const T s = weight(bounded);
-    return s +
-           bounded * s * (T{1} - s) * static_cast<T>(slope) * (T{1} + static_cast<T>(3 * cubic) * bounded * bounded);
-  }
-};
-
-struct Silu {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    const T bounded = x < T{-1000} ? T{-1000} : x;
-    return bounded * math::sigmoid(bounded);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T x) const {
-    const T bounded = clamp_magnitude(x, T{1000});
-    const T s = math::sigmoid(bounded);
-    return s * (T{1} + bounded * (T{1} - s));
   }
 };
 
@@ -351,18 +286,6 @@ template <class F>
     case UnaryOp::multiply_scalar: return f(MultiplyScalar{parameter});
     case UnaryOp::power: return f(Power{parameter});
     case UnaryOp::leaky_relu: return f(LeakyRelu{parameter});
-  }
-}
-
-// Of those between the products of a layer; nothing for others.
-template <class F>
-[[gnu::always_inline]] inline void visit_activation(UnaryOp op, F&& f) {
-  switch (op) {
-    case UnaryOp::relu: return f(Relu{});
-    case UnaryOp::gelu: return f(Gelu{});
-    case UnaryOp::gelu_tanh: return f(GeluTanh{});
-    case UnaryOp::silu: return f(Silu{});
-    default: return;
   }
 }
 

@@ -40,6 +40,10 @@ constexpr bool unary_needs_output(UnaryOp op) {
   return op == UnaryOp::exp || op == UnaryOp::sqrt || op == UnaryOp::reciprocal || op == UnaryOp::sigmoid ||
          op == UnaryOp::tanh || op == UnaryOp::relu || op == UnaryOp::leaky_relu;
 }
+// Those that stand between the layers of an MLP.
+constexpr bool is_activation(UnaryOp op) {
+  return op == UnaryOp::relu || op == UnaryOp::gelu || op == UnaryOp::gelu_tanh || op == UnaryOp::silu;
+}
 // Whether the derivative needs neither.
 constexpr bool unary_is_linear(UnaryOp op) {
   return op == UnaryOp::negate || op == UnaryOp::add_scalar || op == UnaryOp::multiply_scalar;
@@ -48,6 +52,21 @@ constexpr bool unary_is_linear(UnaryOp op) {
 enum class BinaryOp : std::uint8_t { add, subtract, multiply, divide, maximum, minimum };
 enum class CompareOp : std::uint8_t { less, less_equal, equal };
 enum class ReduceOp : std::uint8_t { sum, maximum };
+
+// How a product writes its sums s.
+struct ProductEnd {
+  // c = r = alpha s, + bias [N] on each row, + addend, which lies as c does, or is c.
+  double alpha = 1.0;
+  View bias = {};
+  View addend = {};
+  // Of what stands between the two layers of an MLP, c being one row-major matrix of the CPU, without an addend:
+  //   apply       c = op(r), of r rounded to c's type, which is written to `argument`, if that is there
+  //   derivative  c = r op'(argument); of relu the argument may be its result; in bf16 c may lie in its place
+  enum class Activation : std::uint8_t { none, apply, derivative } activation = Activation::none;
+  UnaryOp op = UnaryOp::gelu;  // relu, gelu, gelu_tanh or silu
+  View argument = {};          // as c
+  View column_sums = {};  // [N]: those of c before it is rounded, in the type that it is computed in; of a derivative
+};
 
 // The kernels of each backend. cuda_host has those of cuda, compiled for and executed on the CPU (cuda/README.md).
 #define KERNEL(name, arguments) void name arguments;

@@ -1,6 +1,6 @@
 // Exponential, logistic and normal-distribution functions without branches or tables, for float and double, on the host
-// (inside `#pragma omp simd` loops they become vector code, which calls into libm do not) and on the device; exp, log,
-// sqrt, sin, cos, sigmoid, softplus and tanh also for the vectors of core/vector.hpp.
+// (inside `#pragma omp simd` loops they become vector code, which calls into libm do not) and on the device; of
+// vectors (core/vector.hpp) likewise, but for the normal distribution in double.
 //
 // Relative error about 1e-7 in float and 1e-15 in double. NaN passes through; infinities and overflow give the limits,
 // results below the normal numbers 0.
@@ -253,20 +253,26 @@ TALLY_INLINE T tanh(T x) {
 // phi(x) = e^(-x^2/2) / sqrt(2 pi)
 template <class T>
 TALLY_INLINE T normal_density(T x) {
-  return exp(T{-0.5} * x * x) * static_cast<T>(0.3989422804014327);
+  return exp(Scalar<T>{-0.5} * x * x) * static_cast<Scalar<T>>(0.3989422804014327);
 }
 
 // Phi(x) = (1 + erf(x / sqrt(2))) / 2, relatively exact in the lower tail. In float 1 - Phi(a) = e^(-a^2/2) R(a) with
 // R a polynomial in t = 1 / (1 + 0.36 a), which maps a = 0..infinity to 1..0; fitted at Chebyshev nodes of t, relative
 // error 1.6e-8. The square in the exponent is rounded: the relative error grows as a^2/2 times that of one operation.
-TALLY_INLINE float normal_cdf(float x) {
-  const float a = std::abs(x);
-  const float t = 1.0f / (1.0f + 0.36f * a);
-  const float r =
+template <class T>
+TALLY_INLINE T normal_cdf(T x) {
+  static_assert(std::is_same_v<Scalar<T>, float>);
+  const T a = abs(x);
+  const T t = 1.0f / (1.0f + 0.36f * a);
+  const T r =
       t * detail::horner(t, 0.1436192227, 0.1436187751, 0.1250262385, 0.08740306572, 0.04295236029, -0.02868313539,
                          0.05020615759, -0.2130125762, 0.2501610246, -0.1253743849, 0.02408325786);
-  const float tail = exp(-0.5f * a * a) * r;
-  return x < 0.0f ? tail : 1.0f - tail;
+  const T tail = exp(-0.5f * a * a) * r;
+  if constexpr (std::is_same_v<T, float>) {
+    return x < 0.0f ? tail : 1.0f - tail;
+  } else {
+    return choose(x < 0.0f, tail, 1.0f - tail);
+  }
 }
 TALLY_INLINE double normal_cdf(double x) { return 0.5 * std::erfc(x * -0.7071067811865476); }
 

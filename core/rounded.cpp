@@ -7,11 +7,6 @@
 namespace tally {
 namespace {
 
-std::int64_t stored_elements(const Tensor& x) {
-  return static_cast<std::int64_t>(x.storage()->bytes() / size_of(x.dtype()));
-}
-bool has_all_of_its_storage(const Tensor& x) { return x.numel() == stored_elements(x); }
-
 // The elements of another type, in the places that they have in x.
 Tensor converted(const Tensor& x, DType dtype) {
   if (!has_all_of_its_storage(x)) return x.to(dtype);
@@ -20,6 +15,10 @@ Tensor converted(const Tensor& x, DType dtype) {
 }
 
 }  // namespace
+
+bool has_all_of_its_storage(const Tensor& x) {
+  return static_cast<std::size_t>(x.numel()) == x.storage()->bytes() / size_of(x.dtype());
+}
 
 bool is_rounded_by_products(const Tensor& x) {
   return x.defined() && x.dtype() == DType::f32 && product_precision() == ProductPrecision::bf16;

@@ -6,8 +6,16 @@
 
 namespace tally {
 
+// Who reads a result: products alone (linear(), mlp(), and as q, k, v and other operands of products of tiled
+// attention) get it in bf16 where they round to it; what layers and attention give, on the CPU, whose kernels write
+// that.
+enum class ReadBy : bool { anyone, products };
+
 // Whether products read x rounded to bf16: f32, in that precision.
 bool is_rounded_by_products(const Tensor& x);
+
+// Whether as many elements are stored as x has.
+bool has_all_of_its_storage(const Tensor& x);
 
 // x of f32 in bf16. Where x has all elements of its storage they lie as in x, and are rounded once for all who ask as
 // long as somebody keeps them (Storage::rounded). Without autograd data.

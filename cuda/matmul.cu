@@ -1,5 +1,5 @@
-// Matrix products, also of batches, by cuBLAS: c[..., M, N] = alpha a[..., M, K] b[..., K, N] (+ c, or bias [N] on each
-// row).
+// Matrix products, also of batches, by cuBLAS: c[..., M, N] = alpha a[..., M, K] b[..., K, N], + bias [N] on each row,
+// + addend.
 //
 // cuBLAS knows column-major matrices only. A row-major matrix is the transposed of a column-major one of the same
 // memory, so that c = a b is asked for as c^T = b^T a^T. Batch axes are merged; the innermost of those that are left is
@@ -49,25 +49,24 @@ void multiply(const View& c, std::int64_t ld_c, const View& a, const View& b, do
   }
 }
 
-// c = bias on each row.
-void start_with_bias(const View& c, View bias) {
+// c = bias on each row, + addend
+void start_with(const View& c, View bias, const View& addend) {
+  if (!bias) return copy(c, addend);
   const std::int64_t step = bias.strides[0];
   bias.shape = c.shape;
   bias.strides = {};
   bias.strides[c.shape.rank - 1] = step;
-  copy(c, bias);
+  addend ? binary(BinaryOp::add, c, addend, bias) : copy(c, bias);
 }
 
 }  // namespace
 
 std::int64_t matmul_workspace(View, View) { return 0; }
 
-void matmul(View c, View a, View b, View bias, double alpha, bool add, void*) {
+void matmul(View c, View a, View b, const ProductEnd& end, void*) {
   if (c.numel() == 0) return;
-  if (bias) {
-    start_with_bias(c, bias);
-    add = true;
-  }
+  const bool is_there = end.addend && end.addend.data == c.data && !end.bias, add = end.addend || end.bias;
+  if (add && !is_there) start_with(c, end.bias, end.addend);
   if (a.shape.back() == 0) {
     if (!add) fill(c, 0);
     return;
@@ -78,7 +77,7 @@ void matmul(View c, View a, View b, View bias, double alpha, bool add, void*) {
     a = transposed(std::exchange(b, transposed(a)));
   }
   dispatch_kept(c.dtype, a.dtype, [&](auto zero, auto operand) {
-    multiply<decltype(zero), decltype(operand)>(c, layout.ld, a, b, alpha, add);
+    multiply<decltype(zero), decltype(operand)>(c, layout.ld, a, b, end.alpha, add);
   });
 }
 

@@ -13,9 +13,11 @@ constexpr std::int64_t block_rows = 64;
 
 std::int64_t block_count(std::int64_t rows) { return (rows + block_rows - 1) / block_rows; }
 
-template <class T, bool centered>
+template <class T, class Y, bool centered>
 struct NormRow {
-  T *y, *mean, *rstd;
+  Y* y;
+  T *mean, *rstd;
+  Bfloat16* rounded;  // or null
   const T *x, *weight, *bias;
   std::int64_t width, weight_step, bias_step;
   double eps;
@@ -35,7 +37,8 @@ struct NormRow {
     for (std::int64_t j = lane; j < width; j += warp_lanes) {
       T value = (centered ? row_x[j] - m : row_x[j]) * scale * weight[j * weight_step];
       if (centered) value += bias[j * bias_step];
-      y[row * width + j] = value;
+      y[row * width + j] = static_cast<Y>(value);
+      if (rounded != nullptr) rounded[row * width + j] = static_cast<Bfloat16>(row_x[j]);
     }
     if (lane != 0) return;
     if (centered) mean[row] = m;
@@ -50,6 +53,7 @@ struct NormBackwardRow {
   const X* x;
   const T *weight, *mean, *rstd;
   std::int64_t width, step, weight_step;
+  bool add;
 
   __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
     const T* const row_d_y = d_y + offset;
@@ -62,7 +66,8 @@ struct NormBackwardRow {
     const T mean_g = static_cast<T>(sum / static_cast<double>(width));
     const T mean_product = static_cast<T>(product / static_cast<double>(width));
     for (std::int64_t j = lane; j < width; j += warp_lanes) {
-      d_x[row * width + j] = scale * (g(j) - mean_g - normalised(j) * mean_product);
+      const T d = scale * (g(j) - mean_g - normalised(j) * mean_product);
+      d_x[row * width + j] = add ? d_x[row * width + j] + d : d;
     }
   }
 };
@@ -104,25 +109,27 @@ struct AddBlocks {
 };
 
 template <bool centered>
-void norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight, const View& bias,
-          double eps) {
-  dispatch_floating(y.dtype, [&](auto type) {
+void norm(const View& y, const View& mean, const View& rstd, const View& rounded, const View& x, const View& weight,
+          const View& bias, double eps) {
+  dispatch_kept(x.dtype, y.dtype, [&](auto type, auto result) {
     using T = decltype(type);
-    for_each_row(x, NormRow<T, centered>{y.as<T>(), mean.as<T>(), rstd.as<T>(), x.as<T>(), weight.as<T>(), bias.as<T>(),
-                                         x.shape[1], weight.strides[0], bias.strides[0], eps});
+    using Y = decltype(result);
+    for_each_row(
+        x, NormRow<T, Y, centered>{y.as<Y>(), mean.as<T>(), rstd.as<T>(), rounded.as<Bfloat16>(), x.as<T>(),
+                                   weight.as<T>(), bias.as<T>(), x.shape[1], weight.strides[0], bias.strides[0], eps});
   });
 }
 
 template <bool centered>
 void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& d_y, const View& x,
-                   const View& weight, const View& mean, const View& rstd, void* workspace) {
+                   const View& weight, const View& mean, const View& rstd, bool add, void* workspace) {
   const std::int64_t rows = x.shape[0], n = x.shape[1], blocks = block_count(rows);
   dispatch_kept(d_x.dtype, x.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
     using X = decltype(kept);
     T* const parts = static_cast<T*>(workspace);
     for_each_row(d_y, NormBackwardRow<T, X, centered>{d_x.as<T>(), d_y.as<T>(), x.as<X>(), weight.as<T>(), mean.as<T>(),
-                                                      rstd.as<T>(), n, row_step(d_y), weight.strides[0]});
+                                                      rstd.as<T>(), n, row_step(d_y), weight.strides[0], add});
     for_each_index(blocks * n, NormColumns<T, X, centered>{parts, d_y.as<T>(), x.as<X>(), mean.as<T>(), rstd.as<T>(),
                                                            rows, n, d_y.strides[0], row_step(d_y)});
     for_each_index(n, AddBlocks<T>{d_weight.as<T>(), parts, blocks, 0, 2 * n});
@@ -137,19 +144,21 @@ std::int64_t norm_backward_workspace(View x) {
   return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(parts));
 }
 
-void layer_norm(View y, View mean, View rstd, View x, View weight, View bias, double eps) {
-  norm<true>(y, mean, rstd, x, weight, bias, eps);
+void layer_norm(View y, View mean, View rstd, View rounded, View x, View weight, View bias, double eps) {
+  norm<true>(y, mean, rstd, rounded, x, weight, bias, eps);
 }
 
 void layer_norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd,
-                         void* workspace) {
-  norm_backward<true>(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, workspace);
+                         bool add, void* workspace) {
+  norm_backward<true>(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, add, workspace);
 }
 
-void rms_norm(View y, View rstd, View x, View weight, double eps) { norm<false>(y, {}, rstd, x, weight, {}, eps); }
+void rms_norm(View y, View rstd, View rounded, View x, View weight, double eps) {
+  norm<false>(y, {}, rstd, rounded, x, weight, {}, eps);
+}
 
-void rms_norm_backward(View d_x, View d_weight, View d_y, View x, View weight, View rstd, void* workspace) {
-  norm_backward<false>(d_x, d_weight, {}, d_y, x, weight, {}, rstd, workspace);
+void rms_norm_backward(View d_x, View d_weight, View d_y, View x, View weight, View rstd, bool add, void* workspace) {
+  norm_backward<false>(d_x, d_weight, {}, d_y, x, weight, {}, rstd, add, workspace);
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

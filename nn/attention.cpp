@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
@@ -61,6 +62,7 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   }
   const std::int64_t weights = in.q.size(1) * in.q.size(2) * in.keys();  // of a sequence
   AttentionOperands operands{in.q, in.k, in.v, in.scale, in.visible, dropout.rate(pass), dropout.stream(pass, weights)};
+  if (in.q.dtype() == DType::bf16) operands.readers = ReadBy::products;  // none computes with the output either
   encoding.rotate(operands.q, operands.k, operands.v, in);
   AttentionInput turned = in;
   turned.rotated_q = operands.q;
@@ -97,12 +99,20 @@ Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncodi
 
 }  // namespace
 
-Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass,
-                          const Earlier& earlier) const {
-  const Tensor q = split_heads(query_.forward(x), heads_);
-  const Tensor k = split_heads(key_.forward(x), key_heads_);
-  const Tensor v = split_heads(value_.forward(x), key_heads_);
-  return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)));
+Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier,
+                          Tensor onto) const {
+  const auto project = [&](const Linear& by, std::int64_t heads) {
+    const bool rounds = readers(encoding, pass, earlier) == ReadBy::products;
+    return split_heads(rounds ? by.for_products(x) : by.forward(x), heads);
+  };
+  const Tensor q = project(query_, heads_), k = project(key_, key_heads_), v = project(value_, key_heads_);
+  return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)), std::move(onto));
+}
+
+ReadBy Attention::readers(const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier) const {
+  const bool tiled = form_ == AttentionForm::tiled && pass.trace == nullptr && earlier.cache == nullptr;
+  const bool reads = encoding.size() != 1 || encoding.front().encoding->traits.reads_heads;
+  return tiled && !reads ? ReadBy::products : ReadBy::anyone;
 }
 
 Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v,

@@ -41,8 +41,12 @@ class Attention final : public Module {
   // dropout: rate on the attention weights. output_gain: of output's weight.
   Attention(const Initializer& start, const HeadSizes& sizes, double dropout, double output_gain,
             AttentionForm form = AttentionForm::tiled, WithBias bias = WithBias::yes);
-  // x [B, T, D] -> the same shape
-  Tensor forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier = {}) const;
+  // x [B, T, D] -> the same shape, onto which it is added, if that is there
+  Tensor forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier = {},
+                 Tensor onto = {}) const;
+  // Who reads x, and q, k and v: products alone, where attention is tiled and no encoding computes with them; x may be
+  // what a norm wrote for them then.
+  ReadBy readers(const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier = {}) const;
   // What lies between the projections: q [B, H, T, d], k and v [B, G, T, d] -> o as q
   Tensor attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v, const LayerEncoding& encoding,
                 const Pass& pass, const Earlier& earlier = {}) const;

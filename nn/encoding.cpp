@@ -19,6 +19,7 @@ namespace {
 class Sum final : public Encoding {
  public:
   Sum(std::vector<SumPart> parts, const std::string& where) : parts_(std::move(parts)) {
+    traits.reads_heads = false;
     const SumPart* scanning = nullptr;     // the part with the scan
     const SumPart* normalising = nullptr;  // that with another rule than the softmax
     for (const SumPart& part : parts_) {
@@ -44,6 +45,7 @@ class Sum final : public Encoding {
               " reads the score of q and k alone, and ", other.name,
               " makes a product of its own part of it; keep one of them");
       }
+      traits.reads_heads |= own.reads_heads;
       traits.scans |= own.scans;
       traits.by_policy |= own.by_policy;
       traits.scans_alone |= own.scans_alone;
@@ -156,21 +158,21 @@ Tensor AttentionInput::distances() const {
   return distances([](std::int64_t n) { return static_cast<double>(n); });
 }
 
-Tensor AttentionInput::distances(Constants::Number number, std::optional<DType> dtype) const {
-  return constants->of(number, 0, keys(), dtype.value_or(q.dtype()), q.device());
+Tensor AttentionInput::distances(Constants::Number number, std::optional<DType> type) const {
+  return constants->of(number, 0, keys(), type.value_or(dtype()), q.device());
 }
 
 Tensor AttentionInput::distances(Constants::NumberWith number, const std::vector<double>& values,
-                                 std::optional<DType> dtype) const {
-  return constants->of(number, values, 0, keys(), dtype.value_or(q.dtype()), q.device());
+                                 std::optional<DType> type) const {
+  return constants->of(number, values, 0, keys(), type.value_or(dtype()), q.device());
 }
 
 Tensor AttentionInput::distances(Constants::Element element, std::int64_t columns) const {
-  return constants->of(element, 0, keys(), columns, q.dtype(), q.device());
+  return constants->of(element, 0, keys(), columns, dtype(), q.device());
 }
 
-Tensor AttentionInput::keys_seen(Constants::Number number, std::optional<DType> dtype) const {
-  return constants->of_keys_seen(number, visible, first, keys(), dtype.value_or(q.dtype()), q.device());
+Tensor AttentionInput::keys_seen(Constants::Number number, std::optional<DType> type) const {
+  return constants->of_keys_seen(number, visible, first, keys(), type.value_or(dtype()), q.device());
 }
 
 EncodingSetup EncodingSetup::of(const ModelOptions& model, std::int64_t max_length, const Initializer& start) {

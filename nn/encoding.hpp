@@ -84,6 +84,8 @@ struct AttentionInput {
   const Tensor& all_keys() const { return kept_k.defined() ? kept_k : key(); }
   // The v that weights are multiplied with.
   const Tensor& value() const { return rotated_v.defined() ? rotated_v : v; }
+  // What is computed with q, which may be bf16 itself (EncodingTraits::reads_heads).
+  DType dtype() const { return q.dtype() == DType::bf16 ? DType::f32 : q.dtype(); }
   // Number of tokens up to the last of these: keys that the last query sees.
   std::int64_t keys() const { return first + q.size(2); }
   // `rows`, what these tokens give, behind what earlier ones gave under this name, each once: all tokens along `axis`.
@@ -96,16 +98,16 @@ struct AttentionInput {
   // in its place for those that come. Null without a cache.
   Tensor* kept(std::string_view name) const;
   // For each distance n that a key can have, from 0, n, number(n) or number(n, values), or a row of element(n, column,
-  // columns): [keys] or [keys, columns], computed once for all layers and steps (nn/constants.hpp); in the type of q if
-  // none is given. These are plain functions, or lambdas that capture nothing: what they need of options goes through
-  // `values`, and what is learned joins by operations on the result.
+  // columns): [keys] or [keys, columns], computed once for all layers and steps (nn/constants.hpp); in that of q
+  // (dtype()) if none is given. These are plain functions, or lambdas that capture nothing: what they need of options
+  // goes through `values`, and what is learned joins by operations on the result.
   Tensor distances() const;
-  Tensor distances(Constants::Number number, std::optional<DType> dtype = {}) const;
+  Tensor distances(Constants::Number number, std::optional<DType> type = {}) const;
   Tensor distances(Constants::NumberWith number, const std::vector<double>& values,
-                   std::optional<DType> dtype = {}) const;
+                   std::optional<DType> type = {}) const;
   Tensor distances(Constants::Element element, std::int64_t columns) const;
   // number(n) of the n keys that each of these tokens sees: [T]
-  Tensor keys_seen(Constants::Number number, std::optional<DType> dtype = {}) const;
+  Tensor keys_seen(Constants::Number number, std::optional<DType> type = {}) const;
 };
 
 // What is known of an encoding without computing anything.
@@ -118,6 +120,10 @@ struct EncodingTraits {
   bool brings_product = false;     // `score` brings a product beside that of q and k
   bool by_policy = false;          // its scan is a policy (core/attention/pair.hpp), which no factor of rows goes with
   bool takes_score_alone = false;  // its scan is a policy that reads q.k, of which a product must not be part
+  // It computes with x, q, k or v. Not where it reads x by linear() alone, and q, k and v by nothing but hands them on
+  // as operands of attention's own products (q k, gates, tables, products by distance) or turns them by rotate_pairs(),
+  // and leaves the output as it is: these may be bf16 then.
+  bool reads_heads = true;
   // What `rotate` does must see q, k, v as projected (a norm of keys, a shift by a token): in a sum it comes before all
   // that turn them by position.
   bool before_rotations = false;
@@ -252,6 +258,13 @@ constexpr EncodingTraits with_hooks_of(EncodingTraits said) {
   return said;
 }
 
+// Whether it may say that it reads no heads.
+template <class EncodingType>
+constexpr bool leaves_heads(const EncodingTraits& has) {
+  return !has.replaces_softmax && !has.mixes &&
+         std::is_same_v<decltype(&EncodingType::finish), decltype(&Encoding::finish)>;
+}
+
 // Whether what the author says goes together with the hooks that the class has.
 template <class EncodingType>
 constexpr bool fits_hooks(const EncodingTraits& said) {
@@ -261,7 +274,8 @@ constexpr bool fits_hooks(const EncodingTraits& said) {
   return !repeats && (has.rotates || !has.before_rotations) &&
          (scores || !(has.scans || has.scans_alone || has.normalises || has.brings_product)) &&
          (has.scans || !(has.takes_score_alone || has.sums_down)) && !(has.scans && has.scans_alone) &&
-         !(has.replaces_softmax && has.normalises) && !(has.mixes && (has.rotates || scores || has.replaces_softmax));
+         !(has.replaces_softmax && has.normalises) && (has.reads_heads || leaves_heads<EncodingType>(has)) &&
+         !(has.mixes && (has.rotates || scores || has.replaces_softmax));
 }
 
 // An entry of the registry; tests make some of their own. EncodingType is made from (const EncodingSetup&, const

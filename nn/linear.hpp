@@ -14,8 +14,9 @@ class Linear final : public Module {
   // gain: see Initializer::linear_weight.
   Linear(const Initializer& start, std::int64_t in, std::int64_t out, WithBias with_bias = WithBias::yes,
          double gain = 1);
-  // x [..., in] -> [..., out]
-  Tensor forward(Tensor x) const;
+  // x [..., in] -> [..., out], onto which it is added, if that is there
+  Tensor forward(Tensor x, Tensor onto = {}) const;
+  Tensor for_products(const Tensor& x) const;  // the same for products alone to read
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }  // undefined without
 

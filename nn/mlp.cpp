@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "autograd/activation.hpp"
+#include "autograd/layer.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 
@@ -34,15 +34,15 @@ Mlp::Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std:
   add_child("down", down_);
 }
 
-Tensor Mlp::forward(const Tensor& x, const Pass& pass) const {
+Tensor Mlp::forward(Tensor x, const Pass& pass, Tensor onto) const {
   if (gate_ == nullptr && dropout_.rate(pass) == 0) {
-    return down_.forward(activated_linear(activation_, x, up_.weight(), up_.bias()));
+    return mlp(activation_, std::move(x), {up_.weight(), up_.bias()}, {down_.weight(), down_.bias()}, std::move(onto));
   }
   Tensor hidden = up_.forward(x);
   hidden = gate_ != nullptr ? multiply_activations(unary(activation_, gate_->forward(x)), hidden)
                             : unary(activation_, std::move(hidden));
   hidden = dropout_(hidden, pass);
-  return down_.forward(std::move(hidden));
+  return down_.forward(std::move(hidden), std::move(onto));
 }
 
 }  // namespace tally

@@ -70,23 +70,33 @@ class Block final : public Module {
   bool continues() const { return attention_.continues(encoding_); }
 
   // x [B, T, D] -> the same shape
-  // Takes x, so that it is let go as soon as nothing reads it: what backward needs of it may be kept in less.
+  // Takes x, so that it is let go as soon as nothing reads it: what backward needs of it may be kept in less, and a
+  // result may be added to it in its place.
   Tensor forward(Tensor x, const Pass& pass, const Earlier& earlier) const {
-    const auto attention = [&](const Tensor& input) {
+    // Each adds its result to `onto`; with dropout, that of what is left of it.
+    const auto attention = [&](Tensor input, Tensor onto) {  // NOLINT: is let go at its end
       return with_location(location_ + "attention", [&] {
-        return attention_dropout_(attention_.forward(input, encoding_, pass, earlier), pass);
+        const bool drops = attention_dropout_.rate(pass) != 0;
+        Tensor y = attention_.forward(input, encoding_, pass, earlier, drops ? Tensor() : std::move(onto));
+        return drops ? onto + attention_dropout_(y, pass) : y;
       });
     };
-    const auto mlp = [&](const Tensor& input) {
-      return with_location(location_ + "mlp", [&] { return mlp_dropout_(mlp_.forward(input, pass), pass); });
+    const auto mlp = [&](Tensor input, Tensor onto) {
+      return with_location(location_ + "mlp", [&] {
+        const bool drops = mlp_dropout_.rate(pass) != 0;
+        Tensor y = mlp_.forward(std::move(input), pass, drops ? Tensor() : std::move(onto));
+        return drops ? onto + mlp_dropout_(y, pass) : y;
+      });
     };
     if (post_norm_) {
-      x = attention_norm_->forward(x + attention(x));
-      return mlp_norm_->forward(x + mlp(x));
+      x = attention_norm_->forward(attention(x, x));
+      return mlp_norm_->forward(mlp(x, x));
     }
     const Tensor beside = parallel_ ? x : Tensor();
-    x = x + attention(attention_norm_->forward(x));
-    return x + mlp(mlp_norm_->forward(parallel_ ? beside : x));
+    Tensor normed = attention_norm_->forward(x, attention_.readers(encoding_, pass, earlier));
+    x = attention(std::move(normed), std::move(x));
+    Tensor of_mlp = mlp_norm_->forward(parallel_ ? beside : x, ReadBy::products);
+    return mlp(std::move(of_mlp), std::move(x));
   }
 
  private:

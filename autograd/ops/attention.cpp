@@ -76,7 +76,7 @@ class InputGradients {
       if (!wanted.wants(n)) continue;
       const Tensor& x = inputs[n].get();
       const bool by_token = static_cast<int>(n) <= last_by_token || lies_by_token(x);
-      const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+      const DType dtype = attention_call::type_of(x);
       gradients_[n] = d_output.numel() == 0 ? Tensor::zeros(x.shape(), dtype, x.device())
                       : by_token            ? empty_by_token(x.shape(), dtype, x.device())
                                             : Tensor::empty(x.shape(), dtype, x.device());
@@ -227,7 +227,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   Score score = given_score;
   score.check_policy();
   write_out_beside(score);
-  if (score.factor != 1) in.q = in.q * score.factor;  // what stands beside it has the scale alone
+  if (score.factor != 1) in.q = unrounded(in.q) * score.factor;  // what stands beside it has the scale alone
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);
   join_products(in, score);
@@ -247,10 +247,12 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
   }
   const auto input = [&](const Slot& slot) { return inputs[static_cast<std::size_t>(slot.index)]; };
   const Tensor q = input(layout.slots.q), k = input(layout.slots.k), v = input(layout.slots.v);
-  const DType dtype = given[static_cast<std::size_t>(layout.slots.q.index)].dtype();
+  const DType dtype = type_of(given[static_cast<std::size_t>(layout.slots.q.index)]);
   const Device device = q.device();
   const std::int64_t heads = q.size(0) * q.size(1);
-  Tensor output = empty_by_token({q.size(0), q.size(1), q.size(2), v.size(3)}, dtype, device);
+  const bool rounds = layout.readers == ReadBy::products && dtype == DType::f32 && is_cpu(device) &&
+                      product_precision() == ProductPrecision::bf16;
+  Tensor output = empty_by_token({q.size(0), q.size(1), q.size(2), v.size(3)}, rounds ? DType::bf16 : dtype, device);
   const Tensor row_statistics = Tensor::empty({heads, q.size(2), statistics_per_row}, dtype, device);
   const Kernels& on = kernels(device);
   Tensor down_sums;

@@ -11,6 +11,7 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/score.hpp"
 #include "core/attention/pair_inputs.hpp"
+#include "core/backend.hpp"
 
 namespace tally::attention_call {
 
@@ -27,6 +28,7 @@ struct Layout {
   AttentionOperandsOf<Slot> slots;
   std::vector<AttentionBias> biases;
   std::vector<BiasOperands<Slot>> bias_slots;
+  ReadBy readers = ReadBy::anyone;  // of the output
 };
 
 // Whether a sum runs along the keys.
@@ -59,6 +61,9 @@ Tensor attend(const Layout& layout, const std::vector<Tensor>& inputs);
 // The same with queries that move, for kernels that have none (autograd/ops/attention_parts.cpp). `at_once`: about as
 // many products of queries and keys are in memory at a time.
 Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, std::int64_t at_once);
+
+// What is computed with x, which may be kept in bf16.
+inline DType type_of(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
 
 // [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.
 Tensor empty_by_token(const Shape& shape, DType dtype, Device device);
@@ -115,6 +120,7 @@ class Builder {
             "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got ", number);
     }
     layout.call.visible = in.visible;
+    layout.readers = in.readers;
     layout.slots.q = add(in.q);
     layout.slots.k = add(in.k);
     layout.slots.v = add(in.v);
@@ -131,7 +137,7 @@ class Builder {
 
  private:
   static void check_heads(std::string_view what, const Tensor& x) {
-    check_floating(name, x);
+    if (!is_for_products(x)) check_floating(name, x);
     check(x.rank() == 4, name, what, " must be [B, H, tokens, width], got ", x.shape());
   }
   Slot add(const Tensor& x) {
@@ -145,7 +151,11 @@ class Builder {
     check_same_device(name, in_.q, x);
     return add(x);
   }
-  Slot add(std::string_view what, const Tensor& x, const Shape& shape) { return add(what, x, shape, in_.q.dtype()); }
+  Slot add(std::string_view what, const Tensor& x, const Shape& shape) { return add(what, x, shape, type_of(in_.q)); }
+  // Of a product, or packed as those are.
+  Slot add_operand(std::string_view what, const Tensor& x, const Shape& shape) {
+    return is_for_products(x) ? add(what, x, shape, DType::bf16) : add(what, x, shape);
+  }
   // The last axis may have any size above 0.
   Slot add_rows(std::string_view what, const Tensor& x) {
     check_defined(name, x);
@@ -174,9 +184,9 @@ class Builder {
     if (!gates.query.defined()) return;
     check_heads("the query of the gates", gates.query);
     layout.slots.scan.gate_query =
-        add("the query of the gates", gates.query, {batch_, heads_, queries_, gates.query.size(3)});
+        add_operand("the query of the gates", gates.query, {batch_, heads_, queries_, gates.query.size(3)});
     layout.slots.scan.gate_key =
-        add("the key of the gates", gates.key, {batch_, key_heads_, keys_, gates.query.size(3)});
+        add_operand("the key of the gates", gates.key, {batch_, key_heads_, keys_, gates.query.size(3)});
   }
   void add_numbers(const Pair& pair, AttentionScan& scan, PolicyOperands<Slot>& own) {
     const PairPolicy& policy = *pair.policy;
@@ -187,9 +197,9 @@ class Builder {
     if (pair.product.query.defined()) {
       const Tensor& query = pair.product.query;
       scan.table_scale = pair.product.scale;
-      own.table_query = add("the query of a table", query, {batch_, heads_, queries_, query.size(3)});
-      own.table_key =
-          add("the key of a table", pair.product.key, {batch_, key_heads_, pair.product.key.size(2), query.size(3)});
+      own.table_query = add_operand("the query of a table", query, {batch_, heads_, queries_, query.size(3)});
+      own.table_key = add_operand("the key of a table", pair.product.key,
+                                  {batch_, key_heads_, pair.product.key.size(2), query.size(3)});
     } else if (policy.needs.table) {
       own.table = add_rows("the table of positions", pair.table);
     }
@@ -296,7 +306,7 @@ class Builder {
     NormaliserOperands<Slot>& slots = layout.slots.normaliser;
     if (normaliser.sink.defined()) slots.sink = add("the sink", normaliser.sink, {heads_});
     if (normaliser.rest.defined()) {
-      slots.rest = add("the rest", normaliser.rest, {batch_, heads_, queries_, in_.v.size(3)});
+      slots.rest = add_operand("the rest", normaliser.rest, {batch_, heads_, queries_, in_.v.size(3)});
     }
   }
 
@@ -322,9 +332,9 @@ class Builder {
   void add_bias(const ToeplitzProduct& bias) {
     layout.call.distance.cap = bias.cap;
     layout.slots.distance.query =
-        add("the query of a product by distance", bias.query, {batch_, heads_, queries_, bias.query.size(3)});
-    layout.slots.distance.key =
-        add("the key of a product by distance", bias.key, {batch_, key_heads_, bias.key.size(2), bias.query.size(3)});
+        add_operand("the query of a product by distance", bias.query, {batch_, heads_, queries_, bias.query.size(3)});
+    layout.slots.distance.key = add_operand("the key of a product by distance", bias.key,
+                                            {batch_, key_heads_, bias.key.size(2), bias.query.size(3)});
   }
   void add_bias(const Product&) { check_internal(false, name, "a product was not joined to that of q and k"); }
   void add_bias(const Dense& bias) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/backend.hpp"
 #include "core/error.hpp"
 #include "core/tensor.hpp"
 
@@ -73,9 +74,14 @@ inline void check_products_of_rows(std::string_view operation, const Tensor& que
   check_defined(operation, key);
   const bool fit = query.rank() == 4 && key.rank() == 4 && query.size(3) == key.size(3) && key.size(3) > 0 &&
                    key.size(2) > 0 && (key.size(0) == 1 || key.size(0) == query.size(0)) && key.size(1) > 0 &&
-                   query.size(1) % key.size(1) == 0 && query.dtype() == key.dtype();
+                   query.size(1) % key.size(1) == 0 && (query.dtype() == key.dtype() || query.dtype() == DType::bf16);
   check(fit, operation, "products of rows need a query [B, H, T, w] and a key [1 or B, heads, N, w] of heads that ",
         "divide H, got ", query.dtype(), " ", query.shape(), " and ", key.dtype(), " ", key.shape());
+}
+
+// Whether x is what an operation of the CPU wrote in bf16 for products to read (ReadBy).
+inline bool is_for_products(const Tensor& x) {
+  return x.defined() && x.dtype() == DType::bf16 && is_cpu(x.device()) && product_precision() == ProductPrecision::bf16;
 }
 
 // Whether x is dense and all of a memory that nothing else holds.

@@ -27,11 +27,6 @@ constexpr std::string_view name_of(BinaryOp op) {
   return names[static_cast<std::size_t>(op)];
 }
 
-// Between the products of a layer: what backward reads of it may be kept as they read theirs.
-constexpr bool is_activation(UnaryOp op) {
-  return op == UnaryOp::gelu || op == UnaryOp::gelu_tanh || op == UnaryOp::silu || op == UnaryOp::relu;
-}
-
 // y (bool) = a op b.
 Tensor compare(CompareOp op, std::string_view name, const Tensor& a, const Tensor& b) {
   const ProfileScope scope(name);
@@ -108,6 +103,7 @@ Tensor unary(UnaryOp op, Tensor x, double parameter) {
   const std::string_view name = name_of(op);
   const ProfileScope scope(name);
   check_floating(name, x);
+  // Between the products of a layer, what backward reads may be kept as they read theirs.
   const auto keep = [&](const Tensor& value) {
     return is_activation(op) ? Saved::rounded(name, value) : Saved(name, value);
   };

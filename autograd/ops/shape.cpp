@@ -118,6 +118,15 @@ Tensor contiguous(const Tensor& x) {
 }
 
 // d_x = d_y in x's type. Rounding to an integer or to bool has no derivative.
+Tensor unrounded(const Tensor& x) {
+  if (x.dtype() != DType::bf16) return x;
+  Tensor y = widened(x);
+  // Who keeps it rounded keeps what it came from.
+  if (has_all_of_its_storage(x)) y.storage()->set_rounded(x.storage());
+  record("unrounded", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
+  return y;
+}
+
 Tensor cast(const Tensor& x, DType dtype) {
   check_defined("cast", x);
   if (x.dtype() == dtype) return x;

@@ -94,7 +94,7 @@ struct AttentionCall {
   std::int64_t dropout_tokens = 0;  // 0: the call is no part
 
   // Results.
-  View output;          // [B,H,T,e], any strides
+  View output;          // [B,H,T,e], any strides; of the CPU it may be bf16
   View row_statistics;  // [B,H,T,3] dense: the shift M of its exponents, e^M / Z, and what is left over
   View prefix_sums;     // of the scan at the tiles' edges, attention_prefix_sums elements; null without a scan
   View down_sums;  // of a policy's sums down the queries, attention_down_sums doubles; null where no backward follows

@@ -53,6 +53,16 @@ TALLY_CLONES void round_row(T* y, const T* x, std::int64_t count) {
   }
 }
 
+// Bits are written: of whole objects g++ makes no vectors.
+template <class T>
+TALLY_CLONES void write_rounded_rows(Bfloat16* y, std::int64_t step, const T* x, std::int64_t rows,
+                                     std::int64_t width) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < width; ++c) y[i * step + c].bits = detail::bfloat16_bits(x[i * width + c]);
+  }
+}
+
 template <class T>
 TALLY_CLONES void scale_in_lanes(T* tile, T factor, std::int64_t keys, std::int64_t lanes) {
   for (std::int64_t j = 0; j < keys; ++j) {
@@ -96,6 +106,13 @@ void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std
 }
 
 template <class T>
+void unpack_rounded(const Matrix<Bfloat16>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
+                    const T* source, T* by_row) {
+  copy_transposed(by_row, width, source, tile_rows, width, tile_rows, T{1});
+  write_rounded_rows(&x.at(first, 0), x.row_step, by_row, rows, width);
+}
+
+template <class T>
 void round_to_bf16(T* y, const T* x, std::int64_t count) {
   round_row(y, x, count);
 }
@@ -116,6 +133,7 @@ void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
   template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                    \
   template void transpose_to_rows(T*, std::int64_t, const T*, std::int64_t);                                     \
   template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);           \
+  template void unpack_rounded(const Matrix<Bfloat16>&, std::int64_t, std::int64_t, std::int64_t, const T*, T*); \
   template void round_to_bf16(T*, const T*, std::int64_t);                                                       \
   template void scale_tile(T*, T, std::int64_t, std::int64_t);                                                   \
   template void add_keys(T*, const T*, std::int64_t, std::int64_t);

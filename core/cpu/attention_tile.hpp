@@ -93,6 +93,11 @@ template <class T>
 void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width, const T* source,
                   T factor);
 
+// The same rounded to bf16, by way of rows [tile_rows, width]; columns of x lie next to each other.
+template <class T>
+void unpack_rounded(const Matrix<Bfloat16>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
+                    const T* source, T* by_row);
+
 // sum[i] = sum over keys of x[j * tile_rows + i]; the lanes of one row each.
 template <class T>
 void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes);

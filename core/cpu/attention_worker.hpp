@@ -68,6 +68,7 @@ class Worker {
     }
     if (gradients == nullptr) {
       output_lanes_ = arena.take<T>(tile_rows * value_width_);
+      output_rows_ = arena.take<T>(call.output.dtype == DType::bf16 ? tile_rows * value_width_ : 0);
       return;
     }
     d_q_lanes_ = arena.take<T>(tile_rows * width_);
@@ -274,6 +275,10 @@ class Worker {
         output_lanes_[c * tile_rows + i] += left * rest_rows_[i * value_ld_ + c];
       }
     }
+    if (call_.output.dtype == DType::bf16) {
+      return unpack_rounded(Matrix<Bfloat16>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_,
+                            output_lanes_, output_rows_);
+    }
     unpack_lanes(Matrix<T>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_, output_lanes_,
                  T{1});
   }
@@ -351,6 +356,7 @@ class Worker {
   // Of the row tile; _rows [tile_rows, ld], _lanes [width, tile_rows].
   T* rest_rows_;
   T* output_lanes_ = nullptr;  // forward
+  T* output_rows_ = nullptr;   // of what is written in bf16
   T* d_q_lanes_ = nullptr;     // backward
   double row_norm_ = 0;
   double* shared_of_normaliser_ = nullptr;

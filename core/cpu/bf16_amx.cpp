@@ -49,6 +49,7 @@ struct Registers {
     asm volatile("ldtilecfg %0" : : "m"(shapes));
   }
   static void end() { asm volatile("tilerelease"); }
+  static void write(const float* s, const TileSums& sums) { store_sums_by_avx512_bf16(s, sums); }
 };
 #endif
 
@@ -89,6 +90,7 @@ struct Arrays {
       }
     }
   }
+  static void write(const float* s, const TileSums& sums) { store_sums(s, sums); }
 };
 thread_local std::uint32_t Arrays::tile[8][side][side];
 
@@ -142,15 +144,19 @@ void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, con
     return right ? all.template operator()<false, true>() : all.template operator()<false, false>();
   };
   const bool whole = sums.rows % side == 0 && sums.columns % side == 0;
-  const bool as_they_are = sums.alpha == 1 && sums.bias == nullptr && !sums.add && sums.rounded == nullptr;
+  const bool as_they_are = sums.alpha == 1 && sums.bias == nullptr && sums.addend == nullptr && sums.rounded == nullptr;
   // To be written when the sums are there; what they begin with is near.
   for (std::int64_t i = 0; i < sums.rows && sums.before == nullptr; ++i) {
     if (sums.rounded != nullptr) {
       __builtin_prefetch(sums.rounded + i * sums.ld_c, 1);
+      if (sums.argument != nullptr) __builtin_prefetch(sums.argument + i * sums.ld_c);
       continue;
     }
     __builtin_prefetch(sums.c + i * sums.ld_c, 1);
     __builtin_prefetch(sums.c + i * sums.ld_c + side, 1);
+    if (sums.addend == nullptr) continue;
+    __builtin_prefetch(sums.addend + i * sums.ld_addend);
+    __builtin_prefetch(sums.addend + i * sums.ld_addend + side);
   }
   alignas(row_bytes) float s[amx_rows * tile_columns];
   const float* before = sums.before;
@@ -162,7 +168,7 @@ void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, con
   }
   if (whole && as_they_are) return from_to(before, ld_before, sums.c, sums.ld_c);
   from_to(before, ld_before, s, tile_columns);
-  store_sums(s, sums);
+  Tiles::write(s, sums);
 }
 
 }  // namespace

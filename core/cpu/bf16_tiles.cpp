@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #if defined(__linux__) && defined(__x86_64__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
 
+#include "core/activations.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 
@@ -54,7 +56,9 @@ TALLY_CLONES void multiply(std::int64_t pairs, const std::uint32_t* a, std::int6
       high[j] = upper(b[p * tile_columns + j]);
     }
     for (int i = 0; i < portable_rows; ++i) {
-      const float a_low = lower(a[i * ld_a + p]), a_high = upper(a[i * ld_a + p]);
+      std::uint32_t pair;
+      std::memcpy(&pair, a + i * ld_a + p, sizeof pair);  // of numbers that may be bf16 as they lie in a tensor
+      const float a_low = lower(pair), a_high = upper(pair);
       for (int j = 0; j < tile_columns; ++j) s[i][j] = (s[i][j] + a_high * high[j]) + a_low * low[j];
     }
   }
@@ -103,22 +107,83 @@ void load_sums(float* s, std::int64_t rows, const TileSums& sums) {
     std::copy_n(sums.before + i * sums.ld_before, sums.columns, s + i * tile_columns);
 }
 
-TALLY_CLONES void store_sums(const float* s, const TileSums& sums) {
-  for (std::int64_t i = 0; i < sums.rows; ++i) {
-    const float* const row = s + i * tile_columns;
-    if (sums.rounded != nullptr) {
-      Bfloat16* const c = sums.rounded + i * sums.ld_c;
-      for (std::int64_t j = 0; j < sums.columns; ++j) {
-        const float bias = sums.bias != nullptr ? sums.bias[j] : 0.0F;
-        c[j].bits = detail::bfloat16_bits(std::fma(sums.alpha, row[j], bias));
-      }
-      continue;
-    }
+namespace {
+
+// f(row's sums, row, columns) of each row, with as many columns as a tile has where it has them, which makes vectors.
+template <class F>
+TALLY_INLINE void for_each_row(const float* s, const TileSums& sums, F&& f) {
+  if (sums.columns == tile_columns) {
+    for (std::int64_t i = 0; i < sums.rows; ++i) f(s + i * tile_columns, i, tile_columns);
+  } else {
+    for (std::int64_t i = 0; i < sums.rows; ++i) f(s + i * tile_columns, i, sums.columns);
+  }
+}
+
+TALLY_CLONES void store_numbers(const float* s, const TileSums& sums) {
+  for_each_row(s, sums, [&](const float* row, std::int64_t i, std::int64_t n) TALLY_INLINED {
     float* const c = sums.c + i * sums.ld_c;
-    for (std::int64_t j = 0; j < sums.columns; ++j) {
-      const float addend = (sums.bias != nullptr ? sums.bias[j] : 0.0F) + (sums.add ? c[j] : 0.0F);
-      c[j] = std::fma(sums.alpha, row[j], addend);
+    const float* const addend = sums.addend + i * sums.ld_addend;
+    for (std::int64_t j = 0; j < n; ++j) {
+      const float more = (sums.bias != nullptr ? sums.bias[j] : 0.0F) + (sums.addend != nullptr ? addend[j] : 0.0F);
+      c[j] = std::fma(sums.alpha, row[j], more);
     }
+  });
+}
+
+TALLY_CLONES void store_rounded(const float* s, const TileSums& sums) {
+  for_each_row(s, sums, [&](const float* row, std::int64_t i, std::int64_t n) TALLY_INLINED {
+    Bfloat16* const c = sums.rounded + i * sums.ld_c;
+    for (std::int64_t j = 0; j < n; ++j) {
+      const float bias = sums.bias != nullptr ? sums.bias[j] : 0.0F;
+      c[j].bits = detail::bfloat16_bits(std::fma(sums.alpha, row[j], bias));
+    }
+  });
+}
+
+TALLY_CLONES void store_activated(const float* s, const TileSums& sums) {
+  functors::visit_activation(sums.op, [&](auto op) TALLY_INLINED {
+    for_each_row(s, sums, [&](const float* row, std::int64_t i, std::int64_t n) TALLY_INLINED {
+      Bfloat16 nowhere[tile_columns];
+      Bfloat16* const c = sums.rounded + i * sums.ld_c;
+      Bfloat16* const argument = sums.argument != nullptr ? sums.argument + i * sums.ld_c : nowhere;
+#pragma omp simd
+      for (std::int64_t j = 0; j < n; ++j) {
+        const float bias = sums.bias != nullptr ? sums.bias[j] : 0.0F;
+        const std::uint16_t bits = detail::bfloat16_bits(std::fma(sums.alpha, row[j], bias));
+        argument[j].bits = bits;
+        c[j].bits = detail::bfloat16_bits(op(std::bit_cast<float>(std::uint32_t{bits} << 16)));
+      }
+    });
+  });
+}
+
+TALLY_CLONES void store_derivative(const float* s, const TileSums& sums) {
+  float column_sums[tile_columns] = {};
+  if (sums.column_sums != nullptr) std::copy_n(sums.column_sums, sums.columns, column_sums);
+  functors::visit_activation(sums.op, [&](auto op) TALLY_INLINED {
+    for_each_row(s, sums, [&](const float* row, std::int64_t i, std::int64_t n) TALLY_INLINED {
+      Bfloat16* const c = sums.rounded + i * sums.ld_c;
+      const Bfloat16* const argument = sums.argument + i * sums.ld_c;
+#pragma omp simd
+      for (std::int64_t j = 0; j < n; ++j) {
+        const float bias = sums.bias != nullptr ? sums.bias[j] : 0.0F;
+        const float x = std::bit_cast<float>(std::uint32_t{argument[j].bits} << 16);
+        const float value = std::fma(sums.alpha, row[j], bias) * op.derivative(x);
+        column_sums[j] += value;
+        c[j].bits = detail::bfloat16_bits(value);
+      }
+    });
+  });
+  if (sums.column_sums != nullptr) std::copy_n(column_sums, sums.columns, sums.column_sums);
+}
+
+}  // namespace
+
+void store_sums(const float* s, const TileSums& sums) {
+  switch (sums.activation) {
+    case ProductEnd::Activation::none: return sums.rounded != nullptr ? store_rounded(s, sums) : store_numbers(s, sums);
+    case ProductEnd::Activation::apply: return store_activated(s, sums);
+    case ProductEnd::Activation::derivative: return store_derivative(s, sums);
   }
 }
 

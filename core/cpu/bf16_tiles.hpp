@@ -17,6 +17,7 @@
 #include <string>
 
 #include "core/bfloat16.hpp"
+#include "core/kernels.hpp"
 
 namespace tally {
 
@@ -32,18 +33,28 @@ namespace cpu {
 inline constexpr int tile_columns = 32;
 inline constexpr int tile_pairs = 16;  // packed pairs are a multiple of it
 
-// Where a tile of sums comes from and goes to: c = alpha s + bias (+ c). Rows lie ld_ apart.
+// Where a tile of sums comes from and goes to: c = alpha s + bias + addend, or what ProductEnd says of an activation.
 struct TileSums {
   float* c = nullptr;
-  Bfloat16* rounded = nullptr;  // instead of c, without `add`
+  Bfloat16* rounded = nullptr;  // instead of c, without an addend
   std::int64_t ld_c = 0;        // of either
   // Of the tile, not more than it has. As wide as registers: two that are read at once wait for all stores before them.
   std::int64_t rows = 0, columns = 0;
   const float* before = nullptr;  // sums of the pairs before these; null: none
   std::int64_t ld_before = 0;
   float alpha = 1;
-  const float* bias = nullptr;  // [columns] or null
-  bool add = false;             // to what c holds
+  const float* bias = nullptr;    // [columns] or null
+  const float* addend = nullptr;  // may be c; null: none
+  std::int64_t ld_addend = 0;
+  // Of what is rounded, as ProductEnd has them; the argument's rows lie ld_c apart, and it may be null if op is
+  // applied.
+  ProductEnd::Activation activation = ProductEnd::Activation::none;
+  UnaryOp op = UnaryOp::gelu;
+  Bfloat16* argument = nullptr;
+  float* column_sums = nullptr;  // [columns], to which the tile's are added row by row; null: none
+
+  // Whether all that is written is one number of f32 or bf16 for each sum.
+  bool is_plain() const { return activation == ProductEnd::Activation::none && (addend == nullptr || addend == c); }
 };
 
 // A matrix to be packed: element (x, k) stands at data[x step_x + k step_k], one of the steps being 1. X: float, which
@@ -64,7 +75,8 @@ struct Bf16Tiles {
   int rows;
   Pack<float> pack;
   Pack<Bfloat16> pack_bf16;
-  // a: `rows` rows ld_a apart, whatever stands in those that sums does not want; b: a panel.
+  // a: `rows` rows ld_a apart, whatever stands in those that sums does not want, or numbers of bf16 as they lie in a
+  // tensor; b: a panel.
   void (*multiply)(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
                    const TileSums& sums);
   // Around calls of multiply, in the thread that makes them.
@@ -86,8 +98,11 @@ bool has_amx_bf16();  // whether or not the system lets this process use it
 // The code of AMX with its registers as arrays, which runs everywhere.
 extern const Bf16Tiles emulated_amx_tiles;
 
-// c = alpha s + bias (+ c) with the sums s, rows tile_columns apart.
+// Writes the sums s, rows tile_columns apart.
 void store_sums(const float* s, const TileSums& sums);
+#if defined(__x86_64__)
+void store_sums_by_avx512_bf16(const float* s, const TileSums& sums);
+#endif
 // The sums before these, or zeros, in the first `rows` rows of s.
 void load_sums(float* s, std::int64_t rows, const TileSums& sums);
 inline void nothing_to_do() {}

@@ -5,6 +5,8 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
+#include <cstring>
+
 #define TALLY_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 #define TALLY_AVX512_BF16_INLINE TALLY_AVX512_BF16 __attribute__((always_inline)) inline
 #if defined(__clang__)
@@ -122,6 +124,13 @@ TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, Unpa
   }
 }
 
+// Of numbers that may be bf16 as they lie in a tensor.
+TALLY_AVX512_BF16_INLINE int pair_at(const std::uint32_t* pair) {
+  int bits;
+  std::memcpy(&bits, pair, sizeof bits);
+  return bits;
+}
+
 // 24 sums of 16 columns stay in registers.
 TALLY_AVX512_BF16 void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
                                 const TileSums& sums) {
@@ -152,12 +161,21 @@ TALLY_AVX512_BF16 void multiply(std::int64_t pairs, const std::uint32_t* a, std:
     TALLY_UNROLL
     for (int i = 0; i < avx512_rows; ++i) {
       const std::uint32_t* const rows = i < 3 ? a_0 : i < 6 ? a_3 : i < 9 ? a_6 : a_9;
-      const auto pair = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(rows[i % 3 * ld_a])));
+      const auto pair = reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair_at(rows + i % 3 * ld_a)));
       s[i][0] = _mm512_dpbf16_ps(s[i][0], pair, b_0);
       s[i][1] = _mm512_dpbf16_ps(s[i][1], pair, b_1);
     }
     ++a_0, ++a_3, ++a_6, ++a_9;
     b += tile_columns;
+  }
+  if (!sums.is_plain()) {
+    alignas(64) float all[avx512_rows * tile_columns];
+    TALLY_UNROLL
+    for (int i = 0; i < avx512_rows; ++i) {
+      TALLY_UNROLL
+      for (int v = 0; v < vectors; ++v) _mm512_store_ps(all + i * tile_columns + v * lanes, s[i][v]);
+    }
+    return store_sums_by_avx512_bf16(all, sums);
   }
   const __m512 alpha = _mm512_set1_ps(sums.alpha);
   TALLY_UNROLL
@@ -174,7 +192,7 @@ TALLY_AVX512_BF16 void multiply(std::int64_t pairs, const std::uint32_t* a, std:
         continue;
       }
       float* const c = sums.c + i * sums.ld_c + v * lanes;
-      if (sums.add) addend = _mm512_add_ps(addend, _mm512_maskz_loadu_ps(columns[v], c));
+      if (sums.addend != nullptr) addend = _mm512_add_ps(addend, _mm512_maskz_loadu_ps(columns[v], c));
       _mm512_mask_storeu_ps(c, columns[v], _mm512_fmadd_ps(alpha, s[i][v], addend));
     }
   }

@@ -1,4 +1,4 @@
-// Matrix products, also of batches: c[..., M, N] = alpha a[..., M, K] b[..., K, N] (+ c, or bias [N] on each row).
+// Matrix products, also of batches: c[..., M, N] = alpha a[..., M, K] b[..., K, N], + bias [N] on each row, + addend.
 //
 // Every product is cut into tiles, each of them one single-threaded BLAS call, but for those of f32 that another file
 // computes faster (core/cpu/matmul_small.hpp). Where c is transposed, c^T = b^T a^T is computed.
@@ -9,6 +9,7 @@
 #include "core/cpu/blas.hpp"
 #include "core/cpu/matmul_bf16.hpp"
 #include "core/cpu/matmul_small.hpp"
+#include "core/cpu/product_end.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/kernels.hpp"
 #include "core/matrix_layout.hpp"
@@ -65,8 +66,8 @@ Tiling choose_tiling(std::int64_t matrices, std::int64_t m, std::int64_t n, std:
 template <class T>
 class Product {
  public:
-  // c is row-major with rows ld_c apart; bias is [M, N] with stride 0 along one of them, or absent.
-  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha, bool add)
+  // c is row-major with rows ld_c apart; the bias is [M, N] with stride 0 along one of them, or absent.
+  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const ProductEnd& end)
       : m_(c.shape.back(1)),
         n_(c.shape.back(0)),
         k_(a.shape.back(0)),
@@ -77,15 +78,30 @@ class Product {
         layout_b_(*layout_of(b)),
         c_(c.as<T>()),
         ld_c_(ld_c),
-        bias_(bias),
-        alpha_(static_cast<T>(alpha)),
-        add_(add),
+        bias_(end.bias),
+        addend_(end.addend),
+        end_(end),
+        alpha_(static_cast<T>(end.alpha)),
         batch_(make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b))),
         tiling_(choose_tiling(matrices_, m_, n_, k_)) {}
+
+  // What further parts of sums take, and sums of columns of every row of tiles.
+  static std::int64_t workspace_count(const Tiling& tiling, std::int64_t matrices, std::int64_t m, std::int64_t n) {
+    return (tiling.inner.parts() - 1) * matrices * m * n + ProductRows<T>::count(matrices == 1, tiling.rows.parts(), n);
+  }
 
   void compute(void* workspace) {
     load_blas();
     parts_ = static_cast<T*>(workspace);
+    const ProductRows<T> rows(end_, tiling_.rows.parts(), n_,
+                              parts_ + (tiling_.inner.parts() - 1) * matrices_ * m_ * n_);
+    rows_ = &rows;
+    compute_all();
+    rows.add_column_sums();
+  }
+
+ private:
+  void compute_all() {
     const std::int64_t tile_work = std::max<std::int64_t>(1, m_ * n_ * k_ / tiling_.tiles());
     parallel_for_blocks(matrices_ * tiling_.tiles(), std::max<std::int64_t>(1, task_work / tile_work),
                         [&](std::int64_t begin, std::int64_t end) {
@@ -95,9 +111,9 @@ class Product {
     parallel_for_blocks(matrices_ * m_, rows_per_tile(n_), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) add_parts(row / m_, row % m_);
     });
+    if (rows_->is_given()) rows_->finish(c_, ld_c_, 0, 0, m_, 0, n_);
   }
 
- private:
   T* result(std::int64_t matrix, std::int64_t i) const { return c_ + batch_.element_offsets(matrix)[0] + i * ld_c_; }
   // Element (i, j) of the matrix at `offset`.
   static const T* element(const View& x, const Layout& layout, std::int64_t offset, std::int64_t i, std::int64_t j) {
@@ -122,24 +138,33 @@ class Product {
 
     T* const tile = (part == 0 ? result(matrix, i) : partial(matrix, part, i)) + j;
     const std::int64_t ld = part == 0 ? ld_c_ : n_;
-    // BLAS begins by writing zeros; to add to the bias instead costs nothing.
-    const bool begins = part == 0 && !add_ && (bias_ || inner == 0);
-    if (begins) start_tile(tile, rows, columns, i, j);
-    if (inner == 0) return;
-    const bool adds = begins || (part == 0 && add_);
+    // BLAS begins by writing zeros; to add to what else there is instead costs nothing.
+    const bool to_c = addend_ && addend_.data == c_;
+    const bool begins = part == 0 && (bias_ || (addend_ && !to_c) || (!to_c && inner == 0));
+    if (begins) start_tile(tile, rows, columns, i, j, to_c);
+    const auto finish = [&] {
+      if (rows_->is_given() && tiling_.inner.parts() == 1) rows_->finish(tile, ld, row_tile, i, rows, j, columns);
+    };
+    if (inner == 0) return finish();
+    const bool adds = begins || (part == 0 && to_c);
     const auto offset = batch_.element_offsets(matrix);
     gemm_tile(layout_a_.transposed, layout_b_.transposed, static_cast<int>(rows), static_cast<int>(columns),
               static_cast<int>(inner), alpha_, element(a_, layout_a_, offset[1], i, l), static_cast<int>(layout_a_.ld),
               element(b_, layout_b_, offset[2], l, j), static_cast<int>(layout_b_.ld), adds ? T{1} : T{0}, tile,
               static_cast<int>(ld));
+    finish();
   }
 
-  // tile = bias or 0
-  void start_tile(T* tile, std::int64_t rows, std::int64_t columns, std::int64_t first_row,
-                  std::int64_t first_column) const {
+  // tile = bias + addend
+  void start_tile(T* tile, std::int64_t rows, std::int64_t columns, std::int64_t first_row, std::int64_t first_column,
+                  bool is_there) const {
     for (std::int64_t i = 0; i < rows; ++i) {
       T* const row = tile + i * ld_c_;
-      std::fill_n(row, columns, T{0});
+      if (!is_there && addend_) {
+        std::copy_n(addend_.as<T>() + (first_row + i) * layout_of(addend_)->ld + first_column, columns, row);
+      } else if (!is_there) {
+        std::fill_n(row, columns, T{0});
+      }
       if (!bias_) continue;
       const std::int64_t step = bias_.strides[1];
       const T* const values = bias_.as<T>() + (first_row + i) * bias_.strides[0] + first_column * step;
@@ -160,9 +185,10 @@ class Product {
   Layout layout_a_, layout_b_;
   T* c_;
   std::int64_t ld_c_;
-  View bias_;
+  View bias_, addend_;
+  const ProductEnd& end_;
+  const ProductRows<T>* rows_ = nullptr;
   T alpha_;
-  bool add_;
   Loop<3> batch_;  // offsets of the matrices of c, a, b
   Tiling tiling_;
   T* parts_ = nullptr;
@@ -185,29 +211,33 @@ std::int64_t matmul_workspace(View c, View a) {
   if (layout_of(c)->transposed) std::swap(m, n);
   if (in_bf16(c.dtype)) return matmul_bf16_workspace(c, m, n, k);
   if (is_small(c.dtype, batch_of(c).numel(), m, n, k)) return matmul_small_workspace(batch_of(c).numel(), m, n, k);
-  const std::int64_t parts = choose_tiling(batch_of(c).numel(), m, n, k).inner.parts();
-  return (parts - 1) * c.numel() * static_cast<std::int64_t>(size_of(c.dtype));
+  const std::int64_t matrices = batch_of(c).numel(),
+                     count = Product<float>::workspace_count(choose_tiling(matrices, m, n, k), matrices, m, n);
+  return count * static_cast<std::int64_t>(size_of(c.dtype));
 }
 
-void matmul(View c, View a, View b, View bias, double alpha, bool add, void* workspace) {
-  if (c.numel() == 0) return;
-  if (bias) {
-    bias.shape = {c.shape.back(1), c.shape.back(0)};
-    bias.strides = {{0, bias.strides[0]}};
+void matmul(View c, View a, View b, const ProductEnd& given, void* workspace) {
+  if (c.numel() == 0) {
+    if (given.column_sums) fill(given.column_sums, 0);
+    return;
+  }
+  ProductEnd end = given;
+  if (end.bias) {
+    end.bias.shape = {c.shape.back(1), c.shape.back(0)};
+    end.bias.strides = {{0, end.bias.strides[0]}};
   }
   Layout layout = *layout_of(c);
   if (layout.transposed) {
     layout.transposed = false;
     c = transposed(c);
     a = transposed(std::exchange(b, transposed(a)));
-    if (bias) bias = transposed(bias);
+    if (end.bias) end.bias = transposed(end.bias);
   }
-  if (in_bf16(c.dtype)) return matmul_bf16(c, layout.ld, a, b, bias, alpha, add, workspace);
+  if (in_bf16(c.dtype)) return matmul_bf16(c, layout.ld, a, b, end, workspace);
   if (is_small(c.dtype, batch_of(c).numel(), c.shape.back(1), c.shape.back(0), a.shape.back(0))) {
-    return matmul_small(c, layout.ld, a, b, bias, alpha, add, workspace);
+    return matmul_small(c, layout.ld, a, b, end, workspace);
   }
-  dispatch_floating(
-      c.dtype, [&](auto zero) { Product<decltype(zero)>(c, layout.ld, a, b, bias, alpha, add).compute(workspace); });
+  dispatch_floating(c.dtype, [&](auto zero) { Product<decltype(zero)>(c, layout.ld, a, b, end).compute(workspace); });
 }
 
 }  // namespace tally::cpu

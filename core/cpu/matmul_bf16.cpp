@@ -1,8 +1,8 @@
 // Matrix products of bf16, cut into blocks by shape alone. A block packs its rows of a, a step along the inner axis at
-// a time, and goes tile by tile along its columns with a tile's rows of it, so that c is written row by row, where most
-// of the memory goes. Where few matrices have many rows, as in a layer, b is packed once for all blocks beforehand;
-// else a block packs what it is about to use, and has so many rows that this costs little. Long sums, as in the
-// gradient of a weight, are cut into parts that are computed side by side.
+// a time, unless they are pairs of bf16 as they lie, and goes tile by tile along its columns with a tile's rows of it,
+// so that c is written row by row, where most of the memory goes. Where few matrices have many rows, as in a layer, b
+// is packed once for all blocks beforehand; else a block packs what it is about to use, and has so many rows that this
+// costs little. Long sums, as in the gradient of a weight, are cut into parts that are computed side by side.
 #include "core/cpu/matmul_bf16.hpp"
 
 #include <omp.h>
@@ -83,9 +83,10 @@ struct Memory {
   std::uint32_t* thread_a;
   std::uint32_t* thread_b = nullptr;
   float* thread_sums = nullptr;
+  float* column_sums;  // of every block of rows
   std::int64_t a_size, b_size = 0, sums_size = 0;
 
-  Memory(const Blocks& by, Arena& arena) {
+  Memory(const Blocks& by, bool sums_columns, Arena& arena) {
     const std::int64_t threads = thread_count();
     if (by.shares_b) b = arena.take<std::uint32_t>(by.matrices * by.panels() * pairs_of(by.k) * tile_columns);
     parts = arena.take<float>(ProductParts::size(by.matrices, by.m, by.n, by.parts));
@@ -95,6 +96,7 @@ struct Memory {
     thread_b = arena.take<std::uint32_t>(threads * b_size);
     if (by.several_steps()) sums_size = by.rows * by.columns;
     thread_sums = arena.take<float>(threads * sums_size);
+    column_sums = arena.take<float>(sums_columns ? by.row_blocks * by.n : 0);
   }
   Scratch of_thread() const {
     const std::int64_t thread = omp_get_thread_num();
@@ -104,19 +106,17 @@ struct Memory {
 
 class Product {
  public:
-  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha, bool add,
-          const Bf16Tiles& tiles, Arena arena)
+  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const ProductEnd& end, const Bf16Tiles& tiles,
+          Arena arena)
       : by_(batch_of(c).numel(), c.shape.back(1), c.shape.back(0), a.shape.back(0), c.dtype == DType::bf16),
-        memory_(by_, arena),
+        memory_(by_, c.dtype == DType::bf16, arena),
         tiles_(tiles),
         a_(a),
         b_(b),
-        bias_(bias),
+        end_(end),
         c_(c, ld_c, by_.parts, memory_.parts),
         rounded_(c.dtype == DType::bf16 ? c.as<Bfloat16>() : nullptr),
         ld_c_(ld_c),
-        alpha_(static_cast<float>(alpha)),
-        add_(add),
         batch_(make_loop(batch_of(c).shape, batch_of(a), batch_of(b))) {}
 
   void compute() const {
@@ -128,6 +128,7 @@ class Product {
     }
     parallel_for(by_.blocks(), [&](std::int64_t index) { compute_block(index); });
     c_.add();
+    if (end_.column_sums) add_column_sums();
   }
 
  private:
@@ -158,6 +159,17 @@ class Product {
     pack(y, tile_columns, false, matrix, j, count, k, inner);
   }
 
+  // Rows i to i + rows of a, whose numbers k to k + inner are packed pairs as they lie; null where they are not.
+  const std::uint32_t* rows_as_they_lie(std::int64_t matrix, std::int64_t i, std::int64_t rows, std::int64_t k,
+                                        std::int64_t inner) const {
+    const Layout layout = *layout_of(a_);
+    const bool whole = inner > 0 && inner % (2 * tile_pairs) == 0 && rows % tiles_.rows == 0;
+    if (a_.dtype != DType::bf16 || layout.transposed || layout.ld % 2 != 0 || !whole) return nullptr;
+    const void* const data = a_.as<Bfloat16>() + batch_.element_offsets(matrix)[0] + i * layout.ld + k;
+    const bool aligned = reinterpret_cast<std::uintptr_t>(data) % sizeof(std::uint32_t) == 0;
+    return aligned ? static_cast<const std::uint32_t*>(data) : nullptr;
+  }
+
   void compute_block(std::int64_t index) const {
     const auto next = [&](std::int64_t count) {
       const std::int64_t value = index % count;
@@ -170,12 +182,20 @@ class Product {
     const std::int64_t k = part * by_.part, end = std::min(by_.k, k + by_.part);
     const Scratch scratch = memory_.of_thread();
     const auto [c, ld_c] = c_.rows(matrix, part, i);  // of a c of f32
-    TileSums sums{.ld_c = ld_c, .alpha = alpha_, .add = part == 0 && add_};
-    const bool bias_by_column = bias_ && part == 0 && bias_.strides[1] == 1;
+    TileSums sums{.ld_c = ld_c, .alpha = static_cast<float>(end_.alpha)};
+    const auto [addend, ld_addend] = part == 0 ? addend_of(c, ld_c, i) : ProductParts::Rows{};
+    const bool bias_by_column = part == 0 && bias_is_by_column();
+    float* const column_sums = end_.column_sums ? memory_.column_sums + i / by_.rows * by_.n + j : nullptr;
+    if (column_sums != nullptr) std::fill_n(column_sums, columns, 0.0F);
     tiles_.begin();
     for (std::int64_t l = k; l == k || l < end; l += by_.step) {
       const std::int64_t inner = std::min(by_.step, end - l), pairs = pairs_of(inner);
-      pack(scratch.a, by_.ld_a(), true, matrix, i, rows, l, inner);
+      const std::uint32_t* a = rows_as_they_lie(matrix, i, rows, l, inner);
+      const std::int64_t ld_a = a != nullptr ? layout_of(a_)->ld / 2 : by_.ld_a();
+      if (a == nullptr) {
+        pack(scratch.a, ld_a, true, matrix, i, rows, l, inner);
+        a = scratch.a;
+      }
       const bool last = l + by_.step >= end;
       for (std::int64_t first = 0; first < columns; first += by_.group()) {
         const std::int64_t behind = std::min(columns, first + by_.group());
@@ -193,34 +213,71 @@ class Product {
           if (!last) {
             tile.ld_c = by_.columns;
             tile.alpha = 1;
-            tile.add = false;
           }
-          const std::uint32_t* const a_rows = scratch.a + row * by_.ld_a();
           for (std::int64_t column = first; column < behind; column += tile_columns) {
             // One step along k keeps nothing between steps, and has no memory for it.
             float* const kept = l == k && last ? nullptr : scratch.sums + row * by_.columns + column;
             tile.columns = std::min<std::int64_t>(tile_columns, columns - column);
             tile.before = l > k ? kept : nullptr;
             tile.c = last ? nullptr : kept;
-            if (last && rounded_ != nullptr) tile.rounded = rounded_ + (i + row) * ld_c_ + j + column;
+            if (last && rounded_ != nullptr) end_rounded(tile, i + row, j + column);
             if (last && rounded_ == nullptr) tile.c = c + row * sums.ld_c + j + column;
-            if (last && bias_by_column) tile.bias = bias_.as<float>() + j + column;
-            tiles_.multiply(pairs, a_rows, by_.ld_a(), panel_at(column), tile);
+            if (last && bias_by_column) tile.bias = end_.bias.as<float>() + j + column;
+            if (last && addend != nullptr) {
+              tile.addend = addend + row * ld_addend + j + column;
+              tile.ld_addend = ld_addend;
+            }
+            if (last && column_sums != nullptr) tile.column_sums = column_sums + column;
+            tiles_.multiply(pairs, a + row * ld_a, ld_a, panel_at(column), tile);
           }
         }
       }
     }
     tiles_.end();
-    if (bias_ && part == 0 && bias_.strides[1] != 1) add_bias(c, ld_c, i, j, rows, columns);
+    if (end_.bias && part == 0 && !bias_by_column) add_bias(c, ld_c, i, j, rows, columns);
+  }
+
+  // Of one column it may have any step.
+  bool bias_is_by_column() const {
+    return end_.bias && (end_.bias.strides[1] == 1 || (by_.n == 1 && end_.bias.strides[0] == 0));
+  }
+
+  // The rows from i on of what is added to c, whose rows from there on are given.
+  ProductParts::Rows addend_of(float* c, std::int64_t ld_c, std::int64_t i) const {
+    if (!end_.addend) return {};
+    if (end_.addend.data == c_.data()) return {c, ld_c};
+    const std::int64_t ld = layout_of(end_.addend)->ld;
+    return {end_.addend.as<float>() + i * ld, ld};
+  }
+
+  // What is written of a c of bf16 from element (i, j) on.
+  void end_rounded(TileSums& tile, std::int64_t i, std::int64_t j) const {
+    tile.rounded = rounded_ + i * ld_c_ + j;
+    tile.activation = end_.activation;
+    tile.op = end_.op;
+    if (end_.argument) tile.argument = end_.argument.as<Bfloat16>() + i * ld_c_ + j;
+  }
+
+  void add_column_sums() const {
+    parallel_for_blocks(by_.n, rows_per_tile(by_.row_blocks), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        double sum = 0;
+        for (std::int64_t block = 0; block < by_.row_blocks; ++block) {
+          sum += static_cast<double>(memory_.column_sums[block * by_.n + j]);
+        }
+        end_.column_sums.as<float>()[j] = static_cast<float>(sum);
+      }
+    });
   }
 
   // Of transposed results, whose rows have one number of it each, and of one that is repeated.
   void add_bias(float* c, std::int64_t ld_c, std::int64_t i, std::int64_t j, std::int64_t rows,
                 std::int64_t columns) const {
     for (std::int64_t row = 0; row < rows; ++row) {
-      const float* const values = bias_.as<float>() + (i + row) * bias_.strides[0] + j * bias_.strides[1];
+      const View& bias = end_.bias;
+      const float* const values = bias.as<float>() + (i + row) * bias.strides[0] + j * bias.strides[1];
       for (std::int64_t column = 0; column < columns; ++column) {
-        c[row * ld_c + j + column] += values[column * bias_.strides[1]];
+        c[row * ld_c + j + column] += values[column * bias.strides[1]];
       }
     }
   }
@@ -228,12 +285,11 @@ class Product {
   Blocks by_;
   Memory memory_;
   const Bf16Tiles& tiles_;
-  View a_, b_, bias_;
+  View a_, b_;
+  ProductEnd end_;  // its bias [M, N]
   ProductParts c_;
   Bfloat16* rounded_;  // c of bf16, else null
   std::int64_t ld_c_;
-  float alpha_;
-  bool add_;
   Loop<2> batch_;  // offsets of the matrices of a, b
 };
 
@@ -241,13 +297,14 @@ class Product {
 
 std::int64_t matmul_bf16_workspace(const View& c, std::int64_t m, std::int64_t n, std::int64_t k) {
   Arena arena(nullptr);
-  Memory(Blocks(batch_of(c).numel(), m, n, k, c.dtype == DType::bf16), arena);
+  const bool rounded = c.dtype == DType::bf16;
+  Memory(Blocks(batch_of(c).numel(), m, n, k, rounded), rounded, arena);
   return arena.bytes();
 }
 
-void matmul_bf16(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha,
-                 bool add, void* workspace, const Bf16Tiles& tiles) {
-  Product(c, ld_c, a, b, bias, alpha, add, tiles, Arena(workspace)).compute();
+void matmul_bf16(const View& c, std::int64_t ld_c, const View& a, const View& b, const ProductEnd& end, void* workspace,
+                 const Bf16Tiles& tiles) {
+  Product(c, ld_c, a, b, end, tiles, Arena(workspace)).compute();
 }
 
 }  // namespace tally::cpu

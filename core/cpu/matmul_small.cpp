@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "core/cpu/lane_product.hpp"
+#include "core/cpu/product_end.hpp"
 #include "core/cpu/product_parts.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/cpu/transposed.hpp"
@@ -44,12 +45,14 @@ struct Blocks {
 struct Memory {
   float* parts;  // of the sums, but the first
   float* b;      // copies of all matrices, or a step of one for each thread
+  float* column_sums;
   std::int64_t b_size;
 
-  Memory(const Blocks& by, Arena& arena)
+  Memory(const Blocks& by, bool sums_columns, Arena& arena)
       : parts(arena.take<float>(ProductParts::size(by.matrices, by.m, by.n, by.parts))),
         b_size((by.parts > 1 ? std::min(by.inner(), by.k) : by.k) * by.ld_b) {
     b = arena.take<float>((by.parts > 1 ? thread_count() : by.matrices) * b_size);
+    column_sums = arena.take<float>(ProductRows<float>::count(sums_columns, by.row_blocks(), by.n));
   }
 };
 
@@ -67,18 +70,18 @@ struct Start {
 
 class Product {
  public:
-  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha, bool add,
-          Arena arena)
+  Product(const View& c, std::int64_t ld_c, const View& a, const View& b, const ProductEnd& end, Arena arena)
       : by_(batch_of(c).numel(), c.shape.back(1), c.shape.back(0), a.shape.back(0)),
-        memory_(by_, arena),
+        memory_(by_, bool{end.column_sums}, arena),
         layout_a_(*layout_of(a)),
         layout_b_(*layout_of(b)),
         a_(a.as<float>()),
         b_(b.as<float>()),
-        bias_(bias),
+        bias_(end.bias),
+        addend_(end.addend),
+        rows_(end, by_.row_blocks(), by_.n, memory_.column_sums),
         c_(c, ld_c, by_.parts, memory_.parts),
-        alpha_(static_cast<float>(alpha)),
-        add_(add),
+        alpha_(static_cast<float>(end.alpha)),
         copies_b_(layout_b_.transposed || by_.n < lanes || alpha_ != 1),
         batch_(make_loop(batch_of(c).shape, batch_of(a), batch_of(b))) {}
 
@@ -99,6 +102,11 @@ class Product {
                           for (std::int64_t index = begin; index < end; ++index) compute_block(index);
                         });
     c_.add();
+    if (rows_.is_given() && by_.parts > 1) {
+      const auto [c, ld_c] = c_.rows(0, 0, 0);
+      rows_.finish(c, ld_c, 0, 0, by_.m, 0, by_.n);
+    }
+    rows_.add_column_sums();
   }
 
  private:
@@ -130,14 +138,15 @@ class Product {
     const std::int64_t begin = part * by_.part, end = std::min(by_.k, begin + by_.part);
     const auto [c, ld_c] = c_.rows(matrix, part, i);
     const Operand a = operand(a_ + batch_.element_offsets(matrix)[0], layout_a_);
-    // What sums begin with; a bias of each row, which transposed results have, is written to c beforehand.
+    // What sums begin with. A bias of each row, which transposed results have, is written to c beforehand. A residual,
+    // beside which the terms may be small, is added at the end.
     Start start{nullptr, 0};
-    if (part == 0 && bias_ && bias_.strides[1] == 1) {
+    const bool to_c = addend_ && addend_.data == c_.data();
+    if (part == 0 && to_c) start = {c, ld_c};
+    if (part == 0 && bias_ && !to_c && bias_.strides[1] == 1) {
       start = {bias_.as<float>(), 0};
     } else if (part == 0 && bias_) {
-      write_bias(c, ld_c, i, rows);
-      start = {c, ld_c};
-    } else if (part == 0 && add_) {
+      write_bias(c, ld_c, to_c, i, rows);
       start = {c, ld_c};
     }
     for (std::int64_t k = begin; k == begin || k < end; k += by_.inner()) {
@@ -157,6 +166,8 @@ class Product {
                inner);
       start = {c, ld_c};
     }
+    if (part == 0 && addend_ && !to_c) add_residual(c, ld_c, i, rows);
+    if (rows_.is_given() && by_.parts == 1) rows_.finish(c, ld_c, row_block, i, rows, 0, by_.n);
   }
 
   // c = start + a b
@@ -190,10 +201,20 @@ class Product {
     }
   }
 
-  void write_bias(float* c, std::int64_t ld_c, std::int64_t first_row, std::int64_t rows) const {
+  void add_residual(float* c, std::int64_t ld_c, std::int64_t first_row, std::int64_t rows) const {
+    const std::int64_t ld = layout_of(addend_)->ld;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const float* const row = addend_.as<float>() + (first_row + i) * ld;
+      for (std::int64_t j = 0; j < by_.n; ++j) c[i * ld_c + j] += row[j];
+    }
+  }
+  // c = bias (+ c)
+  void write_bias(float* c, std::int64_t ld_c, bool to_c, std::int64_t first_row, std::int64_t rows) const {
     for (std::int64_t i = 0; i < rows; ++i) {
       const float* const values = bias_.as<float>() + (first_row + i) * bias_.strides[0];
-      for (std::int64_t j = 0; j < by_.n; ++j) c[i * ld_c + j] = values[j * bias_.strides[1]];
+      for (std::int64_t j = 0; j < by_.n; ++j) {
+        c[i * ld_c + j] = values[j * bias_.strides[1]] + (to_c ? c[i * ld_c + j] : 0.0F);
+      }
     }
   }
 
@@ -201,10 +222,11 @@ class Product {
   Memory memory_;
   Layout layout_a_, layout_b_;
   const float *a_, *b_;
-  View bias_;
+  View bias_, addend_;
+  ProductRows<float> rows_;
   ProductParts c_;
   float alpha_;
-  bool add_, copies_b_;
+  bool copies_b_;
   Loop<2> batch_;  // offsets of the matrices of a, b
 };
 
@@ -221,13 +243,13 @@ bool is_small_product(std::int64_t matrices, std::int64_t m, std::int64_t n, std
 
 std::int64_t matmul_small_workspace(std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k) {
   Arena arena(nullptr);
-  Memory(Blocks(matrices, m, n, k), arena);
+  Memory(Blocks(matrices, m, n, k), matrices == 1, arena);
   return arena.bytes();
 }
 
-void matmul_small(const View& c, std::int64_t ld_c, const View& a, const View& b, const View& bias, double alpha,
-                  bool add, void* workspace) {
-  Product(c, ld_c, a, b, bias, alpha, add, Arena(workspace)).compute();
+void matmul_small(const View& c, std::int64_t ld_c, const View& a, const View& b, const ProductEnd& end,
+                  void* workspace) {
+  Product(c, ld_c, a, b, end, Arena(workspace)).compute();
 }
 
 }  // namespace tally::cpu

@@ -6,6 +6,7 @@
 // Rows are taken in blocks of fixed height. Each block adds its part of d_weight and d_bias into its own slot in the
 // workspace; the parts are then added in order.
 #include <cmath>
+#include <type_traits>
 
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
@@ -37,20 +38,29 @@ TALLY_CLONES Moments<T> moments_of(const T* x, std::int64_t n, double eps) {
   return {static_cast<T>(mean), static_cast<T>(1.0 / std::sqrt(squares / static_cast<double>(n) + eps))};
 }
 
+// Bits are written: of whole objects of bf16 g++ makes no vectors.
+TALLY_INLINE void write(float* y, float value) { *y = value; }
+TALLY_INLINE void write(double* y, double value) { *y = value; }
+TALLY_INLINE void write(Bfloat16* y, float value) { y->bits = detail::bfloat16_bits(value); }
+
 // bias may be null
-template <class T>
-TALLY_CLONES void normalise_row(T* y, const T* x, Moments<T> moments, const T* weight, const T* bias, std::int64_t n) {
+template <class T, class Y>
+TALLY_CLONES void normalise_row(Y* y, const T* x, Moments<T> moments, const T* weight, const T* bias, std::int64_t n) {
   if (bias) {
 #pragma omp simd
-    for (std::int64_t j = 0; j < n; ++j) y[j] = (x[j] - moments.mean) * moments.rstd * weight[j] + bias[j];
+    for (std::int64_t j = 0; j < n; ++j) write(y + j, (x[j] - moments.mean) * moments.rstd * weight[j] + bias[j]);
   } else {
 #pragma omp simd
-    for (std::int64_t j = 0; j < n; ++j) y[j] = x[j] * moments.rstd * weight[j];
+    for (std::int64_t j = 0; j < n; ++j) write(y + j, x[j] * moments.rstd * weight[j]);
   }
 }
+TALLY_CLONES void round_row(Bfloat16* y, const float* x, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < n; ++j) write(y + j, x[j]);
+}
 
-// Adds to d_weight and (centered) d_bias.
-template <bool centered, class T, class X>
+// Adds to d_weight and (centered) d_bias, and with `add` to d_x.
+template <bool centered, bool add, class T, class X>
 TALLY_CLONES void backward_row(T* d_x, T* d_weight, T* d_bias, const T* d_y, const X* x, Moments<T> moments,
                                const T* weight, std::int64_t n) {
   const T mean = centered ? moments.mean : T{0};
@@ -68,7 +78,8 @@ TALLY_CLONES void backward_row(T* d_x, T* d_weight, T* d_bias, const T* d_y, con
     const T normalised = (static_cast<T>(x[j]) - mean) * rstd, gradient = d_y[j];
     d_weight[j] += gradient * normalised;
     if constexpr (centered) d_bias[j] += gradient;
-    d_x[j] = rstd * (gradient * weight[j] - mean_g - normalised * mean_product);
+    const T d = rstd * (gradient * weight[j] - mean_g - normalised * mean_product);
+    d_x[j] = add ? d_x[j] + d : d;
   }
 }
 
@@ -86,23 +97,35 @@ void add_parts(T* total, const T* parts, std::int64_t count, std::int64_t step, 
 }
 
 template <bool centered>
-void norm(const View& y, const View& mean, const View& rstd, const View& x, const View& weight, const View& bias,
-          double eps) {
-  dispatch_floating(y.dtype, [&](auto type) {
+void norm(const View& y, const View& mean, const View& rstd, const View& rounded, const View& x, const View& weight,
+          const View& bias, double eps) {
+  const std::int64_t rows = x.shape[0], n = x.shape[1];
+  dispatch_kept(x.dtype, y.dtype, [&](auto type, auto result) {
     using T = decltype(type);
-    for_each_row<T>(y, x, false, [&](T* row_y, const T* row_x, const Row& row) {
-      const std::int64_t n = row.length;
-      const Moments<T> moments = moments_of<centered>(row_x, n, eps);
-      if constexpr (centered) mean.as<T>()[row.index] = moments.mean;
-      rstd.as<T>()[row.index] = moments.rstd;
-      normalise_row(row_y, row_x, moments, weight.as<T>(), bias.as<T>(), n);
+    using Y = decltype(result);
+    parallel_for_blocks(rows, rows_per_tile(n), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        Y* const row_y = y.as<Y>() + row * n;
+        const T* row_x = x.as<T>() + row * x.strides[0];
+        if constexpr (std::is_same_v<T, Y>) {
+          for (std::int64_t j = 0; row_step(x) != 1 && j < n; ++j) row_y[j] = row_x[j * row_step(x)];
+          if (row_step(x) != 1) row_x = row_y;
+        }
+        const Moments<T> moments = moments_of<centered>(row_x, n, eps);
+        if constexpr (centered) mean.as<T>()[row] = moments.mean;
+        rstd.as<T>()[row] = moments.rstd;
+        if constexpr (std::is_same_v<T, float>) {
+          if (rounded) round_row(rounded.as<Bfloat16>() + row * n, row_x, n);
+        }
+        normalise_row(row_y, row_x, moments, weight.as<T>(), bias.as<T>(), n);
+      }
     });
   });
 }
 
 template <bool centered>
 void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& d_y, const View& x,
-                   const View& weight, const View& mean, const View& rstd, void* workspace) {
+                   const View& weight, const View& mean, const View& rstd, bool add, void* workspace) {
   const std::int64_t rows = x.shape[0], n = x.shape[1], step = n * (centered ? 2 : 1);
   if (rows == 0) {
     fill(d_weight, 0.0);
@@ -124,7 +147,8 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
           row_d_y = row_d_x;
         }
         const Moments<T> moments{centered ? mean.as<T>()[row] : T{0}, rstd.as<T>()[row]};
-        backward_row<centered>(row_d_x, part, part + n, row_d_y, x.as<X>() + row * n, moments, weight.as<T>(), n);
+        const auto row_of = add ? backward_row<centered, true, T, X> : backward_row<centered, false, T, X>;
+        row_of(row_d_x, part, part + n, row_d_y, x.as<X>() + row * n, moments, weight.as<T>(), n);
       }
     });
     add_parts(d_weight.as<T>(), parts, block_count(rows), step, n);
@@ -139,19 +163,21 @@ std::int64_t norm_backward_workspace(View x) {
   return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(parts));
 }
 
-void layer_norm(View y, View mean, View rstd, View x, View weight, View bias, double eps) {
-  norm<true>(y, mean, rstd, x, weight, bias, eps);
+void layer_norm(View y, View mean, View rstd, View rounded, View x, View weight, View bias, double eps) {
+  norm<true>(y, mean, rstd, rounded, x, weight, bias, eps);
 }
 
 void layer_norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd,
-                         void* workspace) {
-  norm_backward<true>(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, workspace);
+                         bool add, void* workspace) {
+  norm_backward<true>(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, add, workspace);
 }
 
-void rms_norm(View y, View rstd, View x, View weight, double eps) { norm<false>(y, {}, rstd, x, weight, {}, eps); }
+void rms_norm(View y, View rstd, View rounded, View x, View weight, double eps) {
+  norm<false>(y, {}, rstd, rounded, x, weight, {}, eps);
+}
 
-void rms_norm_backward(View d_x, View d_weight, View d_y, View x, View weight, View rstd, void* workspace) {
-  norm_backward<false>(d_x, d_weight, {}, d_y, x, weight, {}, rstd, workspace);
+void rms_norm_backward(View d_x, View d_weight, View d_y, View x, View weight, View rstd, bool add, void* workspace) {
+  norm_backward<false>(d_x, d_weight, {}, d_y, x, weight, {}, rstd, add, workspace);
 }
 
 }  // namespace tally::cpu

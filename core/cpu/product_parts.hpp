@@ -24,8 +24,8 @@ class ProductParts {
  public:
   // Rows ld apart.
   struct Rows {
-    float* data;
-    std::int64_t ld;
+    float* data = nullptr;
+    std::int64_t ld = 0;
   };
 
   // How many floats the parts but the first take.
@@ -48,6 +48,8 @@ class ProductParts {
     if (part > 0) return {others_ + ((matrix * (parts_ - 1) + part - 1) * m_ + i) * n_, n_};
     return {c_.data + batch_.element_offsets(matrix)[0] + i * c_.ld, c_.ld};
   }
+
+  const float* data() const { return c_.data; }
 
   // The other parts onto the first.
   void add() const {

@@ -1,5 +1,7 @@
 // Rotation of pairs (RoPE, Su et al. 2021): of the first r dims of row t the pairs (a, b) become
 // (a cos - b sin, a sin + b cos) by the angles of row t; inverse, and adjoint, by the negative angles.
+#include <type_traits>
+
 #include "core/cpu/rows.hpp"
 #include "core/kernels.hpp"
 
@@ -7,14 +9,21 @@ namespace tally::cpu {
 
 namespace {
 
-// y may be x; sign -1 turns backwards.
-template <class T>
-TALLY_CLONES void rotate_row(T* y, const T* x, const T* cosine, const T* sine, std::int64_t pairs, bool interleaved,
+// y may be x; sign -1 turns backwards. X: T, or of f32 bf16, of whose whole objects g++ makes no vectors.
+template <class T, class X>
+TALLY_CLONES void rotate_row(X* y, const X* x, const T* cosine, const T* sine, std::int64_t pairs, bool interleaved,
                              T sign) {
+  const auto write = [](X& to, T value) TALLY_INLINED {
+    if constexpr (std::is_same_v<X, Bfloat16>) {
+      to.bits = detail::bfloat16_bits(value);
+    } else {
+      to = value;
+    }
+  };
   const auto rotate = [&](std::int64_t i, std::int64_t first, std::int64_t second) TALLY_INLINED {
-    const T a = x[first], b = x[second], c = cosine[i], s = sign * sine[i];
-    y[first] = a * c - b * s;
-    y[second] = a * s + b * c;
+    const T a = static_cast<T>(x[first]), b = static_cast<T>(x[second]), c = cosine[i], s = sign * sine[i];
+    write(y[first], a * c - b * s);
+    write(y[second], a * s + b * c);
   };
   if (interleaved) {
 #pragma omp simd
@@ -29,9 +38,10 @@ TALLY_CLONES void rotate_row(T* y, const T* x, const T* cosine, const T* sine, s
 
 void rotate_pairs(View y, View x, View cosine, View sine, bool interleaved, bool inverse) {
   const std::int64_t pairs = cosine.shape[1];
-  dispatch_floating(y.dtype, [&](auto type) {
+  dispatch_kept(cosine.dtype, y.dtype, [&](auto type, auto kept) {
     using T = decltype(type);
-    for_each_row<T>(y, x, false, [&](T* row_y, const T* row_x, const Row& row) {
+    using X = decltype(kept);
+    for_each_row<X>(y, x, false, [&](X* row_y, const X* row_x, const Row& row) {
       const std::int64_t t = row.index % cosine.shape[0];
       rotate_row(row_y, row_x, cosine.as<T>() + t * pairs, sine.as<T>() + t * pairs, pairs, interleaved,
                  inverse ? T{-1} : T{1});

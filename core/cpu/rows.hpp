@@ -49,7 +49,7 @@ void for_each_row(const View& y, const View& x, bool causal, F&& f) {
         row_x = row_y;
       }
       f(row_y, row_x, row);
-      std::fill(row_y + row.length, row_y + width, T{0});
+      std::fill(row_y + row.length, row_y + width, T{});
     }
   });
 }

@@ -30,4 +30,5 @@ class Absolute final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(absolute, NoOptions, Absolute, "a learned vector for each position, added to the token embedding",
-               "x_t += e[t];  e [T_max, D]", "Vaswani et al. 2017, arXiv 1706.03762 (learned variant)");
+               "x_t += e[t];  e [T_max, D]", "Vaswani et al. 2017, arXiv 1706.03762 (learned variant)",
+               .reads_heads = false);

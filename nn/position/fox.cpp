@@ -45,4 +45,4 @@ TALLY_ENCODING(fox, FoxOptions, Fox, "forget gates: each token lowers the scores
                "f_t = sigmoid(w_f.x_t + b_f);  l_ij = s_ij + sum_{u=j+1..i} log f_u\n"
                "sign = minus: f_t = sigmoid(-(w_f.x_t + b_f));  score-scale = none: s_ij = q_i.k_j",
                "FoX: Lin et al. 2025, arXiv 2503.02130; CABLE: Veisi et al. 2025, arXiv 2503.08067",
-               .also_called = "cable");
+               .reads_heads = false, .also_called = "cable");

@@ -65,4 +65,4 @@ TALLY_ENCODING(kerple, KerpleOptions, Kerple,
                "a learned penalty that grows like a logarithm or a power of the distance",
                "log: l_ij = s_ij - r1 ln(1 + r2 (i-j));  power: l_ij = s_ij - r1 (i-j)^r2, r2 <= 2, 0^r2 = 0\n"
                "r1, r2 >= 0.01 of each head: brought back after each update",
-               "KERPLE: Chi et al. 2022, arXiv 2205.09921");
+               "KERPLE: Chi et al. 2022, arXiv 2205.09921", .reads_heads = false);

@@ -63,4 +63,4 @@ class Relative final : public Encoding {
 TALLY_ENCODING(relative, RelativeOptions, Relative, "a learned key vector for each distance",
                "l_ij = (q_i.k_j + q_i.e[i-j]) / sqrt(d);  e [K, d]\n"
                "on a GPU costs B H T min(T, K) numbers a layer",
-               "Shaw et al. 2018, arXiv 1803.02155 (keys only)");
+               "Shaw et al. 2018, arXiv 1803.02155 (keys only)", .reads_heads = false);

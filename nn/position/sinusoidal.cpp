@@ -33,4 +33,4 @@ class Sinusoidal final : public Encoding {
 
 TALLY_ENCODING(sinusoidal, NoOptions, Sinusoidal, "sines and cosines of the position, added to the token embedding",
                "x_t[2i] += sin(t / 10000^(2i/D));  x_t[2i+1] += cos(t / 10000^(2i/D))",
-               "Vaswani et al. 2017, arXiv 1706.03762");
+               "Vaswani et al. 2017, arXiv 1706.03762", .reads_heads = false);

@@ -39,4 +39,4 @@ class T5 final : public Encoding {
 TALLY_ENCODING(t5, NoOptions, T5, "a learned bias for each of 32 ranges of distance",
                "l_ij = s_ij + b_h[bucket(i-j)];  b [H, 32]\n"
                "bucket(n) = n for n < 16, else min(31, 16 + floor(16 ln(n/16) / ln(128/16)))",
-               "T5: Raffel et al. 2020, arXiv 1910.10683");
+               "T5: Raffel et al. 2020, arXiv 1910.10683", .reads_heads = false);

@@ -135,10 +135,11 @@ TEST_P(Kept, KernelsReadWhatIsKeptAsTheSameNumbers) {
     const Workspace workspace(on.norm_backward_workspace(x), default_device());
     if (centered) {
       on.layer_norm_backward(d_x.view(), d_weight.view(), d_bias.view(), d_y.view(), x, weight.view(), mean.view(),
-                             rstd.view(), workspace.data());
+                             rstd.view(), false, workspace.data());
       parameters.push_back(d_bias.to_vector<float>());
     } else {
-      on.rms_norm_backward(d_x.view(), d_weight.view(), d_y.view(), x, weight.view(), rstd.view(), workspace.data());
+      on.rms_norm_backward(d_x.view(), d_weight.view(), d_y.view(), x, weight.view(), rstd.view(), false,
+                           workspace.data());
     }
     parameters.push_back(d_weight.to_vector<float>());
   };

@@ -97,7 +97,7 @@ double our_rate(const Case& shape) {
   const View b = matrices(data.b, shape.batch, shape.k, shape.n, shape.transpose_b);
   const View c = matrices(data.c, shape.batch, shape.m, shape.n, false);
   const Workspace workspace(cpu::matmul_workspace(c, a), {});
-  return rate(shape, [&] { cpu::matmul(c, a, b, View{}, 1.0, false, workspace.data()); });
+  return rate(shape, [&] { cpu::matmul(c, a, b, {}, workspace.data()); });
 }
 
 inline double median(std::vector<double> values) {

@@ -156,14 +156,15 @@ void layers() {
   measure("sum of columns [8192,256]", megabytes_narrow,
           [&] { k.reduce(ReduceOp::sum, sum.view, x.view, workspace()); });
   measure("layer_norm [8192,256]", 2 * megabytes_narrow,
-          [&] { k.layer_norm(y.view, mean.view, rstd.view, x.view, weight.view, bias.view, 1e-5); });
+          [&] { k.layer_norm(y.view, mean.view, rstd.view, {}, x.view, weight.view, bias.view, 1e-5); });
   measure("layer_norm backward", 3 * megabytes_narrow, [&] {
     k.layer_norm_backward(d_x.view, d_weight.view, d_bias.view, d.view, x.view, weight.view, mean.view, rstd.view,
-                          workspace());
+                          false, workspace());
   });
-  measure("rms_norm", 2 * megabytes_narrow, [&] { k.rms_norm(y.view, rstd.view, x.view, weight.view, 1e-5); });
-  measure("rms_norm backward", 3 * megabytes_narrow,
-          [&] { k.rms_norm_backward(d_x.view, d_weight.view, d.view, x.view, weight.view, rstd.view, workspace()); });
+  measure("rms_norm", 2 * megabytes_narrow, [&] { k.rms_norm(y.view, rstd.view, {}, x.view, weight.view, 1e-5); });
+  measure("rms_norm backward", 3 * megabytes_narrow, [&] {
+    k.rms_norm_backward(d_x.view, d_weight.view, d.view, x.view, weight.view, rstd.view, false, workspace());
+  });
 
   std::vector<std::int32_t> id_values(8192);
   for (std::size_t n = 0; n < id_values.size(); ++n) id_values[n] = static_cast<std::int32_t>(n * 7 % 32);
@@ -216,9 +217,9 @@ void products() {
     std::swap(transposed.shape[0], transposed.shape[1]);
     std::swap(transposed.strides[0], transposed.strides[1]);
     const double megabytes = static_cast<double>(m * inner + n * inner + m * n) * 4 / mega;
-    measure(name, megabytes, [&] { k.matmul(y.view, x.view, transposed, View{}, 1, false, workspace()); });
+    measure(name, megabytes, [&] { k.matmul(y.view, x.view, transposed, {}, workspace()); });
     measure(name + ", bias", megabytes,
-            [&] { k.matmul(y.view, x.view, transposed, bias.view, 1, false, workspace()); });
+            [&] { k.matmul(y.view, x.view, transposed, {.bias = bias.view}, workspace()); });
   };
   product("matmul 8192 x 256 x 256", 8192, 256, 256);
   product("matmul 8192 x 1024 x 256", 8192, 1024, 256);

@@ -360,7 +360,7 @@ TEST(EmptyKernel, TensorsWithoutElements) {
   cpu::unary(UnaryOp::exp, 0.0, square.view, other.view);
   cpu::binary(BinaryOp::add, square.view, other.view, other.view);
   cpu::copy(square.view, other.view);
-  cpu::layer_norm(rows.view, vector.view, vector.view, rows.view, weight.view, weight.view, 1e-5);
+  cpu::layer_norm(rows.view, vector.view, vector.view, {}, rows.view, weight.view, weight.view, 1e-5);
   cpu::cross_entropy(vector.view, vector.view, rows.view, ids.view, mask.view);
   cpu::cross_entropy_backward(rows.view, vector.view, vector.view, rows.view, ids.view, mask.view);
   cpu::embedding(rows.view, embedding_table.view, ids.view);
@@ -369,7 +369,7 @@ TEST(EmptyKernel, TensorsWithoutElements) {
                           Workspace(cpu::embedding_backward_workspace(d_embedding.view, ids.view), {}).data());
   EXPECT_EQ(d_embedding.values(), std::vector<float>(12, 0.0f));
   cpu::layer_norm_backward(rows.view, d_weight.view, d_bias.view, rows.view, rows.view, weight.view, vector.view,
-                           vector.view, nullptr);
+                           vector.view, false, nullptr);
   EXPECT_EQ(d_weight.values(), std::vector<float>(4, 0.0f));
   EXPECT_EQ(d_bias.values(), std::vector<float>(4, 0.0f));
 }

@@ -96,7 +96,8 @@ float sum_in_order(const std::vector<float>& a, const std::vector<float>& b, std
 void multiply(const Case& one, const Matrices& a, const Matrices& b, const View& bias, Matrices& c,
               const cpu::Bf16Tiles& tiles) {
   const Workspace workspace(cpu::matmul_bf16_workspace(c.view, one.m, one.n, one.k), {});
-  cpu::matmul_bf16(c.view, c.view.strides[1], a.view, b.view, bias, one.alpha, one.add, workspace.data(), tiles);
+  const ProductEnd end{.alpha = one.alpha, .bias = bias, .addend = one.add ? c.view : View{}};
+  cpu::matmul_bf16(c.view, c.view.strides[1], a.view, b.view, end, workspace.data(), tiles);
 }
 
 // `parts`: of a long sum, and the numbers in each but the last.
@@ -179,6 +180,9 @@ TEST(MatmulBf16, ReadsOperandsOfBf16LikeThoseThatItRounds) {
       for (const bool transpose_b : {false, true}) {
         for (const Case& one :
              {Case{1, 45, 51, 67, transpose_a, transpose_b, false, 3}, Case{5, 17, 34, 35, transpose_a, transpose_b},
+              // Rows of a whole tiles, of pairs, and of whole and of odd steps between rows: read as they lie.
+              Case{1, 192, 40, 64, transpose_a, transpose_b}, Case{2, 96, 70, 1056, transpose_a, transpose_b, false, 2},
+              Case{1, 192, 40, 64, transpose_a, transpose_b, false, 1},
               Case{1, 13, 33, 1100, transpose_a, transpose_b, false, 1}, Case{1, 1, 1, 1, transpose_a, transpose_b}}) {
           Matrices a(1, one.batch, one.m, one.k, one.transpose_a, one.pad),
               b(2, one.batch, one.k, one.n, one.transpose_b, one.pad);
@@ -189,8 +193,7 @@ TEST(MatmulBf16, ReadsOperandsOfBf16LikeThoseThatItRounds) {
                {std::pair{kept_a.view, b.view}, std::pair{a.view, kept_b.view}, std::pair{kept_a.view, kept_b.view}}) {
             Matrices c(3, one.batch, one.m, one.n, false, 0);
             const Workspace workspace(cpu::matmul_bf16_workspace(c.view, one.m, one.n, one.k), {});
-            cpu::matmul_bf16(c.view, c.view.strides[1], of_a, of_b, {}, one.alpha, one.add, workspace.data(),
-                             *kind.tiles);
+            cpu::matmul_bf16(c.view, c.view.strides[1], of_a, of_b, {}, workspace.data(), *kind.tiles);
             EXPECT_EQ(c.data, expected.data) << describe(one) << " by " << kind.name;
           }
         }
@@ -216,11 +219,88 @@ TEST(MatmulBf16, WritesWhatItWouldWriteInBf16) {
         }
         for (const View& of : {c.view, found.view}) {
           const Workspace workspace(cpu::matmul_bf16_workspace(of, one.m, one.n, one.k), {});
-          cpu::matmul_bf16(of, of.strides[1], a.view, b.view, bias_view, alpha, false, workspace.data(), *kind.tiles);
+          cpu::matmul_bf16(of, of.strides[1], a.view, b.view, {.alpha = alpha, .bias = bias_view}, workspace.data(),
+                           *kind.tiles);
         }
         for (std::size_t n = 0; n < c.data.size(); ++n) {
           ASSERT_EQ(found.data[n].bits, Bfloat16(c.data[n]).bits)
               << describe(one) << " by " << kind.name << " at " << n;
+        }
+      }
+    }
+  }
+}
+
+// What an activation is taken of and its result; its derivative times the sums, and the sums of their columns; an
+// addend. Each by the same operations after the product.
+TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
+  const Kernels& on = kernels(Device{});
+  for (const Kind& kind : bf16_kinds()) {
+    for (const Case& one : {Case{1, 45, 51, 67, false, true}, Case{1, 300, 96, 64}, Case{1, 70, 33, 0},
+                            Case{1, 400, 130, 1100, true, false}}) {
+      SCOPED_TRACE(describe(one) + " by " + kind.name);
+      Matrices a(1, 1, one.m, one.k, one.transpose_a, 0), b(2, 1, one.k, one.n, one.transpose_b, 0);
+      Matrices bias(3, 1, 1, one.n, false, 0), before(4, 1, one.m, one.n, false, 0), c(5, 1, one.m, one.n, false, 0);
+      View bias_view{bias.data.data(), DType::f32, {one.m, one.n}, {}};
+      bias_view.strides[1] = 1;
+      const auto product = [&](const View& result, const ProductEnd& end) {
+        const Workspace workspace(cpu::matmul_bf16_workspace(result, one.m, one.n, one.k), {});
+        cpu::matmul_bf16(result, result.strides[1], a.view, b.view, end, workspace.data(), *kind.tiles);
+      };
+      product(c.view, {.alpha = 0.5, .bias = bias_view});
+      const std::vector<float> sums = c.data;
+      product(c.view, {.alpha = 0.5, .bias = bias_view, .addend = before.view});
+      for (std::size_t n = 0; n < sums.size(); ++n) {
+        EXPECT_NEAR(c.data[n], sums[n] + before.data[n], 0x1p-22 * (std::abs(sums[n]) + std::abs(before.data[n]) + 4));
+      }
+      c.data = sums;
+      const auto bits = [](const InBf16& x) {
+        std::vector<std::uint16_t> all;
+        for (const Bfloat16 number : x.data) all.push_back(number.bits);
+        return all;
+      };
+      for (const UnaryOp op : {UnaryOp::relu, UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu}) {
+        const InBf16 argument(c), empty(before);
+        InBf16 expected(before), result(before), kept(before);
+        on.unary(op, 0, expected.view, argument.view);
+        ProductEnd end{.alpha = 0.5, .bias = bias_view, .activation = ProductEnd::Activation::apply, .op = op};
+        product(result.view, end);
+        EXPECT_EQ(bits(result), bits(expected));
+        end.argument = kept.view;
+        product(result.view, end);
+        EXPECT_EQ(bits(result), bits(expected));
+        EXPECT_EQ(bits(kept), bits(argument));
+
+        // The derivative at other numbers, also in their place.
+        const bool from_output = unary_needs_output(op);
+        InBf16 at(before);
+        Matrices wide_at(4, 1, one.m, one.n, false, 0), d(5, 1, one.m, one.n, false, 0);
+        for (float& x : wide_at.data) x = rounded(x);
+        product(d.view, {.alpha = 0.5});
+        on.unary_backward(op, 0, d.view, d.view, from_output ? View{} : wide_at.view,
+                          from_output ? wide_at.view : View{});
+        std::vector<float> column_sums(static_cast<std::size_t>(one.n), NAN);
+        const View sums_view{column_sums.data(), DType::f32, {one.n}, {{1}}};
+        for (const bool in_place : {false, true}) {
+          InBf16 found(before);
+          product(in_place ? at.view : found.view, {.alpha = 0.5,
+                                                    .activation = ProductEnd::Activation::derivative,
+                                                    .op = op,
+                                                    .argument = at.view,
+                                                    .column_sums = sums_view});
+          const InBf16& of = in_place ? at : found;
+          for (std::size_t n = 0; n < d.data.size(); ++n) {
+            // Another order of two factors, half of the last place of each of f32, may round to the next of bf16.
+            EXPECT_NEAR(static_cast<float>(of.data[n]), d.data[n], std::abs(d.data[n]) * 0x1.01p-8) << n;
+          }
+          for (std::int64_t j = 0; j < one.n; ++j) {
+            double sum = 0, size = 0;
+            for (std::int64_t i = 0; i < one.m; ++i) {
+              sum += static_cast<double>(d.at(0, i, j));
+              size += std::abs(static_cast<double>(d.at(0, i, j)));
+            }
+            EXPECT_NEAR(column_sums[static_cast<std::size_t>(j)], sum, size * 100 * 0x1p-24) << j;
+          }
         }
       }
     }
@@ -288,7 +368,7 @@ TEST(MatmulBf16, IsWhatMatmulDoesInThisPrecision) {
     bias_view.strides[0] = 1;
     const auto run = [&](Matrices& result) {
       const Workspace workspace(kernels(Device{}).matmul_workspace(result.view, a.view), {});
-      kernels(Device{}).matmul(result.view, a.view, b.view, bias_view, 1.0, false, workspace.data());
+      kernels(Device{}).matmul(result.view, a.view, b.view, {.bias = bias_view}, workspace.data());
     };
     set_product_precision(ProductPrecision::bf16);
     run(c);

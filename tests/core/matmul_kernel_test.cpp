@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,18 +22,19 @@ namespace tally {
 namespace {
 
 // By core/cpu/matmul_small.hpp, whatever the shape and the processor; c is row-major.
-void multiply_small(const View& c, const View& a, const View& b, View bias, double alpha, bool add) {
+void multiply_small(const View& c, const View& a, const View& b, ProductEnd end) {
   const std::int64_t m = c.shape.back(1), n = c.shape.back(0);
-  if (bias) {
-    bias.shape = {m, n};
-    bias.strides = {{0, bias.strides[0]}};
+  if (end.bias) {
+    end.bias.shape = {m, n};
+    end.bias.strides = {{0, end.bias.strides[0]}};
   }
   const Workspace workspace(cpu::matmul_small_workspace(c.shape[0], m, n, a.shape.back(0)), {});
-  cpu::matmul_small(c, layout_of(c)->ld, a, b, bias, alpha, add, workspace.data());
+  cpu::matmul_small(c, layout_of(c)->ld, a, b, end, workspace.data());
 }
 
 // With a copy of what is neither row-major nor transposed, which is the operation's to make (autograd/ops/matmul.cpp).
-void multiply(View c, View a, View b, View bias, double alpha, bool add = false, bool small = false) {
+void multiply(View c, View a, View b, View bias, double alpha, bool add = false, bool small = false,
+              const View& onto = {}) {
   std::vector<std::vector<double>> copies;  // large enough for any type
   for (View* const x : {&a, &b}) {
     if (layout_of(*x)) continue;
@@ -41,8 +43,9 @@ void multiply(View c, View a, View b, View bias, double alpha, bool add = false,
     cpu::copy(dense, *x);
     *x = dense;
   }
-  if (small) return multiply_small(c, a, b, bias, alpha, add);
-  cpu::matmul(c, a, b, bias, alpha, add, Workspace(cpu::matmul_workspace(c, a), {}).data());
+  const ProductEnd end{.alpha = alpha, .bias = bias, .addend = add ? c : onto};
+  if (small) return multiply_small(c, a, b, end);
+  cpu::matmul(c, a, b, end, Workspace(cpu::matmul_workspace(c, a), {}).data());
 }
 
 enum class Order { rows, columns, spread };  // spread: no step of 1, which BLAS cannot read
@@ -93,12 +96,14 @@ struct Product {
   double alpha = 1.0;
   bool add = false;
   bool small = false;  // by multiply_small
+  bool onto = false;   // an addend that is not c
 };
 
 std::string describe(const Product& p) {
   const auto letter = [](Order order) { return order == Order::rows ? "r" : order == Order::columns ? "c" : "s"; };
   return concat(p.batch, " x ", p.m, "x", p.n, "x", p.k, " orders ", letter(p.order_a), letter(p.order_b),
-                letter(p.order_c), " pad ", p.pad, p.bias ? " bias" : "", p.add ? " add" : "", p.small ? " small" : "");
+                letter(p.order_c), " pad ", p.pad, p.bias ? " bias" : "", p.add ? " add" : "", p.small ? " small" : "",
+                p.onto ? " onto" : "");
 }
 
 // Against sums in long double, to the rounding that K additions can make at most.
@@ -117,7 +122,8 @@ void expect_right(const Product& p) {
   std::vector<T> before = c.data;
   View before_view = c.view;
   before_view.data = before.data();
-  multiply(c.view, a.view, b.view, bias_view, p.alpha, p.add, p.small);
+  const auto onto = matrices<T>(5, 1, p.m, p.n, Order::rows, 2 * p.pad);
+  multiply(c.view, a.view, b.view, bias_view, p.alpha, p.add, p.small, p.onto ? onto.view : View{});
 
   const double epsilon = std::numeric_limits<T>::epsilon();
   std::int64_t wrong = 0;
@@ -132,6 +138,7 @@ void expect_right(const Product& p) {
         }
         if (p.bias) add(bias.data[static_cast<std::size_t>(j)]);
         if (p.add) add(element<T>(before_view, matrix, i, j));
+        if (p.onto) add(element<T>(onto.view, 0, i, j));
         const long double error = std::fabs(element<T>(c.view, matrix, i, j) - sum);
         wrong += !(error <= static_cast<long double>(p.k + 4) * epsilon * size);
         element<T>(c.view, matrix, i, j) = T{untouched};
@@ -214,6 +221,28 @@ const std::vector<Product>& cut_products() {
 
 TYPED_TEST(MatmulKernel, EveryWayOfCutting) {
   for (const Product& product : cut_products()) expect_right<TypeParam>(product);
+}
+
+// A residual, which is added as the product is written: by whole rows, in parts of long sums, beside a bias.
+TYPED_TEST(MatmulKernel, AddsWhatLiesElsewhere) {
+  for (const bool bias : {false, true}) {
+    for (const bool small : {false, true}) {
+      if (small && !std::is_same_v<TypeParam, float>) continue;
+      for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
+               {197, 65, 31}, {530, 1030, 9}, {9, 11, 4500}, {7, 5, 0}, {3, 64, 8}}) {
+        expect_right<TypeParam>({.batch = 1,
+                                 .m = m,
+                                 .n = n,
+                                 .k = k,
+                                 .order_b = Order::columns,
+                                 .pad = 3,
+                                 .bias = bias,
+                                 .alpha = 0.5,
+                                 .small = small,
+                                 .onto = true});
+      }
+    }
+  }
 }
 
 // The products of narrow layers: whole vectors and not, in one step along k and in several, in parts of long sums.

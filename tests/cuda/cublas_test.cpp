@@ -16,7 +16,7 @@ namespace {
 std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b) {
   const Tensor x = Tensor::from(a, {2, 2}, device), y = Tensor::from(b, {2, 2}, device);
   const Tensor z = Tensor::empty({2, 2}, DType::f32, device);
-  kernels(device).matmul(z.view(), x.view(), y.view(), {}, 1.0, false, nullptr);
+  kernels(device).matmul(z.view(), x.view(), y.view(), {}, nullptr);
   return z.to_vector<float>();
 }
 

@@ -1,0 +1,219 @@
+// Layers: products with a weight, and what is written with them.
+//   y = x w^T + bias (+ onto)  [..., in] [out, in] -> [..., out]
+//     d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's rows,  d_onto = d_y
+//   y = op(h) w_down^T + bias_down (+ onto),  h = x w_up^T + bias_up
+//     d_h = (d_y w_down) op'(h), from which those of up follow as above
+#include <memory>
+#include <utility>
+
+#include "autograd/layer.hpp"
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/ops/check.hpp"
+#include "autograd/ops/product.hpp"
+#include "autograd/profile.hpp"
+#include "core/backend.hpp"
+#include "core/rounded.hpp"
+
+namespace tally {
+namespace {
+
+// Of a layer: x [..., in], of f32 or f64 or, where products round to it, kept in bf16; weight [out, in], bias [out] or
+// undefined; onto [..., out] or undefined.
+void check_layer(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& onto) {
+  constexpr std::string_view name = "linear";
+  check_floating(name, weight);
+  const bool kept = x.defined() && x.dtype() == DType::bf16 && is_rounded_by_products(weight);
+  if (kept) {
+    check_same_device(name, x, weight);
+  } else {
+    check_same_floating(name, x, weight);
+  }
+  check_rank(name, x, 1, "[..., in]");
+  check(weight.rank() == 2, name, "weight must have shape [out, in], got ", weight.shape());
+  check(x.size(-1) == weight.size(1), name, "x ", x.shape(), " does not fit the weight ", weight.shape(),
+        " [out, in]: ", x.size(-1), " and ", weight.size(1), " inputs");
+  if (bias.defined()) {
+    check_same_floating(name, weight, bias);
+    check(bias.shape() == Shape{weight.size(0)}, name, "bias must have shape [", weight.size(0), "] for the weight ",
+          weight.shape(), ", got ", bias.shape());
+  }
+  if (!onto.defined()) return;
+  check_same_floating(name, weight, onto);
+  const Shape result = append_axes(leading_axes(x.shape()), {weight.size(0)});
+  check(onto.shape() == result, name, "what the result ", result, " is added to has shape ", onto.shape());
+}
+
+// The rows of x as the layer's product reads them and its backward keeps them; where that is less than x, x becomes it,
+// so that nothing here holds more.
+struct KeptRows {
+  KeptRows(Tensor& x, const Tensor& weight) : rows(as_rows(x)) {
+    rows.set_autograd(x.autograd());  // by which a leaf is told
+    kept = Saved::rounded("linear", requires_grad(weight) ? rows : Tensor());
+    if (!kept.get().defined() || kept.get().dtype() == x.dtype()) return;
+    rows = kept.get();
+    const std::shared_ptr<AutogradData> graph = x.autograd();
+    x = rows.reshape_view(x.shape());
+    x.set_autograd(graph);
+  }
+  Tensor rows;
+  Saved kept;
+};
+
+// Whether a product writes bf16 itself, with an activation: the CPU's, where they read it.
+bool writes_bf16(const Tensor& a) { return is_cpu(a.device()) && product_precision() == ProductPrecision::bf16; }
+
+// a b of matrices, in f32 or f64.
+Tensor product(const Tensor& a, const Tensor& b) {
+  const DType dtype = a.dtype() == DType::bf16 ? DType::f32 : a.dtype();
+  const Tensor c = Tensor::empty({a.size(0), b.size(1)}, dtype, a.device());
+  multiply_into(c, a, b);
+  return c;
+}
+
+// rows weight^T + bias (+ onto), of this shape. Where nothing else holds onto, it becomes the result.
+Tensor layer_of(const Tensor& rows, const Tensor& weight, const Tensor& given_bias, const Tensor& onto,
+                const Shape& shape, ReadBy readers = ReadBy::anyone) {
+  const Shape matrix{rows.size(0), weight.size(0)};
+  const bool rounds = readers == ReadBy::products && is_rounded_by_products(weight) && writes_bf16(rows);
+  const Tensor bias = rounds && given_bias.defined() ? given_bias.to_dense() : given_bias;
+  const DType dtype = rounds ? DType::bf16 : weight.dtype();
+  const Tensor y = onto.defined() ? own_or_new(onto) : Tensor::empty(shape, dtype, rows.device());
+  const Tensor addend = onto.defined() ? onto.to_dense().reshape_view(matrix) : Tensor();
+  multiply_into(y.reshape_view(matrix), rows, transposed(weight), {.bias = bias.view(), .addend = addend.view()});
+  return y;
+}
+
+// From the gradient of a layer's product, d_rows [R, out], those of x, weight and bias, which are inputs n, n + 1 and
+// n + 2. That of x is added where other layers have read it, as queries, keys and values do; of the bias it may be
+// there.
+void set_gradients_of_layer(Gradients& d, std::size_t n, const Tensor& d_rows, const Saved& rows, const Saved& weight,
+                            const Tensor& d_bias = {}) {
+  if (const Tensor sum = d.wants(n) ? d.so_far(n) : Tensor(); sum.defined()) {
+    const Tensor sum_rows = sum.reshape_view({d_rows.size(0), sum.size(-1)});
+    multiply_into(sum_rows, d_rows, weight.get(), {.addend = sum_rows.view()});
+    d.added_to_it(n);
+  } else if (d.wants(n)) {
+    d.set(n, product(d_rows, weight.get()).reshape_view(d.shape(n)));
+  }
+  if (d.wants(n + 1)) d.set(n + 1, product(transposed(d_rows), rows.get()));
+  if (d.wants(n + 2)) d.set(n + 2, d_bias.defined() ? d_bias : sum_of_rows(d_rows));
+}
+
+Tensor linear_read_by(ReadBy readers, Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& onto) {
+  constexpr std::string_view name = "linear";
+  const ProfileScope scope(name);
+  check_layer(x, weight, bias, onto);
+  const Shape shape = append_axes(leading_axes(x.shape()), {weight.size(0)});
+  const KeptRows of_x(x, weight);
+  Tensor y = layer_of(of_x.rows, weight, bias, onto, shape, readers);
+  record(name, y, {x, weight, bias, onto},
+         [kept_rows = of_x.kept, kept_weight = Saved(name, requires_grad(x) ? weight : Tensor())](const Tensor& d_y,
+                                                                                                  Gradients& d) {
+           set_gradients_of_layer(d, 0, as_rows(d_y), kept_rows, kept_weight);
+           d.set(3, d_y);
+         });
+  return y;
+}
+
+}  // namespace
+
+Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias, Tensor onto) {
+  return linear_read_by(ReadBy::anyone, x, weight, bias, onto);
+}
+
+Tensor linear_for_products(const Tensor& given, const Tensor& weight, const Tensor& bias) {
+  Tensor x = given;
+  return linear_read_by(ReadBy::products, x, weight, bias, {});
+}
+
+namespace {
+
+// op(rows weight^T + bias) as the next product reads it, and what op' is taken of, if that is not the result.
+struct Activated {
+  Tensor result, argument;
+};
+Activated activated(UnaryOp op, const Tensor& rows, const Layer& up, bool keeps_argument) {
+  const Tensor bias = up.bias.defined() ? up.bias.to_dense() : up.bias;
+  const Shape shape{rows.size(0), up.weight.size(0)};
+  const DType dtype = is_rounded_by_products(up.weight) ? DType::bf16 : up.weight.dtype();
+  const Tensor result = Tensor::empty(shape, dtype, rows.device());
+  if (is_cpu(rows.device())) {
+    const Tensor argument = keeps_argument ? Tensor::empty(shape, dtype, rows.device()) : Tensor();
+    multiply_into(
+        result, rows, transposed(up.weight),
+        {.bias = bias.view(), .activation = ProductEnd::Activation::apply, .op = op, .argument = argument.view()});
+    return {result, argument};
+  }
+  const Tensor sums = Tensor::empty(shape, DType::f32, rows.device());
+  multiply_into(sums, rows, transposed(up.weight), {.bias = bias.view()});
+  const Tensor argument = sums.to(dtype);
+  kernels(rows.device()).unary(op, 0, result.view(), argument.view());
+  return {result, keeps_argument ? argument : Tensor()};
+}
+
+// (d_rows weight) op'(argument) in the argument's type, and the sum of its rows. In bf16 it takes the argument's place
+// where nothing else holds that.
+struct ActivatedGradient {
+  Tensor d_rows, d_bias;
+};
+ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const Tensor& weight,
+                                        const Tensor& argument) {
+  const bool is_kept = argument.dtype() == DType::bf16;
+  const Tensor d_argument =
+      is_kept ? own_or_new(argument) : Tensor::empty(argument.shape(), argument.dtype(), argument.device());
+  if (is_cpu(d_rows.device()) && (!is_kept || writes_bf16(d_rows))) {
+    const Tensor d_bias = Tensor::empty({weight.size(1)}, weight.dtype(), d_rows.device());
+    multiply_into(d_argument, d_rows, weight,
+                  {.activation = ProductEnd::Activation::derivative,
+                   .op = op,
+                   .argument = argument.view(),
+                   .column_sums = d_bias.view()});
+    return {d_argument, d_bias};
+  }
+  const Tensor d_result = product(d_rows, weight).to(DType::bf16);
+  const View value = argument.view();
+  const bool from_output = unary_needs_output(op);
+  kernels(d_rows.device())
+      .unary_backward(op, 0, d_argument.view(), d_result.view(), from_output ? View{} : value,
+                      from_output ? value : View{});
+  return {d_argument, sum_of_rows(d_argument)};
+}
+
+}  // namespace
+
+Tensor mlp(UnaryOp op, Tensor x, const Layer& up, const Layer& down, Tensor onto) {
+  check_defined("linear", x);
+  if (!is_rounded_by_products(up.weight) && !is_cpu(x.device())) {
+    Tensor hidden = unary(op, linear(std::move(x), up.weight, up.bias));
+    return linear(std::move(hidden), down.weight, down.bias, std::move(onto));
+  }
+  constexpr std::string_view name = "mlp";
+  const ProfileScope scope(name);
+  check_layer(x, up.weight, up.bias, {});
+  const Shape leading = leading_axes(x.shape()), shape = append_axes(leading, {down.weight.size(0)});
+  const bool wants_hidden = needs_grad({x, up.weight, up.bias}), wants_down = needs_grad({down.weight});
+  const bool from_output = unary_needs_output(op);
+  const KeptRows of_x(x, up.weight);
+  const Activated hidden = activated(op, of_x.rows, up, wants_hidden && !from_output);
+  check_layer(hidden.result.reshape_view(append_axes(leading, {up.weight.size(0)})), down.weight, down.bias, onto);
+  Tensor y = layer_of(hidden.result, down.weight, down.bias, onto, shape);
+  const bool keeps_result = wants_down || (wants_hidden && from_output);
+  record(name, y, {x, up.weight, up.bias, down.weight, down.bias, onto},
+         [op, from_output, kept_rows = of_x.kept, kept_result = keeps_result ? hidden.result : Tensor(),
+          kept_argument = hidden.argument, kept_up = Saved(name, requires_grad(x) ? up.weight : Tensor()),
+          kept_down = Saved(name, wants_hidden ? down.weight : Tensor())](const Tensor& d_y, Gradients& d) mutable {
+           const Tensor d_rows = as_rows(d_y);
+           if (d.wants(3)) d.set(3, product(transposed(d_rows), kept_result));
+           if (d.wants(4)) d.set(4, sum_of_rows(d_rows));
+           d.set(5, d_y);
+           if (!d.wants(0) && !d.wants(1) && !d.wants(2)) return;
+           const Tensor argument = std::move(from_output ? kept_result : kept_argument);
+           kept_result = {};
+           const ActivatedGradient of_hidden = gradient_of_activated(op, d_rows, kept_down.get(), argument);
+           set_gradients_of_layer(d, 0, of_hidden.d_rows, kept_rows, kept_up, of_hidden.d_bias);
+         });
+  return y;
+}
+
+}  // namespace tally

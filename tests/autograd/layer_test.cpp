@@ -1,0 +1,277 @@
+// Several operations as one: the layers of an MLP, in f32 and f64 what they are, and where products round to bf16 what
+// lies between written rounded (core/precision.md); results that are added to others; norms that write for products.
+#include "autograd/layer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/backend.hpp"
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "core/rounded.hpp"
+#include "core/workspace.hpp"
+#include "tests/devices.hpp"
+#include "tests/error_of.hpp"
+
+namespace tally {
+namespace {
+
+constexpr UnaryOp activations[] = {UnaryOp::relu, UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu};
+
+class Layers : public testing::OnDevice {
+ protected:
+  void TearDown() override {
+    set_product_precision(ProductPrecision::f32);
+    OnDevice::TearDown();
+  }
+};
+TALLY_ON_EVERY_DEVICE(Layers);
+
+Tensor drawn(const std::string& name, const Shape& shape, DType dtype) {
+  const Tensor x = Tensor::empty(shape, DType::f64, default_device());
+  kernels(x.device()).random_normal(x.view(), RandomStream{1, stream_of(name), 0}, 0, 1);
+  return x.to(DType::f32).to(dtype);
+}
+
+// Of onto + down(op(up(x))) the result and the gradients of all it is made of.
+struct Outcome {
+  std::vector<std::vector<double>> numbers;
+};
+Outcome compute(UnaryOp op, bool as_one, DType dtype, bool with_bias = true, bool onto = true) {
+  constexpr std::int64_t in = 24, hidden = 40;
+  std::vector<Tensor> leaves = {drawn("x", {3, 11, in}, dtype),    drawn("up", {hidden, in}, dtype),
+                                drawn("bias", {hidden}, dtype),    drawn("down", {in, hidden}, dtype),
+                                drawn("onto", {3, 11, in}, dtype), drawn("down bias", {in}, dtype)};
+  for (Tensor& leaf : leaves) set_requires_grad(leaf);
+  const Tensor x = leaves[0] * 0.5, bias = with_bias ? leaves[2] : Tensor();
+  const Tensor down_bias = with_bias ? leaves[5] : Tensor();
+  Tensor y;
+  if (as_one) {
+    y = mlp(op, x, {leaves[1], bias}, {leaves[3], down_bias}, onto ? leaves[4] * 2.0 : Tensor());
+  } else {
+    y = linear(unary(op, linear(x, leaves[1], bias)), leaves[3], down_bias);
+    if (onto) y = y + leaves[4] * 2.0;
+  }
+  EXPECT_EQ(y.dtype(), dtype);
+  backward(y, drawn("d_y", y.shape(), dtype));
+  Outcome outcome{{y.to(DType::f64).to_vector<double>()}};
+  for (const Tensor& leaf : leaves) {
+    const Tensor d = gradient(leaf);
+    outcome.numbers.push_back(d.defined() ? d.to(DType::f64).to_vector<double>() : std::vector<double>{});
+  }
+  return outcome;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double square = 0;
+  for (std::size_t n = 0; n < a.size(); ++n) square += (a[n] - b[n]) * (a[n] - b[n]);
+  return std::sqrt(square);
+}
+
+TEST_P(Layers, AreTheOperationsWhereNothingIsRounded) {
+  for (const UnaryOp op : activations) {
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      for (const bool with_bias : {true, false}) {
+        for (const bool onto : {true, false}) {
+          const Outcome one = compute(op, true, dtype, with_bias, onto);
+          const Outcome several = compute(op, false, dtype, with_bias, onto);
+          // The addend is what a sum begins with.
+          const double rounding = dtype == DType::f64 ? 0x1p-52 : 0x1p-23;
+          EXPECT_LE(distance(one.numbers[0], several.numbers[0]), rounding * 40 * std::sqrt(792.0));
+          for (std::size_t n = 1; n < one.numbers.size(); ++n) {
+            const double size = distance(several.numbers[n], std::vector<double>(several.numbers[n].size()));
+            EXPECT_LE(distance(one.numbers[n], several.numbers[n]), rounding * 40 * size) << n;
+          }
+        }
+      }
+    }
+  }
+}
+
+// As near to f64 as the two operations, whose activation reads and writes f32, times the two roundings more.
+TEST_P(Layers, RoundsAsMuchAsItSays) {
+  for (const UnaryOp op : activations) {
+    const Outcome exact = compute(op, false, DType::f64);
+    set_product_precision(ProductPrecision::bf16);
+    const Outcome as_one = compute(op, true, DType::f32), as_two = compute(op, false, DType::f32);
+    set_product_precision(ProductPrecision::f32);
+    for (std::size_t n = 0; n < exact.numbers.size(); ++n) {
+      const double error = distance(as_one.numbers[n], exact.numbers[n]);
+      EXPECT_LE(error, 2 * distance(as_two.numbers[n], exact.numbers[n])) << static_cast<int>(op) << " " << n;
+      const bool is_exact = n == 5;  // what it is added to has d_y itself
+      EXPECT_EQ(error == 0, is_exact) << static_cast<int>(op) << " " << n;
+    }
+  }
+}
+
+TEST_P(Layers, RoundWhatLiesBetween) {
+  set_product_precision(ProductPrecision::bf16);
+  const Tensor x = drawn("x", {7, 24}, DType::f32), up = drawn("up", {40, 24}, DType::f32);
+  const Tensor down = drawn("down", {24, 40}, DType::f32), onto = drawn("onto", {7, 24}, DType::f32);
+  for (const UnaryOp op : activations) {
+    const Tensor hidden = unary(op, linear(x, up).to(DType::bf16).to(DType::f32));
+    EXPECT_EQ(mlp(op, x, {up, {}}, {down, {}}).to_vector<float>(), linear(hidden, down).to_vector<float>());
+    EXPECT_EQ(mlp(op, x, {up, {}}, {down, {}}, onto).to_vector<float>(),
+              linear(hidden, down, {}, onto).to_vector<float>());
+  }
+}
+
+TEST_P(Layers, NameWhatDoesNotFit) {
+  for (const ProductPrecision precision : {ProductPrecision::f32, ProductPrecision::bf16}) {
+    set_product_precision(precision);
+    const Tensor x = drawn("x", {7, 24}, DType::f32), up = drawn("up", {40, 24}, DType::f32);
+    const Tensor down = drawn("down", {24, 40}, DType::f32), none;
+    const auto message = [&](const Tensor& first, const Tensor& second, const Tensor& onto) {
+      return testing::error_of([&] { mlp(UnaryOp::gelu, x, {first, none}, {second, none}, onto); });
+    };
+    EXPECT_NE(message(down, up, none).find("x [7, 24] does not fit the weight [24, 40]"), std::string::npos);
+    EXPECT_NE(message(up, up, none).find("x [7, 40] does not fit the weight [40, 24]"), std::string::npos);
+    EXPECT_NE(message(up, down, drawn("onto", {7, 23}, DType::f32)).find("[7, 24] is added to has shape [7, 23]"),
+              std::string::npos);
+    EXPECT_NE(message(up, down, drawn("onto", {7, 24}, DType::f64)).find("f64"), std::string::npos);
+  }
+}
+
+// No rows: what they add up to is 0.
+TEST_P(Layers, OfNoRowsHaveNoGradient) {
+  for (const ProductPrecision precision : {ProductPrecision::f32, ProductPrecision::bf16}) {
+    set_product_precision(precision);
+    Tensor up = drawn("up", {40, 24}, DType::f32), bias = drawn("bias", {40}, DType::f32);
+    const Tensor down = drawn("down", {24, 40}, DType::f32);
+    set_requires_grad(up);
+    set_requires_grad(bias);
+    const Tensor y = mlp(UnaryOp::gelu, Tensor::zeros({0, 24}, DType::f32, default_device()), {up, bias}, {down, {}});
+    backward(y, Tensor::zeros({0, 24}, DType::f32, default_device()));
+    EXPECT_EQ(gradient(up).to_vector<float>(), std::vector<float>(40 * 24));
+    EXPECT_EQ(gradient(bias).to_vector<float>(), std::vector<float>(40));
+  }
+}
+
+// What a result is added to becomes it where nobody else holds that, and stays as it is where somebody does.
+TEST_P(Layers, AddToWhatNobodyElseHolds) {
+  const Tensor x = drawn("x", {7, 24}, DType::f32), weight = drawn("up", {40, 24}, DType::f32);
+  for (const ProductPrecision precision : {ProductPrecision::f32, ProductPrecision::bf16}) {
+    set_product_precision(precision);
+    Tensor onto = drawn("onto", {7, 40}, DType::f32);
+    const std::vector<float> before = onto.to_vector<float>();
+    const Tensor beside = linear(x, weight, {}, onto);
+    EXPECT_EQ(onto.to_vector<float>(), before);
+    const Tensor other = drawn("onto", {40, 7}, DType::f32).transpose_view(0, 1);
+    EXPECT_EQ(linear(x, weight, {}, other).to_vector<float>(),
+              linear(x, weight, {}, other.to_dense()).to_vector<float>());
+    const void* const place = onto.view().data;
+    const Tensor instead = linear(x, weight, {}, std::move(onto));
+    EXPECT_EQ(instead.view().data, place);
+    EXPECT_EQ(instead.to_vector<float>(), beside.to_vector<float>());
+  }
+}
+
+// A norm that writes for products gives them what they would have rounded, and its gradients are the same; what has
+// read x before gets its gradient in the same place.
+TEST_P(Layers, NormsWriteForProducts) {
+  set_product_precision(ProductPrecision::bf16);
+  for (const bool centred : {true, false}) {
+    const auto outcome = [&](ReadBy readers, bool residual) {
+      Tensor given = drawn("x", {3, 11, 24}, DType::f32), weight = drawn("weight", {24}, DType::f32);
+      Tensor bias = drawn("bias", {24}, DType::f32), up = drawn("up", {24, 24}, DType::f32);
+      for (Tensor* const leaf : {&given, &weight, &bias, &up}) set_requires_grad(*leaf);
+      const Tensor x = given * 2.0;
+      const Tensor normed = centred ? layer_norm(x, weight, bias, 1e-5, readers) : rms_norm(x, weight, 1e-6, readers);
+      EXPECT_EQ(normed.dtype(), readers == ReadBy::products ? DType::bf16 : DType::f32);
+      EXPECT_EQ(x.storage()->rounded() != nullptr, true);
+      const Tensor y = residual ? linear(normed, up, {}, x) : linear(normed, up) + x * 1.0;
+      backward(y, drawn("d_y", y.shape(), DType::f32));
+      std::vector<std::vector<float>> all{y.to_vector<float>()};
+      for (const Tensor& leaf : {given, weight, up}) all.push_back(gradient(leaf).to_vector<float>());
+      if (centred) all.push_back(gradient(bias).to_vector<float>());
+      return all;
+    };
+    EXPECT_EQ(outcome(ReadBy::products, true), outcome(ReadBy::anyone, true));
+    const auto one = outcome(ReadBy::products, true), several = outcome(ReadBy::products, false);
+    for (std::size_t n = 0; n < one.size(); ++n) {
+      const std::vector<double> a(one[n].begin(), one[n].end()), b(several[n].begin(), several[n].end());
+      EXPECT_LE(distance(a, b), 0x1p-20 * distance(b, std::vector<double>(b.size()))) << n;
+    }
+  }
+  set_product_precision(ProductPrecision::f32);
+  const Tensor x = drawn("x", {7, 24}, DType::f32), weight = drawn("weight", {24}, DType::f32);
+  EXPECT_EQ(rms_norm(x, weight, 1e-6, ReadBy::products).dtype(), DType::f32);
+}
+
+// What it came from may be read again, each time with a gradient of its own; and the precision may have changed.
+TEST_P(Layers, HasGradientsWhoeverReadsItAndHoweverProductsRoundThen) {
+  const Tensor x = drawn("x", {7, 24}, DType::f32) * 1.0;
+  const auto gradients = [&](int readers, ProductPrecision later) {
+    Tensor up = drawn("up", {40, 24}, DType::f32), bias = drawn("one", {1}, DType::f32);
+    set_requires_grad(up);
+    set_product_precision(ProductPrecision::bf16);
+    const Tensor h = rms_norm(x, drawn("weight", {24}, DType::f32), 1e-6, ReadBy::products);
+    const Tensor down = drawn("down", {24, 40}, DType::f32), spread = bias.broadcast_view("bias", {40});
+    Tensor y = mlp(UnaryOp::gelu, h, {up, spread}, {down, {}});
+    for (int n = 1; n < readers; ++n) y = y + mlp(UnaryOp::gelu, h, {up, spread}, {down, {}});
+    set_product_precision(later);
+    backward(y * (1.0 / readers), drawn("d_y", y.shape(), DType::f32));
+    set_product_precision(ProductPrecision::f32);
+    return gradient(up).to(DType::f64).to_vector<double>();
+  };
+  const std::vector<double> expected = gradients(1, ProductPrecision::bf16), none(expected.size());
+  const double close = 0.02 * distance(expected, none);
+  EXPECT_LE(distance(gradients(2, ProductPrecision::bf16), expected), close);
+  EXPECT_LE(distance(gradients(3, ProductPrecision::bf16), expected), close);
+  EXPECT_LE(distance(gradients(1, ProductPrecision::f32), expected), close);
+}
+
+// Kernels in bf16, against themselves on the same numbers in f32.
+TEST_P(Layers, KernelsComputeInF32) {
+  const Shape shape{70, 50};
+  const Kernels& on = kernels(default_device());
+  const Tensor x = drawn("x", shape, DType::f32).to(DType::bf16), d_y = drawn("d_y", shape, DType::f32).to(DType::bf16);
+  const Tensor wide_x = x.to(DType::f32), wide_d_y = d_y.to(DType::f32);
+  const auto bits = [](const Tensor& rounded) { return rounded.to(DType::f32).to_vector<float>(); };
+  for (const UnaryOp op : activations) {
+    const Tensor y = Tensor::empty(shape, DType::bf16, x.device()), d_x = y.clone();
+    const Tensor wide_y = Tensor::empty(shape, DType::f32, x.device()), wide_d_x = wide_y.clone();
+    on.unary(op, 0, y.view(), x.view());
+    on.unary(op, 0, wide_y.view(), wide_x.view());
+    EXPECT_EQ(bits(y), bits(wide_y.to(DType::bf16)));
+    const bool from_output = unary_needs_output(op);
+    on.unary_backward(op, 0, d_x.view(), d_y.view(), from_output ? View{} : x.view(), from_output ? y.view() : View{});
+    on.unary_backward(op, 0, wide_d_x.view(), wide_d_y.view(), from_output ? View{} : wide_x.view(),
+                      from_output ? y.to(DType::f32).view() : View{});
+    EXPECT_EQ(bits(d_x), bits(wide_d_x.to(DType::bf16)));
+  }
+  for (const Shape& kept : {Shape{1, 50}, Shape{70, 1}, Shape{1, 1}}) {
+    const Tensor sum = Tensor::empty(kept, DType::f32, x.device()), expected = sum.clone();
+    for (const auto& [to, from] : {std::pair{sum, x}, std::pair{expected, wide_x}}) {
+      const Workspace workspace(on.reduce_workspace(to.view(), from.view()), x.device());
+      on.reduce(ReduceOp::sum, to.view(), from.view(), workspace.data());
+    }
+    EXPECT_EQ(sum.to_vector<float>(), expected.to_vector<float>());
+  }
+}
+
+TEST_P(Layers, KeepHalf) {
+  constexpr std::int64_t rows = 64, width = 32, hidden = 128;
+  Tensor up = drawn("up", {hidden, width}, DType::f32), down = drawn("down", {width, hidden}, DType::f32);
+  Tensor x = drawn("x", {rows, width}, DType::f32);
+  for (Tensor* const leaf : {&up, &down, &x}) set_requires_grad(*leaf);
+  for (const bool rounds : {true, false}) {
+    set_product_precision(rounds ? ProductPrecision::bf16 : ProductPrecision::f32);
+    const Tensor given = x * 0.5;
+    const std::size_t before = memory_counters(default_device()).live_bytes;
+    const Tensor y = mlp(UnaryOp::gelu, given, {up, {}}, {down, {}});
+    const std::size_t bytes = memory_counters(default_device()).live_bytes - before;
+    // What op was taken of, its result, in bf16 the rounded x beside the one that is held here, and y.
+    const auto kept = rounds ? 2 * (2 * rows * hidden + rows * width) : 4 * 2 * rows * hidden;
+    EXPECT_EQ(bytes, static_cast<std::size_t>(kept + 4 * rows * width));
+    backward(sum(y));
+  }
+}
+
+}  // namespace
+}  // namespace tally
