@@ -26,25 +26,28 @@ cublasComputeType_t compute_type(float) {
 }
 cublasComputeType_t compute_type(double) { return CUBLAS_COMPUTE_64F; }
 
-// c of T is row-major with rows ld_c apart; what it holds is added to where so wanted. a and b are of X.
-template <class T, class X>
+template <class T>
+constexpr cudaDataType_t type_of = std::is_same_v<T, Bfloat16> ? CUDA_R_16BF
+                                   : std::is_same_v<T, float>  ? CUDA_R_32F
+                                                               : CUDA_R_64F;
+
+// c of C is row-major with rows ld_c apart; what it holds is added to where so wanted. a and b are of X, sums of T.
+template <class T, class X, class C = T>
 void multiply(const View& c, std::int64_t ld_c, const View& a, const View& b, double alpha, bool accumulate) {
   const Layout layout_a = *layout_of(a), layout_b = *layout_of(b);
   const std::int64_t m = c.shape.back(1), n = c.shape.back(0), k = a.shape.back(0);
   const auto batch = make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b));
   const cublasHandle_t blas = context().blas;
-  constexpr cudaDataType_t type = std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_64F;
   constexpr bool in_bf16 = std::is_same_v<X, Bfloat16>;
-  constexpr cudaDataType_t operand_type = in_bf16 ? CUDA_R_16BF : type;
   const T factor = static_cast<T>(alpha), before = accumulate ? T{1} : T{0};
   const auto step = batch.inner_step();
   for (std::int64_t row = 0; row < batch.rows(); ++row) {
     const auto offset = batch.row_offsets(row);
     CUBLAS_CHECK(cublasGemmStridedBatchedEx(
         blas, operation_of(layout_b), operation_of(layout_a), static_cast<int>(n), static_cast<int>(m),
-        static_cast<int>(k), &factor, b.as<X>() + offset[2], operand_type, static_cast<int>(layout_b.ld), step[2],
-        a.as<X>() + offset[1], operand_type, static_cast<int>(layout_a.ld), step[1], &before, c.as<T>() + offset[0],
-        type, static_cast<int>(ld_c), step[0], static_cast<int>(batch.inner_size()),
+        static_cast<int>(k), &factor, b.as<X>() + offset[2], type_of<X>, static_cast<int>(layout_b.ld), step[2],
+        a.as<X>() + offset[1], type_of<X>, static_cast<int>(layout_a.ld), step[1], &before, c.as<C>() + offset[0],
+        type_of<C>, static_cast<int>(ld_c), step[0], static_cast<int>(batch.inner_size()),
         in_bf16 ? CUBLAS_COMPUTE_32F : compute_type(T{}), CUBLAS_GEMM_DEFAULT));
   }
 }
@@ -76,6 +79,7 @@ void matmul(View c, View a, View b, const ProductEnd& end, void*) {
     c = transposed(c);
     a = transposed(std::exchange(b, transposed(a)));
   }
+  if (c.dtype == DType::bf16) return multiply<float, Bfloat16, Bfloat16>(c, layout.ld, a, b, end.alpha, add);
   dispatch_kept(c.dtype, a.dtype, [&](auto zero, auto operand) {
     multiply<decltype(zero), decltype(operand)>(c, layout.ld, a, b, end.alpha, add);
   });

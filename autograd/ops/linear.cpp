@@ -71,6 +71,21 @@ Tensor product(const Tensor& a, const Tensor& b) {
   return c;
 }
 
+// a b of matrices in bf16, by a device whose products write that of operands that are kept in it.
+Tensor rounded_product(const Tensor& a, const Tensor& b) {
+  if (product_precision() != ProductPrecision::bf16) return product(a, b).to(DType::bf16);
+  const Tensor c = Tensor::empty({a.size(0), b.size(1)}, DType::bf16, a.device());
+  const auto kept = [](const Tensor& x) { return x.dtype() == DType::bf16 ? x : rounded_to_bf16(x); };
+  multiply_into(c, kept(a), kept(b));
+  return c;
+}
+
+// x rounded, which all products have that read it while this is held, where they do not round by themselves.
+Tensor rounded_once(const Tensor& x) {
+  const bool asked = x.defined() && !is_cpu(x.device()) && is_rounded_by_products(x);
+  return asked ? rounded_to_bf16(x) : Tensor();
+}
+
 // rows weight^T + bias (+ onto), of this shape. Where nothing else holds onto, it becomes the result.
 Tensor layer_of(const Tensor& rows, const Tensor& weight, const Tensor& given_bias, const Tensor& onto,
                 const Shape& shape, ReadBy readers = ReadBy::anyone) {
@@ -106,11 +121,13 @@ Tensor linear_read_by(ReadBy readers, Tensor& x, const Tensor& weight, const Ten
   check_layer(x, weight, bias, onto);
   const Shape shape = append_axes(leading_axes(x.shape()), {weight.size(0)});
   const KeptRows of_x(x, weight);
+  const Tensor rounded = rounded_once(weight);
   Tensor y = layer_of(of_x.rows, weight, bias, onto, shape, readers);
   record(name, y, {x, weight, bias, onto},
-         [kept_rows = of_x.kept, kept_weight = Saved(name, requires_grad(x) ? weight : Tensor())](const Tensor& d_y,
-                                                                                                  Gradients& d) {
-           set_gradients_of_layer(d, 0, as_rows(d_y), kept_rows, kept_weight);
+         [rounded, kept_rows = of_x.kept, kept_weight = Saved(name, requires_grad(x) ? weight : Tensor())](
+             const Tensor& d_y, Gradients& d) {
+           const Tensor d_rows = as_rows(d_y), once = rounded_once(d_rows);
+           set_gradients_of_layer(d, 0, d_rows, kept_rows, kept_weight);
            d.set(3, d_y);
          });
   return y;
@@ -171,7 +188,7 @@ ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const 
                    .column_sums = d_bias.view()});
     return {d_argument, d_bias};
   }
-  const Tensor d_result = product(d_rows, weight).to(DType::bf16);
+  const Tensor d_result = rounded_product(d_rows, weight);
   const View value = argument.view();
   const bool from_output = unary_needs_output(op);
   kernels(d_rows.device())
@@ -195,15 +212,17 @@ Tensor mlp(UnaryOp op, Tensor x, const Layer& up, const Layer& down, Tensor onto
   const bool wants_hidden = needs_grad({x, up.weight, up.bias}), wants_down = needs_grad({down.weight});
   const bool from_output = unary_needs_output(op);
   const KeptRows of_x(x, up.weight);
+  const Tensor rounded[] = {rounded_once(up.weight), rounded_once(down.weight)};
   const Activated hidden = activated(op, of_x.rows, up, wants_hidden && !from_output);
   check_layer(hidden.result.reshape_view(append_axes(leading, {up.weight.size(0)})), down.weight, down.bias, onto);
   Tensor y = layer_of(hidden.result, down.weight, down.bias, onto, shape);
   const bool keeps_result = wants_down || (wants_hidden && from_output);
   record(name, y, {x, up.weight, up.bias, down.weight, down.bias, onto},
-         [op, from_output, kept_rows = of_x.kept, kept_result = keeps_result ? hidden.result : Tensor(),
-          kept_argument = hidden.argument, kept_up = Saved(name, requires_grad(x) ? up.weight : Tensor()),
+         [op, from_output, once_up = rounded[0], once_down = rounded[1], kept_rows = of_x.kept,
+          kept_result = keeps_result ? hidden.result : Tensor(), kept_argument = hidden.argument,
+          kept_up = Saved(name, requires_grad(x) ? up.weight : Tensor()),
           kept_down = Saved(name, wants_hidden ? down.weight : Tensor())](const Tensor& d_y, Gradients& d) mutable {
-           const Tensor d_rows = as_rows(d_y);
+           const Tensor d_rows = as_rows(d_y), once = rounded_once(d_rows);
            if (d.wants(3)) d.set(3, product(transposed(d_rows), kept_result));
            if (d.wants(4)) d.set(4, sum_of_rows(d_rows));
            d.set(5, d_y);

@@ -27,10 +27,14 @@ Tensor readable(const Tensor& x) {
   return x.as_strided(own, x.strides(), x.offset()).clone().broadcast_view("matmul", x.shape());
 }
 
-// x as the device's kernel reads it: CUDA's products have both operands of one type.
+// x as the device's kernel reads it: CUDA's products have both operands of one type, which is bf16 where somebody has
+// both rounded.
 Tensor as_read_beside(const Tensor& x, const Tensor& other) {
-  const bool kept = x.dtype() == DType::bf16;
-  if (!kept && other.dtype() != DType::bf16) return x;
+  const auto is_rounded = [](const Tensor& one) {
+    return one.dtype() == DType::bf16 || (is_rounded_by_products(one) && one.storage()->rounded() != nullptr);
+  };
+  const bool kept = x.dtype() == DType::bf16, both = !is_cpu(x.device()) && is_rounded(x) && is_rounded(other);
+  if (!kept && other.dtype() != DType::bf16 && !both) return x;
   if (product_precision() != ProductPrecision::bf16) return widened(x);
   return kept || is_cpu(x.device()) ? x : rounded_to_bf16(x);
 }

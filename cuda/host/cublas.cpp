@@ -41,10 +41,10 @@ class Rounded {
 };
 
 // A column-major matrix is the transposed of a row-major one: c^T = op(b)^T op(a)^T.
-template <class T, class X>
+template <class T, class X, class C>
 cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
                         const T* alpha, const X* a, int ld_a, long long stride_a, const X* b, int ld_b,
-                        long long stride_b, const T* beta, T* c, int ld_c, long long stride_c, int count,
+                        long long stride_b, const T* beta, C* c, int ld_c, long long stride_c, int count,
                         cublasComputeType_t compute) {
   if (handle == nullptr || handle->stream == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   const bool known_operations =
@@ -73,8 +73,23 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
     const DeviceAccess access;
     const auto run = [&](const T* of_a, const T* of_b) {
       parallel_for(count, [&](std::int64_t i) {
-        cpu::gemm_tile(turn_b, turn_a, n, m, k, alpha, of_b + i * stride_b, ld_b, of_a + i * stride_a, ld_a, beta,
-                       c + i * stride_c, ld_c);
+        C* const result = c + i * stride_c;
+        if constexpr (std::is_same_v<C, T>) {
+          cpu::gemm_tile(turn_b, turn_a, n, m, k, alpha, of_b + i * stride_b, ld_b, of_a + i * stride_a, ld_a, beta,
+                         result, ld_c);
+        } else {  // sums of T, which are rounded at their end
+          std::vector<T> sums(static_cast<std::size_t>(m) * static_cast<std::size_t>(n));
+          for (int j = 0; j < n; ++j) {
+            std::transform(result + j * ld_c, result + j * ld_c + m, sums.data() + std::int64_t{j} * m,
+                           [&](C x) { return beta == T{0} ? T{0} : static_cast<T>(x); });
+          }
+          cpu::gemm_tile(turn_b, turn_a, n, m, k, alpha, of_b + i * stride_b, ld_b, of_a + i * stride_a, ld_a, beta,
+                         sums.data(), m);
+          for (int j = 0; j < n; ++j) {
+            const T* const column = sums.data() + std::int64_t{j} * m;
+            std::transform(column, column + m, result + j * ld_c, [](T x) { return static_cast<C>(x); });
+          }
+        }
       });
     };
     if constexpr (std::is_same_v<T, float>) {
@@ -128,18 +143,20 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           long long stride_b, const void* beta, void* c, cudaDataType_t type_c,
                                           int ld_c, long long stride_c, int count, cublasComputeType_t compute,
                                           cublasGemmAlgo_t algorithm) {
-  const auto run = [&]<class T, class X>(T, X) {
+  const auto run = [&]<class T, class X, class C>(T, X, C) {
     return multiply(handle, op_a, op_b, m, n, k, static_cast<const T*>(alpha), static_cast<const X*>(a), ld_a, stride_a,
-                    static_cast<const X*>(b), ld_b, stride_b, static_cast<const T*>(beta), static_cast<T*>(c), ld_c,
+                    static_cast<const X*>(b), ld_b, stride_b, static_cast<const T*>(beta), static_cast<C*>(c), ld_c,
                     stride_c, count, compute);
   };
   const cudaDataType_t type = compute == CUBLAS_COMPUTE_64F ? CUDA_R_64F : CUDA_R_32F;
   const bool in_bf16 = type_a == CUDA_R_16BF && compute == CUBLAS_COMPUTE_32F;
-  if (type_a != type_b || (type_a != type && !in_bf16) || type_c != type || algorithm != CUBLAS_GEMM_DEFAULT) {
+  if (type_a != type_b || (type_a != type && !in_bf16) || (type_c != type && !(in_bf16 && type_c == CUDA_R_16BF)) ||
+      algorithm != CUBLAS_GEMM_DEFAULT) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  if (in_bf16) return run(float{}, Bfloat16{});
-  return type == CUDA_R_64F ? run(double{}, double{}) : run(float{}, float{});
+  if (in_bf16 && type_c == CUDA_R_16BF) return run(float{}, Bfloat16{}, Bfloat16{});
+  if (in_bf16) return run(float{}, Bfloat16{}, float{});
+  return type == CUDA_R_64F ? run(double{}, double{}, double{}) : run(float{}, float{}, float{});
 }
 
 }  // namespace tally::cuda_host

@@ -79,7 +79,9 @@ TEST_P(Kept, AHiddenLayerTakesHalfTheMemory) {
     y = layer(activation("x", {rows, width}));
     const std::size_t kept = rows * (width + width + hidden + hidden) * (halved ? 2 : 4);
     const std::size_t moments = 2 * rows * sizeof(float), result = rows * width * sizeof(float);
-    EXPECT_EQ(live_bytes() - before, kept + moments + result) << halved;
+    // On CUDA the weights, too, which are rounded once for all products of a step.
+    const std::size_t weights = halved && !is_cpu(default_device()) ? 2 * 2 * width * hidden : 0;
+    EXPECT_EQ(live_bytes() - before, kept + moments + result + weights) << halved;
     backward(sum(y));
   }
 }

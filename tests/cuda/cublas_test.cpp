@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/backend.hpp"
+#include "core/bfloat16.hpp"
 #include "core/kernels.hpp"
 #include "cuda/host/cublas.hpp"
 #include "tests/cuda/kernel_bench.hpp"
@@ -39,6 +40,20 @@ TEST(Cublas, RoundsOnlyWhereThatIsAllowed) {
   EXPECT_EQ(product(one, wide), even);
   set_product_precision(ProductPrecision::f32);
   EXPECT_EQ(product(a, one), a);
+}
+
+// A result in bf16 is the sum rounded once, at its end.
+TEST(Cublas, WritesBf16OfWhatIsThat) {
+  set_product_precision(ProductPrecision::bf16);
+  const Tensor x = Tensor::from(std::vector<float>{1, 0x1p-8f, 1, 0x1.8p-7f}, {2, 2}, device).to(DType::bf16);
+  const Tensor y = Tensor::from(std::vector<float>{1, -2, 1, 3}, {2, 2}, device).to(DType::bf16);
+  const Tensor z = Tensor::full({2, 2}, NAN, DType::bf16, device);
+  kernels(device).matmul(z.view(), x.view(), y.view(), {.alpha = 2}, nullptr);
+  const std::vector<float> sums{2 + 0x1p-7f, -4 + 0x3p-7f, 2 + 0x3p-7f, -4 + 0x9p-7f};
+  std::vector<float> expected;
+  for (const float sum : sums) expected.push_back(static_cast<float>(Bfloat16(sum)));
+  EXPECT_EQ(z.to(DType::f32).to_vector<float>(), expected);
+  set_product_precision(ProductPrecision::f32);
 }
 
 TEST(Cublas, RefusesWhatDoesNotFitItsMemory) {
