@@ -179,7 +179,9 @@ ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const 
   const bool is_kept = argument.dtype() == DType::bf16;
   const Tensor d_argument =
       is_kept ? own_or_new(argument) : Tensor::empty(argument.shape(), argument.dtype(), argument.device());
-  if (is_cpu(d_rows.device()) && (!is_kept || writes_bf16(d_rows))) {
+  // The precision may have changed since: what was kept is of the one before.
+  const bool fits = is_kept ? writes_bf16(d_rows) : !is_rounded_by_products(weight);
+  if (is_cpu(d_rows.device()) && fits) {
     const Tensor d_bias = Tensor::empty({weight.size(1)}, weight.dtype(), d_rows.device());
     multiply_into(d_argument, d_rows, weight,
                   {.activation = ProductEnd::Activation::derivative,
@@ -188,7 +190,7 @@ ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const 
                    .column_sums = d_bias.view()});
     return {d_argument, d_bias};
   }
-  const Tensor d_result = rounded_product(d_rows, weight);
+  const Tensor d_result = is_kept ? rounded_product(d_rows, weight) : product(d_rows, weight);
   const View value = argument.view();
   const bool from_output = unary_needs_output(op);
   kernels(d_rows.device())

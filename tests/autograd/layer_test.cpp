@@ -206,10 +206,10 @@ TEST_P(Layers, NormsWriteForProducts) {
 // What it came from may be read again, each time with a gradient of its own; and the precision may have changed.
 TEST_P(Layers, HasGradientsWhoeverReadsItAndHoweverProductsRoundThen) {
   const Tensor x = drawn("x", {7, 24}, DType::f32) * 1.0;
-  const auto gradients = [&](int readers, ProductPrecision later) {
+  const auto gradients = [&](int readers, ProductPrecision later, ProductPrecision first = ProductPrecision::bf16) {
     Tensor up = drawn("up", {40, 24}, DType::f32), bias = drawn("one", {1}, DType::f32);
     set_requires_grad(up);
-    set_product_precision(ProductPrecision::bf16);
+    set_product_precision(first);
     const Tensor h = rms_norm(x, drawn("weight", {24}, DType::f32), 1e-6, ReadBy::products);
     const Tensor down = drawn("down", {24, 40}, DType::f32), spread = bias.broadcast_view("bias", {40});
     Tensor y = mlp(UnaryOp::gelu, h, {up, spread}, {down, {}});
@@ -224,6 +224,7 @@ TEST_P(Layers, HasGradientsWhoeverReadsItAndHoweverProductsRoundThen) {
   EXPECT_LE(distance(gradients(2, ProductPrecision::bf16), expected), close);
   EXPECT_LE(distance(gradients(3, ProductPrecision::bf16), expected), close);
   EXPECT_LE(distance(gradients(1, ProductPrecision::f32), expected), close);
+  EXPECT_LE(distance(gradients(1, ProductPrecision::bf16, ProductPrecision::f32), expected), close);
 }
 
 // Kernels in bf16, against themselves on the same numbers in f32.
