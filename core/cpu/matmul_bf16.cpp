@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "core/cpu/product_end.hpp"
 #include "core/cpu/product_parts.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/workspace.hpp"
@@ -128,7 +129,7 @@ class Product {
     }
     parallel_for(by_.blocks(), [&](std::int64_t index) { compute_block(index); });
     c_.add();
-    if (end_.column_sums) add_column_sums();
+    if (end_.column_sums) add_blocks(end_.column_sums.as<float>(), memory_.column_sums, by_.row_blocks, by_.n);
   }
 
  private:
@@ -256,18 +257,6 @@ class Product {
     tile.activation = end_.activation;
     tile.op = end_.op;
     if (end_.argument) tile.argument = end_.argument.as<Bfloat16>() + i * ld_c_ + j;
-  }
-
-  void add_column_sums() const {
-    parallel_for_blocks(by_.n, rows_per_tile(by_.row_blocks), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t j = begin; j < end; ++j) {
-        double sum = 0;
-        for (std::int64_t block = 0; block < by_.row_blocks; ++block) {
-          sum += static_cast<double>(memory_.column_sums[block * by_.n + j]);
-        }
-        end_.column_sums.as<float>()[j] = static_cast<float>(sum);
-      }
-    });
   }
 
   // Of transposed results, whose rows have one number of it each, and of one that is repeated.

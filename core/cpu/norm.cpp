@@ -38,11 +38,6 @@ TALLY_CLONES Moments<T> moments_of(const T* x, std::int64_t n, double eps) {
   return {static_cast<T>(mean), static_cast<T>(1.0 / std::sqrt(squares / static_cast<double>(n) + eps))};
 }
 
-// Bits are written: of whole objects of bf16 g++ makes no vectors.
-TALLY_INLINE void write(float* y, float value) { *y = value; }
-TALLY_INLINE void write(double* y, double value) { *y = value; }
-TALLY_INLINE void write(Bfloat16* y, float value) { y->bits = detail::bfloat16_bits(value); }
-
 // bias may be null
 template <class T, class Y>
 TALLY_CLONES void normalise_row(Y* y, const T* x, Moments<T> moments, const T* weight, const T* bias, std::int64_t n) {

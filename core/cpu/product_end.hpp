@@ -17,6 +17,18 @@ void activate_row(UnaryOp op, T* y, const T* x, std::int64_t n);
 template <class T>
 void multiply_by_derivative(UnaryOp op, T* d, const T* v, std::int64_t n);
 
+// total[j] = the sum over the blocks of sums[block n + j], j < n.
+template <class T>
+void add_blocks(T* total, const T* sums, std::int64_t blocks, std::int64_t n) {
+  parallel_for_blocks(n, rows_per_tile(blocks), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t j = begin; j < end; ++j) {
+      double sum = 0;
+      for (std::int64_t block = 0; block < blocks; ++block) sum += static_cast<double>(sums[block * n + j]);
+      total[j] = static_cast<T>(sum);
+    }
+  });
+}
+
 template <class T>
 class ProductRows {
  public:
@@ -47,14 +59,7 @@ class ProductRows {
   }
   // After all blocks.
   void add_column_sums() const {
-    if (!end_.column_sums) return;
-    parallel_for_blocks(n_, rows_per_tile(blocks_), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t j = begin; j < end; ++j) {
-        double sum = 0;
-        for (std::int64_t block = 0; block < blocks_; ++block) sum += static_cast<double>(sums_[block * n_ + j]);
-        end_.column_sums.as<T>()[j] = static_cast<T>(sum);
-      }
-    });
+    if (end_.column_sums) add_blocks(end_.column_sums.as<T>(), sums_, blocks_, n_);
   }
 
  private:

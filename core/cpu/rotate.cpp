@@ -1,7 +1,5 @@
 // Rotation of pairs (RoPE, Su et al. 2021): of the first r dims of row t the pairs (a, b) become
 // (a cos - b sin, a sin + b cos) by the angles of row t; inverse, and adjoint, by the negative angles.
-#include <type_traits>
-
 #include "core/cpu/rows.hpp"
 #include "core/kernels.hpp"
 
@@ -9,21 +7,14 @@ namespace tally::cpu {
 
 namespace {
 
-// y may be x; sign -1 turns backwards. X: T, or of f32 bf16, of whose whole objects g++ makes no vectors.
+// y may be x; sign -1 turns backwards. X: T, or of f32 bf16.
 template <class T, class X>
 TALLY_CLONES void rotate_row(X* y, const X* x, const T* cosine, const T* sine, std::int64_t pairs, bool interleaved,
                              T sign) {
-  const auto write = [](X& to, T value) TALLY_INLINED {
-    if constexpr (std::is_same_v<X, Bfloat16>) {
-      to.bits = detail::bfloat16_bits(value);
-    } else {
-      to = value;
-    }
-  };
   const auto rotate = [&](std::int64_t i, std::int64_t first, std::int64_t second) TALLY_INLINED {
     const T a = static_cast<T>(x[first]), b = static_cast<T>(x[second]), c = cosine[i], s = sign * sine[i];
-    write(y[first], a * c - b * s);
-    write(y[second], a * s + b * c);
+    write(y + first, a * c - b * s);
+    write(y + second, a * s + b * c);
   };
   if (interleaved) {
 #pragma omp simd

@@ -7,6 +7,11 @@
 
 namespace tally::cpu {
 
+// Bits are written: of whole objects of bf16 g++ makes no vectors.
+TALLY_INLINE void write(float* y, float value) { *y = value; }
+TALLY_INLINE void write(double* y, double value) { *y = value; }
+TALLY_INLINE void write(Bfloat16* y, float value) { y->bits = detail::bfloat16_bits(value); }
+
 // One row of a tensor with rows of some width.
 struct Row {
   std::int64_t index;   // flat, row-major
