@@ -65,18 +65,43 @@ Tensor as_read(const Saved& kept) {
   return kept.get().defined() && !is_cpu(kept.get().device()) ? kept.widened() : kept.get();
 }
 
+// Whether both are one tensor of the graph.
+bool is_same(const Tensor& x, const Tensor& y) { return x.autograd() != nullptr && x.autograd() == y.autograd(); }
+
+// What a call's gradients are: those of q, k and v are written in bf16 where these are, as layers read them in their
+// backward; where the queries of a table or of distances are q itself, q's is that of all.
+struct GradientForms {
+  GradientForms(const Layout& layout, const std::vector<Tensor>& given) {
+    const auto at = [&](const Slot& slot) { return given[static_cast<std::size_t>(slot.index)]; };
+    const auto is_rounded = [&](const Slot& slot) { return at(slot).dtype() == DType::bf16; };
+    const auto is_q = [&](const Slot& slot) { return slot.index >= 0 && is_same(at(layout.slots.q), at(slot)); };
+    q = is_rounded(layout.slots.q);
+    k = is_rounded(layout.slots.k);
+    v = is_rounded(layout.slots.v);
+    table_of_q = is_q(layout.slots.scan.table_query);
+    distances_of_q = is_q(layout.slots.distance.query);
+  }
+  bool q, k, v;
+  bool table_of_q, distances_of_q;
+};
+
 // Gradients of a call's inputs. What a kernel may leave untouched begins at 0.
 class InputGradients {
  public:
-  InputGradients(const Layout& layout, const Gradients& wanted, const std::vector<Saved>& inputs,
-                 const Tensor& d_output)
+  InputGradients(const Layout& layout, const GradientForms& forms, const Gradients& wanted,
+                 const std::vector<Saved>& inputs, const Tensor& d_output)
       : gradients_(inputs.size()), biases_(layout.biases.size()) {
     const int last_by_token = layout.slots.v.index;
+    const auto is_rounded = [&](std::size_t n) {
+      const auto index = static_cast<int>(n);
+      return (forms.q && index == layout.slots.q.index) || (forms.k && index == layout.slots.k.index) ||
+             (forms.v && index == layout.slots.v.index);
+    };
     for (std::size_t n = 0; n < inputs.size(); ++n) {
       if (!wanted.wants(n)) continue;
       const Tensor& x = inputs[n].get();
       const bool by_token = static_cast<int>(n) <= last_by_token || lies_by_token(x);
-      const DType dtype = attention_call::type_of(x);
+      const DType dtype = is_rounded(n) ? DType::bf16 : attention_call::type_of(x);
       gradients_[n] = d_output.numel() == 0 ? Tensor::zeros(x.shape(), dtype, x.device())
                       : by_token            ? empty_by_token(x.shape(), dtype, x.device())
                                             : Tensor::empty(x.shape(), dtype, x.device());
@@ -84,6 +109,8 @@ class InputGradients {
     for_each_slot(layout, views_, biases_, [&](const Slot& slot, View& view) {
       if (slot.index >= 0 && of(slot).defined()) view = of(slot).view();
     });
+    if (forms.table_of_q) views_.scan.table_query = views_.q;
+    if (forms.distances_of_q) views_.distance.query = views_.q;
     if (views_.moves.own) of(layout.slots.moves.own).fill(0);
     for (std::size_t n = 0; n < biases_.size(); ++n) {
       const AttentionBias::Kind kind = layout.biases[n].kind;
@@ -241,11 +268,14 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
 
 Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& given) {
   const auto products_read = [&layout](std::size_t n) { return is_read_by_products(layout, static_cast<int>(n)); };
+  const GradientForms forms(layout, given);
   std::vector<Tensor> inputs;
   for (std::size_t n = 0; n < given.size(); ++n) {
     inputs.push_back(products_read(n) ? rounded_operand(given[n]) : given[n]);
   }
-  const auto input = [&](const Slot& slot) { return inputs[static_cast<std::size_t>(slot.index)]; };
+  const auto input = [&](const Slot& slot) -> Tensor& { return inputs[static_cast<std::size_t>(slot.index)]; };
+  if (forms.table_of_q) input(layout.slots.scan.table_query) = input(layout.slots.q).detach();
+  if (forms.distances_of_q) input(layout.slots.distance.query) = input(layout.slots.q).detach();
   const Tensor q = input(layout.slots.q), k = input(layout.slots.k), v = input(layout.slots.v);
   const DType dtype = type_of(given[static_cast<std::size_t>(layout.slots.q.index)]);
   const Device device = q.device();
@@ -276,9 +306,9 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
     kept.push_back(products_read(n) ? Saved::rounded(name, inputs[n]) : Saved(name, inputs[n]));
   }
   record(name, output, inputs,
-         [layout, kept, kept_output = Saved::rounded(name, output), row_statistics, prefix_sums, down_sums](
+         [layout, forms, kept, kept_output = Saved::rounded(name, output), row_statistics, prefix_sums, down_sums](
              const Tensor& d_y, Gradients& d) {
-           InputGradients gradients(layout, d, kept, d_y);
+           InputGradients gradients(layout, forms, d, kept, d_y);
            std::vector<Tensor> read;
            for (const Saved& one : kept) read.push_back(as_read(one));
            const Tensor own_output = as_read(kept_output);

@@ -76,6 +76,10 @@ class Team {
     const std::int64_t bytes_each = std::max<std::int64_t>(1, key_count_ * static_cast<std::int64_t>(sizeof(T)));
     at_once_ = division_.chunks() == 1 ? threads_
                                        : std::min(chunks(), std::max<std::int64_t>(threads_, most_bytes / bytes_each));
+    const auto is_rounded = [](const View& d) { return d && d.dtype == DType::bf16; };
+    if (is_rounded(gradients->k) || is_rounded(gradients->v)) {  // which nothing can be added to
+      at_once_ = std::max(division_.chunks(), at_once_ / division_.chunks() * division_.chunks());
+    }
     key_gradients_ = arena.take<T>(key_count_ * at_once_);
     const std::int64_t items = call.batch() * call.heads() * division_.shares;
     shared_ = {arena.take<double>(shared_count_ * items), shared_count_, call.batch(), call.heads(), division_.shares};

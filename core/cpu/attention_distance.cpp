@@ -174,7 +174,7 @@ void DistanceProducts<T>::multiply_gradient(const RowTile& rows, const Distances
 }
 
 template <class T>
-void DistanceProducts<T>::close_rows(const RowTile& rows, T* sums) {
+void DistanceProducts<T>::close_rows(const RowTile& rows, T* sums, const QueryGradient<T>& d_q) {
   if (!given()) return;
   multiply_gradient(rows, d_held_, sums);
   if (caps_) {
@@ -183,9 +183,8 @@ void DistanceProducts<T>::close_rows(const RowTile& rows, T* sums) {
     std::copy_n(d_last_, tile_rows, shifted_ + before * tile_rows);
     add_gradients(rows, {first, before + 1}, shifted_, sums);
   }
-  if (!gradients_->distance.query) return;
-  unpack_lanes(Matrix<T>(gradients_->distance.query, rows.batch, rows.head), rows.first, rows.rows, width_, d_rows_,
-               of_e_.gradient_factor());
+  const View& d_query = gradients_->distance.query;
+  if (d_query) d_q.take(d_query, rows, width_, d_rows_, of_e_.gradient_factor());
 }
 
 template class DistanceProducts<float>;

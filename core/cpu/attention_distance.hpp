@@ -20,9 +20,9 @@ class DistanceProducts {
   void open_rows(const RowTile& rows);
   void add(const RowTile& rows, const KeyTile& keys, T* score);
   // d: of the tile's logits. Gradients of e are added to `sums`, [W, w rounded up to whole vectors]; those of the rows
-  // are written by close_rows.
+  // are written by close_rows, or added to those of q.
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d, T* sums);
-  void close_rows(const RowTile& rows, T* sums);
+  void close_rows(const RowTile& rows, T* sums, const QueryGradient<T>& d_q);
 
  private:
   // The distances begin .. end - 1.

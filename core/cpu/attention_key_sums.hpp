@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/cpu/attention_chunks.hpp"
 
@@ -54,25 +55,29 @@ void clear_key_sums(const AttentionCall& call, const KeySums<T>& sums, const Key
 
 // d [B, G, K or fewer, width] of one head of keys gets the sums [.., width rounded up to whole vectors] of `count` of
 // its chunks, `step` apart, from number `part` on: added, but for the first, to what those before have written.
-// `whole`: every chunk has added to all rows.
-template <class T>
+// `whole`: every chunk has added to all rows. X: T, or bf16, where `count` is of all chunks.
+template <class T, class X>
 void write_key_sums(const AttentionCall& call, const View& d, std::int64_t batch, std::int64_t key_head, const T* sums,
                     std::int64_t step, std::int64_t part, std::int64_t count, bool whole) {
   constexpr std::int64_t most = 256;  // columns at a time
   alignas(64) T sum[most];
   const std::int64_t shares = divide(call).shares;
-  const Matrix<T> target(d, batch, key_head);
+  const Matrix<X> target(d, batch, key_head);
   const std::int64_t width = d.shape[3], ld = round_up(width, vector_lanes<T>);
   if (whole && part == 0 && count == 1 && target.column_step == 1) {
-    for (std::int64_t j = 0; j < d.shape[2]; ++j) std::copy_n(sums + j * ld, width, &target.at(j, 0));
+    if constexpr (std::is_same_v<X, Bfloat16>) {
+      write_rounded_rows(&target.at(0, 0), target.row_step, sums, ld, d.shape[2], width);
+    } else {
+      for (std::int64_t j = 0; j < d.shape[2]; ++j) std::copy_n(sums + j * ld, width, &target.at(j, 0));
+    }
     return;
   }
   for (std::int64_t j = 0; j < d.shape[2]; ++j) {
     for (std::int64_t first = 0; first < width; first += most) {
       const std::int64_t columns = std::min(most, width - first);
-      T* const written = &target.at(j, first);
+      X* const written = &target.at(j, first);
       bool begun = part > 0;
-      for (std::int64_t c = 0; begun && c < columns; ++c) sum[c] = written[c * target.column_step];
+      for (std::int64_t c = 0; begun && c < columns; ++c) sum[c] = static_cast<T>(written[c * target.column_step]);
       for (std::int64_t n = 0; n < count; ++n) {
         if (!whole && !keys_of(call, (part + n) % shares, shares).holds(j)) continue;
         const T* const row = sums + j * ld + first + n * step;
@@ -84,7 +89,7 @@ void write_key_sums(const AttentionCall& call, const View& d, std::int64_t batch
         begun = true;
       }
       if (!begun) std::fill_n(sum, columns, T{0});
-      for (std::int64_t c = 0; c < columns; ++c) written[c * target.column_step] = sum[c];
+      for (std::int64_t c = 0; c < columns; ++c) written[c * target.column_step] = static_cast<X>(sum[c]);
     }
   }
 }

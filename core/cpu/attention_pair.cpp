@@ -116,10 +116,10 @@ class PairTile final : public ScanTile<T> {
     gradient(views(rows, keys), d, gates_count() ? operands_.d_scores(d) : d, weights, run_, sums_);
     if (gates_count()) operands_.add_gradient(rows, keys);
   }
-  void close_rows(const RowTile& rows, const T* d_logit_sums) override {
+  void close_rows(const RowTile& rows, const T* d_logit_sums, const QueryGradient<T>& d_q) override {
     if (needs_.other) operands_.close_rows(rows);
     channels_.close_rows(rows);
-    if (products_.given()) multiply_gradients(rows);
+    if (products_.given()) multiply_gradients(rows, d_q);
     if (needs_.table && gradients_->scan.table) close_tables(rows);
     if (numbers_ == 0) return;
     // dl = a (da - do.o) of a softmax adds up to 0 in every row, or with a sink to what the sink leaves over, but for
@@ -232,11 +232,11 @@ class PairTile final : public ScanTile<T> {
     }
   }
   // The tables are read no more.
-  void multiply_gradients(const RowTile& rows) {
-    if (needs_.knots) return products_.close_rows(rows, products_.entries(), &d_table_->low, 2 * ld_);
+  void multiply_gradients(const RowTile& rows, const QueryGradient<T>& d_q) {
+    if (needs_.knots) return products_.close_rows(rows, products_.entries(), &d_table_->low, 2 * ld_, d_q);
     const std::int64_t count = reached(rows);
     for (std::int64_t i = 0; i < tile_rows; ++i) entry_gradients(values_ + i * ld_, d_table_ + i * ld_, count);
-    products_.close_rows(rows, count, values_, ld_);
+    products_.close_rows(rows, count, values_, ld_, d_q);
   }
   // Whether no sum to the left of here is below the last entry's place.
   bool is_settled(const RowTile& rows) const {

@@ -47,6 +47,21 @@ class InBf16 {
   const Bf16Tiles* tiles_;
 };
 
+// What a row tile's gradient of q has come to, by lanes and without its factor, to which that of other queries is added
+// where they are q itself.
+template <class T>
+struct QueryGradient {
+  View view;
+  T* lanes;
+  T factor;
+
+  // `lanes` [width, tile_rows] times factor, of the queries whose gradient is d.
+  void take(const View& d, const RowTile& rows, std::int64_t width, const T* own, T own_factor) const {
+    if (d.data == view.data) return add_tile(lanes, own, own_factor / factor, width, rows.lanes);
+    unpack_lanes(Matrix<T>(d, rows.batch, rows.head), rows.first, rows.rows, width, own, own_factor);
+  }
+};
+
 // Of one thread.
 template <class T>
 class PairProducts {

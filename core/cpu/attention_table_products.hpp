@@ -40,7 +40,8 @@ class TableProducts {
     });
   }
   // From the gradient of those.
-  void close_rows(const RowTile& rows, std::int64_t count, const T* d_values, std::int64_t ld) {
+  void close_rows(const RowTile& rows, std::int64_t count, const T* d_values, std::int64_t ld,
+                  const QueryGradient<T>& d_q) {
     const View& d_query = gradients_->scan.table_query;
     std::fill_n(d_lanes_, tile_rows * width_, T{0});
     for_each_tile(rows, count, [&](const RowTile& all, const KeyTile& entries) {
@@ -48,9 +49,7 @@ class TableProducts {
       products_.add_gradients(all, entries, d_query ? d_lanes_ : nullptr, gradients_->scan.table_key ? d_key_ : nullptr,
                               tile_);
     });
-    if (!d_query) return;
-    unpack_lanes(Matrix<T>(d_query, rows.batch, rows.head), rows.first, rows.rows, width_, d_lanes_,
-                 products_.gradient_factor());
+    if (d_query) d_q.take(d_query, rows, width_, d_lanes_, products_.gradient_factor());
   }
 
  private:

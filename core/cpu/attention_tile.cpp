@@ -55,11 +55,19 @@ TALLY_CLONES void round_row(T* y, const T* x, std::int64_t count) {
 
 // Bits are written: of whole objects g++ makes no vectors.
 template <class T>
-TALLY_CLONES void write_rounded_rows(Bfloat16* y, std::int64_t step, const T* x, std::int64_t rows,
-                                     std::int64_t width) {
+TALLY_CLONES void round_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,
+                             std::int64_t width) {
   for (std::int64_t i = 0; i < rows; ++i) {
 #pragma omp simd
-    for (std::int64_t c = 0; c < width; ++c) y[i * step + c].bits = detail::bfloat16_bits(x[i * width + c]);
+    for (std::int64_t c = 0; c < width; ++c) y[i * step_y + c].bits = detail::bfloat16_bits(x[i * step_x + c]);
+  }
+}
+
+template <class T>
+TALLY_CLONES void add_in_lanes(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) sum[j * tile_rows + i] += factor * x[j * tile_rows + i];
   }
 }
 
@@ -107,9 +115,16 @@ void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std
 
 template <class T>
 void unpack_rounded(const Matrix<Bfloat16>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
-                    const T* source, T* by_row) {
-  copy_transposed(by_row, width, source, tile_rows, width, tile_rows, T{1});
-  write_rounded_rows(&x.at(first, 0), x.row_step, by_row, rows, width);
+                    const T* source, T factor, T* by_row) {
+  if (rows == 0) return;
+  copy_transposed(by_row, width, source, tile_rows, width, tile_rows, factor);
+  write_rounded_rows(&x.at(first, 0), x.row_step, by_row, width, rows, width);
+}
+
+template <class T>
+void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,
+                        std::int64_t width) {
+  round_rows(y, step_y, x, step_x, rows, width);
 }
 
 template <class T>
@@ -123,19 +138,26 @@ void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes) {
 }
 
 template <class T>
+void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes) {
+  add_in_lanes(sum, x, factor, keys, lanes);
+}
+
+template <class T>
 void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
   add_keys_in_lanes(sum, x, keys, lanes);
 }
 
-#define TALLY_INSTANTIATE(T)                                                                                     \
-  template void pack_rows(T*, std::int64_t, const View&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, \
-                          std::int64_t, T, std::int64_t);                                                        \
-  template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                    \
-  template void transpose_to_rows(T*, std::int64_t, const T*, std::int64_t);                                     \
-  template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);           \
-  template void unpack_rounded(const Matrix<Bfloat16>&, std::int64_t, std::int64_t, std::int64_t, const T*, T*); \
-  template void round_to_bf16(T*, const T*, std::int64_t);                                                       \
-  template void scale_tile(T*, T, std::int64_t, std::int64_t);                                                   \
+#define TALLY_INSTANTIATE(T)                                                                                        \
+  template void pack_rows(T*, std::int64_t, const View&, std::int64_t, std::int64_t, std::int64_t, std::int64_t,    \
+                          std::int64_t, T, std::int64_t);                                                           \
+  template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                       \
+  template void transpose_to_rows(T*, std::int64_t, const T*, std::int64_t);                                        \
+  template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);              \
+  template void unpack_rounded(const Matrix<Bfloat16>&, std::int64_t, std::int64_t, std::int64_t, const T*, T, T*); \
+  template void write_rounded_rows(Bfloat16*, std::int64_t, const T*, std::int64_t, std::int64_t, std::int64_t);    \
+  template void add_tile(T*, const T*, T, std::int64_t, std::int64_t);                                              \
+  template void round_to_bf16(T*, const T*, std::int64_t);                                                          \
+  template void scale_tile(T*, T, std::int64_t, std::int64_t);                                                      \
   template void add_keys(T*, const T*, std::int64_t, std::int64_t);
 TALLY_INSTANTIATE(float)
 TALLY_INSTANTIATE(double)

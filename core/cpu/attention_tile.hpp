@@ -96,7 +96,11 @@ void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std
 // The same rounded to bf16, by way of rows [tile_rows, width]; columns of x lie next to each other.
 template <class T>
 void unpack_rounded(const Matrix<Bfloat16>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
-                    const T* source, T* by_row);
+                    const T* source, T factor, T* by_row);
+// y = x, rounded to bf16: rows that lie step_y and step_x apart.
+template <class T>
+void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,
+                        std::int64_t width);
 
 // sum[i] = sum over keys of x[j * tile_rows + i]; the lanes of one row each.
 template <class T>
@@ -108,5 +112,8 @@ void round_to_bf16(T* y, const T* x, std::int64_t count);
 // tile *= factor
 template <class T>
 void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes);
+// sum += factor x
+template <class T>
+void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes);
 
 }  // namespace tally::cpu

@@ -68,10 +68,11 @@ class Worker {
     }
     if (gradients == nullptr) {
       output_lanes_ = arena.take<T>(tile_rows * value_width_);
-      output_rows_ = arena.take<T>(call.output.dtype == DType::bf16 ? tile_rows * value_width_ : 0);
+      rounded_rows_ = arena.take<T>(call.output.dtype == DType::bf16 ? tile_rows * value_width_ : 0);
       return;
     }
     d_q_lanes_ = arena.take<T>(tile_rows * width_);
+    rounded_rows_ = arena.take<T>(gradients->q && gradients->q.dtype == DType::bf16 ? tile_rows * width_ : 0);
     d_score_ = arena.take<T>(tile_keys * tile_rows);
     kept_weight_ = arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0);
   }
@@ -102,7 +103,12 @@ class Worker {
     const KeySums<T> first = key_sums(call_, chunks);
     const auto write = [&](const View& d, const T* sums) {
       const bool whole = !shares_neighbours(call_) || !belongs_to_keys(*gradients_, d, call_.keys());
-      if (d) write_key_sums(call_, d, batch, key_head, sums, step, part, count, whole);
+      if (!d) return;
+      if (d.dtype == DType::bf16) {
+        write_key_sums<T, Bfloat16>(call_, d, batch, key_head, sums, step, part, count, whole);
+      } else {
+        write_key_sums<T, T>(call_, d, batch, key_head, sums, step, part, count, whole);
+      }
     };
     for_each_key_operand(write, *gradients_, first);
   }
@@ -277,7 +283,7 @@ class Worker {
     }
     if (call_.output.dtype == DType::bf16) {
       return unpack_rounded(Matrix<Bfloat16>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_,
-                            output_lanes_, output_rows_);
+                            output_lanes_, T{1}, rounded_rows_);
     }
     unpack_lanes(Matrix<T>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_, output_lanes_,
                  T{1});
@@ -314,15 +320,21 @@ class Worker {
       of_k_.add_gradients(rows, keys, gradients_->q ? d_q_lanes_ : nullptr, gradients_->k ? sums.k : nullptr, d_score_);
     }
     if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
-    if (gradients_->q) {
-      unpack_lanes(Matrix<T>(gradients_->q, rows.batch, rows.head), rows.first, rows.rows, width_, d_q_lanes_,
-                   of_k_.gradient_factor());
-    }
+    const QueryGradient<T> d_q{gradients_->q, d_q_lanes_, of_k_.gradient_factor()};
     normaliser_.close_gradient(rows, shared_of_normaliser_);
-    if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
-    if (beside_.tile() != nullptr) beside_.tile()->close_rows(rows, normaliser_.d_logit_sums());
+    if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums(), d_q);
+    if (beside_.tile() != nullptr) beside_.tile()->close_rows(rows, normaliser_.d_logit_sums(), d_q);
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
-    distance_.close_rows(rows, sums.distance.key);
+    distance_.close_rows(rows, sums.distance.key, d_q);
+    if (gradients_->q) write_query_gradient(rows, d_q);
+  }
+
+  void write_query_gradient(const RowTile& rows, const QueryGradient<T>& d_q) {
+    if (d_q.view.dtype == DType::bf16) {
+      return unpack_rounded(Matrix<Bfloat16>(d_q.view, rows.batch, rows.head), rows.first, rows.rows, width_, d_q.lanes,
+                            d_q.factor, rounded_rows_);
+    }
+    unpack_lanes(Matrix<T>(d_q.view, rows.batch, rows.head), rows.first, rows.rows, width_, d_q.lanes, d_q.factor);
   }
 
   // What products and the normaliser need of d_output.
@@ -356,7 +368,7 @@ class Worker {
   // Of the row tile; _rows [tile_rows, ld], _lanes [width, tile_rows].
   T* rest_rows_;
   T* output_lanes_ = nullptr;  // forward
-  T* output_rows_ = nullptr;   // of what is written in bf16
+  T* rounded_rows_ = nullptr;  // of what is written in bf16
   T* d_q_lanes_ = nullptr;     // backward
   double row_norm_ = 0;
   double* shared_of_normaliser_ = nullptr;

@@ -12,7 +12,7 @@ void store_sums_by_avx512_bf16(const float* s, const TileSums& sums) { store_sum
 
 #include <algorithm>
 
-#include "core/activations.hpp"
+#include "core/cpu/gelu_of_bf16.hpp"
 
 #define TALLY_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 #define TALLY_AVX512_BF16_INLINE TALLY_AVX512_BF16 __attribute__((always_inline)) inline
@@ -57,7 +57,7 @@ TALLY_AVX512_BF16 void store_rounded(const float* s, const TileSums& sums) {
 TALLY_AVX512_BF16 void store_activated(const float* s, const TileSums& sums) {
   Bfloat16 *const c = sums.rounded, *const arguments = sums.argument;
   const std::int64_t ld = sums.ld_c;
-  functors::visit_activation(sums.op, [&](auto op) TALLY_AVX512_BF16 {
+  functors::visit_activation_of_bf16(sums.op, [&](auto op) TALLY_AVX512_BF16 {
     for_each_vector(s, sums, [=](__m512 r, std::int64_t i, std::int64_t j, __mmask16 there) TALLY_AVX512_BF16 {
       const std::int64_t at = i * ld + j;
       const __m256i argument = rounded(r);
@@ -75,7 +75,7 @@ TALLY_AVX512_BF16 void store_derivative(const float* s, const TileSums& sums) {
   const Bfloat16* const arguments = sums.argument;
   float* const added = column_sums;
   const std::int64_t ld = sums.ld_c;
-  functors::visit_activation(sums.op, [&](auto op) TALLY_AVX512_BF16 {
+  functors::visit_activation_of_bf16(sums.op, [&](auto op) TALLY_AVX512_BF16 {
     for_each_vector(s, sums, [=](__m512 r, std::int64_t i, std::int64_t j, __mmask16 there) TALLY_AVX512_BF16 {
       const std::int64_t at = i * ld + j;
       const Lanes x = widened(_mm256_maskz_loadu_epi16(there, arguments + at));

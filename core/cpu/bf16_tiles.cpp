@@ -11,7 +11,7 @@
 #include <unistd.h>
 #endif
 
-#include "core/activations.hpp"
+#include "core/cpu/gelu_of_bf16.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 
@@ -141,7 +141,7 @@ TALLY_CLONES void store_rounded(const float* s, const TileSums& sums) {
 }
 
 TALLY_CLONES void store_activated(const float* s, const TileSums& sums) {
-  functors::visit_activation(sums.op, [&](auto op) TALLY_INLINED {
+  functors::visit_activation_of_bf16(sums.op, [&](auto op) TALLY_INLINED {
     for_each_row(s, sums, [&](const float* row, std::int64_t i, std::int64_t n) TALLY_INLINED {
       Bfloat16 nowhere[tile_columns];
       Bfloat16* const c = sums.rounded + i * sums.ld_c;
@@ -160,7 +160,7 @@ TALLY_CLONES void store_activated(const float* s, const TileSums& sums) {
 TALLY_CLONES void store_derivative(const float* s, const TileSums& sums) {
   float column_sums[tile_columns] = {};
   if (sums.column_sums != nullptr) std::copy_n(sums.column_sums, sums.columns, column_sums);
-  functors::visit_activation(sums.op, [&](auto op) TALLY_INLINED {
+  functors::visit_activation_of_bf16(sums.op, [&](auto op) TALLY_INLINED {
     for_each_row(s, sums, [&](const float* row, std::int64_t i, std::int64_t n) TALLY_INLINED {
       Bfloat16* const c = sums.rounded + i * sums.ld_c;
       const Bfloat16* const argument = sums.argument + i * sums.ld_c;

@@ -2,6 +2,7 @@
 //
 // Each has one loop over elements that stand next to each other, compiled per instruction set; operands that are
 // broadcast or strided are brought into a small buffer first (GatheredRow), so that no loop is needed per layout.
+#include "core/cpu/gelu_of_bf16.hpp"
 #include "core/cpu/product_end.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/functors.hpp"
@@ -29,14 +30,14 @@ TALLY_CLONES void unary_backward_row(UnaryOp op, double parameter, T* d_x, const
 
 // In bf16, computed in f32. Bits are written: of whole objects g++ makes no vectors.
 TALLY_CLONES void activation_row(UnaryOp op, Bfloat16* y, const Bfloat16* x, std::int64_t n) {
-  functors::visit_activation(op, [&](auto functor) TALLY_INLINED {
+  functors::visit_activation_of_bf16(op, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) y[i].bits = detail::bfloat16_bits(functor(static_cast<float>(x[i])));
   });
 }
 TALLY_CLONES void activation_backward_row(UnaryOp op, Bfloat16* d_x, const Bfloat16* d_y, const Bfloat16* v,
                                           std::int64_t n) {
-  functors::visit_activation(op, [&](auto functor) TALLY_INLINED {
+  functors::visit_activation_of_bf16(op, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
       d_x[i].bits = detail::bfloat16_bits(static_cast<float>(d_y[i]) * functor.derivative(static_cast<float>(v[i])));
