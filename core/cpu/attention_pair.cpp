@@ -108,12 +108,11 @@ class PairTile final : public ScanTile<T> {
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
     settled_ = needs_.settles && operands_.finite() && is_settled(rows);
     const T* const other = gates_count() ? operands_.scores(rows, keys, score) : nullptr;
-    const auto add = settled_ ? loops_.add_settled : for_gradient ? loops_.add_and_keep : loops_.add;
+    const auto add = for_gradient ? loops_.add_and_keep : loops_.add;
     add(views(rows, keys), score, other, carry_);
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) override {
-    const auto gradient = settled_ ? loops_.settled_gradient : loops_.gradient;
-    gradient(views(rows, keys), d, gates_count() ? operands_.d_scores(d) : d, weights, run_, sums_);
+    loops_.gradient(views(rows, keys), d, gates_count() ? operands_.d_scores(d) : d, weights, run_, sums_);
     if (gates_count()) operands_.add_gradient(rows, keys);
   }
   void close_rows(const RowTile& rows, const T* d_logit_sums, const QueryGradient<T>& d_q) override {
@@ -253,7 +252,7 @@ class PairTile final : public ScanTile<T> {
     return dx - (d - static_cast<double>(expected[row])) / a * ax;
   }
 
-  PairTileViews<T> views(const RowTile& rows, const KeyTile& keys) const {
+  PairTileViews<T> views(const RowTile& rows, const KeyTile& keys) {
     const auto of_tile = [&](double* sums) { return sums != nullptr ? sums + keys.first : nullptr; };
     return {rows,
             keys,
@@ -274,6 +273,7 @@ class PairTile final : public ScanTile<T> {
             kept_down_,
             of_tile(down_),
             of_tile(d_down_),
+            needs_.settles && operands_.finite() ? settled_keys_ : nullptr,
             channels_.views(keys)};
   }
 
@@ -298,6 +298,7 @@ class PairTile final : public ScanTile<T> {
   double* shared_ = nullptr;
   using ScanTile<T>::carry_;
   using ScanTile<T>::settled_;
+  std::int64_t settled_keys_[tile_rows];  // of vectors of rows
   alignas(64) T run_[tile_rows];
 };
 

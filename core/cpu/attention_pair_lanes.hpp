@@ -47,6 +47,9 @@ struct PairTileViews {
   T* kept_down;                   // p.down, where it sums down the queries; of each key then:
   double* down;                   // what the rows before these add up to; in backward those up to the last of these
   double* d_down;                 // what flows back from the rows after these
+  // With needs.settles: of each vector of rows how many of the tile's first keys come after it has settled, for which
+  // no gate or place is computed; null: of none.
+  std::int64_t* settled_keys;
   ChannelViews<T> channels;
 };
 
@@ -280,6 +283,14 @@ struct KnotSegments {
     }
   }
 };
+
+// Whether all rows of a vector have sums that no gate changes any more, as their places are the table's last.
+template <class V, class Policy>
+TALLY_INLINE bool is_settled(const PairTileViews<Scalar<V>>& tile, const PairLanes<V, Policy>& at, const V& sum) {
+  using T = Scalar<V>;
+  const auto queries = static_cast<std::int32_t>(tile.rows.rows);
+  return !any((sum < static_cast<T>(tile.entries - 1)) & (at.lane < queries));
+}
 
 // The last entry of each row's table.
 template <class V>

@@ -29,14 +29,11 @@ struct PairLoopsOf {
   // score becomes the logits; `other` is p.other's tile. carry: the rows' sums of gates, [tile_rows].
   void (*add)(const PairTileViews<T>& tile, T* score, const T* other, T* carry);
   void (*add_and_keep)(const PairTileViews<T>& tile, T* score, const T* other, T* carry);
-  // The same where all rows are settled: the carry stays. Null without needs.settles.
-  void (*add_settled)(const PairTileViews<T>& tile, T* score, const T* other, T* carry);
   // d: gradient of the logits, becomes that of the scores; d_other holds p.other's tile and becomes its gradient, and
   // is d where p.other is the score itself. run: sums of d_sum over the keys so far, [tile_rows]. sums: over the keys
   // of rows, [n][tile_rows]: of dl and of the weights, then for each number of a row or head of dl and of the weights
   // times the logit's derivative by it.
   void (*gradient)(const PairTileViews<T>& tile, T* d, T* d_other, const T* weight, T* run, double* sums);
-  void (*settled_gradient)(const PairTileViews<T>& tile, T* d, T* d_other, const T* weight, T* run, double* sums);
 };
 
 }  // namespace tally::cpu
@@ -50,7 +47,8 @@ struct PairLoops {
 
 namespace cpu {
 
-inline constexpr std::int64_t few_keys = 16;  // as many terms are added without double
+inline constexpr std::int64_t few_keys = 16;      // as many terms are added without double
+inline constexpr std::int64_t settling_keys = 8;  // are passed until rows are asked again whether they have settled
 
 // p.down of key j. In backward, where it is kept, the sum steps back to what was before these rows.
 template <class V, class Policy, bool keep>
@@ -86,26 +84,41 @@ constexpr bool keeps_gate_slope() {
   }
 }
 
-template <class V, class Policy, bool keep, bool settled = false>
+template <class V, class Policy, bool keep>
 [[gnu::flatten]] void add_pairs(const PairTileViews<Scalar<V>>& tile, Scalar<V>* score, const Scalar<V>* other,
                                 Scalar<V>* carry) {
   using T = Scalar<V>;
   constexpr PairNeeds needs = Policy::needs;
-  constexpr bool scans = needs.scan && !settled, looks_up = needs.table && !needs.knots && !settled;
+  constexpr bool scans = needs.scan, looks_up = needs.table && !needs.knots;
   constexpr std::int64_t step = lanes_of<V>;
   OfRows<V> lost{}, positions{}, last{};
   TablePlaces<V> places;
   std::array<KnotSegments<V>, needs.knots ? vectors_of_rows<V> : 0> segments{};
-  if constexpr (settled) last = last_entries<V>(tile);
+  std::array<bool, vectors_of_rows<V>> has_settled{};
+  if constexpr (needs.settles) last = last_entries<V>(tile);
+  if (needs.settles && tile.settled_keys != nullptr) {
+    for (std::size_t n = 0; n < vectors_of_rows<V>; ++n) tile.settled_keys[n] = 0;
+  }
   set_diagonals<V, Policy, keep>(tile);
   for (std::int64_t j = tile.keys.keys - 1; j >= 0; --j) {
+    if (needs.settles && tile.settled_keys != nullptr && (tile.keys.keys - 1 - j) % settling_keys == 0) {
+      for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
+        const auto n = static_cast<std::size_t>(first / step);
+        if (has_settled[n]) continue;
+        const V sum = load_vector<V>(carry + first) + lost[n];
+        has_settled[n] = is_settled(tile, PairLanes<V, Policy>(tile, first), sum);
+        if (has_settled[n]) tile.settled_keys[n] = j + 1;
+      }
+    }
+    const auto is_passed = [&](std::int64_t first) TALLY_INLINED {
+      return needs.settles && has_settled[static_cast<std::size_t>(first / step)];
+    };
     const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
     const std::int64_t begin = tile.keys.first_lane(tile.rows, j);
     OfRows<V> downs;
     if constexpr (needs.down) downs = sum_down<V, Policy, keep>(tile, score, other, j, seeing);
-    const auto load_other = [&](std::int64_t cell) TALLY_INLINED -> V {
-      return needs.other && !settled ? load_vector<V>(other + cell) : V{};
-    };
+    const auto load_other = [&](std::int64_t cell)
+                                TALLY_INLINED -> V { return needs.other ? load_vector<V>(other + cell) : V{}; };
     // p.sum
     const auto advance = [&](const PairLanes<V, Policy>& at, std::int64_t first) TALLY_INLINED -> V {
       const std::int64_t cell = j * tile_rows + first;
@@ -140,11 +153,20 @@ template <class V, class Policy, bool keep, bool settled = false>
       const std::int64_t cell = j * tile_rows + first;
       const V logit = attention::logit_of<Policy>(pair).value;
       store_vector<V>(score + cell, choose(at.seen(seeing), logit, splat<V>(-std::numeric_limits<T>::infinity())));
-      if (keep || (settled && tile.kept_score != nullptr)) store_vector<V>(tile.kept_score + cell, pair.s.value);
+      if constexpr (keep) store_vector<V>(tile.kept_score + cell, pair.s.value);
       if constexpr (keep && needs.down) store_vector<V>(tile.kept_down + cell, pair.down.value);
     };
     for (std::int64_t first = begin; first < tile.rows.lanes; first += step) {
       const PairLanes<V, Policy> at(tile, first);
+      if constexpr (needs.settles) {
+        if (is_passed(first)) {
+          const V s = load_vector<V>(score + j * tile_rows + first);
+          const auto pair = at.template pair<false, true>(s, V{}, V{}, j);
+          const V value = last[static_cast<std::size_t>(first / step)];
+          finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value));
+          continue;
+        }
+      }
       const V position = advance(at, first);
       const auto pair = pair_at(at, first, position);
       if constexpr (looks_up) {
@@ -155,9 +177,6 @@ template <class V, class Policy, bool keep, bool settled = false>
         KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
         here.template move<false>(tile, first, place);
         finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, here.entry()));
-      } else if constexpr (settled) {
-        const V value = last[static_cast<std::size_t>(first / step)];
-        finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, value));
       } else if constexpr (needs.channels.any()) {
         const V terms = sum_of_terms<V, Policy>(tile.channels, pair, first, j);
         if constexpr (keep) store_vector<V>(tile.channels.kept_terms + j * tile_rows + first, terms);
@@ -167,8 +186,11 @@ template <class V, class Policy, bool keep, bool settled = false>
       }
     }
     if constexpr (looks_up) {
-      look_up(places.found + begin, tile.values, places.at + begin, tile.rows.lanes - begin);
       for (std::int64_t first = begin; first < tile.rows.lanes; first += step) {
+        if (!is_passed(first)) look_up(places.found + first, tile.values, places.at + first, step);
+      }
+      for (std::int64_t first = begin; first < tile.rows.lanes; first += step) {
+        if (is_passed(first)) continue;
         const PairLanes<V, Policy> at(tile, first);
         const V rise = places.rise(first), value = places.low(first) + places.get(first) * rise;
         const auto pair = pair_at(at, first, positions[static_cast<std::size_t>(first / step)]);
@@ -191,7 +213,7 @@ TALLY_INLINE void add_in_double(double* sum, const V& x) {
   for (std::int64_t l = 0; l < lanes_of<V>; ++l) sum[l] += static_cast<double>(x[l]);
 }
 
-template <class V, class Policy, bool settled = false>
+template <class V, class Policy>
 [[gnu::flatten]] void pair_gradient(const PairTileViews<Scalar<V>>& tile, Scalar<V>* d, Scalar<V>* d_other,
                                     const Scalar<V>* weight, Scalar<V>* run, double* sums) {
   using attention::pulled;
@@ -201,12 +223,11 @@ template <class V, class Policy, bool settled = false>
                 down_of = attention::input_down, number_of = attention::first_row_input;
   constexpr std::int64_t step = lanes_of<V>;
   using T = Scalar<V>;
-  constexpr bool scans = needs.scan && !settled, looks_up = needs.table && !needs.knots && !settled;
   const bool own_operands = d_other != d;
   OfRows<V> last{}, d_last{};
   TablePlaces<V> places;  // with what entries get
   std::array<KnotSegments<V>, needs.knots ? vectors_of_rows<V> : 0> segments{};
-  if constexpr (settled) last = last_entries<V>(tile);
+  if constexpr (needs.settles) last = last_entries<V>(tile);
   set_diagonals<V, Policy, true>(tile);
   for (std::int64_t begin = 0; begin < tile.keys.keys; begin += few_keys) {
     // Of few keys: sums of dl, of the weights, and of both for each number.
@@ -216,8 +237,11 @@ template <class V, class Policy, bool settled = false>
       const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
       const std::int64_t lane = tile.keys.first_lane(tile.rows, j);
       T d_down_later{0};  // of the rows of this tile alone
-      for (std::int64_t done = 0; done < tile.rows.lanes - lane; done += step) {
-        const std::int64_t first = needs.down ? tile.rows.lanes - step - done : lane + done;
+      const auto is_passed = [&](std::int64_t first) TALLY_INLINED {
+        return needs.settles && tile.settled_keys != nullptr && j < tile.settled_keys[first / step];
+      };
+      const auto of_rows = [&]<bool passed>(std::int64_t first, bool begins) TALLY_INLINED {
+        constexpr bool scans = needs.scan && !passed, looks_up = needs.table && !needs.knots && !passed;
         const PairLanes<V, Policy> at(tile, first);
         const std::int64_t cell = j * tile_rows + first;
         const V dl = load_vector<V>(d + cell), s = load_vector<V>(tile.kept_score + cell);
@@ -243,10 +267,10 @@ template <class V, class Policy, bool settled = false>
             return attention::logit_of<Policy>(
                 attention::PairWithEntry<V, Policy, true>(pair, here.entry(), here.rise, where));
           } else {
-            const V value = settled            ? last[static_cast<std::size_t>(first / step)]
+            const V value = passed             ? last[static_cast<std::size_t>(first / step)]
                             : needs.adds_entry ? V{}
                                                : load_vector<V>(tile.kept_entry + cell);
-            const V rise = settled ? V{} : load_vector<V>(tile.kept_rise + cell);
+            const V rise = passed ? V{} : load_vector<V>(tile.kept_rise + cell);
             const auto where = attention::place_of(pair);
             if constexpr (looks_up) places.set(first, at.lane, where.value, tile);
             return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise, where));
@@ -273,7 +297,7 @@ template <class V, class Policy, bool settled = false>
         };
         if constexpr (needs.table) {
           const V d_entry = take.template operator()<attention::input_entry>(dl, logit);
-          if constexpr (settled) d_last[static_cast<std::size_t>(first / step)] += d_entry;
+          if constexpr (passed) d_last[static_cast<std::size_t>(first / step)] += d_entry;
           if constexpr (needs.knots) {
             KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
             here.d_value += d_entry;
@@ -291,7 +315,6 @@ template <class V, class Policy, bool settled = false>
         if constexpr (needs.channels.any()) {
           const V d_terms = take.template operator()<attention::input_terms>(dl, logit);
           const V a_terms = take.template operator()<attention::input_terms>(load_vector<V>(weight + cell), logit);
-          const bool begins = done == 0;
           terms_gradient<V, Policy>(
               tile.channels, pair, first, j, begins, d_terms,
               [&](const auto& term) TALLY_INLINED {
@@ -326,11 +349,21 @@ template <class V, class Policy, bool settled = false>
         if (needs.other && own_operands) store_vector<V>(d_other + cell, d_gate_score);
         if (needs.other && !own_operands) ds += d_gate_score;
         store_vector<V>(d + cell, ds);
+      };
+      for (std::int64_t done = 0; done < tile.rows.lanes - lane; done += step) {
+        const std::int64_t first = needs.down ? tile.rows.lanes - step - done : lane + done;
+        if constexpr (needs.settles) {
+          if (is_passed(first)) {
+            of_rows.template operator()<true>(first, done == 0);
+            continue;
+          }
+        }
+        of_rows.template operator()<false>(first, done == 0);
       }
       if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
       if constexpr (needs.channels.of_key > 0) close_key<V>(tile.channels, j);
-      if constexpr (looks_up) {
-        add_at(tile.d_table, places.at + lane, places.added + lane, tile.rows.lanes - lane);
+      for (std::int64_t first = lane; needs.table && !needs.knots && first < tile.rows.lanes; first += step) {
+        if (!is_passed(first)) add_at(tile.d_table, places.at + first, places.added + first, step);
       }
     }
     for (std::size_t n = 0; count > 0 && n < 2 + 2 * count; ++n) {
@@ -345,7 +378,7 @@ template <class V, class Policy, bool settled = false>
       segments[static_cast<std::size_t>(first / step)].close(tile, first);
     }
   }
-  for (std::int64_t i = 0; settled && i < tile.rows.lanes; ++i) {
+  for (std::int64_t i = 0; needs.settles && i < tile.rows.lanes; ++i) {
     tile.d_table[i * tile.ld + tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
   }
 }
@@ -353,13 +386,7 @@ template <class V, class Policy, bool settled = false>
 template <class T, int bytes, class Policy>
 constexpr PairLoopsOf<T> pair_loops_of() {
   using V = Vector<T, bytes>;
-  PairLoopsOf<T> loops{&add_pairs<V, Policy, false>, &add_pairs<V, Policy, true>, nullptr, &pair_gradient<V, Policy>,
-                       nullptr};
-  if constexpr (Policy::needs.settles) {
-    loops.add_settled = &add_pairs<V, Policy, false, true>;
-    loops.settled_gradient = &pair_gradient<V, Policy, true>;
-  }
-  return loops;
+  return {&add_pairs<V, Policy, false>, &add_pairs<V, Policy, true>, &pair_gradient<V, Policy>};
 }
 // Vectors of so many bytes.
 template <int bytes, class Policy>
