@@ -104,10 +104,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1.0);
 // x [..., in] times weight [out, in] transposed, plus bias [out], plus onto [..., out] (either may be undefined). What
 // is moved here is let go as early as can be: x before its product, where backward keeps it as products read it
 // (core/precision.md); onto becomes the result where nothing else holds it. An x of bf16 is one that was written
-// for products (ReadBy).
-Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias = {}, Tensor onto = {});
-// The same for products alone to read.
-Tensor linear_for_products(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+// for products (ReadBy), as the result is where `readers` says so and nothing is added.
+Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias = {}, Tensor onto = {},
+              ReadBy readers = ReadBy::anyone);
 
 // --- triangular systems ---
 // Y of (I + L) Y = given, L the part of l [..., C, C] strictly below its diagonal, which alone is read; given and Y

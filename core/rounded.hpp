@@ -21,6 +21,8 @@ bool has_all_of_its_storage(const Tensor& x);
 // long as somebody keeps them (Storage::rounded). Without autograd data.
 Tensor rounded_to_bf16(const Tensor& x);
 
+// What is computed with numbers of this type: f32 with those that are kept in bf16.
+inline DType widened(DType type) { return type == DType::bf16 ? DType::f32 : type; }
 // x in f32 where it is bf16, its elements lying as in x; else x.
 Tensor widened(const Tensor& x);
 

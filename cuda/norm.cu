@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/kernels.hpp"
+#include "core/rounded.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
@@ -140,7 +141,7 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
 }  // namespace
 
 std::int64_t norm_backward_workspace(View x) {
-  const DType parts = x.dtype == DType::bf16 ? DType::f32 : x.dtype;
+  const DType parts = widened(x.dtype);
   return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(parts));
 }
 

@@ -102,8 +102,7 @@ Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncodi
 Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier,
                           Tensor onto) const {
   const auto project = [&](const Linear& by, std::int64_t heads) {
-    const bool rounds = readers(encoding, pass, earlier) == ReadBy::products;
-    return split_heads(rounds ? by.for_products(x) : by.forward(x), heads);
+    return split_heads(by.forward(x, {}, readers(encoding, pass, earlier)), heads);
   };
   const Tensor q = project(query_, heads_), k = project(key_, key_heads_), v = project(value_, key_heads_);
   return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)), std::move(onto));

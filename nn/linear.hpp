@@ -1,6 +1,7 @@
 // y = x Wᵀ + b.
 #pragma once
 
+#include "core/rounded.hpp"
 #include "nn/init.hpp"
 #include "nn/module.hpp"
 
@@ -15,8 +16,7 @@ class Linear final : public Module {
   Linear(const Initializer& start, std::int64_t in, std::int64_t out, WithBias with_bias = WithBias::yes,
          double gain = 1);
   // x [..., in] -> [..., out], onto which it is added, if that is there
-  Tensor forward(Tensor x, Tensor onto = {}) const;
-  Tensor for_products(const Tensor& x) const;  // the same for products alone to read
+  Tensor forward(Tensor x, Tensor onto = {}, ReadBy readers = ReadBy::anyone) const;
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }  // undefined without
 

@@ -63,7 +63,7 @@ Tensor attend(const Layout& layout, const std::vector<Tensor>& inputs);
 Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, std::int64_t at_once);
 
 // What is computed with x, which may be kept in bf16.
-inline DType type_of(const Tensor& x) { return x.dtype() == DType::bf16 ? DType::f32 : x.dtype(); }
+inline DType type_of(const Tensor& x) { return widened(x.dtype()); }
 
 // [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.
 Tensor empty_by_token(const Shape& shape, DType dtype, Device device);

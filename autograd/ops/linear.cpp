@@ -65,8 +65,7 @@ bool writes_bf16(const Tensor& a) { return is_cpu(a.device()) && product_precisi
 
 // a b of matrices, in f32 or f64.
 Tensor product(const Tensor& a, const Tensor& b) {
-  const DType dtype = a.dtype() == DType::bf16 ? DType::f32 : a.dtype();
-  const Tensor c = Tensor::empty({a.size(0), b.size(1)}, dtype, a.device());
+  const Tensor c = Tensor::empty({a.size(0), b.size(1)}, widened(a.dtype()), a.device());
   multiply_into(c, a, b);
   return c;
 }
@@ -90,7 +89,8 @@ Tensor rounded_once(const Tensor& x) {
 Tensor layer_of(const Tensor& rows, const Tensor& weight, const Tensor& given_bias, const Tensor& onto,
                 const Shape& shape, ReadBy readers = ReadBy::anyone) {
   const Shape matrix{rows.size(0), weight.size(0)};
-  const bool rounds = readers == ReadBy::products && is_rounded_by_products(weight) && writes_bf16(rows);
+  const bool rounds =
+      readers == ReadBy::products && !onto.defined() && is_rounded_by_products(weight) && writes_bf16(rows);
   const Tensor bias = rounds && given_bias.defined() ? given_bias.to_dense() : given_bias;
   const DType dtype = rounds ? DType::bf16 : weight.dtype();
   const Tensor y = onto.defined() ? own_or_new(onto) : Tensor::empty(shape, dtype, rows.device());
@@ -115,7 +115,9 @@ void set_gradients_of_layer(Gradients& d, std::size_t n, const Tensor& d_rows, c
   if (d.wants(n + 2)) d.set(n + 2, d_bias.defined() ? d_bias : sum_of_rows(d_rows));
 }
 
-Tensor linear_read_by(ReadBy readers, Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& onto) {
+}  // namespace
+
+Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias, Tensor onto, ReadBy readers) {
   constexpr std::string_view name = "linear";
   const ProfileScope scope(name);
   check_layer(x, weight, bias, onto);
@@ -131,17 +133,6 @@ Tensor linear_read_by(ReadBy readers, Tensor& x, const Tensor& weight, const Ten
            d.set(3, d_y);
          });
   return y;
-}
-
-}  // namespace
-
-Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias, Tensor onto) {
-  return linear_read_by(ReadBy::anyone, x, weight, bias, onto);
-}
-
-Tensor linear_for_products(const Tensor& given, const Tensor& weight, const Tensor& bias) {
-  Tensor x = given;
-  return linear_read_by(ReadBy::products, x, weight, bias, {});
 }
 
 namespace {

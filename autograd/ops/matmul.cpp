@@ -74,7 +74,7 @@ Tensor product(const Tensor& a, const Tensor& b, double alpha) {
     return product(as_rows(a), b, alpha).reshape_view(append_axes(leading_axes(a.shape()), {b.size(1)}));
   }
   const Shape leading = broadcast_shapes("matmul", leading_axes(a.shape(), 2), leading_axes(b.shape(), 2));
-  const DType dtype = a.dtype() == DType::bf16 ? DType::f32 : a.dtype();
+  const DType dtype = widened(a.dtype());
   const Tensor c = Tensor::empty(append_axes(leading, {a.size(-2), b.size(-1)}), dtype, a.device());
   const Tensor a_all = a.broadcast_view("matmul", append_axes(leading, {a.size(-2), a.size(-1)}));
   const Tensor b_all = b.broadcast_view("matmul", append_axes(leading, {b.size(-2), b.size(-1)}));

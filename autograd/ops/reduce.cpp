@@ -6,6 +6,7 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/ops/product.hpp"
 #include "autograd/profile.hpp"
+#include "core/rounded.hpp"
 #include "core/workspace.hpp"
 
 namespace tally {
@@ -48,7 +49,7 @@ Shape dropped_shape(const Shape& shape, const std::vector<int>& axes) {
 }  // namespace
 
 Tensor sum_of_rows(const Tensor& x) {
-  const DType dtype = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+  const DType dtype = widened(x.dtype());
   const Tensor total = Tensor::empty({1, x.size(1)}, dtype, x.device());
   reduce(ReduceOp::sum, total, x);
   return total.reshape_view({x.size(1)});

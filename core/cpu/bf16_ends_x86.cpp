@@ -8,25 +8,17 @@ namespace tally::cpu {
 void store_sums_by_avx512_bf16(const float* s, const TileSums& sums) { store_sums(s, sums); }
 }  // namespace tally::cpu
 #else
-#include <immintrin.h>
-
 #include <algorithm>
 
+#include "core/cpu/bf16_x86.hpp"
 #include "core/cpu/gelu_of_bf16.hpp"
-
-#define TALLY_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
-#define TALLY_AVX512_BF16_INLINE TALLY_AVX512_BF16 __attribute__((always_inline)) inline
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of its own header (gcc bug 105593)
 
 namespace tally::cpu {
 namespace {
 
 using Lanes = Vector<float, 64>;
-constexpr std::int64_t lanes = 16;
+constexpr std::int64_t lanes = bf16_lanes;
 
-TALLY_AVX512_BF16_INLINE __mmask16 first(std::int64_t n) {
-  return n >= lanes ? __mmask16{0xffff} : static_cast<__mmask16>((1U << (n > 0 ? n : 0)) - 1);
-}
 TALLY_AVX512_BF16_INLINE __m256i rounded(__m512 x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); }
 TALLY_AVX512_BF16_INLINE __m512 widened(__m256i x) {
   return reinterpret_cast<__m512>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));

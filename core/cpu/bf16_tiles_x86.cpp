@@ -3,28 +3,21 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <immintrin.h>
 
 #include <cstring>
 
-#define TALLY_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
-#define TALLY_AVX512_BF16_INLINE TALLY_AVX512_BF16 __attribute__((always_inline)) inline
+#include "core/cpu/bf16_x86.hpp"
+
 #if defined(__clang__)
 #define TALLY_UNROLL _Pragma("unroll")
 #else
 #define TALLY_UNROLL _Pragma("GCC unroll 16")
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of its own header (gcc bug 105593)
 #endif
 
 namespace tally::cpu {
 namespace {
 
-constexpr int lanes = 16, avx512_rows = 12;
-
-// The first n lanes.
-TALLY_AVX512_BF16_INLINE __mmask16 first(std::int64_t n) {
-  return n >= lanes ? __mmask16{0xffff} : n <= 0 ? __mmask16{0} : static_cast<__mmask16>((1U << n) - 1);
-}
+constexpr int lanes = bf16_lanes, avx512_rows = 12;
 
 // Of 16 vectors that are rows the 16 that are columns.
 TALLY_AVX512_BF16_INLINE void transpose(__m512i (&x)[lanes]) {

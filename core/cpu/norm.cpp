@@ -11,6 +11,7 @@
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
 #include "core/kernels.hpp"
+#include "core/rounded.hpp"
 
 namespace tally::cpu {
 
@@ -154,7 +155,7 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
 }  // namespace
 
 std::int64_t norm_backward_workspace(View x) {
-  const DType parts = x.dtype == DType::bf16 ? DType::f32 : x.dtype;
+  const DType parts = widened(x.dtype);
   return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(parts));
 }
 

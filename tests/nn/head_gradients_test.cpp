@@ -36,7 +36,7 @@ enum class Reads { none, table, distances };
 enum class Query { q, copy };  // of what is read: q itself, or other tensors with the same elements
 
 // By name the gradients of x and of the weights; q, k and v as products read them, or in f32.
-std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads reads, Query query, bool for_products,
+std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads reads, Query query, ReadBy readers,
                                                      DType dtype = DType::f32) {
   constexpr std::int64_t inputs = 24;
   std::map<std::string, Tensor> leaves;
@@ -50,7 +50,7 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
   const Tensor last = leaf("last", {of.batch, of.queries, inputs}), all = concat({earlier, last}, 1);
   const auto heads = [&](const std::string& name, const Tensor& x, std::int64_t count) {
     const Tensor weight = leaf(name, {count * of.width, inputs}) * 0.2;
-    return split_heads(for_products ? linear_for_products(x, weight) : linear(x, weight), count);
+    return split_heads(linear(x, weight, {}, {}, readers), count);
   };
   const Tensor q = heads("q", last, of.heads);
   AttentionOperands operands{q, heads("k", all, of.key_heads), heads("v", all, of.key_heads), 0.3};
@@ -80,7 +80,8 @@ TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
     for (const Reads reads : {Reads::none, Reads::table, Reads::distances}) {
       if (one.width > 64 && reads != Reads::none) continue;
       SCOPED_TRACE(concat(one.queries, " queries of width ", one.width, ", reads ", static_cast<int>(reads)));
-      const auto wide = gradients(one, reads, Query::q, false), rounded = gradients(one, reads, Query::q, true);
+      const auto wide = gradients(one, reads, Query::q, ReadBy::anyone),
+                 rounded = gradients(one, reads, Query::q, ReadBy::products);
       for (const auto& [name, expected] : wide) EXPECT_EQ(rounded.at(name), expected) << name;
     }
   }
@@ -89,8 +90,8 @@ TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
 TEST_P(HeadGradients, OfQueriesThatAreReadTwiceAreTheSum) {
   for (const Sizes& one : {Sizes{2, 2, 2, 70, 70, 20}, Sizes{1, 4, 2, 65, 129, 20}}) {
     for (const Reads reads : {Reads::table, Reads::distances}) {
-      const auto once = gradients(one, reads, Query::q, false, DType::f64),
-                 twice = gradients(one, reads, Query::copy, false, DType::f64);
+      const auto once = gradients(one, reads, Query::q, ReadBy::anyone, DType::f64),
+                 twice = gradients(one, reads, Query::copy, ReadBy::anyone, DType::f64);
       for (const auto& [name, expected] : twice) {
         double largest = 0, difference = 0;
         for (std::size_t n = 0; n < expected.size(); ++n) {
