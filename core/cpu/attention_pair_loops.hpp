@@ -219,10 +219,12 @@ template <class V, class Policy>
   using attention::pulled;
   constexpr PairNeeds needs = Policy::needs;
   constexpr std::size_t count = pair_numbers<Policy>;
-  constexpr int s_of = attention::input_s, other_of = attention::input_other, sum_of = attention::input_sum,
-                down_of = attention::input_down, number_of = attention::first_row_input;
+  [[maybe_unused]] constexpr int s_of = attention::input_s, other_of = attention::input_other,
+                                 sum_of = attention::input_sum, down_of = attention::input_down,
+                                 number_of = attention::first_row_input;
   constexpr std::int64_t step = lanes_of<V>;
   using T = Scalar<V>;
+  constexpr bool looks_up = needs.table && !needs.knots;
   const bool own_operands = d_other != d;
   OfRows<V> last{}, d_last{};
   TablePlaces<V> places;  // with what entries get
@@ -240,13 +242,13 @@ template <class V, class Policy>
       const auto is_passed = [&](std::int64_t first) TALLY_INLINED {
         return needs.settles && tile.settled_keys != nullptr && j < tile.settled_keys[first / step];
       };
-      const auto of_rows = [&]<bool passed>(std::int64_t first, bool begins) TALLY_INLINED {
-        constexpr bool scans = needs.scan && !passed, looks_up = needs.table && !needs.knots && !passed;
+      // passed: a constant where this is inlined
+      const auto of_rows = [&](std::int64_t first, bool begins, bool passed) TALLY_INLINED {
         const PairLanes<V, Policy> at(tile, first);
         const std::int64_t cell = j * tile_rows + first;
         const V dl = load_vector<V>(d + cell), s = load_vector<V>(tile.kept_score + cell);
         const V gate_score = needs.other ? (own_operands ? load_vector<V>(d_other + cell) : s) : V{};
-        const V sum = scans ? load_vector<V>(tile.kept_sum + cell) : V{};
+        const V sum = needs.scan && !passed ? load_vector<V>(tile.kept_sum + cell) : V{};
         const V down = needs.down ? load_vector<V>(tile.kept_down + cell) : V{};
         const auto seen = at.seen(seeing);
         auto& sums_here = few[static_cast<std::size_t>(first / step)];
@@ -272,7 +274,7 @@ template <class V, class Policy>
                                                : load_vector<V>(tile.kept_entry + cell);
             const V rise = passed ? V{} : load_vector<V>(tile.kept_rise + cell);
             const auto where = attention::place_of(pair);
-            if constexpr (looks_up) places.set(first, at.lane, where.value, tile);
+            if (!passed) places.set(first, at.lane, where.value, tile);
             return attention::logit_of<Policy>(attention::PairWithEntry<V, Policy, true>(pair, value, rise, where));
           }
         }();
@@ -297,13 +299,13 @@ template <class V, class Policy>
         };
         if constexpr (needs.table) {
           const V d_entry = take.template operator()<attention::input_entry>(dl, logit);
-          if constexpr (passed) d_last[static_cast<std::size_t>(first / step)] += d_entry;
+          if (passed) d_last[static_cast<std::size_t>(first / step)] += d_entry;
           if constexpr (needs.knots) {
             KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
             here.d_value += d_entry;
             here.d_rise += choose(seen, V(here.beyond * d_entry), V{});
           }
-          if constexpr (looks_up) {
+          if (looks_up && !passed) {
             places.put(first, d_entry, choose(seen, V(places.get(first) * d_entry), V{}));
           }
         }
@@ -327,16 +329,18 @@ template <class V, class Policy>
               },
               take);
         }
-        if constexpr (scans) {
-          const V d_sum = with_terms(take.template operator()<sum_of>(dl, logit), d_sum_of_terms);
-          const V before = load_vector<V>(run + first);
-          const V after = before + d_sum, d_gate = needs.own ? after : before;
-          store_vector<V>(run + first, after);
-          if constexpr (keeps_gate_slope<V, Policy>()) {
-            using Gate = decltype(attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
-            (Gate::template has<s_of> ? ds : d_gate_score) += d_gate * load_vector<V>(tile.kept_gate_slope + cell);
-          } else {
-            back_through(d_gate, attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
+        if constexpr (needs.scan) {
+          if (!passed) {
+            const V d_sum = with_terms(take.template operator()<sum_of>(dl, logit), d_sum_of_terms);
+            const V before = load_vector<V>(run + first);
+            const V after = before + d_sum, d_gate = needs.own ? after : before;
+            store_vector<V>(run + first, after);
+            if constexpr (keeps_gate_slope<V, Policy>()) {
+              using Gate = decltype(attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
+              (Gate::template has<s_of> ? ds : d_gate_score) += d_gate * load_vector<V>(tile.kept_gate_slope + cell);
+            } else {
+              back_through(d_gate, attention::gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
+            }
           }
         }
         if constexpr (needs.down) {
@@ -352,17 +356,15 @@ template <class V, class Policy>
       };
       for (std::int64_t done = 0; done < tile.rows.lanes - lane; done += step) {
         const std::int64_t first = needs.down ? tile.rows.lanes - step - done : lane + done;
-        if constexpr (needs.settles) {
-          if (is_passed(first)) {
-            of_rows.template operator()<true>(first, done == 0);
-            continue;
-          }
+        if (is_passed(first)) {
+          of_rows(first, done == 0, true);
+        } else {
+          of_rows(first, done == 0, false);
         }
-        of_rows.template operator()<false>(first, done == 0);
       }
       if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
       if constexpr (needs.channels.of_key > 0) close_key<V>(tile.channels, j);
-      for (std::int64_t first = lane; needs.table && !needs.knots && first < tile.rows.lanes; first += step) {
+      for (std::int64_t first = lane; looks_up && first < tile.rows.lanes; first += step) {
         if (!is_passed(first)) add_at(tile.d_table, places.at + first, places.added + first, step);
       }
     }
