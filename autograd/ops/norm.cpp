@@ -74,8 +74,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   Tensor y = written.y.reshape_view(x.shape());
   record("layer_norm", y, {x, weight, bias},
          [kept_rows = Saved::rounded("layer_norm", rows), kept_weight = Saved("layer_norm", own_weight), mean, rstd](
-             const Tensor& d_y, Gradients& d) {
+             const Tensor& given_d_y, Gradients& d) {
            const Tensor& x_rows = kept_rows.get();
+           const Tensor d_y = widened(given_d_y);
            const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
            const Tensor d_bias = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
            const Kernels& on = kernels(d_y.device());
@@ -102,8 +103,9 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, ReadBy reader
   Tensor y = written.y.reshape_view(x.shape());
   record("rms_norm", y, {x, weight},
          [kept_rows = Saved::rounded("rms_norm", rows), kept_weight = Saved("rms_norm", own_weight), rstd](
-             const Tensor& d_y, Gradients& d) {
+             const Tensor& given_d_y, Gradients& d) {
            const Tensor& x_rows = kept_rows.get();
+           const Tensor d_y = widened(given_d_y);
            const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
            const Kernels& on = kernels(d_y.device());
            const Workspace workspace(on.norm_backward_workspace(x_rows.view()), d_y.device());

@@ -58,7 +58,7 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   const ProfileScope scope("broadcast_to");
   check_defined("broadcast_to", x);
   Tensor y = x.broadcast_view("broadcast_to", shape);
-  record("broadcast_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, sum_to(d_y, d.shape(0))); });
+  record("broadcast_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, sum_to(widened(d_y), d.shape(0))); });
   return y;
 }
 

@@ -113,8 +113,8 @@ struct AttentionCall {
 
 // What is wanted of each operand, under its name: gradients are written, not added to; any strides but of shared ones,
 // which are dense. A null one is not wanted; that of moves.own is 0 beforehand. Those of numbers that take none are
-// null. On the CPU those of q, k and v may be bf16, and the view of q stand at scan.table_query or distance.query,
-// which are q then: what they give is part of it.
+// null. On the CPU those of q, k and v may be bf16, with columns next to each other, and the view of q stand at
+// scan.table_query or distance.query, which are q then: what they give is part of it.
 struct AttentionGradients : AttentionOperandsOf<View> {
   View d_output;                               // given
   const BiasOperands<View>* biases = nullptr;  // of a row_column: f64

@@ -174,7 +174,7 @@ void DistanceProducts<T>::multiply_gradient(const RowTile& rows, const Distances
 }
 
 template <class T>
-void DistanceProducts<T>::close_rows(const RowTile& rows, T* sums, const QueryGradient<T>& d_q) {
+void DistanceProducts<T>::close_rows(const RowTile& rows, T* sums, QueryGradient<T>& d_q) {
   if (!given()) return;
   multiply_gradient(rows, d_held_, sums);
   if (caps_) {

@@ -22,7 +22,7 @@ class DistanceProducts {
   // d: of the tile's logits. Gradients of e are added to `sums`, [W, w rounded up to whole vectors]; those of the rows
   // are written by close_rows, or added to those of q.
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d, T* sums);
-  void close_rows(const RowTile& rows, T* sums, const QueryGradient<T>& d_q);
+  void close_rows(const RowTile& rows, T* sums, QueryGradient<T>& d_q);
 
  private:
   // The distances begin .. end - 1.

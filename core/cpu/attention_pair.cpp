@@ -115,7 +115,7 @@ class PairTile final : public ScanTile<T> {
     loops_.gradient(views(rows, keys), d, gates_count() ? operands_.d_scores(d) : d, weights, run_, sums_);
     if (gates_count()) operands_.add_gradient(rows, keys);
   }
-  void close_rows(const RowTile& rows, const T* d_logit_sums, const QueryGradient<T>& d_q) override {
+  void close_rows(const RowTile& rows, const T* d_logit_sums, QueryGradient<T>& d_q) override {
     if (needs_.other) operands_.close_rows(rows);
     channels_.close_rows(rows);
     if (products_.given()) multiply_gradients(rows, d_q);
@@ -231,7 +231,7 @@ class PairTile final : public ScanTile<T> {
     }
   }
   // The tables are read no more.
-  void multiply_gradients(const RowTile& rows, const QueryGradient<T>& d_q) {
+  void multiply_gradients(const RowTile& rows, QueryGradient<T>& d_q) {
     if (needs_.knots) return products_.close_rows(rows, products_.entries(), &d_table_->low, 2 * ld_, d_q);
     const std::int64_t count = reached(rows);
     for (std::int64_t i = 0; i < tile_rows; ++i) entry_gradients(values_ + i * ld_, d_table_ + i * ld_, count);

@@ -284,12 +284,13 @@ struct KnotSegments {
   }
 };
 
-// Whether all rows of a vector have sums that no gate changes any more, as their places are the table's last.
+// Whether all rows of a vector have sums that no gate changes any more, as their places are the table's last. NaN is no
+// such sum.
 template <class V, class Policy>
 TALLY_INLINE bool is_settled(const PairTileViews<Scalar<V>>& tile, const PairLanes<V, Policy>& at, const V& sum) {
   using T = Scalar<V>;
   const auto queries = static_cast<std::int32_t>(tile.rows.rows);
-  return !any((sum < static_cast<T>(tile.entries - 1)) & (at.lane < queries));
+  return !any(~(sum >= static_cast<T>(tile.entries - 1)) & (at.lane < queries));
 }
 
 // The last entry of each row's table.

@@ -220,8 +220,7 @@ template <class V, class Policy>
   constexpr PairNeeds needs = Policy::needs;
   constexpr std::size_t count = pair_numbers<Policy>;
   [[maybe_unused]] constexpr int s_of = attention::input_s, other_of = attention::input_other,
-                                 sum_of = attention::input_sum, down_of = attention::input_down,
-                                 number_of = attention::first_row_input;
+                                 sum_of = attention::input_sum, number_of = attention::first_row_input;
   constexpr std::int64_t step = lanes_of<V>;
   using T = Scalar<V>;
   constexpr bool looks_up = needs.table && !needs.knots;
@@ -325,7 +324,7 @@ template <class V, class Policy>
                   sums_here[3 + 2 * n] += take.template operator()<number_of + n>(a_terms, term);
                 });
                 d_sum_of_terms += take.template operator()<sum_of>(d_terms, term);
-                d_down_of_terms += take.template operator()<down_of>(d_terms, term);
+                d_down_of_terms += take.template operator()<attention::input_down>(d_terms, term);
               },
               take);
         }
@@ -344,7 +343,7 @@ template <class V, class Policy>
           }
         }
         if constexpr (needs.down) {
-          const V d_down = with_terms(take.template operator()<down_of>(dl, logit), d_down_of_terms),
+          const V d_down = with_terms(take.template operator()<attention::input_down>(dl, logit), d_down_of_terms),
                   after = sums_after(d_down) + d_down_later;
           const V d_gate = after + static_cast<T>(tile.d_down[j]);
           d_down_later = after[0] + d_down[0];
@@ -380,7 +379,8 @@ template <class V, class Policy>
       segments[static_cast<std::size_t>(first / step)].close(tile, first);
     }
   }
-  for (std::int64_t i = 0; needs.settles && i < tile.rows.lanes; ++i) {
+  for (std::int64_t i = 0; needs.settles && tile.settled_keys != nullptr && i < tile.rows.lanes; ++i) {
+    if (tile.settled_keys[i / step] == 0) continue;
     tile.d_table[i * tile.ld + tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
   }
 }

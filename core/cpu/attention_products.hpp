@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "core/cpu/attention_bf16.hpp"
 #include "core/cpu/attention_chunks.hpp"
@@ -47,7 +48,7 @@ class InBf16 {
   const Bf16Tiles* tiles_;
 };
 
-// What a row tile's gradient of q has come to, by lanes and without its factor, to which that of other queries is added
+// What a row tile's gradient of q has come to, by lanes and but for a factor, to which that of other queries is added
 // where they are q itself.
 template <class T>
 struct QueryGradient {
@@ -56,8 +57,11 @@ struct QueryGradient {
   T factor;
 
   // `lanes` [width, tile_rows] times factor, of the queries whose gradient is d.
-  void take(const View& d, const RowTile& rows, std::int64_t width, const T* own, T own_factor) const {
-    if (d.data == view.data) return add_tile(lanes, own, own_factor / factor, width, rows.lanes);
+  void take(const View& d, const RowTile& rows, std::int64_t width, const T* own, T own_factor) {
+    if (d.data == view.data) {
+      if (factor != 1) scale_tile(lanes, std::exchange(factor, T{1}), width, rows.lanes);
+      return add_tile(lanes, own, own_factor, width, rows.lanes);
+    }
     unpack_lanes(Matrix<T>(d, rows.batch, rows.head), rows.first, rows.rows, width, own, own_factor);
   }
 };

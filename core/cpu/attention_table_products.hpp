@@ -40,8 +40,7 @@ class TableProducts {
     });
   }
   // From the gradient of those.
-  void close_rows(const RowTile& rows, std::int64_t count, const T* d_values, std::int64_t ld,
-                  const QueryGradient<T>& d_q) {
+  void close_rows(const RowTile& rows, std::int64_t count, const T* d_values, std::int64_t ld, QueryGradient<T>& d_q) {
     const View& d_query = gradients_->scan.table_query;
     std::fill_n(d_lanes_, tile_rows * width_, T{0});
     for_each_tile(rows, count, [&](const RowTile& all, const KeyTile& entries) {

@@ -320,7 +320,7 @@ class Worker {
       of_k_.add_gradients(rows, keys, gradients_->q ? d_q_lanes_ : nullptr, gradients_->k ? sums.k : nullptr, d_score_);
     }
     if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
-    const QueryGradient<T> d_q{gradients_->q, d_q_lanes_, of_k_.gradient_factor()};
+    QueryGradient<T> d_q{gradients_->q, d_q_lanes_, of_k_.gradient_factor()};
     normaliser_.close_gradient(rows, shared_of_normaliser_);
     if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums(), d_q);
     if (beside_.tile() != nullptr) beside_.tile()->close_rows(rows, normaliser_.d_logit_sums(), d_q);

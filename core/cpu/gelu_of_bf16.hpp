@@ -1,5 +1,5 @@
-// GELU and its derivative where argument and result are bf16 (core/precision.md): with an absolute error of 1e-6
-// instead of a relative one of 1e-7, in a quarter of the operations of functors::Gelu.
+// GELU and its derivative where argument and result are bf16 (core/precision.md): with absolute errors of 4e-7 and
+// 1.5e-6 instead of relative ones of 1e-7, in a quarter of the operations of functors::Gelu.
 //
 // Phi(x) - 1/2 and gelu'(x) - 1/2 are odd. Of |x| they are cubic polynomials between 32 places, whose coefficients
 // AVX-512 has in registers and takes by one permutation each.

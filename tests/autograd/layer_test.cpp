@@ -229,7 +229,6 @@ TEST_P(Layers, HasGradientsWhoeverReadsItAndHoweverProductsRoundThen) {
   EXPECT_LE(distance(gradients(1, ProductPrecision::bf16, ProductPrecision::f32), expected), close);
 }
 
-// Kernels in bf16, against themselves on the same numbers in f32.
 // y, of numbers nearer to x than `error`, rounded to bf16.
 void expect_rounded(const Tensor& y, const Tensor& x, const std::vector<float>& error) {
   const std::vector<float> found = y.to(DType::f32).to_vector<float>(), exact = x.to_vector<float>();
@@ -239,7 +238,8 @@ void expect_rounded(const Tensor& y, const Tensor& x, const std::vector<float>& 
   }
 }
 
-// On the CPU GELU is computed for results of bf16 (core/cpu/gelu_of_bf16.hpp).
+// Kernels in bf16, against themselves on the same numbers in f32. On the CPU GELU is another function
+// (core/cpu/gelu_of_bf16.hpp).
 TEST_P(Layers, KernelsComputeInF32) {
   const Shape shape{70, 50};
   const Kernels& on = kernels(default_device());

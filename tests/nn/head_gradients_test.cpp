@@ -2,9 +2,11 @@
 // queries are q itself.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/node.hpp"
@@ -37,7 +39,7 @@ enum class Query { q, copy };  // of what is read: q itself, or other tensors wi
 
 // By name the gradients of x and of the weights; q, k and v as products read them, or in f32.
 std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads reads, Query query, ReadBy readers,
-                                                     DType dtype = DType::f32) {
+                                                     DType dtype = DType::f32, double scale = 0.3) {
   constexpr std::int64_t inputs = 24;
   std::map<std::string, Tensor> leaves;
   const auto leaf = [&](const std::string& name, const Shape& shape) {
@@ -48,12 +50,21 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
   };
   const Tensor earlier = leaf("earlier", {of.batch, of.keys - of.queries, inputs});
   const Tensor last = leaf("last", {of.batch, of.queries, inputs}), all = concat({earlier, last}, 1);
+  const bool rounds = readers == ReadBy::products && is_cpu(default_device());
   const auto heads = [&](const std::string& name, const Tensor& x, std::int64_t count) {
     const Tensor weight = leaf(name, {count * of.width, inputs}) * 0.2;
-    return split_heads(linear(x, weight, {}, {}, readers), count);
+    const Tensor y = linear(x, weight, {}, {}, readers);
+    EXPECT_EQ(y.dtype(), rounds ? DType::bf16 : dtype);
+    // What is given back is looked at by an operation of the graph.
+    Tensor seen = y.reshape_view(y.shape());
+    record("seen", seen, {y}, [rounds, dtype](const Tensor& d_y, Gradients& d) {
+      EXPECT_EQ(d_y.dtype(), rounds ? DType::bf16 : dtype);
+      d.set(0, d_y);
+    });
+    return split_heads(seen, count);
   };
   const Tensor q = heads("q", last, of.heads);
-  AttentionOperands operands{q, heads("k", all, of.key_heads), heads("v", all, of.key_heads), 0.3};
+  AttentionOperands operands{q, heads("k", all, of.key_heads), heads("v", all, of.key_heads), scale};
   operands.visible.window = of.window;
   const Tensor read = query == Query::q ? q : add(q, Tensor::zeros({1}, dtype, q.device()));
   Score score;
@@ -87,22 +98,64 @@ TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
   }
 }
 
+// In f64, where a scale of 0 leaves what is read alone, and with products of bf16, which round both sums.
 TEST_P(HeadGradients, OfQueriesThatAreReadTwiceAreTheSum) {
   for (const Sizes& one : {Sizes{2, 2, 2, 70, 70, 20}, Sizes{1, 4, 2, 65, 129, 20}}) {
     for (const Reads reads : {Reads::table, Reads::distances}) {
-      const auto once = gradients(one, reads, Query::q, ReadBy::anyone, DType::f64),
-                 twice = gradients(one, reads, Query::copy, ReadBy::anyone, DType::f64);
-      for (const auto& [name, expected] : twice) {
-        double largest = 0, difference = 0;
-        for (std::size_t n = 0; n < expected.size(); ++n) {
-          largest = std::max(largest, std::abs(expected[n]));
-          difference = std::max(difference, std::abs(once.at(name)[n] - expected[n]));
+      for (const auto& [dtype, scale] : {std::pair{DType::f64, 0.3}, {DType::f64, 0.0}, {DType::f32, 0.25}}) {
+        SCOPED_TRACE(concat(dtype, ", scale ", scale));
+        set_product_precision(dtype == DType::f32 ? ProductPrecision::bf16 : ProductPrecision::f32);
+        const auto once = gradients(one, reads, Query::q, ReadBy::anyone, dtype, scale),
+                   twice = gradients(one, reads, Query::copy, ReadBy::anyone, dtype, scale);
+        for (const auto& [name, expected] : twice) {
+          double largest = 0, difference = 0;
+          for (std::size_t n = 0; n < expected.size(); ++n) {
+            largest = std::max(largest, std::abs(expected[n]));
+            difference = std::max(difference, std::abs(once.at(name)[n] - expected[n]));
+          }
+          EXPECT_LE(difference, (dtype == DType::f64 ? 1e-13 : 0x1p-8) * largest) << name;
         }
-        EXPECT_LE(difference, 1e-13 * largest) << name;
-        EXPECT_TRUE(largest > 0 || expected.empty()) << name;
+        const auto of_q = twice.at("q");
+        const bool any = std::any_of(of_q.begin(), of_q.end(), [](double d) { return d != 0; });
+        EXPECT_TRUE(any || (scale == 0 && reads == Reads::distances));
       }
     }
   }
+}
+
+// A norm's result that products read, and what is repeated.
+TEST_P(HeadGradients, ReachWhatElseMadeThem) {
+  const auto drawn = [](const std::string& name, const Shape& shape) {
+    return normal_tensor(name, shape).to(DType::f32);
+  };
+  // On CUDA tiles take no bf16 of norms.
+  const ReadBy readers = is_cpu(default_device()) ? ReadBy::products : ReadBy::anyone;
+  const auto of = [&](bool rounds) {
+    set_product_precision(rounds ? ProductPrecision::bf16 : ProductPrecision::f32);
+    std::vector<Tensor> leaves;
+    for (const char* const name : {"x", "weight", "k"}) {
+      leaves.push_back(drawn(name, name[0] == 'x' ? Shape{2, 40, 32} : name[0] == 'k' ? Shape{1, 40, 32} : Shape{32}));
+      set_requires_grad(leaves.back());
+    }
+    const Tensor q = split_heads(rms_norm(leaves[0], leaves[1], 1e-6, readers), 2);
+    const Tensor k = split_heads(linear(leaves[2], drawn("square", {32, 32}), {}, {}, readers), 2);
+    const Tensor keys = broadcast_to(k, q.shape());
+    const Tensor o = tiled_attention({q, keys, keys, 0.25}, {});
+    backward(o, drawn("d_o", o.shape()));
+    std::vector<double> found;
+    for (const Tensor& leaf : leaves) {
+      for (const double d : gradient(leaf).to(DType::f64).to_vector<double>()) found.push_back(d);
+    }
+    return found;
+  };
+  const std::vector<double> exact = of(false), rounded = of(true);
+  double square = 0, error = 0;
+  for (std::size_t n = 0; n < exact.size(); ++n) {
+    square += exact[n] * exact[n];
+    error += (rounded[n] - exact[n]) * (rounded[n] - exact[n]);
+  }
+  EXPECT_GT(error, 0);
+  EXPECT_LE(std::sqrt(error / square), 0x1p-5);
 }
 
 }  // namespace

@@ -157,6 +157,12 @@ REFUSED(Settles, "what settles is the place in a table that is p.sum", {
   static constexpr PairNeeds needs{.settles = true};
   static constexpr auto logit(const auto& p) { return p.s * 2; }
 });
+REFUSED(SettlesDown, "with needs.settles nothing but the place is a sum: needs.down is false", {
+  static constexpr PairNeeds needs{.scan = true, .down = true, .table = true, .settles = true};
+  static constexpr auto gate(const auto& p) { return sigmoid(p.s); }
+  static constexpr auto down_gate(const auto& p) { return sigmoid(p.s); }
+  static constexpr auto logit(const auto& p) { return p.s + p.entry - p.down; }
+});
 REFUSED(AddsEntry, "needs.adds_entry is of policies with adds and table", {
   static constexpr PairNeeds needs{.adds_entry = true};
   static constexpr auto logit(const auto& p) { return p.s * 2; }
