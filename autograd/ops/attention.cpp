@@ -101,7 +101,7 @@ class InputGradients {
       if (!wanted.wants(n)) continue;
       const Tensor& x = inputs[n].get();
       const bool by_token = static_cast<int>(n) <= last_by_token || lies_by_token(x);
-      const DType dtype = is_rounded(n) ? DType::bf16 : attention_call::type_of(x);
+      const DType dtype = is_rounded(n) ? DType::bf16 : widened(x.dtype());
       gradients_[n] = d_output.numel() == 0 ? Tensor::zeros(x.shape(), dtype, x.device())
                       : by_token            ? empty_by_token(x.shape(), dtype, x.device())
                                             : Tensor::empty(x.shape(), dtype, x.device());
@@ -277,7 +277,7 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
   if (forms.table_of_q) input(layout.slots.scan.table_query) = input(layout.slots.q).detach();
   if (forms.distances_of_q) input(layout.slots.distance.query) = input(layout.slots.q).detach();
   const Tensor q = input(layout.slots.q), k = input(layout.slots.k), v = input(layout.slots.v);
-  const DType dtype = type_of(given[static_cast<std::size_t>(layout.slots.q.index)]);
+  const DType dtype = widened(given[static_cast<std::size_t>(layout.slots.q.index)].dtype());
   const Device device = q.device();
   const std::int64_t heads = q.size(0) * q.size(1);
   const bool rounds = layout.readers == ReadBy::products && dtype == DType::f32 && is_cpu(device) &&

@@ -62,9 +62,6 @@ Tensor attend(const Layout& layout, const std::vector<Tensor>& inputs);
 // many products of queries and keys are in memory at a time.
 Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, std::int64_t at_once);
 
-// What is computed with x, which may be kept in bf16.
-inline DType type_of(const Tensor& x) { return widened(x.dtype()); }
-
 // [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.
 Tensor empty_by_token(const Shape& shape, DType dtype, Device device);
 
@@ -151,7 +148,9 @@ class Builder {
     check_same_device(name, in_.q, x);
     return add(x);
   }
-  Slot add(std::string_view what, const Tensor& x, const Shape& shape) { return add(what, x, shape, type_of(in_.q)); }
+  Slot add(std::string_view what, const Tensor& x, const Shape& shape) {
+    return add(what, x, shape, widened(in_.q.dtype()));
+  }
   // Of a product, or packed as those are.
   Slot add_operand(std::string_view what, const Tensor& x, const Shape& shape) {
     return is_for_products(x) ? add(what, x, shape, DType::bf16) : add(what, x, shape);

@@ -18,23 +18,6 @@ std::int64_t block_count(const AttentionCall& call) {
   return call.moves.kind == Kind::none ? 0 : (call.keys() + call.moves.own.shape[3] - 1) / call.moves.own.shape[3];
 }
 
-template <class T>
-TALLY_CLONES void negate_lanes(T* x, std::int64_t rows, std::int64_t lanes) {
-  for (std::int64_t c = 0; c < rows; ++c) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) x[c * tile_rows + i] = -x[c * tile_rows + i];
-  }
-}
-
-// x += y. A product that is added to is summed by itself first: term by term each would be rounded like the large sum.
-template <class T>
-TALLY_CLONES void add_lanes(T* x, const T* y, std::int64_t rows, std::int64_t lanes) {
-  for (std::int64_t c = 0; c < rows; ++c) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) x[c * tile_rows + i] += y[c * tile_rows + i];
-  }
-}
-
 // to = from, channel c times factor[c].
 template <class T>
 TALLY_CLONES void scale_channels(T* to, const T* from, const T* factor, std::int64_t width) {
@@ -147,10 +130,11 @@ void Moves<T>::move(const RowTile& rows, std::int64_t block, const T* from, T* t
   T* const off = read_off(block);
   const std::int64_t first = block * block_ * width_;
   lane_product(off, tile_rows, read_ + first, width_, 1, from, tile_rows, block_, rows.lanes, width_, false);
-  negate_lanes(off, block_, rows.lanes);
+  scale_tile(off, T{-1}, block_, rows.lanes);
   std::copy_n(from, width_ * tile_rows, to);
   lane_product(to, tile_rows, taken_ + first, 1, width_, off, tile_rows, width_, rows.lanes, block_, false);
-  add_lanes(to, from, width_, rows.lanes);
+  // A product that is added to is summed by itself first: term by term each would be rounded like the large sum.
+  add_tile(to, from, T{1}, width_, rows.lanes);
 }
 
 template <class T>
@@ -266,13 +250,13 @@ void Moves<T>::carry_through(const RowTile& rows, std::int64_t block, const Move
                true);
   lane_product(d_read_off_, tile_rows, taken_ + first * width_, width_, 1, d_lanes_, tile_rows, block_, rows.lanes,
                width_, false);
-  negate_lanes(d_read_off_, block_, rows.lanes);
+  scale_tile(d_read_off_, T{-1}, block_, rows.lanes);
   put_in_rows(block);
   lane_product(sums.read + first * ld_, ld_, d_read_off_, tile_rows, 1, rows_, all_ld_, block_, ld_, rows.rows, true);
   T* const d_more = d_rows_;  // what was in it is used
   lane_product(d_more, tile_rows, read_ + first * width_, 1, width_, d_read_off_, tile_rows, width_, rows.lanes, block_,
                false);
-  add_lanes(d_lanes_, d_more, width_, rows.lanes);
+  add_tile(d_lanes_, d_more, T{1}, width_, rows.lanes);
 }
 
 template class Moves<float>;

@@ -13,6 +13,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/score.hpp"
 #include "core/backend.hpp"
+#include "core/cpu/parallel.hpp"
 #include "nn/attention.hpp"
 #include "tests/nn/score_cases.hpp"
 
@@ -25,8 +26,12 @@ class HeadGradients : public testing::OnDevice {
  protected:
   void TearDown() override {
     set_product_precision(ProductPrecision::f32);
+    set_thread_count(threads_);
     OnDevice::TearDown();
   }
+
+ private:
+  int threads_ = thread_count();
 };
 TALLY_ON_EVERY_DEVICE(HeadGradients);
 
@@ -82,6 +87,7 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
 // and of several, which there may not be memory for at once.
 TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
   set_product_precision(ProductPrecision::bf16);
+  set_thread_count(2);  // there is memory for a part of each thread
   std::vector<Sizes> sizes{{4, 4, 4, 70, 70, 20}, {1, 1, 1, 70, 70, 16}, {1, 4, 2, 65, 129, 20}};
   if (is_cpu(default_device()) && !testing::only_small_kernels(default_device())) {
     sizes.insert(sizes.end(), {{1, 1, 1, 600, 600, 16, 40}, {1, 2, 1, 600, 600, 16}});
