@@ -1,6 +1,7 @@
 // The caching allocator: freed blocks are kept by size and handed out again, because a fresh block costs page faults.
-// Sizes are rounded up (to 64 bytes below 1 MiB, to 1/8 of the next power of two above). Under a sanitizer nothing is
-// cached, so that use after free is seen.
+// Sizes are rounded up (to 64 bytes up to 16 KiB, to 1/8 of the power of two below them from there on). Blocks of 2 MiB
+// and more lie on huge pages where Linux grants them (madvise). Under a sanitizer nothing is cached, so that use after
+// free is seen.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,8 @@ class TooLarge : public Error {
 // What a block of so many bytes counts as.
 std::size_t block_bytes(std::size_t bytes);
 
-// A block of at least `bytes` bytes aligned to 64; null for 0 bytes. Throws Error when the system has none left.
+// A block of at least `bytes` bytes aligned to 64, of 2 MiB and more to 2 MiB; null for 0 bytes. Throws Error when the
+// system has none left.
 void* allocate_bytes(std::size_t bytes);
 void free_bytes(void* block, std::size_t bytes);
 
