@@ -113,8 +113,8 @@ template <class T>
 TALLY_FOR("v4")
 void product_in_64(const Operands<T>& of, std::int64_t m, std::int64_t n) {
   std::int64_t j = product_blocks<T, 64, 6, 4, true>(of, m, n, 0);
-  j = product_blocks<T, 64, 12, 2>(of, m, n, j);
-  product_blocks<T, 64, 12, 1>(of, m, n, j);
+  j = product_blocks<T, 64, 8, 2>(of, m, n, j);
+  product_blocks<T, 64, 8, 1>(of, m, n, j);
 }
 template <class T>
 TALLY_FOR("v3")

@@ -41,6 +41,9 @@ TALLY_CLONES double sum_of(const T* x, std::int64_t n) {
   return lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return x[j]; });
 }
 
+// A row takes its logarithm besides, however short it is.
+std::int64_t rows_per_task(std::int64_t width) { return rows_per_tile(width + 128); }
+
 }  // namespace
 
 void cross_entropy(View loss, View log_sum, View logits, View targets, View mask) {
@@ -48,7 +51,7 @@ void cross_entropy(View loss, View log_sum, View logits, View targets, View mask
   const std::int64_t mask_step = row_step(mask);
   dispatch_floating(logits.dtype, [&](auto type) {
     using T = decltype(type);
-    parallel_for_blocks(rows, rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
+    parallel_for_blocks(rows, rows_per_task(width), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const T* const x = logits.as<T>() + row * width;
         const double sum = log_sum_exp(x, width);
@@ -66,7 +69,7 @@ void cross_entropy_backward(View d_logits, View d_loss, View log_sum, View logit
   const std::int64_t mask_step = row_step(mask), d_loss_step = row_step(d_loss);
   dispatch_floating(logits.dtype, [&](auto type) {
     using T = decltype(type);
-    parallel_for_blocks(rows, rows_per_tile(width), [&](std::int64_t begin, std::int64_t end) {
+    parallel_for_blocks(rows, rows_per_task(width), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         T* const d_x = d_logits.as<T>() + row * width;
         if (!mask.as<bool>()[row * mask_step]) {

@@ -21,7 +21,7 @@ constexpr std::int64_t lanes = vector_lanes<float>;
 constexpr std::int64_t step = 256, step_of_long_sums = 128;  // along k
 constexpr std::int64_t block_rows = 96;                      // of a block
 constexpr std::int64_t least_inner = 512;                    // of a part of a long sum
-constexpr std::int64_t task_work = 1 << 20;                  // multiply-adds worth handing to another thread
+constexpr std::int64_t task_work = 1 << 18;                  // multiply-adds worth handing to another thread
 
 // How a product is cut; of its shape alone.
 struct Blocks {

@@ -43,28 +43,14 @@ TALLY_CLONES void sgd_tile(T* parameter, T* m, const T* gradient, const SgdHyper
   }
 }
 
-void update_by_sgd(const View& parameter, const View& momentum_buffer, const View& gradient,
-                   const View& hyperparameters) {
-  dispatch_floating(parameter.dtype, [&](auto type) {
-    using T = decltype(type);
-    const SgdHyperparameters<T> f = *hyperparameters.as<SgdHyperparameters<T>>();
-    if (std::isnan(f.scale)) return;
-    parallel_for_blocks(parameter.numel(), tile_elements, [&](std::int64_t begin, std::int64_t end) {
-      sgd_tile(parameter.as<T>() + begin, momentum_buffer ? momentum_buffer.as<T>() + begin : nullptr,
-               gradient.as<T>() + begin, f, end - begin);
-    });
-  });
-}
-
-void update_by_adam(const View& parameter, const View& m, const View& v, const View& gradient,
-                    const View& hyperparameters) {
-  dispatch_floating(parameter.dtype, [&](auto type) {
-    using T = decltype(type);
-    const AdamHyperparameters<T> f = *hyperparameters.as<AdamHyperparameters<T>>();
-    if (std::isnan(f.scale)) return;
-    parallel_for_blocks(parameter.numel(), tile_elements, [&](std::int64_t begin, std::int64_t end) {
-      adam_tile(parameter.as<T>() + begin, m.as<T>() + begin, v.as<T>() + begin, gradient.as<T>() + begin, f,
-                end - begin);
+// f(hyperparameters, tensor, begin, end) for tiles of all tensors, but for tensors whose step is left out.
+template <template <class> class Hyperparameters, class F>
+void update(Views parameters, Views hyperparameters, F&& f) {
+  for_each_tile(parameters, tile_elements, [&](std::size_t tensor, std::int64_t, std::int64_t begin, std::int64_t end) {
+    dispatch_floating(parameters[tensor].dtype, [&](auto type) {
+      using T = decltype(type);
+      const auto own = *hyperparameters[tensor].as<Hyperparameters<T>>();
+      if (!std::isnan(own.scale)) f(own, tensor, begin, end);
     });
   });
 }
@@ -72,15 +58,22 @@ void update_by_adam(const View& parameter, const View& m, const View& v, const V
 }  // namespace
 
 void sgd_step(Views parameters, Views momentum_buffers, Views gradients, Views hyperparameters) {
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    update_by_sgd(parameters[i], momentum_buffers[i], gradients[i], hyperparameters[i]);
-  }
+  update<SgdHyperparameters>(
+      parameters, hyperparameters,
+      [&]<class T>(const SgdHyperparameters<T>& own, std::size_t i, std::int64_t begin, std::int64_t end) {
+        const View& m = momentum_buffers[i];
+        sgd_tile(parameters[i].as<T>() + begin, m ? m.as<T>() + begin : nullptr, gradients[i].as<T>() + begin, own,
+                 end - begin);
+      });
 }
 
 void adam_step(Views parameters, Views m, Views v, Views gradients, Views hyperparameters) {
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    update_by_adam(parameters[i], m[i], v[i], gradients[i], hyperparameters[i]);
-  }
+  update<AdamHyperparameters>(
+      parameters, hyperparameters,
+      [&]<class T>(const AdamHyperparameters<T>& own, std::size_t i, std::int64_t begin, std::int64_t end) {
+        adam_tile(parameters[i].as<T>() + begin, m[i].as<T>() + begin, v[i].as<T>() + begin,
+                  gradients[i].as<T>() + begin, own, end - begin);
+      });
 }
 
 void clip_scale(View scale, View squares, View loss, double clip) {

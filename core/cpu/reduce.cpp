@@ -223,21 +223,20 @@ void argmax(View index, View x) {
 
 std::int64_t squared_norm_workspace(Views x) {
   std::int64_t blocks = 0;
-  for (const View& one : x) blocks = std::max(blocks, square_blocks(one));
+  for (const View& one : x) blocks += square_blocks(one);
   return blocks * static_cast<std::int64_t>(sizeof(double));
 }
 
 void squared_norm(Views results, Views x, void* workspace) {
-  auto* const partial = static_cast<double*>(workspace);
-  for (std::size_t i = 0; i < x.size(); ++i) {
+  auto* partial = static_cast<double*>(workspace);
+  for_each_tile(x, square_block, [&](std::size_t i, std::int64_t block, std::int64_t begin, std::int64_t end) {
     dispatch_floating(x[i].dtype, [&](auto type) {
-      using T = decltype(type);
-      parallel_for_blocks(x[i].numel(), square_block, [&](std::int64_t begin, std::int64_t end) {
-        partial[begin / square_block] = sum_of_squares(x[i].as<T>() + begin, end - begin);
-      });
+      partial[block] = sum_of_squares(x[i].as<decltype(type)>() + begin, end - begin);
     });
+  });
+  for (std::size_t i = 0; i < x.size(); ++i) {
     double total = 0.0;
-    for (std::int64_t block = 0; block < square_blocks(x[i]); ++block) total += partial[block];
+    for (std::int64_t block = 0; block < square_blocks(x[i]); ++block) total += *partial++;
     *results[i].as<double>() = total;
   }
 }

@@ -38,6 +38,21 @@ void for_each_chunk(const Loop<N>& loop, F&& f) {
   });
 }
 
+// Calls f(tensor, tile, begin, end) for tiles of `block` elements of dense tensors, those of all in one parallel
+// region; tiles are counted through.
+template <class F>
+void for_each_tile(Views tensors, std::int64_t block, F&& f) {
+  const auto tiles_of = [&](const View& x) { return (x.numel() + block - 1) / block; };
+  std::int64_t tiles = 0;
+  for (const View& x : tensors) tiles += tiles_of(x);
+  parallel_for(tiles, [&](std::int64_t tile) {
+    std::int64_t own = tile;
+    std::size_t tensor = 0;
+    for (; own >= tiles_of(tensors[tensor]); ++tensor) own -= tiles_of(tensors[tensor]);
+    f(tensor, tile, own * block, std::min(tensors[tensor].numel(), (own + 1) * block));
+  });
+}
+
 // Elements of a row that stand `step` apart, handed out next to each other: in place for step 1, else by a small copy.
 template <class T>
 class GatheredRow {

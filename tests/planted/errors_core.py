@@ -303,6 +303,11 @@ ERRORS = [
             replace="(std::sqrt((v[i] + f.eps * f.eps) * f.v_correction))",
             what="eps is added to the second moment before its correction, under the root",
             found_by=["nn/Optimizer.*"]),
+    Planted("tiles-of-the-next-tensor", "core/cpu/strided.hpp",
+            find="++tensor) own -= tiles_of(tensors[tensor]);",
+            replace="++tensor) own -= 1;",
+            what="behind a tensor of several tiles the others are taken to have fewer",
+            found_by=["core/KernelOfTensors.*"]),
     Planted("sgd-decay-after-momentum", "core/cpu/optimizer.cpp",
             find="m[i] = f.momentum * m[i] + (gradient[i] * f.scale + f.decay * parameter[i]); parameter[i] -= f.lr * "
                  "m[i];",
