@@ -45,16 +45,19 @@ Cache& cache() {
   return *instance;
 }
 
-// Null where the system has none left. Blocks that hold huge pages ask for them: with pages of 4 KiB a step that walks
-// through hundreds of MiB spends a fifth of its time on finding where they are, more where a hypervisor translates once
-// more. What fills no huge page at a block's end stays on small ones, so that no memory is lost. A system may refuse.
+// Null where the system has none left. Blocks that hold huge pages ask for them: a step that walks through hundreds of
+// MiB in pages of 4 KiB looks up where they are again and again, which costs more where a hypervisor translates once
+// more. What fills no huge page at a block's end stays on small ones. A system may refuse; where addresses are short,
+// of which alignment takes up to 2 MiB, small pages do.
 void* block_of_system(std::size_t size) {
   void* block = nullptr;
-  if (posix_memalign(&block, size < huge_page ? alignment : huge_page, size) != 0) return nullptr;
 #ifdef MADV_HUGEPAGE
-  if (size >= huge_page) static_cast<void>(madvise(block, size / huge_page * huge_page, MADV_HUGEPAGE));
+  if (size >= huge_page && posix_memalign(&block, huge_page, size) == 0) {
+    static_cast<void>(madvise(block, size / huge_page * huge_page, MADV_HUGEPAGE));
+    return block;
+  }
 #endif
-  return block;
+  return posix_memalign(&block, alignment, size) == 0 ? block : nullptr;
 }
 
 void release(Cache& c) {

@@ -28,7 +28,7 @@ class TooLarge : public Error {
 // What a block of so many bytes counts as.
 std::size_t block_bytes(std::size_t bytes);
 
-// A block of at least `bytes` bytes aligned to 64, of 2 MiB and more to 2 MiB; null for 0 bytes. Throws Error when the
+// A block of at least `bytes` bytes aligned to 64, on huge pages to 2 MiB; null for 0 bytes. Throws Error when the
 // system has none left.
 void* allocate_bytes(std::size_t bytes);
 void free_bytes(void* block, std::size_t bytes);

@@ -50,7 +50,7 @@ TALLY_INLINE double cos_of_turn(double u) {
   if (negative) part = 0.5 - part;
   const bool is_sine = part > 0.125;
   const double x = 2 * std::numbers::pi * (is_sine ? 0.25 - part : part), t = x * x;
-  constexpr std::make_index_sequence<9> terms;
+  constexpr std::make_index_sequence<9> terms{};
   const double sine = turn_series<1>(t, terms), cosine = turn_series<-1>(t, terms);
   const double value = is_sine ? x * sine : cosine;
   return negative ? -value : value;

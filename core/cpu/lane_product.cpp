@@ -1,7 +1,8 @@
 // One block of a product holds some rows of c in registers, a few vectors of each, while it walks along k: every
 // element of b that is loaded serves all of these rows. At the sizes of a tile that is as fast as a BLAS, without its
 // copies. Vectors must be no wider than the registers: compilers keep wider ones in memory, which takes ten times as
-// long. The fewer vectors a block is wide, the more rows it has, so that enough sums are under way at once.
+// long. The fewer vectors a block is wide, the more rows it has, so that enough sums are under way at once; more than
+// 8, and a tile's 64 rows would leave some over.
 #include "core/cpu/lane_product.hpp"
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Walking several views of one shape together (core/loop.hpp): rows are cut into tiles by shape alone and shared out to
-// the threads.
+// Walking several views of one shape together (core/loop.hpp), or several tensors one after the other: rows are cut
+// into tiles by shape alone and shared out to the threads.
 #pragma once
 
 #include <algorithm>

@@ -33,7 +33,17 @@ TEST(KernelOfTensors, SquaredNormOfEach) {
   const std::deque<Array<float>> x = arrays(1);
   std::deque<Array<double>> norms;
   for (std::size_t i = 0; i < sizes.size(); ++i) norms.emplace_back(Shape{1});
-  cpu::squared_norm(views(norms), views(x), Workspace(cpu::squared_norm_workspace(views(x)), {}).data());
+  const int threads = thread_count();
+  std::vector<double> alone;
+  for (const int team : {1, 3}) {
+    set_thread_count(team);
+    cpu::squared_norm(views(norms), views(x), Workspace(cpu::squared_norm_workspace(views(x)), {}).data());
+    std::vector<double> found;
+    for (const Array<double>& norm : norms) found.push_back(norm.values()[0]);
+    if (team == 1) alone = found;
+    EXPECT_EQ(found, alone);
+  }
+  set_thread_count(threads);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     double expected = 0;
     for (const float value : x[i].values()) expected += static_cast<double>(value) * static_cast<double>(value);

@@ -304,9 +304,9 @@ ERRORS = [
             what="eps is added to the second moment before its correction, under the root",
             found_by=["nn/Optimizer.*"]),
     Planted("tiles-of-the-next-tensor", "core/cpu/strided.hpp",
-            find="++tensor) own -= tiles_of(tensors[tensor]);",
-            replace="++tensor) own -= 1;",
-            what="behind a tensor of several tiles the others are taken to have fewer",
+            find="for (; own >= tiles_of(tensors[tensor]);",
+            replace="for (; own > tiles_of(tensors[tensor]);",
+            what="the first tile of a tensor is taken for one more of the tensor before it",
             found_by=["core/KernelOfTensors.*"]),
     Planted("sgd-decay-after-momentum", "core/cpu/optimizer.cpp",
             find="m[i] = f.momentum * m[i] + (gradient[i] * f.scale + f.decay * parameter[i]); parameter[i] -= f.lr * "
