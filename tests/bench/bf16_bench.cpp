@@ -31,7 +31,7 @@ double rate_of_tiles(const Case& shape, const cpu::Bf16Tiles& tiles) {
   const View b = matrices(data.b, shape.batch, shape.k, shape.n, shape.transpose_b);
   const View c = matrices(data.c, shape.batch, shape.m, shape.n, false);
   const Workspace workspace(cpu::matmul_bf16_workspace(c, shape.m, shape.n, shape.k), {});
-  return rate(shape, [&] { cpu::matmul_bf16(c, shape.n, a, b, View{}, 1.0, false, workspace.data(), tiles); });
+  return rate(shape, [&] { cpu::matmul_bf16(c, shape.n, a, b, {}, workspace.data(), tiles); });
 }
 
 #if TALLY_ONEDNN
