@@ -7,6 +7,7 @@
     python3 tests/bench/step_table.py --bf16       # with products in bf16, ours and PyTorch's (autocast), beside those in f32
     python3 tests/bench/step_table.py --quick      # of the size that sweeps run at: 2 layers, width 64, T 128; also with --bf16
     python3 tests/bench/step_table.py --attention  # one layer's attention at T 4096 instead; also with --bf16
+    python3 tests/bench/step_table.py --linear     # the products of a layer instead, in f32 and bf16
 
 Every program runs by itself; a round runs all programs of all rows once, one after the other, and a figure is the median
 over the rounds. Ratios are taken within a round, then their median. Rows whose attention leaves out tiles of negligible
@@ -36,6 +37,9 @@ BF16 = " bf16"  # behind a column's name
 HEADS_BF16 = ["with", "tally bf16", "of none's", "tally f32", "PyTorch f32: eager", "bias fused", "compiled", "bf16: eager",
               "bias fused", "compiled", "bf16 as fast as the best of them", "f32 as the best in f32", "bf16 as own f32",
               "memory: tally bf16", "tally f32", "best of PyTorch"]
+HEADS_LINEAR = ["product", "f32: tally", "PyTorch eager", "compiled", "bf16: tally", "PyTorch eager", "compiled",
+                "f32 as fast as the best in f32", "bf16 as the best in bf16", "bf16 as own f32"]
+LINEAR_RUNS = 5
 HEADS = ["step with", "tally", "no tile left out", "PyTorch eager", "bias fused", "compiled", "times as fast",
          "no tile left out", "memory: tally", "eager", "compiled"]
 
@@ -76,6 +80,43 @@ def measure(args):
             for column, command, environment in programs(pe, args):
                 columns.setdefault(column, []).append(result_of(command, environment))
     return rows
+
+
+def linear_table(args):
+    """The products of a layer, forward and both gradients, in f32 and bf16."""
+    found, machine, peer = {}, {}, "no PyTorch"
+    small = ["--length", "64", "--batch", "2"] if args.small else []
+    for _ in range(args.rounds):
+        for precision in ("f32", "bf16"):
+            own = ["--steps", str(LINEAR_RUNS), "--precision", precision, *small]
+            ours = result_of([args.tally, "bench", "ops", "--json", *own], {})
+            machine = ours["machine"]
+            results = {"tally": ours}
+            for form, more in {} if args.alone else {"eager": [], "compiled": ["--compile"]}.items():
+                results[form] = result_of([sys.executable, str(PEER), "--linear", *own, *more], {})
+                peer = results["eager"]["peer"]
+            for form, result in results.items():
+                for one in result["operations"]:
+                    for way in ("forward", "backward"):
+                        if one["operation"].startswith("linear "):
+                            cell = found.setdefault((one["operation"], way), {}).setdefault((precision, form), [])
+                            cell.append(one[f"{way}_s"])
+    lines = [*heading(machine, peer, args, " --linear"), "| " + " | ".join(HEADS_LINEAR) + " |", "|" + "---|" * len(HEADS_LINEAR)]
+    for (operation, way), columns in found.items():
+        def milliseconds(*column):
+            return f"{1000 * statistics.median(columns[column]):.2f} ms" if column in columns else ""
+
+        def as_fast(precision, forms):
+            rivals = [columns[form] for form in forms if form in columns]
+            best = [min(turn) for turn in zip(*rivals)]
+            ratios = [b / own for b, own in zip(best, columns[precision, "tally"])]
+            return f"{statistics.median(ratios):.2f}x" if ratios else ""
+        of = {precision: [(precision, form) for form in ("eager", "compiled")] for precision in ("f32", "bf16")}
+        lines.append("| " + " | ".join([
+            f"{operation}, {'forward' if way == 'forward' else 'both gradients'}",
+            *(milliseconds(precision, form) for precision in of for form in ("tally", "eager", "compiled")),
+            as_fast("f32", of["f32"]), as_fast("bf16", of["bf16"]), as_fast("bf16", [("f32", "tally")])]) + " |")
+    return "\n".join(lines)
 
 
 def time_of(result):
@@ -132,18 +173,21 @@ def cells_of_bf16(pe, columns, rows):
             memory(columns, "tally" + BF16), memory(columns, "tally"), memory(columns, best)]
 
 
+def heading(machine, peer, args, called):
+    at = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    return [f"{machine['processor']}, {machine['threads']} threads, {machine['blas']} kernels of OpenBLAS, "
+            f"{machine['compiler']}, tally {machine['version']} at commit {machine.get('commit') or 'unknown'}; {peer}; "
+            f"{at}; medians of {args.rounds} rounds by `python3 tests/bench/step_table.py{called}`.", ""]
+
+
 def long_table(rows, args):
     machine, peer = {}, "no PyTorch"
     for columns in rows.values():
         machine = columns["tally"][0]["machine"]
         peer = columns["eager"][0]["peer"] if "eager" in columns else peer
-    at = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     heads = HEADS_BF16 if args.bf16 else HEADS
     called = (" --bf16" if args.bf16 else "") + (" --quick" if args.quick else "") + (" --attention" if args.attention else "")
-    lines = [f"{machine['processor']}, {machine['threads']} threads, {machine['blas']} kernels of OpenBLAS, "
-             f"{machine['compiler']}, tally {machine['version']} at commit {machine.get('commit') or 'unknown'}; {peer}; "
-             f"{at}; medians of {args.rounds} rounds by `python3 tests/bench/step_table.py{called}`.", "",
-             "| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    lines = [*heading(machine, peer, args, called), "| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for pe, columns in rows.items():
         cells = cells_of_bf16(pe, columns, rows) if args.bf16 else cells_of(pe, columns)
         lines.append("| " + " | ".join(cells) + " |")
@@ -183,12 +227,18 @@ def main():
     parser.add_argument("--bf16", action="store_true", help="products in bf16 too")
     parser.add_argument("--quick", action="store_true", help="steps of the quick preset")
     parser.add_argument("--attention", action="store_true", help="one layer's attention at T 4096, batch 1")
+    parser.add_argument("--linear", action="store_true", help="the products of a layer, in f32 and bf16")
     parser.add_argument("--write", action="store_true", help="into the pages too")
     args = parser.parse_args()
     if sum([args.attention, args.quick, args.small]) > 1:
         parser.error("--attention, --quick and --small are sizes: one of them")
-    if args.write and (args.bf16 or args.attention or args.quick or args.small):
+    if args.linear and (args.attention or args.quick or args.bf16 or args.pe != parser.get_default("pe")):
+        parser.error("--linear is in f32 and bf16 of the paper's size, whatever the encoding")
+    if args.write and (args.bf16 or args.attention or args.quick or args.small or args.linear):
         parser.error("--write is for steps in f32 of the paper's size")
+    if args.linear:
+        print(linear_table(args))
+        return
     rows = measure(args)
     print(long_table(rows, args))
     if args.write:
