@@ -388,7 +388,7 @@ TEST(Info, NamesWhatComputes) {
   const TemporaryFolder folder;
   const JsonValue info = json_of(run_tally({"info", "--json", "--threads=2"}, folder));
   EXPECT_EQ(info.integer("threads"), 2);
-  for (const char* key : {"version", "device", "processor", "compiler", "blas", "blas_kernels"}) {
+  for (const char* key : {"version", "device", "processor", "bf16_products", "compiler", "blas", "blas_kernels"}) {
     EXPECT_FALSE(info.string(key).empty()) << key;
   }
   const Finished none = run_program({"/usr/bin/env", "TALLY_BLAS=/missing", TALLY_RUNNER, "info"}, folder);

@@ -2,7 +2,9 @@
 // refused. Whether the numbers are right is for outside_test.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -73,6 +75,34 @@ TEST_F(Dump, MasksAreThoseOfTheTask) {
   ASSERT_NE(loss, score);
   EXPECT_EQ(file.read("loss_mask").to_vector<bool>(), loss);
   EXPECT_EQ(file.read("score_mask").to_vector<bool>(), score);
+}
+
+// What is computed in bf16 is written in f32.
+TEST_F(Dump, OfARunInBf16) {
+  ASSERT_EQ(run_tally(tiny_training(run_, "cope", {"--precision=bf16"}), folder_).code, 0);
+  const Finished finished = dump({"--count", "2", "--gradients"});
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const SafetensorsFile file = SafetensorsFile::open(out_);
+  for (const SafetensorsEntry& entry : file.entries()) {
+    EXPECT_NE(entry.type, "BF16") << entry.name;
+    if (entry.type != "F32") continue;
+    for (const float value : file.read(entry.name).to_vector<float>()) ASSERT_TRUE(std::isfinite(value)) << entry.name;
+  }
+  const Tensor weights = file.read("blocks.0.weights");
+  const std::vector<float> values = weights.to_vector<float>();
+  const auto keys = static_cast<std::size_t>(weights.size(-1));
+  for (std::size_t row = 0; row < values.size(); row += keys) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(row);
+    EXPECT_NEAR(std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(keys), 0.0), 1, 0.01);
+  }
+}
+
+TEST_F(Dump, ShowTellsTheTypeOfWhatIsStoredInBf16) {
+  write_safetensors(out_, {{"x", Tensor::full({3, 2}, 1.5, DType::f32, {}).to(DType::bf16)}});
+  const Finished shown = run_tally({"show", out_}, folder_);
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_TRUE(holds(shown.out, "x  BF16  [3, 2]")) << shown.out;
+  EXPECT_TRUE(holds(shown.out, "1 tensors, 6 elements, 12 bytes")) << shown.out;
 }
 
 TEST_F(Dump, WithoutGatesOrGradientsThereAreNone) {
