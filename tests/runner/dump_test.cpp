@@ -12,6 +12,7 @@
 #include "core/io/safetensors.hpp"
 #include "tasks/run_folder.hpp"
 #include "tests/runner/program.hpp"
+#include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
 namespace {
@@ -102,7 +103,7 @@ TEST_F(Dump, ShowTellsTheTypeOfWhatIsStoredInBf16) {
   const Finished shown = run_tally({"show", out_}, folder_);
   EXPECT_EQ(shown.code, 0) << shown.err;
   EXPECT_TRUE(holds(shown.out, "x  BF16  [3, 2]")) << shown.out;
-  EXPECT_TRUE(holds(shown.out, "1 tensors, 6 elements, 12 bytes")) << shown.out;
+  EXPECT_TRUE(holds(shown.out, "1 tensors, 6 elements, 12 B")) << shown.out;
 }
 
 TEST_F(Dump, WithoutGatesOrGradientsThereAreNone) {
