@@ -82,43 +82,6 @@ def measure(args):
     return rows
 
 
-def linear_table(args):
-    """The products of a layer, forward and both gradients, in f32 and bf16."""
-    found, machine, peer = {}, {}, "no PyTorch"
-    small = ["--length", "64", "--batch", "2"] if args.small else []
-    for _ in range(args.rounds):
-        for precision in ("f32", "bf16"):
-            own = ["--steps", str(LINEAR_RUNS), "--precision", precision, *small]
-            ours = result_of([args.tally, "bench", "ops", "--json", *own], {})
-            machine = ours["machine"]
-            results = {"tally": ours}
-            for form, more in {} if args.alone else {"eager": [], "compiled": ["--compile"]}.items():
-                results[form] = result_of([sys.executable, str(PEER), "--linear", *own, *more], {})
-                peer = results["eager"]["peer"]
-            for form, result in results.items():
-                for one in result["operations"]:
-                    for way in ("forward", "backward"):
-                        if one["operation"].startswith("linear "):
-                            cell = found.setdefault((one["operation"], way), {}).setdefault((precision, form), [])
-                            cell.append(one[f"{way}_s"])
-    lines = [*heading(machine, peer, args, " --linear"), "| " + " | ".join(HEADS_LINEAR) + " |", "|" + "---|" * len(HEADS_LINEAR)]
-    for (operation, way), columns in found.items():
-        def milliseconds(*column):
-            return f"{1000 * statistics.median(columns[column]):.2f} ms" if column in columns else ""
-
-        def as_fast(precision, forms):
-            rivals = [columns[form] for form in forms if form in columns]
-            best = [min(turn) for turn in zip(*rivals)]
-            ratios = [b / own for b, own in zip(best, columns[precision, "tally"])]
-            return f"{statistics.median(ratios):.2f}x" if ratios else ""
-        of = {precision: [(precision, form) for form in ("eager", "compiled")] for precision in ("f32", "bf16")}
-        lines.append("| " + " | ".join([
-            f"{operation}, {'forward' if way == 'forward' else 'both gradients'}",
-            *(milliseconds(precision, form) for precision in of for form in ("tally", "eager", "compiled")),
-            as_fast("f32", of["f32"]), as_fast("bf16", of["bf16"]), as_fast("bf16", [("f32", "tally")])]) + " |")
-    return "\n".join(lines)
-
-
 def time_of(result):
     return result.get("step_s", result.get("both_s"))
 
@@ -127,7 +90,9 @@ def seconds(columns, name):
     if name not in columns:
         return ""
     median = statistics.median(time_of(r) for r in columns[name])
-    return f"{median:.2f} s" if median >= 0.2 else f"{1000 * median:.1f} ms"
+    if median >= 0.2:
+        return f"{median:.2f} s"
+    return f"{1000 * median:.1f} ms" if median >= 0.01 else f"{1000 * median:.2f} ms"
 
 
 def memory(columns, name):
@@ -190,6 +155,33 @@ def long_table(rows, args):
     lines = [*heading(machine, peer, args, called), "| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for pe, columns in rows.items():
         cells = cells_of_bf16(pe, columns, rows) if args.bf16 else cells_of(pe, columns)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def linear_table(args):
+    """The products of a layer, forward and both gradients, in f32 and bf16."""
+    rows, machine, peer = {}, {}, "no PyTorch"
+    small = ["--length", "64", "--batch", "2"] if args.small else []
+    for _ in range(args.rounds):
+        for precision, name in [("f32", ""), ("bf16", BF16)]:
+            own = ["--steps", str(LINEAR_RUNS), "--precision", precision, *small]
+            results = {"tally": result_of([args.tally, "bench", "ops", "--json", *own], {})}
+            for form, more in {} if args.alone else {"eager": [], "compiled": ["--compile"]}.items():
+                results[form] = result_of([sys.executable, str(PEER), "--linear", *own, *more], {})
+                peer = results["eager"]["peer"]
+            machine = results["tally"]["machine"]
+            for form, result in results.items():
+                for one in result["operations"]:
+                    for way, time in [("forward", "forward_s"), ("both gradients", "backward_s")]:
+                        if one["operation"].startswith("linear "):
+                            columns = rows.setdefault(f"{one['operation']}, {way}", {})
+                            columns.setdefault(form + name, []).append({"step_s": one[time]})
+    lines = [*heading(machine, peer, args, " --linear"), "| " + " | ".join(HEADS_LINEAR) + " |", "|" + "---|" * len(HEADS_LINEAR)]
+    for product, columns in rows.items():
+        cells = [product, *(seconds(columns, form + name) for name in ("", BF16) for form in ("tally", "eager", "compiled")),
+                 ratio(columns, "tally"), ratio(columns, "tally" + BF16, [form + BF16 for form in PEERS]),
+                 ratio(columns, "tally" + BF16, ["tally"])]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
