@@ -1,7 +1,7 @@
 // The layers of a block, several operations in one.
 #pragma once
 
-#include "core/kernels.hpp"
+#include "core/op_kinds.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/kernels.hpp"
+#include "core/op_kinds.hpp"
 #include "core/random.hpp"
 #include "core/rounded.hpp"
 #include "core/tensor.hpp"

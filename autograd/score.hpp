@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/attention/call.hpp"
-#include "core/attention/pair.hpp"
+#include "core/attention/policy.hpp"
 #include "core/rounded.hpp"
 #include "core/tensor.hpp"
 

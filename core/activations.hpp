@@ -2,7 +2,7 @@
 // them (core/vector.hpp).
 #pragma once
 
-#include "core/kernels.hpp"
+#include "core/op_kinds.hpp"
 #include "core/math.hpp"
 
 namespace tally::functors {

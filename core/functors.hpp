@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "core/activations.hpp"
-#include "core/kernels.hpp"
+#include "core/op_kinds.hpp"
 #include "core/math.hpp"
 
 namespace tally::functors {

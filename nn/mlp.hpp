@@ -8,7 +8,7 @@
 #include <memory>
 #include <string_view>
 
-#include "core/kernels.hpp"
+#include "core/op_kinds.hpp"
 #include "nn/dropout.hpp"
 #include "nn/linear.hpp"
 

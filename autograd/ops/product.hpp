@@ -1,7 +1,7 @@
 // Matrix products as operations compute them, without a gradient of their own.
 #pragma once
 
-#include "core/kernels.hpp"
+#include "core/op_kinds.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {

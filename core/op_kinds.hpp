@@ -1,0 +1,67 @@
+// The kinds of elementwise operations and reductions, and the epilogue of a matrix product.
+#pragma once
+
+#include <cstdint>
+
+#include "core/view.hpp"
+
+namespace tally {
+
+// parameter: the number c of the last group, unused elsewhere.
+enum class UnaryOp : std::uint8_t {
+  negate,
+  absolute,
+  square,
+  sqrt,
+  reciprocal,
+  exp,
+  log,
+  sin,
+  cos,
+  sigmoid,
+  tanh,
+  relu,
+  gelu,       // x Phi(x), Phi by erf
+  gelu_tanh,  // x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2
+  silu,       // x sigmoid(x)
+  softplus,   // max(x, 0) + log1p(exp(-|x|))
+  add_scalar,
+  multiply_scalar,
+  power,      // x + c, c x, x^c
+  leaky_relu  // x for x > 0, else c x, c >= 0
+};
+
+// Whether the derivative is computed from the result (else from the argument).
+constexpr bool unary_needs_output(UnaryOp op) {
+  return op == UnaryOp::exp || op == UnaryOp::sqrt || op == UnaryOp::reciprocal || op == UnaryOp::sigmoid ||
+         op == UnaryOp::tanh || op == UnaryOp::relu || op == UnaryOp::leaky_relu;
+}
+// Those that stand between the layers of an MLP.
+constexpr bool is_activation(UnaryOp op) {
+  return op == UnaryOp::relu || op == UnaryOp::gelu || op == UnaryOp::gelu_tanh || op == UnaryOp::silu;
+}
+// Whether the derivative needs neither.
+constexpr bool unary_is_linear(UnaryOp op) {
+  return op == UnaryOp::negate || op == UnaryOp::add_scalar || op == UnaryOp::multiply_scalar;
+}
+
+enum class BinaryOp : std::uint8_t { add, subtract, multiply, divide, maximum, minimum };
+enum class CompareOp : std::uint8_t { less, less_equal, equal };
+enum class ReduceOp : std::uint8_t { sum, maximum };
+
+// How a product writes its sums s.
+struct ProductEnd {
+  // c = r = alpha s, + bias [N] on each row, + addend, which lies as c does, or is c.
+  double alpha = 1.0;
+  View bias = {};
+  View addend = {};
+  // Of what stands between the two layers of an MLP, c being one row-major matrix of the CPU, without an addend:
+  //   apply       c = op(r), of r rounded to c's type, which is written to `argument`, if that is there
+  //   derivative  c = r op'(argument); of relu the argument may be its result; in bf16 c may lie in its place
+  enum class Activation : std::uint8_t { none, apply, derivative } activation = Activation::none;
+  UnaryOp op = UnaryOp::gelu;  // relu, gelu, gelu_tanh or silu
+  View argument = {};          // as c
+  View column_sums = {};  // [N]: those of c before it is rounded, in the type that it is computed in; of a derivative
+};
+
+}  // namespace tally
