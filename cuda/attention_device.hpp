@@ -315,6 +315,15 @@ inline constexpr bool has_policy = !std::is_same_v<Policy, NoPolicy>;
 template <class Policy>
 inline constexpr int number_count = Policy::needs.rows + Policy::needs.heads;
 
+// Whether kernels of a policy are compiled for every precision and head width. nvcc compiles all of them. For the
+// execution on the CPU, which takes the compiler seconds a form, a policy gets f64 and one form of f32, except where
+// the build defines TALLY_EVERY_FORM (core/cmake/pairs.cmake): products of f32 are then exact whatever the precision.
+#if defined(__CUDACC__) || defined(TALLY_EVERY_FORM)
+constexpr bool every_form = true;
+#else
+constexpr bool every_form = false;
+#endif
+
 // f(precision, width, family, bytes): the first three constants, how products read f32, how much of a head's width a
 // block keeps in shared memory at a time, and the family of the scan; bytes(width, family) is the shared memory that
 // this takes. A wide head takes turns where all of it would be more than the device has: the results have the same
@@ -339,13 +348,7 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
     if constexpr (wide) {
       if (with_width.template operator()<128>()) return;
     }
-    // Sanitizers, with which a policy takes the compiler a minute, get one width of these.
-#ifdef TALLY_SANITIZED
-    constexpr bool one_width = has_policy<Policy>;
-#else
-    constexpr bool one_width = false;
-#endif
-    if constexpr (all && !one_width) {
+    if constexpr (all && (every_form || !has_policy<Policy>)) {
       if (with_width.template operator()<64>()) return;
     }
     constexpr std::integral_constant<int, 32> narrowest{};
@@ -365,7 +368,7 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
       call.rule == Rule::softmax ? run.template operator()<Family::plain>() : run.template operator()<Family::ruled>();
     }
   };
-  if constexpr (sizeof(T) == sizeof(float)) {
+  if constexpr (sizeof(T) == sizeof(float) && (every_form || !has_policy<Policy>)) {
     switch (product_precision()) {
       case Precision::f32: break;
       case Precision::tf32: return with_precision(std::integral_constant<Precision, Precision::tf32>{});

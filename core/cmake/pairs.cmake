@@ -2,13 +2,15 @@
 # vectors that any processor has; for wider vectors where g++ compiles for x86-64; and as CUDA, executed by the CPU (where
 # TALLY_CUDA_HOST is ON) and, where nvcc is, by a GPU. A file has policies when it has a line that begins with TALLY_PAIR(.
 #
-# tally_pairs(<target> FILES nn/position/tra.cpp ...)
+# tally_pairs(<target> FILES nn/position/tra.cpp ... EVERY_FORM <those of FILES>)
+#
+# EVERY_FORM: files whose policies the execution on the CPU has in every precision and head width (cuda/attention_device.hpp).
 #
 # adds what is written to <build>/generated/pairs to the target. It is installed with the package, for files of programs that
 # find_package(tally). TALLY_PAIR_ARCHITECTURES: GPUs that nvcc compiles policies
 # for, where these are fewer than CMAKE_CUDA_ARCHITECTURES; a policy takes it minutes for each.
 function(tally_pairs target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;EVERY_FORM")
   set(folder ${PROJECT_BINARY_DIR}/generated/pairs/${target})
   set(sets "")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT TALLY_SANITIZE)
@@ -20,6 +22,11 @@ function(tally_pairs target)
   set(host_kernels "")
   set(gpu_kernels "")
   set(own_files "")
+  set(every_form "")
+  foreach(file IN LISTS arg_EVERY_FORM)
+    get_filename_component(stem ${file} NAME_WE)
+    list(APPEND every_form ${stem})
+  endforeach()
   foreach(file IN LISTS arg_FILES)
     # Read again when the file changes: a policy may have come, or gone.
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
@@ -82,6 +89,9 @@ function(tally_pairs target)
       list(APPEND ${kind}_kernels ${path})
     endforeach()
     list(APPEND own_files ${file})
+    if(stem IN_LIST every_form AND NOT TALLY_SANITIZE)
+      set_property(SOURCE ${folder}/${stem}_host.cu APPEND PROPERTY COMPILE_DEFINITIONS TALLY_EVERY_FORM=1)
+    endif()
     if(TALLY_CUDA_HOST)
       set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA_HOST=1)
     endif()

@@ -25,7 +25,7 @@ const PairLoopsOf<T>& loops_for(const PairPolicy& policy) {
   if constexpr (sizeof(T) == sizeof(float)) {
     return loops_of(policy).f32;
   } else {
-    return loops_of(policy).f64;
+    return policy.loops->f64;
   }
 }
 

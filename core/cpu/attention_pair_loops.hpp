@@ -40,9 +40,10 @@ struct PairLoopsOf {
 
 namespace tally {
 
+// f64 is for checks and comes for one set of instructions, that of any processor.
 struct PairLoops {
   cpu::PairLoopsOf<float> f32;
-  cpu::PairLoopsOf<double> f64;
+  cpu::PairLoopsOf<double> f64;  // null in the sets for wider vectors
 };
 
 namespace cpu {
@@ -393,7 +394,11 @@ constexpr PairLoopsOf<T> pair_loops_of() {
 // Vectors of so many bytes.
 template <int bytes, class Policy>
 constexpr PairLoops pair_loops() {
-  return {pair_loops_of<float, bytes, Policy>(), pair_loops_of<double, bytes, Policy>()};
+  if constexpr (bytes == 16) {
+    return {pair_loops_of<float, bytes, Policy>(), pair_loops_of<double, bytes, Policy>()};
+  } else {
+    return {pair_loops_of<float, bytes, Policy>(), {}};
+  }
 }
 
 }  // namespace cpu
