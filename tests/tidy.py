@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""clang-tidy on the sources outside tests, without those that it found clean before and that are the same since.
+"""Runs clang-tidy on the sources outside tests, except those that it found clean before and that are unchanged.
 
-    tests/tidy.py BUILD      a folder that clang has built in, such as build/asan
+    tests/tidy.py
 
-The same are: the text of the source and of all that it includes, as the build has noted it, the command that compiles it,
-.clang-tidy, and clang-tidy itself. What was clean is remembered in ~/.cache/tally-tidy ($XDG_CACHE_HOME), by sums of these.
-Exit status 1 where it finds something, and then all that it says; also where it is ended before it is through.
+A source is unchanged if its text, the text of every project header that it includes, its compile command, .clang-tidy and
+the version of clang-tidy are the same. Sums of these are remembered in ~/.cache/tally-tidy ($XDG_CACHE_HOME). Exit status 1
+if it finds something, which it prints, and if it is ended early.
 """
 import concurrent.futures
 import functools
@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -24,43 +25,44 @@ def output_of(*words):
     return subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT).stdout
 
 
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+
+
 @functools.cache
-def sum_of_file(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def text_of(path):
+    return path.read_text(encoding="utf-8")
 
 
-def includes(build):
-    """Object -> the files that it was made of."""
-    found, current = {}, None
-    for line in output_of("ninja", "-C", str(build), "-t", "deps").splitlines():
-        if line.startswith("    "):
-            current.append((build / line.strip()).resolve())
-        elif ": #deps" in line:
-            current = found[line.split(":")[0]] = []
-    return found
+def with_headers(source):
+    """The source and the headers of the project that it includes, directly or not."""
+    found, left = set(), [source]
+    while left:
+        path = left.pop()
+        if path in found or not path.exists():
+            continue
+        found.add(path)
+        left += [ROOT / name for name in INCLUDE.findall(text_of(path))]
+    return sorted(found)
 
 
 def keys(build):
-    """Source -> the sum of all that decides what is found in it; without those whose includes are not known."""
-    made_of = includes(build)
-    common = output_of("clang-tidy", "--version") + sum_of_file(ROOT / ".clang-tidy")
+    """Source -> the sum of all that decides what is found in it."""
+    common = output_of("clang-tidy", "--version") + text_of(ROOT / ".clang-tidy")
     result = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        words = entry["command"].split()
-        files = made_of.get(words[words.index("-o") + 1])
-        if not files or not all(path.exists() for path in files):
-            continue
-        # Other copies of the tree have the same sums.
-        text = common + entry["command"].replace(str(ROOT), "")
-        text += "".join(sorted(sum_of_file(path) for path in files))
-        result[pathlib.Path(entry["directory"], entry["file"]).resolve()] = hashlib.sha256(text.encode()).hexdigest()
+        source = pathlib.Path(entry["directory"], entry["file"]).resolve()
+        text = common + entry["command"].replace(str(ROOT), "")  # other copies of the tree have the same sums
+        text += "".join(text_of(path) for path in with_headers(source))
+        result[source] = hashlib.sha256(text.encode()).hexdigest()
     return result
 
 
 def main():
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+    if len(sys.argv) != 1:
         sys.exit(__doc__)
-    build = pathlib.Path(sys.argv[1]).resolve()
+    # Commands for single files: a unity build has none.
+    build = ROOT / "build" / "tidy"
+    output_of("cmake", "--preset", "asan", "-B", str(build), "-DTALLY_UNITY=OFF")
     sources = [ROOT / name for name in output_of("git", "ls-files", "*.cpp", ":!tests").split()]
     clean = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "tally-tidy"
     clean.mkdir(parents=True, exist_ok=True)
