@@ -1,7 +1,7 @@
 // A policy that sums down the queries, which no library file has.
 #pragma once
 
-#include "core/attention/pair.hpp"
+#include "core/attention/policy.hpp"
 
 namespace tally::testing {
 

@@ -1,7 +1,7 @@
 // Policies that tests have beside those of encodings.
 #pragma once
 
-#include "core/attention/pair.hpp"
+#include "core/attention/policy.hpp"
 
 namespace tally::testing {
 
