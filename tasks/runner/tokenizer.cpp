@@ -178,14 +178,14 @@ Result show(const TokenizerSettings& settings, const CommonOptions& common) {
   };
   JsonValue longest = JsonValue::array();
   std::string text = concat("vocabulary ", tokenizer.vocabulary(), ", ", tokenizer.parts().merges.size(),
-                            " merges, pattern ", escape_for_print(tokenizer.parts().pattern), "\nlongest tokens:");
+                            " merges, pattern ", escape_for_print(tokenizer.parts().pattern()), "\nlongest tokens:");
   for (std::size_t index = 0; index < std::min<std::size_t>(10, by_length.size()); ++index) {
     text += concat(" '", shown(by_length[index]), "'");
     longest.push(shown(by_length[index]));
   }
   JsonValue value = JsonValue::object({{"vocabulary", tokenizer.vocabulary()},
                                        {"merges", tokenizer.parts().merges.size()},
-                                       {"pattern", escape_for_print(tokenizer.parts().pattern)},
+                                       {"pattern", escape_for_print(tokenizer.parts().pattern())},
                                        {"longest", std::move(longest)}});
   text += "\n";
   if (!settings.text.empty() || !settings.files.empty()) {

@@ -20,74 +20,58 @@ constexpr std::size_t short_bytes = 32;          // pieces up to here: repeated 
 constexpr std::size_t longest_remembered = 128;  // bytes; longer pieces rarely come again
 constexpr std::int32_t no_rank = std::numeric_limits<std::int32_t>::max();
 
-// Calls found(index) for the names that stand in the text, the earliest first, there the longest, and between(text) for
-// what lies before, between and behind them.
-template <class Names, class Between, class Found>
-void cut_at_names(std::string_view text, const Names& names, Between&& between, Found&& found) {
-  std::vector<std::size_t> next;  // where each name stands next
-  for (const std::string_view name : names) next.push_back(text.find(name));
-  for (std::size_t at = 0;;) {
-    std::size_t first = text.npos, which = 0;
-    for (std::size_t index = 0; index < names.size(); ++index) {
-      if (next[index] < at) next[index] = text.find(names[index], at);
-      const bool is_longer = names[index].size() > names[which].size();
-      if (next[index] < first || (next[index] == first && is_longer)) {
-        first = next[index];
-        which = index;
-      }
-    }
-    between(text.substr(at, first - at));
-    if (first == text.npos) return;
-    found(which);
-    at = first + names[which].size();
-  }
-}
-
-// Of the character at the beginning; 1 where there is none.
-std::size_t bytes_of_character(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const std::size_t bytes = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  return bytes <= text.size() && find_invalid_utf8(text.substr(0, bytes)) == text.npos ? bytes : 1;
-}
-
 }  // namespace
 
 Encoder::Encoder(const Tokenizer& tokenizer, std::size_t remembered)
     : tokenizer_(tokenizer), splitter_(*tokenizer.pattern_), remembered_(remembered) {
   if (remembered > 0) slots_.resize(1 << 10);
-  for (const std::int32_t id : tokenizer.parts_.added) added_.push_back(tokenizer.bytes_of(id));
+  const TokenizerParts& parts = tokenizer.parts_;
+  bytes_only_ = parts.merges.empty() && !parts.ignore_merges && !parts.has_byte_fallback() &&
+                std::ranges::count(parts.steps, SplitBehaviour::removed, &SplitStep::behaviour) == 0;
 }
 
-void Encoder::encode(std::string_view text, std::vector<std::int32_t>& ids) {
-  if (tokenizer_.parts_.nfc) check_normal_form(text);
-  if (added_.empty()) return encode_stretch(text, ids);
-  cut_at_names(
-      text, added_, [&](std::string_view stretch) { encode_stretch(stretch, ids); },
-      [&](std::size_t which) { ids.push_back(tokenizer_.parts_.added[which]); });
-}
-
-void Encoder::encode_stretch(std::string_view text, std::vector<std::int32_t>& ids) {
-  const TokenizerParts& parts = tokenizer_.parts_;
-  if (parts.has_byte_fallback()) {
-    if (text.empty()) return;
-    const std::string plain = (parts.leading_blank ? " " : "") + blanks_read(text);
-    return splitter_.split(plain, [&](std::string_view piece) { look_up(piece, ids); });
-  }
-  if (parts.merges.empty() && !parts.ignore_merges) {
-    for (const char byte : text) ids.push_back(tokenizer_.byte_ids_[static_cast<unsigned char>(byte)]);
-    return;
-  }
-  splitter_.split(text, [&](std::string_view piece) { look_up(piece, ids); });
-}
+void Encoder::encode(std::string_view text, std::vector<std::int32_t>& ids) { encode(text, tokenizer_.names_, ids); }
 
 void Encoder::encode(std::string_view text, std::span<const std::string> allowed, std::vector<std::int32_t>& ids) {
+  if (allowed.empty()) return encode(text, ids);
   for (const std::string& name : allowed) {
     check(tokenizer_.special(name).has_value() && !name.empty(), "tokenizer", "'", escape_for_print(name),
           "' is no special token of it");
   }
-  cut_at_names(
-      text, allowed, [&](std::string_view stretch) { encode(stretch, ids); },
-      [&](std::size_t which) { ids.push_back(*tokenizer_.special(allowed[which])); });
+  if (!std::ranges::equal(allowed, allowed_)) {
+    allowed_.assign(allowed.begin(), allowed.end());
+    allowed_names_ = tokenizer_.names_of(allowed_);
+  }
+  encode(text, allowed_names_, ids);
+}
+
+void Encoder::encode(std::string_view text, const Tokenizer::Names& names, std::vector<std::int32_t>& ids) {
+  const auto found = [&](std::int32_t id) { ids.push_back(id); };
+  names.written.cut(
+      text,
+      [&](std::string_view written, std::size_t at) {
+        const std::string normalized = tokenizer_.has_normalizer() ? tokenizer_.normalized(written) : std::string();
+        names.normalized.cut(
+            tokenizer_.has_normalizer() ? normalized : written,
+            [&](std::string_view stretch, std::size_t behind) { encode_stretch(stretch, at + behind == 0, ids); },
+            found);
+      },
+      found);
+}
+
+void Encoder::encode_stretch(std::string_view text, bool first, std::vector<std::int32_t>& ids) {
+  const TokenizerParts& parts = tokenizer_.parts_;
+  const auto take = [&](std::string_view piece) { look_up(piece, ids); };
+  if (parts.has_byte_fallback() && parts.blanks >= Blanks::metaspace_never) {
+    const std::string plain = blanks_read(text);
+    const bool has_one = parts.blanks == Blanks::metaspace_always || (parts.blanks == Blanks::metaspace_first && first);
+    return splitter_.split(has_one && !plain.starts_with(' ') ? " " + plain : plain, take);
+  }
+  if (bytes_only_) {
+    for (const char byte : text) ids.push_back(tokenizer_.byte_ids_[static_cast<unsigned char>(byte)]);
+    return;
+  }
+  splitter_.split(text, take);
 }
 
 std::vector<std::int32_t> Encoder::encode(std::string_view text) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,10 +18,10 @@ class Encoder {
   explicit Encoder(const Tokenizer& tokenizer, std::size_t remembered = std::size_t{1} << 20);
 
   // Appends the tokens of the text, in which names of special tokens are ordinary text. Throws Error naming the byte
-  // where the pattern fails or where the tokenizer wants normal form C and the text may not be in it.
+  // where a pattern fails.
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
-  // The same, but the names in `allowed` are those tokens: the earliest first, there the longest. Throws Error for a
-  // name that is no special token.
+  // The same, but the names in `allowed` are those tokens. Of them and the added tokens (tasks/text/added_tokens.hpp)
+  // the earliest is found first, there the longest. Throws Error for a name that is no special token.
   void encode(std::string_view text, std::span<const std::string> allowed, std::vector<std::int32_t>& ids);
   std::vector<std::int32_t> encode(std::string_view text);
   // Appends the tokens of one piece.
@@ -35,7 +36,9 @@ class Encoder {
     std::int32_t ids[3] = {};  // more than three: the first is where they lie in ids_
   };
 
-  void encode_stretch(std::string_view text, std::vector<std::int32_t>& ids);
+  void encode(std::string_view text, const Tokenizer::Names& names, std::vector<std::int32_t>& ids);
+  // Without added tokens, after the normalisers. `first`: the text begins with it.
+  void encode_stretch(std::string_view text, bool first, std::vector<std::int32_t>& ids);
   // Calls take(token) for what a piece begins as.
   template <class Take>
   void begin_piece(std::string_view piece, Take&& take) const;
@@ -49,7 +52,9 @@ class Encoder {
 
   const Tokenizer& tokenizer_;
   Splitter splitter_;
-  std::vector<std::string_view> added_;  // TokenizerParts::added
+  std::vector<std::string> allowed_;  // when special tokens were last allowed, and what is found then
+  Tokenizer::Names allowed_names_;
+  bool bytes_only_ = false;  // how a text is cut does not matter
   std::size_t remembered_;
   std::size_t count_ = 0;
   std::vector<Slot> slots_;

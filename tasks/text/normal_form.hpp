@@ -1,14 +1,29 @@
-// Whether a text is in Unicode's normal form C (UAX 15), by the quick check alone: texts that would have to be composed
-// to know are refused, not changed.
+// Unicode's normal forms (UAX 15), computed by utf8proc, and the classes of characters that added tokens depend on.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace tally {
 
-// Throws Error naming the byte of the first character that may not stand in the form, or that would have to be looked
-// at together with its neighbours: its quick check is not Yes, or it is a mark that can be reordered. What is not UTF-8
-// is passed over.
-void check_normal_form(std::string_view text);
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+
+// "NFC". The reverse returns nothing for another name.
+std::string_view normal_form_name(NormalForm form);
+std::optional<NormalForm> normal_form_of(std::string_view name);
+
+// The text in that form. Bytes that are not UTF-8 stay as they are, and no character is composed across them.
+std::string normalized(std::string_view text, NormalForm form);
+
+// Bytes of the character that the text begins with; 1 for a byte that begins none. The text is not empty.
+std::size_t bytes_of_character(std::string_view text);
+// Whether the text begins or ends with a character of words: a letter, mark, decimal digit, connector or joiner, as \w
+// of Unicode's Technical Standard 18, Annex C. An empty text does not.
+bool begins_with_word(std::string_view text);
+bool ends_with_word(std::string_view text);
+// Bytes of the white space (Unicode's White_Space) that the text begins or ends with.
+std::size_t leading_white_space(std::string_view text);
+std::size_t trailing_white_space(std::string_view text);
 
 }  // namespace tally

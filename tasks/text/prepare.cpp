@@ -173,7 +173,7 @@ class Preparation {
     end_of_text_ = *end;
     tokenizer_json_ = JsonValue::object({{"vocabulary", tokenizer_->vocabulary()},
                                          {"merges", tokenizer_->parts().merges.size()},
-                                         {"pattern", tokenizer_->parts().pattern},
+                                         {"pattern", tokenizer_->parts().pattern()},
                                          {"end_of_text", end_of_text_},
                                          {"checksum", checksum_text(crc32c(text))}});
     return true;
@@ -275,7 +275,7 @@ class Preparation {
       split.save();
       unsaved = 0;
     };
-    const bool with_borders = has_text_borders(tokenizer_->parts().pattern);
+    const bool with_borders = has_text_borders(tokenizer_->parts().pattern());
     if (!for_each_batch(texts_of(name), with_borders, name, encode, split.saved_parts(), [&](const TextPart& part) {
           // One that has vanished since: all is encoded anew, without it.
           if (!dropped_.empty()) throw ChangedText(**dropped_.begin(), "");

@@ -7,6 +7,8 @@
 #include <array>
 #include <cctype>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "core/utf8.hpp"
 
@@ -186,29 +188,40 @@ std::string unicode_version() {
   return text.data();
 }
 
-SplitPattern::SplitPattern(std::string_view name_or_text, bool with_jit) : name_(split_pattern_name(name_or_text)) {
-  const std::string pattern = for_pcre2(split_pattern_text(name_or_text));
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  constexpr std::uint32_t options = PCRE2_UTF | PCRE2_ANCHORED | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY;
-  pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
-  pcre2_set_parens_nest_limit(context, 50);
-  pcre2_code* code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &offset, context);
-  pcre2_compile_context_free(context);
-  check(code != nullptr, "pattern", "'", escape_for_print(name_), "': ", code != nullptr ? "" : message_of(error));
-  code_ = code;
-  compiled_ = with_jit && pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+SplitPattern::SplitPattern(std::string_view name_or_text, bool with_jit)
+    : SplitPattern(std::vector<SplitStep>{{std::string(name_or_text)}}, with_jit) {}
+
+SplitPattern::SplitPattern(std::vector<SplitStep> steps, bool with_jit) : steps_(std::move(steps)) {
+  std::vector<std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)>> codes;
+  for (SplitStep& step : steps_) {
+    const std::string pattern = for_pcre2(split_pattern_text(step.pattern));
+    step.pattern = split_pattern_name(step.pattern);
+    int error = 0;
+    PCRE2_SIZE offset = 0;
+    constexpr std::uint32_t options = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY;
+    pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
+    pcre2_set_parens_nest_limit(context, 50);
+    pcre2_code* code =
+        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &offset, context);
+    pcre2_compile_context_free(context);
+    check(code != nullptr, "pattern", "'", escape_for_print(step.pattern),
+          "': ", code != nullptr ? "" : message_of(error));
+    codes.emplace_back(code, &pcre2_code_free);
+    compiled_ = compiled_ && with_jit && pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
+  }
+  for (auto& code : codes) codes_.push_back(code.release());
 }
 
-SplitPattern::~SplitPattern() { pcre2_code_free(static_cast<pcre2_code*>(code_)); }
+SplitPattern::~SplitPattern() {
+  for (void* const code : codes_) pcre2_code_free(static_cast<pcre2_code*>(code));
+}
 
 Splitter::Splitter(const SplitPattern& pattern) : pattern_(pattern) {
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   constexpr std::uint32_t heap_kib = 64 * 1024, depth = 1'000'000;
   pcre2_set_heap_limit(context, heap_kib);
   pcre2_set_depth_limit(context, depth);
-  pcre2_match_data* data = pcre2_match_data_create_from_pattern(code_of(pattern.code_), nullptr);
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   if (pattern.compiled_) {
     pcre2_jit_stack* stack = pcre2_jit_stack_create(std::size_t{32} << 10, std::size_t{8} << 20, nullptr);
     pcre2_jit_stack_assign(context, nullptr, stack);
@@ -226,23 +239,65 @@ Splitter::~Splitter() {
   pcre2_jit_stack_free(static_cast<pcre2_jit_stack*>(stack_));
 }
 
-std::size_t Splitter::match(std::string_view stretch, std::size_t at, std::size_t offset) const {
+Splitter::Range Splitter::match(std::string_view piece, std::size_t step, std::size_t at, std::size_t offset) const {
   auto* data = static_cast<pcre2_match_data*>(match_data_);
   auto* context = static_cast<pcre2_match_context*>(context_);
-  const auto* text = reinterpret_cast<PCRE2_SPTR>(stretch.data());
+  const pcre2_code* const code = code_of(pattern_.codes_[step]);
+  const auto* text = reinterpret_cast<PCRE2_SPTR>(piece.data());
   // A run of blanks is gone through once and then given back one by one: steps in proportion to what is left.
-  const std::size_t left = std::min<std::size_t>(stretch.size() - at, 500'000'000);
+  const std::size_t left = std::min<std::size_t>(piece.size() - at, 500'000'000);
   pcre2_set_match_limit(context, static_cast<std::uint32_t>(1'000'000 + 4 * left));
-  const int count =
-      pattern_.compiled_
-          ? pcre2_jit_match(code_of(pattern_.code_), text, stretch.size(), at, 0, data, context)
-          : pcre2_match(code_of(pattern_.code_), text, stretch.size(), at, PCRE2_NO_UTF_CHECK, data, context);
-  if (count < 0 || ends_[0] != at || ends_[1] <= at) [[unlikely]] {
-    const auto where = [&] { return concat("'", escape_for_print(pattern_.name_), "': byte ", offset + at); };
-    check(count >= 0 || count == PCRE2_ERROR_NOMATCH, "pattern", where(), " of the text: ", message_of(count));
-    fail("pattern", where(), " of the text: no piece begins here; a pattern must match one at every offset");
+  const int count = pattern_.compiled_ ? pcre2_jit_match(code, text, piece.size(), at, 0, data, context)
+                                       : pcre2_match(code, text, piece.size(), at, PCRE2_NO_UTF_CHECK, data, context);
+  if (count == PCRE2_ERROR_NOMATCH) return {piece.size(), piece.size()};
+  if (count < 0 || ends_[1] <= ends_[0] || ends_[0] < at) [[unlikely]] {
+    const std::string& pattern = pattern_.steps_[step].pattern;
+    const auto where = [&](std::size_t byte) {
+      return concat("'", escape_for_print(pattern), "': byte ", offset + byte, " of the text: ");
+    };
+    check(count >= 0, "pattern", where(at), message_of(count));
+    fail("pattern", where(ends_[0]), "matches an empty text; a pattern must match a character at least");
   }
-  return ends_[1];
+  return {ends_[0], ends_[1]};
+}
+
+std::vector<Splitter::Range> Splitter::ranges(std::string_view piece, std::size_t step, std::size_t offset) const {
+  struct Part {
+    Range range;
+    bool is_match;
+  };
+  const SplitStep& wanted = pattern_.steps_[step];
+  std::vector<Part> parts;
+  const auto add = [&](std::size_t begin, std::size_t end, bool is_match) {
+    if (begin < end) parts.push_back({{begin, end}, is_match != wanted.invert});
+  };
+  for (std::size_t at = 0; at < piece.size();) {
+    const Range found = match(piece, step, at, offset);
+    add(at, found.begin, false);
+    add(found.begin, found.end, true);
+    at = found.end;
+  }
+  std::vector<Range> result;
+  for (std::size_t index = 0; index < parts.size(); ++index) {
+    const auto& [range, is_match] = parts[index];
+    const bool after_match = index > 0 && parts[index - 1].is_match;
+    bool joins = false;
+    switch (wanted.behaviour) {
+      case SplitBehaviour::isolated: break;
+      case SplitBehaviour::removed:
+        if (is_match) continue;
+        break;
+      case SplitBehaviour::merged_with_previous: joins = is_match && index > 0 && !after_match; break;
+      case SplitBehaviour::merged_with_next: joins = !is_match && after_match; break;
+      case SplitBehaviour::contiguous: joins = index > 0 && is_match == after_match; break;
+    }
+    if (joins) {
+      result.back().end = range.end;
+    } else {
+      result.push_back(range);
+    }
+  }
+  return result;
 }
 
 std::size_t Splitter::well_formed_bytes(std::string_view text) {

@@ -1,6 +1,6 @@
 // Cuts text into the pieces within which a tokenizer merges. A text is first cut into stretches of well-formed UTF-8
 // (RFC 3629) and of bytes that are not, each as long as can be. A stretch of wrong bytes is a piece; a well-formed one
-// is cut by a pattern as if it were a text of its own, from left to right, first alternative that matches. Patterns
+// is cut by patterns as if it were a text of its own, from left to right, first alternative that matches. Patterns
 // with names are the published ones:
 //   gpt2     GPT-2 (Radford et al. 2019)
 //   llama3   of Llama 3's tokenizer.json
@@ -28,25 +28,44 @@ std::string_view split_pattern_name(std::string_view name_or_text);
 // "14.0.0".
 std::string unicode_version();
 
-// A compiled pattern; many threads may share one.
+// What becomes of the matches of a pattern and of the text between them. All but `removed` keep all of the text.
+enum class SplitBehaviour {
+  isolated,              // each is a piece
+  removed,               // matches are dropped, also from what the tokens give back
+  merged_with_previous,  // a match belongs to the text before it, unless that is a match
+  merged_with_next,      // a match belongs to the text behind it, unless that is a match
+  contiguous,            // matches that follow each other are one piece
+};
+
+// One of the steps by which a text is cut; each cuts the pieces of the one before, as if they were texts of their own.
+struct SplitStep {
+  std::string pattern;  // name or text
+  SplitBehaviour behaviour = SplitBehaviour::isolated;
+  bool invert = false;  // takes what lies between matches for matches, and the reverse
+  bool operator==(const SplitStep&) const = default;
+};
+
+// Compiled steps; many threads may share them.
 class SplitPattern {
  public:
   // Patterns come from files, so they are not trusted. Throws Error naming the byte of the pattern for what PCRE2
   // refuses and for what other programs understand otherwise: \w, \b, \C, "^", "$", options (*...), "&&" within a
   // class, {,n}, {m,n}+.
   explicit SplitPattern(std::string_view name_or_text, bool with_jit = true);
+  // Without a step a text is one piece.
+  explicit SplitPattern(std::vector<SplitStep> steps, bool with_jit = true);
   ~SplitPattern();
   SplitPattern(const SplitPattern&) = delete;
   SplitPattern& operator=(const SplitPattern&) = delete;
 
-  const std::string& name() const { return name_; }  // or its text
+  const std::vector<SplitStep>& steps() const { return steps_; }
   bool compiled() const { return compiled_; }
 
  private:
   friend class Splitter;
-  std::string name_;
-  void* code_ = nullptr;
-  bool compiled_ = false;
+  std::vector<SplitStep> steps_;  // known patterns by their names
+  std::vector<void*> codes_;
+  bool compiled_ = true;
 };
 
 // What one thread needs to match. The pattern must outlive it.
@@ -57,18 +76,14 @@ class Splitter {
   Splitter(const Splitter&) = delete;
   Splitter& operator=(const Splitter&) = delete;
 
-  // Calls take(piece) for one piece after the other. Throws Error naming the byte where the pattern matches nothing, an
-  // empty text, or takes more steps than is sound.
+  // Calls take(piece) for one piece after the other. Throws Error naming the byte where a pattern matches an empty text
+  // or takes more steps than is sound.
   template <class Take>
   void split(std::string_view text, Take&& take) {
     std::size_t begin = 0;
     while (begin < text.size()) {
       const std::size_t valid = well_formed_bytes(text.substr(begin));
-      for (std::size_t at = 0; at < valid;) {
-        const std::size_t end = match(text.substr(begin, valid), at, begin);
-        take(text.substr(begin + at, end - at));
-        at = end;
-      }
+      if (valid > 0) cut(text.substr(begin, valid), 0, begin, take);
       begin += valid;
       if (begin == text.size()) break;
       const std::size_t wrong = ill_formed_bytes(text.substr(begin));
@@ -78,10 +93,34 @@ class Splitter {
   }
 
  private:
+  struct Range {
+    std::size_t begin, end;
+  };
   static std::size_t well_formed_bytes(std::string_view text);
   static std::size_t ill_formed_bytes(std::string_view text);
-  // The end of the piece that begins at `at`. `offset`: of the stretch in the text, for the message.
-  std::size_t match(std::string_view stretch, std::size_t at, std::size_t offset) const;
+
+  // Cuts by the step and those behind it. `offset`: of the piece in the text, for messages.
+  template <class Take>
+  void cut(std::string_view piece, std::size_t step, std::size_t offset, Take& take) {
+    if (step == pattern_.steps_.size()) return take(piece);
+    const auto further = [&](std::size_t begin, std::size_t end) {
+      if (begin < end) cut(piece.substr(begin, end - begin), step + 1, offset + begin, take);
+    };
+    if (pattern_.steps_[step].behaviour != SplitBehaviour::isolated) {
+      for (const Range& range : ranges(piece, step, offset)) further(range.begin, range.end);
+      return;
+    }
+    for (std::size_t at = 0; at < piece.size();) {
+      const Range found = match(piece, step, at, offset);
+      further(at, found.begin);
+      further(found.begin, found.end);
+      at = found.end;
+    }
+  }
+  // The first match behind `at`; where there is none, the end of the piece, empty.
+  Range match(std::string_view piece, std::size_t step, std::size_t at, std::size_t offset) const;
+  // What a step that is not `isolated` makes of the piece.
+  std::vector<Range> ranges(std::string_view piece, std::size_t step, std::size_t offset) const;
 
   const SplitPattern& pattern_;
   void* match_data_ = nullptr;

@@ -17,6 +17,22 @@ TokenizerParts byte_tokenizer() {
   return parts;
 }
 
+bool TokenizerParts::has_leading_blank() const {
+  return has_byte_fallback() && blanks != Blanks::replaced && blanks != Blanks::metaspace_never;
+}
+
+bool TokenizerParts::is_of_model(std::int32_t id) const {
+  const auto found = std::ranges::lower_bound(added, id, {}, &AddedToken::id);
+  const bool is_added = found != added.end() && found->id == id;
+  return !tokens[static_cast<std::size_t>(id)].empty() && (!is_added || found->is_made);
+}
+
+std::string TokenizerParts::pattern() const {
+  std::string text;
+  for (const SplitStep& step : steps) text += concat(text.empty() ? "" : " | ", split_pattern_name(step.pattern));
+  return text;
+}
+
 std::optional<std::int32_t> TokenizerParts::end_of_text() const {
   for (const std::string_view name : {end_of_text_name, end_of_sequence_name}) {
     const auto found = std::ranges::find(specials, name, &SpecialToken::name);
@@ -27,13 +43,13 @@ std::optional<std::int32_t> TokenizerParts::end_of_text() const {
 
 Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
     : parts_(std::move(parts)),
-      pattern_(std::make_unique<SplitPattern>(parts_.pattern, with_jit)),
+      pattern_(std::make_unique<SplitPattern>(parts_.steps, with_jit)),
       byte_ids_(byte_count, -1),
       pairs_(parts_.merges.size()) {
   const auto text_of = [&](std::int32_t id) -> std::string_view { return parts_.tokens[static_cast<std::size_t>(id)]; };
   for (std::int32_t id = 0; std::cmp_less(id, parts_.tokens.size()); ++id) {
     const std::string_view bytes = text_of(id);
-    if (bytes.empty() || !is_in_index(id)) continue;
+    if (!is_in_index(id)) continue;
     const std::int32_t twin = index_.find(bytes, text_of);
     check(twin < 0, "tokenizer", "tokens ", twin, " and ", id, " are both '", escape_for_print(bytes), "'");
     index_.add(id, text_of);
@@ -52,11 +68,42 @@ Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
     check(pairs_.add(merge.left, merge.right, merge.rank, merge.result), "tokenizer", "the merge of '",
           escape_for_print(left), "' and '", escape_for_print(right), "' stands there twice");
   }
+  names_ = names_of({});
+}
+
+bool Tokenizer::has_normalizer() const {
+  const bool writes_blanks = parts_.blanks == Blanks::replaced || parts_.blanks == Blanks::prepended;
+  return !parts_.normal_forms.empty() || (parts_.has_byte_fallback() && writes_blanks);
+}
+
+std::string Tokenizer::normalized(std::string_view text) const {
+  std::string result(text);
+  for (const NormalForm form : parts_.normal_forms) result = tally::normalized(result, form);
+  if (!parts_.has_byte_fallback() || result.empty()) return result;
+  if (parts_.blanks == Blanks::prepended) return " " + blanks_read(result);
+  return parts_.blanks == Blanks::replaced ? blanks_read(result) : result;
+}
+
+// Special tokens come first: of two that are alike they count.
+Tokenizer::Names Tokenizer::names_of(std::span<const std::string> allowed) const {
+  std::vector<AddedTokens::Entry> written, in_normalized;
+  const auto add = [&](std::string_view text, std::int32_t id, const AddedFlags& flags) {
+    if (flags.normalized) {
+      in_normalized.push_back({normalized(text), id, flags});
+    } else {
+      written.push_back({std::string(text), id, flags});
+    }
+  };
+  for (const SpecialToken& special : parts_.specials) {
+    if (std::ranges::find(allowed, special.name) != allowed.end()) add(special.name, special.id, special.flags);
+  }
+  for (const AddedToken& token : parts_.added) add(token.text, token.id, token.flags);
+  return {AddedTokens(std::move(written)), AddedTokens(std::move(in_normalized))};
 }
 
 // Whether pieces are looked for among such tokens.
 bool Tokenizer::is_in_index(std::int32_t id) const {
-  return !std::ranges::binary_search(parts_.added, id) && std::ranges::count(parts_.byte_tokens, id) == 0;
+  return parts_.is_of_model(id) && std::ranges::count(parts_.byte_tokens, id) == 0;
 }
 
 std::string_view Tokenizer::bytes_of(std::int64_t id) const {
@@ -79,7 +126,7 @@ std::int32_t Tokenizer::find(std::string_view bytes) const {
 std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {
   std::string bytes;
   for (const std::int32_t id : ids) bytes += bytes_of(id);
-  if (parts_.leading_blank && bytes.starts_with(' ')) bytes.erase(0, 1);
+  if (parts_.has_leading_blank() && bytes.starts_with(' ')) bytes.erase(0, 1);
   return bytes;
 }
 

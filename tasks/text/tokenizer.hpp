@@ -6,16 +6,23 @@
 // that are no tokens as the tokens of their bytes, which no merge takes.
 //
 // Special tokens stand for no bytes; in a text their names are ordinary text unless they are allowed.
+//
+// A text becomes tokens in the order of the library `tokenizers`: the added tokens that are searched as written are
+// taken out; what lies between is brought into the normal forms and, with byte fallback, gets its leading blank; the
+// added tokens that are searched in the normalised text are taken out; the rest is cut into pieces.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tasks/text/added_tokens.hpp"
 #include "tasks/text/byte_hash.hpp"
+#include "tasks/text/normal_form.hpp"
 #include "tasks/text/pair_table.hpp"
 #include "tasks/text/splitter.hpp"
 
@@ -28,6 +35,24 @@ inline constexpr std::string_view end_of_sequence_name = "</s>";
 struct SpecialToken {
   std::string name;
   std::int32_t id;
+  AddedFlags flags = {};
+};
+
+struct AddedToken {
+  std::string text;  // as which it is found
+  std::int32_t id;
+  AddedFlags flags = {};
+  bool is_made = false;  // also a token of the model, which merges may make
+};
+
+// How a tokenizer with byte fallback writes blanks, which its tokens write as U+2581, and whether it puts a blank in
+// front of a text.
+enum class Blanks {
+  replaced,          // by a normaliser
+  prepended,         // the same, and each stretch between added tokens gets one more in front (LLaMA)
+  metaspace_never,   // by the pre-tokenizer Metaspace
+  metaspace_first,   // a text that begins with neither a blank nor an added token gets one (LLaMA, newer files)
+  metaspace_always,  // each stretch between added tokens that begins with no blank gets one
 };
 
 struct MergedPair {
@@ -41,19 +66,25 @@ struct TokenizerParts {
   std::vector<std::string> tokens;     // bytes by id; of a special token nothing
   std::vector<MergedPair> merges;      // by rank
   std::vector<SpecialToken> specials;  // by id
-  // Ids, rising, of tokens that are found in a text before it is cut into pieces; no merge makes one, and their bytes
-  // may be those of another token.
-  std::vector<std::int32_t> added = {};
-  std::string pattern = "gpt2";  // name or text
-  bool ignore_merges = false;    // a piece that is a token as a whole is that token
-  bool nfc = false;              // wants text in Unicode's normal form C
+  // By id: tokens that are found in a text before it is cut into pieces. Unless merges make them too, their bytes may
+  // be those of another token.
+  std::vector<AddedToken> added = {};
+  std::vector<NormalForm> normal_forms = {};  // into which a text is brought, one after the other
+  std::vector<SplitStep> steps = {{"gpt2"}};  // that cut a text into pieces
+  bool ignore_merges = false;                 // a piece that is a token as a whole is that token
   // With byte fallback: the tokens of all 256 bytes, which may be those of other tokens too. Blanks are written as
   // U+2581 in files, and that character of a text is a blank.
   std::vector<std::int32_t> byte_tokens = {};
-  bool leading_blank = false;           // then: a text gets a blank in front, which decoding takes off again
+  Blanks blanks = Blanks::replaced;     // then
   std::vector<std::string> notes = {};  // what stands in its file and is not done here
 
   bool has_byte_fallback() const { return !byte_tokens.empty(); }
+  // Whether encoding puts a blank in front, which decoding takes off again.
+  bool has_leading_blank() const;
+  // Whether the model has the token: its merges may make it.
+  bool is_of_model(std::int32_t id) const;
+  // Of the steps, for people: "gpt2", or several one after the other with " | " between.
+  std::string pattern() const;
   // The id of the token between documents, by one of its names; nothing when there is none.
   std::optional<std::int32_t> end_of_text() const;
 };
@@ -80,9 +111,20 @@ class Tokenizer {
 
  private:
   friend class Encoder;
+  // The tokens that are found in a text as it is, and those found in the normalised one.
+  struct Names {
+    AddedTokens written, normalized;
+  };
+  // Of the added tokens and of the special tokens that are allowed.
+  Names names_of(std::span<const std::string> allowed) const;
+  // The text after the normalisers.
+  std::string normalized(std::string_view text) const;
+  bool has_normalizer() const;
+  bool is_in_index(std::int32_t id) const;
+
   TokenizerParts parts_;
   std::unique_ptr<SplitPattern> pattern_;
-  bool is_in_index(std::int32_t id) const;
+  Names names_;  // without special tokens
 
   std::vector<std::int32_t> byte_ids_;  // by byte
   PairTable pairs_;

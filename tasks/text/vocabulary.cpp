@@ -10,31 +10,34 @@
 
 namespace tally {
 
-void VocabularyBuilder::add(std::string bytes, std::int64_t id, Kind kind) {
+void VocabularyBuilder::add(std::string bytes, std::int64_t id, Kind kind, const AddedFlags& flags) {
   if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
     fail_here("'", escape_for_print(bytes), "' has the id ", id, "; ids are 0 to the number of tokens less one");
   }
-  tokens_.push_back({std::move(bytes), static_cast<std::int32_t>(id), kind});
+  tokens_.push_back({std::move(bytes), static_cast<std::int32_t>(id), kind, flags});
 }
 
-void VocabularyBuilder::add_named(const std::string& name, std::int64_t id, Kind kind) {
+void VocabularyBuilder::add_named(const std::string& name, std::int64_t id, Kind kind, const AddedFlags& flags) {
   if (name.empty()) fail_here("a special token without a name");
-  if (specials_.contains(name)) fail_here("'", escape_for_print(name), "' is there twice");
-  add(name, id, kind);
-  specials_[name] = static_cast<std::int32_t>(id);
+  if (named_.contains(name)) fail_here("'", escape_for_print(name), "' is there twice");
+  add(name, id, kind, flags);
+  named_[name] = tokens_.size() - 1;
 }
 
-void VocabularyBuilder::add_special(const std::string& name, std::int64_t id) {
-  add_named(name, id, Kind::special);
-  parts.specials.push_back({name, static_cast<std::int32_t>(id)});
+void VocabularyBuilder::add_special(const std::string& name, std::int64_t id, const AddedFlags& flags) {
+  add_named(name, id, Kind::special, flags);
+  parts.specials.push_back({name, static_cast<std::int32_t>(id), flags});
 }
 
-void VocabularyBuilder::add_added(const std::string& text, std::int64_t id) { add_named(text, id, Kind::added); }
+void VocabularyBuilder::add_added(const std::string& text, std::int64_t id, const AddedFlags& flags) {
+  add_named(text, id, Kind::added, flags);
+}
 
 void VocabularyBuilder::add_written(const std::string& written, std::int64_t id) {
-  if (const auto special = specials_.find(written); special != specials_.end()) {
-    if (special->second != id)
-      fail_here("'", escape_for_print(written), "' has the ids ", special->second, " and ", id);
+  if (const auto named = named_.find(written); named != named_.end()) {
+    Token& token = tokens_[named->second];
+    if (token.id != id) fail_here("'", escape_for_print(written), "' has the ids ", token.id, " and ", id);
+    if (token.kind == Kind::added) token.made = bytes_of(written);
     return;
   }
   if (const std::optional<char> byte = byte_fallback_ ? byte_of_token(written) : std::nullopt) {
@@ -58,16 +61,17 @@ void VocabularyBuilder::finish_tokens() {
   std::stable_sort(tokens_.begin(), tokens_.end(), [](const Token& a, const Token& b) { return a.id < b.id; });
   parts.tokens.reserve(tokens_.size());
   const auto text_of = [&](std::int32_t id) -> std::string_view { return parts.tokens[static_cast<std::size_t>(id)]; };
-  for (Token& token : tokens_) {
+  for (const Token& token : tokens_) {
     const auto next = static_cast<std::int64_t>(parts.tokens.size());
     if (token.id < next)
       fail_here("the id ", token.id, " stands for two tokens, '", escape_for_print(token.bytes), "' and another");
     if (token.id > next) fail_here("no token has the id ", next, ", but one has ", token.id);
-    if (token.kind == Kind::plain && find(token.bytes) >= 0)
-      fail_here("the token '", escape_for_print(token.bytes), "' is there twice");
-    parts.tokens.push_back(token.kind == Kind::special ? std::string() : std::move(token.bytes));
-    if (token.kind == Kind::plain) index_.add(token.id, text_of);
-    if (token.kind == Kind::added) parts.added.push_back(token.id);
+    const bool is_of_model = token.kind == Kind::plain || token.made.has_value();
+    const std::string& bytes = token.made ? *token.made : token.bytes;
+    if (is_of_model && find(bytes) >= 0) fail_here("the token '", escape_for_print(bytes), "' is there twice");
+    parts.tokens.push_back(token.kind == Kind::special ? std::string() : bytes);
+    if (is_of_model) index_.add(token.id, text_of);
+    if (token.kind == Kind::added) parts.added.push_back({token.bytes, token.id, token.flags, is_of_model});
     if (token.kind == Kind::byte) {
       const auto byte = static_cast<unsigned char>(parts.tokens.back()[0]);
       if (parts.byte_tokens.empty()) parts.byte_tokens.assign(byte_count, -1);

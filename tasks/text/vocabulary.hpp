@@ -29,9 +29,9 @@ class VocabularyBuilder {
   }
 
   // Stands for no bytes. Before the other tokens, among which it may come again with the same id.
-  void add_special(const std::string& name, std::int64_t id);
+  void add_special(const std::string& name, std::int64_t id, const AddedFlags& flags = {});
   // The same for one that stands for its own name (TokenizerParts::added).
-  void add_added(const std::string& text, std::int64_t id);
+  void add_added(const std::string& text, std::int64_t id, const AddedFlags& flags = {});
   // From here on tokens are written as they are, blanks as U+2581, and "<0x0A>" is a byte: those of a tokenizer with
   // byte fallback.
   void use_byte_fallback() { byte_fallback_ = true; }
@@ -57,19 +57,21 @@ class VocabularyBuilder {
     std::string bytes;
     std::int32_t id;
     Kind kind;
+    AddedFlags flags = {};
+    std::optional<std::string> made = {};  // of an added token: its bytes as a token of the model
   };
   std::int32_t find(std::string_view bytes) const;
   std::int32_t find_written(std::string_view written) const;
-  void add(std::string bytes, std::int64_t id, Kind kind);
-  void add_named(const std::string& name, std::int64_t id, Kind kind);
+  void add(std::string bytes, std::int64_t id, Kind kind, const AddedFlags& flags = {});
+  void add_named(const std::string& name, std::int64_t id, Kind kind, const AddedFlags& flags);
 
   std::optional<std::string> bytes_of(std::string_view written) const;
 
   bool byte_fallback_ = false;
   std::string source_, place_;
   std::vector<Token> tokens_;
-  std::unordered_map<std::string, std::int32_t> specials_;  // ids by name, also of added ones
-  TextIndex index_;                                         // of parts.tokens
+  std::unordered_map<std::string, std::size_t> named_;  // special and added tokens in tokens_, by name
+  TextIndex index_;                                     // of parts.tokens
 };
 
 }  // namespace tally

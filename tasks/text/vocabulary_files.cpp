@@ -154,7 +154,7 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, 
   }
   builder.finish_tokens();
   builder.add_all_pairs();
-  builder.parts.pattern = pattern.empty() ? "cl100k" : split_pattern_name(pattern);
+  builder.parts.steps = {{std::string(pattern.empty() ? "cl100k" : split_pattern_name(pattern))}};
   // tiktoken looks for the whole piece first.
   builder.parts.ignore_merges = true;
   return std::move(builder.parts);
@@ -194,13 +194,17 @@ TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern,
 }
 
 VocabularyFiles vocabulary_files(const TokenizerParts& parts) {
-  const bool can_say = split_pattern_name(parts.pattern) == "gpt2" && !parts.ignore_merges && !parts.nfc &&
-                       parts.added.empty() && !parts.has_byte_fallback();
+  const bool can_say = parts.steps == std::vector<SplitStep>{{"gpt2"}} && !parts.ignore_merges &&
+                       parts.normal_forms.empty() && parts.added.empty() && !parts.has_byte_fallback();
   check(can_say, "tokenizer",
         "vocab.json and merges.txt can only say the pattern gpt2, without ignore_merges, "
         "normal form, byte fallback and added tokens that are not special; write tokenizer.json");
-  check(parts.specials.empty() || (parts.specials.size() == 1 && parts.specials[0].name == end_of_text_name),
-        "tokenizer", "vocab.json and merges.txt know one special token, ", end_of_text_name, "; write tokenizer.json");
+  const auto is_known = [](const SpecialToken& token) {
+    return token.name == end_of_text_name && token.flags == AddedFlags{.normalized = token.flags.normalized};
+  };
+  check(parts.specials.empty() || (parts.specials.size() == 1 && is_known(parts.specials[0])), "tokenizer",
+        "vocab.json and merges.txt know one special token, ", end_of_text_name,
+        ", without lstrip, rstrip and single_word; write tokenizer.json");
   JsonValue::Object tokens;
   for (std::size_t id = 0; id < parts.tokens.size(); ++id) {
     const bool is_special = parts.tokens[id].empty();

@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     tally::check(argc >= 3, "bench", "tokenizer_bench TOKENIZER FILE...");
     const tally::TokenizerParts parts = tally::read_tokenizer(argv[1]);
     const tally::Tokenizer tokenizer(parts);
-    const tally::SplitPattern pattern(parts.pattern);
+    const tally::SplitPattern pattern(parts.steps);
     std::printf("%-28s %9s %9s %9s %9s %9s\n", "MB/s", "MB", "cut", "warm", "cold", "no table");
     for (int file = 2; file < argc; ++file) {
       const std::string text = tally::read_whole_file(argv[file], std::uint64_t{1} << 32);

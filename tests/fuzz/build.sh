@@ -19,5 +19,5 @@ done | xargs -P "$(nproc)" -I{} sh -c '{}'
 for source in tests/fuzz/*_fuzz.cpp; do
   clang++ -fsanitize=address,undefined,fuzzer -fopenmp "$(object "$source")" \
     $(for reader in "${readers[@]}"; do object "$reader"; done) \
-    build/release/libtally_{tasks,nn,autograd,core}.a -lpcre2-8 -ldl -lgomp -o "$out/$(basename "$source" .cpp)"
+    build/release/libtally_{tasks,nn,autograd,core}.a -lpcre2-8 -lutf8proc -ldl -lgomp -o "$out/$(basename "$source" .cpp)"
 done

@@ -1,0 +1,78 @@
+// The tokens of a tokenizer that are found in a text before it is cut into pieces (tokenizer.json: "added_tokens").
+// The earliest is found first, and of those that begin at one place the longest, by one automaton for all of them (Aho,
+// Corasick 1975): time grows with the text, not with the number of tokens.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tasks/text/pair_table.hpp"
+
+namespace tally {
+
+// Where a token counts, and what of the text it takes.
+struct AddedFlags {
+  bool single_word = false;  // only where no character of words is next to it
+  bool lstrip = false;       // with the white space before it
+  bool rstrip = false;       // with the white space behind it
+  bool normalized = false;   // its normalised name is searched in the normalised text
+  bool operator==(const AddedFlags&) const = default;
+};
+
+class AddedTokens {
+ public:
+  struct Entry {
+    std::string text;
+    std::int32_t id;
+    AddedFlags flags;
+  };
+  // Of two with the same text the first counts. Empty texts are never found.
+  explicit AddedTokens(std::vector<Entry> entries = {});
+
+  bool empty() const { return entries_.empty(); }
+
+  // Calls found(id) for the tokens in the text, and between(stretch, offset) for what lies before, between and behind
+  // them, unless that is empty. A text in which single_word rejects a token is not searched again for shorter ones.
+  template <class Between, class Found>
+  void cut(std::string_view text, Between&& between, Found&& found) const {
+    std::size_t done = 0;
+    for (std::size_t at = empty() ? text.size() : 0; at < text.size();) {
+      Match match = next(text, at);
+      if (match.entry < 0) break;
+      at = match.end;
+      if (!widen(text, done, match)) continue;
+      if (done < match.begin) between(text.substr(done, match.begin - done), done);
+      found(entries_[static_cast<std::size_t>(match.entry)].id);
+      done = match.end;
+    }
+    if (done < text.size()) between(text.substr(done), done);
+  }
+
+ private:
+  struct Match {
+    std::size_t begin = 0, end = 0;
+    std::int32_t entry = -1;
+  };
+  // A beginning of some texts.
+  struct State {
+    std::int32_t length = 0;    // bytes
+    std::int32_t suffix = 0;    // the state of its longest proper suffix
+    std::int32_t entry = -1;    // whose text it is
+    std::int32_t longest = -1;  // the entry of its longest suffix that is a text, itself included
+  };
+  std::int32_t child(std::int32_t state, unsigned char byte) const;
+  Match next(std::string_view text, std::size_t from) const;
+  // Applies the flags; false when the token does not count here. `done`: the end of the token before.
+  bool widen(std::string_view text, std::size_t done, Match& match) const;
+
+  std::vector<Entry> entries_;
+  std::vector<State> states_;
+  std::array<std::int32_t, 256> first_{};  // by the first byte; 0: none begins so
+  PairTable children_;                     // of the states behind the first
+};
+
+}  // namespace tally

@@ -1,0 +1,20 @@
+// What stands around the model in tokenizer.json: "normalizer", "pre_tokenizer" and "decoder".
+#pragma once
+
+#include "core/io/json.hpp"
+#include "tasks/text/tokenizer.hpp"
+#include "tasks/text/tokenizer_node.hpp"
+
+namespace tally {
+
+// Reads the three members into the parts, for a model with byte fallback or a byte-level one. Throws Error naming the
+// member that is not read and what is.
+void read_tokenizer_steps(const TokenizerNode& file, bool byte_fallback, TokenizerParts& parts);
+// With byte fallback, where the file does not cut texts: cuts them where no merge can go across. The tokens are known.
+void set_fallback_pattern(TokenizerParts& parts);
+
+JsonValue normalizer_json(const TokenizerParts& parts);
+JsonValue pre_tokenizer_json(const TokenizerParts& parts);
+JsonValue decoder_json(const TokenizerParts& parts);
+
+}  // namespace tally
