@@ -111,7 +111,7 @@ class Selector {
     return observer_.progress(read_ += bytes.size());
   }
 
-  // A text is encoded whole: its bytes and about as many of its tokens are in memory at once.
+  // A text is encoded whole, so its bytes and its tokens are in memory at once.
   static void check_memory(const CorpusText& text) {
     const double available = available_memory();
     check(2 * static_cast<double>(text.bytes) <= available, "text", text.place(), ": has ", text.bytes,

@@ -1,12 +1,12 @@
 // Which texts of files and folders are taken, and for which split. Each rule counts what it drops, in this order:
-//   1. paths below a folder that match `include`, sorted by their bytes, without those that match `exclude`. Links are
-//      followed, except one to a folder that holds the link
-//   2. what cannot be read, and size in bytes
+//   1. paths below a folder that match `include` and not `exclude`, sorted by their bytes. Links are followed, except
+//      one to a folder that holds the link
+//   2. files that cannot be read; the size in bytes
 //   3. binary files (a zero byte); text that is not UTF-8; lines of JSON without a text
 //   4. a line that matches `skip_if`    5. texts that are equal to an earlier one
-// With u = crc32c(relative path) / 2^32 a text is for validation if u < validation, for test if u < validation + test,
-// else for training. Each line of a .jsonl or .ndjson file is a text of its own, its member `field`; its path is the
-// path of the file, a colon and the line's number.
+// A text's split depends on u = crc32c(relative path) / 2^32: validation if u < validation, test if
+// u < validation + test, else training. Each line of a .jsonl or .ndjson file is a text of its own, its member `field`;
+// its path is the path of the file, a colon and the line's number.
 #pragma once
 
 #include <cstdint>

@@ -189,8 +189,8 @@ class Preparation {
     std::optional<std::string> gone = {};  // why the text cannot be read again
   };
 
-  // Calls work(thread, document) for all texts of a split, on all threads, and use(documents) for one batch after the
-  // other, without those that have vanished or changed. False when it was stopped.
+  // Calls work(thread, document) for all texts of a split, on all threads, and use(documents) after each batch. Texts
+  // that have vanished or changed are left out. Returns false when it was stopped.
   template <class Work, class Use>
   bool for_each_batch(const char* split, std::string_view stage, Work&& work, Use&& use) {
     const TextPointers texts = texts_of(split);

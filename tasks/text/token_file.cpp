@@ -74,7 +74,7 @@ void TokenFile::read_headerless(TokenFormat format) {
   if (is_guessed_) refuse_wider_ids();
 }
 
-// Small ids in twice as many bytes have an upper half of zeros, which reads as every second token 0.
+// The upper half of a small id is zero. In a file of a type twice as wide every second number is then 0.
 void TokenFile::refuse_wider_ids() const {
   constexpr std::uint64_t least = 8, at_once = 4096;  // tokens
   const auto seem_wider = [&](std::uint64_t bytes) {

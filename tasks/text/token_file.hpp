@@ -32,9 +32,9 @@ TokenFormat token_format(std::string_view name);
 
 class TokenFile {
  public:
-  // `vocabulary`: ids are 0 to vocabulary - 1. Throws Error naming file and byte for a file without tokens, one whose
-  // size is no whole number of them, a wrong header, one of uint16 with a vocabulary of more than 65,536, and,
-  // with `detect`, a headerless file in which every second number is 0.
+  // `vocabulary`: ids are 0 to vocabulary - 1. Throws Error naming file and byte for a file without tokens, a size that
+  // is no whole number of tokens, a wrong header, and uint16 with a vocabulary of more than 65,536 unless it was named;
+  // with `detect` also for a headerless file in which every second number is 0.
   TokenFile(const std::string& path, std::int64_t vocabulary, TokenFormat format = TokenFormat::detect);
 
   const std::string& name() const { return reader_.name(); }  // the path, safe to print

@@ -28,7 +28,7 @@ class TokenFiles : public ::testing::Test {
     write_file(folder_ / "llm.c_val.bin", llm_c(tokens(90, 11)));
   }
 
-  // Little-endian, so many bytes each.
+  // Little-endian, `width` bytes each.
   static std::string tokens(int count, int step, std::size_t width = 2) {
     std::string bytes;
     for (int t = 0; t < count; ++t) {
