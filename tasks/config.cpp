@@ -190,8 +190,10 @@ void RunConfig::set(std::string_view name, std::string_view value) {
 std::vector<RunConfig::Field> RunConfig::fields() const {
   // Short names; "pe.p-max" is one where one encoding alone has it.
   static const std::map<std::string, std::string> short_names{
-      {"task.length", "length"},         {"task.data", "data"},      {"task.tokenizer", "tokenizer"},
-      {"task.vocabulary", "vocabulary"}, {"model.layers", "layers"}, {"model.width", "width"},
+      {"task.length", "length"},         {"task.data", "data"},
+      {"task.tokenizer", "tokenizer"},   {"task.vocabulary", "vocabulary"},
+      {"task.token-type", "token-type"}, {"task.end-token", "end-token"},
+      {"model.layers", "layers"},        {"model.width", "width"},
       {"model.heads", "heads"},          {"optimiser.lr", "lr"}};
   std::vector<Field> result;
   std::map<std::string, int> holders;

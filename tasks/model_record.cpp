@@ -1,5 +1,8 @@
 #include "tasks/model_record.hpp"
 
+#include <algorithm>
+#include <optional>
+
 #include "core/error.hpp"
 #include "core/utf8.hpp"
 
@@ -44,11 +47,50 @@ ModelRecord model_record_from_text(const std::string& text, const std::string& s
   });
 }
 
+namespace {
+
+// "300 tokens, 1a2b3c4d" of a text; other tasks record their symbols.
+struct TokenCount {
+  std::string_view count, checksum;  // checksum: of the tokenizer; empty if only ids are known
+};
+std::optional<TokenCount> token_count(std::string_view record) {
+  constexpr std::string_view unit = " tokens";
+  const std::size_t end = record.find(unit);
+  const bool counts = end != record.npos && end > 0 && record.find_first_not_of("0123456789") == end;
+  if (!counts) return std::nullopt;
+  const std::string_view rest = record.substr(end + unit.size());
+  if (!rest.empty() && !rest.starts_with(", ")) return std::nullopt;
+  return TokenCount{record.substr(0, end), rest.substr(std::min<std::size_t>(2, rest.size()))};
+}
+
+}  // namespace
+
+bool same_vocabulary(std::string_view a, std::string_view b) {
+  const std::optional<TokenCount> first = token_count(a), second = token_count(b);
+  if (!first || !second) return a == b;
+  const bool known = !first->checksum.empty() && !second->checksum.empty();
+  return first->count == second->count && (!known || first->checksum == second->checksum);
+}
+
+std::string vocabulary_text(std::string_view record) {
+  const std::optional<TokenCount> counted = token_count(record);
+  if (!counted) return concat("the symbols ", record);
+  return concat(counted->count, " tokens ",
+                counted->checksum.empty() ? "without a tokenizer"
+                                          : concat("of the tokenizer with the checksum ", counted->checksum));
+}
+
 void check_same_model(const ModelRecord& record, const RunConfig& config, const Task& task) {
   const ModelRecord own = model_record(config, task);
   const auto compare = [&](const std::string& name, const std::string& recorded) {
     const auto now = own.find(name);
     check(now != own.end(), "model", "it was made with ", name, " ", recorded, ", which the configuration has not");
+    if (name == "vocabulary") {
+      check(same_vocabulary(now->second, recorded), "model", "the vocabulary is another: the model was made with ",
+            vocabulary_text(recorded), ", and the configuration has ", vocabulary_text(now->second),
+            "; its data must be made with the tokenizer of the model");
+      return;
+    }
     check(now->second == recorded, "model", "it was made with ", name, " ", recorded, ", the configuration has ",
           now->second);
   };

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "core/io/json.hpp"
 #include "tasks/config.hpp"
@@ -22,6 +23,12 @@ ModelRecord model_record(const RunConfig& config, const Task& task);
 // An object of texts, on one line. Reading throws Error, naming `source`, when it is none.
 std::string model_record_text(const ModelRecord& record);
 ModelRecord model_record_from_text(const std::string& text, const std::string& source);
+
+// Whether two records of a vocabulary (Task::vocabulary_record()) allow the same ids. For token files without a
+// tokenizer only the number of ids is known, and is compared.
+bool same_vocabulary(std::string_view a, std::string_view b);
+// For messages: "300 tokens of the tokenizer with the checksum 1a2b3c4d".
+std::string vocabulary_text(std::string_view record);
 
 // Throws Error naming the first setting that the record has otherwise than the configuration, and both values. What the
 // record does not name is not compared: older versions wrote none.

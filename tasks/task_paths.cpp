@@ -11,7 +11,7 @@ std::vector<std::string> path_options(const TaskEntry& task, Options& options) {
   if (!task.reads_files) return names;
   for (const OptionInfo& option : list_options(options)) {
     const bool free_text = std::holds_alternative<std::string>(option.value) && option.allowed.empty();
-    if (free_text) names.push_back(option.name);
+    if (free_text && option.name != "end-token") names.push_back(option.name);
   }
   return names;
 }

@@ -10,7 +10,7 @@
 
 namespace tally {
 
-// Of a task that reads files: its options of free text. Others have none.
+// The options of free text of a task that reads files, except the name of a token. Other tasks have none.
 std::vector<std::string> path_options(const TaskEntry& task, Options& options);
 
 // From the root on; empty stays empty.

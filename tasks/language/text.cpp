@@ -43,7 +43,7 @@ struct TextOptions final : OptionsOf<TextOptions> {
   std::int64_t after = 0;
   std::int64_t positions = 0;
   std::int64_t vocabulary = 0;
-  std::string order = "epochs", documents = "joined";
+  std::string order = "epochs", documents = "joined", token_type = "auto", end_token;
 
   void visit(OptionVisitor& visitor) override {
     visitor.text("data", data,
@@ -51,6 +51,11 @@ struct TextOptions final : OptionsOf<TextOptions> {
                  "validation.bin (val.bin), test.bin");
     visitor.text("validation", validation, "token file to evaluate on, where --data is one to train on");
     visitor.text("tokenizer", tokenizer, "of token files of other programs: what their ids stand for");
+    visitor.choice("token-type", token_type, {std::begin(token_format_names), std::end(token_format_names)},
+                   token_format_help);
+    visitor.text("end-token", end_token,
+                 "of token files of other programs: special token, or id, that ends a document; without it the token "
+                 "that `tally prepare` would take");
     visitor.integer("length", length, "tokens T of a sequence", 1, 1 << 24);
     visitor.integer("stride", stride, "evaluation: windows end every so many tokens, whose targets count; 0: T", 0,
                     1 << 24);
@@ -98,7 +103,7 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
         separate_(options.documents == "separate") {
     check(!separate_ || tokens_.end_of_text(), "text",
           "documents = separate: which token stands between documents is not known of ", tokens_.name(),
-          "; a tokenizer with ", end_of_text_name, " says it (--tokenizer FILE)");
+          "; --tokenizer FILE or --end-token ID names it");
     check(options.stride <= length_, "text", "stride ", options.stride, " is longer than the sequences of ", length_,
           " tokens");
     name_tokens(options);
@@ -215,7 +220,12 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
 
   static TextSources sources_of(const TextOptions& options) {
     check(!options.data.empty(), "text", "say which text: --data FOLDER, one that `tally prepare` made");
-    return {options.data, options.validation, options.tokenizer, options.vocabulary};
+    return {.data = options.data,
+            .validation = options.validation,
+            .tokenizer = options.tokenizer,
+            .vocabulary = options.vocabulary,
+            .token_type = options.token_type,
+            .end_token = options.end_token};
   }
 
   void name_tokens(const TextOptions& options) {

@@ -14,12 +14,13 @@
 #include "tasks/runner/trained_model.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/table.hpp"
+#include "tasks/text/token_file.hpp"
 
 namespace tally {
 namespace {
 
 struct EvalSettings {
-  std::string run, split, checkpoint = "newest", data;
+  std::string run, split, checkpoint = "newest", data, token_type;
   std::vector<std::string> changes;
   std::vector<std::int64_t> lengths;
   std::int64_t count = 0, stride = 0;
@@ -35,6 +36,7 @@ struct OtherTask {
 std::vector<OtherTask> other_tasks(const RunConfig& config, const EvalSettings& settings) {
   std::vector<ChangedOption> all;
   if (!settings.data.empty()) all = other_text(config, settings.data, "--data");
+  if (!settings.token_type.empty()) all.push_back({"token-type", settings.token_type, "--token-type"});
   std::int64_t stride = settings.stride;
   if (!settings.lengths.empty() && has_option(config, "stride")) {  // all lengths on the same targets
     const auto [shortest, longest] = std::ranges::minmax(settings.lengths);
@@ -144,6 +146,8 @@ std::function<Result()> declare_eval(CommandLine& line) {
   line.add("--data", &settings->data,
            "on text: another folder that `tally prepare` made, with the same tokenizer; or token files of other "
            "programs, with the ids of that tokenizer");
+  line.add("--token-type", &settings->token_type, concat("of --data: ", token_format_help),
+           {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
   line.add("--count", &settings->count, "sequences of each split; 0: all", {.least = 0, .most = endless_count});
   line.add("--generate", &settings->generate,
            "the model goes on from its own answers: each is fed back, where the task gives the right ones else");

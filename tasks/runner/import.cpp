@@ -32,20 +32,27 @@ std::optional<TokenizerParts> tokenizer_in(const std::string& folder) {
   return there ? std::optional(read_tokenizer(folder)) : std::nullopt;
 }
 
-// The tokenizer of the run: the folder's own, which is also that of the data, if these are named; else that of the
-// data; else bytes, which all commands can work with, whatever the model's tokens were.
-TokenizerParts choose_tokenizer(const std::string& from, const std::string& data, std::int64_t vocabulary,
-                                const CommonOptions& common) {
+// The tokenizer of the run: the folder's own, which a text that is named must have too; else the text's; else bytes,
+// which all commands can work with, whatever the model's tokens were. For token files whose tokenizer is not known
+// there is none: their ids are the model's.
+std::optional<TokenizerParts> choose_tokenizer(const std::string& from, const std::string& data,
+                                               const std::string& tokenizer, std::int64_t vocabulary,
+                                               const CommonOptions& common) {
+  const bool token_files = !data.empty() && !is_prepared_text(data);
   std::optional<TokenizerParts> own;
   try {
-    own = tokenizer_in(from);
+    if (!token_files || tokenizer.empty()) own = tokenizer_in(from);
   } catch (const Error& error) {
-    if (data.empty()) throw;
-    say(common, concat("the model's tokenizer is not read, so that of ", printable(data),
-                       " is taken to be the same: ", printable(error.what())));
+    check(!data.empty(), "import", "the model's tokenizer is not read: ", error.what(),
+          "; --data names token files with the model's ids, or a text that was prepared with the same tokenizer");
+    say(common, concat("the model's tokenizer is not read, so ",
+                       token_files ? concat("what the ids of ", printable(data), " stand for is not known: ")
+                                   : concat("that of ", printable(data), " is taken to be the same: "),
+                       printable(error.what())));
   }
+  if (token_files) return tokenizer.empty() ? std::move(own) : read_tokenizer(tokenizer);
   if (data.empty()) {
-    if (own) return std::move(*own);
+    if (own) return own;
     check(vocabulary > byte_count, "import", printable(from),
           ": holds no tokenizer (tokenizer.json, or vocab.json and ", "merges.txt), and bytes are more than the ",
           vocabulary, " tokens of the model; --data names a text that was prepared with the model's");
@@ -84,12 +91,17 @@ void write_tokenizer(const std::string& folder, const TokenizerParts& parts,
 
 // Made under another name, so that a run that is there is whole.
 void write_run(const ImportSettings& settings, RunConfig config, const SequenceModel& model,
-               const TokenizerParts& tokenizer, const std::optional<std::int64_t>& end_of_text) {
+               const std::optional<TokenizerParts>& tokenizer, const std::optional<std::int64_t>& end_of_text) {
   std::string run = settings.run;
   while (run.size() > 1 && run.ends_with('/')) run.pop_back();
   const std::string partial = run + ".partial";
-  const bool own_tokenizer = OwnSettings(config, "a run").text("task.data").empty();
-  if (own_tokenizer) config.set("task.data", partial + "/tokenizer");
+  OwnSettings settings_of_run(config, "a run");
+  const std::string data = settings_of_run.text("task.data");
+  const bool token_files = !data.empty() && !is_prepared_text(data);
+  const bool own_tokenizer =
+      data.empty() || (token_files && tokenizer && settings_of_run.text("task.tokenizer").empty());
+  if (data.empty()) config.set("task.data", partial + "/tokenizer");
+  if (token_files && own_tokenizer) config.set("task.tokenizer", partial + "/tokenizer/tokenizer.json");
   std::error_code failure;
   fs::create_directories(fs::path(partial).parent_path(), failure);
   // What is removed below is what was made here.
@@ -99,7 +111,7 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
   check(made, "import", "cannot make the folder '", printable(partial), "': ", failure.message());
   try {
     const RunFolder folder = RunFolder::create(partial, config, false, true);
-    if (own_tokenizer) write_tokenizer(partial + "/tokenizer", tokenizer, end_of_text);
+    if (own_tokenizer) write_tokenizer(partial + "/tokenizer", *tokenizer, end_of_text);
     const std::unique_ptr<Task> task = config.make_task();
     folder.check_can_write_checkpoints(0, 0);
     folder.write_checkpoint({0, 0, 0, model_record(config, *task)}, model.parameters(), {});
@@ -121,16 +133,19 @@ Result run_import(const ImportSettings& settings, const ConfigOptions& options, 
   RunConfig config = as_usage([&] { return config_of(description, settings.encoding); });
   options.apply(config);
   as_usage([&] { config.validate(); });
-  const TokenizerParts tokenizer = choose_tokenizer(settings.from, OwnSettings(config, "a run").text("task.data"),
-                                                    description.model.vocabulary, common);
-  check(std::ssize(tokenizer.tokens) <= description.model.vocabulary, "import", printable(settings.from),
-        ": the tokenizer has ", tokenizer.tokens.size(), " tokens, and the model (vocab_size) ",
+  OwnSettings own(config, "a run");
+  const std::optional<TokenizerParts> tokenizer = choose_tokenizer(
+      settings.from, own.text("task.data"), own.text("task.tokenizer"), description.model.vocabulary, common);
+  check(!tokenizer || std::ssize(tokenizer->tokens) <= description.model.vocabulary, "import", printable(settings.from),
+        ": the tokenizer has ", tokenizer ? tokenizer->tokens.size() : 0, " tokens, and the model (vocab_size) ",
         description.model.vocabulary);
   const ForeignLoaded loaded = load_foreign(settings.from, description, config);
   write_run(settings, config.clone(), *loaded.model, tokenizer, description.end_of_text);
   JsonValue started = JsonValue::array();
   for (const std::string& name : loaded.not_in_file) started.push(name);
-  for (const std::string& note : tokenizer.notes) say(common, concat("tokenizer: ", printable(note)));
+  if (tokenizer) {
+    for (const std::string& note : tokenizer->notes) say(common, concat("tokenizer: ", printable(note)));
+  }
   return {.value = JsonValue::object({{"run", settings.run},
                                       {"family", description.family->name},
                                       {"pe", config.encoding.text()},

@@ -14,6 +14,7 @@
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/sequences.hpp"
 #include "tasks/runner/trained_model.hpp"
+#include "tasks/text/token_file.hpp"
 
 namespace tally {
 namespace {
@@ -23,7 +24,7 @@ constexpr std::int64_t comfortable_bytes = 4'500'000;
 
 struct InspectSettings {
   std::vector<std::string> runs;
-  std::string out, text, checkpoint = "newest", data, mark;
+  std::string out, text, checkpoint = "newest", data, token_type, mark;
   std::int64_t length = 0, at = 0;
   SequenceChoice sequences;
 };
@@ -34,6 +35,7 @@ std::unique_ptr<Task> other_task(const InspectSettings& settings, const TrainedM
   const RunConfig& config = trained.folder.config();
   std::vector<ChangedOption> changes;
   if (!settings.data.empty()) changes = other_text(config, settings.data, "--data");
+  if (!settings.token_type.empty()) changes.push_back({"token-type", settings.token_type, "--token-type"});
   if (settings.length > 0) changes.push_back({"length", to_text(settings.length), "--length"});
   if (settings.at > 0) changes.push_back({"after", to_text(settings.at), "--at"});
   if (changes.empty()) return nullptr;
@@ -138,6 +140,8 @@ std::function<Result()> declare_inspect(CommandLine& line) {
   line.add("--data", &settings->data,
            "on text: another folder that `tally prepare` made, with the same tokenizer; or token files of other "
            "programs, with the ids of that tokenizer");
+  line.add("--token-type", &settings->token_type, concat("of --data: ", token_format_help),
+           {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
   line.add(
       "--at", &settings->at, "on text: the token of the split at which the first sequence begins",
       {.least = 0, .most = std::numeric_limits<std::int32_t>::max(), .excludes = {"--text", "--tokens", "--start"}});

@@ -43,8 +43,9 @@ std::unique_ptr<Task> make_other_task(const RunConfig& config, const Task& own,
     RunConfig changed = config.clone();
     for (const ChangedOption& change : changes) changed.set("task." + change.name, change.value);
     std::unique_ptr<Task> task = changed.make_task();
-    check(task->vocabulary_record() == own.vocabulary_record(), "task", "the symbols of this data (",
-          task->vocabulary_record(), ") are not those that the model was trained on (", own.vocabulary_record(), ")");
+    check(same_vocabulary(task->vocabulary_record(), own.vocabulary_record()), "task", "this data has ",
+          vocabulary_text(task->vocabulary_record()), ", and the model was trained on ",
+          vocabulary_text(own.vocabulary_record()), "; make the data with the tokenizer of the model");
     return task;
   });
 }
@@ -54,7 +55,9 @@ std::vector<ChangedOption> other_text(const RunConfig& config, const std::string
   if (!has_option(config, "data")) return changes;
   const auto own = [&](const char* name) { return settings_of(config).at(concat("task.", name)); };
   if (is_prepared_text(data)) {
-    changes.push_back({"tokenizer", "", word});
+    for (const auto& [name, usual] : {std::pair{"tokenizer", ""}, {"end-token", ""}, {"token-type", "auto"}}) {
+      changes.push_back({name, usual, word});
+    }
   } else if (is_prepared_text(own("data"))) {
     changes.push_back({"tokenizer", own("data") + "/tokenizer.json", word});
   }

@@ -117,7 +117,8 @@ std::function<Result()> declare_prepare(CommandLine& line) {
   choices->recipe = line.look_ahead("--recipe");
   fill_in(choices->recipe, settings);
   line.add("OUT", &choices->out, "folder to make", {.required = true});
-  line.add("SOURCE", &choices->sources, "files and folders of text; of a .jsonl file the member text of each line");
+  line.add("SOURCE", &choices->sources, "files and folders of text; of .jsonl and .ndjson files each line is a text");
+  line.add("--field", &rules.field, "member of a line of JSON that is its text");
   line.add("--train", &choices->train, "a source that is the training split", {.group = "Split"});
   line.add("--validation", &choices->validation, "a source that is the validation split", {.group = "Split"});
   line.add("--test", &choices->test, "a source that is the test split", {.group = "Split"});
@@ -138,6 +139,10 @@ std::function<Result()> declare_prepare(CommandLine& line) {
              settings.specials.push_back(as_usage([&] { return parse_special(text); }));
            },
            special_id_help, {.group = "Tokenizer"});
+  line.add("--end-token", &settings.end_token,
+           "special token that ends a document; without it the first that the tokenizer has of <|endoftext|>, "
+           "<|end_of_text|>, </s> and their like, or else the eos_token of its tokenizer_config.json",
+           {.group = "Tokenizer"});
   line.add("--min-count", &settings.min_count, "a pair that stands less often is not merged",
            {.group = "Tokenizer", .least = 1});
   line.add("--piece-limit", &settings.piece_limit,
@@ -148,7 +153,8 @@ std::function<Result()> declare_prepare(CommandLine& line) {
   line.add("--exclude", &rules.exclude, "PCRE2: paths that are not", {.group = "Rules"});
   line.add("--min-bytes", &rules.min_bytes, "smaller texts are not taken", {.group = "Rules", .least = 0});
   line.add("--max-bytes", &rules.max_bytes, "larger texts are not taken; 0: any are", {.group = "Rules", .least = 0});
-  line.add("--invalid", &rules.invalid, "texts that are not UTF-8",
+  line.add("--invalid", &rules.invalid,
+           "binary files, texts that are not UTF-8, and lines of JSON without a text (which keep skips as well)",
            {.group = "Rules", .allowed = {"skip", "keep", "refuse"}});
   line.add("--skip-if", &rules.skip_if, "PCRE2: texts with such a line are not taken", {.group = "Rules"});
   line.add("--strict", &rules.strict, "a file that cannot be read, or changes meanwhile, is an error",

@@ -22,7 +22,7 @@ namespace tally {
 namespace {
 
 struct TokenizerSettings {
-  std::string what, tokenizer, pattern, text, out;
+  std::string what, tokenizer, pattern, text, out, token_type = "auto";
   std::vector<std::string> files, specials;
   std::vector<SpecialToken> special_ids;
   std::int64_t vocabulary = 4096, min_count = 2;
@@ -71,13 +71,13 @@ Result train(const TokenizerSettings& settings, const CommonOptions& common) {
   if (!settings.pattern.empty()) training.pattern = settings.pattern;
   const auto begin = std::chrono::steady_clock::now();
   const SplitPattern pattern(training.pattern);
+  Splitter splitter(pattern);
   PieceCounts counts;
   std::uint64_t bytes = 0;
   for (const std::string& file : settings.files) {
     const std::string text = read_source(file);
     bytes += text.size();
-    const std::string_view whole = text;
-    count_pieces(pattern, {&whole, 1}, counts);
+    count_pieces(splitter, text, counts);
   }
   say(common, concat(bytes, " bytes, ", counts.size(), " different pieces"));
   const TokenizerParts parts = train_bpe(counts, training);
@@ -126,7 +126,7 @@ Result decode(const TokenizerSettings& settings, const CommonOptions& common) {
   const Tokenizer tokenizer = open_tokenizer(settings, common);
   std::vector<std::int32_t> ids;
   if (settings.files.size() == 1 && settings.files[0].ends_with(".bin")) {
-    const TokenFile file(settings.files[0], tokenizer.vocabulary());
+    const TokenFile file(settings.files[0], tokenizer.vocabulary(), token_format(settings.token_type));
     ids.resize(static_cast<std::size_t>(file.size()));
     file.read(0, ids);
   } else {
@@ -214,6 +214,7 @@ void refuse_idle(const TokenizerSettings& settings) {
   const bool trains = settings.what == "train", shows = settings.what == "show";
   if (!settings.out.empty() && (trains || shows)) refuse("out", "encode and decode");
   if (!settings.specials.empty() && settings.what != "encode" && !shows) refuse("specials", "encode and show");
+  if (settings.token_type != usual.token_type && settings.what != "decode") refuse("token-type", "decode");
   if (settings.vocabulary != usual.vocabulary && !trains) refuse("vocabulary", "train");
   if (settings.min_count != usual.min_count && !trains) refuse("min-count", "train");
 }
@@ -234,6 +235,8 @@ std::function<Result()> declare_tokenizer(CommandLine& line) {
   line.add("FILE", &settings->files, "texts; of decode ids or a .bin file of tokens; - for the standard input");
   line.add("--text", &settings->text, "the text (or the ids) itself", {.excludes = {"FILE"}});
   line.add("--out", &settings->out, "of encode: token file to write (headerless); of decode: file of the bytes");
+  line.add("--token-type", &settings->token_type, concat("of decode: ", token_format_help),
+           {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
   line.add("--specials", &settings->specials, "of encode and show: a special token whose name means the token");
   line.add(
       "--special-id",

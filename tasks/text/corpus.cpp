@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
 
+#include "core/allocator.hpp"
 #include "core/error.hpp"
 #include "core/io/checksum.hpp"
+#include "core/io/reader.hpp"
 #include "core/utf8.hpp"
+#include "tasks/text/source_files.hpp"
 #include "tasks/text/text_pattern.hpp"
 
 namespace tally {
@@ -17,23 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
 constexpr std::uint64_t chunk_bytes = 1 << 20;
+constexpr std::uint64_t begin_bytes = 1 << 16;  // of a file, where binary data show themselves
+constexpr std::int64_t noted_texts = 3;         // of each count
 
-// Bytes of the text without a character at its end of which more may follow.
-std::size_t whole_characters(std::string_view text) {
-  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xc0) == 0x80) continue;
-    const std::size_t bytes = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-    return bytes > back ? text.size() - back : text.size();
-  }
-  return text.size();
-}
+std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
 
 class Selector {
  public:
-  Selector(const CorpusRules& rules, const CorpusProgress& progress) : rules_(rules), progress_(progress) {
+  Selector(const CorpusRules& rules, const CorpusObserver& observer) : rules_(rules), observer_(observer) {
     if (!rules.include.empty()) include_.emplace(rules.include);
     if (!rules.exclude.empty()) exclude_.emplace(rules.exclude);
     if (!rules.skip_if.empty()) skip_if_.emplace(rules.skip_if);
@@ -42,44 +36,27 @@ class Selector {
   bool add_source(const CorpusSource& source) {
     std::error_code error;
     const fs::file_status status = fs::status(source.path, error);
-    check(fs::exists(status), "text", shown(source.path), ": is not there");
+    check(fs::exists(status), "text", shown(source.path), ": does not exist");
     if (!fs::is_directory(status)) {
-      ++corpus_.found;
-      return add_file(source.path, fs::path(source.path).filename().string(), source.split);
+      return add_file({source.path, fs::path(source.path).filename().string(), source.split});
     }
-    std::vector<std::string> paths;
-    const auto note = [&](const std::error_code& problem, const std::string& at) {
-      if (!problem) return;
-      check(!rules_.strict, "text", shown(at), ": ", problem.message());
-      ++corpus_.unreadable;
-    };
-    std::vector<fs::path> folders{source.path};
-    while (!folders.empty()) {
-      const fs::path folder = std::move(folders.back());
-      folders.pop_back();
-      fs::directory_iterator entries(folder, error);
-      if (error) {
-        note(error, folder.string());
+    for (const SourceFile& file : files_below(source.path)) {
+      // A folder that cannot be opened may hold paths that match.
+      if (include_ && !file.is_folder && !include_->found_in(file.path)) continue;
+      if (exclude_ && exclude_->found_in(file.path)) {
+        ++corpus_.found;
+        ++corpus_.by_path;
         continue;
       }
-      for (; entries != fs::directory_iterator(); entries.increment(error)) {
-        std::error_code unknown;
-        const fs::file_status kind = entries->symlink_status(unknown);
-        note(unknown, entries->path().string());
-        if (fs::is_directory(kind)) folders.push_back(entries->path());
-        if (fs::is_regular_file(kind)) paths.push_back(entries->path().lexically_relative(source.path).string());
+      const std::string path = file.path.empty() ? source.path : source.path + "/" + file.path;
+      if (file.problem == SourceFile::Problem::none) {
+        if (!add_file({path, file.path, source.split})) return false;
+        continue;
       }
-      note(error, folder.string());
-    }
-    std::sort(paths.begin(), paths.end());
-    for (const std::string& path : paths) {
-      if (include_ && !include_->found_in(path)) continue;
+      const bool unreadable = file.problem == SourceFile::Problem::unreadable;
       ++corpus_.found;
-      if (exclude_ && exclude_->found_in(path)) {
-        ++corpus_.by_path;
-      } else if (!add_file(source.path + "/" + path, path, source.split)) {
-        return false;
-      }
+      drop(unreadable ? corpus_.unreadable : corpus_.not_files, unreadable && rules_.strict,
+           concat("[text] ", shown(path), ": ", file.reason));
     }
     return true;
   }
@@ -87,109 +64,87 @@ class Selector {
   Corpus take() { return std::move(corpus_); }
 
  private:
-  // What the rules ask of the bytes of a text, which come in stretches.
-  class Contents {
-   public:
-    Contents(const Selector& selector, const std::string& file) : selector_(selector), file_(file) {}
-
-    void add(std::string_view bytes, bool last) {
-      checksum_ = crc32c(bytes, checksum_);
-      rest_ += bytes;
-      // Lines are looked at whole, characters too.
-      const std::size_t lines = selector_.skip_if_ ? rest_.rfind('\n') + 1 : whole_characters(rest_);
-      const std::size_t whole = last ? rest_.size() : lines;
-      look_at(std::string_view(rest_).substr(0, whole));
-      offset_ += whole;
-      rest_.erase(0, whole);
-    }
-    bool invalid() const { return invalid_; }
-    bool has_line() const { return has_line_; }
-    std::uint32_t checksum() const { return checksum_; }
-
-   private:
-    void look_at(std::string_view bytes) {
-      if (selector_.rules_.invalid != "keep") {
-        const std::size_t wrong = find_invalid_utf8(bytes);
-        check(wrong == bytes.npos || selector_.rules_.invalid != "refuse", "text", shown(file_), ": byte ",
-              offset_ + wrong, " is not UTF-8");
-        invalid_ |= wrong != bytes.npos;
-      }
-      if (selector_.skip_if_ && !has_line_) has_line_ = Selector::has_line(bytes, *selector_.skip_if_);
-    }
-
-    const Selector& selector_;
-    const std::string& file_;
-    std::string rest_;  // has not been looked at
-    std::uint64_t offset_ = 0;
-    std::uint32_t checksum_ = 0;
-    bool invalid_ = false, has_line_ = false;
-  };
-
-  bool add_file(const std::string& file, const std::string& path, const std::string& split) {
-    if (path.ends_with(".jsonl")) return add_lines(file, path, split);
-    CorpusText text{.file = file, .path = path, .split = split};
-    Contents contents(*this, text.file);
-    std::optional<FileReader> reader;
-    const auto readable = [&](auto&& read) {
-      try {
-        read();
-        return true;
-      } catch (const Error&) {
-        if (rules_.strict) throw;
-        ++corpus_.unreadable;
-        return false;
-      }
-    };
-    if (!readable([&] { reader.emplace(file); })) return true;
-    text.bytes = reader->size();
-    if (drop_by_size(text.bytes)) return true;
-    bool go_on = true;
-    for (std::uint64_t offset = 0; go_on;) {
-      std::string chunk;
-      const std::uint64_t count = std::min(chunk_bytes, text.bytes - offset);
-      if (!readable([&] { chunk = reader->read_string(offset, count); })) return true;
-      offset += count;
-      contents.add(chunk, offset == text.bytes);
-      go_on = progress_(read_ += count);
-      if (offset == text.bytes) break;
-    }
-    if (go_on) add_text(std::move(text), contents);
-    return go_on;
+  // Counts a text that is not taken, or throws.
+  void drop(std::int64_t& count, bool refuse, const std::string& why) {
+    if (refuse) throw Error(why);
+    if (corpus_.first_reason.empty()) corpus_.first_reason = why;
+    ++count;
+    if (!observer_.note || count > noted_texts + 1) return;
+    observer_.note(count <= noted_texts ? concat("dropped: ", why)
+                                        : "dropped: others for the same reason, which are only counted");
   }
 
-  bool add_lines(const std::string& file, const std::string& path, const std::string& split) {
-    std::optional<FileReader> opened;
+  // False if reading failed and the file was dropped.
+  template <class Read>
+  bool could(Read&& read) {
     try {
-      opened.emplace(file);
-    } catch (const Error&) {
-      if (rules_.strict) throw;
-      ++corpus_.unreadable;
+      read();
+      return true;
+    } catch (const Error& error) {
+      drop(corpus_.unreadable, rules_.strict, error.what());
+      return false;
+    }
+  }
+
+  bool add_file(CorpusText text) {
+    std::optional<FileReader> reader;
+    std::string begin;
+    const bool there = could([&] {
+      reader.emplace(text.file);
+      begin = reader->read_string(0, std::min(begin_bytes, reader->size()));
+    });
+    const std::size_t zero = there && rules_.invalid != "keep" ? begin.find('\0') : begin.npos;
+    if (there && zero == begin.npos && (text.path.ends_with(".jsonl") || text.path.ends_with(".ndjson"))) {
+      return add_lines(text, *reader);
+    }
+    ++corpus_.found;
+    if (!there) return true;
+    text.bytes = reader->size();
+    if (drop_by_size(text.bytes)) return true;
+    if (zero != begin.npos) {
+      drop_binary(text, begin, zero);
       return true;
     }
-    const FileReader& reader = *opened;
+    check_memory(text);
+    std::string bytes;
+    if (could([&] { bytes = reader->read_string(0, text.bytes); })) add_text(std::move(text), bytes);
+    return observer_.progress(read_ += bytes.size());
+  }
+
+  // A text is encoded whole, so its bytes and its tokens are in memory at once.
+  static void check_memory(const CorpusText& text) {
+    const double available = available_memory();
+    check(2 * static_cast<double>(text.bytes) <= available, "text", text.place(), ": has ", text.bytes,
+          " bytes; a text is one document and takes at least twice its size in memory, where ",
+          static_cast<std::uint64_t>(available), " bytes are available; split it, or make it lines of JSON");
+  }
+
+  bool add_lines(const CorpusText& file, const FileReader& reader) {
     std::int64_t number = 0;
     std::string rest;  // the line that has begun
-    --corpus_.found;
     for (std::uint64_t offset = 0, begin = 0; offset < reader.size() || !rest.empty();) {
       const std::uint64_t count = std::min(chunk_bytes, reader.size() - offset);
       const std::size_t seen = rest.size();  // without a line end
-      rest += reader.read_string(offset, count);
+      if (!could([&] { rest += reader.read_string(offset, count); })) {
+        ++corpus_.found;
+        return true;
+      }
       offset += count;
       std::size_t at = 0;
       for (std::size_t end = rest.find('\n', seen); at < rest.size(); end = rest.find('\n', at)) {
         if (end == rest.npos && offset < reader.size()) break;
         const std::string_view line = std::string_view(rest).substr(at, end - at);
-        add_line({.file = file,
-                  .path = concat(path, ":", ++number),
-                  .split = split,
-                  .offset = begin + at,
-                  .length = line.size()},
-                 line);
+        // A byte order mark is no part of the first line's JSON.
+        const std::size_t mark = begin + at == 0 && line.starts_with("\xef\xbb\xbf") ? 3 : 0;
+        CorpusText text{.file = file.file, .path = concat(file.path, ":", ++number), .split = file.split};
+        text.offset = begin + at + mark;
+        text.length = line.size() - mark;
+        add_line(std::move(text), line.substr(mark));
         at += line.size() + 1;
       }
       begin += std::min(at, rest.size());
       rest.erase(0, at);
-      if (!progress_(read_ += count)) return false;
+      if (!observer_.progress(read_ += count)) return false;
     }
     return true;
   }
@@ -197,17 +152,16 @@ class Selector {
   void add_line(CorpusText text, std::string_view line) {
     if (line.find_first_not_of(" \t\r") == line.npos) return;
     ++corpus_.found;
-    if (rules_.invalid == "skip" && find_invalid_utf8(line) != line.npos) {
-      ++corpus_.by_invalid;
-      return;
+    const std::size_t wrong = find_invalid_utf8(line);
+    if (wrong != line.npos) return drop_invalid(text, wrong);
+    std::string bytes;
+    try {
+      bytes = text_of_line(line, rules_.field, text.place());
+    } catch (const Error& error) {
+      return drop(corpus_.by_json, rules_.invalid == "refuse", error.what());
     }
-    const std::string bytes =
-        text_of_line(line, concat(shown(text.file), ": line ", text.path.substr(text.path.rfind(':') + 1)));
     text.bytes = bytes.size();
-    if (drop_by_size(text.bytes)) return;
-    Contents contents(*this, text.file);
-    contents.add(bytes, true);
-    add_text(std::move(text), contents);
+    if (!drop_by_size(text.bytes)) add_text(std::move(text), bytes);
   }
 
   bool drop_by_size(std::uint64_t bytes) {
@@ -216,20 +170,31 @@ class Selector {
     corpus_.by_size += drop ? 1 : 0;
     return drop;
   }
+  void drop_binary(const CorpusText& text, std::string_view bytes, std::size_t zero) {
+    const std::string kind = binary_kind(bytes);
+    drop(corpus_.by_binary, rules_.invalid == "refuse",
+         concat("[text] ", text.place(), ": is ", kind.empty() ? concat("no text: byte ", zero, " is zero") : kind));
+  }
+  void drop_invalid(const CorpusText& text, std::size_t wrong) {
+    drop(corpus_.by_invalid, rules_.invalid == "refuse",
+         concat("[text] ", text.place(), ": byte ", wrong, " is not UTF-8"));
+  }
 
-  void add_text(CorpusText text, const Contents& contents) {
-    if (contents.invalid()) {
-      ++corpus_.by_invalid;
-      return;
+  void add_text(CorpusText text, std::string_view bytes) {
+    if (text.length == 0 && rules_.invalid != "keep") {
+      const std::size_t zero = bytes.find('\0'), wrong = find_invalid_utf8(bytes);
+      const bool is_binary = zero != bytes.npos || (wrong != bytes.npos && !binary_kind(bytes).empty());
+      if (is_binary) return drop_binary(text, bytes, zero);
+      if (wrong != bytes.npos) return drop_invalid(text, wrong);
     }
-    if (contents.has_line()) {
+    if (skip_if_ && has_line(bytes, *skip_if_)) {
       ++corpus_.by_line;
       return;
     }
-    text.checksum = contents.checksum();
+    text.checksum = crc32c(bytes);
     const auto [first, last] = by_checksum_.equal_range(text.checksum);
     for (auto twin = first; twin != last; ++twin) {
-      if (same_bytes(corpus_.texts[twin->second], text)) {
+      if (same_bytes(corpus_.texts[twin->second], bytes)) {
         ++corpus_.equal;
         return;
       }
@@ -240,15 +205,11 @@ class Selector {
     corpus_.texts.push_back(std::move(text));
   }
 
-  // Whether both, read again, are the same; one that has changed is left to be dropped when it is encoded.
-  bool same_bytes(const CorpusText& a, const CorpusText& b) const {
-    if (a.bytes != b.bytes) return false;
+  // False too for a text that has changed since: it is dropped when it is encoded.
+  bool same_bytes(const CorpusText& text, std::string_view bytes) const {
+    if (text.bytes != bytes.size()) return false;
     try {
-      CorpusTextReader of_a(a), of_b(b);
-      while (!of_a.done()) {
-        if (of_a.read(chunk_bytes) != of_b.read(chunk_bytes)) return false;
-      }
-      return true;
+      return read_corpus_text(text, rules_.field) == bytes;
     } catch (const Error&) {
       if (rules_.strict) throw;
       return false;
@@ -273,7 +234,7 @@ class Selector {
   }
 
   const CorpusRules& rules_;
-  const CorpusProgress& progress_;
+  const CorpusObserver& observer_;
   std::optional<TextPattern> include_, exclude_, skip_if_;
   std::unordered_multimap<std::uint32_t, std::size_t> by_checksum_;
   std::uint64_t read_ = 0;
@@ -282,18 +243,25 @@ class Selector {
 
 }  // namespace
 
-std::string text_of_line(std::string_view line, const std::string& source) {
+std::string CorpusText::place() const {
+  return length > 0 ? concat(shown(file), ": line ", path.substr(path.rfind(':') + 1)) : shown(file);
+}
+
+std::string text_of_line(std::string_view line, std::string_view field, const std::string& source) {
   std::optional<std::string> text;
   const JsonLimits limits{.max_depth = 64, .max_token_bytes = std::size_t{1} << 31};
   std::set<std::string> names;
   parse_json_members(line, limits, source, 0, [&](JsonMember& member) {
-    check(names.insert(member.name).second, "jsonl", "stands here again");
-    if (member.name != "text") return;
-    check(member.value.is_string(), "jsonl", "is ", member.value.kind(), "; a string is wanted");
+    check(names.insert(member.name).second, "jsonl", "the name is used twice");
+    if (member.name != field) return;
+    check(member.value.is_string(), "jsonl", "is ", member.value.kind(), ", not a string");
     text = std::move(member.value.string());
   });
-  check(text.has_value(), "jsonl", source, ": 'text' is missing");
-  return std::move(*text);
+  if (text) return std::move(*text);
+  std::string known;
+  for (const std::string& name : names) known += concat(known.empty() ? "" : ", ", escape_for_print(name, 60));
+  fail("jsonl", source, ": '", escape_for_print(field), "' is missing; the line has ",
+       known.empty() ? "no members" : escape_for_print(known), " (--field NAME takes another member)");
 }
 
 JsonValue CorpusRules::json() const {
@@ -301,6 +269,7 @@ JsonValue CorpusRules::json() const {
                             {"exclude", exclude},
                             {"min_bytes", min_bytes},
                             {"max_bytes", max_bytes},
+                            {"field", field},
                             {"invalid", invalid},
                             {"skip_if", skip_if},
                             {"validation", validation},
@@ -314,37 +283,33 @@ JsonValue Corpus::counts(std::int64_t kept) const {
                             {"dropped", JsonValue::object({{"path", by_path},
                                                            {"size", by_size},
                                                            {"invalid", by_invalid},
+                                                           {"binary", by_binary},
+                                                           {"json", by_json},
                                                            {"content", by_line},
                                                            {"equal", equal},
+                                                           {"not_files", not_files},
                                                            {"unreadable", unreadable}})}});
 }
 
 Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules& rules,
-                    const CorpusProgress& progress) {
+                    const CorpusObserver& observer) {
   const bool are_parts = rules.validation >= 0 && rules.test >= 0 && rules.validation + rules.test <= 1;
   check(are_parts, "text", "parts ", rules.validation, " and ", rules.test,
         " of the texts; each at least 0, at most 1 together");
-  Selector selector(rules, progress);
+  Selector selector(rules, observer);
   for (const CorpusSource& source : sources) {
     if (!selector.add_source(source)) return {};
   }
   return selector.take();
 }
 
-CorpusTextReader::CorpusTextReader(const CorpusText& text) : text_(text), reader_(text.file), size_(reader_.size()) {
-  if (text.length > 0) {
-    line_ = text_of_line(reader_.read_string(text.offset, text.length), reader_.name());
-    size_ = line_.size();
-  }
-  check(size_ == text.bytes, "text", reader_.name(), ": has changed while it was read");
-}
-
-std::string CorpusTextReader::read(std::uint64_t most) {
-  const std::uint64_t count = std::min(most, size_ - at_);
-  std::string bytes = text_.length > 0 ? line_.substr(at_, count) : reader_.read_string(at_, count);
-  at_ += count;
-  checksum_ = crc32c(bytes, checksum_);
-  check(!done() || checksum_ == text_.checksum, "text", reader_.name(), ": has changed while it was read");
+std::string read_corpus_text(const CorpusText& text, std::string_view field) {
+  const FileReader reader(text.file);
+  const std::uint64_t length = text.length > 0 ? text.length : reader.size();
+  std::string bytes = reader.read_string(text.offset, length);
+  if (text.length > 0) bytes = text_of_line(bytes, field, text.place());
+  check(bytes.size() == text.bytes && crc32c(bytes) == text.checksum, "text", text.place(),
+        ": has changed while it was read");
   return bytes;
 }
 

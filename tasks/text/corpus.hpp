@@ -1,26 +1,29 @@
-// Which texts of files and folders are taken, and for which split. In this order, each rule counting what it drops:
-//   1. of the paths below a folder that match `include`, sorted by their bytes (links are not followed), those that do
-//      not match `exclude`
-//   2. size in bytes    3. well-formed UTF-8    4. no line matches `skip_if`    5. not equal to an earlier text
-// With u = crc32c(relative path) / 2^32 a text is for validation where u < validation, for test where
-// u < validation + test, else for training. Each line of a .jsonl file is a text of its own, its member "text"; its
-// path is that of the file, a colon and the line's number.
+// Which texts of files and folders are taken, and for which split. Each rule counts what it drops, in this order:
+//   1. paths below a folder that match `include` and not `exclude`, sorted by their bytes. Links are followed, except
+//      one to a folder that holds the link
+//   2. files that cannot be read; the size in bytes
+//   3. binary files (a zero byte); text that is not UTF-8; lines of JSON without a text
+//   4. a line that matches `skip_if`    5. texts that are equal to an earlier one
+// A text's split depends on u = crc32c(relative path) / 2^32: validation if u < validation, test if
+// u < validation + test, else training. Each line of a .jsonl or .ndjson file is a text of its own, its member `field`;
+// its path is the path of the file, a colon and the line's number.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/json.hpp"
-#include "core/io/reader.hpp"
 
 namespace tally {
 
 struct CorpusRules {
   std::string include, exclude;               // PCRE2 on the relative path; empty: all, none
   std::int64_t min_bytes = 1, max_bytes = 0;  // 0: any number
-  std::string invalid = "skip";               // UTF-8 that is not well-formed: skip, keep or refuse
+  std::string field = "text";                 // of a line of JSON
+  std::string invalid = "skip";               // rule 3: skip, keep (lines of JSON are still skipped) or refuse
   std::string skip_if;                        // PCRE2 on a line
   double validation = 0.05, test = 0.05;
   std::string split_by = "file";  // or folder: the path of the folder decides
@@ -38,46 +41,40 @@ struct CorpusText {
   std::string file;  // to be opened
   std::string path;  // below its source, safe to print
   std::string split;
-  std::uint64_t offset = 0, length = 0;  // of a line of .jsonl; length 0: the whole file
+  std::uint64_t offset = 0, length = 0;  // of a line of JSON; length 0: the whole file
   std::uint64_t bytes = 0;
   std::uint32_t checksum = 0;
+
+  // For messages: the file, and the line if the text is one of many.
+  std::string place() const;
 };
 
 struct Corpus {
   std::vector<CorpusText> texts;
-  std::int64_t found = 0, unreadable = 0, by_path = 0, by_size = 0, by_invalid = 0, by_line = 0, equal = 0;
+  // found is the sum of texts.size() and of all counts behind it.
+  std::int64_t found = 0, by_path = 0, by_size = 0, by_invalid = 0, by_binary = 0, by_json = 0, by_line = 0, equal = 0,
+               not_files = 0, unreadable = 0;
+  std::string first_reason;  // why the first text was dropped that no rule on paths, sizes or lines dropped; or empty
 
-  // `kept`: of the texts those that could be read again.
+  // `kept`: how many of the texts could be read again.
   JsonValue counts(std::int64_t kept) const;
 };
 
-// Told after each MiB and each file with the bytes that were read so far; false ends the work.
-using CorpusProgress = std::function<bool(std::uint64_t bytes)>;
-
-// Throws Error naming the path for a source that is not there, a wrong line of .jsonl, a wrong pattern, and with
-// `strict` or `invalid` refuse for the first file of that kind. Empty texts where progress said false.
-Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules& rules, const CorpusProgress& progress);
-
-// The member "text" of a line of .jsonl. Throws Error naming source and line.
-std::string text_of_line(std::string_view line, const std::string& source);
-
-// The bytes of a text, one stretch after the other: of a file no more than that is in memory, of a line of .jsonl all.
-class CorpusTextReader {
- public:
-  // Throws Error when it cannot be opened, or is no text any more. `text` must outlive it.
-  explicit CorpusTextReader(const CorpusText& text);
-
-  bool done() const { return at_ == size_; }
-  // The next bytes, at most so many. Throws Error, at the end at the latest, when they are not those that were
-  // selected.
-  std::string read(std::uint64_t most);
-
- private:
-  const CorpusText& text_;
-  FileReader reader_;
-  std::string line_;  // of .jsonl: its text
-  std::uint64_t at_ = 0, size_ = 0;
-  std::uint32_t checksum_ = 0;
+struct CorpusObserver {
+  // Called after each MiB and each file with the bytes that were read so far; false ends the work.
+  std::function<bool(std::uint64_t bytes)> progress;
+  // Called with place and reason of the first few texts that each of the rules 2 and 3 drops.
+  std::function<void(std::string_view line)> note = {};
 };
+
+// Throws Error naming the path for a source that does not exist and a wrong pattern; with `strict` or `invalid` refuse,
+// for the first text of that kind; for a file that does not fit in memory. Empty texts if progress returned false.
+Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules& rules, const CorpusObserver& observer);
+
+// The member `field` of a line of JSON. Throws Error naming source and byte of the line.
+std::string text_of_line(std::string_view line, std::string_view field, const std::string& source);
+
+// The bytes of a text, read again. Throws Error naming its place if it has vanished or changed since it was selected.
+std::string read_corpus_text(const CorpusText& text, std::string_view field);
 
 }  // namespace tally

@@ -5,53 +5,33 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/atomic_file.hpp"
 #include "core/io/json.hpp"
-#include "tasks/text/text_parts.hpp"
+#include "tasks/text/corpus.hpp"
 
 namespace tally {
 
-// Writes <folder>/<name>.bin and documents-<name>.tsv part by part. The next process goes on from what was saved last:
-// it is given the same parts again and passes over those that are written.
+// Writes <folder>/<name>.bin and documents-<name>.tsv, one text after the other.
 class EncodedSplit {
  public:
-  // token_bytes: 2 or 4. `goes_on`: from what another process has saved in the folder, where that is whole.
-  EncodedSplit(const std::string& folder, const std::string& name, std::size_t token_bytes, std::int32_t end_of_text,
-               bool goes_on);
+  // token_bytes: 2 or 4.
+  EncodedSplit(const std::string& folder, const std::string& name, std::size_t token_bytes, std::int32_t end_of_text);
 
-  // How many parts were saved before.
-  std::int64_t saved_parts() const { return saved_.parts; }
-  // One of them, in their order. Throws Error when they turn out to be others than those that were saved.
-  void pass_over(const TextPart& part);
-  // The next one: its tokens, and how many words it has.
-  void add(const TextPart& part, const std::vector<std::int32_t>& ids, std::int64_t words);
-  void save();
-  // Puts the files in place. What the manifest says of the split: files, documents, bytes, words, tokens and checksums.
+  // The next text: its bytes, its tokens and the number of its words.
+  void add(const CorpusText& text, std::string_view bytes, std::span<const std::int32_t> ids, std::int64_t words);
+  // Puts the files in place. Returns the manifest's entry: files, documents, bytes, words, tokens and checksums.
   JsonValue finish();
-  // For when the record of a finished split is written.
-  void forget_saved();
 
  private:
-  // What <name>.saved.json holds; zeros where nothing was saved. first: token of the text at work.
-  struct Saved {
-    std::int64_t parts = 0;
-    std::uint32_t text_sum = 0, token_sum = 0;
-    std::int64_t tokens = 0, words = 0, first = 0;
-    std::uint64_t token_file_bytes = 0, document_bytes = 0;
-  };
-  static Saved read(const std::string& folder, const std::string& name);
-
   void write(std::span<const std::int32_t> ids);
-  void count_part(const TextPart& part);
 
-  std::string folder_, name_;
   std::size_t token_bytes_;
   std::int32_t end_of_text_;
-  Saved saved_, now_;
-  // Counted again over parts that are passed over.
-  std::int64_t files_ = 0, texts_ = 0, bytes_ = 0;
+  std::uint32_t text_sum_ = 0, token_sum_ = 0;
+  std::int64_t files_ = 0, texts_ = 0, bytes_ = 0, words_ = 0, tokens_written_ = 0;
   std::string last_file_;
   AtomicFile tokens_, documents_;
 };

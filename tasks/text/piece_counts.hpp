@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -34,7 +33,7 @@ class PieceCounts {
   TextIndex index_;
 };
 
-// Adds the pieces of each text by itself, on all threads; the sums do not depend on their number. Throws as Splitter.
-void count_pieces(const SplitPattern& pattern, std::span<const std::string_view> texts, PieceCounts& counts);
+// Adds the pieces of a text. Throws as Splitter.
+void count_pieces(Splitter& splitter, std::string_view text, PieceCounts& counts);
 
 }  // namespace tally

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
-#include <type_traits>
 #include <utility>
 
 #include "core/cpu/parallel.hpp"
@@ -21,8 +19,7 @@
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoded_split.hpp"
 #include "tasks/text/encoder.hpp"
-#include "tasks/text/text_border.hpp"
-#include "tasks/text/text_parts.hpp"
+#include "tasks/text/end_token.hpp"
 #include "tasks/text/token_file.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 #include "tasks/text/words.hpp"
@@ -32,9 +29,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t batch_bytes = 32 << 20;  // of text that is in memory at once, and no more than this many parts
-constexpr std::size_t batch_parts = 4096;
-constexpr std::uint64_t save_bytes = 128 << 20;  // after so much text what is encoded is saved: some ten seconds
+// Texts are in memory at once up to either limit, or a single longer text.
+constexpr std::uint64_t batch_bytes = 32 << 20;
+constexpr std::size_t batch_texts = 4096;
+constexpr std::size_t long_text = 1 << 20;
 constexpr const char* split_names[] = {"train", "validation", "test"};
 
 class Preparation {
@@ -45,10 +43,11 @@ class Preparation {
   JsonValue run() {
     check(settings_.force || !fs::exists(out_), "text", escape_for_print(out_, 1000),
           ": is there already; --force moves it aside");
-    corpus_ = select_texts(settings_.sources, settings_.rules, [&](std::uint64_t bytes) {
+    const auto progress = [&](std::uint64_t bytes) {
       if (observer_.progress) observer_.progress("reading", bytes, 0);
       return observer_.stop == nullptr || !*observer_.stop;
-    });
+    };
+    corpus_ = select_texts(settings_.sources, settings_.rules, {progress, observer_.note});
     if (observer_.stop != nullptr && *observer_.stop) return {};
     if (corpus_.texts.empty()) refuse_empty();
     open_partial();
@@ -56,7 +55,7 @@ class Preparation {
     JsonValue splits = JsonValue::object();
     std::int64_t documents = 0;
     for (const char* name : split_names) {
-      const JsonValue split = without_changed([&] { return encode_split(name); });
+      const JsonValue split = encode_split(name);
       if (split.is_null()) return {};
       documents += split.integer("documents");
       splits.set(name, split);
@@ -83,14 +82,19 @@ class Preparation {
     for (const CorpusSource& source : settings_.sources) {
       sources += concat(sources.empty() ? "" : ", ", escape_for_print(source.path, 200));
     }
-    fail("text", sources, ": no text is left; of ", corpus_.found, " found, ", corpus_.by_path,
-         " were dropped by path, ", corpus_.by_size, " by size, ", corpus_.by_invalid, " as not UTF-8, ",
-         corpus_.by_line, " by a line, and ", corpus_.unreadable, " could not be read");
+    std::string reasons;
+    for (const JsonMember& rule : corpus_.counts(0).members("dropped")) {
+      if (rule.value.integer() > 0) reasons += concat(", ", rule.name, " ", rule.value.integer());
+    }
+    fail("text", sources, ": no text is left; found ", corpus_.found, ", dropped by",
+         reasons.empty() ? " nothing" : reasons.substr(1),
+         corpus_.first_reason.empty() ? "" : concat("; the first: ", corpus_.first_reason));
   }
 
   std::string in_partial(std::string_view name) const { return concat(partial_, "/", name); }
   std::string shown_partial() const { return escape_for_print(partial_, 1000); }
 
+  using TextPointers = std::vector<const CorpusText*>;
   TextPointers texts_of(std::string_view split) const {
     TextPointers texts;
     for (const CorpusText& text : corpus_.texts) {
@@ -129,6 +133,7 @@ class Preparation {
         {{"version", 1},
          {"texts", checksum_text(sum)},
          {"given_tokenizer", checksum_text(crc32c(tokenizer))},
+         {"end_token", settings_.end_token},
          {"recipe", JsonValue::object({{"name", settings_.recipe},
                                        {"licence", settings_.licence},
                                        {"sources", std::move(sources)},
@@ -162,15 +167,12 @@ class Preparation {
   bool make_tokenizer() {
     const std::string path = in_partial("tokenizer.json");
     if (!fs::exists(path)) {
-      if (!parts_ && !without_changed([this] { return train(); })) return false;
+      if (!parts_ && !train()) return false;
       write_file_atomically(path, tokenizer_json(*parts_));
     }
     const std::string text = read_whole_file(path, std::uint64_t{1} << 30);
     tokenizer_ = std::make_unique<Tokenizer>(parse_tokenizer_json(text, path));
-    const std::optional<std::int32_t> end = tokenizer_->parts().end_of_text();
-    check(end.has_value(), "text", "the tokenizer has no ", end_of_text_name, " (or ", end_of_sequence_name,
-          "), which parts the documents");
-    end_of_text_ = *end;
+    end_of_text_ = end_token(tokenizer_->parts(), settings_.end_token, settings_.tokenizer);
     tokenizer_json_ = JsonValue::object({{"vocabulary", tokenizer_->vocabulary()},
                                          {"merges", tokenizer_->parts().merges.size()},
                                          {"pattern", tokenizer_->parts().pattern()},
@@ -179,72 +181,105 @@ class Preparation {
     return true;
   }
 
-  // Calls use(parts) for batches of parts, which are cut by the sizes of texts alone, but pass_over(part) for each of
-  // the first `done_before`. False when it was stopped.
-  template <class Use>
-  bool for_each_batch(const TextPointers& texts, bool with_borders, std::string_view stage, Use&& use,
-                      std::int64_t done_before = 0, const std::function<void(const TextPart&)>& pass_over = {}) {
+  struct Document {
+    const CorpusText* text;
+    std::string bytes = {};
+    std::vector<std::int32_t> ids = {};
+    std::int64_t words = 0;
+    std::optional<std::string> gone = {};  // why the text cannot be read again
+  };
+
+  // Calls work(thread, document) for all texts of a split, on all threads, and use(documents) after each batch. Texts
+  // that have vanished or changed are left out. Returns false when it was stopped.
+  template <class Work, class Use>
+  bool for_each_batch(const char* split, std::string_view stage, Work&& work, Use&& use) {
+    const TextPointers texts = texts_of(split);
     std::uint64_t total = 0, done = 0;
     for (const CorpusText* text : texts) total += text->bytes;
-    TextParts all(texts, with_borders, [this](const CorpusText& text, const Error& why) { drop(text, why); });
-    std::optional<TextPart> next = all.next();
-    for (std::int64_t part = 0; part < done_before; ++part, next = all.next()) {
-      check(next.has_value(), "text", shown_partial(), ": more of '", stage, "' was encoded than there is; remove it");
-      pass_over(*next);
-      done += next->bytes.size();
-    }
-    while (next) {
+    for (std::size_t next = 0; next < texts.size();) {
       if (observer_.stop != nullptr && *observer_.stop) return false;
-      std::vector<TextPart> parts;
-      for (std::uint64_t bytes = 0; next && parts.size() < batch_parts && bytes < batch_bytes; next = all.next()) {
-        bytes += next->bytes.size();
-        parts.push_back(std::move(*next));
+      std::vector<Document> batch;
+      for (std::uint64_t bytes = 0; next < texts.size() && batch.size() < batch_texts && bytes < batch_bytes; ++next) {
+        bytes += texts[next]->bytes;
+        done += texts[next]->bytes;
+        batch.push_back({texts[next]});
       }
-      use(parts);
-      for (const TextPart& part : parts) done += part.bytes.size();
+      in_parallel(batch, work);
+      for (const Document& document : batch) {
+        if (document.gone) drop(*document.text, *document.gone);
+      }
+      std::erase_if(batch, [](const Document& document) { return document.gone.has_value(); });
+      use(batch);
       if (observer_.progress) observer_.progress(stage, done, total);
     }
     return true;
   }
 
-  // The text has vanished or is another one since it was selected; with `strict` that is an error.
-  void drop(const CorpusText& text, const Error& why) {
-    if (settings_.rules.strict) throw Error(why.what());
-    if (dropped_.insert(&text).second && observer_.note) observer_.note(concat("dropped: ", why.what()));
+  void read(Document& document) const {
+    try {
+      document.bytes = read_corpus_text(*document.text, settings_.rules.field);
+    } catch (const Error& why) {
+      document.gone = why.what();
+    }
   }
 
-  // Calls work() anew, without it, whenever a text has changed of which parts had been used.
+  // Throws the Error of the first document whose text work() refused, with its place.
   template <class Work>
-  std::invoke_result_t<Work> without_changed(Work&& work) {
-    while (true) {
+  void in_parallel(std::vector<Document>& documents, Work&& work) {
+    std::vector<std::exception_ptr> errors(documents.size());
+    std::atomic<std::size_t> next{0};
+    parallel_for(thread_count(), [&](std::int64_t thread) {
+      for (std::size_t index = next++; index < documents.size(); index = next++) {
+        Document& document = documents[index];
+        try {
+          read(document);
+          if (!document.gone) work(static_cast<std::size_t>(thread), document);
+        } catch (...) {
+          errors[index] = std::current_exception();
+        }
+      }
+    });
+    for (std::size_t index = 0; index < errors.size(); ++index) {
+      if (!errors[index]) continue;
       try {
-        return work();
-      } catch (const ChangedText& changed) {
-        drop(changed.text(), changed);
+        std::rethrow_exception(errors[index]);
+      } catch (const Error& error) {
+        fail("text", documents[index].text->place(), ": ", error.what());
       }
     }
+  }
+
+  // The text has vanished or is another one since it was selected; with `strict` that is an error.
+  void drop(const CorpusText& text, const std::string& why) {
+    if (settings_.rules.strict) throw Error(why);
+    dropped_.insert(&text);
+    if (observer_.note) observer_.note(concat("dropped: ", why));
   }
 
   bool train() {
     BpeTraining training{.vocabulary = settings_.vocabulary, .min_count = settings_.min_count};
     if (!settings_.pattern.empty()) training.pattern = settings_.pattern;
     const SplitPattern pattern(training.pattern);
+    const auto threads = static_cast<std::size_t>(thread_count());
+    std::vector<std::unique_ptr<Splitter>> splitters(threads);
+    for (auto& splitter : splitters) splitter = std::make_unique<Splitter>(pattern);
+    std::vector<PieceCounts> found(threads);
     PieceCounts counts;
     bool noted = false;
-    const TextPointers texts = texts_of("train");
-    check(!texts.empty(), "text", "no text is left for training, so no tokenizer can be trained");
-    const bool whole = for_each_batch(
-        texts, has_text_borders(training.pattern), "counting pieces", [&](const std::vector<TextPart>& parts) {
-          std::vector<std::string_view> contents;
-          for (const TextPart& part : parts) contents.push_back(part.bytes);
-          count_pieces(pattern, contents, counts);
-          if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
-          counts.drop_single();
-          if (!noted && observer_.note)
-            observer_.note(
-                concat("more than ", settings_.piece_limit, " different pieces: those seen once are dropped"));
-          noted = true;
-        });
+    check(!texts_of("train").empty(), "text", "no text is left for training, so no tokenizer can be trained");
+    const auto count = [&](std::size_t thread, Document& document) {
+      count_pieces(*splitters[thread], document.bytes, found[thread]);
+      document.bytes = {};
+    };
+    const bool whole = for_each_batch("train", "counting pieces", count, [&](const std::vector<Document>&) {
+      // The sums do not depend on which thread has counted what.
+      for (PieceCounts& other : found) counts.add(std::exchange(other, {}));
+      if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
+      counts.drop_single();
+      if (!noted && observer_.note)
+        observer_.note(concat("more than ", settings_.piece_limit, " different pieces: those seen once are dropped"));
+      noted = true;
+    });
     if (!whole) return false;
     training.progress = [&](std::int64_t tokens) {
       const bool tell = observer_.progress && tokens % 256 == 0;
@@ -257,58 +292,28 @@ class Preparation {
   }
 
   // What the manifest says of the split; null when it was stopped.
-  JsonValue encode_split(const std::string& name) {
-    const std::string record_path = in_partial(name + ".json");
+  JsonValue encode_split(const char* name) {
+    const std::string record_path = in_partial(concat(name, ".json"));
     if (fs::exists(record_path)) return read_json(record_path);
-    // Where a text was dropped, what is saved has parts of another list of texts.
-    EncodedSplit split(partial_, name, token_bytes(tokenizer_->vocabulary()), end_of_text_, dropped_.empty());
-    std::uint64_t unsaved = 0;
-    const auto encode = [&](const std::vector<TextPart>& parts) {
-      std::vector<std::vector<std::int32_t>> ids(parts.size());
-      std::vector<std::int64_t> word_counts(parts.size());
-      encode_all(parts, ids, word_counts);
-      for (std::size_t index = 0; index < parts.size(); ++index) {
-        split.add(parts[index], std::exchange(ids[index], {}), word_counts[index]);
-        unsaved += parts[index].bytes.size();
-      }
-      if (unsaved < save_bytes || !dropped_.empty()) return;
-      split.save();
-      unsaved = 0;
+    EncodedSplit split(partial_, name, token_bytes(tokenizer_->vocabulary()), end_of_text_);
+    const auto encode = [&](std::size_t thread, Document& document) {
+      // Address space, not memory: the tokens of a long text are not copied while they become more.
+      if (document.bytes.size() >= long_text) document.ids.reserve(document.bytes.size() + 1);
+      encoders_[thread]->encode(document.bytes, document.ids);
+      document.words = count_words(document.bytes);
     };
-    const bool with_borders = has_text_borders(tokenizer_->parts().pattern());
-    if (!for_each_batch(texts_of(name), with_borders, name, encode, split.saved_parts(), [&](const TextPart& part) {
-          // One that has vanished since: all is encoded anew, without it.
-          if (!dropped_.empty()) throw ChangedText(**dropped_.begin(), "");
-          split.pass_over(part);
+    const auto threads = static_cast<std::size_t>(thread_count());
+    while (encoders_.size() < threads) encoders_.push_back(std::make_unique<Encoder>(*tokenizer_));
+    if (!for_each_batch(name, name, encode, [&](const std::vector<Document>& documents) {
+          for (const Document& document : documents) {
+            split.add(*document.text, document.bytes, document.ids, document.words);
+          }
         })) {
-      if (dropped_.empty()) split.save();
       return {};
     }
     const JsonValue record = split.finish();
     write_file_atomically(record_path, write_json(record, 2) + "\n");
-    split.forget_saved();
     return record;
-  }
-
-  void encode_all(const std::vector<TextPart>& parts, std::vector<std::vector<std::int32_t>>& ids,
-                  std::vector<std::int64_t>& word_counts) {
-    const auto threads = static_cast<std::size_t>(thread_count());
-    while (encoders_.size() < threads) encoders_.push_back(std::make_unique<Encoder>(*tokenizer_));
-    std::vector<std::exception_ptr> errors(parts.size());
-    std::atomic<std::size_t> next{0};
-    parallel_for(static_cast<std::int64_t>(threads), [&](std::int64_t worker) {
-      for (std::size_t index = next++; index < parts.size(); index = next++) {
-        try {
-          encoders_[static_cast<std::size_t>(worker)]->encode(parts[index].bytes, ids[index]);
-          word_counts[index] = count_words(parts[index].bytes);
-        } catch (...) {
-          errors[index] = std::current_exception();
-        }
-      }
-    });
-    for (const std::exception_ptr& error : errors) {
-      if (error) std::rethrow_exception(error);
-    }
   }
 
   void finish() {

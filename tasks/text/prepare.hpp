@@ -19,6 +19,7 @@ struct PrepareSettings {
   std::string recipe, licence;              // as the manifest tells them
   std::string tokenizer;                    // file; empty: one is trained on the training split
   std::vector<SpecialToken> specials = {};  // of a .tiktoken file
+  std::string end_token = {};               // special token between documents; empty: as end_token() chooses
   std::int64_t vocabulary = 4096;           // of the one that is trained; 257: bytes alone
   std::int64_t min_count = 2;
   std::int64_t piece_limit = 20'000'000;  // different pieces; where there are more, those seen once are dropped
@@ -33,12 +34,13 @@ struct PrepareObserver {
   const std::atomic<bool>* stop = nullptr;
 };
 
-// Writes `<out>.partial` and renames it to `out` when all is there. What was made of the same texts with the same
-// settings before an interruption is taken over: tokenizer and finished splits. The same input gives the same bytes,
-// for any number of threads. A text that vanishes or changes while this is at work is dropped, counted as unreadable
-// and noted, or with `strict` refused. Returns the manifest; null when it was stopped. Throws Error for what cannot be
-// read or written, no text at all, a folder that is there or that another process is making, and a tokenizer without
-// end_of_text_name.
+// Writes `<out>.partial` and renames it to `out` at the end. After an interruption the same call reuses the tokenizer
+// and the finished splits. Each text is one document and is encoded whole by Encoder, so that at most 32 MiB of texts,
+// or a single longer one, and their tokens are in memory. The same input gives the same bytes for any number of
+// threads. A text that vanishes or changes meanwhile is dropped, counted as unreadable and noted, or with `strict`
+// refused. Returns the manifest; null when it was stopped. Throws Error for what cannot be read or written; if no text
+// is left; for a text that the tokenizer refuses, with file and line; for a folder that exists or that another process
+// is making; and as end_token().
 JsonValue prepare_text(const std::string& out, const PrepareSettings& settings, const PrepareObserver& observer);
 
 }  // namespace tally

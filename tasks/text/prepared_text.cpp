@@ -101,7 +101,7 @@ void PreparedText::check_files() const {
 
 TokenFile PreparedText::tokens(std::string_view name) const {
   const TextSplit& split = manifest_.split(name);
-  TokenFile file(concat(folder_, "/", split.name, ".bin"), manifest_.vocabulary, TokenFormat::headerless);
+  TokenFile file(concat(folder_, "/", split.name, ".bin"), manifest_.vocabulary, TokenFormat::own);
   check(file.size() == split.tokens, "text", file.name(), ": holds ", file.size(), " tokens, and the manifest says ",
         split.tokens);
   return file;

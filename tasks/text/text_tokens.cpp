@@ -1,6 +1,7 @@
 #include "tasks/text/text_tokens.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/io/checksum.hpp"
 #include "core/utf8.hpp"
+#include "tasks/text/end_token.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 
 namespace tally {
@@ -41,11 +43,14 @@ void TextTokens::open_prepared(const TextSources& sources) {
         "/manifest.json is not there; 'tally prepare' makes such a folder. What token files of other programs hold is "
         "said by --tokenizer FILE or --vocabulary N");
   const PreparedText prepared(sources.data);
-  for (const auto& [option, value] :
-       {std::pair{"tokenizer", &sources.tokenizer}, {"validation", &sources.validation}}) {
+  for (const auto& [option, value] : {std::pair{"tokenizer", &sources.tokenizer},
+                                      {"validation", &sources.validation},
+                                      {"end-token", &sources.end_token}}) {
     check(value->empty(), "text", option, " ", shown(*value), " means nothing beside ", shown(sources.data),
           ", whose manifest says what it holds");
   }
+  check(sources.token_type == "auto", "text", "token-type ", sources.token_type, " has no effect on ",
+        shown(sources.data), ", whose manifest names the type");
   tokenizer_name_ = prepared.tokenizer_path();
   tokenizer_.emplace(read_tokenizer(tokenizer_name_));
   const TextManifest& manifest = prepared.manifest();
@@ -71,15 +76,15 @@ void TextTokens::open_files(const TextSources& sources) {
     tokenizer_sum_ = checksum_text(crc32c(std::as_bytes(std::span(text))));
     tokenizer_.emplace(std::move(parts));
     vocabulary_ = tokenizer_->vocabulary();
-    end_of_text_ = tokenizer_->parts().end_of_text();
   }
+  end_of_text_ = end_of(sources);
   check(vocabulary_ > 0, "text", shown(sources.data),
         " does not say what its tokens are; --tokenizer FILE does, or --vocabulary N how many there are");
   std::error_code error;
   if (!fs::is_directory(sources.data, error)) {
     of_one_file_ = sources.validation.empty();
-    open_file(of_one_file_ ? "test" : "train", sources.data);
-    if (!of_one_file_) open_file("validation", sources.validation);
+    open_file(sources, of_one_file_ ? "test" : "train", sources.data);
+    if (!of_one_file_) open_file(sources, "validation", sources.validation);
     return;
   }
   check(sources.validation.empty(), "text", "validation ", shown(sources.validation), " stands beside a folder, ",
@@ -89,15 +94,29 @@ void TextTokens::open_files(const TextSources& sources) {
       const std::string path = concat(sources.data, "/", stem, ending);
       if (!fs::exists(path, error)) continue;
       check(!has(split), "text", shown(sources.data), " has two files of the split ", split, "; one is ", shown(path));
-      open_file(split, path);
+      open_file(sources, split, path);
     }
   }
   check(!splits_.empty(), "text", shown(sources.data),
         " holds neither manifest.json, as 'tally prepare' makes it, nor train, validation or test with .bin or .npy");
 }
 
-void TextTokens::open_file(const std::string& split, const std::string& path) {
-  splits_.push_back({split, TokenFile(path, vocabulary_)});
+std::optional<std::int32_t> TextTokens::end_of(const TextSources& sources) const {
+  const std::string& name = sources.end_token;
+  if (tokenizer_ && name.empty()) return find_end_token(tokenizer_->parts(), sources.tokenizer);
+  if (tokenizer_ && tokenizer_->special(name)) return tokenizer_->special(name);
+  if (name.empty()) return std::nullopt;
+  std::int32_t id = -1;
+  const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+  const bool is_id = error == std::errc{} && stop == name.data() + name.size() && 0 <= id && id < vocabulary_;
+  if (tokenizer_ && !is_id) return end_token(tokenizer_->parts(), name, sources.tokenizer);
+  check(is_id, "text", "end-token '", escape_for_print(name, 60), "' is no id in 0 to ", vocabulary_ - 1,
+        tokenizer_ ? "" : "; names of tokens are known with --tokenizer FILE");
+  return id;
+}
+
+void TextTokens::open_file(const TextSources& sources, const std::string& split, const std::string& path) {
+  splits_.push_back({split, TokenFile(path, vocabulary_, token_format(sources.token_type))});
   sums_.try_emplace(split);
 }
 

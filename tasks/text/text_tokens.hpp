@@ -23,6 +23,8 @@ struct TextSources {
   std::string validation;       // a file
   std::string tokenizer;        // of files without a manifest (read_tokenizer()); empty: ids stand for nothing known
   std::int64_t vocabulary = 0;  // then the number of ids
+  std::string token_type = "auto";  // of files without a manifest and a header (token_format())
+  std::string end_token = {};       // then: name of the special token, or the id, that ends a document
 };
 
 class TextTokens {
@@ -69,7 +71,8 @@ class TextTokens {
   };
   void open_prepared(const TextSources& sources);
   void open_files(const TextSources& sources);
-  void open_file(const std::string& split, const std::string& path);
+  void open_file(const TextSources& sources, const std::string& split, const std::string& path);
+  std::optional<std::int32_t> end_of(const TextSources& sources) const;
   const TokenFile* find(std::string_view split) const;
 
   std::string name_, tokenizer_name_, tokenizer_sum_;

@@ -33,13 +33,19 @@ bool looks_like_llm_c(std::string_view header) {
 
 }  // namespace
 
+TokenFormat token_format(std::string_view name) {
+  const auto found = std::ranges::find(token_format_names, name);
+  check(found != std::end(token_format_names), "tokens", "'", name, "' is no type of tokens");
+  return static_cast<TokenFormat>(found - std::begin(token_format_names));
+}
+
 TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary, TokenFormat format)
     : reader_(path), vocabulary_(vocabulary) {
   constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
   check(1 <= vocabulary && vocabulary <= largest, "tokens", name(), ": a vocabulary of ", vocabulary,
         " is not in 1 to ", largest);
   std::string begin;
-  if (format == TokenFormat::detect) {
+  if (format != TokenFormat::own) {
     begin = reader_.read_string(0, std::min<std::uint64_t>(reader_.size(), llm_c_header_bytes));
   }
   if (begin.starts_with("\x93NUMPY")) {
@@ -47,15 +53,56 @@ TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary, TokenForm
   } else if (looks_like_llm_c(begin)) {
     read_llm_c(begin);
   } else {
-    element_bytes_ = token_bytes(vocabulary);
-    format_ = element_bytes_ == 2 ? "headerless uint16" : "headerless uint32";
-    check(reader_.size() % element_bytes_ == 0, "tokens", name(), ": has ", reader_.size(),
-          " bytes, which is no whole number of ", format_, " tokens");
-    size_ = static_cast<std::int64_t>(reader_.size() / element_bytes_);
+    read_headerless(format);
   }
   check(size_ > 0, "tokens", name(), ": holds no token");
-  check(element_bytes_ != 2 || vocabulary <= 65'536, "tokens", name(), ": ", format_,
+  const bool is_named = format == TokenFormat::uint16;
+  check(element_bytes_ != 2 || is_named || vocabulary <= 65'536, "tokens", name(), ": ", format_,
         " has no room for the ids of a vocabulary of ", vocabulary);
+}
+
+void TokenFile::read_headerless(TokenFormat format) {
+  is_guessed_ = format == TokenFormat::detect;
+  const bool by_vocabulary = is_guessed_ || format == TokenFormat::own;
+  const TokenFormat usual = token_bytes(vocabulary_) == 2 ? TokenFormat::uint16 : TokenFormat::uint32;
+  const auto index = static_cast<std::size_t>(by_vocabulary ? usual : format);
+  element_bytes_ = std::uint64_t{1} << (index - static_cast<std::size_t>(TokenFormat::uint8));
+  format_ = concat("headerless ", token_format_names[index]);
+  check(reader_.size() % element_bytes_ == 0, "tokens", name(), ": has ", reader_.size(),
+        " bytes, which is no whole number of ", format_, " tokens");
+  size_ = static_cast<std::int64_t>(reader_.size() / element_bytes_);
+  if (is_guessed_) refuse_wider_ids();
+}
+
+// The upper half of a small id is zero. In a file of a type twice as wide every second number is then 0.
+void TokenFile::refuse_wider_ids() const {
+  constexpr std::uint64_t least = 8, at_once = 4096;  // tokens
+  const auto seem_wider = [&](std::uint64_t bytes) {
+    const std::uint64_t count = reader_.size() / bytes;
+    if (reader_.size() % (2 * bytes) != 0 || count < least) return false;
+    bool all_zero = true;
+    for (const std::uint64_t part : {std::uint64_t{0}, count / 2, count - std::min(count, at_once)}) {
+      const std::uint64_t first = part / 2 * 2;
+      const std::vector<std::uint64_t> found = numbers(first, std::min(at_once, count - first), bytes);
+      for (std::size_t n = 0; n + 1 < found.size(); n += 2) {
+        if (found[n + 1] != 0) return false;
+        all_zero = all_zero && found[n] == 0;
+      }
+    }
+    return !all_zero;
+  };
+  if (!seem_wider(element_bytes_)) return;
+  const bool is_64 = element_bytes_ == 4 || seem_wider(4);
+  fail("tokens", name(), ": every second number is 0 if it is read as ", format_, ", so it seems to hold ",
+       is_64 ? "int64" : "uint32", "; --token-type ", is_64 ? "int64" : "uint32", " reads it so, --token-type ",
+       element_bytes_ == 2 ? "uint16" : "uint32", " as it is; a .npy file holds its type");
+}
+
+std::vector<std::uint64_t> TokenFile::numbers(std::uint64_t first, std::uint64_t count, std::uint64_t bytes) const {
+  const std::string read = reader_.read_string(first * bytes, count * bytes);
+  std::vector<std::uint64_t> found(count);
+  for (std::size_t n = 0; n < count; ++n) std::memcpy(&found[n], read.data() + n * bytes, bytes);
+  return found;
 }
 
 void TokenFile::read_llm_c(std::string_view header) {
@@ -75,7 +122,7 @@ void TokenFile::read_llm_c(std::string_view header) {
 }
 
 void TokenFile::read_npy() {
-  static constexpr std::array<std::string_view, 4> types{"<u2", "<u4", "<i4", "<i8"};
+  static constexpr std::array<std::string_view, 5> types{"|u1", "<u2", "<u4", "<i4", "<i8"};
   const NpySequence sequence = read_npy_sequence(reader_, types);
   element_bytes_ = static_cast<std::uint64_t>(sequence.type.back() - '0');
   is_signed_ = sequence.type[1] == 'i';
@@ -91,7 +138,8 @@ void TokenFile::convert(std::int64_t first, std::span<const std::byte> bytes, st
     std::memcpy(&element, bytes.data() + index * sizeof element, sizeof element);
     const bool known = std::cmp_greater_equal(element, 0) && std::cmp_less(element, vocabulary_);
     check(known, "tokens", name(), ": token ", first + static_cast<std::int64_t>(index), " is ", element,
-          ", and the vocabulary has ", vocabulary_);
+          ", and the vocabulary has ", vocabulary_,
+          is_guessed_ ? concat("; it was read as ", format_, " (--token-type names another type)") : "");
     target[index] = static_cast<std::int32_t>(element);
   }
 }
@@ -106,6 +154,7 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> target) const {
     const std::span<std::byte> read(bytes.data(), element_bytes_ * part.size());
     reader_.read(begin_ + element_bytes_ * static_cast<std::uint64_t>(first), read);
     switch (element_bytes_) {
+      case 1: convert<std::uint8_t>(first, read, part); break;
       case 2: convert<std::uint16_t>(first, read, part); break;
       case 4: is_signed_ ? convert<std::int32_t>(first, read, part) : convert<std::uint32_t>(first, read, part); break;
       default: convert<std::int64_t>(first, read, part);

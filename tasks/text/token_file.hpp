@@ -1,28 +1,40 @@
 // Files of token ids, ours and those of other programs:
-//   headerless   little-endian uint16, or uint32 where the vocabulary is over 65,536 (ours; nanoGPT's)
+//   headerless   little-endian unsigned integers (nanoGPT's uint16), or int64
 //   llm.c        256 int32: magic 20240520, version 1, count, then uint16; or magic 20240801, version 7, count, uint32
-//   .npy         one dimension of <u2, <u4, <i4 or <i8 (core/io/npy.hpp)
-// Nothing but the header is read when a file is opened, and nothing of it is kept: a window is read from the system's
-// page cache when it is asked for. (A mapping would come to the same copies, but what a mapping has touched counts as
-// the program's memory, and a file that is cut would end it with SIGBUS, where here it is an Error.)
+//   .npy         one dimension of |u1, <u2, <u4, <i4 or <i8 (core/io/npy.hpp)
+// A headerless file does not hold its type. Unless the caller names it, it is uint16, or uint32 for a vocabulary over
+// 65,536, and a file that looks like wider ids is refused.
+// Only the header and a few stretches are read when a file is opened, and nothing is kept: a window is read from the
+// system's page cache. (A mapping would make the same copies, but its pages count as the program's memory, and a file
+// that is cut would end the program with SIGBUS instead of an Error.)
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/io/reader.hpp"
 
 namespace tally {
 
-enum class TokenFormat { detect, headerless };
+// detect: by the header, or headerless as above. uint8 to int64: by the header, or headerless of this type. own:
+// headerless as this program writes it, whatever the first bytes are.
+enum class TokenFormat { detect, uint8, uint16, uint32, int64, own };
+// Values, in the order of TokenFormat, and help of an option that names a format.
+inline constexpr std::string_view token_format_names[] = {"auto", "uint8", "uint16", "uint32", "int64"};
+inline constexpr const char* token_format_help =
+    "integers of a token file without a header (uint32 reads int32 too); auto: uint16, or uint32 where the vocabulary "
+    "is over 65,536";
+// Throws Error for a name that is none of them.
+TokenFormat token_format(std::string_view name);
 
 class TokenFile {
  public:
-  // `vocabulary`: ids are 0 to vocabulary - 1. `format`: by the first bytes, or headerless whatever they are. Throws
-  // Error naming file and byte for a file without tokens, one whose size is no whole number of them, a header that is
-  // wrong, and uint16 with a vocabulary of more than 65,536.
+  // `vocabulary`: ids are 0 to vocabulary - 1. Throws Error naming file and byte for a file without tokens, a size that
+  // is no whole number of tokens, a wrong header, and uint16 with a vocabulary of more than 65,536 unless it was named;
+  // with `detect` also for a headerless file in which every second number is 0.
   TokenFile(const std::string& path, std::int64_t vocabulary, TokenFormat format = TokenFormat::detect);
 
   const std::string& name() const { return reader_.name(); }  // the path, safe to print
@@ -47,6 +59,9 @@ class TokenFile {
  private:
   void read_llm_c(std::string_view header);
   void read_npy();
+  void read_headerless(TokenFormat format);
+  void refuse_wider_ids() const;
+  std::vector<std::uint64_t> numbers(std::uint64_t first, std::uint64_t count, std::uint64_t bytes) const;
   template <class Element>
   void convert(std::int64_t first, std::span<const std::byte> bytes, std::span<std::int32_t> target) const;
 
@@ -54,7 +69,7 @@ class TokenFile {
   std::int64_t vocabulary_ = 0, size_ = 0;
   std::uint64_t begin_ = 0;  // byte of the first token
   std::uint64_t element_bytes_ = 2;
-  bool is_signed_ = false;
+  bool is_signed_ = false, is_guessed_ = false;
   std::string format_;
 };
 

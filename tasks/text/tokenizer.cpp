@@ -34,7 +34,7 @@ std::string TokenizerParts::pattern() const {
 }
 
 std::optional<std::int32_t> TokenizerParts::end_of_text() const {
-  for (const std::string_view name : {end_of_text_name, end_of_sequence_name}) {
+  for (const std::string_view name : end_of_text_names) {
     const auto found = std::ranges::find(specials, name, &SpecialToken::name);
     if (found != specials.end()) return found->id;
   }

@@ -29,8 +29,10 @@
 namespace tally {
 
 inline constexpr std::string_view end_of_text_name = "<|endoftext|>";
-// Its name in vocabularies of SentencePiece.
-inline constexpr std::string_view end_of_sequence_name = "</s>";
+// All names of the token that ends a document, the first that a tokenizer has: GPT-2's; Llama 3's; SentencePiece's (of
+// LLaMA); DeepSeek's; Gemma's.
+inline constexpr std::string_view end_of_text_names[] = {end_of_text_name, "<|end_of_text|>", "</s>",
+                                                         "<｜end▁of▁sentence｜>", "<eos>"};
 
 struct SpecialToken {
   std::string name;

@@ -11,9 +11,9 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   try {
-    const std::string text = tally::text_of_line(bytes, "fuzz");
+    const std::string text = tally::text_of_line(bytes, "text", "fuzz");
     const std::string line = tally::write_json(tally::JsonValue::object({{"text", text}}));
-    if (tally::text_of_line(line, "again") != text) std::abort();
+    if (tally::text_of_line(line, "text", "again") != text) std::abort();
   } catch (const tally::Error&) {
   }
   return 0;

@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (cut(pattern->by_code, text) != cut(pattern->by_steps, text)) std::abort();
   }
   tally::PieceCounts counts;
-  tally::count_pieces(gpt2.compiled, {&text, 1}, counts);
+  tally::count_pieces(gpt2.by_code, text, counts);
   const tally::Tokenizer tokenizer(tally::train_bpe(counts, {.vocabulary = 300}), false);
   if (tokenizer.decode(tally::Encoder(tokenizer).encode(text)) != text) std::abort();
   tally::WordCounter words;

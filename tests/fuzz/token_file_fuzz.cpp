@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const std::int64_t vocabulary : {300, 70'000}) {
     try {
       const tally::TokenFile file(memory.path(), vocabulary);
-      if (static_cast<std::size_t>(file.size()) * 2 > size) std::abort();
+      if (static_cast<std::size_t>(file.size() * file.element_bytes()) > size) std::abort();
       file.checksum();
       std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.size()));
       file.read(0, tokens);

@@ -299,6 +299,43 @@ TEST_F(ImportedRuns, ReadBytesWhereThereIsNoTokenizer) {
   EXPECT_FALSE(fs::exists(folder_ / "small"));
 }
 
+// Ids of the model itself, without a tokenizer or with one that is not read.
+TEST_F(ImportedRuns, AreTrainedOnTokenFilesOfTheirOwnIds) {
+  const std::string from = source("llama"), train = folder_ / "train.bin", validation = folder_ / "val.bin";
+  std::string ids;
+  for (int t = 0; t < 400; ++t) ids += {static_cast<char>(t * t % 251), static_cast<char>(t % 9 == 0 ? 1 : 0)};
+  write_file(train, ids);
+  write_file(validation, ids.substr(0, 160));
+  const std::vector<std::string> files{"--data=" + train, "--task.validation=" + validation};
+  const auto expect_trained = [&](const std::string& run, const std::vector<std::string>& more) {
+    expect_done(training(run, more));
+    const Finished evaluated = expect_done({"eval", folder_ / run, "--split=validation"});
+    EXPECT_TRUE(holds(evaluated.out, "of 79 tokens")) << evaluated.out;
+    EXPECT_FALSE(holds(evaluated.out, "bits per byte")) << evaluated.out;
+    expect_done({"resume", folder_ / run, "--steps=6", "--quiet"});
+  };
+  // The model has a tokenizer: it is kept, for prompts.
+  ASSERT_EQ(import("known", from, files).code, 0);
+  expect_done(training("known"));
+  expect_done({"generate", folder_ / "known", "--prompt=fu", "--count=3"});
+  fs::rename(folder_ / "known", folder_ / "moved");
+  expect_done({"generate", folder_ / "moved", "--prompt=fu", "--count=3"});
+
+  write_file(from + "/tokenizer.json", R"({"model": {"type": "Unigram"}})");
+  expect_refused(import("refused", from), 1, "--data names token files with the model's ids");
+  const Finished unread = run_tally({"import", folder_ / "unread", "--from", from, files[0], files[1]}, folder_);
+  ASSERT_EQ(unread.code, 0) << unread.err;
+  EXPECT_TRUE(holds(unread.out, "the model's tokenizer is not read")) << unread.out;
+  expect_trained("unread", {});
+  fs::remove(from + "/tokenizer.json");
+  ASSERT_EQ(import("none", from, files).code, 0);
+  expect_trained("none", {});
+  // Imported with bytes in place of a tokenizer.
+  ASSERT_EQ(import("bytes", from).code, 0);
+  expect_trained("bytes", files);
+  EXPECT_EQ(read_file(checkpoint("bytes", 4)), read_file(checkpoint("none", 4)));
+}
+
 // What tally does not read of a folder's tokenizer, as of one with a token that takes blanks with it, data make up for.
 TEST_F(ImportedRuns, TakeTheTokenizerOfTheDataWhereTheirOwnIsNotRead) {
   const std::string from = source("neox");

@@ -136,6 +136,17 @@ TEST(ModelRecord, HoldsWhatTheFunctionNeeds) {
   EXPECT_EQ(record.at("vocabulary"), "w r i 0 1");
   EXPECT_EQ(record.at("pe.cope.p-max"), "64");
   EXPECT_EQ(model_record_from_text(model_record_text(record), "text"), record);
+  const std::string counted = "300 tokens", one = "300 tokens, 1a2b3c4d", other = "300 tokens, 5e6f7a8b";
+  EXPECT_TRUE(same_vocabulary(one, one));
+  EXPECT_FALSE(same_vocabulary(one, other));
+  EXPECT_TRUE(same_vocabulary(counted, one)) << "of token files the number of ids is known";
+  EXPECT_FALSE(same_vocabulary("301 tokens", one));
+  EXPECT_FALSE(same_vocabulary("w r i 0 1", "w r i 0"));
+  ModelRecord earlier = record;
+  earlier["vocabulary"] = one;
+  EXPECT_TRUE(holds(error_of([&] { check_same_model(earlier, config, *config.make_task()); }),
+                    "made with 300 tokens of the tokenizer with the checksum 1a2b3c4d, and the configuration has the "
+                    "symbols w r i 0 1"));
   for (const auto& [setting, value] : {std::pair{"steps", "1"},
                                        {"seed", "5"},
                                        {"optimiser.lr", "1"},

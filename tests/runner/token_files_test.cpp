@@ -28,10 +28,13 @@ class TokenFiles : public ::testing::Test {
     write_file(folder_ / "llm.c_val.bin", llm_c(tokens(90, 11)));
   }
 
-  // Little-endian uint16.
-  static std::string tokens(int count, int step) {
+  // Little-endian, `width` bytes each.
+  static std::string tokens(int count, int step, std::size_t width = 2) {
     std::string bytes;
-    for (int t = 0; t < count; ++t) bytes += {static_cast<char>(t * t / step % vocabulary), '\0'};
+    for (int t = 0; t < count; ++t) {
+      bytes += static_cast<char>(t * t / step % vocabulary);
+      bytes.append(width - 1, '\0');
+    }
     return bytes;
   }
   static std::string llm_c(const std::string& tokens) {
@@ -86,6 +89,43 @@ TEST_F(TokenFiles, AreTrainedAndEvaluatedOn) {
   EXPECT_TRUE(holds(empty.err, "the prompt is empty")) << empty.err;
   const Finished prompt = run_tally({"generate", folder_ / "nano", "--prompt=a"}, folder_);
   EXPECT_TRUE(holds(prompt.err, "--tokenizer FILE says what they stand for")) << prompt.err;
+}
+
+// Ids of 32 and 64 bits look like ids of 16 bits with a 0 after each.
+TEST_F(TokenFiles, AreNeverReadAsOtherIds) {
+  const std::string all = concat("--vocabulary=", vocabulary);
+  ASSERT_EQ(train("nano", {"--data=" + (folder_ / "nanogpt"), all}).code, 0);
+  for (const auto& [type, width] : {std::pair{"uint32", 4u}, {"int64", 8u}}) {
+    fs::create_directory(folder_ / type);
+    write_file(folder_ / concat(type, "/train.bin"), tokens(600, 7, width));
+    write_file(folder_ / concat(type, "/val.bin"), tokens(90, 11, width));
+    const std::string data = "--data=" + (folder_ / type);
+    expect_refused({data, all}, 2,
+                   concat("train.bin: every second number is 0 if it is read as headerless uint16, so it "
+                          "seems to hold ",
+                          type, "; --token-type ", type, " reads it so"));
+    const Finished trained = train(type, {data, all, concat("--token-type=", type)});
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    EXPECT_EQ(checkpoints_of(folder_ / "nano"), checkpoints_of(folder_ / type)) << "the same tokens";
+    const std::vector<std::string> eval{"eval", folder_ / "nano", "--data", folder_ / concat(type, "/val.bin")};
+    EXPECT_EQ(run_tally(eval, folder_).code, 2);
+    std::vector<std::string> named = eval;
+    named.push_back(concat("--token-type=", type));
+    EXPECT_EQ(json_of(named, folder_).elements("evaluations")[0].real("loss"),
+              json_of({"eval", folder_ / "nano"}, folder_).elements("evaluations")[0].real("loss"));
+  }
+}
+
+TEST_F(TokenFiles, TheTokenThatEndsADocumentIsNamed) {
+  const std::string data = "--data=" + (folder_ / "nanogpt"), all = concat("--vocabulary=", vocabulary);
+  const std::string separate = "--task.documents=separate";
+  expect_refused({data, all, separate}, 2, "--tokenizer FILE or --end-token ID names it");
+  expect_refused({data, all, separate, "--end-token=50"}, 2, "end-token '50' is no id in 0 to 49");
+  expect_refused({data, all, separate, "--end-token=</s>"}, 2, "names of tokens are known with --tokenizer FILE");
+  const Finished trained = train("separate", {data, all, separate, "--end-token=7"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(json_of({"generate", folder_ / "separate", "--count=2"}, folder_).integer("prompt_tokens"), 1);
+  EXPECT_EQ(run_tally({"resume", folder_ / "separate", "--steps=4", "--quiet"}, folder_).code, 0);
 }
 
 TEST_F(TokenFiles, WhatTheyDoNotSayIsAskedFor) {

@@ -1,9 +1,6 @@
 // Preparations that were stopped or killed go on, to the same bytes.
 #include <atomic>
 #include <filesystem>
-#include <fstream>
-#include <utility>
-#include <vector>
 
 #include "tests/text/prepare_fixture.hpp"
 
@@ -29,47 +26,24 @@ TEST_F(Prepare, StoppedAnywhereItEndsTheSame) {
   EXPECT_EQ(all_of("out"), all_of("whole"));
 }
 
-// Three batches of the training split; what follows the last save is written again.
-TEST_F(Prepare, GoesOnWithinASplit) {
-  std::string lines;
-  for (int n = 0; n < 10'000; ++n) lines += concat(R"({"text": "number )", n * n, R"( of ten thousand"})", "\n");
-  const std::string path = folder_.file("many.jsonl", lines);
-  settings_.sources = {{path, "train"}};
-  std::atomic<bool> stop{false};
-  std::vector<std::uint64_t> done;
-  bool stopping = false;
-  observer_.stop = &stop;
-  observer_.progress = [&](std::string_view stage, std::uint64_t bytes, std::uint64_t) {
-    if (stage != "train") return;
-    done.push_back(bytes);
-    stop = stopping;
-  };
+// A killed preparation leaves files of the split at work, which the next one writes again.
+TEST_F(Prepare, GoesOnAfterAKill) {
   prepare("whole");
-  ASSERT_EQ(done.size(), 3u);
-  const std::vector<std::uint64_t> whole = std::exchange(done, {});
-  const auto begin = [&](const std::string& name) {
-    stopping = true;
-    EXPECT_TRUE(prepare(name).is_null());
-    EXPECT_EQ(std::exchange(done, {}), std::vector<std::uint64_t>{whole[0]});
-    stop = stopping = false;
+  std::atomic<bool> stop{false};
+  observer_.stop = &stop;
+  std::string last;
+  observer_.progress = [&](std::string_view stage, std::uint64_t, std::uint64_t) {
+    last = stage;
+    stop = stage == "train";
   };
-  const auto end = [&](const std::string& name, const std::vector<std::uint64_t>& expected) {
-    prepare(name);
-    EXPECT_EQ(std::exchange(done, {}), expected);
-    EXPECT_EQ(all_of(name), all_of("whole"));
-  };
-  begin("stopped");
-  end("stopped", {whole[1], whole[2]});
-  begin("killed");  // behind a save
-  std::ofstream(folder_.file("killed.partial/train.bin.tmp"), std::ios::app) << "more";
-  std::ofstream(folder_.file("killed.partial/documents-train.tsv.tmp"), std::ios::app) << "more";
-  end("killed", {whole[1], whole[2]});
-  begin("damaged");
-  fs::resize_file(folder_.file("damaged.partial/train.bin.tmp"), 1000);
-  end("damaged", whole);
-  begin("lost");
-  fs::remove(folder_.file("lost.partial/documents-train.tsv.tmp"));
-  end("lost", whole);
+  EXPECT_TRUE(prepare("out").is_null());
+  EXPECT_TRUE(fs::exists(folder_.file("out.partial/train.json"))) << "a finished split is kept";
+  folder_.file("out.partial/validation.bin.tmp", "rest of another process");
+  folder_.file("out.partial/documents-validation.tsv.tmp", "rest");
+  observer_.progress = [&](std::string_view stage, std::uint64_t, std::uint64_t) { EXPECT_NE(stage, "train"); };
+  stop = false;
+  prepare("out");
+  EXPECT_EQ(all_of("out"), all_of("whole"));
 }
 
 // What an interrupted preparation has left is taken over, or made anew in the same folder, not beside it.

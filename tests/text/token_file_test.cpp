@@ -66,6 +66,50 @@ TEST_F(Tokens, EveryFormatGivesTheSameTokens) {
   EXPECT_EQ(read(npy("<i4", "(4,)", large_), 65'536), wanted_);
   EXPECT_EQ(read(npy("<i8", "(4,)", bytes_of_tokens<std::int64_t>({5, 0, 65'535, 7})), 65'536), wanted_);
   EXPECT_EQ(format_, ".npy <i8");
+  const std::vector<std::int32_t> bytes = {5, 0, 255};
+  EXPECT_EQ(read(npy("|u1", "(3,)", "\5" + std::string("\0\377", 2)), 257), bytes);
+}
+
+// Ids below 2^16 in files of each type: read as the type that is named, or not at all, but never as other ids.
+TEST_F(Tokens, TypesAreNamedOrRefused) {
+  std::vector<std::int32_t> ids(5000);
+  for (std::size_t t = 0; t < ids.size(); ++t) ids[t] = static_cast<std::int32_t>(t * t % 251);
+  const auto bytes_as = [&]<class T>(T) { return bytes_of_tokens(std::vector<T>(ids.begin(), ids.end())); };
+  const std::vector<std::pair<std::string, std::string>> files = {{"uint8", bytes_as(std::uint8_t{})},
+                                                                  {"uint16", bytes_as(std::uint16_t{})},
+                                                                  {"uint32", bytes_as(std::uint32_t{})},
+                                                                  {"int64", bytes_as(std::int64_t{})}};
+  for (const auto& [type, bytes] : files) {
+    const std::string path = folder_.file(type, bytes);
+    for (const std::int64_t vocabulary : {257, 65'536, 70'000}) {
+      const TokenFile file(path, vocabulary, token_format(type));
+      ASSERT_EQ(file.size(), 5000) << type;
+      std::vector<std::int32_t> read(ids.size());
+      file.read(0, read);
+      EXPECT_EQ(read, ids) << type;
+    }
+  }
+  const auto guess = [&](const std::string& type, std::int64_t vocabulary) {
+    const TokenFile file(folder_.file(type), vocabulary);
+    file.check_ids();
+    return file.size();
+  };
+  EXPECT_EQ(guess("uint16", 257), 5000);
+  EXPECT_EQ(guess("uint32", 70'000), 5000);
+  EXPECT_ERROR(guess("uint32", 257),
+               "every second number is 0 if it is read as headerless uint16, so it seems to hold "
+               "uint32; --token-type uint32 reads it so, --token-type uint16 as it is");
+  EXPECT_ERROR(guess("int64", 257), "--token-type int64 reads it so");
+  EXPECT_ERROR(guess("int64", 70'000), "--token-type int64 reads it so, --token-type uint32 as it is");
+  EXPECT_ERROR(guess("uint8", 257), "it was read as headerless uint16 (--token-type names another type)");
+  EXPECT_ERROR(guess("uint16", 70'000), "it was read as headerless uint32 (--token-type names another type)");
+  // A header holds the type, whatever is named; own files have no header.
+  EXPECT_EQ(TokenFile(folder_.file("c", llm_c(20240520, 1, 4, small_)), 65'536, TokenFormat::uint32).size(), 4);
+  EXPECT_EQ(TokenFile(folder_.file("uint32"), 257, TokenFormat::own).size(), 10'000);
+  // Zeros where the file begins are zeros in every type, and a few tokens prove nothing.
+  EXPECT_EQ(TokenFile(folder_.file("z", std::string(40'000, '\0') + files[1].second), 257).size(), 25'000);
+  EXPECT_EQ(TokenFile(folder_.file("few", bytes_of_tokens<std::uint16_t>({5, 0, 6, 0})), 257).size(), 4);
+  EXPECT_ERROR(token_format("float"), "'float' is no type of tokens");
 }
 
 TEST_F(Tokens, WindowsAndSingleTokens) {
@@ -107,7 +151,7 @@ TEST_F(Tokens, WhatIsWrongIsNamed) {
   expect_refused(npy("<u2", "(4611686018427387904,)", small_), 300, "promised");
   expect_refused(npy("<u2", "(2, 2)", small_), 300, "rank 2");
   expect_refused(npy("<u2", "(-4,)", small_), 300, "negative");
-  expect_refused(npy("<f4", "(4,)", large_), 300, "only <u2, <u4, <i4 and <i8");
+  expect_refused(npy("<f4", "(4,)", large_), 300, "only |u1, <u2, <u4, <i4 and <i8");
   expect_refused(npy("<i4", "(2,)", bytes_of_tokens<std::int32_t>({5, -3})), 300, "token 1 is -3");
   expect_refused(npy("<i8", "(1,)", bytes_of_tokens<std::int64_t>({std::int64_t{1} << 32})), 300,
                  "token 0 is 4294967296");
@@ -117,7 +161,7 @@ TEST_F(Tokens, WhatIsWrongIsNamed) {
 
 TEST_F(Tokens, HeaderlessIsSaidByTheCaller) {
   const std::string bytes = llm_c(20240520, 1, 4, small_);
-  EXPECT_EQ(TokenFile(folder_.file("a.bin", bytes), 65'536, TokenFormat::headerless).size(), 516);
+  EXPECT_EQ(TokenFile(folder_.file("a.bin", bytes), 65'536, TokenFormat::own).size(), 516);
 }
 
 TEST_F(Tokens, AFileThatIsCutIsAnError) {

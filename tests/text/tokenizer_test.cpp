@@ -19,8 +19,9 @@ using Ids = std::vector<std::int32_t>;
 
 TokenizerParts trained_on(const std::vector<std::string>& corpus, const BpeTraining& training) {
   const SplitPattern pattern(training.pattern);
+  Splitter splitter(pattern);
   PieceCounts counts;
-  count_pieces(pattern, std::vector<std::string_view>(corpus.begin(), corpus.end()), counts);
+  for (const std::string& text : corpus) count_pieces(splitter, text, counts);
   return train_bpe(counts, training);
 }
 
