@@ -67,9 +67,9 @@ class Sum final : public Encoding {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const auto& part) { return part.encoding->multiplies_logits(); });
   }
-  std::int64_t changes_beyond() const override {
+  std::int64_t same_up_to(std::int64_t length) const override {
     std::int64_t least = never;
-    for (const SumPart& part : parts_) least = std::min(least, part.encoding->changes_beyond());
+    for (const SumPart& part : parts_) least = std::min(least, part.encoding->same_up_to(length));
     return least;
   }
   std::int64_t rows_by_end() const override {

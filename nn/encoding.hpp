@@ -156,10 +156,10 @@ class Encoding {
 
   // Throws Error naming the limit when sequences of this length cannot be encoded.
   virtual void check_length(std::int64_t length) const { (void)length; }
-  // A text of more tokens than these is encoded otherwise from its first token on, so that what was kept of it while it
-  // was shorter (AttentionInput::keep) is of no use.
+  // The most tokens up to which a text of `length` tokens can grow and keep the values of its first tokens. Beyond them
+  // every token is encoded otherwise, so that what was kept (AttentionInput::keep) is of no use.
   static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-  virtual std::int64_t changes_beyond() const { return never; }
+  virtual std::int64_t same_up_to(std::int64_t length) const { return (void)length, never; }
   // Rows at the end of a text that are others where it goes on; of rules that are materialised, of which all is
   // computed anew with every token of a text that is generated: what a token gets there is that of the text up to it.
   virtual std::int64_t rows_by_end() const { return 0; }

@@ -193,19 +193,19 @@ Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
   const auto& blocks = parts_->blocks;
   const bool goes_on = std::all_of(blocks.begin(), blocks.end(), [](const auto& block) { return block->continues(); });
   const Tensor all = state.tokens.defined() ? concat(std::vector<Tensor>{state.tokens, tokens}, 1) : tokens;
-  const std::int64_t length = state.length + tokens.size(1), limit = changes_beyond();
+  const std::int64_t length = state.length + tokens.size(1);
   if (!goes_on) {
     const Tensor rows = slice(forward(all), 1, state.length, length);
     state = {length, {}, all};
     return rows;
   }
-  const bool anew = state.length == 0 || (state.length <= limit && limit < length);
+  const bool anew = state.length == 0 || same_up_to(state.length) < length;
   std::vector<KvCache> layers = state.layers;  // the state is as it was if this fails
   if (anew) layers.assign(blocks.size(), {});
   const Tensor x = compute(anew ? all : tokens, {}, anew ? 0 : state.length, &layers);
   const std::int64_t earlier = x.size(1) - tokens.size(1);
   const Tensor logits = linear(earlier > 0 ? slice(x, 1, earlier, x.size(1)) : x, head());
-  const bool may_change = length <= limit && limit < Encoding::never;
+  const bool may_change = same_up_to(length) < Encoding::never;
   state = {length, std::move(layers), may_change ? all : Tensor()};
   return logits;
 }
@@ -231,10 +231,10 @@ void Transformer::check_length(std::int64_t length) const {
   }
 }
 
-std::int64_t Transformer::changes_beyond() const {
+std::int64_t Transformer::same_up_to(std::int64_t length) const {
   std::int64_t least = Encoding::never;
   for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) least = std::min(least, group.encoding->changes_beyond());
+    for (const HeadGroup& group : block->encoding()) least = std::min(least, group.encoding->same_up_to(length));
   }
   return least;
 }

@@ -27,7 +27,7 @@ class Transformer final : public SequenceModel {
   const Tensor& head() const override;
   // Only the rows of new tokens are computed; where an encoding cannot do that (weights or a whole attention of its
   // own) or the model's attention is in composed form, all is computed anew, and once where a text gets longer than an
-  // encoding's changes_beyond: rows up to there are what they were before.
+  // encoding's same_up_to: rows up to there are what they were before.
   Tensor step(const Tensor& tokens, GenerationState& state) override;
   void check_length(std::int64_t length) const override;
   std::int64_t rows_by_position() const override;
@@ -43,7 +43,7 @@ class Transformer final : public SequenceModel {
 
  private:
   // The least of all its encodings'.
-  std::int64_t changes_beyond() const;
+  std::int64_t same_up_to(std::int64_t length) const;
   // Of tokens that begin at index `first`.
   Tensor compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches);
 

@@ -21,6 +21,21 @@ std::string_view kind_of(mode_t mode) {
   return "a device";
 }
 
+// A pointer of Git LFS (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md): lines of a key and a value, fewer
+// than 1,024 bytes, that stand where a file was not fetched.
+constexpr std::string_view lfs_begin = "version https://git-lfs.github.com/spec/";
+constexpr std::uint64_t most_lfs_bytes = 1024;
+
+void refuse_lfs_pointer(const FileReader& reader) {
+  if (reader.size() < lfs_begin.size() || reader.size() >= most_lfs_bytes) return;
+  const std::string text = reader.read_string(0, reader.size());
+  if (!text.starts_with(lfs_begin)) return;
+  const std::size_t size = text.find("\nsize "), begin = size == text.npos ? text.size() : size + 6;
+  fail("file", reader.name(), ": is a Git LFS pointer and not the file itself, which has ",
+       begin == text.size() ? "" : escape_for_print(text.substr(begin, text.find('\n', begin) - begin), 20),
+       " bytes and was not fetched; 'git lfs pull' in its repository does that, or download the file itself");
+}
+
 }  // namespace
 
 FileReader::FileReader(const std::string& path) : name_(escape_for_print(path, 1000)) {
@@ -33,6 +48,7 @@ FileReader::FileReader(const std::string& path) : name_(escape_for_print(path, 1
   check(known, "file", name_, ": cannot be examined: ", std::strerror(errno));
   check(S_ISREG(status.st_mode), "file", name_, ": is ", kind_of(status.st_mode), ", not a file");
   size_ = static_cast<std::uint64_t>(status.st_size);
+  refuse_lfs_pointer(*this);
 }
 
 void FileReader::check_range(std::uint64_t offset, std::uint64_t bytes) const {

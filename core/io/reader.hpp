@@ -17,7 +17,7 @@ namespace tally {
 class FileReader {
  public:
   // Throws Error unless the path is a regular file that can be opened. A pipe, a device or a folder is refused without
-  // waiting for it.
+  // waiting for it, and a Git LFS pointer since the file that it stands for is elsewhere.
   explicit FileReader(const std::string& path);
 
   // The path, safe to print.

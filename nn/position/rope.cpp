@@ -4,14 +4,21 @@
 // Planes and layouts: nn/rotary.hpp. Stretched by a factor s beyond the trained length L0:
 //   pi    t/s for t (arXiv 2306.15595)
 //   ntk   base s^(r/(r-2)) for base: the fastest plane stays, the slowest turns s times more slowly (arXiv 2309.00071)
-//   yarn  by parts (the same; the released code's rule): planes that turn more than 32 times within L0 stay, those that
-//         turn less than once are interpolated, between them a ramp over i; cos and sin times 0.1 ln s + 1
+//   dynamic  ntk whose factor grows with the text: of T > L0 tokens all are turned with s T/L0 - (s - 1) in the place
+//   of
+//         s, shorter texts not at all otherwise (the same paper, section 3.3 "Dynamic NTK", and the rule of the
+//         released code of transformers, type dynamic)
+//   yarn  by parts (the same paper, section 3.2, definition 2 with the released code's bounds): planes that turn more
+//   than
+//         beta-fast times within L0 stay, those that turn less often than beta-slow are interpolated, between them a
+//         ramp over i, whose ends are rounded to whole planes with truncate; cos and sin times attention-factor, which
+//         is 0.1 ln s + 1 unless it is given (equation 22: sqrt(1/t))
 //   llama3  by parts (the released code of Llama 3.1): the ramp is over the turns within L0, from low- to
 //         high-freq-factor
 //   longrope  θ_i / λ_i with given λ (LongRoPE, arXiv 2402.13753, and the released code around such models): a short
 //   list
-//         up to L0 tokens, a long one for every token of a longer text; cos and sin times sqrt(1 + ln s / ln L0) in
-//         both
+//         up to L0 tokens, a long one for every token of a longer text; cos and sin times attention-factor in both,
+//         which is sqrt(1 + ln s / ln L0) unless it is given
 // Fewer frequencies, whatever the length: `fastest` p keeps the fastest floor(p r/2) planes and does not turn the
 // others (p-RoPE, arXiv 2410.06205); `clip` weakens the n slowest by a half cosine, `clip-hard` leaves them out (arXiv
 // 2602.05258, published under the name of CoPE, which it is not).
@@ -23,6 +30,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "core/error.hpp"
@@ -33,14 +41,18 @@ namespace tally {
 namespace {
 
 struct RopeOptions final : OptionsOf<RopeOptions> {
-  static constexpr std::array<std::string_view, 7> after_training{
-      "stretch", "factor", "trained-length", "low-freq-factor", "high-freq-factor", "short-factors", "long-factors"};
+  static constexpr std::array<std::string_view, 11> after_training{
+      "stretch",  "factor",          "trained-length",   "attention-factor", "beta-fast",   "beta-slow",
+      "truncate", "low-freq-factor", "high-freq-factor", "short-factors",    "long-factors"};
   std::string layout = "half";
   double base = 10000;
   std::int64_t rotary_dims = 0;
   std::string stretch = "none";
   double factor = 4;
   std::int64_t trained_length = 512;
+  double attention_factor = 0;
+  double beta_fast = 32, beta_slow = 1;
+  bool truncate = true;
   double low_freq_factor = 1, high_freq_factor = 4;
   std::string short_factors, long_factors;
   std::string frequencies = "all";
@@ -52,11 +64,20 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
                    "which dims form a plane: i with i + r/2, or 2i with 2i+1");
     visitor.real("base", base, "of the geometric sequence of angles", 1);
     visitor.integer("rotary-dims", rotary_dims, "dims r that are rotated, even; 0 for the whole head", 0, 1 << 16);
-    visitor.choice("stretch", stretch, {"none", "pi", "ntk", "yarn", "llama3", "longrope"},
-                   "for longer texts: position interpolation, a larger base, by parts (YaRN, Llama 3.1), or by lists");
+    visitor.choice(
+        "stretch", stretch, {"none", "pi", "ntk", "dynamic", "yarn", "llama3", "longrope"},
+        "for longer texts: position interpolation, a larger base, one that grows with the text, by parts (YaRN, "
+        "Llama 3.1), or by lists");
     visitor.real("factor", factor, "s by which it is stretched", 1);
     visitor.integer("trained-length", trained_length,
-                    "L0 of yarn, llama3 and longrope: tokens of the texts it was trained on", 1);
+                    "L0 of dynamic, yarn, llama3 and longrope: tokens of the texts it was trained on", 1);
+    visitor.real("attention-factor", attention_factor,
+                 "of yarn and longrope: cos and sin are multiplied by it; 0: by what the method says, 0.1 ln s + 1 or "
+                 "sqrt(1 + ln s / ln L0)",
+                 0);
+    visitor.real("beta-fast", beta_fast, "of yarn: planes that turn more often within L0 stay", 0);
+    visitor.real("beta-slow", beta_slow, "of yarn: planes that turn less often within L0 are interpolated", 0);
+    visitor.flag("truncate", truncate, "of yarn: the ramp between them begins and ends at whole planes");
     visitor.real("low-freq-factor", low_freq_factor,
                  "of llama3: planes that turn less often within L0 are interpolated", 0);
     visitor.real("high-freq-factor", high_freq_factor, "of llama3: planes that turn more often within L0 stay", 0);
@@ -71,11 +92,22 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
   void validate() const override {
     const RopeOptions usual;
     check(stretch != "none" || factor == usual.factor, "rope", "factor = ", factor,
-          " has no effect with stretch = none; choose stretch = pi, ntk, yarn, llama3 or longrope");
-    const bool by_turns = stretch == "llama3", by_lists = stretch == "longrope";
-    check(by_turns || by_lists || stretch == "yarn" || trained_length == usual.trained_length, "rope",
+          " has no effect with stretch = none; choose stretch = pi, ntk, dynamic, yarn, llama3 or longrope");
+    const bool by_turns = stretch == "llama3", by_lists = stretch == "longrope", by_parts = stretch == "yarn";
+    check(by_turns || by_lists || by_parts || stretch == "dynamic" || trained_length == usual.trained_length, "rope",
           "trained-length = ", trained_length, " has no effect with stretch = ", stretch,
-          "; it is for stretch = yarn, llama3 and longrope");
+          "; it is for stretch = dynamic, yarn, llama3 and longrope");
+    check(by_parts || by_lists || attention_factor == 0, "rope", "attention-factor = ", attention_factor,
+          " has no effect with stretch = ", stretch, "; it is for stretch = yarn and longrope");
+    for (const auto& [name, value, plain] :
+         {std::tuple{"beta-fast", beta_fast, usual.beta_fast}, {"beta-slow", beta_slow, usual.beta_slow}}) {
+      check(by_parts || value == plain, "rope", name, " = ", value, " has no effect with stretch = ", stretch,
+            "; it is for stretch = yarn");
+      check(value > 0, "rope", name, " = ", value, " must be above 0: yarn takes its logarithm");
+    }
+    check(beta_slow < beta_fast, "rope", "beta-slow = ", beta_slow, " must be less than beta-fast = ", beta_fast);
+    check(by_parts || truncate, "rope", "truncate = false has no effect with stretch = ", stretch,
+          "; it is for stretch = yarn");
     check(!by_lists || trained_length > 1, "rope", "trained-length = 1 is too short for stretch = longrope, which ",
           "divides by its logarithm");
     for (const auto& [name, text] : {std::pair{"short-factors", &short_factors}, {"long-factors", &long_factors}}) {
@@ -105,19 +137,21 @@ void enlarge_base(std::vector<RotaryPlane>& planes, double factor) {
   for (std::size_t i = 1; i < planes.size(); ++i) planes[i].angle *= std::pow(factor, -static_cast<double>(i) / last);
 }
 
-void interpolate_by_parts(std::vector<RotaryPlane>& planes, double base, double factor, double trained_length) {
-  check(base > 1, "rope", "yarn needs a base above 1");
+void interpolate_by_parts(std::vector<RotaryPlane>& planes, const RopeOptions& options) {
+  check(options.base > 1, "rope", "yarn needs a base above 1");
   const double dims = 2 * static_cast<double>(planes.size());
   // The plane, not rounded, that turns so many times within the trained length.
   const auto plane_of = [&](double turns) {
-    return dims * std::log(trained_length / (2 * std::numbers::pi * turns)) / (2 * std::log(base));
+    const double trained = static_cast<double>(options.trained_length);
+    return dims * std::log(trained / (2 * std::numbers::pi * turns)) / (2 * std::log(options.base));
   };
-  const double low = std::max(std::floor(plane_of(32)), 0.0);
-  double high = std::min(std::ceil(plane_of(1)), dims - 1);
+  const double begin = plane_of(options.beta_fast), end = plane_of(options.beta_slow);
+  const double low = std::max(options.truncate ? std::floor(begin) : begin, 0.0);
+  double high = std::min(options.truncate ? std::ceil(end) : end, dims - 1);
   if (low == high) high += 0.001;
   for (std::size_t i = 0; i < planes.size(); ++i) {
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
-    planes[i].angle *= ramp / factor + (1 - ramp);
+    planes[i].angle *= ramp / options.factor + (1 - ramp);
   }
 }
 
@@ -156,68 +190,107 @@ void divide_by_list(std::vector<RotaryPlane>& planes, std::string_view name, con
   for (std::size_t i = 0; i < planes.size(); ++i) planes[i].angle /= factors[i];
 }
 
-// For texts of up to L0 tokens, or for longer ones: the same for all ways of stretching but longrope.
-Rotary make_rotary(const EncodingSetup& setup, const RopeOptions& options, bool beyond_trained) {
-  const std::int64_t dims = options.rotary_dims > 0 ? options.rotary_dims : setup.head_width;
+// By what yarn and longrope multiply cos and sin.
+double attention_factor(const RopeOptions& options) {
+  if (options.attention_factor > 0) return options.attention_factor;
+  if (options.stretch == "yarn") return 0.1 * std::log(options.factor) + 1;
+  return std::sqrt(1 + std::log(options.factor) / std::log(static_cast<double>(options.trained_length)));
+}
+
+// What rotations are made for.
+struct RopeSizes {
+  std::int64_t head_width, max_length;
+  DType dtype;
+  Device device;
+};
+
+// For a text of so many tokens, which matters to dynamic and longrope alone, and to these from L0 on.
+Rotary make_rotary(const RopeSizes& sizes, const RopeOptions& options, std::int64_t length) {
+  const std::int64_t dims = options.rotary_dims > 0 ? options.rotary_dims : sizes.head_width;
   check(dims % 2 == 0, "rope", "planes need an even number of dims, but ", dims, " are to be rotated");
-  check(dims <= setup.head_width, "rope", "rotary-dims ", dims, " is more than the head width ", setup.head_width);
+  check(dims <= sizes.head_width, "rope", "rotary-dims ", dims, " is more than the head width ", sizes.head_width);
   std::vector<RotaryPlane> planes = rotary_planes(dims, options.base);
+  const double longer = static_cast<double>(length) / static_cast<double>(options.trained_length);
   double size = 1;
   if (options.stretch == "pi") {
     for (RotaryPlane& plane : planes) plane.angle /= options.factor;
   } else if (options.stretch == "ntk") {
     enlarge_base(planes, options.factor);
+  } else if (options.stretch == "dynamic") {
+    if (longer > 1) enlarge_base(planes, options.factor * longer - (options.factor - 1));
   } else if (options.stretch == "yarn") {
-    interpolate_by_parts(planes, options.base, options.factor, static_cast<double>(options.trained_length));
-    size = 0.1 * std::log(options.factor) + 1;
+    interpolate_by_parts(planes, options);
+    size = attention_factor(options);
   } else if (options.stretch == "llama3") {
     interpolate_by_turns(planes, options);
   } else if (options.stretch == "longrope") {
-    if (beyond_trained) divide_by_list(planes, "long-factors", options.long_factors);
-    if (!beyond_trained) divide_by_list(planes, "short-factors", options.short_factors);
-    size = std::sqrt(1 + std::log(options.factor) / std::log(static_cast<double>(options.trained_length)));
+    if (longer > 1) divide_by_list(planes, "long-factors", options.long_factors);
+    if (longer <= 1) divide_by_list(planes, "short-factors", options.short_factors);
+    size = attention_factor(options);
   }
   leave_out(planes, options);
-  return {std::move(planes), size, options.layout == "interleaved", setup.max_length, setup.dtype, setup.device};
+  return {std::move(planes), size, options.layout == "interleaved", sizes.max_length, sizes.dtype, sizes.device};
 }
 
 class Rope final : public Encoding {
  public:
-  Rope(const EncodingSetup& setup, const RopeOptions& options) : rotary_(make_rotary(setup, options, false)) {
-    if (options.stretch != "longrope") return;
-    beyond_trained_ = make_rotary(setup, options, true);
-    if (options.short_factors != options.long_factors) trained_length_ = options.trained_length;
+  Rope(const EncodingSetup& setup, const RopeOptions& options)
+      : sizes_{setup.head_width, setup.max_length, setup.dtype, setup.device},
+        options_(options),
+        grows_(options.stretch == "dynamic"),
+        rotary_(make_rotary(sizes_, options, 1)) {
+    const bool by_lists = options.stretch == "longrope";
+    if (grows_ || (by_lists && options.short_factors != options.long_factors)) trained_length_ = options.trained_length;
+    longer_length_ = std::max(sizes_.max_length, by_lists ? options.trained_length + 1 : 1);
+    if (by_lists || longer_length_ > trained_length_) longer_ = make_rotary(sizes_, options, longer_length_);
   }
 
-  std::int64_t changes_beyond() const override { return trained_length_; }
+  std::int64_t same_up_to(std::int64_t length) const override {
+    if (length <= trained_length_) return trained_length_;
+    return grows_ ? length : never;
+  }
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
-    const Rotary& rotary = in.keys() > trained_length_ ? *beyond_trained_ : rotary_;
-    q = rotary.rotate(q, in.first);
-    k = rotary.rotate(k, in.first);
+    if (in.keys() <= trained_length_) return turn(rotary_, q, k, in.first);
+    if (!grows_ || in.keys() == longer_length_) return turn(*longer_, q, k, in.first);
+    RopeSizes sizes = sizes_;
+    sizes.max_length = in.keys();
+    turn(make_rotary(sizes, options_, in.keys()), q, k, in.first);
   }
 
  private:
-  Rotary rotary_;
-  std::optional<Rotary> beyond_trained_;  // of longrope
-  std::int64_t trained_length_ = never;   // L0 of longrope
+  static void turn(const Rotary& rotary, Tensor& q, Tensor& k, std::int64_t first) {
+    q = rotary.rotate(q, first);
+    k = rotary.rotate(k, first);
+  }
+
+  RopeSizes sizes_;
+  RopeOptions options_;
+  bool grows_;                           // with the text: dynamic
+  std::int64_t trained_length_ = never;  // L0 of dynamic and longrope
+  Rotary rotary_;                        // of texts up to there
+  std::optional<Rotary> longer_;         // of longer ones; of dynamic one that is of longer_length_ tokens
+  std::int64_t longer_length_ = 0;
 };
 
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the position",
-               "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/r)\n"
-               "i = 0 .. r/2-1, r = rotary-dims or d.  Stretched by s = factor:  pi  t/s for t\n"
-               "ntk  base s^(r/(r-2)) for base;  yarn  θ_i (ρ_i/s + 1 - ρ_i) for θ_i, cos and sin times 0.1 ln s + 1\n"
-               "yarn: ρ_i = clamp((i - low) / (high - low), 0, 1), plane n(u) = r ln(L0 / (2π u)) / (2 ln base)\n"
-               "low = max(floor(n(32)), 0), high = min(ceil(n(1)), r-1), 0.001 more where they are equal\n"
-               "llama3  the same angles with 1 - ρ_i = clamp((L0 θ_i / (2π) - low) / (high - low), 0, 1), low- and "
-               "high-freq-factor\n"
-               "longrope  θ_i / λ_i, λ the short factors, or the long ones in a text of more than L0 tokens,\n"
-               "cos and sin times sqrt(1 + ln s / ln L0)\n"
-               "frequencies = fastest: θ_i = 0 for i >= floor(p r/2);  clip: the n slowest times ½(1 + cos(π m/(n-1)))",
-               "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, yarn: Peng et al. "
-               "2023, arXiv 2309.00071; llama3: Grattafiori et al. 2024, arXiv 2407.21783; longrope: Ding et al. 2024, "
-               "arXiv 2402.13753; fastest: Barbero et al. 2025, "
-               "arXiv 2410.06205; clip: arXiv 2602.05258",
-               .reads_heads = false);
+TALLY_ENCODING(
+    rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the position",
+    "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/r)\n"
+    "i = 0 .. r/2-1, r = rotary-dims or d.  Stretched by s = factor:  pi  t/s for t\n"
+    "ntk  base s^(r/(r-2)) for base;  dynamic  the same with s T/L0 - (s-1) for s in a text of T > L0 tokens\n"
+    "yarn  θ_i (ρ_i/s + 1 - ρ_i) for θ_i, cos and sin times attention-factor or 0.1 ln s + 1\n"
+    "yarn: ρ_i = clamp((i - low) / (high - low), 0, 1), plane n(u) = r ln(L0 / (2π u)) / (2 ln base)\n"
+    "low = max(floor(n(beta-fast)), 0), high = min(ceil(n(beta-slow)), r-1), 0.001 more where they are equal;\n"
+    "neither is rounded without truncate\n"
+    "llama3  the same angles with 1 - ρ_i = clamp((L0 θ_i / (2π) - low) / (high - low), 0, 1), low- and "
+    "high-freq-factor\n"
+    "longrope  θ_i / λ_i, λ the short factors, or the long ones in a text of more than L0 tokens,\n"
+    "cos and sin times attention-factor or sqrt(1 + ln s / ln L0)\n"
+    "frequencies = fastest: θ_i = 0 for i >= floor(p r/2);  clip: the n slowest times ½(1 + cos(π m/(n-1)))",
+    "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, dynamic, yarn: Peng et al. "
+    "2023, arXiv 2309.00071; llama3: Grattafiori et al. 2024, arXiv 2407.21783; longrope: Ding et al. 2024, "
+    "arXiv 2402.13753; fastest: Barbero et al. 2025, "
+    "arXiv 2410.06205; clip: arXiv 2602.05258",
+    .reads_heads = false);

@@ -8,7 +8,7 @@
 namespace tally {
 
 std::span<const Family* const> families() {
-  static const std::array all{&gpt2_family, &llama_family, &neox_family};
+  static const std::array all{&gpt2_family, &llama_family, &neox_family, &qwen2_family};
   return all;
 }
 

@@ -1,5 +1,5 @@
-// Kinds of models that other libraries keep as config.json beside safetensors: GPT-2, LLaMA, GPT-NeoX (Pythia). One
-// file each says what the keys of config.json mean and which tensor is which of ours; reading, checking and writing
+// Kinds of models that other libraries keep as config.json beside safetensors: GPT-2, LLaMA, Qwen2, GPT-NeoX (Pythia).
+// One file each says what the keys of config.json mean and which tensor is which of ours; reading, checking and writing
 // files is not theirs to do.
 #pragma once
 
@@ -47,9 +47,11 @@ struct Family {
   std::string_view model_type;            // in config.json: "gpt_neox"
   std::string_view architecture;          // "GPTNeoXForCausalLM"
   std::string_view positions_key;         // "max_position_embeddings"
-  std::string_view prefix;                // of tensors, which some files leave out; empty where none does
+  std::string_view prefix;                // of all tensors but the head, which some files leave out
   std::vector<std::string_view> buffers;  // ends of names of tensors that hold nothing learned
   std::string_view head;                  // the output projection, which is there when tied, too, or not
+  std::vector<std::string_view>
+      zeros;  // ends of our names of parameters that such a model does not have, and that are 0
   // Reads every key that changes the function, and refuses what tally does not have.
   ForeignModel (*read)(ForeignSettings& settings);
   // The keys that say what the options do. Throws Error naming the first option that it cannot say.
@@ -58,7 +60,7 @@ struct Family {
   std::vector<TensorRow> (*tensors)(const ModelOptions& options);
 };
 
-extern const Family gpt2_family, llama_family, neox_family;
+extern const Family gpt2_family, llama_family, neox_family, qwen2_family;
 std::span<const Family* const> families();
 // Throws Error naming those that there are.
 const Family& find_family(std::string_view name);

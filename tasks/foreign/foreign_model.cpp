@@ -1,6 +1,8 @@
 #include "tasks/foreign/foreign_model.hpp"
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
 
 #include "core/backend.hpp"
 #include "core/error.hpp"
@@ -12,61 +14,34 @@
 namespace tally {
 namespace {
 
-// Keys of every kind of model that change nothing of what is computed: names, types of storage, what is for training,
-// for generation or for other tasks.
-void pass_over_common(ForeignSettings& settings) {
-  settings.pass_over({"architectures",
-                      "model_type",
-                      "dtype",
-                      "torch_dtype",
-                      "transformers_version",
-                      "_name_or_path",
-                      "_commit_hash",
-                      "use_cache",
-                      "bos_token_id",
-                      "eos_token_id",
-                      "pad_token_id",
-                      "sep_token_id",
-                      "unk_token_id",
-                      "initializer_range",
-                      "output_attentions",
-                      "output_hidden_states",
-                      "return_dict",
-                      "return_dict_in_generate",
-                      "torchscript",
-                      "id2label",
-                      "label2id",
-                      "num_labels",
-                      "problem_type",
-                      "finetuning_task",
-                      "task_specific_params",
-                      "tokenizer_class",
-                      "gradient_checkpointing",
-                      "_attn_implementation",
-                      "attn_implementation",
-                      "_attn_implementation_autoset",
-                      "do_sample",
-                      "max_length",
-                      "min_length",
-                      "max_new_tokens",
-                      "temperature",
-                      "top_k",
-                      "top_p",
-                      "num_beams",
-                      "repetition_penalty",
-                      "length_penalty",
-                      "no_repeat_ngram_size",
-                      "early_stopping",
-                      "num_return_sequences",
-                      "use_bfloat16"});
-}
+constexpr std::string_view end_key = "eos_token_id", begin_key = "bos_token_id";
 
-// The first of eos_token_id, which may be a list.
-std::optional<std::int64_t> end_of_text(const JsonValue& json) {
-  const JsonValue* value = json.find("eos_token_id");
-  if (value != nullptr && value->is_array() && !value->elements().empty()) value = &value->elements().front();
-  if (value == nullptr || !value->is_integer()) return std::nullopt;
-  return value->integer();
+// Of models that many look for, what makes them another function.
+struct OtherType {
+  std::string_view type, why;
+};
+constexpr std::array other_types{
+    OtherType{"qwen3", "it has a norm on q and k"},
+    OtherType{"olmo2", "it has norms on q and k and behind each part"},
+    OtherType{"gemma", "it scales embeddings and norms otherwise"},
+    OtherType{"mistral", "its attention may be in a window"},
+    OtherType{"mixtral", "it has experts"},
+    OtherType{"deepseek_v2", "it has latent attention and experts"},
+    OtherType{"deepseek_v3", "it has latent attention and experts"},
+    OtherType{"opt", "its positions begin at 2, and its activation is ReLU"},
+    OtherType{"bloom", "it has ALiBi with a norm on the embeddings"},
+    OtherType{"gptj", "it has rotary positions in neighbouring dims and one norm for both parts"},
+    OtherType{"gpt_neo", "every second layer attends in a window, and scores are not scaled"},
+    OtherType{"phi", "it has biases and a norm for both parts"},
+};
+
+// Ids that end a text: those of generation, where a file says so, as its own library has it.
+std::vector<std::int64_t> ends_of(ForeignSettings& settings, const JsonValue& generation, const std::string& folder,
+                                  std::int64_t vocabulary) {
+  const std::vector<std::int64_t> ends = settings.ids(end_key, vocabulary);
+  if (generation.is_null()) return ends;
+  ForeignSettings of_generation(generation, folder);
+  return of_generation.has(end_key) ? of_generation.ids(end_key, vocabulary) : ends;
 }
 
 // What Task::max_length will be of such a run.
@@ -78,24 +53,40 @@ std::int64_t longest_of(const RunConfig& config) {
 
 }  // namespace
 
-ForeignDescription read_description(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  return describe_foreign(read_json(path, foreign_config_limits, 1 << 20), path);
+ForeignDescription read_description(const std::string& folder, const IgnoredKeys& ignored) {
+  const auto read = [&](const char* name) { return read_json(folder + name, foreign_config_limits, 1 << 20); };
+  std::error_code error;
+  const bool generates = std::filesystem::exists(folder + "/generation_config.json", error);
+  return describe_foreign(read("/config.json"), folder + "/config.json",
+                          generates ? read("/generation_config.json") : JsonValue(), ignored);
 }
 
-ForeignDescription describe_foreign(const JsonValue& json, const std::string& path) {
-  ForeignSettings settings(json, escape_for_print(path, 1000));
+ForeignDescription describe_foreign(const JsonValue& json, const std::string& path, const JsonValue& generation,
+                                    const IgnoredKeys& ignored) {
+  ForeignSettings settings(json, escape_for_print(path, 1000), ignored);
   const std::string type = settings.text("model_type");
   std::vector<std::string> known;
   for (const Family* family : families()) {
     known.emplace_back(family->model_type);
     if (family->model_type != type) continue;
-    ForeignDescription description{family, family->read(settings), end_of_text(json)};
-    pass_over_common(settings);
-    settings.refuse_unread();
+    ForeignDescription description{family, family->read(settings), {}, {}};
+    ImportedRecord& record = description.record;
+    const std::int64_t vocabulary = description.model.vocabulary;
+    record.family = family->name;
+    record.positions = description.model.positions;
+    record.ends = ends_of(settings, generation, concat(settings.source(), ": generation_config.json"), vocabulary);
+    if (const auto begins = settings.ids(begin_key, vocabulary); !begins.empty()) record.begin = begins.front();
+    record.config = settings.idle_members();
+    for (const std::string_view key : {begin_key, end_key}) {
+      if (settings.has(key)) record.config.set(key, json.at(key));
+    }
+    record.generation = generation;
+    description.notes = settings.notes();
     return description;
   }
-  settings.refuse("model_type", "= '", escape_for_print(type, 60), "' is not read; there are ", joined(known));
+  const auto other = std::ranges::find(other_types, type, &OtherType::type);
+  settings.refuse("model_type", "= '", escape_for_print(type, 60), "' is not read",
+                  other != other_types.end() ? concat(", since ", other->why) : "", "; there are ", joined(known));
 }
 
 RunConfig config_of(const ForeignDescription& description, const std::string& pe) {
@@ -127,22 +118,49 @@ ForeignLoaded load_foreign(const std::string& folder, const ForeignDescription& 
       make_model(setting.options, setting.encoding, setting.vocabulary, setting.max_length,
                  static_cast<std::uint64_t>(config.run.seed), setting.dtype, default_device());
   mapping.load(model->parameters());
-  return {std::move(model), mapping.not_in_file()};
+  return {std::move(model), mapping.not_in_file(), mapping.left_out()};
 }
 
-JsonValue foreign_config(const Family& family, const RunConfig& config, const Task& task) {
+namespace {
+
+// The ids with one more, unless they have it: an id where there was none, else an array.
+JsonValue with_id(const JsonValue* ids, std::int64_t id) {
+  if (ids == nullptr || ids->is_null()) return id;
+  JsonValue all = ids->is_array() ? *ids : JsonValue(JsonValue::Array{*ids});
+  const bool has = std::ranges::find(all.elements(), JsonValue(id)) != all.elements().end();
+  return has ? *ids : all.push(id);
+}
+
+}  // namespace
+
+ForeignConfig foreign_config(const Family& family, const RunConfig& config, const Task& task,
+                             const std::optional<ImportedRecord>& imported) {
   OwnSettings settings(config, family.name);
   const JsonValue own = family.write(settings);
   settings.refuse_unread();
+  const std::int64_t positions = std::max(task.max_length(), imported ? imported->positions : 0);
   JsonValue json = JsonValue::object({{"architectures", JsonValue::Array{family.architecture}},
                                       {"model_type", family.model_type},
                                       {"torch_dtype", config.run.dtype == "f64" ? "float64" : "float32"},
-                                      {"vocab_size", task.vocabulary().size()}});
-  json.set(family.positions_key, task.max_length());
+                                      {"vocab_size", task.vocabulary().size()},
+                                      {std::string(family.positions_key), positions}});
   for (const JsonMember& member : own.members()) json.set(member.name, member.value);
+  JsonValue generation = imported ? imported->generation : JsonValue();
   const std::vector<std::int32_t> end = task.beginning();
-  for (const char* key : {"bos_token_id", "eos_token_id"}) json.set(key, end.empty() ? JsonValue() : end.front());
-  return json;
+  if (!imported) {
+    for (const std::string_view key : {begin_key, end_key}) json.set(key, end.empty() ? JsonValue() : end.front());
+    return {std::move(json), std::move(generation), settings.notes()};
+  }
+  for (const auto& [name, value] : imported->config.members()) {
+    const bool has_meaning = imported->family == family.name || name.ends_with("_token_id");
+    if (has_meaning && !json.contains(name)) json.set(name, value);
+  }
+  if (!end.empty()) {
+    json.set(end_key, with_id(json.find(end_key), end.front()));
+    if (generation.is_object() && generation.contains(end_key))
+      generation.set(end_key, with_id(generation.find(end_key), end.front()));
+  }
+  return {std::move(json), std::move(generation), settings.notes()};
 }
 
 }  // namespace tally

@@ -9,20 +9,23 @@
 #include "core/io/json.hpp"
 #include "tasks/config.hpp"
 #include "tasks/foreign/family.hpp"
+#include "tasks/foreign/imported_record.hpp"
 #include "tasks/task.hpp"
 
 namespace tally {
 
-// What stands in folder/config.json.
+// What folder/config.json and folder/generation_config.json say.
 struct ForeignDescription {
   const Family* family = nullptr;
   ForeignModel model;
-  std::optional<std::int64_t> end_of_text;  // eos_token_id
+  ImportedRecord record;           // what the run keeps beside its model
+  std::vector<std::string> notes;  // for the user: what was assumed, or is read otherwise by other readers
 };
-// Throws Error naming file and key.
-ForeignDescription read_description(const std::string& folder);
-// The same of what config.json holds.
-ForeignDescription describe_foreign(const JsonValue& config, const std::string& path);
+// Throws Error naming file and key. ignored: keys of config.json that tally does not know and need not know.
+ForeignDescription read_description(const std::string& folder, const IgnoredKeys& ignored = {});
+// The same of what the files hold; generation is null where there is no generation_config.json.
+ForeignDescription describe_foreign(const JsonValue& config, const std::string& path, const JsonValue& generation = {},
+                                    const IgnoredKeys& ignored = {});
 inline constexpr JsonLimits foreign_config_limits{.max_depth = 8, .max_values = 100'000};
 
 // The configuration of a run: the model's settings, and for the rest what RunConfig::make gives. pe: its encoding if
@@ -32,13 +35,21 @@ RunConfig config_of(const ForeignDescription& description, const std::string& pe
 struct ForeignLoaded {
   std::unique_ptr<SequenceModel> model;
   std::vector<std::string> not_in_file;  // parameters that have the start values of the run's seed
+  std::string left_out;                  // a prefix of all names in the file, as a wrapper puts it there
 };
 // The model of this configuration with the folder's weights. Throws Error naming file and tensor before memory is
 // taken, DoesNotFit where there is not as much.
 ForeignLoaded load_foreign(const std::string& folder, const ForeignDescription& description, const RunConfig& config);
 
-// config.json of a model in the format; the vocabulary and the longest sequence are the task's. Throws Error naming
-// what the format cannot say.
-JsonValue foreign_config(const Family& family, const RunConfig& config, const Task& task);
+struct ForeignConfig {
+  JsonValue json;
+  JsonValue generation;  // generation_config.json; null where there is none
+  std::vector<std::string> notes;
+};
+// config.json of a model in the format. The vocabulary and the tokens are the task's; of an imported run so are the
+// keys and the ids of tokens that came with it, and the number of positions is at least that which it had. Throws Error
+// naming what the format cannot say.
+ForeignConfig foreign_config(const Family& family, const RunConfig& config, const Task& task,
+                             const std::optional<ImportedRecord>& imported = {});
 
 }  // namespace tally

@@ -9,9 +9,10 @@ ForeignModel read(ForeignSettings& settings) {
   ForeignModel model{.encoding = "absolute", .learned_positions = true};
   model.vocabulary = settings.count("vocab_size");
   model.positions = settings.count("n_positions", 1024);
-  const std::int64_t width = settings.count("n_embd"), heads = settings.count("n_head");
+  const std::int64_t width = settings.count("n_embd"), heads = settings.count("n_head"),
+                     layers = settings.count("n_layer");
   if (width % heads != 0) settings.refuse("n_head", "= ", heads, " does not divide n_embd = ", width);
-  model.set("model.layers", settings.count("n_layer"));
+  model.set("model.layers", layers);
   model.set("model.width", width);
   model.set("model.heads", heads);
   model.set("model.hidden", settings.count("n_inner", 4 * width));
@@ -21,10 +22,11 @@ ForeignModel read(ForeignSettings& settings) {
   model.set("model.tied", settings.flag("tie_word_embeddings", true));
   settings.demand("scale_attn_weights", true, true);
   settings.demand("scale_attn_by_inverse_layer_idx", false, false);
-  settings.demand("add_cross_attention", false, false);
-  // The last is about the order in which the same is computed.
-  settings.pass_over({"n_ctx", "attn_pdrop", "embd_pdrop", "resid_pdrop", "summary_activation", "summary_first_dropout",
-                      "summary_proj_to_labels", "summary_type", "summary_use_proj", "reorder_and_upcast_attn"});
+  // Names that its library takes for the same.
+  settings.agree("hidden_size", width);
+  settings.agree("num_attention_heads", heads);
+  settings.agree("num_hidden_layers", layers);
+  settings.agree("max_position_embeddings", model.positions);
   return model;
 }
 

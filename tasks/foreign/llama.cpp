@@ -1,15 +1,16 @@
-// LLaMA (arXiv 2302.13971) as `transformers` keeps it: rotary positions over the whole head, RMSNorm before each part,
-// SwiGLU.
+// LLaMA (arXiv 2302.13971) and Qwen2 (arXiv 2407.10671) as `transformers` keeps them: rotary positions over the whole
+// head, RMSNorm before each part, SwiGLU. Qwen2 has biases on q, k and v only; the others of ours are 0.
 #include "tasks/foreign/family.hpp"
 #include "tasks/foreign/rope_settings.hpp"
 
 namespace tally {
 namespace {
 
-ForeignModel read(ForeignSettings& settings) {
+// What both have; usual_positions where the file does not say it.
+ForeignModel read_common(ForeignSettings& settings, std::int64_t usual_positions) {
   ForeignModel model{.encoding = "rope"};
   model.vocabulary = settings.count("vocab_size");
-  model.positions = settings.count("max_position_embeddings", 2048);
+  model.positions = settings.count("max_position_embeddings", usual_positions);
   const std::int64_t width = settings.count("hidden_size"), heads = settings.count("num_attention_heads");
   if (!settings.has("head_dim") && width % heads != 0) {
     settings.refuse("num_attention_heads", "= ", heads, " does not divide hidden_size = ", width);
@@ -30,25 +31,34 @@ ForeignModel read(ForeignSettings& settings) {
   const std::string activation = settings.text("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") settings.refuse("hidden_act", "must be silu");
   model.set("model.activation", "swiglu");
+  model.set("model.tied", settings.flag("tie_word_embeddings", false));
+  read_rope(settings, {.head_width = head_width, .positions = model.positions}, model);
+  return model;
+}
+
+ForeignModel read(ForeignSettings& settings) {
+  ForeignModel model = read_common(settings, 2048);
   const bool bias = settings.flag("attention_bias", false);
   if (settings.flag("mlp_bias", false) != bias) {
     settings.refuse("mlp_bias", "= ", !bias, " with attention_bias = ", bias, ": tally has biases in both or in none");
   }
   model.set("model.bias", bias);
-  model.set("model.tied", settings.flag("tie_word_embeddings", false));
-  read_rope(settings, {.head_width = head_width, .positions = model.positions}, model);
-  settings.pass_over({"attention_dropout", "pretraining_tp"});
   return model;
 }
 
-JsonValue write(OwnSettings& settings) {
+ForeignModel read_qwen2(ForeignSettings& settings) {
+  ForeignModel model = read_common(settings, 32768);
+  model.set("model.bias", true);
+  return model;
+}
+
+JsonValue write_common(OwnSettings& settings) {
   settings.demand_encoding("rope");
   settings.one_of("model.norm", {"rms"});
   settings.one_of("model.activation", {"swiglu"});
   const std::int64_t width = settings.integer("model.width"), heads = settings.integer("model.heads");
   const std::int64_t own = settings.integer("model.head-width"), head_width = own > 0 ? own : width / heads;
   const std::int64_t key_heads = settings.integer("model.kv-heads");
-  const bool bias = settings.flag("model.bias");
   JsonValue json = JsonValue::object({{"num_hidden_layers", settings.integer("model.layers")},
                                       {"hidden_size", width},
                                       {"num_attention_heads", heads},
@@ -57,8 +67,6 @@ JsonValue write(OwnSettings& settings) {
                                       {"intermediate_size", hidden_of(settings)},
                                       {"hidden_act", "silu"},
                                       {"rms_norm_eps", norm_eps_of(settings, 1e-6)},
-                                      {"attention_bias", bias},
-                                      {"mlp_bias", bias},
                                       {"tie_word_embeddings", settings.flag("model.tied")}});
   json.set("rope_theta", settings.real("pe.rope.base"));
   if (rotary_dims_of(settings, head_width) != head_width) settings.one_of("pe.rope.rotary-dims", {"0"});
@@ -66,23 +74,42 @@ JsonValue write(OwnSettings& settings) {
   return json;
 }
 
-std::vector<TensorRow> tensors(const ModelOptions& options) {
+JsonValue write(OwnSettings& settings) {
+  JsonValue json = write_common(settings);
+  const bool bias = settings.flag("model.bias");
+  return json.set("attention_bias", bias).set("mlp_bias", bias);
+}
+
+JsonValue write_qwen2(OwnSettings& settings) {
+  settings.one_of("model.bias", {"true"});
+  return write_common(settings).set("use_sliding_window", false);
+}
+
+struct Biases {
+  bool inner, others;  // of q, k and v; of all other layers
+};
+
+std::vector<TensorRow> rows_with(const ModelOptions& options, Biases biases) {
   std::vector<TensorRow> rows;
   rows.push_back({"model.embed_tokens.weight", {"embedding.weight"}});
   for (std::int64_t n = 0; n < options.layers; ++n) {
     const std::string theirs = concat("model.layers.", n, "."), ours = concat("blocks.", n, ".");
     add_rows(rows, theirs + "input_layernorm", {ours + "attention_norm"}, false);
     for (const auto& [name, own] : {std::pair{"q", "query"}, {"k", "key"}, {"v", "value"}, {"o", "output"}}) {
-      add_rows(rows, concat(theirs, "self_attn.", name, "_proj"), {concat(ours, "attention.", own)}, options.bias);
+      add_rows(rows, concat(theirs, "self_attn.", name, "_proj"), {concat(ours, "attention.", own)},
+               *name == 'o' ? biases.others : biases.inner);
     }
     add_rows(rows, theirs + "post_attention_layernorm", {ours + "mlp_norm"}, false);
     for (const char* name : {"gate", "up", "down"}) {
-      add_rows(rows, concat(theirs, "mlp.", name, "_proj"), {concat(ours, "mlp.", name)}, options.bias);
+      add_rows(rows, concat(theirs, "mlp.", name, "_proj"), {concat(ours, "mlp.", name)}, biases.others);
     }
   }
   add_rows(rows, "model.norm", {"norm"}, false);
   return rows;
 }
+
+std::vector<TensorRow> tensors(const ModelOptions& options) { return rows_with(options, {options.bias, options.bias}); }
+std::vector<TensorRow> tensors_of_qwen2(const ModelOptions& options) { return rows_with(options, {true, false}); }
 
 }  // namespace
 
@@ -90,11 +117,23 @@ const Family llama_family{.name = "llama",
                           .model_type = "llama",
                           .architecture = "LlamaForCausalLM",
                           .positions_key = "max_position_embeddings",
-                          .prefix = "",
+                          .prefix = "model.",
                           .buffers = {".rotary_emb.inv_freq"},
                           .head = "lm_head.weight",
                           .read = read,
                           .write = write,
                           .tensors = tensors};
+
+const Family qwen2_family{.name = "qwen2",
+                          .model_type = "qwen2",
+                          .architecture = "Qwen2ForCausalLM",
+                          .positions_key = "max_position_embeddings",
+                          .prefix = "model.",
+                          .buffers = {".rotary_emb.inv_freq"},
+                          .head = "lm_head.weight",
+                          .zeros = {".attention.output.bias", ".mlp.gate.bias", ".mlp.up.bias", ".mlp.down.bias"},
+                          .read = read_qwen2,
+                          .write = write_qwen2,
+                          .tensors = tensors_of_qwen2};
 
 }  // namespace tally

@@ -27,7 +27,6 @@ ForeignModel read(ForeignSettings& settings) {
   model.set("model.tied", settings.flag("tie_word_embeddings", false));
   settings.demand("attention_bias", true, true);
   read_rope(settings, {.head_width = width / heads, .positions = model.positions, .fraction = 0.25}, model);
-  settings.pass_over({"attention_dropout", "hidden_dropout", "classifier_dropout", "is_decoder"});
   return model;
 }
 
@@ -82,7 +81,7 @@ const Family neox_family{.name = "neox",
                          .model_type = "gpt_neox",
                          .architecture = "GPTNeoXForCausalLM",
                          .positions_key = "max_position_embeddings",
-                         .prefix = "",
+                         .prefix = "gpt_neox.",
                          .buffers = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"},
                          .head = "embed_out.weight",
                          .read = read,

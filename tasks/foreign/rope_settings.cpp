@@ -25,27 +25,91 @@ double agreed(ForeignSettings& settings, ForeignSettings& inner, std::initialize
   return value.value_or(usual);
 }
 
-void demand_number(ForeignSettings& scaling, std::string_view key, double wanted) {
-  const double value = scaling.real(key, wanted);
-  if (std::abs(value - wanted) > 1e-6 * std::abs(wanted)) {
-    scaling.refuse(key, "= ", value, " is not there in tally, which has ", wanted);
-  }
-}
+// What an object says of how far positions are stretched. Lengths in tokens.
+struct Stretch {
+  std::string type;
+  std::int64_t planes = 0;
+  std::int64_t positions = 0;                 // max_position_embeddings
+  std::optional<std::int64_t> original = {};  // original_max_position_embeddings, wherever it is
+  bool inside = false;                        // only within rope_scaling or rope_parameters
+  bool newer = false;                         // within rope_parameters
 
-void read_yarn(ForeignSettings& scaling, double factor) {
-  const bool both = scaling.real("mscale", 0) != 0 && scaling.real("mscale_all_dim", 0) != 0;
-  if (both && !scaling.has("attention_factor")) {
-    scaling.refuse("mscale", "beside mscale_all_dim is not there in tally, which multiplies by 0.1 ln(factor) + 1");
-  }
-  demand_number(scaling, "attention_factor", 0.1 * std::log(factor) + 1);
-  demand_number(scaling, "beta_fast", 32);
-  demand_number(scaling, "beta_slow", 1);
-  scaling.demand("truncate", true, true);
-}
-
-struct LongRope {
-  std::int64_t planes = 0, positions = 0, trained = 0;
+  std::int64_t trained() const { return original.value_or(positions); }
+  double of_lengths() const { return static_cast<double>(positions) / static_cast<double>(trained()); }
 };
+
+double read_factor(ForeignSettings& scaling, std::optional<double> usual = {}) {
+  const double factor = scaling.real("factor", usual);
+  if (!(factor >= 1)) scaling.refuse("factor", "is ", factor, "; it is at least 1");
+  return factor;
+}
+
+// The option is left at 0 where the file says what the method says anyway.
+void set_attention_factor(ForeignSettings& scaling, double usual, ForeignModel& model) {
+  const double factor = scaling.real("attention_factor", usual);
+  if (!(factor > 0)) scaling.refuse("attention_factor", "is ", factor, "; it must be above 0");
+  if (std::abs(factor - usual) > 1e-12 * usual) model.set("pe.rope.attention-factor", factor);
+}
+
+// 0.1 m ln s + 1, the rule of the released code for a model whose file says m.
+double yarn_attention_factor(double factor, double m = 1) { return 0.1 * m * std::log(factor) + 1; }
+
+void read_yarn_attention(ForeignSettings& scaling, double factor, ForeignModel& model) {
+  const double m = scaling.real("mscale", 0), all = scaling.real("mscale_all_dim", 0);
+  double usual = yarn_attention_factor(factor);
+  if (m != 0 && all != 0) {
+    usual = yarn_attention_factor(factor, m) / yarn_attention_factor(factor, all);
+    if (scaling.has("attention_factor") && std::abs(scaling.real("attention_factor") - usual) > 1e-6 * usual) {
+      scaling.refuse("attention_factor", "= ", scaling.real("attention_factor"), " contradicts mscale = ", m,
+                     " with mscale_all_dim = ", all, ", by which it is ", usual);
+    }
+    if (!scaling.has("attention_factor") && m != all) model.set("pe.rope.attention-factor", usual);
+    if (!scaling.has("attention_factor") && m == all) model.set("pe.rope.attention-factor", 1.0);
+    if (!scaling.has("attention_factor")) return;
+  } else if ((m != 0 && m != 1) || all != 0) {
+    scaling.refuse(m != 0 ? "mscale" : "mscale_all_dim", "has no agreed meaning without ",
+                   m != 0 ? "mscale_all_dim" : "mscale",
+                   ": readers differ; attention_factor says what cos and sin are multiplied by");
+  }
+  set_attention_factor(scaling, yarn_attention_factor(factor), model);
+}
+
+// A number for which 0 stands for the usual one.
+void set_beta(ForeignSettings& scaling, std::string_view key, std::string_view option, double usual,
+              ForeignModel& model) {
+  const double said = scaling.real(key, usual), beta = said == 0 ? usual : said;
+  if (!(beta > 0)) scaling.refuse(key, "is ", beta, "; it must be above 0");
+  if (beta != usual) model.set(concat("pe.rope.", option), beta);
+}
+
+// The model's length is that which it was stretched to, or, in files that a user has edited, the one trained on.
+void read_yarn(ForeignSettings& settings, ForeignSettings& scaling, const Stretch& given, ForeignModel& model) {
+  const double factor = read_factor(scaling, given.of_lengths());
+  const double stretched = factor * static_cast<double>(given.trained());
+  if (!given.original) {
+    settings.note(concat("yarn: original_max_position_embeddings is missing; the trained length is taken to be ",
+                         "max_position_embeddings = ", given.positions));
+  } else if (factor > 1 && given.positions == *given.original) {
+    settings.note(concat("yarn: max_position_embeddings = ", given.positions, " is the trained length; some ",
+                         "versions of transformers before 4.57 take 1, the quotient of the lengths, for the factor ",
+                         factor));
+  } else if (std::abs(stretched - static_cast<double>(given.positions)) >= 1) {
+    scaling.refuse("factor", "= ", factor, " times original_max_position_embeddings = ", *given.original, " is ",
+                   stretched, ", but max_position_embeddings is ", given.positions,
+                   ": versions of transformers differ in which they take; make the three agree");
+  }
+  model.set("pe.rope.factor", factor);
+  model.set("pe.rope.trained-length", given.trained());
+  read_yarn_attention(scaling, factor, model);
+  set_beta(scaling, "beta_fast", "beta-fast", 32, model);
+  set_beta(scaling, "beta_slow", "beta-slow", 1, model);
+  if (!scaling.flag("truncate", true)) model.set("pe.rope.truncate", false);
+  // Other readers' names; of the last it is a note that nothing is computed from.
+  for (const char* key : {"attn_factor", "extrapolation_factor"}) {
+    if (scaling.real(key, 1) != 1) scaling.refuse(key, "= ", scaling.real(key), " is not there in tally, which has 1");
+  }
+  scaling.pass_over({"finetuned"});
+}
 
 // sqrt(1 + ln s / ln L0): by how much longrope lengthens q and k.
 double longrope_factor(double factor, std::int64_t trained) {
@@ -68,26 +132,79 @@ std::string list_of(ForeignSettings& scaling, std::string_view key, std::int64_t
 }
 
 // Without a factor it is that of the lengths. Some versions take that in any case where the length trained on stands
-// outside of rope_scaling, unless the attention's factor is there: then all agree.
-void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const LongRope& given, ForeignModel& model) {
-  const double of_lengths = static_cast<double>(given.positions) / static_cast<double>(given.trained);
-  const double factor = scaling.real("factor", of_lengths);
-  if (!(factor >= 1)) scaling.refuse("factor", "is ", factor, "; it is at least 1");
-  const bool outside = settings.has("original_max_position_embeddings");
-  if (outside && factor != of_lengths && !scaling.has("attention_factor")) {
+// outside of rope_scaling, unless the attention's factor is there: then all agree. These look for the length outside
+// only.
+void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const Stretch& given, ForeignModel& model) {
+  const double factor = read_factor(scaling, given.of_lengths());
+  const bool contradicts = factor != given.of_lengths() && !scaling.has("attention_factor");
+  if (contradicts && !given.newer) {
     scaling.refuse("factor", "= ", factor,
-                   " is not max_position_embeddings / original_max_position_embeddings = ", of_lengths,
+                   " is not max_position_embeddings / original_max_position_embeddings = ", given.of_lengths(),
                    ", and versions of transformers differ in which they take; attention_factor decides");
   }
-  if (given.trained < 2) {
+  if (given.trained() < 2) {
     scaling.refuse("original_max_position_embeddings", "= 1 is too short: longrope divides by its logarithm");
   }
-  demand_number(scaling, "attention_factor", longrope_factor(factor, given.trained));
-  model.set("pe.rope.stretch", "longrope");
+  if (given.inside && !given.newer) {
+    settings.note(concat("longrope: original_max_position_embeddings = ", given.trained(), " is within rope_scaling; ",
+                         "versions of transformers before 5 look for it outside, and would take ", given.positions));
+  }
   model.set("pe.rope.factor", factor);
-  model.set("pe.rope.trained-length", given.trained);
+  model.set("pe.rope.trained-length", given.trained());
   model.set("pe.rope.short-factors", list_of(scaling, "short_factor", given.planes));
   model.set("pe.rope.long-factors", list_of(scaling, "long_factor", given.planes));
+  set_attention_factor(scaling, longrope_factor(factor, given.trained()), model);
+}
+
+void read_llama3(ForeignSettings& settings, ForeignSettings& scaling, const Stretch& given, ForeignModel& model) {
+  if (!given.original) {
+    settings.note(concat("llama3: original_max_position_embeddings is missing; the trained length is taken to be ",
+                         "max_position_embeddings = ", given.positions));
+  }
+  model.set("pe.rope.factor", read_factor(scaling));
+  model.set("pe.rope.trained-length", given.trained());
+  model.set("pe.rope.low-freq-factor", scaling.real("low_freq_factor"));
+  model.set("pe.rope.high-freq-factor", scaling.real("high_freq_factor"));
+}
+
+// Stretched for texts of more than max_position_embeddings tokens.
+void read_dynamic(ForeignSettings& scaling, const Stretch& given, ForeignModel& model) {
+  if (given.original && *given.original != given.positions) {
+    scaling.refuse("original_max_position_embeddings", "= ", *given.original,
+                   " contradicts max_position_embeddings = ", given.positions,
+                   ", from which on texts are stretched with the type dynamic");
+  }
+  model.set("pe.rope.factor", read_factor(scaling));
+  model.set("pe.rope.trained-length", given.positions);
+}
+
+void read_stretch(ForeignSettings& settings, ForeignSettings& scaling, const Stretch& given, ForeignModel& model) {
+  if (given.type == "default") {
+    if (scaling.has("factor") && scaling.real("factor") != 1) {
+      scaling.refuse("factor", "= ", scaling.real("factor"), " says by how much positions are stretched, but ",
+                     "rope_type does not say how");
+    }
+    scaling.pass_over({"factor"});
+    return;
+  }
+  model.set("pe.rope.stretch", given.type == "linear" ? "pi" : given.type);
+  if (given.type == "linear") {
+    model.set("pe.rope.factor", read_factor(scaling));
+  } else if (given.type == "dynamic") {
+    read_dynamic(scaling, given, model);
+  } else if (given.original && *given.original > given.positions) {
+    scaling.refuse("original_max_position_embeddings", "= ", *given.original,
+                   " is more than max_position_embeddings = ", given.positions);
+  } else if (given.type == "yarn") {
+    read_yarn(settings, scaling, given, model);
+  } else if (given.type == "llama3") {
+    read_llama3(settings, scaling, given, model);
+  } else if (given.type == "longrope") {
+    read_longrope(settings, scaling, given, model);
+  } else {
+    scaling.refuse(scaling.has("rope_type") ? "rope_type" : "type", "= '", escape_for_print(given.type, 60),
+                   "' is not there in tally; it has default, linear, dynamic, yarn, llama3 and longrope");
+  }
 }
 
 // One for each plane; 1 where the option is empty.
@@ -126,33 +243,20 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
 
   const std::string type = scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
   if (scaling.text("type", type) != type) scaling.refuse("type", "contradicts rope_type");
-  const std::int64_t outer = settings.count("original_max_position_embeddings", defaults.positions);
-  const std::int64_t trained = scaling.count("original_max_position_embeddings", outer);
-  if (settings.has("original_max_position_embeddings") && trained != outer) {
-    scaling.refuse("original_max_position_embeddings", "= ", trained, " contradicts the same key outside, which says ",
-                   outer);
-  }
-  if (type == "linear" || type == "yarn" || type == "llama3") {
-    std::optional<double> usual;
-    if (type == "yarn") usual = static_cast<double>(defaults.positions) / static_cast<double>(trained);
-    const double factor = scaling.real("factor", usual);
-    if (!(factor >= 1)) scaling.refuse("factor", "is ", factor, "; it is at least 1");
-    model.set("pe.rope.stretch", type == "linear" ? "pi" : type);
-    model.set("pe.rope.factor", factor);
-    if (type != "linear") model.set("pe.rope.trained-length", trained);
-    if (type == "yarn") read_yarn(scaling, factor);
-    if (type == "llama3") {
-      model.set("pe.rope.low-freq-factor", scaling.real("low_freq_factor"));
-      model.set("pe.rope.high-freq-factor", scaling.real("high_freq_factor"));
+  constexpr std::string_view original = "original_max_position_embeddings";
+  Stretch given{.type = type, .planes = static_cast<std::int64_t>(dims) / 2, .positions = defaults.positions};
+  given.newer = newer;
+  given.inside = scaling.has(original) && !settings.has(original);
+  if (settings.has(original)) given.original = settings.count(original);
+  if (scaling.has(original)) {
+    const std::int64_t within = scaling.count(original);
+    if (given.original && *given.original != within) {
+      scaling.refuse(original, "= ", within, " contradicts the same key outside, which says ", *given.original);
     }
-  } else if (type == "longrope") {
-    const auto planes = static_cast<std::int64_t>(dims) / 2;
-    read_longrope(settings, scaling, {.planes = planes, .positions = defaults.positions, .trained = trained}, model);
-  } else if (type != "default") {
-    scaling.refuse(scaling.has("rope_type") ? "rope_type" : "type", "= '", escape_for_print(type, 60),
-                   "' is not there in tally; it has default, linear, yarn, llama3 and longrope");
+    given.original = within;
   }
-  scaling.refuse_unread();
+  read_stretch(settings, scaling, given, model);
+  scaling.idle_members();
 }
 
 std::int64_t rotary_dims_of(OwnSettings& settings, std::int64_t head_width) {
@@ -162,21 +266,44 @@ std::int64_t rotary_dims_of(OwnSettings& settings, std::int64_t head_width) {
 
 void write_rope_scaling(OwnSettings& settings, std::int64_t dims, JsonValue& json) {
   settings.one_of("pe.rope.layout", {"half"});
-  const std::string stretch = settings.one_of("pe.rope.stretch", {"none", "pi", "yarn", "llama3", "longrope"});
+  const std::string stretch =
+      settings.one_of("pe.rope.stretch", {"none", "pi", "dynamic", "yarn", "llama3", "longrope"});
   if (stretch == "none") return void(json.set("rope_scaling", {}));
+  const std::string type = stretch == "pi" ? "linear" : stretch;
   const double factor = settings.real("pe.rope.factor");
-  JsonValue scaling = JsonValue::object({{"rope_type", stretch == "pi" ? "linear" : stretch}, {"factor", factor}});
-  const std::int64_t trained = stretch == "pi" ? 0 : settings.integer("pe.rope.trained-length");
-  if (stretch != "pi") scaling.set("original_max_position_embeddings", trained);
+  JsonValue scaling = JsonValue::object({{"rope_type", type}, {"type", type}, {"factor", factor}});
+  if (stretch == "pi") return void(json.set("rope_scaling", std::move(scaling)));
+  const std::int64_t trained = settings.integer("pe.rope.trained-length");
+  const std::string_view positions = "max_position_embeddings", original = "original_max_position_embeddings";
+  if (stretch == "dynamic") {
+    json.set(positions, trained);
+    return void(json.set("rope_scaling", std::move(scaling)));
+  }
+  scaling.set(original, trained);
   if (stretch == "llama3") {
     scaling.set("low_freq_factor", settings.real("pe.rope.low-freq-factor"));
     scaling.set("high_freq_factor", settings.real("pe.rope.high-freq-factor"));
+    return void(json.set("rope_scaling", std::move(scaling)));
   }
-  if (stretch == "longrope") {
-    scaling.set("attention_factor", longrope_factor(factor, trained));
+  // Versions that take the quotient of the lengths for the factor find it there.
+  const double stretched = factor * static_cast<double>(trained), whole = std::round(stretched);
+  json.set(positions, static_cast<std::int64_t>(whole));
+  if (whole != stretched) {
+    settings.note(concat(type, ": ", factor, " times ", trained, " is no whole number of positions; versions of ",
+                         "transformers that take max_position_embeddings / ", original, " for the factor read ",
+                         whole / static_cast<double>(trained)));
+  }
+  const double attention = settings.real("pe.rope.attention-factor");
+  const double usual = stretch == "yarn" ? yarn_attention_factor(factor) : longrope_factor(factor, trained);
+  scaling.set("attention_factor", attention > 0 ? attention : usual);
+  if (stretch == "yarn") {
+    scaling.set("beta_fast", settings.real("pe.rope.beta-fast"));
+    scaling.set("beta_slow", settings.real("pe.rope.beta-slow"));
+    if (!settings.flag("pe.rope.truncate")) scaling.set("truncate", false);
+  } else {
     scaling.set("short_factor", factors_json(settings, "short-factors", dims / 2));
     scaling.set("long_factor", factors_json(settings, "long-factors", dims / 2));
-    json.set("original_max_position_embeddings", trained);  // where older versions look for it
+    json.set(original, trained);  // where older versions look for it
   }
   json.set("rope_scaling", std::move(scaling));
 }

@@ -5,11 +5,12 @@
 
 #include "core/error.hpp"
 #include "core/utf8.hpp"
+#include "tasks/foreign/idle_keys.hpp"
 
 namespace tally {
 
-ForeignSettings::ForeignSettings(const JsonValue& object, std::string source)
-    : object_(object), source_(std::move(source)) {
+ForeignSettings::ForeignSettings(const JsonValue& object, std::string source, IgnoredKeys ignored)
+    : object_(object), source_(std::move(source)), ignored_(std::move(ignored)) {
   check(object.is_object(), "import", source_, ": must hold an object, not ", object.kind());
 }
 
@@ -48,6 +49,26 @@ double ForeignSettings::positive(std::string_view key, std::optional<double> usu
   return number;
 }
 
+void ForeignSettings::agree(std::string_view key, std::int64_t value) {
+  const std::int64_t said = count(key, value);
+  if (said != value) refuse(key, "= ", said, " contradicts another key for the same, which says ", value);
+}
+
+std::vector<std::int64_t> ForeignSettings::ids(std::string_view key, std::int64_t end) {
+  const JsonValue* const value = take(key, false);
+  std::vector<std::int64_t> ids;
+  const auto add = [&](const JsonValue& id) {
+    if (!id.is_integer()) refuse(key, "must be an id, an integer, or an array of them, not ", id.kind());
+    if (0 <= id.integer() && id.integer() < end) ids.push_back(id.integer());
+  };
+  if (value != nullptr && value->is_array()) {
+    std::ranges::for_each(value->elements(), add);
+  } else if (value != nullptr) {
+    add(*value);
+  }
+  return ids;
+}
+
 std::vector<double> ForeignSettings::reals(std::string_view key) {
   const JsonValue* value = take(key, true);
   if (!value->is_array()) refuse(key, "must be an array of numbers, not ", value->kind());
@@ -77,7 +98,13 @@ ForeignSettings ForeignSettings::child(std::string_view key) {
   static const JsonValue empty = JsonValue::object();
   const JsonValue* value = take(key, false);
   if (value != nullptr && !value->is_object()) refuse(key, "must be an object, not ", value->kind());
-  return {value == nullptr ? empty : *value, concat(source_, ": ", key)};
+  const std::string prefix = concat(key, ".");
+  IgnoredKeys within;
+  for (const std::string& name : ignored_) {
+    if (name.starts_with(prefix)) within.push_back(name.substr(prefix.size()));
+  }
+  std::erase_if(ignored_, [&](const std::string& name) { return name.starts_with(prefix); });
+  return {value == nullptr ? empty : *value, concat(source_, ": ", key), std::move(within)};
 }
 
 void ForeignSettings::demand(std::string_view key, bool wanted, bool usual) {
@@ -88,15 +115,33 @@ void ForeignSettings::pass_over(std::initializer_list<std::string_view> keys) {
   read_.insert(keys.begin(), keys.end());
 }
 
-void ForeignSettings::refuse_unread() const {
+JsonValue ForeignSettings::idle_members() const {
+  for (const std::string& name : ignored_) {
+    check(object_.find(name) != nullptr, "import", source_, ": there is no key '", escape_for_print(name, 60),
+          "' that could be ignored");
+    check(!read_.contains(name), "import", source_, ": '", escape_for_print(name, 60),
+          "' says what the model computes and cannot be ignored");
+  }
+  JsonValue members = JsonValue::object();
   std::vector<std::string> unknown;
-  for (const JsonMember& member : object_.members()) {
-    if (member.value.is_null() || read_.contains(member.name)) continue;
-    if (unknown.size() < 10) unknown.push_back(concat("'", escape_for_print(member.name, 60), "'"));
+  for (const auto& [name, value] : object_.members()) {
+    if (value.is_null() || read_.contains(name)) continue;
+    const bool ignored = std::ranges::find(ignored_, name) != ignored_.end();
+    const KeyEffect effect = effect_of(name, object_);
+    if (effect == KeyEffect::changes) {
+      refuse(escape_for_print(name, 60), "= ", escape_for_print(write_json(value), 60),
+             " changes what the model computes to what tally does not have");
+    }
+    if (effect == KeyEffect::unknown && !ignored) {
+      if (unknown.size() < 10) unknown.push_back(concat("'", escape_for_print(name, 60), "'"));
+    } else if (!is_about_the_file(name)) {
+      members.set(name, value);
+    }
   }
   check(unknown.empty(), "import", source_, ": ", joined(unknown),
         unknown.size() == 1 ? " is not a key" : " are not keys",
-        " that tally knows, and may change what the model computes; what changes nothing can be taken out of the file");
+        " that tally knows, and may change what the model computes; --ignore-key NAME reads the model without");
+  return members;
 }
 
 OwnSettings::OwnSettings(const RunConfig& config, std::string_view format) : config_(config), format_(format) {

@@ -1,6 +1,6 @@
 // Settings of a model as two sides have them: config.json of another library, and a configuration of ours. Of both
-// every setting must be read by somebody who knows what it does to the function that the model computes; what nobody
-// has read is refused by name.
+// every setting must be read by somebody who knows what it does to the function that the model computes, or be known to
+// do nothing (idle_keys.hpp); what nobody knows is refused by name.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,29 @@
 
 namespace tally {
 
+// Keys that tally does not know and that the user says change nothing: "flash_decoding", "rope_scaling.note".
+using IgnoredKeys = std::vector<std::string>;
+
 // An object of config.json. A key that is null counts as missing. Errors name file and key.
 class ForeignSettings {
  public:
   // `object` must live as long as this. source: "folder/config.json".
-  ForeignSettings(const JsonValue& object, std::string source);
+  ForeignSettings(const JsonValue& object, std::string source, IgnoredKeys ignored = {});
 
   const std::string& source() const { return source_; }
+  // What to tell the user: what was assumed, or what other readers understand otherwise.
+  void note(std::string text) { notes_.push_back(std::move(text)); }
+  const std::vector<std::string>& notes() const { return notes_; }
   bool has(std::string_view key) const;
   // From 1 to 2^31 - 1. Without `usual` the key must be there; so with the others.
   std::int64_t count(std::string_view key, std::optional<std::int64_t> usual = {});
   double real(std::string_view key, std::optional<double> usual = {});
   // Above 0, which among our own options means the usual value.
   double positive(std::string_view key, std::optional<double> usual = {});
+  // Throws Error where the key is there and says another number: a second name of what was read already.
+  void agree(std::string_view key, std::int64_t value);
+  // An integer or an array of integers: those from 0 to `end` - 1, in their order. None where the key is not there.
+  std::vector<std::int64_t> ids(std::string_view key, std::int64_t end);
   // An array of numbers, which must be there.
   std::vector<double> reals(std::string_view key);
   bool flag(std::string_view key, bool usual);
@@ -37,10 +47,11 @@ class ForeignSettings {
   ForeignSettings child(std::string_view key);
   // Throws Error unless the flag is as wanted.
   void demand(std::string_view key, bool wanted, bool usual);
-  // Keys that change nothing of what is computed.
+  // Keys of this object that nobody needs to read.
   void pass_over(std::initializer_list<std::string_view> keys);
-  // Throws Error naming the keys that nobody has read.
-  void refuse_unread() const;
+  // Those members that nobody has read, since they change nothing of what is computed, without those that are about the
+  // file. Throws Error naming the keys that may change it, and what was to be ignored but is not there or was read.
+  JsonValue idle_members() const;
 
   template <class... Parts>
   [[noreturn]] void refuse(std::string_view key, const Parts&... why) const {
@@ -52,7 +63,9 @@ class ForeignSettings {
 
   const JsonValue& object_;
   std::string source_;
+  IgnoredKeys ignored_;
   std::set<std::string, std::less<>> read_;
+  std::vector<std::string> notes_;
 };
 
 // The model and encodings of a configuration, for a format that may not be able to say them. Names are as in
@@ -72,11 +85,15 @@ class OwnSettings {
   void demand_encoding(std::string_view encoding) const;
   // Throws Error naming the first option that nobody has read and that has not its default.
   void refuse_unread() const;
+  // What to tell the user: what other readers understand otherwise.
+  void note(std::string text) { notes_.push_back(std::move(text)); }
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   const RunConfig& config_;
   std::string format_;
   std::set<std::string, std::less<>> read_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace tally

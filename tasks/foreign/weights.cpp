@@ -1,6 +1,7 @@
 #include "tasks/foreign/weights.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -63,6 +64,53 @@ Shape shape_together(const std::vector<Shape>& ours, Layout layout) {
   return shape;
 }
 
+// Parts of names that wrappers of a module put there: compilers, data parallelism, sharding, recomputing.
+constexpr std::array wrappers{std::string_view("_orig_mod."), std::string_view("_fsdp_wrapped_module."),
+                              std::string_view("_checkpoint_wrapped_module."), std::string_view("_forward_module."),
+                              std::string_view("module.")};
+
+std::string without_wrappers(std::string_view name) {
+  std::string rest;
+  for (bool at_part = true; !name.empty();) {
+    const auto wrapper = std::ranges::find_if(wrappers, [&](std::string_view w) { return name.starts_with(w); });
+    if (at_part && wrapper != wrappers.end()) {
+      name.remove_prefix(wrapper->size());
+      continue;
+    }
+    at_part = name.front() == '.';
+    rest += name.front();
+    name.remove_prefix(1);
+  }
+  return rest;
+}
+
+// What stands before the family's names: found by the embedding, whose name every model has.
+struct FoundPrefix {
+  std::string outer;       // to be left out of all names
+  bool has_family = true;  // the family's own prefix is there
+};
+
+FoundPrefix find_prefix(const std::vector<std::string>& names, const Family& family, const std::string& embedding,
+                        const std::string& source) {
+  const std::string tail = embedding.substr(family.prefix.size());
+  std::vector<std::string> ends;
+  for (const std::string& name : names) {
+    const bool ends_so = name == tail || name.ends_with("." + tail);
+    if (ends_so) ends.push_back(name.substr(0, name.size() - tail.size()));
+  }
+  if (ends.empty()) {
+    const std::size_t few = std::min<std::size_t>(names.size(), 3);
+    fail("import", source, ": has no tensor ", in_quotes(embedding), ", nor one whose name ends so; ",
+         few == 0 ? "it has none at all"
+                  : concat("its names are like ", joined({names.begin(), names.begin() + static_cast<long>(few)})),
+         ". By config.json it is a ", family.name, " model");
+  }
+  check(ends.size() == 1, "import", source, ": holds several models, ", in_quotes(ends[0] + tail), " and ",
+        in_quotes(ends[std::min<std::size_t>(1, ends.size() - 1)] + tail), "; keep the tensors of one of them");
+  const bool has_family = ends[0].ends_with(family.prefix);
+  return {has_family ? ends[0].substr(0, ends[0].size() - family.prefix.size()) : ends[0], has_family};
+}
+
 }  // namespace
 
 ForeignWeights ForeignWeights::open(const std::string& folder) {
@@ -117,16 +165,12 @@ std::vector<TensorRow> tensor_rows(const Family& family, const ModelOptions& opt
 ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& family, const ModelOptions& options,
                                const NamedShapes& shapes)
     : weights_(weights), heads_(options.heads) {
-  const auto& there = weights.tensors();
+  take_names(family, tensor_rows(family, options));
   const std::map<std::string_view, Shape> own(shapes.begin(), shapes.end());
-  const bool no_prefix = !family.prefix.empty() && std::ranges::none_of(there, [&](const auto& entry) {
-    return entry.first.starts_with(family.prefix);
-  });
   std::set<std::string, std::less<>> known;
   std::set<std::string_view> filled;
   Faults faults;
   for (TensorRow& row : tensor_rows(family, options)) {
-    if (no_prefix && row.theirs.starts_with(family.prefix)) row.theirs.erase(0, family.prefix.size());
     std::vector<Shape> parts;
     for (const std::string& name : row.ours) {
       const auto found = own.find(name);
@@ -136,8 +180,8 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
     }
     if (row.ours.front() == "embedding.weight") embedding_ = row.theirs;
     known.insert(row.theirs);
-    const auto found = there.find(row.theirs);
-    if (found == there.end()) {
+    const auto found = there_.find(row.theirs);
+    if (found == there_.end()) {
       faults.note(in_quotes(row.theirs), " is missing");
       continue;
     }
@@ -151,19 +195,41 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
     }
     sources_.push_back({std::move(row), found->second});
   }
-  for (const auto& [name, stored] : there) {
+  for (const auto& [name, stored] : there_) {
     const bool buffer = std::ranges::any_of(
         family.buffers, [&own_name = name](std::string_view end) { return own_name.ends_with(end); });
     if (known.contains(name) || buffer) continue;
     if (options.tied && name == family.head) {
       tied_head_ = name;
     } else {
-      faults.note(in_quotes(name), " is none of a ", family.name, " model's tensors");
+      faults.note(in_quotes(stored.entry->name), " is none of a ", family.name, " model's tensors");
     }
   }
   faults.refuse(weights.source());
   for (const auto& [name, shape] : shapes) {
-    if (!filled.contains(name)) not_in_file_.push_back(name);
+    if (filled.contains(name)) continue;
+    const bool zero =
+        std::ranges::any_of(family.zeros, [&own_name = name](std::string_view end) { return own_name.ends_with(end); });
+    (zero ? zeros_ : not_in_file_).push_back(name);
+  }
+}
+
+void ForeignMapping::take_names(const Family& family, const std::vector<TensorRow>& rows) {
+  const auto& tensors = weights_.tensors();
+  std::vector<std::string> names;
+  for (const auto& [name, stored] : tensors) names.push_back(without_wrappers(name));
+  const auto embedding =
+      std::ranges::find_if(rows, [](const TensorRow& row) { return row.ours.front() == "embedding.weight"; });
+  const FoundPrefix prefix = find_prefix(names, family, embedding->theirs, weights_.source());
+  left_out_ = prefix.outer;
+  std::size_t n = 0;
+  for (const auto& [name, stored] : tensors) {
+    std::string theirs = names[n++];
+    if (theirs.starts_with(prefix.outer)) theirs.erase(0, prefix.outer.size());
+    if (!prefix.has_family && theirs != family.head) theirs.insert(0, family.prefix);
+    const auto [there, is_new] = there_.emplace(theirs, stored);
+    check(is_new, "import", weights_.source(), ": ", in_quotes(name), " and ", in_quotes(there->second.entry->name),
+          " are both ", in_quotes(theirs), " without what wrappers put before it");
   }
 }
 
@@ -187,11 +253,15 @@ void ForeignMapping::load(const NamedTensors& parameters) const {
     const std::vector<Tensor> parts = taken_apart(read_finite(source.stored), source.row.layout, names.size(), heads_);
     for (std::size_t n = 0; n < names.size(); ++n) Tensor(targets.at(names[n])).copy_from(parts[n].to_dense());
   }
+  for (const std::string& name : zeros_) {
+    Tensor target = targets.at(name);
+    target.copy_from(Tensor::zeros(target.shape()));
+  }
 }
 
 void ForeignMapping::check_tied() const {
-  const Tensor head = read_finite(weights_.tensors().find(tied_head_)->second);
-  const Tensor embedding = read_finite(weights_.tensors().find(embedding_)->second);
+  const Tensor head = read_finite(there_.find(tied_head_)->second);
+  const Tensor embedding = read_finite(there_.find(embedding_)->second);
   const auto a = bytes_of(head), b = bytes_of(embedding);
   check(head.shape() == embedding.shape() && std::memcmp(a.data(), b.data(), a.size()) == 0, "import",
         weights_.source(), ": ", in_quotes(tied_head_), " differs from ", in_quotes(embedding_),
@@ -247,6 +317,14 @@ Tensor put_together(const std::vector<Tensor>& ours, Layout layout, std::int64_t
 NamedTensors foreign_tensors(const Family& family, const ModelOptions& options, const NamedTensors& parameters) {
   const NoGrad only_values;
   const std::map<std::string_view, Tensor> own(parameters.begin(), parameters.end());
+  for (const auto& [name, tensor] : parameters) {
+    const bool zero =
+        std::ranges::any_of(family.zeros, [&own_name = name](std::string_view end) { return own_name.ends_with(end); });
+    if (!zero) continue;
+    const std::vector<double> values = cast(tensor.detach(), DType::f64).to_vector<double>();
+    check(std::ranges::all_of(values, [](double value) { return value == 0; }), "export", family.name,
+          " models have no ", name, ", which is not 0 here; train with these parameters left as they are (--train)");
+  }
   NamedTensors tensors;
   for (const TensorRow& row : tensor_rows(family, options)) {
     std::vector<Tensor> parts;

@@ -38,7 +38,9 @@ class ForeignWeights {
 };
 
 // Which tensor of the file is which of a model's parameters. Makes sure, before any memory is taken, that all are there
-// in the shapes and types that the model wants and that nothing is left over; one Error lists what is wrong.
+// in the shapes and types that the model wants and that nothing is left over; one Error lists what is wrong. Names may
+// have parts that a wrapper put there (_orig_mod, module) and a prefix that all of a model's have, or may lack the
+// family's.
 class ForeignMapping {
  public:
   // shapes: of the model's parameters. What its encodings have beyond the family's own is not in the file.
@@ -51,19 +53,24 @@ class ForeignMapping {
 
   // Parameters that keep their start values.
   const std::vector<std::string>& not_in_file() const { return not_in_file_; }
+  // A prefix that was left out of all names, or "".
+  const std::string& left_out() const { return left_out_; }
 
  private:
   struct Source {
     TensorRow row;
     ForeignWeights::Stored stored;
   };
+  void take_names(const Family& family, const std::vector<TensorRow>& rows);
   void check_tied() const;
 
   const ForeignWeights& weights_;
   std::int64_t heads_;
   std::vector<Source> sources_;
+  std::map<std::string, ForeignWeights::Stored, std::less<>> there_;  // by the family's names
+  std::string left_out_;
   std::string tied_head_, embedding_;  // theirs, where the file has both
-  std::vector<std::string> not_in_file_;
+  std::vector<std::string> not_in_file_, zeros_;
 };
 
 // All rows of a model: the family's and the output projection where it has one of its own.
@@ -73,7 +80,8 @@ std::vector<TensorRow> tensor_rows(const Family& family, const ModelOptions& opt
 std::vector<Tensor> taken_apart(const Tensor& theirs, Layout layout, std::size_t parts, std::int64_t heads);
 Tensor put_together(const std::vector<Tensor>& ours, Layout layout, std::int64_t heads);
 
-// A model's parameters under their names.
+// A model's parameters under their names. Throws Error where one that such a model does not have (Family::zeros) is not
+// 0.
 NamedTensors foreign_tensors(const Family& family, const ModelOptions& options, const NamedTensors& parameters);
 
 }  // namespace tally

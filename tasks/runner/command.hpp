@@ -109,8 +109,10 @@ class CommandLine {
   }
 
   const std::vector<std::string>& words() const { return words_; }
-  // The value of "--name V" or "--name=V" in the words, empty when it is not there.
+  // The last value of "--name V" or "--name=V" in the words, empty when it is not there.
   std::string look_ahead(std::string_view name) const;
+  // All of them.
+  std::vector<std::string> look_ahead_all(std::string_view name) const;
 
   // Reads the words into the targets and into `common`. The text of the help when that was asked for, else empty.
   // Throws UsageError naming the option, and the nearest one that there is.

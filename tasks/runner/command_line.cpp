@@ -70,13 +70,18 @@ void refuse_empty_values(std::string_view command, const CLI::App& app, const st
 
 }  // namespace
 
-std::string CommandLine::look_ahead(std::string_view name) const {
-  std::string value;
+std::vector<std::string> CommandLine::look_ahead_all(std::string_view name) const {
+  std::vector<std::string> values;
   for (std::size_t i = 0; i < words_.size(); ++i) {
-    if (words_[i] == name && i + 1 < words_.size()) value = words_[i + 1];
-    if (words_[i].starts_with(concat(name, "="))) value = words_[i].substr(name.size() + 1);
+    if (words_[i] == name && i + 1 < words_.size()) values.push_back(words_[i + 1]);
+    if (words_[i].starts_with(concat(name, "="))) values.push_back(words_[i].substr(name.size() + 1));
   }
-  return value;
+  return values;
+}
+
+std::string CommandLine::look_ahead(std::string_view name) const {
+  const std::vector<std::string> values = look_ahead_all(name);
+  return values.empty() ? "" : values.back();
 }
 
 std::string CommandLine::parse(std::string_view command, std::string_view summary) {

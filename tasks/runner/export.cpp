@@ -51,7 +51,7 @@ Result export_weights(const ExportSettings& settings) {
 }
 
 // Made under another name, so that a folder that is there is whole.
-Result export_folder(const ExportSettings& settings) {
+Result export_folder(const ExportSettings& settings, const CommonOptions& common) {
   const Family& family = as_usage([&]() -> const Family& { return find_family(settings.format); });
   std::string out = settings.out;
   while (out.size() > 1 && out.ends_with('/')) out.pop_back();
@@ -63,7 +63,9 @@ Result export_folder(const ExportSettings& settings) {
   }
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
-  JsonValue json = foreign_config(family, config, *trained.task);
+  ForeignConfig written = foreign_config(family, config, *trained.task, read_imported(settings.run));
+  for (const std::string& note : written.notes) say(common, concat("note: ", printable(note)));
+  JsonValue& json = written.json;
   const FloatsAs floats = floats_of(settings);
   if (floats != FloatsAs::given) json.set("torch_dtype", floats == FloatsAs::f16 ? "float16" : "bfloat16");
   const NamedTensors tensors = foreign_tensors(family, config.model, trained.model->parameters());
@@ -86,6 +88,8 @@ Result export_folder(const ExportSettings& settings) {
         write_file_atomically(partial + "/tokenizer.json", tokenizer_json(text.tokenizer()->parts()));
     }
     write_file_atomically(partial + "/config.json", write_json(json, 2) + "\n");
+    if (!written.generation.is_null())
+      write_file_atomically(partial + "/generation_config.json", write_json(written.generation, 2) + "\n");
     fs::rename(partial, out, error);
     check(!error, "export", "cannot move '", printable(partial), "' to '", printable(out), "': ", error.message());
   } catch (...) {
@@ -103,16 +107,16 @@ std::function<Result()> declare_export(CommandLine& line) {
   line.add("RUN", &settings->run, "folder of the run", {.required = true});
   line.add("--out", &settings->out, "safetensors file to write; with --as a folder", {.required = true});
   line.add("--as", &settings->format,
-           "gpt2, llama or neox: config.json and model.safetensors as transformers reads them");
+           "gpt2, llama, neox or qwen2: config.json and model.safetensors as transformers reads them");
   line.add("--floats", &settings->floats, "with --as: the weights as they are, or rounded to two bytes each",
            {.allowed = {"given", "f16", "bf16"}});
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
-  return [settings] {
+  return [settings, &common = line.common] {
     if (settings->format.empty() && settings->floats != "given") {
       throw UsageError(
           "[export] --floats is for models of other libraries (--as): a run's own weights stay as they are");
     }
-    return settings->format.empty() ? export_weights(*settings) : export_folder(*settings);
+    return settings->format.empty() ? export_weights(*settings) : export_folder(*settings, common);
   };
 }
 

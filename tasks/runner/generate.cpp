@@ -6,9 +6,11 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "tasks/foreign/imported_record.hpp"
 #include "tasks/language/special_tokens.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
@@ -47,7 +49,11 @@ struct Text {
 class Generator {
  public:
   Generator(const TrainedModel& trained, const GenerateSettings& settings, const CommonOptions& common)
-      : trained_(trained), settings_(settings), common_(common), prompt_(tokens_of(prompt_of(settings))) {
+      : trained_(trained),
+        settings_(settings),
+        common_(common),
+        imported_(read_imported(trained.folder.path())),
+        prompt_(tokens_of(prompt_of(settings))) {
     for (std::int64_t n = 0; n < settings.samples; ++n) {
       texts_.push_back({.shown = TextStream(settings.stop, settings.raw || common.json)});
     }
@@ -107,10 +113,22 @@ class Generator {
   }
 
   std::vector<std::int32_t> tokens_of(const std::string& prompt) const {
-    std::vector<std::int32_t> tokens =
-        prompt.empty() ? trained_.task->beginning() : as_usage([&] { return encoded(prompt); });
+    std::vector<std::int32_t> tokens = prompt.empty() ? beginning() : as_usage([&] { return encoded(prompt); });
     if (tokens.empty()) throw UsageError("[generate] the prompt is empty; say what to go on from with --prompt");
     return tokens;
+  }
+
+  // Of an imported model the token that its own library begins with.
+  std::vector<std::int32_t> beginning() const {
+    if (imported_ && imported_->begin) return {static_cast<std::int32_t>(*imported_->begin)};
+    return trained_.task->beginning();
+  }
+
+  // The end of a text is the beginning of the next; an imported model may have several ends of its own.
+  bool ends(std::int32_t id) const {
+    const std::vector<std::int32_t> end = trained_.task->beginning();
+    if (!end.empty() && id == end.front()) return true;
+    return imported_ && std::ranges::find(imported_->ends, id) != imported_->ends.end();
   }
 
   // Names of special tokens are text like any other unless they are allowed.
@@ -198,8 +216,8 @@ class Generator {
         sample(std::span(logits_).subspan(n * size, size), settings_.sampling,
                sampling_uniform(static_cast<std::uint64_t>(settings_.seed), token, static_cast<std::int64_t>(n)));
     if (text.done) return chosen.id;
-    if (const std::vector<std::int32_t> end = trained_.task->beginning(); !end.empty() && chosen.id == end.front()) {
-      text.done = true;  // the end of a text is the beginning of the next
+    if (ends(chosen.id)) {
+      text.done = true;
       return chosen.id;
     }
     text.ids.push_back(chosen.id);
@@ -251,6 +269,7 @@ class Generator {
   const TrainedModel& trained_;
   const GenerateSettings& settings_;
   const CommonOptions& common_;
+  std::optional<ImportedRecord> imported_;
   std::vector<std::int32_t> prompt_;
   std::vector<Text> texts_;
   GenerationState state_;

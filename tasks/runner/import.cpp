@@ -22,6 +22,7 @@ namespace {
 
 struct ImportSettings {
   std::string run, from, encoding;
+  IgnoredKeys ignored;
   bool force = false;
 };
 
@@ -68,11 +69,11 @@ std::optional<TokenizerParts> choose_tokenizer(const std::string& from, const st
 }
 
 // A prepared text without a text: what a run needs to read and write tokens.
-void write_tokenizer(const std::string& folder, const TokenizerParts& parts,
-                     const std::optional<std::int64_t>& end_of_text) {
+void write_tokenizer(const std::string& folder, const TokenizerParts& parts, const std::vector<std::int64_t>& ends) {
   const std::optional<std::int32_t> named = parts.end_of_text();
   const auto size = static_cast<std::int64_t>(parts.tokens.size());
-  const std::int64_t end = named ? *named : end_of_text.value_or(-1);
+  const auto known = std::ranges::find_if(ends, [size](std::int64_t id) { return id < size; });
+  const std::int64_t end = known != ends.end() ? *known : named.value_or(-1);
   check(0 <= end && end < size, "import", "neither the tokenizer (", end_of_text_name,
         ") nor config.json (eos_token_id) has a token that ends a text");
   const std::string text = tokenizer_json(parts);
@@ -91,7 +92,7 @@ void write_tokenizer(const std::string& folder, const TokenizerParts& parts,
 
 // Made under another name, so that a run that is there is whole.
 void write_run(const ImportSettings& settings, RunConfig config, const SequenceModel& model,
-               const std::optional<TokenizerParts>& tokenizer, const std::optional<std::int64_t>& end_of_text) {
+               const std::optional<TokenizerParts>& tokenizer, const ImportedRecord& record) {
   std::string run = settings.run;
   while (run.size() > 1 && run.ends_with('/')) run.pop_back();
   const std::string partial = run + ".partial";
@@ -111,7 +112,8 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
   check(made, "import", "cannot make the folder '", printable(partial), "': ", failure.message());
   try {
     const RunFolder folder = RunFolder::create(partial, config, false, true);
-    if (own_tokenizer) write_tokenizer(partial + "/tokenizer", *tokenizer, end_of_text);
+    if (own_tokenizer) write_tokenizer(partial + "/tokenizer", *tokenizer, record.ends);
+    write_imported(partial, record);
     const std::unique_ptr<Task> task = config.make_task();
     folder.check_can_write_checkpoints(0, 0);
     folder.write_checkpoint({0, 0, 0, model_record(config, *task)}, model.parameters(), {});
@@ -129,7 +131,8 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
 Result run_import(const ImportSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   if (settings.run.empty()) throw UsageError("[usage] the name of the run folder is empty");
   if (!settings.force) RunFolder::make_way(settings.run, false);
-  const ForeignDescription description = read_description(settings.from);
+  const ForeignDescription description = read_description(settings.from, settings.ignored);
+  for (const std::string& note : description.notes) say(common, concat("note: ", printable(note)));
   RunConfig config = as_usage([&] { return config_of(description, settings.encoding); });
   options.apply(config);
   as_usage([&] { config.validate(); });
@@ -140,7 +143,11 @@ Result run_import(const ImportSettings& settings, const ConfigOptions& options, 
         ": the tokenizer has ", tokenizer ? tokenizer->tokens.size() : 0, " tokens, and the model (vocab_size) ",
         description.model.vocabulary);
   const ForeignLoaded loaded = load_foreign(settings.from, description, config);
-  write_run(settings, config.clone(), *loaded.model, tokenizer, description.end_of_text);
+  write_run(settings, config.clone(), *loaded.model, tokenizer, description.record);
+  if (!loaded.left_out.empty()) {
+    say(common,
+        concat("names of tensors in the file begin with '", printable(loaded.left_out), "', which is left out"));
+  }
   JsonValue started = JsonValue::array();
   for (const std::string& name : loaded.not_in_file) started.push(name);
   if (tokenizer) {
@@ -169,14 +176,18 @@ std::function<Result()> declare_import(CommandLine& line) {
   line.add("RUN", &settings->run, "folder of the run to make", {.required = true});
   line.add("--from", &settings->from,
            "folder with config.json, model.safetensors or its shards, and a tokenizer if there is one: GPT-2, LLaMA, "
-           "GPT-NeoX; --from FOLDER --help shows what else can be said of its model: data, length, encoding, optimiser",
+           "Qwen2, GPT-NeoX; --from FOLDER --help shows what else can be said of its model: data, length, encoding, "
+           "optimiser",
            {.required = true});
   line.add("--pe", &settings->encoding,
            "the model's own encoding in a sum with others, as in rope+cope; what the file lacks has its start values");
+  line.add("--ignore-key", &settings->ignored,
+           "a key of config.json that tally does not know and that changes nothing of what the model computes, as "
+           "rope_scaling.note within an object; may be given again");
   line.add("--force", &settings->force, "move what the folder holds aside");
   auto options = std::make_shared<ConfigOptions>();
   if (const std::string from = line.look_ahead("--from"); !from.empty()) {
-    const ForeignDescription description = read_description(from);
+    const ForeignDescription description = read_description(from, line.look_ahead_all("--ignore-key"));
     const RunConfig config = as_usage([&] { return config_of(description, line.look_ahead("--pe")); });
     const std::string own = concat("pe.", description.model.encoding, ".");
     // What the file says is not to be said otherwise.

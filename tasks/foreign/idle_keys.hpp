@@ -1,0 +1,22 @@
+// Keys of config.json that do not change what the model computes, whoever wrote them: metadata, types of storage, and
+// settings of training, generation and other tasks. Some do so with certain values only.
+#pragma once
+
+#include <string_view>
+
+#include "core/io/json.hpp"
+
+namespace tally {
+
+enum class KeyEffect {
+  none,     // with this value, or with any
+  changes,  // a known key, which with this value changes the function
+  unknown
+};
+// Of the member `key` of an object of config.json, which no family has read. The value is not null.
+KeyEffect effect_of(std::string_view key, const JsonValue& object);
+
+// Whether the key is about the file itself: not to be written into another.
+bool is_about_the_file(std::string_view key);
+
+}  // namespace tally

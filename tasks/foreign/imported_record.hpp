@@ -1,0 +1,29 @@
+// What a run keeps of the model that it was imported from and that is not in its own model: ids of tokens, keys of
+// config.json that change nothing of what is computed, generation_config.json. In RUN/imported.json, so that an export
+// writes it again and generation ends where the model's own library ends it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/io/json.hpp"
+
+namespace tally {
+
+struct ImportedRecord {
+  std::string family;          // "llama"
+  std::int64_t positions = 0;  // that config.json says
+  JsonValue config;            // its idle members (ForeignSettings::idle_members)
+  JsonValue generation;        // generation_config.json; null where there was none
+  std::vector<std::int64_t> ends =
+      {};  // ids that end a text: eos_token_id of generation_config.json, or of config.json
+  std::optional<std::int64_t> begin = {};  // id that a text begins with: bos_token_id of config.json
+};
+
+void write_imported(const std::string& run, const ImportedRecord& record);
+// Nothing where the run was not imported, or by a version that kept nothing. Throws Error naming the file.
+std::optional<ImportedRecord> read_imported(const std::string& run);
+
+}  // namespace tally
