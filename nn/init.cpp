@@ -64,10 +64,10 @@ Fill Initializer::linear_bias(std::int64_t in) const {
   return Fill::constant(0);
 }
 
-Fill Initializer::token_embedding(std::int64_t width) const {
+Fill Initializer::token_embedding(std::int64_t width, bool tied) const {
   switch (start_) {
     case StartValues::gpt2: return Fill::normal(gpt2_deviation);
-    case StartValues::fan_in: return Fill::normal(1);
+    case StartValues::fan_in: return Fill::normal(tied ? inverse_sqrt(width) : 1);
     case StartValues::authors: break;
   }
   return Fill::normal(inverse_sqrt(width));

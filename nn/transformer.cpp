@@ -121,7 +121,7 @@ class Block final : public Module {
 
 struct Transformer::Parts {
   Parts(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start)
-      : embedding(start.at("embedding"), vocabulary, options.width),
+      : embedding(start.at("embedding"), vocabulary, options.width, options.tied),
         embedding_dropout(start, "embedding", options.dropout) {
     if (options.final_norm) norm = Norm::make(options.norm, start.at("norm"), options.width, options.norm_eps);
     if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
