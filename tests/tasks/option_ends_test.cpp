@@ -111,7 +111,8 @@ void expect_fine(const RunConfig& config, const std::string& name) {
     if (parameters > 2e6 || tokens > 1e4 || config.model.layers > 50) return;
     expect_trains(config, *task);
   } catch (const Diverged& error) {
-    ADD_FAILURE() << error.what();
+    // There is no largest learning rate; a run that it lets diverge says so.
+    EXPECT_EQ(name, "lr") << error.what();
   } catch (const Error& error) {
     EXPECT_TRUE(contains(error.what(), name)) << error.what();
   }
