@@ -4,8 +4,8 @@
 
 namespace tally {
 
-Embedding::Embedding(const Initializer& start, std::int64_t vocabulary, std::int64_t width)
-    : weight_(add_parameter("weight", start.make("weight", {vocabulary, width}, start.token_embedding(width)))) {}
+Embedding::Embedding(const Initializer& start, std::int64_t vocabulary, std::int64_t width, Tied tied)
+    : weight_(add_parameter("weight", start.make("weight", {vocabulary, width}, start.token_embedding(width, tied)))) {}
 
 Tensor Embedding::forward(const Tensor& ids) const {
   if (ids.device() == weight_.device()) return embedding(weight_, ids);

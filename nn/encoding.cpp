@@ -63,6 +63,10 @@ class Sum final : public Encoding {
   void check_length(std::int64_t length) const override {
     for (const SumPart& part : parts_) part.encoding->check_length(length);
   }
+  bool excludes_own_key() const override {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [](const auto& part) { return part.encoding->excludes_own_key(); });
+  }
   bool multiplies_logits() const override {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const auto& part) { return part.encoding->multiplies_logits(); });

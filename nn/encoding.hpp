@@ -163,6 +163,8 @@ class Encoding {
   // Rows at the end of a text that are others where it goes on; of rules that are materialised, of which all is
   // computed anew with every token of a text that is generated: what a token gets there is that of the text up to it.
   virtual std::int64_t rows_by_end() const { return 0; }
+  // Whether a query gives the key of its own token no weight, so that a window of 1 leaves it nothing to attend to.
+  virtual bool excludes_own_key() const { return false; }
   // Whether `score` sets a row_factor, which is of all that a sum makes.
   virtual bool multiplies_logits() const { return false; }
   // Learned rows that are looked up by a token's position or distance: those beyond the longest sequence of a training

@@ -296,7 +296,10 @@ void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads, std::
 
 LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
   check(!parts.empty(), "encoding", "nothing is chosen");
-  for (const Part& part : parts) part.options->validate();
+  for (const Part& part : parts) {
+    check_values(*part.options, part.entry->name);
+    part.options->validate();
+  }
   const std::vector<Assignment> own = assignments_of(acting(), setup.layer);
   LayerEncoding layer;
   for (const Assignment& assignment : own) {
@@ -330,6 +333,11 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
     group.visible = assignment.visible;
     check(group.visible.everything() || !group.encoding->traits.mixes, "encoding", assignment.sum_text(), ": ",
           assignment.sum.front()->name, " computes the whole attention and does not know what its queries are to see");
+    const Visible& sight = group.visible;
+    const bool own_key_only = sight.first == 0 && (sight.window == 1 || sight.chunk == 1);
+    check(!own_key_only || !group.encoding->excludes_own_key(), "encoding", assignment.sum_text(),
+          ": queries see the key of their own token only, to which this encoding gives no weight, so that every weight "
+          "is 0; a window or chunk must be at least 2 here, or first at least 1");
     layer.push_back(std::move(group));
   }
   return layer;

@@ -1,5 +1,6 @@
 #include "nn/init.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -11,6 +12,13 @@ namespace {
 constexpr double gpt2_deviation = 0.02;
 
 double inverse_sqrt(std::int64_t n) { return 1.0 / std::sqrt(static_cast<double>(n)); }
+
+// Of fan_in.
+double tied_deviation(std::int64_t width, Tied tied) {
+  if (tied == Tied::no) return 1;
+  const double of_projection = inverse_sqrt(width);
+  return tied == Tied::yes ? of_projection : std::min(of_projection, 4 / static_cast<double>(width));
+}
 
 }  // namespace
 
@@ -64,10 +72,10 @@ Fill Initializer::linear_bias(std::int64_t in) const {
   return Fill::constant(0);
 }
 
-Fill Initializer::token_embedding(std::int64_t width) const {
+Fill Initializer::token_embedding(std::int64_t width, Tied tied) const {
   switch (start_) {
     case StartValues::gpt2: return Fill::normal(gpt2_deviation);
-    case StartValues::fan_in: return Fill::normal(1);
+    case StartValues::fan_in: return Fill::normal(tied_deviation(width, tied));
     case StartValues::authors: break;
   }
   return Fill::normal(inverse_sqrt(width));

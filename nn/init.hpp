@@ -16,6 +16,13 @@ namespace tally {
 // gpt2: N(0, 0.02^2) throughout. fan_in: linear N(0, 1/in), token embedding N(0, 1), learned positions N(0, 0.1^2).
 // authors: linear U(+-1/sqrt(in)) with bias, embeddings N(0, 1/D) (the released counting code).
 enum class StartValues { gpt2, fan_in, authors };
+
+// What the token embedding is beside that: nothing, or the output projection too. With fan_in it then starts as one,
+// N(0, 1/D), so that logits are about 1 and the loss is about ln V (the shared matrix of Vaswani et al. 2017, arXiv
+// 1706.03762, section 3.4, in tensor2tensor; SmolLM2, arXiv 2502.02737). Where norms come after the residuals they
+// carry the embedding to the output, and the logit of the token itself is D times its deviation: there N(0, (4/D)^2),
+// if that is less (a deviation that falls with 1/D: the readout of Yang et al. 2022, arXiv 2203.03466, table 3).
+enum class Tied { no, yes, after_norms };
 StartValues start_values_from_text(std::string_view text);  // "gpt2", "fan-in", "authors"
 
 // How one tensor is filled.
@@ -52,7 +59,7 @@ class Initializer {
   // projections with gpt2 and fan_in).
   Fill linear_weight(std::int64_t in, double gain = 1) const;
   Fill linear_bias(std::int64_t in) const;
-  Fill token_embedding(std::int64_t width) const;
+  Fill token_embedding(std::int64_t width, Tied tied) const;
   Fill learned_positions(std::int64_t width) const;
 
  private:

@@ -9,6 +9,12 @@
 
 namespace tally {
 
+void check_normed_heads(const EncodingSetup& setup, std::string_view what) {
+  check(setup.head_width > 1, what,
+        "a norm over a head width of 1 keeps the sign alone, which has no gradient; choose ",
+        "fewer heads, or a model.head-width of at least 2");
+}
+
 TokenShift::TokenShift(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
     : name_(name),
       weight_(setup.parameter(concat(name, ".weight"), {heads, setup.width}, setup.start->linear_weight(setup.width),
@@ -36,7 +42,9 @@ Tensor convolved(const Tensor& all, const Tensor& weight, std::int64_t queries) 
 }
 
 HeadNorm::HeadNorm(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
-    : weight_(setup.parameter(concat(name, ".weight"), {heads, setup.head_width}, Fill::constant(1), Scope::layer)) {}
+    : weight_(setup.parameter(concat(name, ".weight"), {heads, setup.head_width}, Fill::constant(1), Scope::layer)) {
+  check_normed_heads(setup, name);
+}
 
 Tensor HeadNorm::operator()(const Tensor& x) const { return apply(x, weight_); }
 

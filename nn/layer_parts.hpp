@@ -9,6 +9,9 @@
 
 namespace tally {
 
+// Throws Error where the norm of each head by itself would leave no more than a sign: a head width of 1.
+void check_normed_heads(const EncodingSetup& setup, std::string_view what);
+
 // Rows mixed with those of the token before, per head (arXiv 2503.02130, section 4; RWKV's token shift):
 //   y_t = a_t y0_{t-1} + (1-a_t) y0_t,  a_t = sigmoid(w.x_t),  y0 the rows as given, 0 before token 0
 // Parameters: <name>.weight [heads, D], as of a linear layer.

@@ -61,7 +61,7 @@ Tensor with_taps(const Tensor& weight) { return weight.rank() == 2 ? unsqueeze(w
 }  // namespace
 
 void LogitNetworkOptions::visit(OptionVisitor& visitor) {
-  visitor.integer("hidden", hidden, "N, width of the hidden layer", 1);
+  visitor.integer("hidden", hidden, "N, width of the hidden layer", 1, 1 << 16);
   visitor.real("slope", slope, "slope of the hidden layer's rectifier below 0", 0, 1);
 }
 

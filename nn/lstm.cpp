@@ -57,7 +57,7 @@ class Layer final : public Module {
 
 struct Lstm::Parts {
   Parts(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start)
-      : embedding(start.at("embedding"), vocabulary, options.width),
+      : embedding(start.at("embedding"), vocabulary, options.width, options.tied ? Tied::yes : Tied::no),
         embedding_dropout(start, "embedding", options.dropout) {
     for (std::int64_t n = 0; n < options.layers; ++n) {
       layers.push_back(std::make_unique<Layer>(start.at(concat("layers.", n)), options));

@@ -52,6 +52,13 @@ struct DenseGradients {
   }
 };
 
+// Each step takes lr decay of a parameter off it; adam divides that by the gradient's size.
+void check_decay(const OptimizerOptions& options, double lr) {
+  const double part = options.name == "adam" ? 0 : lr * options.weight_decay;
+  check(part < 1, "optimiser", "weight-decay ", options.weight_decay, " with lr ", lr, " takes ", part,
+        " of a parameter off it with each step, which leaves nothing of it; their product must be below 1");
+}
+
 Tensor row_of(const Tensor& rows, std::size_t i) { return rows.select_view(0, static_cast<std::int64_t>(i)); }
 
 }  // namespace
@@ -63,13 +70,18 @@ void OptimizerOptions::visit(OptionVisitor& visitor) {
   rule_ = rule();
   rule_name_ = name;
   rule_->visit(visitor);
-  visitor.real("weight-decay", weight_decay, "decoupled in adamw, added to the gradient in adam and sgd", 0);
+  visitor.real("weight-decay", weight_decay, "decoupled in adamw, added to the gradient in adam and sgd", 0, 1e6);
   visitor.choice("decay", decay, {"all", "matrices"}, "what decays: all parameters, or those of rank 2 or more");
   visitor.real("clip", clip, "largest norm of all gradients together; 0 for no limit", 0);
   visitor.choice("schedule", schedule, {"constant", "linear", "cosine"}, "of the learning rate after the warm-up");
   visitor.real("lr-floor", lr_floor, "what linear and cosine fall to after the last step, as a part of the peak", 0, 1);
   visitor.integer("warmup", warmup, "steps of linear warm-up");
   visitor.text("lr-scale", lr_scale, "factors of the learning rate by names of parameters: 'pe.*=10,embedding.*=0.1'");
+}
+
+void OptimizerOptions::validate() const {
+  check_values(*this, "optimiser");
+  check_decay(*this, lr);
 }
 
 std::unique_ptr<Options> OptimizerOptions::rule() const {
@@ -112,6 +124,7 @@ void OptimizerOptions::set(std::string_view option, std::string_view text) {
 }
 
 std::unique_ptr<Optimizer> Optimizer::make(const OptimizerOptions& options, NamedTensors parameters) {
+  options.validate();
   for (const auto& [path, parameter] : parameters) {
     check(requires_grad(parameter) && parameter.dense(), "optimiser", path,
           " is not a dense leaf that takes gradients");
@@ -128,6 +141,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, NamedTensors parameters, s
       parameters_(std::move(parameters)),
       lr_factors_(factors_of(parameters_, options.lr_scale)),
       state_names_(std::move(state)) {
+  for (const double factor : lr_factors_) check_decay(options, options.lr * factor);
   for (const auto& [path, parameter] : parameters_) {
     std::vector<Tensor>& own = state_.emplace_back();
     for (std::size_t s = 0; s < state_names_.size(); ++s) {

@@ -25,6 +25,8 @@ struct OptimizerOptions final : OptionsOf<OptimizerOptions> {
   std::string lr_scale;               // "pe.*=10": of the parameters that a pattern names (nn/parameter_choice.hpp)
 
   void visit(OptionVisitor& visitor) override;
+  // Throws Error for values out of range, and where a step's weight decay would leave nothing of a parameter.
+  void validate() const override;
 
   // As set_option, which does not know the options of other update rules: these are accepted at their defaults and
   // refused otherwise, because they have no effect.

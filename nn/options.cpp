@@ -19,13 +19,22 @@ std::string range_text(std::int64_t minimum, std::int64_t maximum) {
   return concat(minimum, " to ", maximum);
 }
 
-std::string range_text(double minimum, double maximum) {
-  const bool has_minimum = minimum > std::numeric_limits<double>::lowest();
-  const bool has_maximum = maximum < std::numeric_limits<double>::max();
-  if (has_minimum && has_maximum) return concat(minimum, " to ", maximum);
-  if (has_minimum) return concat("at least ", minimum);
-  if (has_maximum) return concat("at most ", maximum);
+std::string range_text(RangeEnd minimum, RangeEnd maximum) {
+  const bool has_minimum = minimum.value > std::numeric_limits<double>::lowest();
+  const bool has_maximum = maximum.value < std::numeric_limits<double>::max();
+  if (has_minimum && has_maximum) {
+    if (!minimum.open && !maximum.open) return concat(minimum.value, " to ", maximum.value);
+    return concat("in ", minimum.open ? '(' : '[', minimum.value, ", ", maximum.value, maximum.open ? ')' : ']');
+  }
+  if (has_minimum) return concat(minimum.open ? "above " : "at least ", minimum.value);
+  if (has_maximum) return concat(maximum.open ? "below " : "at most ", maximum.value);
   return "";
+}
+
+// False for NaN.
+bool holds(RangeEnd minimum, double number, RangeEnd maximum) {
+  return (minimum.open ? minimum.value < number : minimum.value <= number) &&
+         (maximum.open ? number < maximum.value : number <= maximum.value);
 }
 
 class Lister final : public OptionVisitor {
@@ -35,7 +44,7 @@ class Lister final : public OptionVisitor {
                std::int64_t maximum) override {
     add(name, value, help, {}, range_text(minimum, maximum));
   }
-  void real(std::string_view name, double& value, std::string_view help, double minimum, double maximum) override {
+  void real(std::string_view name, double& value, std::string_view help, RangeEnd minimum, RangeEnd maximum) override {
     add(name, value, help, {}, range_text(minimum, maximum));
   }
   void choice(std::string_view name, std::string& value, const std::vector<std::string_view>& allowed,
@@ -74,14 +83,14 @@ class Setter final : public OptionVisitor {
           text_, "'");
     value = number;
   }
-  void real(std::string_view name, double& value, std::string_view, double minimum, double maximum) override {
+  void real(std::string_view name, double& value, std::string_view, RangeEnd minimum, RangeEnd maximum) override {
     if (!is_wanted(name)) return;
     const auto number = parsed<double>("a finite number");
     // NaN and infinities read as numbers but lie in no range.
     check(std::numeric_limits<double>::lowest() <= number && number <= std::numeric_limits<double>::max(), where_,
           name_, " must be a finite number, got '", text_, "'");
-    check(minimum <= number && number <= maximum, where_, name_, " must be ", range_text(minimum, maximum), ", got '",
-          text_, "'");
+    check(holds(minimum, number, maximum), where_, name_, " must be ", range_text(minimum, maximum), ", got '", text_,
+          "'");
     value = number;
   }
   void choice(std::string_view name, std::string& value, const std::vector<std::string_view>& allowed,
@@ -146,6 +155,11 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 
 }  // namespace
 
+std::string OptionInfo::help_with_range() const {
+  if (!allowed.empty()) return concat(help, " (", joined(allowed, "|"), ")");
+  return range.empty() ? help : concat(help, " (", range, ")");
+}
+
 std::vector<OptionInfo> list_options(Options& options) {
   Lister lister;
   options.visit(lister);
@@ -158,6 +172,11 @@ void set_option(Options& options, std::string_view where, std::string_view name,
   if (setter.found()) return;
   check(!setter.names().empty(), where, "unknown option '", name, "': there are no options here");
   fail(where, "unknown option '", name, "'", did_you_mean_or_known(name, setter.names()));
+}
+
+void check_values(const Options& options, std::string_view where) {
+  const std::unique_ptr<Options> copy = options.clone();
+  for (const OptionInfo& info : list_options(*copy)) set_option(*copy, where, info.name, to_text(info.value));
 }
 
 std::string to_text(const OptionValue& value) {

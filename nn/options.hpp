@@ -12,6 +12,17 @@
 
 namespace tally {
 
+// An end of the range of a real option. A number is an end that belongs to the range; `above` and `below` give one that
+// does not: real("beta1", beta1, "...", 0, below(1)) allows 0 <= value < 1.
+struct RangeEnd {
+  double value;
+  bool open;
+  constexpr RangeEnd(double number) : RangeEnd(number, false) {}  // NOLINT: a number is an end
+  constexpr RangeEnd(double number, bool is_open) : value(number), open(is_open) {}
+};
+constexpr RangeEnd above(double least) { return {least, true}; }
+constexpr RangeEnd below(double most) { return {most, true}; }
+
 class OptionVisitor {
  public:
   virtual ~OptionVisitor() = default;
@@ -20,8 +31,8 @@ class OptionVisitor {
   virtual void integer(std::string_view name, std::int64_t& value, std::string_view help, std::int64_t minimum = 0,
                        std::int64_t maximum = std::numeric_limits<std::int32_t>::max()) = 0;
   virtual void real(std::string_view name, double& value, std::string_view help,
-                    double minimum = std::numeric_limits<double>::lowest(),
-                    double maximum = std::numeric_limits<double>::max()) = 0;
+                    RangeEnd minimum = std::numeric_limits<double>::lowest(),
+                    RangeEnd maximum = std::numeric_limits<double>::max()) = 0;
   virtual void choice(std::string_view name, std::string& value, const std::vector<std::string_view>& allowed,
                       std::string_view help) = 0;
   virtual void text(std::string_view name, std::string& value, std::string_view help) = 0;
@@ -57,7 +68,10 @@ struct OptionInfo {
   OptionValue value;
   std::string help;
   std::vector<std::string> allowed;  // of a choice
-  std::string range;                 // "1 to 8", empty when any value is fine
+  std::string range;                 // "1 to 8", "in [0, 1)", empty when any value is fine
+
+  // The help, and behind it the values that the option may have: "kind of norm (layer|rms)", "a share (in [0, 1))".
+  std::string help_with_range() const;
 };
 
 // All options with their values now.
@@ -66,6 +80,10 @@ std::vector<OptionInfo> list_options(Options& options);
 // Sets one option from text ("64", "3e-4", "true", "half"). Throws Error("[where] ...") naming the option when it is
 // unknown (with the nearest known name), not readable as its type, or out of range; the options are unchanged then.
 void set_option(Options& options, std::string_view where, std::string_view name, std::string_view text);
+
+// Throws Error("[where] ...") for a value that set_option would refuse: options that C++ code filled in have not been
+// through it.
+void check_values(const Options& options, std::string_view where);
 
 // "64", "0.5", "true", "half".
 std::string to_text(const OptionValue& value);

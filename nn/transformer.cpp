@@ -120,8 +120,12 @@ class Block final : public Module {
 }  // namespace
 
 struct Transformer::Parts {
+  static Tied tied(const ModelOptions& options) {
+    if (!options.tied) return Tied::no;
+    return options.norm_place == "post" ? Tied::after_norms : Tied::yes;
+  }
   Parts(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start)
-      : embedding(start.at("embedding"), vocabulary, options.width),
+      : embedding(start.at("embedding"), vocabulary, options.width, tied(options)),
         embedding_dropout(start, "embedding", options.dropout) {
     if (options.final_norm) norm = Norm::make(options.norm, start.at("norm"), options.width, options.norm_eps);
     if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);

@@ -244,6 +244,7 @@ void RunConfig::validate() const {
     check(parts == run.micro_batches, "run", "a batch of ", run.batch, " has no ", run.micro_batches,
           " micro-batches of one size; with ", run.at_once(), " sequences each there are ", parts);
   }
+  optimiser.validate();
   check(optimiser.warmup <= run.steps, "optimiser", "warmup ", optimiser.warmup, " is longer than the run of ",
         run.steps, " steps; a shorter one is set with --optimiser.warmup");
 }

@@ -15,7 +15,7 @@ void SamplingOptions::visit(OptionVisitor& visitor) {
                "logits are divided by it: below 1 likelier tokens, above 1 more of the others; 0: the likeliest", 0,
                1e6);
   visitor.integer("top-k", top_k, "only the k likeliest; 0: all", 0);
-  visitor.real("top-p", top_p, "of these the fewest whose probability together reaches p", 0, 1);
+  visitor.real("top-p", top_p, "of these the fewest whose probability together reaches p", above(0), 1);
 }
 
 Sampled sample(std::span<const double> logits, const SamplingOptions& options, double uniform) {

@@ -10,7 +10,7 @@ struct SgdOptions final : OptionsOf<SgdOptions> {
   double momentum = 0;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.real("momentum", momentum, "share of the last step that is kept", 0, 1);
+    visitor.real("momentum", momentum, "share of the last step that is kept", 0, below(1));
   }
 };
 

@@ -23,7 +23,7 @@ struct CaropeOptions final : OptionsOf<CaropeOptions> {
     visitor.choice("start", start, {"rope", "random"}, "of w: 0, which is rope, or N(0, 0.02²)");
     visitor.choice("layout", layout, {"half", "interleaved"},
                    "which dims form a plane: i with i + d/2, or 2i with 2i+1");
-    visitor.real("base", base, "of the frequencies at the start", 1.001);
+    visitor.real("base", base, "of the frequencies at the start", 1.001, 1e12);
   }
 };
 
@@ -35,9 +35,9 @@ class Carope final : public Encoding {
     const double opening = std::pow(options.base, 2.0 / static_cast<double>(setup.head_width)) - 1;
     weight_ = setup.parameter("frequency.weight", {setup.key_heads, setup.width},
                               options.start == "rope" ? Fill::constant(0) : Fill::normal(0.02), Scope::layer);
-    // The inverse of softplus.
-    bias_ = setup.parameter("frequency.bias", {setup.key_heads}, Fill::constant(std::log(std::expm1(opening))),
-                            Scope::layer);
+    // The inverse of softplus, which is x itself, to the last bit, long before e^x overflows.
+    const double bias = opening > 100 ? opening : std::log(std::expm1(opening));
+    bias_ = setup.parameter("frequency.bias", {setup.key_heads}, Fill::constant(bias), Scope::layer);
   }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {

@@ -20,6 +20,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/encoding.hpp"
+#include "nn/layer_parts.hpp"
 #include "nn/seen.hpp"
 
 namespace tally {
@@ -34,11 +35,11 @@ struct MtaOptions final : OptionsOf<MtaOptions> {
   std::string mix = "both";
 
   void visit(OptionVisitor& visitor) override {
-    visitor.integer("queries", queries, "cq, how many queries a sum reaches over, its own the last", 1);
-    visitor.integer("keys", keys, "ck, how many keys, the pair's own in their middle; odd", 1);
+    visitor.integer("queries", queries, "cq, how many queries a sum reaches over, its own the last", 1, 1 << 10);
+    visitor.integer("keys", keys, "ck, how many keys, the pair's own in their middle; odd", 1, (1 << 10) - 1);
     visitor.choice("mix", mix, {"both", "before", "after", "none"},
                    "where heads are mixed: before or after the softmax");
-    visitor.integer("group", group, "n, how many heads are mixed with each other after it; 0: all");
+    visitor.integer("group", group, "n, how many heads are mixed with each other after it; 0: all", 0, 1 << 16);
     visitor.flag("after", after, "weights are summed over queries and keys too, as scores are");
     visitor.flag("norm", norm, "each head's output is normed (RMSNorm)");
     visitor.flag("gate", gate, "each head's output is gated");
@@ -122,6 +123,7 @@ class Mta final : public Encoding {
       check(heads % group == 0, "mta", heads, " heads are no whole number of groups of ", group);
       mix_after_ = make("mix-after", {heads / group, group, group}, identities(heads / group, group));
     }
+    if (options.norm) check_normed_heads(setup, "mta");
     if (options.norm) norm_ = make("norm.weight", {setup.head_width}, Fill::constant(1));
     if (!options.gate) return;
     const double deviation = 1.0 / std::sqrt(static_cast<double>(setup.width));

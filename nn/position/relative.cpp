@@ -28,6 +28,12 @@ struct RelativeOptions final : OptionsOf<RelativeOptions> {
     visitor.integer("distances", distances, "rows K of the table; 0 for the longest sequence", 0, 1 << 20);
     visitor.flag("rotated-query", rotated_query, "in a sum with a rotation: its product sees q as rotated");
   }
+  void validate() const override {
+    check(
+        far != "cap" || distances != 1, "relative",
+        "distances = 1 with far = cap gives all keys of a row one term, in which no position is left; choose distances "
+        "of at least 2, or far = none");
+  }
 };
 
 class Relative final : public Encoding {

@@ -13,7 +13,7 @@ struct SinkOptions final : OptionsOf<SinkOptions> {
   RemainderOption remainder;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.real("deviation", deviation, "of the start values of c, which are normal", 0);
+    visitor.real("deviation", deviation, "of the start values of c, which are normal", 0, 10);
     remainder.visit(visitor, "where what the sink takes goes");
   }
 };

@@ -20,7 +20,7 @@ struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
   bool whole = false;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.real("start", start, "c of every head at the start");
+    visitor.real("start", start, "c of every head at the start", -100, 100);
     visitor.flag("bias", bias, "with b, learned, from 0");
     visitor.flag("whole", whole,
                  "the factor multiplies the whole logit with its biases, not q alone; not beside policies (cope-alibi, "

@@ -26,6 +26,7 @@ class StickBreakingEncoding final : public Encoding {
   StickBreakingEncoding(const EncodingSetup& setup, const StickBreakingOptions& options)
       : attend_current_(options.attend_current), remainder_(setup, options.remainder) {}
 
+  bool excludes_own_key() const override { return !attend_current_; }
   void score(const AttentionInput& in, Score& score) const override {
     score.set_scan(stick_breaking(attend_current_));
     score.set_normaliser({.kind = Normaliser::Kind::exp, .rest = remainder_(in)});

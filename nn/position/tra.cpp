@@ -24,6 +24,7 @@ TALLY_PAIR(tra, Tra);
 #ifndef TALLY_PAIR_ONLY
 
 #include "nn/encoding.hpp"
+#include "nn/layer_parts.hpp"
 
 namespace tally {
 namespace {
@@ -37,7 +38,9 @@ class ThresholdRelative final : public Encoding {
   explicit ThresholdRelative(const EncodingSetup& setup)
       : weight_(setup.parameter("threshold.weight", {setup.heads, setup.width}, setup.start->linear_weight(setup.width),
                                 Scope::layer)),
-        bias_(setup.parameter("threshold.bias", {setup.heads}, Fill::constant(0), Scope::layer)) {}
+        bias_(setup.parameter("threshold.bias", {setup.heads}, Fill::constant(0), Scope::layer)) {
+    check_normed_heads(setup, "tra");
+  }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput&) const override {
     q = rms_norm(q);

@@ -16,10 +16,8 @@ constexpr const char* about_encodings =
     "Options of an encoding, --pe.<name>, are listed here when it is named too: --help --pe cope.";
 
 std::string describe(const OptionInfo& option) {
-  std::string text = option.help;
-  if (!option.allowed.empty()) text += concat(" (", joined(option.allowed, "|"), ")");
-  if (std::holds_alternative<bool>(option.value)) text += concat(" [", to_text(option.value), "]");
-  return text;
+  const bool flag = std::holds_alternative<bool>(option.value);
+  return flag ? concat(option.help, " [", to_text(option.value), "]") : option.help_with_range();
 }
 
 // Another encoding than the file's: options of parts that it does not have are left out.

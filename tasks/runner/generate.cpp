@@ -305,7 +305,7 @@ std::function<Result()> declare_generate(CommandLine& line) {
              [settings, name = option.name](const std::string& value) {
                as_usage([&] { set_option(settings->sampling, "generate", name, value); });
              },
-             option.help, {.usual = to_text(option.value)});
+             option.help_with_range(), {.usual = to_text(option.value)});
   }
   line.add("--seed", &settings->seed, "of the random numbers: the same seed gives the same text", {.least = 0});
   line.add("--samples", &settings->samples, "texts from the same prompt", {.least = 1, .most = 1024});

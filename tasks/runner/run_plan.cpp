@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <thread>
 
@@ -25,7 +26,10 @@ namespace {
 
 std::int64_t parse_seed(const std::string& text) {
   const std::optional<std::int64_t> seed = whole_number(text);
-  if (!seed || *seed < 0) throw UsageError(concat("[seeds] '", text, "' is not a seed; --seeds takes 1..3 or 1,2,5"));
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // as of --seed
+  if (!seed || *seed < 0 || *seed > most) {
+    throw UsageError(concat("[seeds] '", text, "' is not a seed, 0 to ", most, "; --seeds takes 1..3 or 1,2,5"));
+  }
   return *seed;
 }
 

@@ -306,7 +306,7 @@ TEST(Optimizer, RefusesOptionsOfAnotherRule) {
   EXPECT_TRUE(named(of_momentum, "sgd")) << of_momentum;
   EXPECT_TRUE(of_beta.starts_with("[optimiser] beta1 = 0.5 has no effect with sgd; it is for ")) << of_beta;
   EXPECT_TRUE(named(of_beta, "adam") && named(of_beta, "adamw")) << of_beta;
-  EXPECT_EQ(refusal("adamw", "momentum", "2"), "[optimiser] momentum must be 0 to 1, got '2'");
+  EXPECT_EQ(refusal("adamw", "momentum", "2"), "[optimiser] momentum must be in [0, 1), got '2'");
   EXPECT_EQ(refusal("adamw", "momentum", "0"), "");
   EXPECT_EQ(refusal("sgd", "beta1", "0.90"), "");
   EXPECT_NE(refusal("sgd", "momentun", "0.9").find("did you mean 'momentum'?"), std::string::npos);

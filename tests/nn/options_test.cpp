@@ -20,6 +20,8 @@ struct Sample final : OptionsOf<Sample> {
   std::int64_t count = 7;
   double lr = 0.5;
   double rate = 0;
+  double mean = 0.9;
+  double eps = 1;
   std::string norm = "layer";
   std::string label = "x";
 
@@ -29,6 +31,8 @@ struct Sample final : OptionsOf<Sample> {
     visitor.integer("count", count, "of anything", -3);
     visitor.real("lr", lr, "learning rate");
     visitor.real("dropout-rate", rate, "share dropped", 0, 1);
+    visitor.real("mean", mean, "share kept", 0, below(1));
+    visitor.real("eps", eps, "added", above(0));
     visitor.choice("norm", norm, {"layer", "rms"}, "kind of norm");
     visitor.text("label", label, "any text");
   }
@@ -53,7 +57,7 @@ std::string values_of(Sample& sample) {
 TEST(Options, AreListedInOrderWithValuesAndLimits) {
   Sample sample;
   const std::vector<OptionInfo> infos = list_options(sample);
-  ASSERT_EQ(infos.size(), 7u);
+  ASSERT_EQ(infos.size(), 9u);
   EXPECT_EQ(infos[0].name, "tied");
   EXPECT_EQ(std::get<bool>(infos[0].value), false);
   EXPECT_EQ(infos[1].help, "of attention");
@@ -63,8 +67,13 @@ TEST(Options, AreListedInOrderWithValuesAndLimits) {
   EXPECT_EQ(std::get<double>(infos[3].value), 0.5);
   EXPECT_EQ(infos[3].range, "");
   EXPECT_EQ(infos[4].range, "0 to 1");
-  EXPECT_EQ(infos[5].allowed, (std::vector<std::string>{"layer", "rms"}));
-  EXPECT_EQ(std::get<std::string>(infos[6].value), "x");
+  EXPECT_EQ(infos[5].range, "in [0, 1)");
+  EXPECT_EQ(infos[6].range, "above 0");
+  EXPECT_EQ(infos[7].allowed, (std::vector<std::string>{"layer", "rms"}));
+  EXPECT_EQ(std::get<std::string>(infos[8].value), "x");
+  EXPECT_EQ(infos[5].help_with_range(), "share kept (in [0, 1))");
+  EXPECT_EQ(infos[3].help_with_range(), "learning rate");
+  EXPECT_EQ(infos[7].help_with_range(), "kind of norm (layer|rms)");
 }
 
 TEST(Options, AreSetFromText) {
@@ -125,6 +134,25 @@ TEST(Options, WhatIsNotReadableIsRefusedAndChangesNothing) {
   EXPECT_EQ(values_of(sample), before);
 }
 
+TEST(Options, AnOpenEndIsNotInTheRangeAndTheNumberBeforeItIs) {
+  Sample sample;
+  EXPECT_EQ(error_of(sample, "mean", "0"), "");
+  EXPECT_EQ(error_of(sample, "mean", "0.9999999999999999"), "");
+  EXPECT_EQ(sample.mean, 0.9999999999999999);
+  EXPECT_EQ(error_of(sample, "eps", "5e-324"), "");
+  EXPECT_EQ(error_of(sample, "mean", "0.99999999999999999"),
+            "[model] mean must be in [0, 1), got '0.99999999999999999'");
+}
+
+TEST(Options, ValuesFromCodeAreCheckedAsThoseFromText) {
+  Sample sample;
+  EXPECT_NO_THROW(check_values(sample, "model"));
+  sample.mean = 1;
+  EXPECT_THROW(check_values(sample, "model"), Error);
+  sample.mean = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THROW(check_values(sample, "model"), Error);
+}
+
 TEST(Options, WhatIsOutOfRangeIsRefusedAndChangesNothing) {
   Sample sample;
   const std::string before = values_of(sample);
@@ -134,6 +162,10 @@ TEST(Options, WhatIsOutOfRangeIsRefusedAndChangesNothing) {
   EXPECT_EQ(error_of(sample, "count", "2147483648"), "[model] count must be -3 to 2147483647, got '2147483648'");
   EXPECT_EQ(error_of(sample, "dropout-rate", "-1e-9"), "[model] dropout-rate must be 0 to 1, got '-1e-9'");
   EXPECT_EQ(error_of(sample, "dropout-rate", "1.01"), "[model] dropout-rate must be 0 to 1, got '1.01'");
+  EXPECT_EQ(error_of(sample, "mean", "1"), "[model] mean must be in [0, 1), got '1'");
+  EXPECT_EQ(error_of(sample, "mean", "-1e-9"), "[model] mean must be in [0, 1), got '-1e-9'");
+  EXPECT_EQ(error_of(sample, "eps", "0"), "[model] eps must be above 0, got '0'");
+  EXPECT_EQ(error_of(sample, "eps", "-0.0"), "[model] eps must be above 0, got '-0.0'");
   EXPECT_EQ(error_of(sample, "norm", "batch"), "[model] norm must be one of layer, rms; got 'batch'");
   EXPECT_EQ(error_of(sample, "norm", ""), "[model] norm must be one of layer, rms; got ''");
   EXPECT_EQ(values_of(sample), before);
@@ -148,7 +180,7 @@ TEST(Options, AnUnknownNameIsRefusedWithTheNearest) {
             "[model] unknown option 'dropout_rate'; did you mean 'dropout-rate'?");
   EXPECT_EQ(error_of(sample, "Heads", "1"), "[model] unknown option 'Heads'; did you mean 'heads'?");
   EXPECT_EQ(error_of(sample, "zzz", "1"),
-            "[model] unknown option 'zzz'; known are tied, heads, count, lr, dropout-rate, norm, label");
+            "[model] unknown option 'zzz'; known are tied, heads, count, lr, dropout-rate, mean, eps, norm, label");
   EXPECT_EQ(values_of(sample), before);
 }
 

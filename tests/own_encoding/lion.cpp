@@ -8,8 +8,8 @@ namespace {
 struct LionOptions final : OptionsOf<LionOptions> {
   double beta1 = 0.9, beta2 = 0.99;
   void visit(OptionVisitor& visitor) override {
-    visitor.real("beta1", beta1, "share of the mean in a step", 0, 1);
-    visitor.real("beta2", beta2, "share of the mean that is kept", 0, 1);
+    visitor.real("beta1", beta1, "share of the mean in a step", 0, below(1));
+    visitor.real("beta2", beta2, "share of the mean that is kept", 0, below(1));
   }
 };
 

@@ -122,8 +122,12 @@ TEST_F(Generate, EndsWhereItShould) {
   // 16 tokens are what its table holds.
   EXPECT_EQ(texts({"--count=60"}).at(0).size(), 13u) << "12 more are fed, and one more is told";
   EXPECT_EQ(texts({"--count=60", "--full=slide"}).at(0).size(), 60u);
-  for (const std::vector<std::string>& wrong :
-       {std::vector<std::string>{"--temperature=-1"}, {"--top-p=2"}, {"--top-k=-1"}, {"--full=wrap"}, {"--count=0"}}) {
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--temperature=-1"},
+                                                {"--top-p=2"},
+                                                {"--top-p=0"},
+                                                {"--top-k=-1"},
+                                                {"--full=wrap"},
+                                                {"--count=0"}}) {
     EXPECT_EQ(generate(wrong).code, 2) << wrong.front();
   }
   EXPECT_EQ(run_tally({"generate", run_}, folder_).code, 2) << "no prompt";

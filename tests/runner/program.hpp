@@ -117,8 +117,8 @@ inline std::vector<std::string> tiny_training(const std::string& run, const std:
   const auto name_of = [](const std::string& option) { return option.substr(0, option.find('=')); };
   for (const char* setting :
        {"--length=16", "--model.width=8", "--model.heads=2", "--batch=4", "--steps=4", "--eval-every=2",
-        "--save-every=2", "--log-every=1", "--optimiser.warmup=0", "--task.eval-count=6", "--task.sparse-count=5",
-        "--task.dense-count=4", "--eval-count=0", "--threads=1"}) {
+        "--save-every=2", "--log-every=1", "--optimiser.warmup=0", "--optimiser.weight-decay=0", "--task.eval-count=6",
+        "--task.sparse-count=5", "--task.dense-count=4", "--eval-count=0", "--threads=1"}) {
     const bool replaced = std::any_of(options.begin(), options.end(),
                                       [&](const std::string& option) { return name_of(option) == name_of(setting); });
     if (!replaced) words.emplace_back(setting);

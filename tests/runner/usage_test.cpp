@@ -80,6 +80,8 @@ TEST(Usage, HelpKnowsPresetsAndEncodings) {
     EXPECT_TRUE(holds(help({command, "--help"}), "--help --pe cope")) << command;
     EXPECT_FALSE(holds(help({command, "--help", "--pe", "rope"}), "--help --pe cope")) << command;
   }
+  EXPECT_TRUE(holds(help({"train", "--help"}), "mean of gradients (in [0, 1))")) << "an open end";
+  EXPECT_TRUE(holds(help({"generate", "--help"}), "reaches p (in (0, 1])")) << "an open end";
   EXPECT_TRUE(holds(help({"data", "--help"}), "print one JSON object a line")) << "data";
   EXPECT_TRUE(holds(help({"eval", "--help"}), "print one JSON object at the end")) << "eval";
 }
@@ -203,6 +205,15 @@ TEST(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
        {train_with(folder, {"--optimiser.lr=1e999"}), "out of range"},
        {train_with(folder, {"--optimiser.lr=nan"}), "finite"},
        {train_with(folder, {"--optimiser.lr=-1"}), "at least 0"},
+       {train_with(folder, {"--optimiser.beta1=1"}), "beta1 must be in [0, 1), got '1'"},
+       {train_with(folder, {"--optimiser.beta2=1"}), "beta2 must be in [0, 1), got '1'"},
+       {train_with(folder, {"--optimiser.eps=0"}), "eps must be 1e-20 to 1, got '0'"},
+       {train_with(folder, {"--optimiser.lr=1", "--optimiser.weight-decay=1"}), "their product must be below 1"},
+       {train_with(folder, {"--model.norm-eps=1e-30"}), "norm-eps = 1e-30 must be 0 or at least 1e-20"},
+       {train_with(folder, {"--model.width=1", "--model.heads=1"}), "norm = layer makes 0 of a width of 1"},
+       {{"train", folder / "run", "--task=flip-flop", "--pe=stick-breaking[window=1]"}, "every weight is 0"},
+       {{"sweep", folder / "run", "--task=flip-flop", "--pe=cope", "--seeds=9223372036854775807"},
+        "is not a seed, 0 to"},
        {train_with(folder, {"--steps=-3"}), "steps must be 1 to 2147483647, got '-3'"},
        {train_with(folder, {"--steps=0"}), "steps must be 1 to 2147483647, got '0'"},
        {train_with(folder, {"--config=" + (folder / "config.json"), "--preset=quick"}), "exclude each other"},

@@ -1,0 +1,288 @@
+// Every number that an option accepts makes sense: at the ends of its range a tiny model trains with finite losses and
+// gradients, and its attention still attends to something.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "core/error.hpp"
+#include "nn/optimizer.hpp"
+#include "tasks/batch.hpp"
+#include "tasks/config.hpp"
+#include "tasks/estimate.hpp"
+#include "tasks/sampling.hpp"
+#include "tasks/train_step.hpp"
+
+namespace tally {
+namespace {
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// What an option accepts at the ends of its range, and numbers just beyond them.
+struct Ends {
+  std::string name;
+  std::vector<std::string> accepted, refused;
+};
+
+class EndsOf final : public OptionVisitor {
+ public:
+  explicit EndsOf(Options& options) { options.visit(*this); }
+
+  void flag(std::string_view, bool&, std::string_view) override {}
+  void integer(std::string_view name, std::int64_t&, std::string_view, std::int64_t minimum,
+               std::int64_t maximum) override {
+    all.push_back({std::string(name),
+                   {to_text(minimum), to_text(maximum)},
+                   {to_text(minimum - 1), to_text(maximum + 1), "9223372036854775808", "1e3", "nan"}});
+  }
+  void real(std::string_view name, double&, std::string_view, RangeEnd minimum, RangeEnd maximum) override {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    Ends ends{std::string(name), {}, {"nan", "inf", "-inf", "1e999"}};
+    const auto add = [&](RangeEnd end, double outside) {
+      const double beyond = std::nextafter(end.value, outside);
+      ends.accepted.push_back(to_text(end.open ? std::nextafter(end.value, -outside) : end.value));
+      if (end.open) ends.refused.push_back(to_text(end.value));
+      if (std::isfinite(beyond)) ends.refused.push_back(to_text(beyond));
+    };
+    add(minimum, -infinity);
+    add(maximum, infinity);
+    all.push_back(std::move(ends));
+  }
+  void choice(std::string_view, std::string&, const std::vector<std::string_view>&, std::string_view) override {}
+  void text(std::string_view, std::string&, std::string_view) override {}
+
+  std::vector<Ends> all;
+};
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+RunConfig tiny(const std::string& task, const std::string& encoding, const Settings& settings) {
+  RunConfig config = RunConfig::make(task, encoding);
+  for (const auto& [name, value] : Settings{{"model.width", "16"},
+                                            {"model.heads", "2"},
+                                            {"model.layers", "2"},
+                                            {"model.init", "fan-in"},
+                                            {"batch", "2"},
+                                            {"steps", "3"}}) {
+    config.set(name, value);
+  }
+  for (const auto& [name, value] : settings) config.set(name, value);
+  return config;
+}
+
+// Two steps, and the weights after them.
+void expect_trains(const RunConfig& config, const Task& task) {
+  const auto model = config.make_model(task);
+  const auto optimizer = Optimizer::make(config.optimiser, model->parameters());
+  TrainStep step(*model, *optimizer, config.optimiser, 1, config.run.at_once());
+  for (std::int64_t n = 1; n <= 2; ++n) {
+    const StepReport report = step(collate(examples_of(task, "train", 2 * n, 2 * n + 2)), n, config.run.steps);
+    EXPECT_TRUE(std::isfinite(report.loss)) << report.loss;
+    EXPECT_TRUE(std::isfinite(report.grad_norm) && report.grad_norm > 0) << report.grad_norm;
+  }
+  for (const auto& [path, parameter] : model->parameters()) {
+    for (const double number : parameter.to(DType::f64).to_vector<double>()) ASSERT_TRUE(std::isfinite(number)) << path;
+  }
+  const NoGrad only_values;
+  std::vector<AttentionTrace> trace;
+  model->forward(collate(examples_of(task, "train", 0, 2)).tokens, {.trace = &trace});
+  for (const AttentionTrace& layer : trace) {
+    double most = 0;
+    for (const double weight : layer.weights.to(DType::f64).to_vector<double>()) most = std::max(most, weight);
+    EXPECT_GT(most, 1e-6) << "all weights of a layer are 0";
+  }
+}
+
+// What is refused must be said of this option; what is too large to train here is counted alone.
+void expect_fine(const RunConfig& config, const std::string& name) {
+  try {
+    config.validate();
+    const auto task = config.make_task();
+    const auto shapes = parameter_shapes(config, *task);
+    const double parameters = static_cast<double>(parameter_count(shapes));
+    EXPECT_GT(parameters, 0);
+    const double tokens = static_cast<double>(task->max_length()) * static_cast<double>(config.run.batch);
+    if (parameters > 2e6 || tokens > 1e4 || config.model.layers > 50) return;
+    expect_trains(config, *task);
+  } catch (const Diverged& error) {
+    // There is no largest learning rate; a run that it lets diverge says so.
+    EXPECT_EQ(name, "lr") << error.what();
+  } catch (const Error& error) {
+    EXPECT_TRUE(contains(error.what(), name)) << error.what();
+  }
+}
+
+// Every number of these options at each end, beside these settings.
+void expect_ends(const std::string& task, const std::string& encoding, const std::string& prefix,
+                 std::vector<Ends> options, const Settings& beside) {
+  for (const Ends& option : options) {
+    const std::string name = prefix + option.name;
+    for (const std::string& value : option.accepted) {
+      SCOPED_TRACE(concat(task, ", ", encoding, ", ", name, " = ", value));
+      RunConfig config = tiny(task, encoding, beside);
+      ASSERT_NO_THROW(config.set(name, value));
+      expect_fine(config, option.name);
+    }
+    for (const std::string& value : option.refused) {
+      RunConfig config = tiny(task, encoding, beside);
+      EXPECT_THROW(config.set(name, value), Error) << name << " = " << value;
+    }
+  }
+}
+
+const Settings short_text{{"task.length", "12"}};
+
+TEST(OptionEnds, OfOptimisersTrain) {
+  for (const OptimizerEntry* entry : optimizer_registry()) {
+    OptimizerOptions options;
+    options.set("name", entry->name);
+    for (const OptionInfo& info : list_options(options)) {
+      if (info.name != "schedule") continue;
+      for (const std::string& schedule : info.allowed) {
+        Settings beside = short_text;
+        beside.emplace_back("optimiser.name", entry->name);
+        beside.emplace_back("optimiser.schedule", schedule);
+        expect_ends("flip-flop", "cope", "optimiser.", EndsOf(options).all, beside);
+      }
+    }
+  }
+}
+
+TEST(OptionEnds, OfTheModelTrain) {
+  ModelOptions options;
+  for (const Settings& beside : {short_text, {{"task.length", "12"}, {"model.norm", "rms"}, {"model.tied", "true"}}}) {
+    expect_ends("flip-flop", "cope", "model.", EndsOf(options).all, beside);
+  }
+}
+
+TEST(OptionEnds, OfTheRunTrain) {
+  RunOptions options;
+  expect_ends("flip-flop", "none", "", EndsOf(options).all, short_text);
+}
+
+TEST(OptionEnds, OfEncodingsTrain) {
+  for (const EncodingEntry* entry : encoding_registry()) {
+    const std::string prefix = concat("pe.", entry->name, ".");
+    std::vector<Settings> all{short_text};
+    // Each choice by itself: some numbers are for one of them.
+    for (const OptionInfo& info : list_options(*entry->make_options())) {
+      for (const std::string& value : info.allowed) {
+        if (value == to_text(info.value)) continue;
+        all.push_back(short_text);
+        all.back().emplace_back(prefix + info.name, value);
+      }
+    }
+    for (const Settings& beside : all) {
+      expect_ends("flip-flop", entry->name, prefix, EndsOf(*entry->make_options()).all, beside);
+    }
+  }
+}
+
+TEST(OptionEnds, OfTasksTrain) {
+  for (const TaskEntry* entry : task_registry()) {
+    if (entry->reads_files) continue;
+    expect_ends(entry->name, "none", "task.", EndsOf(*entry->make_options()).all, {{"model.layers", "1"}});
+  }
+}
+
+// Formulas with head widths in their exponents, and norms over a head.
+TEST(OptionEnds, OfHeadWidthsTrain) {
+  for (const EncodingEntry* entry : encoding_registry()) {
+    for (const std::string width : {"1", "2"}) {
+      SCOPED_TRACE(concat(entry->name, ", head-width ", width));
+      Settings settings = short_text;
+      settings.emplace_back("model.head-width", width);
+      expect_fine(tiny("flip-flop", entry->name, settings), "head");
+    }
+  }
+}
+
+// What queries see at the least.
+TEST(OptionEnds, OfWindowsTrain) {
+  for (const EncodingEntry* entry : encoding_registry()) {
+    for (const std::string sight : {"window=1", "chunk=1", "window=1,first=1", "chunk=1,first=1", "window=2"}) {
+      const std::string text = concat(entry->name, "[", sight, "]");
+      SCOPED_TRACE(text);
+      expect_fine(tiny("flip-flop", text, short_text), sight.substr(0, 6) == "window" ? "window" : "chunk");
+    }
+  }
+}
+
+TEST(OptionEnds, WhatSeesItselfOnlyMustAttendToItself) {
+  const auto refused = [](const std::string& text) {
+    try {
+      const RunConfig config = tiny("flip-flop", text, short_text);
+      config.make_model(*config.make_task());
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const std::string text : {"stick-breaking[window=1]", "0:none,1:stick-breaking[chunk=1]",
+                                 "rope+stick-breaking[window=1]", "none@0,stick-breaking[window=1]@1"}) {
+    EXPECT_TRUE(contains(refused(text), "stick-breaking") && contains(refused(text), "every weight is 0")) << text;
+  }
+  for (const std::string text : {"stick-breaking[window=2]", "stick-breaking[window=1,first=1]", "none[window=1]"}) {
+    EXPECT_EQ(refused(text), "") << text;
+  }
+  RunConfig config = tiny("flip-flop", "stick-breaking[window=1]", short_text);
+  config.set("pe.attend-current", "true");
+  EXPECT_NO_THROW(config.make_model(*config.make_task()));
+}
+
+TEST(OptionEnds, OfSamplingDrawSomeToken) {
+  SamplingOptions options;
+  const std::vector<double> logits{-1e4, 3, 3.5, 0};
+  for (const Ends& option : EndsOf(options).all) {
+    for (const std::string& value : option.accepted) {
+      SamplingOptions changed;
+      set_option(changed, "generate", option.name, value);
+      for (const double uniform : {0.0, 0.5, 1 - 0x1p-53}) {
+        const Sampled sampled = sample(logits, changed, uniform);
+        EXPECT_TRUE(0 <= sampled.id && sampled.id < 4) << option.name << " = " << value;
+        EXPECT_TRUE(std::isfinite(sampled.log_probability)) << option.name << " = " << value;
+      }
+    }
+    for (const std::string& value : option.refused) {
+      EXPECT_THROW(set_option(options, "generate", option.name, value), Error) << option.name << " = " << value;
+    }
+  }
+}
+
+// Numbers that the rule divides by, or that would leave nothing of a parameter.
+TEST(OptionEnds, OfOptimisersAreOpenWhereTheFormulaNeedsIt) {
+  const auto error_of = [](const Settings& settings) {
+    try {
+      RunConfig config = tiny("flip-flop", "none", short_text);
+      for (const auto& [name, value] : settings) config.set(name, value);
+      config.validate();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_of({{"optimiser.beta1", "1"}}), "[optimiser] beta1 must be in [0, 1), got '1'");
+  EXPECT_EQ(error_of({{"optimiser.beta2", "1"}}), "[optimiser] beta2 must be in [0, 1), got '1'");
+  EXPECT_EQ(error_of({{"optimiser.eps", "0"}}), "[optimiser] eps must be 1e-20 to 1, got '0'");
+  EXPECT_EQ(error_of({{"optimiser.name", "sgd"}, {"optimiser.momentum", "1"}}),
+            "[optimiser] momentum must be in [0, 1), got '1'");
+  const Settings decay{{"optimiser.lr", "0.5"}, {"optimiser.weight-decay", "2"}};
+  EXPECT_TRUE(contains(error_of(decay), "weight-decay 2 with lr 0.5 takes 1 of every parameter")) << error_of(decay);
+  Settings of_adam = decay;
+  of_adam.emplace_back("optimiser.name", "adam");
+  EXPECT_EQ(error_of(of_adam), "");
+  EXPECT_EQ(error_of({{"optimiser.lr", "0.5"}, {"optimiser.weight-decay", "1.9"}}), "");
+  // Options that C++ code filled in.
+  OptimizerOptions options;
+  options.lr = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THROW(Optimizer::make(options, {}), Error);
+}
+
+}  // namespace
+}  // namespace tally
