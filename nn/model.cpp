@@ -30,6 +30,8 @@ void ModelOptions::visit(OptionVisitor& visitor) {
   visitor.flag("bias", bias, "biases of the linear layers; the output projection has none in any case");
   visitor.flag("tied", tied, "output projection = token embedding");
   visitor.flag("final-norm", final_norm, "norm before the output projection");
+  visitor.choice("qk-norm", qk_norm, {"none", "head", "full"},
+                 "norm of queries and keys, before positions are encoded: over each head, or over all heads together");
   visitor.choice("attention", attention, {"tiled", "composed"},
                  "in tiles that never store T x T numbers, or every intermediate written out");
   visitor.choice("init", init, {"gpt2", "fan-in", "authors"},
@@ -50,8 +52,8 @@ void ModelOptions::validate() const {
 
 std::vector<std::string> ModelOptions::idle() const {
   if (is_transformer()) return {};
-  return {"heads",      "kv-heads", "head-width", "hidden",     "norm",     "norm-eps",
-          "norm-place", "residual", "activation", "final-norm", "attention"};
+  return {"heads",      "kv-heads", "head-width", "hidden",     "norm",    "norm-eps",
+          "norm-place", "residual", "activation", "final-norm", "qk-norm", "attention"};
 }
 
 Tensor SequenceModel::forward(const Tensor& tokens, const Pass& pass) { return linear(hidden(tokens, pass), head()); }
