@@ -63,8 +63,8 @@ class Attention final : public Module {
   // Who reads x, and q, k and v: products alone, where attention is tiled and no encoding computes with them; x may be
   // what a norm wrote for them then.
   ReadBy readers(const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier = {}) const;
-  // The attention itself, without projections and norms: q [B, H, T, d], k and v [B,
-  // G, T, d] -> o as q
+  // The attention itself, between the projections (or the norms of q and k) and the output projection:
+  // q [B, H, T, d], k and v [B, G, T, d] -> o as q
   Tensor attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v, const LayerEncoding& encoding,
                 const Pass& pass, const Earlier& earlier = {}) const;
   // Whether new tokens can be computed by themselves from what was kept of earlier ones (Earlier). Not where attention

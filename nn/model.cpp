@@ -46,6 +46,9 @@ void ModelOptions::validate() const {
   check(head_width > 0 || width % heads == 0, "model", "width ", width, " is not divisible by ", heads,
         " heads, and no head-width is given");
   check(heads % key_heads() == 0, "model", "kv-heads ", kv_heads, " does not divide the ", heads, " heads");
+  const std::int64_t normed = width_of_head() * (qk_norm == "full" ? key_heads() : 1);
+  check(qk_norm == "none" || normed > 1, "model", "qk-norm = ", qk_norm,
+        " needs more than one number: a norm leaves at most the sign of a single one; choose a larger head-width");
   check(residual == "sequential" || norm_place == "pre", "model", "residual = ", residual,
         " has no effect with norm-place = ", norm_place, "; it goes with norm-place = pre");
 }

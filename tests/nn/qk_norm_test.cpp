@@ -14,6 +14,7 @@
 #include "core/io/safetensors.hpp"
 #include "nn/attention.hpp"
 #include "tests/devices.hpp"
+#include "tests/error_of.hpp"
 #include "tests/nn/refusals.hpp"
 #include "tests/nn/small_model.hpp"
 
@@ -198,6 +199,23 @@ TEST(QkNorm, DoesNotSeeTheSizeOfProjections) {
     }
     expect_near(model->forward(tokens), before, 1e-4, over);  // eps is all that sees it
   }
+}
+
+// Of a single number a norm leaves the sign, or nothing.
+TEST(QkNorm, NeedsMoreThanOneNumber) {
+  ModelOptions options;
+  options.heads = options.width = 4;
+  const auto error = [&](const std::string& over, std::int64_t key_heads) {
+    options.qk_norm = over;
+    options.kv_heads = key_heads;
+    return testing::error_of([&] { options.validate(); });
+  };
+  EXPECT_EQ(error("none", 1), "");
+  EXPECT_EQ(error("full", 2), "");
+  EXPECT_TRUE(error("full", 1).starts_with("[model] qk-norm = full needs more than one number")) << error("full", 1);
+  EXPECT_TRUE(error("head", 4).starts_with("[model] qk-norm = head needs more than one number")) << error("head", 4);
+  options.head_width = 2;
+  EXPECT_EQ(error("head", 4), "");
 }
 
 }  // namespace
