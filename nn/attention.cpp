@@ -31,19 +31,32 @@ HeadSizes HeadSizes::of(const ModelOptions& model) {
   return {model.width, model.heads, model.key_heads(), model.width_of_head()};
 }
 
+QkNorm QkNorm::of(const ModelOptions& model) { return {model.qk_norm, model.norm, model.norm_eps}; }
+
 Attention::Attention(const Initializer& start, const HeadSizes& sizes, double dropout, double output_gain,
-                     AttentionForm form, WithBias bias)
+                     AttentionForm form, WithBias bias, const QkNorm& norm)
     : heads_(sizes.heads),
       key_heads_(sizes.key_heads),
       form_(form),
       query_(start.at("query"), sizes.width, sizes.heads * sizes.head_width, bias),
       key_(start.at("key"), sizes.width, sizes.key_heads * sizes.head_width, bias),
       value_(start.at("value"), sizes.width, sizes.key_heads * sizes.head_width, bias),
-      output_(start.at("output"), sizes.heads * sizes.head_width, sizes.width, bias, output_gain) {
+      output_(start.at("output"), sizes.heads * sizes.head_width, sizes.width, bias, output_gain),
+      norm_by_head_(norm.over == "head") {
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
   add_child("output", output_);
+  if (norm.over != "none") {
+    const auto make = [&](std::string_view name, std::int64_t heads) {
+      const std::int64_t width = norm_by_head_ ? sizes.head_width : heads * sizes.head_width;
+      std::unique_ptr<Norm> made = Norm::make(norm.kind, start.at(name), width, norm.eps);
+      add_child(name, *made);
+      return made;
+    };
+    query_norm_ = make("query_norm", sizes.heads);
+    key_norm_ = make("key_norm", sizes.key_heads);
+  }
   for (std::int64_t head = 0; head < heads_; ++head) {
     dropout_.emplace_back(start, head == 0 ? "weights" : concat("weights.", head), dropout);
   }
@@ -101,10 +114,16 @@ Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncodi
 
 Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier,
                           Tensor onto) const {
-  const auto project = [&](const Linear& by, std::int64_t heads) {
-    return split_heads(by.forward(x, {}, readers(encoding, pass, earlier)), heads);
+  const ReadBy of_heads = readers(encoding, pass, earlier);
+  const auto project = [&](const Linear& by, const Norm* norm, std::int64_t heads) {
+    if (norm == nullptr) return split_heads(by.forward(x, {}, of_heads), heads);
+    const Tensor rows = by.forward(x);
+    const Shape by_head{rows.size(0), rows.size(1), heads, rows.size(2) / heads};
+    const Tensor normed = norm->forward(norm_by_head_ ? reshape(rows, by_head) : rows, of_heads);
+    return transpose(reshape(normed, by_head), 1, 2);
   };
-  const Tensor q = project(query_, heads_), k = project(key_, key_heads_), v = project(value_, key_heads_);
+  const Tensor q = project(query_, query_norm_.get(), heads_), k = project(key_, key_norm_.get(), key_heads_),
+               v = project(value_, nullptr, key_heads_);
   return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)), std::move(onto));
 }
 

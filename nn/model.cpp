@@ -35,6 +35,8 @@ void ModelOptions::visit(OptionVisitor& visitor) {
   visitor.flag("bias", bias, "biases of the linear layers; the output projection has none in any case");
   visitor.flag("tied", tied, "output projection = token embedding");
   visitor.flag("final-norm", final_norm, "norm before the output projection");
+  visitor.choice("qk-norm", qk_norm, {"none", "head", "full"},
+                 "norm of queries and keys, before positions are encoded: over each head, or over all heads together");
   visitor.choice("attention", attention, {"tiled", "composed"},
                  "in tiles that never store T x T numbers, or every intermediate written out");
   visitor.choice("init", init, {"gpt2", "fan-in", "authors"},
@@ -51,14 +53,17 @@ void ModelOptions::validate() const {
   check(head_width > 0 || width % heads == 0, "model", "width ", width, " is not divisible by ", heads,
         " heads, and no head-width is given");
   check(heads % key_heads() == 0, "model", "kv-heads ", kv_heads, " does not divide the ", heads, " heads");
+  const std::int64_t normed = width_of_head() * (qk_norm == "full" ? key_heads() : 1);
+  check(qk_norm == "none" || normed > 1, "model", "qk-norm = ", qk_norm,
+        " needs more than one number: a norm leaves at most the sign of a single one; choose a larger head-width");
   check(residual == "sequential" || norm_place == "pre", "model", "residual = ", residual,
         " has no effect with norm-place = ", norm_place, "; it goes with norm-place = pre");
 }
 
 std::vector<std::string> ModelOptions::idle() const {
   if (is_transformer()) return {};
-  return {"heads",      "kv-heads", "head-width", "hidden",     "norm",     "norm-eps",
-          "norm-place", "residual", "activation", "final-norm", "attention"};
+  return {"heads",      "kv-heads", "head-width", "hidden",     "norm",    "norm-eps",
+          "norm-place", "residual", "activation", "final-norm", "qk-norm", "attention"};
 }
 
 Tensor SequenceModel::forward(const Tensor& tokens, const Pass& pass) { return linear(hidden(tokens, pass), head()); }

@@ -31,6 +31,7 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
   bool bias = true;                     // of the linear layers
   bool tied = false;                    // output projection = token embedding
   bool final_norm = true;
+  std::string qk_norm = "none";     // none, head, full: norm of queries and keys (nn/attention.hpp)
   std::string attention = "tiled";  // tiled, composed
   std::string init = "gpt2";        // gpt2, fan-in, authors
 

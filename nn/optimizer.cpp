@@ -59,6 +59,13 @@ void check_decay(const OptimizerOptions& options, double lr) {
         " of a parameter off it with each step, which leaves nothing of it; their product must be below 1");
 }
 
+// what: OptimizerOptions::decay
+bool decays(std::string_view what, const NamedTensors::value_type& parameter) {
+  const auto& [path, values] = parameter;
+  if (what == "linear") return is_linear_weight(path, values.rank());
+  return what == "all" || values.rank() >= 2;
+}
+
 Tensor row_of(const Tensor& rows, std::size_t i) { return rows.select_view(0, static_cast<std::int64_t>(i)); }
 
 }  // namespace
@@ -71,11 +78,20 @@ void OptimizerOptions::visit(OptionVisitor& visitor) {
   rule_name_ = name;
   rule_->visit(visitor);
   visitor.real("weight-decay", weight_decay, "decoupled in adamw, added to the gradient in adam and sgd", 0, 1e6);
-  visitor.choice("decay", decay, {"all", "matrices"}, "what decays: all parameters, or those of rank 2 or more");
+  visitor.choice("decay", decay, {"all", "matrices", "linear"},
+                 "what decays: all parameters; those of rank 2 or more; weights of linear layers, without embeddings, "
+                 "norms and tables of encodings");
   visitor.real("clip", clip, "largest norm of all gradients together; 0 for no limit", 0);
-  visitor.choice("schedule", schedule, {"constant", "linear", "cosine"}, "of the learning rate after the warm-up");
-  visitor.real("lr-floor", lr_floor, "what linear and cosine fall to after the last step, as a part of the peak", 0, 1);
+  visitor.choice("schedule", schedule, {"constant", "linear", "cosine", "wsd", "inverse-root"},
+                 "of the learning rate after the warm-up; wsd: constant until the cooldown; inverse-root: falls with "
+                 "1/sqrt(step)");
+  visitor.real("lr-floor", lr_floor, "what every schedule except constant falls to, as a part of the peak", 0, 1);
   visitor.integer("warmup", warmup, "steps of linear warm-up");
+  visitor.real("cooldown", cooldown,
+               "share of the steps over which wsd and inverse-root fall to the floor at the end; 0 for the usual 0.1 "
+               "(wsd) or none (inverse-root)",
+               0, 1);
+  visitor.choice("cooldown-shape", cooldown_shape, {"linear", "1-sqrt"}, "of the fall during the cooldown");
   visitor.text("lr-scale", lr_scale, "factors of the learning rate by names of parameters: 'pe.*=10,embedding.*=0.1'");
 }
 
@@ -163,8 +179,8 @@ void Optimizer::step(std::int64_t n, double lr, double gradient_scale) {
 Tensor Optimizer::hyperparameters(std::int64_t n, double lr, double gradient_scale) const {
   std::vector<double> rows;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const bool decays = options_.decay == "all" || parameters_[i].second.rank() >= 2;
-    const std::vector<double> own = row({n, lr * lr_factors_[i], decays ? options_.weight_decay : 0.0, gradient_scale});
+    const double decay = decays(options_.decay, parameters_[i]) ? options_.weight_decay : 0.0;
+    const std::vector<double> own = row({n, lr * lr_factors_[i], decay, gradient_scale});
     rows.insert(rows.end(), own.begin(), own.end());
   }
   const auto count = static_cast<std::int64_t>(parameters_.size());

@@ -17,12 +17,17 @@ struct OptimizerOptions final : OptionsOf<OptimizerOptions> {
   std::string name = "adamw";
   double lr = 1e-3;
   double weight_decay = 0;
-  std::string decay = "all";  // all, matrices: parameters of rank 2 or more, embeddings and encoding tables included
-  double clip = 0;            // gradient norm; 0 for none
-  std::string schedule = "constant";  // constant, linear, cosine: down to the floor after the last step
-  double lr_floor = 0;                // of the learning rate, as a part of its peak
-  std::int64_t warmup = 0;            // steps
-  std::string lr_scale;               // "pe.*=10": of the parameters that a pattern names (nn/parameter_choice.hpp)
+  // all
+  // matrices: parameters of rank 2 or more, embeddings and encoding tables included (nanoGPT)
+  // linear: weights of linear layers, without embeddings, norms and encoding tables (minGPT, OLMo 2)
+  std::string decay = "all";
+  double clip = 0;                        // gradient norm; 0 for none
+  std::string schedule = "constant";      // constant, linear, cosine, wsd, inverse-root (nn/schedule.cpp)
+  double lr_floor = 0;                    // of the learning rate, as a part of its peak
+  std::int64_t warmup = 0;                // steps
+  double cooldown = 0;                    // share of the steps, of wsd and inverse-root; 0 for the usual one
+  std::string cooldown_shape = "linear";  // linear, 1-sqrt
+  std::string lr_scale;                   // "pe.*=10": of the parameters that a pattern names (nn/parameter_choice.hpp)
 
   void visit(OptionVisitor& visitor) override;
   // Throws Error for values out of range, and where a step's weight decay would leave nothing of a parameter.
@@ -41,9 +46,10 @@ struct OptimizerOptions final : OptionsOf<OptimizerOptions> {
   std::shared_ptr<Options> rule_;  // shared by copies until one is visited; null: defaults
 };
 
-// Learning rate of step n = 1 .. steps: lr * min(n/warmup, r), with r = 1 (constant), (steps+1-n)/(steps+1-warmup)
-// (linear), or (1 + cos(pi (n-warmup)/(steps+1-warmup)))/2 (cosine, after the warm-up); the latter two above a floor.
+// Learning rate of step n = 1 .. steps; the formulas are in nn/schedule.cpp.
 double learning_rate(const OptimizerOptions& options, std::int64_t n, std::int64_t steps);
+// The number of steps at the end of a run over which wsd and inverse-root fall to the floor; 0 without a cooldown.
+std::int64_t cooldown_steps(const OptimizerOptions& options, std::int64_t steps);
 
 class Optimizer {
  public:

@@ -56,6 +56,10 @@ bool names_parameter(std::string_view pattern, std::string_view path) {
   return fits(pattern, path) || (of_encoding && fits(pattern, concat("pe.", path.substr(at + mark.size()))));
 }
 
+bool is_linear_weight(std::string_view path, std::int64_t rank) {
+  return rank >= 2 && path.ends_with(".weight") && path != "embedding.weight" && !path.ends_with("norm.weight");
+}
+
 NamedTensors train_only(const NamedTensors& parameters, std::string_view patterns) {
   if (patterns == "all") return parameters;
   std::vector<bool> chosen(parameters.size());

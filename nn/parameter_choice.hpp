@@ -13,6 +13,10 @@ namespace tally {
 // Whether one pattern names the parameter.
 bool names_parameter(std::string_view pattern, std::string_view path);
 
+// Whether a parameter is the weight of a linear layer: of rank 2 or more and called "weight", but no token embedding
+// (tied or not) and no norm. Tables of encodings have other names; their linear layers count, and so do convolutions.
+bool is_linear_weight(std::string_view path, std::int64_t rank);
+
 // The parameters that "all" or a list of patterns names; the others take no gradients from here on. Throws Error for a
 // pattern that names none.
 NamedTensors train_only(const NamedTensors& parameters, std::string_view patterns);

@@ -247,6 +247,10 @@ void RunConfig::validate() const {
   optimiser.validate();
   check(optimiser.warmup <= run.steps, "optimiser", "warmup ", optimiser.warmup, " is longer than the run of ",
         run.steps, " steps; a shorter one is set with --optimiser.warmup");
+  const std::int64_t cooldown = cooldown_steps(optimiser, run.steps);
+  check(optimiser.warmup + cooldown <= run.steps, "optimiser", "warmup ", optimiser.warmup, " and a cooldown of ",
+        cooldown, " steps are longer than the run of ", run.steps,
+        " steps; shorter ones are set with --optimiser.warmup and --optimiser.cooldown");
 }
 
 void RunConfig::refuse_idle(const RunConfig* before) const {
@@ -260,6 +264,13 @@ void RunConfig::refuse_idle(const RunConfig* before) const {
   for (const std::string& name : model.idle()) refuse("model", "model." + name, concat("with kind = ", model.kind));
   if (optimiser.weight_decay == 0) refuse("optimiser", "optimiser.decay", "with weight-decay = 0");
   if (optimiser.schedule == "constant") refuse("optimiser", "optimiser.lr-floor", "with schedule = constant");
+  if (cooldown_steps(optimiser, run.steps) == 0) {
+    const std::string beside = concat("with schedule = ", optimiser.schedule);
+    if (optimiser.schedule != "inverse-root") {
+      refuse("optimiser", "optimiser.cooldown", beside + "; it is for wsd and inverse-root");
+    }
+    refuse("optimiser", "optimiser.cooldown-shape", beside + " and no cooldown");
+  }
   check(dtype() != DType::f64 || product_precision() == ProductPrecision::f32, "run", "--precision ",
         product_precision_names[static_cast<std::size_t>(product_precision())],
         " has no effect with dtype = f64: it rounds products of f32");

@@ -119,7 +119,7 @@ bool is_idle(const std::string& what, bool planned, const RunConfig::Field& fiel
   if (!attention) return false;
   if (name == "model.layers") return with.config.encoding.least_layers() == 1;
   return one_of({"model.hidden", "model.norm", "model.norm-eps", "model.norm-place", "model.residual",
-                 "model.activation", "model.tied", "model.final-norm"});
+                 "model.activation", "model.tied", "model.final-norm", "model.qk-norm"});
 }
 
 // `given`: on the command line and by --set; what says what the configuration has anyway passes.

@@ -44,9 +44,9 @@ def arguments_of(run, config):
     """Those of torch_step.py. What PyTorch's model has not is refused by name."""
     model, encoding = config["model"], config["pe"]
     wanted = {"kind": "transformer", "norm": "layer", "norm-place": "pre", "residual": "sequential", "activation": "gelu",
-              "bias": True, "tied": False, "final-norm": True, "kv-heads": 0, "head-width": 0, "hidden": 0}
+              "bias": True, "tied": False, "final-norm": True, "kv-heads": 0, "head-width": 0, "hidden": 0, "qk-norm": "none"}
     for name, value in wanted.items():
-        if model[name] != value:
+        if model.get(name, value) != value:
             refuse(run, f"model.{name} is {model[name]}, and torch_step.py has {value}")
     if encoding not in ENCODINGS:
         refuse(run, f"torch_encodings.py has no {encoding}")

@@ -1,10 +1,12 @@
 // What optimisers change beside the values of parameters, and what they leave alone.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "autograd/node.hpp"
 #include "nn/optimizer.hpp"
+#include "nn/transformer.hpp"
 
 namespace tally {
 namespace {
@@ -43,6 +45,60 @@ TEST(OptimizerState, DecayOfMatricesSparesAVectorOfAnySize) {
     EXPECT_EQ(vector.to_vector<double>().front(), 2.5) << shape.rank;
     EXPECT_NEAR(matrix.item(), 2.2, 1e-15);
   }
+}
+
+// The names of the parameters that a step with gradients of zero changes.
+std::set<std::string> decaying(const NamedTensors& parameters, const std::string& decay) {
+  OptimizerOptions options;
+  options.weight_decay = 0.5;
+  options.decay = decay;
+  for (auto [path, parameter] : parameters) {
+    parameter.copy_from(Tensor::full(parameter.shape(), 1, parameter.dtype()));
+    set_gradient(parameter, Tensor::zeros(parameter.shape(), parameter.dtype()));
+  }
+  Optimizer::make(options, parameters)->step(1, 0.1, 1);
+  std::set<std::string> changed;
+  for (const auto& [path, parameter] : parameters) {
+    if (parameter.to_vector<float>().front() != 1) changed.insert(path);
+  }
+  return changed;
+}
+
+TEST(OptimizerState, DecayOfLinearLayersSparesEmbeddingsNormsAndTables) {
+  const std::set<std::string> of_fox_pro{
+      "blocks.0.position.fox-pro.forget.weight", "blocks.0.position.fox-pro.key-shift.weight",
+      "blocks.0.position.fox-pro.value-shift.weight", "blocks.0.position.fox-pro.output-gate.weight"};
+  for (const bool tied : {false, true}) {
+    ModelOptions options;
+    options.layers = 1, options.width = 8, options.heads = 2;
+    options.tied = tied;
+    options.qk_norm = "head";
+    const Transformer model(options, EncodingChoice::parse("absolute+fox-pro+t5"), 5, 6, 1);
+    std::set<std::string> linear = of_fox_pro;
+    for (const char* name :
+         {"attention.query", "attention.key", "attention.value", "attention.output", "mlp.up", "mlp.down"}) {
+      linear.insert(concat("blocks.0.", name, ".weight"));
+    }
+    if (!tied) linear.insert("head.weight");
+    EXPECT_EQ(decaying(model.parameters(), "linear"), linear);
+    std::set<std::string> matrices = linear;
+    for (const char* name : {"embedding.weight", "position.absolute.table", "blocks.0.position.t5.biases",
+                             "blocks.0.position.fox-pro.query-norm.weight", "blocks.0.position.fox-pro.key-norm.weight",
+                             "blocks.0.position.fox-pro.output-norm.weight"}) {
+      matrices.insert(name);
+    }
+    EXPECT_EQ(decaying(model.parameters(), "matrices"), matrices);
+    EXPECT_EQ(decaying(model.parameters(), "all").size(), model.parameters().size());
+  }
+}
+
+// Of a model without attention these are the same layers.
+TEST(OptimizerState, DecayOfLinearLayersIsThatOfAnLstm) {
+  ModelOptions options;
+  options.kind = "lstm", options.layers = 1, options.width = 4;
+  const auto model = make_model(options, EncodingChoice::parse("none"), 5, 6, 1);
+  EXPECT_EQ(decaying(model->parameters(), "linear"),
+            (std::set<std::string>{"head.weight", "layers.0.input.weight", "layers.0.recurrent.weight"}));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Update rules, schedules and clipping against values made in another language (tests/reference/README.md, plain
-// operations), and what those do not cover.
+// Update rules, schedules (more in schedule_test.cpp) and clipping against values made in another language
+// (tests/reference/README.md, plain operations), and what those do not cover.
 #include "nn/optimizer.hpp"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(Optimizer, UpdatesAsTheReferenceDoes) {
 
 TEST(Optimizer, SchedulesAsTheReferenceDoes) {
   const std::vector<std::string> cases = reference_cases({"schedule"});
-  ASSERT_GE(cases.size(), 9u);
+  ASSERT_GE(cases.size(), 19u);
   for (const std::string& name : cases) {
     SCOPED_TRACE(name);
     const OptimizerOptions options = options_of(name);
@@ -188,22 +188,6 @@ TEST_P(ManyParameters, HaveTheNormsOfEachAlone) {
   }
 }
 TALLY_ON_EVERY_DEVICE(ManyParameters);
-
-// The rate of the flip-flop paper: lr * min(n/50, (10001-n)/9951).
-TEST(Schedule, LinearIsThatOfThePaper) {
-  OptimizerOptions options;
-  options.lr = 3e-4;
-  options.schedule = "linear";
-  options.warmup = 50;
-  for (const std::int64_t n : {1, 49, 50, 51, 5000, 9999, 10000}) {
-    const double expected = 3e-4 * std::min(static_cast<double>(n) / 50, static_cast<double>(10001 - n) / 9951);
-    EXPECT_NEAR(learning_rate(options, n, 10000), expected, 1e-18);
-  }
-  EXPECT_GT(learning_rate(options, 10000, 10000), 0);
-  EXPECT_EQ(learning_rate(options, 10, 20), 3e-4 * 10 / 50);  // shorter than its warm-up
-  EXPECT_THROW(learning_rate(options, 0, 20), Error);
-  EXPECT_THROW(learning_rate(options, 21, 20), Error);
-}
 
 // g += decay p where AdamW shrinks p by itself.
 TEST(Optimizer, AdamAddsDecayToTheGradient) {

@@ -19,6 +19,7 @@ MODEL_KEYS = {  # name here: (key in "model", value where the key is absent)
     "activation": ("activation", "gelu"),  # gelu, gelu-tanh, relu, swiglu
     "tied": ("tied", False),
     "final_norm": ("final-norm", True),
+    "qk_norm": ("qk-norm", "none"),        # none, head, full
 }
 ENCODING_KEY, ENCODING_OPTIONS_KEY = "pe", "pe-options"
 ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the parameters say the rest

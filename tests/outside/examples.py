@@ -13,6 +13,8 @@ MODELS = {
     "post-norm layer relu tied": {"norm-place": "post", "activation": "relu", "tied": True, "final-norm": False},
     "pre-norm rms swiglu": {"norm": "rms", "activation": "swiglu"},
     "parallel gelu-tanh eps": {"residual": "parallel", "activation": "gelu-tanh", "norm-eps": 0.01},
+    "norms of q and k by head": {"qk-norm": "head"},
+    "norms of q and k over all heads": {"qk-norm": "full", "norm": "rms", "kv-heads": 1},
 }
 ENCODINGS = [
     ("none", {}), ("absolute", {}), ("sinusoidal", {}),
@@ -167,10 +169,10 @@ def example(model_options, pe, options, seed=1):
                                    "pe": pe, "pe-options": by_name})
     shapes = {"model.embedding.weight": (V, WIDTH)}
 
-    def norm(name):
-        shapes[f"{name}.weight"] = (WIDTH,)
+    def norm(name, width=WIDTH):
+        shapes[f"{name}.weight"] = (width,)
         if config.norm == "layer":
-            shapes[f"{name}.bias"] = (WIDTH,)
+            shapes[f"{name}.bias"] = (width,)
 
     def linear(name, inputs, outputs):
         shapes[f"{name}.weight"] = (outputs, inputs)
@@ -180,6 +182,9 @@ def example(model_options, pe, options, seed=1):
         for part in ("query", "key", "value", "output"):
             fewer = config.kv_heads and part in ("key", "value")
             linear(f"model.blocks.{n}.attention.{part}", WIDTH, WIDTH // HEADS * config.kv_heads if fewer else WIDTH)
+        for part, heads in (("query", HEADS), ("key", config.kv_heads or HEADS)):
+            if config.qk_norm != "none":
+                norm(f"model.blocks.{n}.attention.{part}_norm", WIDTH // HEADS * (heads if config.qk_norm == "full" else 1))
         for part in ("up", "gate") if config.activation == "swiglu" else ("up",):
             linear(f"model.blocks.{n}.mlp.{part}", WIDTH, HIDDEN)
         linear(f"model.blocks.{n}.mlp.down", HIDDEN, WIDTH)

@@ -111,8 +111,15 @@ def weights_and_sum(layers, logits, v, seen, name):
 
 def attention(config, parameters, index, x, dumped, record):
     name, key_heads = f"model.blocks.{index}.attention", config.kv_heads or config.heads
-    q, k, v = (position.split_heads(linear(parameters, f"{name}.{part}", x), heads)
-               for part, heads in (("query", config.heads), ("key", key_heads), ("value", key_heads)))
+
+    def projected(part, heads):
+        y, norm = linear(parameters, f"{name}.{part}", x), f"{name}.{part}_norm"
+        if config.qk_norm == "full" and part != "value":
+            y = normalise(config, parameters, norm, y)
+        y = position.split_heads(y, heads)
+        return normalise(config, parameters, norm, y) if config.qk_norm == "head" and part != "value" else y
+
+    q, k, v = projected("query", config.heads), projected("key", key_heads), projected("value", key_heads)
     k, v = (position.for_query_heads(y, config.heads, 1) for y in (k, v))
     groups, outputs, recorded = config.groups[index], [], {}
     for group in groups:

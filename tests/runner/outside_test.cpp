@@ -173,6 +173,7 @@ TEST_P(Outside, OtherModels) {
       {"--model.heads=4", "--model.kv-heads=2"},
       {"--model.layers=1", "--model.heads=1", "--model.width=6"},
       {"--model.heads=3", "--model.width=12", "--task.loss=all", "--model.dropout=0.1"},
+      {"--model.qk-norm=full", "--model.norm=rms", "--model.heads=4", "--model.kv-heads=2"},
   };
   for (const std::vector<std::string>& model : models) {
     for (const char* encoding : {"cope", "alibi"}) {

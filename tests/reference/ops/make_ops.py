@@ -211,14 +211,25 @@ def adam(p, gradients, lr, beta1, beta2, eps, weight_decay=0.0):
     return result
 
 
-def learning_rate(schedule, n, lr, warmup, steps, floor):
-    """lr min(n/warmup, (steps+1-n)/(steps+1-warmup)); the cosine falls along the same way; both to a part of lr."""
+def learning_rate(schedule, n, lr, warmup, steps, floor, cooldown=0, shape="linear"):
+    """lr min(n/warmup, (steps+1-n)/(steps+1-warmup)); the cosine falls along the same way; both to a part of lr.
+
+    wsd holds lr until its last steps, of which the one after the end would be at the floor; inverse-root is
+    lr min(n/warmup, sqrt(warmup/n)), with such last steps or without. cooldown: the number of these steps.
+    """
     if n <= warmup:
         return lr * n / warmup
     if schedule == "constant":
         return lr
-    done = (n - warmup) / (steps + 1 - warmup)
-    return lr * (1 - (1 - floor) * {"linear": done, "cosine": (1 - math.cos(math.pi * done)) / 2}[schedule])
+    if schedule in ("linear", "cosine"):
+        done = (n - warmup) / (steps + 1 - warmup)
+        return lr * (1 - (1 - floor) * {"linear": done, "cosine": (1 - math.cos(math.pi * done)) / 2}[schedule])
+    rate = 1 if schedule == "wsd" else math.sqrt((warmup or 1) / n)
+    places = list(range(steps - cooldown + 1, steps + 1))  # the last steps
+    if n in places:
+        done = (places.index(n) + 1) / (cooldown + 1)
+        rate *= {"linear": 1 - done, "1-sqrt": 1 - math.sqrt(done)}[shape]
+    return lr * (floor + (1 - floor) * rate)
 
 
 def optimisers():
@@ -251,6 +262,16 @@ def optimisers():
             rates = [learning_rate(schedule, n, 3e-4, warmup, 20, floor) for n in range(1, 21)]
             case(f"schedule.{schedule}-{name}", [], np.array(rates), schedule=schedule, lr=3e-4, warmup=warmup,
                  steps=20, lr_floor=floor)
+    for name, warmup, floor, share, steps, shape in (
+            ("wsd-usual", 5, 0.0, 0, 2, "linear"), ("wsd-linear", 5, 0.1, 0.25, 5, "linear"),
+            ("wsd-root", 0, 0.0, 0.3, 6, "1-sqrt"), ("wsd-root-floor", 5, 0.2, 0.75, 15, "1-sqrt"),
+            ("wsd-least", 19, 0.0, 0.001, 1, "linear"), ("inverse-root-warmup", 5, 0.0, 0, 0, "linear"),
+            ("inverse-root-no-warmup", 0, 0.0, 0, 0, "linear"), ("inverse-root-floor", 5, 0.1, 0, 0, "linear"),
+            ("inverse-root-cooldown", 5, 0.1, 0.4, 8, "linear"), ("inverse-root-root", 4, 0.0, 0.2, 4, "1-sqrt")):
+        schedule = "wsd" if name.startswith("wsd") else "inverse-root"
+        rates = [learning_rate(schedule, n, 3e-4, warmup, 20, floor, steps, shape) for n in range(1, 21)]
+        case(f"schedule.{name}", [], np.array(rates), schedule=schedule, lr=3e-4, warmup=warmup, steps=20,
+             lr_floor=floor, cooldown=share, cooldown_shape=shape)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,222 @@
+// Norms of queries and keys (nn/attention.hpp): layers of another library with its gradients, and all that must hold of
+// every encoding beside them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "core/io/safetensors.hpp"
+#include "nn/attention.hpp"
+#include "tests/devices.hpp"
+#include "tests/error_of.hpp"
+#include "tests/nn/refusals.hpp"
+#include "tests/nn/small_model.hpp"
+
+namespace tally {
+namespace {
+
+using testing::EncodingCase;
+using testing::normal_tensor;
+using testing::some_tokens;
+
+constexpr std::int64_t length = 9;
+
+class QkNorms : public testing::OnDevice {};
+TALLY_ON_EVERY_DEVICE(QkNorms);
+
+void expect_near(const Tensor& found, const Tensor& expected, double tolerance, const std::string& name) {
+  ASSERT_EQ(to_text(found.shape()), to_text(expected.shape())) << name;
+  const std::vector<double> a = found.to_vector<double>(), b = expected.to_vector<double>();
+  for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], tolerance) << name << " " << n;
+}
+
+// tests/reference/foreign/make_qk_norm.py says what the files hold.
+TEST_P(QkNorms, AreThoseOfQwenOlmoAndPhi) {
+  for (const std::string name : {"qwen3", "olmo2", "phi"}) {
+    const auto file =
+        SafetensorsFile::open(concat(TALLY_SOURCE_DIR "/tests/reference/foreign/qk-norm-", name, ".safetensors"));
+    const std::map<std::string, std::string> words(file.metadata().begin(), file.metadata().end());
+    const auto number = [&](const char* key) { return std::stoll(words.at(key)); };
+    const auto read = [&](const std::string& tensor) { return file.read(tensor).to(default_device()); };
+    const Tensor x = read("x");
+    ModelOptions model;
+    model.width = x.size(2), model.heads = number("heads");
+    model.kv_heads = number("key-heads"), model.head_width = number("head-width");
+    model.qk_norm = words.at("over"), model.norm = words.at("norm"), model.norm_eps = std::stod(words.at("eps"));
+    const Initializer start(1, StartValues::gpt2, DType::f64, default_device());
+    EncodingChoice rope = EncodingChoice::parse("rope");
+    rope.set_option("layout", "half");
+    rope.set_option("base", words.at("base"));
+    rope.set_option("rotary-dims", words.at("rotary-dims"));
+    for (const AttentionForm form : {AttentionForm::tiled, AttentionForm::composed}) {
+      SCOPED_TRACE(concat(name, form == AttentionForm::tiled ? " tiled" : " composed"));
+      const WithBias bias = name == "phi" ? WithBias::yes : WithBias::no;
+      const Attention attention(start, HeadSizes::of(model), 0, 1, form, bias, QkNorm::of(model));
+      NamedTensors parameters = attention.parameters();
+      EXPECT_EQ(2 * parameters.size() + 4, file.entries().size());
+      for (auto& [path, parameter] : parameters) parameter.copy_from(read(path));
+      Tensor given = x.clone();
+      set_requires_grad(given);
+      const Tensor y = attention.forward(given, rope.make(EncodingSetup::of(model, x.size(1), start)), {});
+      backward(y, read("d_y"));
+      expect_near(y, read("y"), 1e-12, "y");
+      expect_near(gradient(given), read("d_x"), 1e-11, "d_x");
+      for (const auto& [path, parameter] : parameters) {
+        expect_near(gradient(parameter), read("d_" + path), 1e-11, path);
+      }
+    }
+  }
+}
+
+struct Norms {
+  const char *over, *kind;
+  std::int64_t key_heads;
+};
+
+std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const Norms& norms,
+                                        const std::string& attention) {
+  ModelOptions options;
+  options.layers = 2, options.width = 8, options.heads = 4, options.head_width = 4;
+  options.kv_heads = choice.parts[0].entry->traits.keys_follow_queries ? 0 : norms.key_heads;
+  options.init = "fan-in";
+  options.attention = attention;
+  options.qk_norm = norms.over;
+  options.norm = norms.kind;
+  auto model =
+      std::make_unique<Transformer>(options, choice, testing::vocabulary, length, 1, DType::f64, default_device());
+  for (auto& [path, parameter] : model->parameters()) {
+    parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
+  }
+  model->project_parameters();
+  return model;
+}
+
+double loss_of(Transformer& model, const Tensor& tokens, bool with_gradients = false) {
+  const Tensor loss =
+      cross_entropy(model.forward(tokens), tokens, Tensor::full(tokens.shape(), 1, DType::boolean, default_device()));
+  if (with_gradients) backward(loss);
+  return loss.item();
+}
+
+// Of the parameters that a filter takes, along one direction: the derivative by central differences beside that of
+// backward.
+template <class Filter>
+void expect_derivative(Transformer& model, const Tensor& tokens, const Filter& takes) {
+  constexpr double h = 1e-6;
+  double expected = 0;
+  std::vector<std::pair<Tensor, Tensor>> moved;
+  for (const auto& [path, parameter] : model.parameters()) {
+    if (!takes(path)) continue;
+    const Tensor direction = normal_tensor(path + " direction", parameter.shape());
+    const Tensor own = gradient(parameter);
+    if (own.defined()) expected += sum(own.to_dense() * direction).item();
+    moved.emplace_back(parameter, direction);
+  }
+  ASSERT_FALSE(moved.empty());
+  const NoGrad only_values;
+  const auto loss_at = [&](double step) {
+    for (auto& [parameter, direction] : moved) parameter.copy_from(parameter.detach() + step * direction);
+    return loss_of(model, tokens);
+  };
+  const double above = loss_at(h), below = loss_at(-2 * h);
+  loss_at(h);
+  EXPECT_NEAR((above - below) / (2 * h), expected, 1e-7 * (1 + std::abs(expected)));
+}
+
+// The choices of the test below: each encoding, combinations, windows, layers and groups of heads.
+std::vector<EncodingChoice> choices() {
+  std::vector<EncodingChoice> all;
+  for (const EncodingEntry* entry : encoding_registry()) all.push_back(EncodingChoice::parse(entry->name));
+  for (const char* text : {"cope+rope", "cope+fox+rope", "alibi+sink", "rope[window=3,first=1]", "fox-pro+rope",
+                           "0:none,1:cope", "cope@0-1,alibi@2-3"}) {
+    all.push_back(EncodingChoice::parse(text));
+  }
+  return all;
+}
+
+TEST_P(QkNorms, GoTogetherWithEveryEncoding) {
+  constexpr Norms some[]{{"head", "rms", 2}, {"full", "layer", 0}, {"full", "rms", 2}, {"head", "layer", 1}};
+  const Tensor tokens = some_tokens(length);
+  // On CUDA kernels, whose launches take their time, a part of them.
+  const std::size_t one_of = GetParam() == Device{} ? 1 : 9;
+  const std::vector<EncodingChoice> all = choices();
+  for (std::size_t n = 0; n < all.size(); n += one_of) {
+    const EncodingChoice& choice = all[n];
+    const Norms& norms = some[n % std::size(some)];
+    SCOPED_TRACE(concat(choice.text(), " ", norms.over, " ", norms.kind));
+    const auto model = make_model(choice, norms, "tiled"), composed = make_model(choice, norms, "composed");
+    loss_of(*model, tokens, true);
+    const auto is_norm = [](const std::string& path) {
+      return path.ends_with(".query_norm.weight") || path.ends_with(".key_norm.weight");
+    };
+    if (!model->straight_through()) {
+      expect_derivative(*model, tokens, is_norm);
+      expect_derivative(*model, tokens, [](const std::string&) { return true; });
+    }
+    const NoGrad only_values;
+    const Tensor whole = model->forward(tokens);
+    expect_near(composed->forward(tokens), whole, 1e-11, "materialised");
+    if (model->rows_by_end() > 0) continue;
+    GenerationState state;
+    std::vector<Tensor> rows;
+    for (std::int64_t t = 0; t < length; ++t) rows.push_back(model->step(slice(tokens, 1, t, t + 1), state));
+    expect_near(concat(rows, 1), whole, 1e-10, "token by token");
+  }
+}
+
+TEST(QkNorm, HasAWeightForAHeadOrForAll) {
+  const auto shapes = [](const Norms& norms) {
+    std::string text;
+    for (const auto& [path, parameter] : make_model(EncodingChoice::parse("none"), norms, "tiled")->parameters()) {
+      const std::size_t at = path.find("0.attention.");
+      if (at == std::string::npos || path.find("_norm.") == std::string::npos) continue;
+      text += concat(path.substr(at + 12), " ", parameter.shape(), " ");
+    }
+    return text;
+  };
+  EXPECT_EQ(shapes({"none", "rms", 2}), "");
+  EXPECT_EQ(shapes({"head", "rms", 2}), "query_norm.weight [4] key_norm.weight [4] ");
+  EXPECT_EQ(shapes({"full", "rms", 2}), "query_norm.weight [16] key_norm.weight [8] ");
+  EXPECT_EQ(shapes({"head", "layer", 2}),
+            "query_norm.weight [4] query_norm.bias [4] key_norm.weight [4] key_norm.bias [4] ");
+}
+
+// However long the rows of the projections are, scores stay as they are: what the norms are for.
+TEST(QkNorm, DoesNotSeeTheSizeOfProjections) {
+  const NoGrad only_values;
+  for (const char* over : {"head", "full"}) {
+    const auto model = make_model(EncodingChoice::parse("rope"), {over, "rms", 2}, "tiled");
+    const Tensor tokens = some_tokens(length), before = model->forward(tokens);
+    for (auto& [path, parameter] : model->parameters()) {
+      const bool projects = path.find(".attention.query.") != path.npos || path.find(".attention.key.") != path.npos;
+      if (projects) parameter.copy_from(parameter.detach() * 1000);
+    }
+    expect_near(model->forward(tokens), before, 1e-4, over);  // eps is all that sees it
+  }
+}
+
+// Of a single number a norm leaves the sign, or nothing.
+TEST(QkNorm, NeedsMoreThanOneNumber) {
+  ModelOptions options;
+  options.heads = options.width = 4;
+  const auto error = [&](const std::string& over, std::int64_t key_heads) {
+    options.qk_norm = over;
+    options.kv_heads = key_heads;
+    return testing::error_of([&] { options.validate(); });
+  };
+  EXPECT_EQ(error("none", 1), "");
+  EXPECT_EQ(error("full", 2), "");
+  EXPECT_TRUE(error("full", 1).starts_with("[model] qk-norm = full needs more than one number")) << error("full", 1);
+  EXPECT_TRUE(error("head", 4).starts_with("[model] qk-norm = head needs more than one number")) << error("head", 4);
+  options.head_width = 2;
+  EXPECT_EQ(error("head", 4), "");
+}
+
+}  // namespace
+}  // namespace tally
