@@ -215,19 +215,21 @@ struct Operation {
   double flops = 0;  // of a product, forward
 };
 
-double bytes_of(const Tensor& x) { return static_cast<double>(x.numel()) * static_cast<double>(size_of(x.dtype())); }
+double tensor_bytes(const Tensor& x) {
+  return static_cast<double>(x.numel()) * static_cast<double>(size_of(x.dtype()));
+}
 
 JsonValue measure(const Operation& operation, const BenchOptions& options) {
   double input_bytes = 0, floating_bytes = 0, output_bytes = 0;
   for (const Tensor& input : operation.inputs) {
-    input_bytes += bytes_of(input);
-    if (is_floating(input.dtype())) floating_bytes += bytes_of(input);
+    input_bytes += tensor_bytes(input);
+    if (is_floating(input.dtype())) floating_bytes += tensor_bytes(input);
   }
   const auto seconds = repeat<2>(options, [&](std::int64_t) {
     Tensor y;
     const double forward = seconds_of([&] { y = operation.compute(operation.inputs); });
     const Tensor d_y = Tensor::full(y.shape(), 1.0, y.dtype(), y.device());
-    output_bytes = bytes_of(y);
+    output_bytes = tensor_bytes(y);
     const double back = seconds_of([&] { backward(y, d_y); });
     for (const Tensor& input : operation.inputs) {
       if (requires_grad(input)) clear_gradient(input);
@@ -251,7 +253,7 @@ JsonValue measure_adamw(const BenchOptions& options, const Shape& shape) {
       options, [&](std::int64_t n) { return std::array{seconds_of([&] { optimizer->step(n, 1e-3, 1.0); })}; });
   JsonValue json = JsonValue::object({{"operation", "adamw"}, {"shape", to_text(shape)}});
   // Reads parameter, gradient and two moments, writes all but the gradient.
-  set_times(json, "forward", seconds[0], 7 * bytes_of(parameters[0].second), "gb");
+  set_times(json, "forward", seconds[0], 7 * tensor_bytes(parameters[0].second), "gb");
   return json;
 }
 

@@ -13,14 +13,14 @@ namespace tally {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
-constexpr double top = 255;
+constexpr double largest_byte = 255;
 constexpr int longest_code = 15;
 
-std::uint8_t rounded(double x, double most = top) {
+std::uint8_t rounded(double x, double most = largest_byte) {
   return static_cast<std::uint8_t>(std::clamp(std::round(x), 0.0, most));
 }
-std::uint8_t rounded_root(double share) { return rounded(top * std::sqrt(std::clamp(share, 0.0, 1.0))); }
-double square_of(std::uint8_t n) { return (n / top) * (n / top); }
+std::uint8_t rounded_root(double share) { return rounded(largest_byte * std::sqrt(std::clamp(share, 0.0, 1.0))); }
+double square_of(std::uint8_t n) { return (n / largest_byte) * (n / largest_byte); }
 
 // One row, from the diagonal to the left. largest: 0 for shares from 0 to 1.
 void append_shares(std::span<const double> row, double largest, Bytes& bytes) {
@@ -62,13 +62,13 @@ std::array<int, 256> code_lengths(std::array<std::int64_t, 256> counts) {
     }
     std::array<int, 256> lengths{};
     if (trees.size() == 1) {
-      lengths[static_cast<std::size_t>(trees.top().second)] = 1;
+      lengths[static_cast<std::size_t>(trees.largest_byte().second)] = 1;
       return lengths;
     }
     while (trees.size() > 1) {
-      const Tree a = trees.top();
+      const Tree a = trees.largest_byte();
       trees.pop();
-      const Tree b = trees.top();
+      const Tree b = trees.largest_byte();
       trees.pop();
       const int node = static_cast<int>(parent.size());
       parent.push_back(-1);

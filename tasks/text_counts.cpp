@@ -9,7 +9,7 @@
 namespace tally {
 namespace {
 
-constexpr std::array<std::pair<const char*, std::int64_t TextCounts::*>, 6> count_names{
+constexpr std::array<std::pair<const char*, std::int64_t TextCounts::*>, 6> text_count_names{
     {{"context", &TextCounts::context},
      {"stride", &TextCounts::stride},
      {"tokens", &TextCounts::tokens},
@@ -24,14 +24,14 @@ constexpr std::array<std::pair<const char*, std::string TextCounts::*>, 2> check
 
 JsonValue text_counts_json(const TextCounts& counts) {
   JsonValue json = JsonValue::object();
-  for (const auto& [name, count] : count_names) json.set(name, counts.*count);
+  for (const auto& [name, count] : text_count_names) json.set(name, counts.*count);
   for (const auto& [name, checksum] : checksum_names) json.set(name, counts.*checksum);
   return json;
 }
 
 TextCounts text_counts_from_json(const JsonValue& json) {
   TextCounts counts;
-  for (const auto& [name, count] : count_names) counts.*count = json.integer(name);
+  for (const auto& [name, count] : text_count_names) counts.*count = json.integer(name);
   if (!json.contains("parts")) return counts;  // of the first version
   for (const auto& [name, checksum] : checksum_names) counts.*checksum = json.string(name);
   return counts;

@@ -14,7 +14,7 @@ namespace tally {
 namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
-constexpr std::uint64_t max_header_bytes = 1 << 16;  // NumPy itself reads no more than 10,000
+constexpr std::uint64_t max_npy_header_bytes = 1 << 16;  // NumPy itself reads no more than 10,000
 constexpr std::uint64_t alignment = 64;
 
 constexpr std::pair<std::string_view, DType> descriptions[] = {
@@ -108,8 +108,8 @@ Layout read_layout(const FileReader& reader, Types types, CheckSizes check_sizes
   const std::uint64_t header_begin = byte(6) == 1 ? 10 : 12;
   std::uint64_t header_bytes = 0;
   for (std::uint64_t index = header_begin; index-- > 8;) header_bytes = header_bytes << 8 | byte(index);
-  check(header_bytes <= max_header_bytes && header_bytes <= reader.size() - header_begin, "npy", reader.name(),
-        ": byte 8: header length ", header_bytes, " is over ", max_header_bytes, " or past the end of the file");
+  check(header_bytes <= max_npy_header_bytes && header_bytes <= reader.size() - header_begin, "npy", reader.name(),
+        ": byte 8: header length ", header_bytes, " is over ", max_npy_header_bytes, " or past the end of the file");
   const std::string text = reader.read_string(header_begin, header_bytes);
   return parse_header(text, reader.name(), header_begin, types, check_sizes);
 }

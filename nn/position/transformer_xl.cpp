@@ -12,7 +12,7 @@ namespace tally {
 namespace {
 
 // R[n]; with D odd there is one sine more.
-double sinusoid(std::int64_t n, std::int64_t column, std::int64_t width) {
+double distance_sinusoid(std::int64_t n, std::int64_t column, std::int64_t width) {
   const std::int64_t sines = (width + 1) / 2, m = column < sines ? column : column - sines;
   const double angle =
       static_cast<double>(n) * std::pow(10000.0, -2 * static_cast<double>(m) / static_cast<double>(width));
@@ -35,8 +35,8 @@ class TransformerXl final : public Encoding {
     const Tensor from_keys =
         reshape(matmul(content, transpose(in.k, -1, -2), in.scale), {in.k.size(0), heads_, in.k.size(2)});
     score.biases.push_back(RowColumn{{}, in.keep_keys("content bias", cast(from_keys, DType::f64))});
-    const Tensor known = unsqueeze(in.distances(sinusoid, in.x.size(2)), 0);  // R [1, keys, D]
-    const Tensor by_distance = split_heads(linear(known, map_), heads_);      // W_r R [1, H, keys, d]
+    const Tensor known = unsqueeze(in.distances(distance_sinusoid, in.x.size(2)), 0);  // R [1, keys, D]
+    const Tensor by_distance = split_heads(linear(known, map_), heads_);               // W_r R [1, H, keys, d]
     score.biases.push_back(ToeplitzProduct{in.q + unsqueeze(position_, 1), by_distance});
   }
 
@@ -50,7 +50,7 @@ class TransformerXl final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(transformer_xl, NoOptions, TransformerXl,
-               "query and key biases, and a projected sinusoid for each distance",
+               "query and key biases, and a projected distance_sinusoid for each distance",
                "l_ij = ((q_i + u).k_j + (q_i + v).(W_r R[i-j])) / sqrt(d);  R[n] = sin, then cos of n 10000^(-2m/D)\n"
                "u, v [H, d];  W_r [D, D];  on a GPU costs B H T² numbers a layer",
                "Transformer-XL: Dai et al. 2019, arXiv 1901.02860");

@@ -26,7 +26,7 @@ double agreed(ForeignSettings& settings, ForeignSettings& inner, std::initialize
 }
 
 // What an object says of how far positions are stretched. Lengths in tokens.
-struct Stretch {
+struct RopeStretch {
   std::string type;
   std::int64_t planes = 0;
   std::int64_t positions = 0;                 // max_position_embeddings
@@ -83,7 +83,7 @@ void set_beta(ForeignSettings& scaling, std::string_view key, std::string_view o
 }
 
 // The model's length is that which it was stretched to, or, in files that a user has edited, the one trained on.
-void read_yarn(ForeignSettings& settings, ForeignSettings& scaling, const Stretch& given, ForeignModel& model) {
+void read_yarn(ForeignSettings& settings, ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   const double factor = read_factor(scaling, given.of_lengths());
   const double stretched = factor * static_cast<double>(given.trained());
   if (!given.original) {
@@ -134,7 +134,7 @@ std::string list_of(ForeignSettings& scaling, std::string_view key, std::int64_t
 // Without a factor it is that of the lengths. Some versions take that in any case where the length trained on stands
 // outside of rope_scaling, unless the attention's factor is there: then all agree. These look for the length outside
 // only.
-void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const Stretch& given, ForeignModel& model) {
+void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   const double factor = read_factor(scaling, given.of_lengths());
   const bool contradicts = factor != given.of_lengths() && !scaling.has("attention_factor");
   if (contradicts && !given.newer) {
@@ -156,7 +156,7 @@ void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const St
   set_attention_factor(scaling, longrope_factor(factor, given.trained()), model);
 }
 
-void read_llama3(ForeignSettings& settings, ForeignSettings& scaling, const Stretch& given, ForeignModel& model) {
+void read_llama3(ForeignSettings& settings, ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   if (!given.original) {
     settings.note(concat("llama3: original_max_position_embeddings is missing; the trained length is taken to be ",
                          "max_position_embeddings = ", given.positions));
@@ -168,7 +168,7 @@ void read_llama3(ForeignSettings& settings, ForeignSettings& scaling, const Stre
 }
 
 // Stretched for texts of more than max_position_embeddings tokens.
-void read_dynamic(ForeignSettings& scaling, const Stretch& given, ForeignModel& model) {
+void read_dynamic(ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   if (given.original && *given.original != given.positions) {
     scaling.refuse("original_max_position_embeddings", "= ", *given.original,
                    " contradicts max_position_embeddings = ", given.positions,
@@ -178,7 +178,7 @@ void read_dynamic(ForeignSettings& scaling, const Stretch& given, ForeignModel& 
   model.set("pe.rope.trained-length", given.positions);
 }
 
-void read_stretch(ForeignSettings& settings, ForeignSettings& scaling, const Stretch& given, ForeignModel& model) {
+void read_stretch(ForeignSettings& settings, ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   if (given.type == "default") {
     if (scaling.has("factor") && scaling.real("factor") != 1) {
       scaling.refuse("factor", "= ", scaling.real("factor"), " says by how much positions are stretched, but ",
@@ -244,7 +244,7 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
   const std::string type = scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
   if (scaling.text("type", type) != type) scaling.refuse("type", "contradicts rope_type");
   constexpr std::string_view original = "original_max_position_embeddings";
-  Stretch given{.type = type, .planes = static_cast<std::int64_t>(dims) / 2, .positions = defaults.positions};
+  RopeStretch given{.type = type, .planes = static_cast<std::int64_t>(dims) / 2, .positions = defaults.positions};
   given.newer = newer;
   given.inside = scaling.has(original) && !settings.has(original);
   if (settings.has(original)) given.original = settings.count(original);

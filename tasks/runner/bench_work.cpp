@@ -44,7 +44,7 @@ Column count_of(std::string title, const std::string& name, const char* unit = "
 Column bytes_of(std::string title, const std::string& name) {
   return {std::move(title), [=](const JsonValue& json) { return bytes_text(json.real(name)); }};
 }
-Column text_of(std::string title) {
+Column text_column(std::string title) {
   return {title, [=](const JsonValue& json) { return json.string(title); }};
 }
 // "1.234 ms (1.200-1.300)"; empty where it was not measured.
@@ -141,7 +141,7 @@ const std::vector<Work>& works() {
        estimate_attention},
       {"ops",
        "single operations at the model's shapes",
-       {text_of("operation"), text_of("shape"), times_of("forward"), rate_of("forward"), times_of("backward"),
+       {text_column("operation"), text_column("shape"), times_of("forward"), rate_of("forward"), times_of("backward"),
         rate_of("backward")},
        bench_operations,
        estimate_operations},

@@ -10,7 +10,7 @@ namespace {
 std::string indented(const std::string& text) { return concat("  ", joined(split_text(text, '\n'), "\n  "), "\n"); }
 
 // As it is written on the command line.
-std::string text_of(const JsonValue& value) {
+std::string value_text(const JsonValue& value) {
   if (value.is_string()) return value.string();
   return value.is_real() ? to_text(value.real()) : write_json(value);
 }
@@ -23,7 +23,7 @@ std::string options_text(const JsonValue& options) {
     if (const JsonValue* const choices = option.find("allowed")) {
       for (const JsonValue& choice : choices->elements()) allowed += (allowed.empty() ? "; " : "|") + choice.string();
     }
-    const std::string usual = text_of(option.at("default"));
+    const std::string usual = value_text(option.at("default"));
     text += concat("  --", option.string("name"), " (default ", usual.empty() ? "empty" : usual, allowed, ")\n      ",
                    option.string("help"), "\n");
   }

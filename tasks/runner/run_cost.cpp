@@ -20,7 +20,7 @@ namespace tally {
 namespace {
 
 template <class F>
-double seconds_of(F&& work) {
+double time_of(F&& work) {
   const double begin = measured_seconds();
   work();
   synchronize(default_device());
@@ -55,7 +55,7 @@ RunCost measure_cost(const RunConfig& config) {
 
   RunCost cost{.steps = run.steps};
   for (std::int64_t n = 1; n <= 1 + measured; ++n) {
-    const double seconds = seconds_of([&] {
+    const double seconds = time_of([&] {
       const Batch batch = batch_of(*task, order, n);
       train_step(batch, n, std::max(run.steps, 1 + measured));
     });
@@ -66,7 +66,7 @@ RunCost measure_cost(const RunConfig& config) {
     const std::int64_t looked_at = run.eval_count == 0 ? split.count : std::min(run.eval_count, split.count);
     const auto of_one = [&](const auto& evaluate_as, std::int64_t at_once) {
       const std::int64_t batch = std::min(at_once, split.count);
-      const double seconds = seconds_of([&] { evaluate_as(*model, *task, split.name, batch, batch, nullptr); });
+      const double seconds = time_of([&] { evaluate_as(*model, *task, split.name, batch, batch, nullptr); });
       return seconds / static_cast<double>(batch);
     };
     cost.evaluations +=

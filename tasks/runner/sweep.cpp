@@ -39,7 +39,7 @@ struct SweepSettings {
   }
 };
 
-struct Variant {
+struct SweepVariant {
   std::string folder;  // of its runs in the sweep's folder: "mqar/", and nothing where there is one task
   RunConfig config;
   const PresetEntry* preset = nullptr;  // of a suite
@@ -51,8 +51,8 @@ std::string folder_of(const PresetEntry& preset) {
 }
 
 // Every encoding, of a suite on every preset, without the grid, which may set what the rest does not fit to.
-std::vector<Variant> variants_of(const ConfigOptions& options) {
-  std::vector<Variant> variants;
+std::vector<SweepVariant> variants_of(const ConfigOptions& options) {
+  std::vector<SweepVariant> variants;
   const std::vector<std::string> encodings = options.encodings();
   if (options.suite().empty()) {
     for (const std::string& encoding : encodings) variants.push_back({"", options.begin(encoding)});
@@ -71,10 +71,10 @@ std::vector<Variant> variants_of(const ConfigOptions& options) {
 // all. A setting of an encoding is left out of the names of the encodings that do not have it.
 std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOptions& options) {
   const std::vector<GridDimension> dimensions = parse_grid(settings.grid);
-  const std::vector<Variant> bases = variants_of(options);
-  std::vector<std::pair<Settings, Variant>> variants;
+  const std::vector<SweepVariant> bases = variants_of(options);
+  std::vector<std::pair<Settings, SweepVariant>> variants;
   std::set<std::string> used;
-  for (const Variant& base : bases) {
+  for (const SweepVariant& base : bases) {
     std::vector<GridDimension> own;
     for (const GridDimension& dimension : dimensions) {
       if (dimension.key == "seed") throw UsageError("[sweep] seeds are given with --seeds");
@@ -88,7 +88,7 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
         for (const auto& [key, value] : combination) config.set(key, value);
       });
       options.check_whole(config, base.preset);
-      variants.emplace_back(combination, Variant{base.folder, std::move(config)});
+      variants.emplace_back(combination, SweepVariant{base.folder, std::move(config)});
     }
   }
   for (const GridDimension& dimension : dimensions) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/utf8.hpp"
+#include "tasks/text/text_pattern.hpp"
 
 namespace tally {
 namespace {
@@ -156,12 +157,6 @@ std::string for_pcre2(std::string_view pattern) {
   return text;
 }
 
-std::string message_of(int error) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(error, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
-}
-
 const pcre2_code* code_of(const void* code) { return static_cast<const pcre2_code*>(code); }
 
 }  // namespace
@@ -205,7 +200,7 @@ SplitPattern::SplitPattern(std::vector<SplitStep> steps, bool with_jit) : steps_
         pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &offset, context);
     pcre2_compile_context_free(context);
     check(code != nullptr, "pattern", "'", escape_for_print(step.pattern),
-          "': ", code != nullptr ? "" : message_of(error));
+          "': ", code != nullptr ? "" : pattern_error(error));
     codes.emplace_back(code, &pcre2_code_free);
     compiled_ = compiled_ && with_jit && pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
   }
@@ -255,7 +250,7 @@ Splitter::Range Splitter::match(std::string_view piece, std::size_t step, std::s
     const auto where = [&](std::size_t byte) {
       return concat("'", escape_for_print(pattern), "': byte ", offset + byte, " of the text: ");
     };
-    check(count >= 0, "pattern", where(at), message_of(count));
+    check(count >= 0, "pattern", where(at), pattern_error(count));
     fail("pattern", where(ends_[0]), "matches an empty text; a pattern must match a character at least");
   }
   return {ends_[0], ends_[1]};

@@ -9,22 +9,19 @@
 #include "core/utf8.hpp"
 
 namespace tally {
-namespace {
 
-std::string message_of(int error) {
+std::string pattern_error(int error) {
   std::array<PCRE2_UCHAR, 256> text{};
   pcre2_get_error_message(error, text.data(), text.size());
   return reinterpret_cast<const char*>(text.data());
 }
-
-}  // namespace
 
 TextPattern::TextPattern(const std::string& pattern) : pattern_(escape_for_print(pattern)) {
   int error = 0;
   PCRE2_SIZE offset = 0;
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_MULTILINE,
                                    &error, &offset, nullptr);
-  check(code != nullptr, "pattern", "'", pattern_, "': byte ", offset, ": ", message_of(error));
+  check(code != nullptr, "pattern", "'", pattern_, "': byte ", offset, ": ", pattern_error(error));
   code_ = code;
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where it fails, the pattern is interpreted
   match_data_ = pcre2_match_data_create_from_pattern(code, nullptr);
@@ -42,7 +39,7 @@ bool TextPattern::found_in(std::string_view text) const {
   };
   int count = match(0);
   if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = match(PCRE2_NO_JIT);
-  check(count >= 0 || count == PCRE2_ERROR_NOMATCH, "pattern", "'", pattern_, "': ", message_of(count));
+  check(count >= 0 || count == PCRE2_ERROR_NOMATCH, "pattern", "'", pattern_, "': ", pattern_error(count));
   return count >= 0;
 }
 

@@ -6,6 +6,9 @@
 
 namespace tally {
 
+// What PCRE2 says of one of its error codes.
+std::string pattern_error(int error);
+
 class TextPattern {
  public:
   // "^" and "$" are the ends of lines. Throws Error naming the pattern when PCRE2 refuses it.

@@ -16,7 +16,7 @@ namespace tally {
 namespace fs = std::filesystem;
 namespace {
 
-std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
+std::string shown_file(std::string_view path) { return escape_for_print(path, 1000); }
 
 // As nanoGPT and its likes name them.
 constexpr std::pair<const char*, const char*> file_names[] = {
@@ -39,23 +39,23 @@ TextTokens::TextTokens(const TextSources& sources) : name_(sources.data) {
 void TextTokens::open_prepared(const TextSources& sources) {
   std::error_code error;
   const bool there = is_prepared_text(sources.data);
-  check(there || !fs::exists(sources.data, error), "text", shown(sources.data),
+  check(there || !fs::exists(sources.data, error), "text", shown_file(sources.data),
         "/manifest.json is not there; 'tally prepare' makes such a folder. What token files of other programs hold is "
         "said by --tokenizer FILE or --vocabulary N");
   const PreparedText prepared(sources.data);
   for (const auto& [option, value] : {std::pair{"tokenizer", &sources.tokenizer},
                                       {"validation", &sources.validation},
                                       {"end-token", &sources.end_token}}) {
-    check(value->empty(), "text", option, " ", shown(*value), " means nothing beside ", shown(sources.data),
+    check(value->empty(), "text", option, " ", shown_file(*value), " means nothing beside ", shown_file(sources.data),
           ", whose manifest says what it holds");
   }
   check(sources.token_type == "auto", "text", "token-type ", sources.token_type, " has no effect on ",
-        shown(sources.data), ", whose manifest names the type");
+        shown_file(sources.data), ", whose manifest names the type");
   tokenizer_name_ = prepared.tokenizer_path();
   tokenizer_.emplace(read_tokenizer(tokenizer_name_));
   const TextManifest& manifest = prepared.manifest();
   vocabulary_ = manifest.vocabulary;
-  check(tokenizer_->vocabulary() == vocabulary_, "text", shown(tokenizer_name_), " has ", tokenizer_->vocabulary(),
+  check(tokenizer_->vocabulary() == vocabulary_, "text", shown_file(tokenizer_name_), " has ", tokenizer_->vocabulary(),
         " tokens, and the manifest says ", vocabulary_);
   end_of_text_ = manifest.end_of_text;
   tokenizer_sum_ = manifest.tokenizer_checksum;
@@ -78,7 +78,7 @@ void TextTokens::open_files(const TextSources& sources) {
     vocabulary_ = tokenizer_->vocabulary();
   }
   end_of_text_ = end_of(sources);
-  check(vocabulary_ > 0, "text", shown(sources.data),
+  check(vocabulary_ > 0, "text", shown_file(sources.data),
         " does not say what its tokens are; --tokenizer FILE does, or --vocabulary N how many there are");
   std::error_code error;
   if (!fs::is_directory(sources.data, error)) {
@@ -87,17 +87,18 @@ void TextTokens::open_files(const TextSources& sources) {
     if (!of_one_file_) open_file(sources, "validation", sources.validation);
     return;
   }
-  check(sources.validation.empty(), "text", "validation ", shown(sources.validation), " stands beside a folder, ",
-        shown(sources.data), "; beside a file it means something");
+  check(sources.validation.empty(), "text", "validation ", shown_file(sources.validation), " stands beside a folder, ",
+        shown_file(sources.data), "; beside a file it means something");
   for (const auto& [split, stem] : file_names) {
     for (const char* ending : {".bin", ".npy"}) {
       const std::string path = concat(sources.data, "/", stem, ending);
       if (!fs::exists(path, error)) continue;
-      check(!has(split), "text", shown(sources.data), " has two files of the split ", split, "; one is ", shown(path));
+      check(!has(split), "text", shown_file(sources.data), " has two files of the split ", split, "; one is ",
+            shown_file(path));
       open_file(sources, split, path);
     }
   }
-  check(!splits_.empty(), "text", shown(sources.data),
+  check(!splits_.empty(), "text", shown_file(sources.data),
         " holds neither manifest.json, as 'tally prepare' makes it, nor train, validation or test with .bin or .npy");
 }
 
@@ -127,7 +128,7 @@ const TokenFile* TextTokens::find(std::string_view split) const {
 
 const TokenFile& TextTokens::tokens(std::string_view split) const {
   const TokenFile* const file = find(split);
-  check(file != nullptr, "text", shown(name_), " has no tokens of the split '", escape_for_print(split), "'");
+  check(file != nullptr, "text", shown_file(name_), " has no tokens of the split '", escape_for_print(split), "'");
   return *file;
 }
 

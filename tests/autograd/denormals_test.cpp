@@ -16,7 +16,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace denormals_test {
 
 class Denormals : public testing::OnDevice {
  protected:
@@ -99,5 +99,5 @@ TEST_P(Denormals, AreKeptWhereNothingIsComputed) {
   EXPECT_EQ(transpose(x, 0, 1).to_dense().to(Device{}).to_vector<float>(), turned);
 }
 
-}  // namespace
+}  // namespace denormals_test
 }  // namespace tally

@@ -14,7 +14,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace device_work_test {
 
 Tensor numbers(const Shape& shape, double start) {
   std::vector<double> values;
@@ -93,5 +93,5 @@ TEST(DeviceWork, ABlockOfRandomWordsIsDrawnForFourNumbers) {
   EXPECT_LE(threads_of([&] { dropout(x, 0.5, {3, 1, 4}); }), 4096u / 2);
 }
 
-}  // namespace
+}  // namespace device_work_test
 }  // namespace tally

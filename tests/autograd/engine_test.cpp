@@ -16,7 +16,7 @@
 #include "tests/error_of.hpp"
 
 namespace tally {
-namespace {
+namespace engine_test {
 
 Tensor leaf(const std::vector<double>& values) {
   Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
@@ -394,5 +394,5 @@ TEST(Recording, OnlyWhatBackwardNeedsIsKept) {
   EXPECT_EQ(memory_counters().live_blocks, blocks + 1);
 }
 
-}  // namespace
+}  // namespace engine_test
 }  // namespace tally

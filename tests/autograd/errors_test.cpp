@@ -10,7 +10,7 @@
 #include "core/error.hpp"
 
 namespace tally {
-namespace {
+namespace errors_test {
 
 struct WrongCall {
   std::string name;
@@ -348,5 +348,5 @@ TEST_P(Mistake, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(All, Mistake, ::testing::Range<std::size_t>(0, wrong_calls().size()),
                          [](const auto& test) { return wrong_calls()[test.param].name; });
 
-}  // namespace
+}  // namespace errors_test
 }  // namespace tally

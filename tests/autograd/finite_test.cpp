@@ -11,7 +11,7 @@
 #include "autograd/ops.hpp"
 
 namespace tally {
-namespace {
+namespace finite_test {
 
 struct FiniteChecks {
   FiniteChecks() { set_finite_checks(true); }
@@ -74,5 +74,5 @@ TEST(Finite, OffAtFirst) {
   EXPECT_NO_THROW(log(leaf({0})));
 }
 
-}  // namespace
+}  // namespace finite_test
 }  // namespace tally

@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 
 namespace tally {
-namespace {
+namespace gradcheck_test {
 
 Tensor input(const Shape& shape) {
   const Tensor x = Tensor::empty(shape, DType::f64);
@@ -97,5 +97,5 @@ TEST(Gradcheck, ErrorsOfTheFunctionPassThrough) {
   EXPECT_THROW(gradcheck([](const auto& x) { return matmul(x[0], x[0]); }, {input({2, 3})}), Error);
 }
 
-}  // namespace
+}  // namespace gradcheck_test
 }  // namespace tally

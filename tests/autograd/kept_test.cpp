@@ -17,7 +17,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace kept_test {
 
 class Kept : public testing::OnDevice {
  protected:
@@ -177,5 +177,5 @@ TEST_P(Kept, LeavesAndOtherPrecisionsAreKeptAsTheyAre) {
   EXPECT_EQ(Saved::rounded("test", activation("x", {3})).get().dtype(), DType::f32);
 }
 
-}  // namespace
+}  // namespace kept_test
 }  // namespace tally

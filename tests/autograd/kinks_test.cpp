@@ -11,7 +11,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace kinks_test {
 
 using Values = std::vector<double>;
 
@@ -188,5 +188,5 @@ TEST(Views, ShareTheirElements) {
   EXPECT_NE(reshape(transpose(x, 0, 1), {24}).storage(), x.storage());
 }
 
-}  // namespace
+}  // namespace kinks_test
 }  // namespace tally

@@ -19,7 +19,7 @@
 #include "tests/error_of.hpp"
 
 namespace tally {
-namespace {
+namespace layer_test {
 
 constexpr UnaryOp activations[] = {UnaryOp::relu, UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu};
 
@@ -292,5 +292,5 @@ TEST_P(Layers, KeepHalf) {
   }
 }
 
-}  // namespace
+}  // namespace layer_test
 }  // namespace tally

@@ -17,7 +17,7 @@
 #include "tests/devices.hpp"
 
 namespace tally::testing {
-namespace {
+namespace operations_test {
 
 // The elements as they lie in memory, so that equal means equal bits (also of NaN and -0).
 std::string bits_of(const Tensor& x) {
@@ -396,5 +396,5 @@ TEST(Coverage, NamesAreUnique) {
   for (const OpCase& op : op_cases()) EXPECT_TRUE(names.insert(op.name).second) << op.name;
 }
 
-}  // namespace
+}  // namespace operations_test
 }  // namespace tally::testing

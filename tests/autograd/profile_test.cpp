@@ -10,7 +10,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace profile_test {
 
 std::vector<std::string> names_of(const std::vector<ProfileEvent>& events) {
   std::vector<std::string> names;
@@ -86,5 +86,5 @@ TEST_P(ProfileOf, TheDeviceTellsItsOwnTimeAndMemory) {
   EXPECT_LE(events[0].start_us + events[0].duration_us, passed.count());
 }
 
-}  // namespace
+}  // namespace profile_test
 }  // namespace tally

@@ -13,7 +13,7 @@
 #include "tests/error_of.hpp"
 
 namespace tally {
-namespace {
+namespace recompute_test {
 
 Tensor leaf(const std::vector<double>& values) {
   Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
@@ -207,5 +207,5 @@ TEST(Recomputed, RunsBackwardOnce) {
   EXPECT_NE(testing::error_of([&] { backward(sum(results[0])); }).find("[two]"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace recompute_test
 }  // namespace tally

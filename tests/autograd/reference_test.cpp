@@ -15,7 +15,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace reference_test {
 
 constexpr const char* path = TALLY_SOURCE_DIR "/tests/reference/ops.safetensors";
 
@@ -201,5 +201,5 @@ TEST_P(Reference, EveryCaseIsReproduced) {
   EXPECT_GE(cases, 40);
 }
 
-}  // namespace
+}  // namespace reference_test
 }  // namespace tally

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 
 namespace tally {
-namespace {
+namespace versions_test {
 
 Tensor leaf(const std::vector<double>& values) {
   Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
@@ -30,5 +30,5 @@ TEST(Versions, AGradientThatIsAddedToIsChangedInPlace) {
   }
 }
 
-}  // namespace
+}  // namespace versions_test
 }  // namespace tally

@@ -9,7 +9,7 @@
 #include <string>
 
 namespace tally {
-namespace {
+namespace allocator_test {
 
 constexpr std::size_t huge_page = std::size_t{1} << 21;
 
@@ -80,5 +80,5 @@ TEST(Allocator, CountsWhatIsInUse) {
   EXPECT_EQ(memory_counters().live_bytes, live);
 }
 
-}  // namespace
+}  // namespace allocator_test
 }  // namespace tally

@@ -15,7 +15,7 @@
 #include "core/error.hpp"
 
 namespace tally {
-namespace {
+namespace blas_test {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Tiles
@@ -175,5 +175,5 @@ TEST_F(BlasChoice, ABuildWithoutLocksIsCalledByOneThreadAtATime) {
   EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
 }
 
-}  // namespace
+}  // namespace blas_test
 }  // namespace tally

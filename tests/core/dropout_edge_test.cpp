@@ -6,7 +6,7 @@
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
-namespace {
+namespace dropout_edge_test {
 
 template <class T>
 class DropoutEdge : public ::testing::Test {};
@@ -31,5 +31,5 @@ TYPED_TEST(DropoutEdge, LiesAtTheNumberOfTheElement) {
   }
 }
 
-}  // namespace
+}  // namespace dropout_edge_test
 }  // namespace tally

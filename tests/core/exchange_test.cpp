@@ -16,7 +16,7 @@
 #include "tests/thread_ranks.hpp"
 
 namespace tally {
-namespace {
+namespace exchange_test {
 
 using testing::on_ranks;
 
@@ -158,5 +158,5 @@ TEST(Ranks, AgreeOnValues) {
   });
 }
 
-}  // namespace
+}  // namespace exchange_test
 }  // namespace tally

@@ -9,7 +9,7 @@
 #include <limits>
 
 namespace tally {
-namespace {
+namespace gelu_of_bf16_test {
 
 using functors::GeluOfBf16;
 
@@ -74,5 +74,5 @@ TEST(GeluOfBf16, IsAlikeInEveryLane) {
   expect_lanes_alike<Vector<float, 64>>();
 }
 
-}  // namespace
+}  // namespace gelu_of_bf16_test
 }  // namespace tally

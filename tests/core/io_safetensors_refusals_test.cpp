@@ -8,7 +8,7 @@
 #include "tests/core/io_safetensors.hpp"
 
 namespace tally {
-namespace {
+namespace io_safetensors_refusals_test {
 
 class SafetensorsRefusals : public Safetensors {};
 
@@ -213,5 +213,5 @@ TEST_F(SafetensorsRefusals, OfWritingWhatCouldNotBeRead) {
   EXPECT_EQ(folder_.file_count(), 0U);
 }
 
-}  // namespace
+}  // namespace io_safetensors_refusals_test
 }  // namespace tally

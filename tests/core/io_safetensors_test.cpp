@@ -5,7 +5,7 @@
 #include "tests/core/io_safetensors.hpp"
 
 namespace tally {
-namespace {
+namespace io_safetensors_test {
 
 template <class T>
 void expect_same(const Tensor& tensor, const std::vector<T>& values, const Shape& shape) {
@@ -248,5 +248,5 @@ TEST(SafetensorsReference, Opens) {
   EXPECT_GT(count, 0);
 }
 
-}  // namespace
+}  // namespace io_safetensors_test
 }  // namespace tally

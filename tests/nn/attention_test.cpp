@@ -14,7 +14,7 @@
 #include "nn/encoding_choice.hpp"
 
 namespace tally {
-namespace {
+namespace attention_test {
 
 constexpr std::size_t B = 2, T = 5, H = 3, d = 4, D = H * d;
 
@@ -104,5 +104,5 @@ TEST(Attention, KeepsOneSquareTensor) {
   EXPECT_TRUE(requires_grad(y));
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace tally

@@ -20,7 +20,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally::testing {
-namespace {
+namespace bf16_test {
 
 constexpr std::int64_t symbols = 7, length = 64, sequences = 2;
 
@@ -184,5 +184,5 @@ TEST_F(Bf16, SameBitsForAnyThreadCount) {
   }
 }
 
-}  // namespace
+}  // namespace bf16_test
 }  // namespace tally::testing

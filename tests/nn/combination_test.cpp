@@ -15,7 +15,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace combination_test {
 
 using testing::normal_tensor;
 
@@ -303,5 +303,5 @@ TEST(Combination, RefusesToShareWhatHasAnotherShape) {
             "[model] position.shared.strength is shared by all layers, but is [4] before layer 1 and [1] there");
 }
 
-}  // namespace
+}  // namespace combination_test
 }  // namespace tally

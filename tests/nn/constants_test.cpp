@@ -12,7 +12,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace constants_test {
 
 class ConstantsOn : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(ConstantsOn);
@@ -104,5 +104,5 @@ TEST(Constants, AreNotComputedWhereMemoryIsOnlyCounted) {
   EXPECT_EQ(calls, 0);
 }
 
-}  // namespace
+}  // namespace constants_test
 }  // namespace tally

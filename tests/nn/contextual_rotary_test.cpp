@@ -12,7 +12,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace contextual_rotary_test {
 
 using testing::AttentionSizes;
 using testing::make_encoding;
@@ -87,5 +87,5 @@ TEST_P(ContextualRotary, WithAllGatesOneIsRopeWithTheQueryOnePlaceFurtherIfItsOw
   }
 }
 
-}  // namespace
+}  // namespace contextual_rotary_test
 }  // namespace tally

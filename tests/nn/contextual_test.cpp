@@ -15,7 +15,7 @@
 #include "tests/nn/given_parameters.hpp"
 
 namespace tally {
-namespace {
+namespace contextual_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -374,5 +374,5 @@ TEST_P(RotatedQuery, IsWhatTheOptionSays) {
   }
 }
 
-}  // namespace
+}  // namespace contextual_test
 }  // namespace tally

@@ -12,7 +12,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace cope_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -216,5 +216,5 @@ TEST_P(Cope, SharesItsTableAsAsked) {
   }
 }
 
-}  // namespace
+}  // namespace cope_test
 }  // namespace tally

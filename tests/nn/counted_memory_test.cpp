@@ -14,7 +14,7 @@
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
-namespace {
+namespace counted_memory_test {
 
 // Attention with dropout and a scan, forward; then what it keeps for backward is there, and `kept` is called.
 void attend(bool tiled, const std::function<void()>& kept) {
@@ -74,5 +74,5 @@ TEST(CountedMemory, IsAllThatAttentionWithDropoutKeepsOnADevice) {
   set_default_device({});
 }
 
-}  // namespace
+}  // namespace counted_memory_test
 }  // namespace tally

@@ -17,7 +17,7 @@
 #include "tests/nn/small_model.hpp"
 
 namespace tally::testing {
-namespace {
+namespace down_test {
 
 class Down : public OnDevice {};
 TALLY_ON_EVERY_DEVICE(Down);
@@ -194,5 +194,5 @@ TEST(DownOnAGpu, TakesLittleMemoryBesideTheComposedForm) {
   set_default_device({});
 }
 
-}  // namespace
+}  // namespace down_test
 }  // namespace tally::testing

@@ -5,7 +5,7 @@
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
-namespace {
+namespace dropped_weights_test {
 
 class DroppedWeights : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(DroppedWeights);
@@ -29,5 +29,5 @@ TEST_P(DroppedWeights, AreThoseBelowTheRate) {
   EXPECT_GT(tried, 3);
 }
 
-}  // namespace
+}  // namespace dropped_weights_test
 }  // namespace tally

@@ -13,7 +13,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace embedding_test {
 
 class Ids : public testing::OnDevice {
  protected:
@@ -64,5 +64,5 @@ TEST_P(IdsOnADevice, OfTargetsGiveALossThatIsNoNumberOutsideTheVocabulary) {
   }
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace tally

@@ -11,7 +11,7 @@
 #include <vector>
 
 namespace tally {
-namespace {
+namespace encoding_cases_test {
 
 using testing::EncodingCase;
 
@@ -77,5 +77,5 @@ TEST(EncodingCases, AreThoseOfTheEncodingThatIsAskedFor) {
   EXPECT_EQ(testing::together_cases().size(), before);
 }
 
-}  // namespace
+}  // namespace encoding_cases_test
 }  // namespace tally

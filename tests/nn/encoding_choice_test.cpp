@@ -12,7 +12,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace encoding_choice_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -396,5 +396,5 @@ TEST(Score, RefusesAToeplitzBiasThatIsTooShort) {
             "[attention] a toeplitz bias of 4 distances does not cover 5 tokens");
 }
 
-}  // namespace
+}  // namespace encoding_choice_test
 }  // namespace tally

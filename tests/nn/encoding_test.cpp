@@ -20,7 +20,7 @@
 #include "tests/nn/refusals.hpp"
 
 namespace tally {
-namespace {
+namespace encoding_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -390,5 +390,5 @@ TEST_P(Encodings, AgreeInSingleAndDoublePrecision) {
   }
 }
 
-}  // namespace
+}  // namespace encoding_test
 }  // namespace tally

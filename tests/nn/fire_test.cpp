@@ -16,7 +16,7 @@
 #include "tests/nn/small_model.hpp"
 
 namespace tally {
-namespace {
+namespace fire_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -166,5 +166,5 @@ TEST_P(Fire, GeneratesWhatTheWholeTextGivesBeyondItsThreshold) {
   }
 }
 
-}  // namespace
+}  // namespace fire_test
 }  // namespace tally

@@ -18,7 +18,7 @@
 #include "tests/nn/small_model.hpp"
 
 namespace tally {
-namespace {
+namespace forms_test {
 
 using testing::all_cases;
 using testing::EncodingCase;
@@ -203,5 +203,5 @@ TEST_P(Forms, GenerateWhatTheWholeTextGives) {
   for (const EncodingCase& one : some_windowed()) expect_generates_the_whole(one, 0, 35);
 }
 
-}  // namespace
+}  // namespace forms_test
 }  // namespace tally

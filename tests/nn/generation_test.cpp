@@ -19,7 +19,7 @@
 #include "tests/nn/share.hpp"
 
 namespace tally {
-namespace {
+namespace generation_test {
 
 using testing::EncodingCase;
 using testing::normal_tensor;
@@ -394,5 +394,5 @@ TEST_P(Generation, RecordsNothingAndIsAsItWasAfterAnError) {
   expect_near(model->step(slice(tokens, 1, 4, 6), shorter), slice(model->forward(slice(tokens, 1, 0, 6)), 1, 4, 6));
 }
 
-}  // namespace
+}  // namespace generation_test
 }  // namespace tally

@@ -18,7 +18,7 @@
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
-namespace {
+namespace head_gradients_test {
 
 using testing::normal_tensor;
 
@@ -164,5 +164,5 @@ TEST_P(HeadGradients, ReachWhatElseMadeThem) {
   EXPECT_LE(std::sqrt(error / square), 0x1p-5);
 }
 
-}  // namespace
+}  // namespace head_gradients_test
 }  // namespace tally

@@ -16,7 +16,7 @@
 #include "nn/model.hpp"
 
 namespace tally {
-namespace {
+namespace initial_loss_test {
 
 constexpr std::int64_t symbols = 256, batch = 1, length = 64;
 // Logits of variance 1 give ln V + 1/2; deep models without a last norm have twice that.
@@ -104,5 +104,5 @@ TEST(InitialLoss, IsThatOfAGuessForAnLstm) {
   }
 }
 
-}  // namespace
+}  // namespace initial_loss_test
 }  // namespace tally

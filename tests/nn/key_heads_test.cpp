@@ -16,7 +16,7 @@
 #include "tests/nn/small_model.hpp"
 
 namespace tally {
-namespace {
+namespace key_heads_test {
 
 using testing::all_cases;
 using testing::EncodingCase;
@@ -110,5 +110,5 @@ TEST(KeyHeads, DivideTheHeads) {
   EXPECT_EQ(error_of([&] { options.validate(); }), "[model] kv-heads 4 does not divide the 6 heads");
 }
 
-}  // namespace
+}  // namespace key_heads_test
 }  // namespace tally

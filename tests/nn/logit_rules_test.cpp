@@ -16,7 +16,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace logit_rules_test {
 
 using testing::AttentionSizes;
 using testing::make_encoding;
@@ -186,5 +186,5 @@ TEST(LogitOptions, RefuseSizesThatDoNotFit) {
   EXPECT_EQ(error("mta", "group", "8"), "");
 }
 
-}  // namespace
+}  // namespace logit_rules_test
 }  // namespace tally

@@ -12,7 +12,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace long_text_test {
 
 constexpr std::int64_t length = 1 << 14, block = 64;
 
@@ -62,5 +62,5 @@ TEST(LongText, InAWindowIsAsManyShortTexts) {
   expect_near(with_gradients(together, whole), with_gradients(slice(apart, 2, block, 2 * block), parts));
 }
 
-}  // namespace
+}  // namespace long_text_test
 }  // namespace tally

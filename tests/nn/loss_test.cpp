@@ -17,7 +17,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace loss_test {
 
 std::unique_ptr<SequenceModel> make(const std::string& kind, bool tied, std::int64_t vocabulary) {
   ModelOptions options;
@@ -232,5 +232,5 @@ TEST_P(GradientOfLogits, IsAsExactWhereTheTargetIsSure) {
 }
 TALLY_ON_EVERY_DEVICE(GradientOfLogits);
 
-}  // namespace
+}  // namespace loss_test
 }  // namespace tally

@@ -17,7 +17,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace lstm_test {
 
 using testing::normal_tensor;
 
@@ -202,5 +202,5 @@ TEST(Lstm, RefusesWhatItHasNoUseFor) {
   EXPECT_NE(error_of([&] { options.validate(); }).find("gru"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace lstm_test
 }  // namespace tally

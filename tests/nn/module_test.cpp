@@ -18,7 +18,7 @@
 #include "nn/transformer.hpp"
 
 namespace tally {
-namespace {
+namespace module_test {
 
 class Pair final : public Module {
  public:
@@ -221,5 +221,5 @@ TEST(Mlp, ComputesItsFormula) {
   EXPECT_THROW(Mlp(start, 4, 6, "tanh", 0, 1), Error);
 }
 
-}  // namespace
+}  // namespace module_test
 }  // namespace tally

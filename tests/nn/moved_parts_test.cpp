@@ -11,7 +11,7 @@
 #include "tests/nn/share.hpp"
 
 namespace tally {
-namespace {
+namespace moved_parts_test {
 
 using testing::compute;
 using testing::largest;
@@ -119,5 +119,5 @@ TEST(MovedPartsInMemory, GrowWithTheLength) {
   }
 }
 
-}  // namespace
+}  // namespace moved_parts_test
 }  // namespace tally

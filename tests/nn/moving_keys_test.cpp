@@ -12,7 +12,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace moving_keys_test {
 
 using testing::normal_tensor;
 
@@ -108,5 +108,5 @@ TEST_P(MovingKeys, OfWallFadeByEveryToken) {
   EXPECT_LT(deviation(choice, x, DType::f32, parameters, change), 1e-4);
 }
 
-}  // namespace
+}  // namespace moving_keys_test
 }  // namespace tally

@@ -8,7 +8,7 @@
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
-namespace {
+namespace not_a_number_test {
 
 class NotANumber : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(NotANumber);
@@ -117,5 +117,5 @@ TEST_P(NotANumber, StaysSoBetweenKnotsOfTheDistance) {
   expect_to_stay_so(fire, "rows");
 }
 
-}  // namespace
+}  // namespace not_a_number_test
 }  // namespace tally

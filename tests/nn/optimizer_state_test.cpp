@@ -9,7 +9,7 @@
 #include "nn/transformer.hpp"
 
 namespace tally {
-namespace {
+namespace optimizer_state_test {
 
 Tensor leaf(const Shape& shape) {
   Tensor x = Tensor::full(shape, 3, DType::f64);
@@ -101,5 +101,5 @@ TEST(OptimizerState, DecayOfLinearLayersIsThatOfAnLstm) {
             (std::set<std::string>{"head.weight", "layers.0.input.weight", "layers.0.recurrent.weight"}));
 }
 
-}  // namespace
+}  // namespace optimizer_state_test
 }  // namespace tally

@@ -19,7 +19,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace optimizer_test {
 
 const SafetensorsFile& reference() {
   static const SafetensorsFile file = SafetensorsFile::open(TALLY_SOURCE_DIR "/tests/reference/ops.safetensors");
@@ -365,5 +365,5 @@ TEST(Optimizer, RaisesTheVersionOfWhatItChanges) {
   EXPECT_THROW(backward(loss), Error);
 }
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace tally

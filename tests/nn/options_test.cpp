@@ -12,7 +12,7 @@
 #include "core/error.hpp"
 
 namespace tally {
-namespace {
+namespace options_test {
 
 struct Sample final : OptionsOf<Sample> {
   bool tied = false;
@@ -213,5 +213,5 @@ TEST(NameFromStem, TurnsUnderscoresToHyphens) {
   EXPECT_EQ(name_from_stem("rope"), "rope");
 }
 
-}  // namespace
+}  // namespace options_test
 }  // namespace tally

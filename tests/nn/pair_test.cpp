@@ -10,7 +10,7 @@
 #include "tests/nn/score_cases.hpp"
 
 namespace tally::testing {
-namespace {
+namespace pair_test {
 
 using attention::Dual;
 using attention::input;
@@ -241,5 +241,5 @@ TEST(PairPolicies, RefuseChannelsThatDoNotFit) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace pair_test
 }  // namespace tally::testing

@@ -17,7 +17,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace position_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -252,5 +252,5 @@ TEST_P(AddedPositions, AreThoseWhereTokensStand) {
   }
 }
 
-}  // namespace
+}  // namespace position_test
 }  // namespace tally

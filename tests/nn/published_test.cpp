@@ -13,7 +13,7 @@
 #include "tests/nn/reference_file.hpp"
 
 namespace tally {
-namespace {
+namespace published_test {
 
 using testing::choice_of;
 using testing::expect_equal;
@@ -69,5 +69,5 @@ TEST(Repository, WhatIsPublishedIsThere) {
   }
 }
 
-}  // namespace
+}  // namespace published_test
 }  // namespace tally

@@ -19,7 +19,7 @@
 #include "tests/nn/small_model.hpp"
 
 namespace tally {
-namespace {
+namespace qk_norm_test {
 
 using testing::EncodingCase;
 using testing::normal_tensor;
@@ -218,5 +218,5 @@ TEST(QkNorm, NeedsMoreThanOneNumber) {
   EXPECT_EQ(error("head", 4), "");
 }
 
-}  // namespace
+}  // namespace qk_norm_test
 }  // namespace tally

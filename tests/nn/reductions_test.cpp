@@ -14,7 +14,7 @@
 #include "tests/nn/given_parameters.hpp"
 
 namespace tally {
-namespace {
+namespace reductions_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -240,5 +240,5 @@ TEST_P(Reductions, WindowsOfTheWholeTextHideNothing) {
   }
 }
 
-}  // namespace
+}  // namespace reductions_test
 }  // namespace tally

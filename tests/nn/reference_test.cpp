@@ -19,7 +19,7 @@
 #include "tests/nn/reference_file.hpp"
 
 namespace tally {
-namespace {
+namespace reference_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -172,5 +172,5 @@ TEST_P(Reference, AlibiSlopes) {
   }
 }
 
-}  // namespace
+}  // namespace reference_test
 }  // namespace tally

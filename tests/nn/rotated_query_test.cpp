@@ -7,7 +7,7 @@
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
-namespace {
+namespace rotated_query_test {
 
 using testing::AttentionSizes;
 using testing::error_of;
@@ -41,5 +41,5 @@ TEST(RotatedQueries, AreRefusedWhereGatesComeFromTheScore) {
   for (const std::string name : {"cope", "cope-mlp"}) EXPECT_EQ(complaint(choice_of(name, "keys")), "");
 }
 
-}  // namespace
+}  // namespace rotated_query_test
 }  // namespace tally

@@ -8,7 +8,7 @@
 #include "nn/optimizer.hpp"
 
 namespace tally {
-namespace {
+namespace schedule_test {
 
 // The rate of the flip-flop paper: lr * min(n/50, (10001-n)/9951).
 TEST(Schedule, LinearIsThatOfThePaper) {
@@ -49,5 +49,5 @@ TEST(Schedule, ConstantInverseRootAndStableStepsDoNotSeeTheEnd) {
   for (std::int64_t n = 3; n <= 15; ++n) EXPECT_EQ(learning_rate(options, n, 20), options.lr);
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace tally

@@ -12,7 +12,7 @@
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
-namespace {
+namespace shared_memory_test {
 
 using testing::compute;
 using testing::Outcome;
@@ -76,5 +76,5 @@ TEST_F(SharedMemory, DecidesNoBits) {
   EXPECT_GT(refused, 0u);
 }
 
-}  // namespace
+}  // namespace shared_memory_test
 }  // namespace tally

@@ -12,7 +12,7 @@
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
-namespace {
+namespace skipped_tiles_test {
 
 using testing::compute;
 using testing::expect_equal;
@@ -258,5 +258,5 @@ TEST(SkippedTilesOnCpu, LookUpNothingBeyondTheEndOfATable) {
   }
 }
 
-}  // namespace
+}  // namespace skipped_tiles_test
 }  // namespace tally

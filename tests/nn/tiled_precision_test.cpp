@@ -12,7 +12,7 @@
 #include "tests/nn/share.hpp"
 
 namespace tally {
-namespace {
+namespace tiled_precision_test {
 
 using testing::compute;
 using testing::drawn;
@@ -195,5 +195,5 @@ TEST_P(TiledPrecision, TakesTheSameSideOfKinksAsTheComposedForm) {
   }
 }
 
-}  // namespace
+}  // namespace tiled_precision_test
 }  // namespace tally

@@ -11,7 +11,7 @@
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
-namespace {
+namespace tiled_products_test {
 
 using testing::compute;
 using testing::largest;
@@ -96,5 +96,5 @@ TEST_P(TiledProducts, RoundToTf32LikeThoseOfTheComposedForm) {
 }
 TEST_P(TiledProducts, RoundToBf16LikeThoseOfTheComposedForm) { expect_rounded(ProductPrecision::bf16, 0x1p-8); }
 
-}  // namespace
+}  // namespace tiled_products_test
 }  // namespace tally

@@ -17,7 +17,7 @@
 #include "tests/nn/share.hpp"
 
 namespace tally {
-namespace {
+namespace tiled_test {
 
 using testing::compute;
 using testing::expect_equal;
@@ -359,5 +359,5 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
                     "is given a table as a product, but needs.table is false"));
 }
 
-}  // namespace
+}  // namespace tiled_test
 }  // namespace tally

@@ -19,7 +19,7 @@
 #include "tests/error_of.hpp"
 
 namespace tally {
-namespace {
+namespace transformer_test {
 
 constexpr std::int64_t vocabulary = 5;
 
@@ -345,5 +345,5 @@ TEST(Transformer, ErrorsNameThePlaceTheyCameFrom) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace transformer_test
 }  // namespace tally

@@ -14,7 +14,7 @@
 #include "tests/runner/bench_fixture.hpp"
 
 namespace tally::testing {
-namespace {
+namespace bench_test {
 
 TEST_F(Bench, StepAsOneObject) {
   const JsonValue json =
@@ -376,5 +376,5 @@ TEST_F(Bench, WrongUsage) {
   EXPECT_EQ(bench({"step", "--vocab=7"}).code, 2);
 }
 
-}  // namespace
+}  // namespace bench_test
 }  // namespace tally::testing

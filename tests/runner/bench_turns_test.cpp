@@ -7,7 +7,7 @@
 #include "tests/runner/bench_fixture.hpp"
 
 namespace tally::testing {
-namespace {
+namespace bench_turns_test {
 
 // A line each, beside the first: what varies from one to the next is the encoding alone.
 TEST_F(Bench, EncodingsInTurns) {
@@ -44,5 +44,5 @@ TEST_F(Bench, EncodingsInTurns) {
   }
 }
 
-}  // namespace
+}  // namespace bench_turns_test
 }  // namespace tally::testing

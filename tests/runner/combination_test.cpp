@@ -9,7 +9,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace combination_test {
 
 constexpr const char* mixed = "0:rope,1:cope@0,alibi@1";
 
@@ -206,5 +206,5 @@ TEST(Combinations, HaveTheirGradientsChecked) {
   EXPECT_TRUE(holds(result.out, "gates=values")) << result.out;
 }
 
-}  // namespace
+}  // namespace combination_test
 }  // namespace tally::testing

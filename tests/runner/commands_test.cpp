@@ -19,7 +19,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace commands_test {
 
 // What README.md says of the encodings is what the program says of them.
 TEST(Repository, ReadmeHasTheEncodingsAsListed) {
@@ -396,5 +396,5 @@ TEST(Info, NamesWhatComputes) {
   EXPECT_TRUE(holds(none.out, "compiler") && holds(none.err, "no OpenBLAS")) << none.err;
 }
 
-}  // namespace
+}  // namespace commands_test
 }  // namespace tally::testing

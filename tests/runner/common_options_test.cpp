@@ -9,7 +9,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace common_options_test {
 
 // Another value than the default.
 void change(const Option& option) {
@@ -81,5 +81,5 @@ TEST(CommonOptions, PrecisionUnderItsOldName) {
   EXPECT_TRUE(holds(refused.err, "--precision tf32 is for --device cuda and cuda-host")) << refused.err;
 }
 
-}  // namespace
+}  // namespace common_options_test
 }  // namespace tally::testing

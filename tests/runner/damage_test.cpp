@@ -6,7 +6,7 @@
 
 namespace tally::testing {
 namespace fs = std::filesystem;
-namespace {
+namespace damage_test {
 
 class Damage : public ::testing::Test {
  protected:
@@ -213,5 +213,5 @@ TEST(Starts, EachIsRecordedWithItsMachine) {
   for (const StartRecord& start : starts) EXPECT_TRUE(holds(report.out, start.machine.text())) << report.out;
 }
 
-}  // namespace
+}  // namespace damage_test
 }  // namespace tally::testing

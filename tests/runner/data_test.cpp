@@ -11,7 +11,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally::testing {
-namespace {
+namespace data_test {
 
 class Data : public ::testing::Test {
  protected:
@@ -144,5 +144,5 @@ TEST_F(Data, AnArrayThatDoesNotFitInMemoryIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 
-}  // namespace
+}  // namespace data_test
 }  // namespace tally::testing

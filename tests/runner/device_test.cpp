@@ -18,7 +18,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace device_test {
 
 class Devices : public ::testing::Test {
  protected:
@@ -129,5 +129,5 @@ TEST_F(Devices, ARunMovesBetweenThem) {
   }
 }
 
-}  // namespace
+}  // namespace device_test
 }  // namespace tally::testing

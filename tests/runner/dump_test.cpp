@@ -15,7 +15,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace dump_test {
 
 class Dump : public ::testing::Test {
  protected:
@@ -199,5 +199,5 @@ TEST_F(Dump, RefusesWhatIsNotThere) {
   EXPECT_EQ(run_tally({"dump", run_}, folder_).code, 2);
 }
 
-}  // namespace
+}  // namespace dump_test
 }  // namespace tally::testing

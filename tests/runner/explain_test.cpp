@@ -8,7 +8,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace explain_test {
 
 class ExplainCommand : public ::testing::Test {
  protected:
@@ -88,5 +88,5 @@ TEST_F(ExplainCommand, RefusesWhatIsNotThere) {
   EXPECT_TRUE(holds(run_tally({"explain", lstm}, folder_).err, "which has no heads"));
 }
 
-}  // namespace
+}  // namespace explain_test
 }  // namespace tally::testing

@@ -16,7 +16,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace foreign_test {
 
 std::string little_endian(std::uint64_t value, int bytes) {
   std::string text;
@@ -232,5 +232,5 @@ TEST_F(ForeignFilesOfARun, CheckpointsThatAreNoFilesArePassedOver) {
   expect_refused_at_once(run_, "is a folder", folder_);
 }
 
-}  // namespace
+}  // namespace foreign_test
 }  // namespace tally::testing

@@ -11,7 +11,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace generate_test {
 
 class Generate : public ::testing::Test {
  protected:
@@ -213,5 +213,5 @@ TEST(TextStreams, EndBeforeTheStop) {
   EXPECT_EQ(stream.add("more"), "");
 }
 
-}  // namespace
+}  // namespace generate_test
 }  // namespace tally::testing

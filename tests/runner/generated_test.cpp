@@ -9,7 +9,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace generated_test {
 
 class Generated : public ::testing::Test {
  protected:
@@ -81,5 +81,5 @@ TEST_F(Generated, AreLeftOutOrRefused) {
   EXPECT_TRUE(holds(refused.err, "does not stand in one piece")) << refused.err;
 }
 
-}  // namespace
+}  // namespace generated_test
 }  // namespace tally::testing

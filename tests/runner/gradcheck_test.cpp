@@ -12,7 +12,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace gradcheck_test {
 
 TEST(GradcheckCommand, ChecksOneEncodingAndItsOptions) {
   const TemporaryFolder folder;
@@ -66,5 +66,5 @@ TEST(GradcheckCommand, SaysThatNothingWasCompared) {
   EXPECT_TRUE(holds(result.out, "hard: gradients by a rule of its own, exempt\nno case was compared\n")) << result.out;
 }
 
-}  // namespace
+}  // namespace gradcheck_test
 }  // namespace tally::testing

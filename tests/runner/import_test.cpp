@@ -13,7 +13,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace import_test {
 
 namespace fs = std::filesystem;
 
@@ -373,5 +373,5 @@ TEST_F(ImportedRuns, AreNotHalfMade) {
   expect_refused(import("run", source("gpt2-wide")), 1, "the tokenizer has 257 tokens, and the model (vocab_size) 40");
 }
 
-}  // namespace
+}  // namespace import_test
 }  // namespace tally::testing

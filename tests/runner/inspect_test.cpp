@@ -17,7 +17,7 @@
 #include "tests/tasks/unpack.hpp"
 
 namespace tally::testing {
-namespace {
+namespace inspect_test {
 
 constexpr std::int64_t length = 16, heads = 2;
 
@@ -198,5 +198,5 @@ TEST_F(Inspect, SaysWhatItCannotDo) {
   EXPECT_NE(far.err.find("the table has 16 distances, the sequence 20 tokens"), std::string::npos) << far.err;
 }
 
-}  // namespace
+}  // namespace inspect_test
 }  // namespace tally::testing

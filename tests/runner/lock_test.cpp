@@ -7,7 +7,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace lock_test {
 
 // What another process that trains there holds.
 FileDescriptor lock_of(const std::string& folder) {
@@ -98,5 +98,5 @@ TEST(Lock, OfRunsStartedTogetherOneGoesOn) {
   }
 }
 
-}  // namespace
+}  // namespace lock_test
 }  // namespace tally::testing

@@ -10,7 +10,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace lstm_test {
 
 std::vector<std::string> tiny_lstm(const std::string& run, const std::vector<std::string>& more = {},
                                    const std::string& steps = "4") {
@@ -89,5 +89,5 @@ TEST_F(LstmRun, RefusesWhatHasNoEffect) {
   EXPECT_EQ(tally({"resume", run_, "--model.kind", "transformer", "--steps", "6"}).code, 2);
 }
 
-}  // namespace
+}  // namespace lstm_test
 }  // namespace tally::testing

@@ -7,7 +7,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace memory_test {
 
 void expect_too_large(const Finished& result, const std::vector<std::string>& parts) {
   EXPECT_EQ(result.code, 1) << result.out;
@@ -99,5 +99,5 @@ TEST(Memory, BenchRefusesSizesThatDoNotFit) {
   EXPECT_EQ(one.out, "");
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace tally::testing

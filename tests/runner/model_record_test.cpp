@@ -9,7 +9,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace model_record_test {
 
 // Shapes of parameters stay the same with all of these.
 struct Change {
@@ -165,5 +165,5 @@ TEST(ModelRecord, HoldsWhatTheFunctionNeeds) {
   }
 }
 
-}  // namespace
+}  // namespace model_record_test
 }  // namespace tally::testing

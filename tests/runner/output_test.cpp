@@ -4,7 +4,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace output_test {
 
 class Outputs : public ::testing::Test {
  protected:
@@ -91,5 +91,5 @@ TEST_F(Outputs, AnEndingSaysWhatIsWritten) {
   EXPECT_TRUE(read_file(folder_ / "x.JsonL").starts_with("{\"index\":0"));
 }
 
-}  // namespace
+}  // namespace output_test
 }  // namespace tally::testing

@@ -14,7 +14,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace outside_test {
 
 #ifdef TALLY_PYTHON
 constexpr const char* python = TALLY_PYTHON;
@@ -211,5 +211,5 @@ TEST_P(Outside, EveryEncodingOnCudaKernels) {
 INSTANTIATE_TEST_SUITE_P(Single, Outside, ::testing::Values("f32"));
 INSTANTIATE_TEST_SUITE_P(Double, Outside, ::testing::Values("f64"));
 
-}  // namespace
+}  // namespace outside_test
 }  // namespace tally::testing

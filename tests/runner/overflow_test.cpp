@@ -5,7 +5,7 @@
 #include "tests/runner/text_runs.hpp"
 
 namespace tally::testing {
-namespace {
+namespace overflow_test {
 
 // Words of 3,000 letters at ln 257 nats each: a perplexity of 10^7000.
 class LongWords : public TextRuns {
@@ -42,5 +42,5 @@ TEST_F(LongWords, ArePrintedAndStoredByTheirLogarithms) {
   EXPECT_EQ(varied.code, 0) << varied.err;
 }
 
-}  // namespace
+}  // namespace overflow_test
 }  // namespace tally::testing

@@ -12,7 +12,7 @@
 #include "tests/runner/program.hpp"
 
 namespace tally::testing {
-namespace {
+namespace predict_test {
 
 class Predict : public ::testing::Test {
  protected:
@@ -126,5 +126,5 @@ TEST_F(Predict, WrongUsage) {
   EXPECT_NE(longer.err.find("the table has 16 positions"), std::string::npos) << longer.err;
 }
 
-}  // namespace
+}  // namespace predict_test
 }  // namespace tally::testing

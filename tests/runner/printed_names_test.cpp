@@ -5,7 +5,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace printed_names_test {
 
 const std::string evil = "na\x1b[31mme\nnext\x9b\xff";
 const std::string escaped = "na\\x1b[31mme\\nnext\\x9b\\xff";
@@ -81,5 +81,5 @@ TEST(PrintedNames, OfRunsAndOutputs) {
   }
 }
 
-}  // namespace
+}  // namespace printed_names_test
 }  // namespace tally::testing

@@ -7,7 +7,7 @@
 #include "tests/runner/rank_runs.hpp"
 
 namespace tally::testing {
-namespace {
+namespace ranks_device_test {
 
 // In the order of streams and as late as CUDA allows.
 TEST_F(RanksOfMpi, OnDevicesTrainTheBytesOfOne) {
@@ -48,5 +48,5 @@ INSTANTIATE_TEST_SUITE_P(All, RanksOfMpiOnDevices,
                                            Products{"fox", "bf16"}, Products{"stick-breaking", "f32"},
                                            Products{"stick-breaking", "tf32"}));
 
-}  // namespace
+}  // namespace ranks_device_test
 }  // namespace tally::testing

@@ -8,7 +8,7 @@
 #include "tests/runner/rank_runs.hpp"
 
 namespace tally::testing {
-namespace {
+namespace ranks_memory_test {
 
 // What a dry run tells of a rank is what the first one takes. On the CPU it depends on the others how many buckets are
 // on their way at once: there is one, or it is told at its most.
@@ -54,5 +54,5 @@ TEST_F(RanksOfMpi, TakeTheMemoryThatIsToldBefore) {
   }
 }
 
-}  // namespace
+}  // namespace ranks_memory_test
 }  // namespace tally::testing

@@ -12,7 +12,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace ranks_test {
 
 namespace fs = std::filesystem;
 
@@ -232,5 +232,5 @@ TEST(RanksWithoutMpi, AnotherMpirunIsRefused) {
   EXPECT_TRUE(holds(refused.err, "started as one of 2 processes by an mpirun that is not OpenMPI's")) << refused.err;
 }
 
-}  // namespace
+}  // namespace ranks_test
 }  // namespace tally::testing

@@ -8,7 +8,7 @@
 #include "tests/runner/text_runs.hpp"
 
 namespace tally::testing {
-namespace {
+namespace ranks_text_test {
 
 class RanksOfMpiOnTexts : public TextRuns {
  protected:
@@ -33,5 +33,5 @@ TEST_F(RanksOfMpiOnTexts, TrainTheBytesOfOneProcess) {
   }
 }
 
-}  // namespace
+}  // namespace ranks_text_test
 }  // namespace tally::testing

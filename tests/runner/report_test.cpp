@@ -16,7 +16,7 @@
 #include "tests/runner/program.hpp"
 
 namespace tally::testing {
-namespace {
+namespace report_test {
 
 class Reports : public ::testing::Test {
  protected:
@@ -367,5 +367,5 @@ TEST_F(Reports, ARunHasItsCurves) {
   EXPECT_EQ(std::filesystem::last_write_time(run + "/curves.svg"), written);
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace tally::testing

@@ -12,7 +12,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace reproduce_test {
 
 namespace fs = std::filesystem;
 
@@ -307,5 +307,5 @@ TEST(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {
   EXPECT_FALSE(fs::exists(folder / "runs")) << "nothing is begun";
 }
 
-}  // namespace
+}  // namespace reproduce_test
 }  // namespace tally::testing

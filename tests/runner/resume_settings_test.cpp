@@ -6,7 +6,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace resume_settings_test {
 
 class ResumeSettings : public ::testing::Test {
  protected:
@@ -108,5 +108,5 @@ TEST_F(ResumeSettings, DropoutAndAttentionAreNoPartOfTheModel) {
   EXPECT_TRUE(holds(init.err, "the run has its weights already, so this has no effect: model.init")) << init.err;
 }
 
-}  // namespace
+}  // namespace resume_settings_test
 }  // namespace tally::testing

@@ -9,7 +9,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace resume_test {
 
 // Sixty steps, with a line about training at every one: it tells how far the run has come.
 std::vector<std::string> training(const std::string& run, std::vector<std::string> options = {},
@@ -379,5 +379,5 @@ TEST_F(Resume, AFullDiskKeepsTheOldCheckpoint) {
 }
 #endif
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace tally::testing

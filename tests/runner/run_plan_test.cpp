@@ -9,7 +9,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace run_plan_test {
 
 RunConfig of_seed(std::int64_t seed) {
   RunConfig config = RunConfig::make("flip-flop", "none", "quick");
@@ -67,5 +67,5 @@ TEST(RunPlans, WhatOtherPlansWroteStays) {
   EXPECT_EQ(states, (std::map<std::string, std::string>{{"a", "finished"}, {"z", "waiting"}}));
 }
 
-}  // namespace
+}  // namespace run_plan_test
 }  // namespace tally::testing

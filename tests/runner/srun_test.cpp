@@ -8,7 +8,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace srun_test {
 
 namespace fs = std::filesystem;
 
@@ -84,5 +84,5 @@ TEST(Srun, MayStartTheWorkersOfASweep) {
   EXPECT_TRUE(fs::exists(sweep + "/none-seed1/results.json") && fs::exists(sweep + "/none-seed2/results.json"));
 }
 
-}  // namespace
+}  // namespace srun_test
 }  // namespace tally::testing

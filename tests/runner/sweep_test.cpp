@@ -13,7 +13,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace sweep_test {
 
 namespace fs = std::filesystem;
 
@@ -262,5 +262,5 @@ TEST_F(Sweeps, WrongUsageStartsNothing) {
   EXPECT_FALSE(fs::exists(sweep_));
 }
 
-}  // namespace
+}  // namespace sweep_test
 }  // namespace tally::testing

@@ -12,7 +12,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace terminal_test {
 
 struct Seen {
   int code = -1;
@@ -125,5 +125,5 @@ TEST(Terminal, NothingIsDrawnWhenQuiet) {
   EXPECT_FALSE(holds(seen.bytes, "\033")) << seen.bytes;
 }
 
-}  // namespace
+}  // namespace terminal_test
 }  // namespace tally::testing

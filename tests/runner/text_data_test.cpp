@@ -4,7 +4,7 @@
 #include "tests/runner/text_runs.hpp"
 
 namespace tally::testing {
-namespace {
+namespace text_data_test {
 
 class TextData : public TextRuns {
  protected:
@@ -90,5 +90,5 @@ TEST_F(TextData, RunsGoOnWhereTheirTextWasMovedTo) {
   EXPECT_EQ(run_tally({"eval", folder_ / "whole", "--quiet"}, folder_).code, 0);
 }
 
-}  // namespace
+}  // namespace text_data_test
 }  // namespace tally::testing

@@ -17,7 +17,7 @@
 #include "tests/runner/text_runs.hpp"
 
 namespace tally::testing {
-namespace {
+namespace text_test {
 
 TEST_F(TextRuns, AreTheSameForAnyThreadsAndAfterAKill) {
   ASSERT_EQ(run_tally(training("whole", {"--threads=1"}), folder_).code, 0);
@@ -333,5 +333,5 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   EXPECT_TRUE(damaged.elements("rows")[0].elements("cells")[0].contains("perplexity"));
 }
 
-}  // namespace
+}  // namespace text_test
 }  // namespace tally::testing

@@ -12,7 +12,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace token_files_test {
 
 namespace fs = std::filesystem;
 
@@ -142,5 +142,5 @@ TEST_F(TokenFiles, WhatTheyDoNotSayIsAskedFor) {
   expect_refused({folder, all}, 2, "two files of the split train");
 }
 
-}  // namespace
+}  // namespace token_files_test
 }  // namespace tally::testing

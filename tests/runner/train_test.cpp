@@ -6,7 +6,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace train_test {
 
 JsonValue json_file(const std::string& path) { return parse_json(read_file(path), {}, path); }
 
@@ -272,5 +272,5 @@ TEST(Train, ProfileIsATableAndATrace) {
   }
 }
 
-}  // namespace
+}  // namespace train_test
 }  // namespace tally::testing

@@ -12,7 +12,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace usage_test {
 
 struct WrongUsage {
   std::vector<std::string> words;
@@ -379,5 +379,5 @@ TEST(Usage, AnOutputThatCannotBeWrittenIsAFailure) {
   EXPECT_EQ(run_program({"/bin/sh", "-c", "exec '" TALLY_RUNNER "' list > /dev/full"}, folder).code, 1);
 }
 
-}  // namespace
+}  // namespace usage_test
 }  // namespace tally::testing

@@ -12,7 +12,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace vary_test {
 
 class Vary : public ::testing::Test {
  protected:
@@ -178,5 +178,5 @@ TEST_F(Vary, RefusesWhatMeansNothing) {
   refused({"--over", "task.length=8", "--set", "pe.relative.far=cap"}, "belongs to the encoding of none of the runs");
 }
 
-}  // namespace
+}  // namespace vary_test
 }  // namespace tally::testing

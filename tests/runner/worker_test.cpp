@@ -14,7 +14,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace worker_test {
 
 namespace fs = std::filesystem;
 
@@ -240,5 +240,5 @@ TEST_F(Workers, TheScriptForSlurmGoesBackIntoTheQueue) {
   EXPECT_FALSE(fs::exists(run("rope-seed1"))) << "it begins no other run";
 }
 
-}  // namespace
+}  // namespace worker_test
 }  // namespace tally::testing

@@ -10,7 +10,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace addition_test {
 
 using testing::make_task;
 using testing::Mean;
@@ -127,5 +127,5 @@ TEST(Addition, CheckNumbers) {
   }
 }
 
-}  // namespace
+}  // namespace addition_test
 }  // namespace tally

@@ -9,7 +9,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace attention_memory_test {
 
 AttentionMemory memory_of(const std::string& encoding) {
   const EncodingChoice choice = EncodingChoice::parse(encoding);
@@ -32,5 +32,5 @@ TEST(AttentionMemory, OfKeysThatMoveIsLinearOnEveryDevice) {
   set_default_device({});
 }
 
-}  // namespace
+}  // namespace attention_memory_test
 }  // namespace tally

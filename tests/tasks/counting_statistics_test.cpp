@@ -12,7 +12,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace counting_statistics_test {
 
 struct CheckNumbers {
   int vars, pass_weight;
@@ -90,5 +90,5 @@ INSTANTIATE_TEST_SUITE_P(Programs, CountingStatistics,
                                   std::to_string(test.param.pass_weight);
                          });
 
-}  // namespace
+}  // namespace counting_statistics_test
 }  // namespace tally

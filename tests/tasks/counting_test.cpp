@@ -11,7 +11,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace counting_test {
 
 using testing::contains;
 using testing::error_of;
@@ -225,5 +225,5 @@ TEST(Counting, EncodesUnfinishedPrograms) {
   EXPECT_TRUE(task->encode(" ").empty());
 }
 
-}  // namespace
+}  // namespace counting_test
 }  // namespace tally

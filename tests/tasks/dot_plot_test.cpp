@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace tally {
-namespace {
+namespace dot_plot_test {
 
 struct Dot {
   double x, y, r;
@@ -59,5 +59,5 @@ TEST(DotPlots, StackedPicturesDoNotCoverEachOther) {
   EXPECT_EQ(heights[1][1], of_one[1]);
 }
 
-}  // namespace
+}  // namespace dot_plot_test
 }  // namespace tally

@@ -20,7 +20,7 @@
 #include "tasks/train_step.hpp"
 
 namespace tally {
-namespace {
+namespace effect_test {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
@@ -320,5 +320,5 @@ TEST(Options, OfOtherUpdateRulesInAnOldFile) {
   EXPECT_NO_THROW(RunConfig::from_json(file, OtherRules::leave_out).validate());
 }
 
-}  // namespace
+}  // namespace effect_test
 }  // namespace tally

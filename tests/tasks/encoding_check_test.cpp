@@ -15,7 +15,7 @@
 #include "core/error.hpp"
 
 namespace tally {
-namespace {
+namespace encoding_check_test {
 
 struct NoChoices final : OptionsOf<NoChoices> {
   void visit(OptionVisitor&) override {}
@@ -239,5 +239,5 @@ TEST(EncodingCheck, CostsAreMeasuredBesideAnother) {
   EXPECT_GT(cost_beside(large, EncodingChoice::parse("cope-mlp")).at("step").real("memory"), 1.5);
 }
 
-}  // namespace
+}  // namespace encoding_check_test
 }  // namespace tally

@@ -8,7 +8,7 @@
 #include "autograd/ops.hpp"
 
 namespace tally {
-namespace {
+namespace encoding_rewriting_test {
 
 struct PenaltyOptions final : OptionsOf<PenaltyOptions> {
   bool squared = false;
@@ -107,5 +107,5 @@ TEST(EncodingRewriting, OfRegisteredEncodings) {
   EXPECT_EQ(found("alibi", "rope").kind, Finding::Kind::wrong);
 }
 
-}  // namespace
+}  // namespace encoding_rewriting_test
 }  // namespace tally

@@ -11,7 +11,7 @@
 #include "tasks/train_step.hpp"
 
 namespace tally {
-namespace {
+namespace estimate_answers_test {
 
 // Keys and values are kept while answers are generated, which a pass over whole sequences does not do.
 TEST(EstimateOfAnswers, IsTheMemoryOfTheRun) {
@@ -43,5 +43,5 @@ TEST(EstimateOfAnswers, IsTheMemoryOfTheRun) {
   }
 }
 
-}  // namespace
+}  // namespace estimate_answers_test
 }  // namespace tally

@@ -9,7 +9,7 @@
 #include "tests/tasks/measured_peak.hpp"
 
 namespace tally {
-namespace {
+namespace estimate_captured_test {
 
 // Of a window what is copied to the device within a step: where the keys of each query begin, in two layers, for the
 // softmax and for gates.
@@ -38,5 +38,5 @@ TEST(EstimateOfACapturedStep, CountsTheConstantsOfItsGraph) {
   set_default_device({});
 }
 
-}  // namespace
+}  // namespace estimate_captured_test
 }  // namespace tally

@@ -9,7 +9,7 @@
 #include "tests/tasks/measured_peak.hpp"
 
 namespace tally {
-namespace {
+namespace estimate_options_test {
 
 // Several tiles of rows and of keys, the last ones not full.
 constexpr std::int64_t length = 140;
@@ -51,5 +51,5 @@ TEST(EstimateOfOptions, MemoryOfCombinationsIsThatOfTheRun) {
   expect_all_exact(testing::every(40, testing::together_cases(8)));
 }
 
-}  // namespace
+}  // namespace estimate_options_test
 }  // namespace tally

@@ -11,7 +11,7 @@
 #include "tests/tasks/measured_peak.hpp"
 
 namespace tally {
-namespace {
+namespace estimate_precision_test {
 
 using testing::expect_exact;
 
@@ -52,5 +52,5 @@ TEST(EstimateOfPrecision, AStepInBf16TakesThreeFifthsOfTheMemory) {
   set_product_precision(ProductPrecision::f32);
 }
 
-}  // namespace
+}  // namespace estimate_precision_test
 }  // namespace tally

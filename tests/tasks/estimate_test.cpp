@@ -24,7 +24,7 @@
 #include "tests/tasks/measured_peak.hpp"
 
 namespace tally {
-namespace {
+namespace estimate_test {
 
 RunConfig quick(const std::string& encoding, const std::vector<std::pair<std::string, std::string>>& settings = {}) {
   RunConfig config = RunConfig::make("flip-flop", encoding, "quick");
@@ -389,5 +389,5 @@ TEST(Estimate, BytesAsText) {
   EXPECT_EQ(bytes_text(3e18), "2.6 EiB");
 }
 
-}  // namespace
+}  // namespace estimate_test
 }  // namespace tally

@@ -13,7 +13,7 @@
 #include "tests/tasks/measured_peak.hpp"
 
 namespace tally {
-namespace {
+namespace estimate_texts_test {
 
 constexpr std::int64_t length = 48;
 
@@ -111,5 +111,5 @@ TEST(EstimateOfSeparateTexts, IsTheMostWithEveryOption) {
   }
 }
 
-}  // namespace
+}  // namespace estimate_texts_test
 }  // namespace tally

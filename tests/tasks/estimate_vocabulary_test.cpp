@@ -9,7 +9,7 @@
 #include "tests/tasks/measured_peak.hpp"
 
 namespace tally {
-namespace {
+namespace estimate_vocabulary_test {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
@@ -35,5 +35,5 @@ TEST(EstimateOfVocabularies, MemoryOfALargeVocabularyIsThatOfTheRun) {
   EXPECT_LT(activations("64") - activations("32"), 32 * 128 * 8192);
 }
 
-}  // namespace
+}  // namespace estimate_vocabulary_test
 }  // namespace tally

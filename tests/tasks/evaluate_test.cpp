@@ -9,7 +9,7 @@
 #include "tests/error_of.hpp"
 
 namespace tally {
-namespace {
+namespace evaluate_test {
 
 using testing::error_of;
 
@@ -148,5 +148,5 @@ TEST(Evaluate, CountsEachKeyOnceForAnyBatch) {
   EXPECT_EQ(generated.by.at(6).scored, whole.by.at(6).scored);
 }
 
-}  // namespace
+}  // namespace evaluate_test
 }  // namespace tally

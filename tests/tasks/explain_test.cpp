@@ -12,7 +12,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally::testing {
-namespace {
+namespace explain_test {
 
 constexpr std::int64_t width = 8;
 constexpr float large = 4000;  // a sigmoid of it, over sqrt(8), is 1 or 0 in every bit
@@ -290,5 +290,5 @@ TEST(Roles, OfSelectiveCopyAndLastX) {
   EXPECT_TRUE(std::all_of(kinds.begin(), kinds.end() - 1, [](const auto& kind) { return kind == "x" || kind == "y"; }));
 }
 
-}  // namespace
+}  // namespace explain_test
 }  // namespace tally::testing

@@ -10,7 +10,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace flip_flop_test {
 
 using testing::contains;
 using testing::error_of;
@@ -248,5 +248,5 @@ TEST(FlipFlop, TextOfUnknownIdsIsRefused) {
   EXPECT_EQ(error_of([&] { task->text(example); }), "[text] token 2 is 5, the vocabulary has ids 0 to 4");
 }
 
-}  // namespace
+}  // namespace flip_flop_test
 }  // namespace tally

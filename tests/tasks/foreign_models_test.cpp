@@ -22,7 +22,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace foreign_models_test {
 
 namespace fs = std::filesystem;
 using testing::contains;
@@ -390,5 +390,5 @@ TEST(ForeignNumbers, AreWidenedExactly) {
   }
 }
 
-}  // namespace
+}  // namespace foreign_models_test
 }  // namespace tally

@@ -12,7 +12,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace foreign_rope_test {
 
 using testing::contains;
 using testing::error_of;
@@ -119,5 +119,5 @@ TEST(LongRopeSettings, ThatAreRefused) {
   EXPECT_TRUE(contains(error_of([&] { describe_foreign(config, "config.json"); }), "attention_factor decides"));
 }
 
-}  // namespace
+}  // namespace foreign_rope_test
 }  // namespace tally

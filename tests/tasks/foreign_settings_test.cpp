@@ -9,7 +9,7 @@
 #include "tests/error_of.hpp"
 
 namespace tally {
-namespace {
+namespace foreign_settings_test {
 
 std::map<std::string, std::string> settings_of(const JsonValue& json) {
   const ForeignModel model = describe_foreign(json, "config.json").model;
@@ -106,5 +106,5 @@ TEST(ForeignSettings, ARotatedPartComesBackWithAllItsDims) {
   }
 }
 
-}  // namespace
+}  // namespace foreign_settings_test
 }  // namespace tally

@@ -12,7 +12,7 @@
 #include "tasks/config.hpp"
 
 namespace tally {
-namespace {
+namespace generate_test {
 
 RunConfig small(const std::string& task, const std::string& encoding) {
   RunConfig config = RunConfig::make(task, encoding, "quick");
@@ -125,5 +125,5 @@ TEST(Generate, IsRefusedWhereAnswersAreNotFed) {
   }
 }
 
-}  // namespace
+}  // namespace generate_test
 }  // namespace tally

@@ -12,7 +12,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace group_word_test {
 
 using testing::make_task;
 using testing::Mean;
@@ -128,5 +128,5 @@ TEST(GroupWord, RepeatingTheLastSymbolIsRightAsOftenAsTheLawSays) {
   right("s3", "16", (1 + 15.0 / 6) / 16);
 }
 
-}  // namespace
+}  // namespace group_word_test
 }  // namespace tally

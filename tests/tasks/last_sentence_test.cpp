@@ -12,7 +12,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace last_sentence_test {
 
 using testing::error_of;
 using testing::make_task;
@@ -115,5 +115,5 @@ TEST(LastSentence, TheLastSentenceDoesNotAnswerForTheOneBefore) {
   last_right.expect_near(0.152, 0.025, "train");
 }
 
-}  // namespace
+}  // namespace last_sentence_test
 }  // namespace tally

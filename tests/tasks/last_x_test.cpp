@@ -11,7 +11,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace last_x_test {
 
 using testing::contains;
 using testing::error_of;
@@ -106,5 +106,5 @@ TEST(LastX, GapsThatDoNotFitAreRefused) {
             "[last-x] near-gap, far-gap and farther-gap must rise, got 31, 31 and 55");
 }
 
-}  // namespace
+}  // namespace last_x_test
 }  // namespace tally

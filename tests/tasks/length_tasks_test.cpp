@@ -11,7 +11,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace length_tasks_test {
 
 using testing::make_task;
 using testing::Mean;
@@ -336,5 +336,5 @@ TEST(MissingDuplicate, TheAnswerIsTheBitOfTheTwin) {
             "[missing-duplicate] max-length must be even, got 41");
 }
 
-}  // namespace
+}  // namespace length_tasks_test
 }  // namespace tally

@@ -8,7 +8,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace loss_blocks_test {
 
 constexpr std::int32_t end_of_text = 7;
 
@@ -66,5 +66,5 @@ TEST(LossBlocks, PairedDifferenceIsThatOfTheParts) {
   EXPECT_ERROR(paired_difference({{1}, {1}}, {{1}, {1}}), "at least two");
 }
 
-}  // namespace
+}  // namespace loss_blocks_test
 }  // namespace tally::testing

@@ -11,7 +11,7 @@
 #include "core/error.hpp"
 
 namespace tally {
-namespace {
+namespace metrics_test {
 
 class MetricsFile : public ::testing::Test {
  protected:
@@ -111,5 +111,5 @@ TEST_F(MetricsFile, NumbersThatAreNoneAreRefused) {
   EXPECT_EQ(get(), "");
 }
 
-}  // namespace
+}  // namespace metrics_test
 }  // namespace tally

@@ -20,7 +20,7 @@
 #include "tasks/train_step.hpp"
 
 namespace tally {
-namespace {
+namespace option_ends_test {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
@@ -284,5 +284,5 @@ TEST(OptionEnds, OfOptimisersAreOpenWhereTheFormulaNeedsIt) {
   EXPECT_THROW(Optimizer::make(options, {}), Error);
 }
 
-}  // namespace
+}  // namespace option_ends_test
 }  // namespace tally

@@ -14,7 +14,7 @@
 #include "tests/tasks/unpack.hpp"
 
 namespace tally::testing {
-namespace {
+namespace page_test {
 
 TEST(Page, DataInAScriptCannotEndIt) {
   const JsonValue hostile =
@@ -115,5 +115,5 @@ TEST(Packing, KeepsTheSignsOfShares) {
   }
 }
 
-}  // namespace
+}  // namespace page_test
 }  // namespace tally::testing

@@ -6,7 +6,7 @@
 #include <string>
 
 namespace tally {
-namespace {
+namespace paired_test {
 
 RunSummary run_with(const std::vector<double>& nats) {
   RunSummary run;
@@ -37,5 +37,5 @@ TEST(Paired, TwoLossesDifferBeyondTwoStandardErrors) {
   EXPECT_NE(row(0.7).find("| no "), std::string::npos) << row(0.7);
 }
 
-}  // namespace
+}  // namespace paired_test
 }  // namespace tally

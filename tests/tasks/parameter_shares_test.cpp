@@ -14,7 +14,7 @@
 #include "tests/thread_ranks.hpp"
 
 namespace tally {
-namespace {
+namespace parameter_shares_test {
 
 using testing::on_ranks;
 
@@ -138,5 +138,5 @@ TEST(ParameterShares, LeaveWhatDoesNotFitToTheLoader) {
   });
 }
 
-}  // namespace
+}  // namespace parameter_shares_test
 }  // namespace tally

@@ -11,7 +11,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace passkey_test {
 
 using testing::error_of;
 using testing::make_task;
@@ -89,5 +89,5 @@ TEST(Passkey, TooShortATextIsRefused) {
             "[passkey] ood-decoys with 4 statements needs a length of 44, got 40");
 }
 
-}  // namespace
+}  // namespace passkey_test
 }  // namespace tally

@@ -13,7 +13,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace preset_test {
 
 using testing::error_of;
 using testing::Settings;
@@ -199,5 +199,5 @@ TEST(Presets, UnknownOnesAreRefused) {
             "tasks/presets/shakespeare_quick.cpp");
 }
 
-}  // namespace
+}  // namespace preset_test
 }  // namespace tally

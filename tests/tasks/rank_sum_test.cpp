@@ -16,7 +16,7 @@
 #include "tests/thread_ranks.hpp"
 
 namespace tally {
-namespace {
+namespace rank_sum_test {
 
 using testing::on_ranks;
 
@@ -137,5 +137,5 @@ TEST(RankSum, AskedForTooEarlyOrTwiceIsABug) {
   EXPECT_THROW(sum.set(1, Tensor::zeros({1})), InternalError);
 }
 
-}  // namespace
+}  // namespace rank_sum_test
 }  // namespace tally

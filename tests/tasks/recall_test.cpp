@@ -12,7 +12,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace recall_test {
 
 using testing::error_of;
 using testing::make_task;
@@ -265,5 +265,5 @@ TEST(NBack, CheckNumbers) {
   }
 }
 
-}  // namespace
+}  // namespace recall_test
 }  // namespace tally

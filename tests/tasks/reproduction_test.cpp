@@ -17,7 +17,7 @@
 #include "tests/error_of.hpp"
 
 namespace tally {
-namespace {
+namespace reproduction_test {
 
 using testing::error_of;
 
@@ -354,5 +354,5 @@ TEST(Reproductions, OrderIsComparedWherePrintedNumbersTellRowsApart) {
       << reproduced_text(result);
 }
 
-}  // namespace
+}  // namespace reproduction_test
 }  // namespace tally

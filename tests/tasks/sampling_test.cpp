@@ -11,7 +11,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace sampling_test {
 
 constexpr int grid = 100'000;
 
@@ -113,5 +113,5 @@ TEST(Sampling, NoTwoNumbersShareAWord) {
   }
 }
 
-}  // namespace
+}  // namespace sampling_test
 }  // namespace tally

@@ -10,7 +10,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace selective_copy_test {
 
 using testing::error_of;
 using testing::expect_share;
@@ -173,5 +173,5 @@ TEST(SelectiveCopy, MistakesAreNamed) {
             "[task] non-blanks must be 1 to 1048576, got '0'");
 }
 
-}  // namespace
+}  // namespace selective_copy_test
 }  // namespace tally

@@ -18,7 +18,7 @@
 #include "tests/nn/small_model.hpp"
 
 namespace tally {
-namespace {
+namespace sequence_parts_test {
 
 constexpr std::int64_t length = 14;
 
@@ -276,5 +276,5 @@ TEST(RandomPermutation, OfMoreThanMemoryHoldsIsThereAtOnce) {
   EXPECT_NEAR(mean, 0.5, 5 * std::sqrt(1.0 / 12 / 1000));
 }
 
-}  // namespace
+}  // namespace sequence_parts_test
 }  // namespace tally

@@ -6,7 +6,7 @@
 #include <cmath>
 
 namespace tally {
-namespace {
+namespace statistics_test {
 
 // Wilson's bounds are where |p - hits/n| = z sqrt(p (1-p) / n): both are checked by that, not by the closed form.
 TEST(Statistics, WilsonBoundsSolveTheirEquation) {
@@ -84,5 +84,5 @@ TEST(Statistics, SmallSharesAreNotWrittenAsNone) {
   EXPECT_EQ(interval_text(0, 1'037'700), "0-0.00037%");
 }
 
-}  // namespace
+}  // namespace statistics_test
 }  // namespace tally

@@ -9,7 +9,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace suite_test {
 
 std::vector<std::string> names_of(std::string_view suite) {
   std::vector<std::string> names;
@@ -69,5 +69,5 @@ TEST(Suites, UnknownNamesAreRefused) {
   EXPECT_NE(testing::error_of([&] { presets_of(wrong); }).find("has no preset 'fast'"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace suite_test
 }  // namespace tally

@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace tally {
-namespace {
+namespace svg_test {
 
 std::vector<double> numbers(const std::string& text) {
   static const std::regex number("-?[0-9]+(\\.[0-9]+)?");
@@ -232,5 +232,5 @@ TEST(Svg, NumbersStandOnAnAxisAboutThem) {
   EXPECT_GT(std::stod(heights[0]) - std::stod(heights[1]), 150) << "4 of 5 in a panel of nearly 250 pixels";
 }
 
-}  // namespace
+}  // namespace svg_test
 }  // namespace tally

@@ -10,7 +10,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace task_test {
 
 using testing::contains;
 using testing::error_of;
@@ -114,5 +114,5 @@ TEST(Tasks, SymbolsAreJoinedWithASeparator) {
   EXPECT_THROW(join_symbols(vocabulary, negative, " "), Error);
 }
 
-}  // namespace
+}  // namespace task_test
 }  // namespace tally

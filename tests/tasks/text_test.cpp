@@ -17,7 +17,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace text_test {
 
 using testing::contains;
 using testing::error_of;
@@ -356,5 +356,5 @@ TEST_F(TextTask, TextGoesInAndOut) {
   EXPECT_EQ(task->text(example), "ab <|endoftext|>\\n");
 }
 
-}  // namespace
+}  // namespace text_test
 }  // namespace tally

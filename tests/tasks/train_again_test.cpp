@@ -14,7 +14,7 @@
 #include "tasks/train.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace {
+namespace train_again_test {
 
 std::vector<std::string>* calls = nullptr;  // null: not noted
 
@@ -22,7 +22,7 @@ std::string name_of(int file) {
   return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)).filename().string();
 }
 
-}  // namespace
+}  // namespace train_again_test
 
 // Instead of the C library's, in this program.
 extern "C" int fdatasync(int file) {
@@ -35,7 +35,7 @@ extern "C" int fsync(int file) {
 }
 
 namespace tally {
-namespace {
+namespace train_again_test {
 
 RunConfig tiny() {
   RunConfig config = RunConfig::make("flip-flop", "none");
@@ -109,5 +109,5 @@ TEST(TrainAgain, MetricsReachTheDiskBeforeTheCheckpoint) {
   EXPECT_EQ(checkpoints, 4);
 }
 
-}  // namespace
+}  // namespace train_again_test
 }  // namespace tally

@@ -19,7 +19,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace {
+namespace train_step_test {
 
 using Numbers = std::vector<std::vector<float>>;
 
@@ -219,5 +219,5 @@ TEST_P(Steps, DoNotDependOnTheFloatingPointModeOfTheCaller) {
 
 TALLY_ON_EVERY_DEVICE(Steps);
 
-}  // namespace
+}  // namespace train_step_test
 }  // namespace tally

@@ -9,7 +9,7 @@
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
-namespace {
+namespace training_order_test {
 
 using Indices = std::vector<std::int64_t>;
 
@@ -66,5 +66,5 @@ TEST(TrainingOrder, EverySequenceIsEquallyLikelyAtEveryPlace) {
   }
 }
 
-}  // namespace
+}  // namespace training_order_test
 }  // namespace tally

@@ -9,7 +9,7 @@
 #include "core/error.hpp"
 
 namespace tally {
-namespace {
+namespace tree_sum_test {
 
 // Of these no two sums in another order are the same number.
 const std::vector<float> terms{1.1F, 2.3e-7F, -1.0999F, 3.7e-8F, 0.31F, 1e-7F, 7.7F, -0.77e-6F};
@@ -103,5 +103,5 @@ TEST(TreeSum, OfRanksIsThatOfOne) {
   EXPECT_EQ(tree_share(7, 2, 1).first, 4);
 }
 
-}  // namespace
+}  // namespace tree_sum_test
 }  // namespace tally

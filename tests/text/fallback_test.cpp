@@ -11,7 +11,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace {
+namespace fallback_test {
 
 using Ids = std::vector<std::int32_t>;
 
@@ -110,5 +110,5 @@ TEST(ByteFallback, WhatIsNotReadIsNamed) {
   model_refused("vocab", vocabulary, "there is no token <0x0A>; byte_fallback needs all 256");
 }
 
-}  // namespace
+}  // namespace fallback_test
 }  // namespace tally

@@ -5,7 +5,7 @@
 #include "tests/text/prepare_fixture.hpp"
 
 namespace tally {
-namespace {
+namespace prepare_again_test {
 
 namespace fs = std::filesystem;
 
@@ -60,5 +60,5 @@ TEST_F(Prepare, AnotherPlanBeginsAnewInTheSameFolder) {
   EXPECT_EQ(all_of("out"), all_of("alone"));
 }
 
-}  // namespace
+}  // namespace prepare_again_test
 }  // namespace tally

@@ -15,7 +15,7 @@
 #include "tests/text/prepare_fixture.hpp"
 
 namespace tally {
-namespace {
+namespace prepare_test {
 
 namespace fs = std::filesystem;
 
@@ -344,5 +344,5 @@ TEST_F(Prepare, ATextThatChangesIsDroppedOrRefused) {
   }
 }
 
-}  // namespace
+}  // namespace prepare_test
 }  // namespace tally

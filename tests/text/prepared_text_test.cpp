@@ -4,7 +4,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace {
+namespace prepared_text_test {
 
 // Two documents of three and no tokens: 9 is the end of text.
 const std::string tokens = std::string("\11\0\1\0\2\0\3\0\11\0\11\0", 12);
@@ -81,5 +81,5 @@ TEST_F(Prepared, WhatDoesNotFitIsNamed) {
   EXPECT_ERROR(open(), "splits");
 }
 
-}  // namespace
+}  // namespace prepared_text_test
 }  // namespace tally

@@ -11,7 +11,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace {
+namespace sources_test {
 
 namespace fs = std::filesystem;
 using namespace std::string_literals;
@@ -185,5 +185,5 @@ TEST_F(Sources, LineEndsAndMarksAreNoPartOfLinesOfJson) {
   EXPECT_EQ(dropped_.integer("size"), 2);
 }
 
-}  // namespace
+}  // namespace sources_test
 }  // namespace tally

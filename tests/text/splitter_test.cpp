@@ -4,7 +4,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace {
+namespace splitter_test {
 
 std::vector<std::string> pieces_of(std::string_view pattern, std::string_view text, bool with_jit = true) {
   const SplitPattern compiled(pattern, with_jit);
@@ -130,5 +130,5 @@ TEST(Splitter, PatternsOfFilesAreNotTrusted) {
   }
 }
 
-}  // namespace
+}  // namespace splitter_test
 }  // namespace tally

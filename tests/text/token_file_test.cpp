@@ -10,7 +10,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace {
+namespace token_file_test {
 
 template <class T>
 std::string bytes_of_tokens(const std::vector<T>& tokens) {
@@ -184,5 +184,5 @@ TEST_F(Tokens, TenGigabytesOpenAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(100));
 }
 
-}  // namespace
+}  // namespace token_file_test
 }  // namespace tally

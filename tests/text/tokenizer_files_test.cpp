@@ -9,7 +9,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace {
+namespace tokenizer_files_test {
 
 TokenizerParts small_tokenizer(const std::string& pattern = "gpt2") {
   PieceCounts counts;
@@ -349,5 +349,5 @@ TEST(TokenizerFiles, AVocabularyOf128000LoadsSoon) {
   EXPECT_EQ(tokenizer.vocabulary(), 127'756);
 }
 
-}  // namespace
+}  // namespace tokenizer_files_test
 }  // namespace tally

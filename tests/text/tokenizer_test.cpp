@@ -13,7 +13,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace {
+namespace tokenizer_test {
 
 using Ids = std::vector<std::int32_t>;
 
@@ -221,5 +221,5 @@ TEST(Bpe, TrainingRefusesWhatCannotBe) {
   EXPECT_EQ(trained_on({"ab ab"}, {.min_count = 2}).tokens.size(), 258);
 }
 
-}  // namespace
+}  // namespace tokenizer_test
 }  // namespace tally

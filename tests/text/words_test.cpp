@@ -7,7 +7,7 @@
 #include "core/utf8.hpp"
 
 namespace tally {
-namespace {
+namespace words_test {
 
 TEST(Words, RunsAndLineEnds) {
   EXPECT_EQ(count_words(""), 0);
@@ -45,5 +45,5 @@ TEST(Words, CutAnywhere) {
   }
 }
 
-}  // namespace
+}  // namespace words_test
 }  // namespace tally
