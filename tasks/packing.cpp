@@ -62,13 +62,13 @@ std::array<int, 256> code_lengths(std::array<std::int64_t, 256> counts) {
     }
     std::array<int, 256> lengths{};
     if (trees.size() == 1) {
-      lengths[static_cast<std::size_t>(trees.largest_byte().second)] = 1;
+      lengths[static_cast<std::size_t>(trees.top().second)] = 1;
       return lengths;
     }
     while (trees.size() > 1) {
-      const Tree a = trees.largest_byte();
+      const Tree a = trees.top();
       trees.pop();
-      const Tree b = trees.largest_byte();
+      const Tree b = trees.top();
       trees.pop();
       const int node = static_cast<int>(parent.size());
       parent.push_back(-1);
