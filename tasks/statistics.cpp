@@ -66,6 +66,7 @@ ExponentialMean mean_of_exponentials(const std::vector<double>& logarithms) {
   const MeanDeviation of_scaled = mean_deviation(scaled);
   result.log_mean = largest + std::log(of_scaled.mean);
   result.log_deviation = largest + std::log(of_scaled.deviation);
+  if (of_scaled.deviation == 0) result.value.deviation = 0;  // also of equal numbers that do not fit
   return result;
 }
 
@@ -83,6 +84,7 @@ std::string with_commas(std::int64_t value) {
 }
 
 std::string short_number(double value, int digits) {
+  if (std::isnan(value)) return "nan";  // never "-nan"
   char buffer[48];
   std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
   return buffer;

@@ -18,8 +18,8 @@ TextCounts text_counts_from_json(const JsonValue& json);
 // tokenizer ac9a7783"
 std::string text_counts_text(const TextCounts& counts);
 
-// Perplexities over seeds, exp of these losses: {"mean", "deviation", "n", "log_mean", "log_deviation"}, null for what
-// does not fit a double.
+// Perplexities over seeds, exp of these losses: {"mean", "deviation", "n", "log_mean", "log_deviation"}, null for a
+// number that does not fit a double.
 JsonValue perplexity_json(const std::vector<double>& losses);
 
 }  // namespace tally

@@ -71,7 +71,7 @@ Result export_folder(const ExportSettings& settings, const CommonOptions& common
   const NamedTensors tensors = foreign_tensors(family, config.model, trained.model->parameters());
   std::error_code failure;
   fs::create_directories(fs::path(partial).parent_path(), failure);
-  // What is removed below is what was made here.
+  // The error path below removes the folder, so this process must be the one that made it.
   check(fs::create_directory(partial, failure), "export", "cannot make the folder '", printable(partial),
         "': ", failure ? failure.message() : "another process has just made it");
   try {

@@ -105,7 +105,7 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
   if (token_files && own_tokenizer) config.set("task.tokenizer", partial + "/tokenizer/tokenizer.json");
   std::error_code failure;
   fs::create_directories(fs::path(partial).parent_path(), failure);
-  // What is removed below is what was made here.
+  // The error path below removes the folder, so this process must be the one that made it.
   const bool made = fs::create_directory(partial, failure);
   check(made || !fs::exists(fs::symlink_status(partial)), "import", "'", printable(partial),
         "' is there, of an import that was interrupted or is at work");

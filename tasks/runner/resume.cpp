@@ -38,7 +38,7 @@ std::string find_run(const std::vector<std::string>& arguments) {
 // What the checkpoints of a run hold.
 enum class Held { nothing, weights, weights_and_state };
 
-// Throws UsageError for what does not fit the model of the run.
+// Throws UsageError for a change of the model.
 void refuse_other_model(const RunConfig& before, const RunConfig& after, Held held) {
   const ModelRecord model = model_record(before, *before.make_task());
   for (const std::string& difference : differences(before, after)) {
@@ -54,7 +54,7 @@ void refuse_other_model(const RunConfig& before, const RunConfig& after, Held he
   }
 }
 
-// Throws UsageError for what does not fit the state that the optimiser of the run has by now.
+// Throws UsageError for a change after which the saved state of the optimiser would not fit.
 void refuse_other_optimiser(const RunConfig& before, const RunConfig& after) {
   if (before.run.train != after.run.train) {
     throw UsageError("[resume] which parameters are trained can change before the first step alone");

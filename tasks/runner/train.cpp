@@ -71,7 +71,7 @@ bool is_imported(const std::vector<std::string>& words) {
       const RunFolder run = RunFolder::open(word);
       const std::vector<std::int64_t> steps = run.checkpoint_steps();
       return run.imported() && (steps.empty() || steps.back() == 0);
-    } catch (const Error&) {  // it is no run, or what the command says of it
+    } catch (const Error&) {  // it is no run, or the command reports the error
       return false;
     }
   });

@@ -57,7 +57,7 @@ TEST_F(Damage, AFinishedRunGoesOnFromItsNewestGoodCheckpoint) {
   EXPECT_TRUE(holds(resume().out, "nothing to do"));
 }
 
-// Damaged, or such that nobody can open them, as files of another user are.
+// The checkpoints are damaged, or cannot be opened, like the files of another user.
 TEST_F(Damage, ARunWithCheckpointsNeverBeginsAgainByItself) {
   for (const bool finished : {true, false}) {
     for (const bool damaged : {true, false}) {
@@ -126,7 +126,7 @@ TEST_F(Damage, WhatIsBegunAgainOnPurposeIsMovedAside) {
   EXPECT_TRUE(fs::exists(run_ + "/checkpoints.old-2/step-00000002.safetensors"));
 }
 
-// The rotation opens what it removes.
+// The rotation opens a checkpoint before it removes it.
 TEST_F(Damage, ACheckpointThatCannotBeReadIsNotRemoved) {
   damage({});
   const std::string name = "step-00000001.safetensors";

@@ -241,7 +241,7 @@ TEST_F(ImportedRuns, NeverBeginAtRandom) {
   fs::copy_file(kept, start);
   expect_done(training("run"));
 
-  // A run that has a newer one goes on from there, and begins again with the imported weights or not at all.
+  // A run with a newer checkpoint resumes from it. It restarts only with the imported weights.
   fs::remove(start);
   expect_done({"resume", folder_ / "run", "--steps=6", "--quiet"});
   const std::string last = read_file(checkpoint("run", 6));

@@ -1,4 +1,4 @@
-// Runs that go on with other settings than they began with: which sequences they see, and what is printed of it.
+// Runs that are resumed with other settings: the sequences that they are trained on, and the notes that are printed.
 #include <gtest/gtest.h>
 
 #include "core/io/safetensors.hpp"
@@ -10,7 +10,7 @@ namespace resume_settings_test {
 
 class ResumeSettings : public ::testing::Test {
  protected:
-  // A model that does not change: the loss of a step tells which sequences it was taken of.
+  // The model does not change, so the loss of a step identifies its sequences.
   void train(const std::string& run, const std::vector<std::string>& more) {
     std::vector<std::string> options{"--optimiser.lr=0", "--eval-every=0", "--save-every=0"};
     options.insert(options.end(), more.begin(), more.end());
@@ -95,7 +95,7 @@ TEST_F(ResumeSettings, AJumpOfTheLearningRateIsSaid) {
                       folder_)
                 .code,
             0);
-  // Of four steps the last has a quarter of what of seven the fifth has three of seven parts of.
+  // Linear decay: 1/4 of the rate at step 4 of 4, and 3/7 at step 5 of 7.
   const Finished more = resume("run", {"--steps=7"});
   EXPECT_TRUE(holds(more.out, "the learning rate was 0.0625 at step 4 and is 0.1071 at step 5\n")) << more.out;
 }

@@ -46,6 +46,9 @@ TEST(Statistics, ExponentialsThatDoNotFitAreTakenByTheirLogarithms) {
   EXPECT_NEAR(large.log_mean, 1000 + std::log(24.0), 1e-12);
   EXPECT_NEAR(large.log_deviation, 1000 + std::log(4.0), 1e-12);
   EXPECT_EQ(large.mean_text(5) + " " + large.deviation_text(5), "e^1003.2 e^1001.4");
+  const ExponentialMean equal = mean_of_exponentials({1000, 1000});
+  EXPECT_EQ(equal.mean_text() + " " + equal.deviation_text(2), "e^1000 0");
+  EXPECT_EQ(mean_of_exponentials({1000}).mean_text(), "e^1000");
   EXPECT_EQ(exponential_text(std::log(24.65)), "24.65");
   EXPECT_EQ(exponential_text(812.25), "e^812.2");
   EXPECT_EQ(exponential_text(-1e6), "0");
@@ -55,6 +58,7 @@ TEST(Statistics, ExponentialsThatDoNotFitAreTakenByTheirLogarithms) {
 
 TEST(Statistics, WhatIsNoNumberIsPrintedSo) {
   EXPECT_EQ(percent_text(std::nan("")), "nan%");
+  EXPECT_EQ(short_number(-std::nan("")), "nan");
   EXPECT_EQ(percent_text(INFINITY), "inf%");
 }
 
