@@ -2,6 +2,7 @@
 // reads it (tasks/foreign/).
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "core/io/atomic_file.hpp"
 #include "core/io/safetensors.hpp"
@@ -50,6 +51,17 @@ Result export_weights(const ExportSettings& settings) {
   return result_of(settings, trained, tensors.size());
 }
 
+// What config.json says of a model's first and last token and its longest text.
+std::string tokenizer_config_of(const JsonValue& config, const TokenizerParts& parts) {
+  const auto number = [&](const char* name) -> std::optional<std::int64_t> {
+    const JsonValue* value = config.find(name);
+    if (value != nullptr && value->is_array() && !value->elements().empty()) value = value->elements().data();
+    return value != nullptr && value->is_integer() ? std::optional(value->integer()) : std::nullopt;
+  };
+  const std::int64_t length = number("n_positions").value_or(number("max_position_embeddings").value_or(0));
+  return tokenizer_config_json(parts, number("bos_token_id"), number("eos_token_id"), length);
+}
+
 // Made under another name, so that a folder that is there is whole.
 Result export_folder(const ExportSettings& settings, const CommonOptions& common) {
   const Family& family = as_usage([&]() -> const Family& { return find_family(settings.format); });
@@ -84,8 +96,11 @@ Result export_folder(const ExportSettings& settings, const CommonOptions& common
                              .validation = own.text("task.validation"),
                              .tokenizer = own.text("task.tokenizer"),
                              .vocabulary = own.integer("task.vocabulary")});
-      if (text.tokenizer() != nullptr)
-        write_file_atomically(partial + "/tokenizer.json", tokenizer_json(text.tokenizer()->parts()));
+      if (text.tokenizer() != nullptr) {
+        const TokenizerParts& parts = text.tokenizer()->parts();
+        write_file_atomically(partial + "/tokenizer.json", tokenizer_json(parts));
+        write_file_atomically(partial + "/tokenizer_config.json", tokenizer_config_of(json, parts));
+      }
     }
     write_file_atomically(partial + "/config.json", write_json(json, 2) + "\n");
     if (!written.generation.is_null())

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/io/reader.hpp"
 #include "core/utf8.hpp"
+#include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/text/bpe_training.hpp"
@@ -51,10 +53,25 @@ Tokenizer open_tokenizer(const TokenizerSettings& settings, const CommonOptions&
   return Tokenizer(std::move(parts));
 }
 
-void write_tokenizer(const TokenizerParts& parts, const std::string& path) {
+// Writes tokenizer_config.json next to tokenizer.json: other libraries load a folder with both.
+void write_config(const TokenizerParts& parts, const std::string& path, const CommonOptions& common) {
+  const std::filesystem::path config = std::filesystem::path(path).parent_path() / "tokenizer_config.json";
+  if (std::filesystem::path(path).filename() != "tokenizer.json") return;
+  const std::string text = tokenizer_config_json(parts, parts.end_of_text(), parts.end_of_text());
+  std::error_code error;
+  if (!std::filesystem::exists(config, error)) return write_file_atomically(config.string(), text);
+  if (read_whole_file(config.string(), 1 << 24) != text) {
+    say(common, concat(printable(config.string()), ": stays as it is; it may be that of another tokenizer"));
+  }
+}
+
+void write_tokenizer(const TokenizerParts& parts, const std::string& path, const CommonOptions& common) {
   const std::string vocabulary = "vocab.json", merges = "merges.txt";  // each is nothing without the other
   const std::string& name = path.ends_with(vocabulary) ? vocabulary : merges;
-  if (!path.ends_with(name)) return write_file_atomically(path, tokenizer_json(parts));
+  if (!path.ends_with(name)) {
+    write_file_atomically(path, tokenizer_json(parts));
+    return write_config(parts, path, common);
+  }
   const VocabularyFiles files = vocabulary_files(parts);
   const std::string beside = path.substr(0, path.size() - name.size());
   write_file_atomically(beside + vocabulary, files.vocabulary);
@@ -81,7 +98,7 @@ Result train(const TokenizerSettings& settings, const CommonOptions& common) {
   }
   say(common, concat(bytes, " bytes, ", counts.size(), " different pieces"));
   const TokenizerParts parts = train_bpe(counts, training);
-  write_tokenizer(parts, settings.tokenizer);
+  write_tokenizer(parts, settings.tokenizer, common);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   return {.value = JsonValue::object({{"out", settings.tokenizer},
                                       {"bytes", bytes},

@@ -89,7 +89,7 @@ bool AddedTokens::widen(std::string_view text, std::size_t done, Match& match) c
   if (flags.single_word && (ends_with_word(before) || begins_with_word(behind))) return false;
   if (flags.lstrip) match.begin = std::max(done, match.begin - trailing_white_space(before));
   if (flags.rstrip) match.end += leading_white_space(behind);
-  return true;
+  return match.begin < match.end;  // not inside the white space that the token before took
 }
 
 }  // namespace tally

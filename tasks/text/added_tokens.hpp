@@ -1,6 +1,6 @@
 // The tokens of a tokenizer that are found in a text before it is cut into pieces (tokenizer.json: "added_tokens").
-// The earliest is found first, and of those that begin at one place the longest, by one automaton for all of them (Aho,
-// Corasick 1975): time grows with the text, not with the number of tokens.
+// The leftmost match wins, and the longest at one place. One automaton searches for all of them (Aho, Corasick 1975):
+// time grows with the text, not with the number of tokens.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace tally {
 
-// Where a token counts, and what of the text it takes.
+// The places where a token counts, and the white space that belongs to it.
 struct AddedFlags {
   bool single_word = false;  // only where no character of words is next to it
   bool lstrip = false;       // with the white space before it
@@ -30,13 +30,13 @@ class AddedTokens {
     std::int32_t id;
     AddedFlags flags;
   };
-  // Of two with the same text the first counts. Empty texts are never found.
+  // The first of two with the same text counts. Empty texts are never found.
   explicit AddedTokens(std::vector<Entry> entries = {});
 
   bool empty() const { return entries_.empty(); }
 
-  // Calls found(id) for the tokens in the text, and between(stretch, offset) for what lies before, between and behind
-  // them, unless that is empty. A text in which single_word rejects a token is not searched again for shorter ones.
+  // Calls found(id) for the tokens in the text, and between(stretch, offset) for the stretches before, between and
+  // after them that are not empty. A text in which single_word rejects a token is not searched again for shorter ones.
   template <class Between, class Found>
   void cut(std::string_view text, Between&& between, Found&& found) const {
     std::size_t done = 0;

@@ -20,8 +20,9 @@ class Encoder {
   // Appends the tokens of the text, in which names of special tokens are ordinary text. Throws Error naming the byte
   // where a pattern fails.
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
-  // The same, but the names in `allowed` are those tokens. Of them and the added tokens (tasks/text/added_tokens.hpp)
-  // the earliest is found first, there the longest. Throws Error for a name that is no special token.
+  // The same, but the names in `allowed` are those tokens. The leftmost match among them and
+  // the added tokens wins, and the longest at one place (tasks/text/added_tokens.hpp). Throws Error for a name that is
+  // no special token.
   void encode(std::string_view text, std::span<const std::string> allowed, std::vector<std::int32_t>& ids);
   std::vector<std::int32_t> encode(std::string_view text);
   // Appends the tokens of one piece.
@@ -52,7 +53,7 @@ class Encoder {
 
   const Tokenizer& tokenizer_;
   Splitter splitter_;
-  std::vector<std::string> allowed_;  // when special tokens were last allowed, and what is found then
+  std::vector<std::string> allowed_;  // the special tokens of the last call that allowed any
   Tokenizer::Names allowed_names_;
   bool bytes_only_ = false;  // how a text is cut does not matter
   std::size_t remembered_;

@@ -22,7 +22,7 @@ bool composes(NormalForm form) { return form == NormalForm::nfc || form == Norma
 // All code points below are in the form, do not change their neighbours, and are not changed by them from the left.
 char32_t first_unstable(NormalForm form) { return form == NormalForm::nfc ? 0x300 : 0x80; }
 
-// Of a well-formed character.
+// `character` is well-formed.
 char32_t code_point(std::string_view character) {
   const auto lead = static_cast<unsigned char>(character[0]);
   if (character.size() == 1) return lead;
@@ -32,7 +32,7 @@ char32_t code_point(std::string_view character) {
 }
 
 // Whether the form leaves the character as it is, whatever precedes it: text may be cut before it. Marks and the
-// letters of Hangul may compose with what precedes them.
+// letters of Hangul may compose with the character to their left.
 bool is_stable(char32_t code, NormalForm form) {
   if (code < first_unstable(form)) return true;
   if (code >= 0xac00 && code < 0xd7a4) return composes(form);  // syllables of Hangul
@@ -113,7 +113,7 @@ std::optional<NormalForm> normal_form_of(std::string_view name) {
 std::string normalized(std::string_view text, NormalForm form) {
   std::string result;
   result.reserve(text.size());
-  // `result` is of the text up to `begin`; from there up to `cut` it is stable, from `cut` on it is if `all_stable`.
+  // `result` holds the text up to `begin`. The text up to `cut` is stable, and from `cut` on if `all_stable`.
   std::size_t begin = 0, cut = 0;
   bool all_stable = true;
   const auto take_until = [&](std::size_t end) {

@@ -31,7 +31,7 @@ std::string unicode_version();
 // What becomes of the matches of a pattern and of the text between them. All but `removed` keep all of the text.
 enum class SplitBehaviour {
   isolated,              // each is a piece
-  removed,               // matches are dropped, also from what the tokens give back
+  removed,               // matches are dropped; decoding does not give them back
   merged_with_previous,  // a match belongs to the text before it, unless that is a match
   merged_with_next,      // a match belongs to the text behind it, unless that is a match
   contiguous,            // matches that follow each other are one piece
@@ -41,7 +41,7 @@ enum class SplitBehaviour {
 struct SplitStep {
   std::string pattern;  // name or text
   SplitBehaviour behaviour = SplitBehaviour::isolated;
-  bool invert = false;  // takes what lies between matches for matches, and the reverse
+  bool invert = false;  // swaps matches and the text between them
   bool operator==(const SplitStep&) const = default;
 };
 
@@ -83,7 +83,9 @@ class Splitter {
     std::size_t begin = 0;
     while (begin < text.size()) {
       const std::size_t valid = well_formed_bytes(text.substr(begin));
-      if (valid > 0) cut(text.substr(begin, valid), 0, begin, take);
+      const std::string_view stretch = text.substr(begin, valid);
+      if (pattern_.steps_.empty() && valid > 0) take(stretch);
+      if (!pattern_.steps_.empty()) cut(stretch, 0, begin, take);
       begin += valid;
       if (begin == text.size()) break;
       const std::size_t wrong = ill_formed_bytes(text.substr(begin));
@@ -99,12 +101,15 @@ class Splitter {
   static std::size_t well_formed_bytes(std::string_view text);
   static std::size_t ill_formed_bytes(std::string_view text);
 
-  // Cuts by the step and those behind it. `offset`: of the piece in the text, for messages.
+  // Cuts by this step and the later ones. `offset`: of the piece in the text, for messages.
   template <class Take>
   void cut(std::string_view piece, std::size_t step, std::size_t offset, Take& take) {
-    if (step == pattern_.steps_.size()) return take(piece);
+    const bool is_last = step + 1 == pattern_.steps_.size();
     const auto further = [&](std::size_t begin, std::size_t end) {
-      if (begin < end) cut(piece.substr(begin, end - begin), step + 1, offset + begin, take);
+      if (begin == end) return;
+      const std::string_view part = piece.substr(begin, end - begin);
+      if (is_last) return take(part);
+      cut(part, step + 1, offset + begin, take);
     };
     if (pattern_.steps_[step].behaviour != SplitBehaviour::isolated) {
       for (const Range& range : ranges(piece, step, offset)) further(range.begin, range.end);
@@ -117,7 +122,7 @@ class Splitter {
       at = found.end;
     }
   }
-  // The first match behind `at`; where there is none, the end of the piece, empty.
+  // The first match from `at` on. If there is none, an empty range at the end of the piece.
   Range match(std::string_view piece, std::size_t step, std::size_t at, std::size_t offset) const;
   // What a step that is not `isolated` makes of the piece.
   std::vector<Range> ranges(std::string_view piece, std::size_t step, std::size_t offset) const;

@@ -8,7 +8,7 @@
 // Special tokens stand for no bytes; in a text their names are ordinary text unless they are allowed.
 //
 // A text becomes tokens in the order of the library `tokenizers`: the added tokens that are searched as written are
-// taken out; what lies between is brought into the normal forms and, with byte fallback, gets its leading blank; the
+// taken out; the stretches between them are normalised and, with byte fallback, get a leading blank; the
 // added tokens that are searched in the normalised text are taken out; the rest is cut into pieces.
 #pragma once
 
@@ -68,8 +68,8 @@ struct TokenizerParts {
   std::vector<std::string> tokens;     // bytes by id; of a special token nothing
   std::vector<MergedPair> merges;      // by rank
   std::vector<SpecialToken> specials;  // by id
-  // By id: tokens that are found in a text before it is cut into pieces. Unless merges make them too, their bytes may
-  // be those of another token.
+  // By id: tokens that are found in a text before it is cut into pieces. Unless merges make them too, another
+  // token may have the same bytes.
   std::vector<AddedToken> added = {};
   std::vector<NormalForm> normal_forms = {};  // into which a text is brought, one after the other
   std::vector<SplitStep> steps = {{"gpt2"}};  // that cut a text into pieces
@@ -85,7 +85,7 @@ struct TokenizerParts {
   bool has_leading_blank() const;
   // Whether the model has the token: its merges may make it.
   bool is_of_model(std::int32_t id) const;
-  // Of the steps, for people: "gpt2", or several one after the other with " | " between.
+  // The steps as text for messages: "gpt2", or several joined by " | ".
   std::string pattern() const;
   // The id of the token between documents, by one of its names; nothing when there is none.
   std::optional<std::int32_t> end_of_text() const;
@@ -117,7 +117,7 @@ class Tokenizer {
   struct Names {
     AddedTokens written, normalized;
   };
-  // Of the added tokens and of the special tokens that are allowed.
+  // Finds the added tokens and the special tokens that are allowed.
   Names names_of(std::span<const std::string> allowed) const;
   // The text after the normalisers.
   std::string normalized(std::string_view text) const;

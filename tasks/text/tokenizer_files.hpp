@@ -3,6 +3,8 @@
 // understood is refused with its location, never passed over.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +39,11 @@ inline constexpr const char* special_id_help =
 
 // tokenizer.json. The same tokenizer gives the same text.
 std::string tokenizer_json(const TokenizerParts& parts);
+// tokenizer_config.json, which stands beside it: loaders of other libraries then take tokenizer.json as it is, where
+// they would else choose the pattern by the kind of model. `bos` and `eos`: ids of the special tokens that begin and
+// end a text. `length`: tokens of the longest text that the model reads; 0 if unknown.
+std::string tokenizer_config_json(const TokenizerParts& parts, std::optional<std::int64_t> bos,
+                                  std::optional<std::int64_t> eos, std::int64_t length = 0);
 // The two files of the other form. Throws Error for a tokenizer that they cannot say: another pattern than gpt2.
 struct VocabularyFiles {
   std::string vocabulary, merges;

@@ -103,7 +103,7 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& so
   file.check_absent({"truncation", "padding"});
   const JsonValue* const model = value.find("model");
   const bool has_model = model != nullptr && model->is_object();
-  // Another kind has other steps as well, of which none is what is wrong. Older files of byte pairs name no kind.
+  // Checked first: the steps of another kind are not the mistake to name. Older files of byte pairs name no kind.
   const bool is_named = has_model && !file.child("model").absent("type");
   if (is_named && file.child("model").text("type") != "BPE") {
     file.child("model").refuse("type", "'", escape_for_print(file.child("model").text("type")),
@@ -175,6 +175,22 @@ std::string tokenizer_json(const TokenizerParts& parts) {
                                        {"model", model}}),
                     1) +
          "\n";
+}
+
+std::string tokenizer_config_json(const TokenizerParts& parts, std::optional<std::int64_t> bos,
+                                  std::optional<std::int64_t> eos, std::int64_t length) {
+  JsonValue config = JsonValue::object({{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                        {"clean_up_tokenization_spaces", false},
+                                        {"add_bos_token", false},
+                                        {"add_eos_token", false}});
+  const auto name = [&](const char* member, std::optional<std::int64_t> id) {
+    const auto found = std::ranges::find_if(parts.specials, [&](const SpecialToken& token) { return token.id == id; });
+    if (found != parts.specials.end()) config.set(member, found->name);
+  };
+  name("bos_token", bos);
+  name("eos_token", eos);
+  if (length > 0) config.set("model_max_length", length);
+  return write_json(config, 2) + "\n";
 }
 
 }  // namespace tally

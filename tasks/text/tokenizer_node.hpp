@@ -1,4 +1,4 @@
-// A member of tokenizer.json that is read strictly: what is not understood is refused with its location.
+// A member of tokenizer.json that is read strictly: anything unknown is refused with its location.
 #pragma once
 
 #include <algorithm>

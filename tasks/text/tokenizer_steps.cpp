@@ -41,7 +41,7 @@ const char* name_of(Value wanted, const std::array<std::pair<const char*, Value>
   return std::ranges::find(known, wanted, &std::pair<const char*, Value>::second)->first;
 }
 
-// The steps of a member, those of sequences within it one after the other; none where it is null.
+// The steps of a member, with nested sequences flattened; none if it is null.
 void append_steps(const Node& node, const char* list, std::vector<Node>& steps) {
   if (node.text("type") != "Sequence") {
     steps.push_back(node);
@@ -243,7 +243,7 @@ void read_tokenizer_steps(const TokenizerNode& file, bool byte_fallback, Tokeniz
                                    escape_for_print(step.pattern), "' is dropped from a text"));
     }
   }
-  TokenizerParts with_tokens;  // of which has_leading_blank() asks
+  TokenizerParts with_tokens;  // for has_leading_blank()
   with_tokens.blanks = parts.blanks;
   with_tokens.byte_tokens.resize(byte_fallback ? byte_count : 0);
   read_decoder(file, byte_fallback, with_tokens);

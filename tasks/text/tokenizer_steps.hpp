@@ -1,4 +1,4 @@
-// What stands around the model in tokenizer.json: "normalizer", "pre_tokenizer" and "decoder".
+// The steps around the model of tokenizer.json: "normalizer", "pre_tokenizer" and "decoder".
 #pragma once
 
 #include "core/io/json.hpp"
@@ -8,7 +8,7 @@
 namespace tally {
 
 // Reads the three members into the parts, for a model with byte fallback or a byte-level one. Throws Error naming the
-// member that is not read and what is.
+// unsupported member and the supported ones.
 void read_tokenizer_steps(const TokenizerNode& file, bool byte_fallback, TokenizerParts& parts);
 // With byte fallback, where the file does not cut texts: cuts them where no merge can go across. The tokens are known.
 void set_fallback_pattern(TokenizerParts& parts);

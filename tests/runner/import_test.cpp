@@ -151,6 +151,9 @@ TEST_F(ImportedRuns, AreWrittenBack) {
     ASSERT_EQ(import(name, source(name), {data()}).code, 0);
     const std::string out = folder_ / concat(name, "-back");
     expect_done({"export", folder_ / name, "--as", name, "--out", out, "--quiet"});
+    const JsonValue tokenizer = read_json(out + "/tokenizer_config.json");
+    EXPECT_EQ(tokenizer.string("tokenizer_class"), "PreTrainedTokenizerFast") << name;
+    EXPECT_EQ(tokenizer.string("eos_token"), "<|endoftext|>") << name;
     ASSERT_EQ(import(concat(name, "-again"), out).code, 0);
     const SafetensorsFile a = SafetensorsFile::open(checkpoint(name, 0)),
                           b = SafetensorsFile::open(checkpoint(concat(name, "-again"), 0));

@@ -183,6 +183,23 @@ TEST(Usage, ATokenizerOfTwoFilesIsWrittenAsBoth) {
   }
 }
 
+// A folder with tokenizer.json is one that other libraries load; an existing configuration stays.
+TEST(Usage, ATokenizerHasItsConfigurationBesideIt) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "text", "low lower lowest low lower");
+  const std::vector<std::string> words{"tokenizer", "train", folder / "tokenizer.json", folder / "text",
+                                       "--vocabulary=260"};
+  ASSERT_EQ(run_tally(words, folder).code, 0);
+  const std::string config = folder / "tokenizer_config.json";
+  EXPECT_EQ(read_json(config).string("tokenizer_class"), "PreTrainedTokenizerFast");
+  EXPECT_EQ(read_json(config).string("eos_token"), "<|endoftext|>");
+  write_file_atomically(config, "{}");
+  const Finished again = run_tally(words, folder);
+  EXPECT_EQ(again.code, 0);
+  EXPECT_TRUE(holds(again.err, "tokenizer_config.json: stays as it is")) << again.err;
+  EXPECT_EQ(read_file(config), "{}");
+}
+
 TEST(Usage, ADeviceThatIsNotThereIsNamed) {
   const TemporaryFolder folder;
   const Finished result = run_tally(train_with(folder, {"--device=cuda:99"}), folder);

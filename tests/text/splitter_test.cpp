@@ -56,7 +56,7 @@ TEST(Splitter, CompiledAndInterpretedAgree) {
 TEST(Splitter, NamesAndSpellings) {
   for (const std::string_view name : split_pattern_names()) {
     EXPECT_EQ(split_pattern_name(split_pattern_text(name)), name);
-    EXPECT_EQ(SplitPattern(split_pattern_text(name)).name(), name);
+    EXPECT_EQ(SplitPattern(split_pattern_text(name)).steps(), std::vector<SplitStep>{{std::string(name)}});
   }
   EXPECT_EQ(split_pattern_name(R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)"),
             "gpt2");
@@ -74,6 +74,12 @@ TEST(Splitter, AScriptIsThatOfTheCharacterAlone) {
     EXPECT_EQ(pieces_of(pattern, text), wanted) << pattern;
   }
   EXPECT_EQ(pieces_of(R"(\p{L}{1,2}|[{]{2,}?|\pP{1})", "abc,{{{{"), (Pieces{"ab", "c", ",", "{{", "{{"}));
+}
+
+// As in tokenizers, the text between two matches is a piece too.
+TEST(Splitter, WhatIsNotMatchedIsAPiece) {
+  EXPECT_EQ(pieces_of("a+", "aabca"), (Pieces{"aa", "bc", "a"}));
+  EXPECT_EQ(pieces_of("a", "bc"), Pieces{"bc"});
 }
 
 TEST(Splitter, LongRuns) {
@@ -118,12 +124,11 @@ TEST(Splitter, PatternsOfFilesAreNotTrusted) {
   }
   EXPECT_ERROR(SplitPattern(std::string(20'000, 'a')), "20000 bytes");
   EXPECT_ERROR(SplitPattern(std::string(300, '(').append("a").append(300, ')')), "nested");
-  EXPECT_ERROR(pieces_of("a+", "aab"), "byte 2 of the text: no piece begins here");
-  EXPECT_ERROR(pieces_of("a*|b*", "aac"), "byte 2 of the text: no piece begins here");
+  EXPECT_ERROR(pieces_of("a*|b*", "aac"), "byte 2 of the text: matches an empty text");
   EXPECT_ERROR(pieces_of("(?=a)|b",
                          "\xff"
                          "ab"),
-               "byte 1 of the text: no piece");
+               "byte 1 of the text: matches an empty text");
   for (const bool with_jit : {true, false}) {
     EXPECT_ERROR(pieces_of("(a+)+b|c", std::string(60, 'a'), with_jit), "of the text: ");
     EXPECT_ERROR(pieces_of("(?:a|(?R)a)+b|(?R)", std::string(60, 'a'), with_jit), "byte");
