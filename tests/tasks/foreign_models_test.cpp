@@ -219,11 +219,91 @@ TEST_F(ForeignFolder, NamesWithoutPrefixAndBuffers) {
   EXPECT_EQ(logits_of(path, tokens).to_vector<double>(), logits_of(folder_of("gpt2"), tokens).to_vector<double>());
 }
 
+// As they come from a compiler, from data parallelism, from a module around the model, or from the model alone.
+TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
+  for (const char* name : {"gpt2", "llama", "neox"}) {
+    const Tensor tokens = SafetensorsFile::open(folder_of(name) + "/logits.safetensors").read("tokens");
+    const std::string own = std::string(name) == "gpt2"   ? "transformer."
+                            : name == std::string("neox") ? "gpt_neox."
+                                                          : "model.";
+    for (const std::string prefix : {"_orig_mod.", "module.", "module._orig_mod.", "model.", "student.net.", "-"}) {
+      const std::string path = with_tensors(name, [&](NamedTensors& tensors) {
+        for (auto& [theirs, value] : tensors) {
+          if (prefix != "-") theirs.insert(0, prefix);
+          if (prefix == "-" && theirs.starts_with(own)) theirs.erase(0, own.size());
+        }
+      });
+      EXPECT_EQ(logits_of(path, tokens).to_vector<double>(), logits_of(folder_of(name), tokens).to_vector<double>())
+          << name << " " << prefix;
+    }
+  }
+  // Within a name, as where blocks are compiled one by one.
+  const Tensor tokens = SafetensorsFile::open(folder_of("llama") + "/logits.safetensors").read("tokens");
+  const std::string inner = with_tensors("llama", [](NamedTensors& tensors) {
+    for (auto& [theirs, value] : tensors) {
+      if (const std::size_t at = theirs.find("self_attn."); at != theirs.npos) theirs.insert(at, "_orig_mod.");
+    }
+  });
+  EXPECT_EQ(logits_of(inner, tokens).to_vector<double>(), logits_of(folder_of("llama"), tokens).to_vector<double>());
+}
+
+// As where a repository was cloned without its large files.
+TEST_F(ForeignFolder, PointersOfGitLfs) {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n";
+  for (const char* file : {"model.safetensors", "config.json"}) {
+    const std::string path = copy("gpt2");
+    put(path + "/" + file, pointer);
+    expect_refused(path, {file, "is a Git LFS pointer", "548105171 bytes", "git lfs pull"});
+  }
+}
+
+// The same numbers where q, k and v alone have biases: the others are 0, in and out.
+TEST_F(ForeignFolder, Qwen2HasBiasesOfItsOwn) {
+  const std::string path = with_tensors("llama-biased", [](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors) {
+      if (name.ends_with(".bias")) value = Tensor::zeros(value.shape());
+    }
+    for (const char* part : {"q", "k", "v"}) {
+      tensor(tensors, concat("model.layers.0.self_attn.", part, "_proj.bias")) = Tensor::full({16}, 0.25);
+    }
+  });
+  const std::string qwen = copy("llama-biased");
+  JsonValue config = read_json(qwen + "/config.json");
+  for (const char* key : {"attention_bias", "mlp_bias"}) config.remove(key);
+  put(qwen + "/config.json", write_json(config.set("model_type", "qwen2")));
+  NamedTensors kept;
+  {
+    const SafetensorsFile file = SafetensorsFile::open(path + "/model.safetensors");
+    for (const SafetensorsEntry& entry : file.entries()) {
+      const bool other =
+          entry.name.ends_with(".bias") && (contains(entry.name, "mlp") || contains(entry.name, "o_proj"));
+      if (!other) kept.emplace_back(entry.name, file.read_widened(entry.name));
+    }
+  }
+  write_safetensors(qwen + "/model.safetensors", kept);
+  const Tensor tokens = SafetensorsFile::open(folder_of("llama-biased") + "/logits.safetensors").read("tokens");
+  EXPECT_EQ(logits_of(qwen, tokens).to_vector<double>(), logits_of(path, tokens).to_vector<double>());
+  const ForeignDescription description = read_description(qwen);
+  const ForeignLoaded loaded = load_foreign(qwen, description, config_of(description, ""));
+  EXPECT_TRUE(loaded.not_in_file.empty());
+  EXPECT_EQ(foreign_tensors(*description.family, config_of(description, "").model, loaded.model->parameters()).size(),
+            kept.size());
+  for (const auto& [name, parameter] : loaded.model->parameters()) {
+    if (name == "blocks.0.mlp.up.bias") Tensor(parameter).copy_from(Tensor::full(parameter.shape(), 1));
+  }
+  EXPECT_TRUE(contains(error_of([&] {
+                         foreign_tensors(*description.family, config_of(description, "").model,
+                                         loaded.model->parameters());
+                       }),
+                       "qwen2 models have no blocks.0.mlp.up.bias, which is not 0"));
+}
+
 TEST_F(ForeignFolder, SettingsThatAreRefused) {
   const auto refused = [&](const char* name, std::string_view key, const JsonValue& value, std::string_view why) {
     expect_refused(with_config(name, [&](JsonValue& config) { config.set(key, value); }), {concat("'", key, "'"), why});
   };
-  refused("gpt2", "model_type", "mamba", "there are gpt2, llama, gpt_neox");
+  refused("gpt2", "model_type", "mamba", "there are gpt2, llama, gpt_neox, qwen2");
   refused("gpt2", "n_head", 3, "does not divide n_embd = 8");
   refused("gpt2", "n_head", 0, "must be from 1");
   refused("gpt2", "n_layer", "2", "must be an integer, not a string");
@@ -231,7 +311,8 @@ TEST_F(ForeignFolder, SettingsThatAreRefused) {
   refused("gpt2", "vocab_size", std::int64_t{1} << 40, "must be from 1");
   refused("gpt2", "activation_function", "silu", "activation that tally does not have");
   refused("gpt2", "scale_attn_weights", false, "does not have");
-  refused("gpt2", "sliding_window", 4096, "may change what the model computes");
+  refused("gpt2", "sliding_window", 4096, "changes what the model computes");
+  refused("gpt2", "window", 4096, "may change what the model computes; --ignore-key NAME");
   refused("llama", "num_key_value_heads", 3, "does not divide");
   refused("llama", "hidden_act", "gelu", "must be silu");
   refused("llama", "mlp_bias", true, "in both or in none");
@@ -241,11 +322,12 @@ TEST_F(ForeignFolder, SettingsThatAreRefused) {
   const auto rope = [&](const char* name, JsonValue value, std::string_view key, std::string_view why) {
     expect_refused(with_config(name, [&](JsonValue& config) { config.set("rope_parameters", value); }), {key, why});
   };
-  rope("llama", JsonValue::object({{"rope_type", "dynamic"}, {"factor", 2.0}}), "'rope_type'", "'dynamic'");
+  rope("llama", JsonValue::object({{"rope_type", "mrope"}, {"factor", 2.0}}), "'rope_type'", "'mrope'");
   rope("llama", JsonValue::object({{"rope_type", "llama3"}, {"factor", 2.0}}), "'low_freq_factor'", "is missing");
   rope("llama", JsonValue::object({{"rope_type", "linear"}}), "'factor'", "is missing");
   rope("llama", JsonValue::object({{"rope_type", "linear"}, {"factor", 0.5}}), "'factor'", "at least 1");
-  rope("llama", JsonValue::object({{"rope_type", "yarn"}, {"factor", 2.0}, {"beta_fast", 64}}), "'beta_fast'", "32");
+  rope("llama", JsonValue::object({{"rope_type", "yarn"}, {"factor", 2.0}, {"beta_fast", -1}}), "'beta_fast'",
+       "above 0");
   rope("llama", JsonValue::object({{"rope_type", "default"}, {"odd", 1}}), "'odd'", "may change");
   rope("neox", JsonValue::object({{"partial_rotary_factor", 0.3}}), "dims", "even number");
   expect_refused(with_config("llama", [](JsonValue& config) { config = JsonValue::array(); }), {"object"});
@@ -266,7 +348,20 @@ TEST_F(ForeignFolder, TensorsThatAreRefused) {
           },
           {first, "is [24, 8]", "by config.json [8, 24]"});
   refused("gpt2", [&](NamedTensors& t) { tensor(t, first) = Tensor::zeros({8, 24}, DType::i32); }, {first, "is I32"});
-  refused("gpt2", [&](NamedTensors& t) { t.pop_back(); }, {"'transformer.wte.weight' is missing"});
+  refused("gpt2", [&](NamedTensors& t) { t.pop_back(); },
+          {"has no tensor 'transformer.wte.weight'", "its names are like"});
+  refused("gpt2", [&](NamedTensors& t) { std::erase_if(t, [&](const auto& one) { return one.first == first; }); },
+          {concat("'", first, "' is missing")});
+  refused("gpt2",
+          [&](NamedTensors& t) {
+            t.emplace_back("other.wte.weight", Tensor::zeros({264, 8}));
+          },
+          {"holds several models, 'other.wte.weight' and 'transformer.wte.weight'"});
+  refused("gpt2",
+          [&](NamedTensors& t) {
+            t.emplace_back("module.transformer.wte.weight", Tensor::zeros({264, 8}));
+          },
+          {"holds several models"});
   refused("gpt2", [&](NamedTensors& t) { t.emplace_back("adapter.weight", Tensor::zeros({2})); },
           {"'adapter.weight' is none of a gpt2 model's tensors"});
   refused("gpt2", [&](NamedTensors& t) { tensor(t, first).span<float>()[5] = NAN; }, {first, "not finite"});
