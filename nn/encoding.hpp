@@ -156,8 +156,8 @@ class Encoding {
 
   // Throws Error naming the limit when sequences of this length cannot be encoded.
   virtual void check_length(std::int64_t length) const { (void)length; }
-  // The most tokens up to which a text of `length` tokens can grow and keep the values of its first tokens. Beyond them
-  // every token is encoded otherwise, so that what was kept (AttentionInput::keep) is of no use.
+  // The length up to which a text of `length` tokens can grow while its first tokens keep their values. Beyond it every
+  // token is encoded differently, so saved rows (AttentionInput::keep) are useless.
   static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
   virtual std::int64_t same_up_to(std::int64_t length) const { return (void)length, never; }
   // Rows at the end of a text that are others where it goes on; of rules that are materialised, of which all is

@@ -21,8 +21,8 @@ std::string_view kind_of(mode_t mode) {
   return "a device";
 }
 
-// A pointer of Git LFS (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md): lines of a key and a value, fewer
-// than 1,024 bytes, that stand where a file was not fetched.
+// A Git LFS pointer (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md) takes the place of a file that was not
+// fetched: lines of a key and a value, fewer than 1,024 bytes.
 constexpr std::string_view lfs_begin = "version https://git-lfs.github.com/spec/";
 constexpr std::uint64_t most_lfs_bytes = 1024;
 

@@ -4,15 +4,14 @@
 // Planes and layouts: nn/rotary.hpp. Stretched by a factor s beyond the trained length L0:
 //   pi    t/s for t (arXiv 2306.15595)
 //   ntk   base s^(r/(r-2)) for base: the fastest plane stays, the slowest turns s times more slowly (arXiv 2309.00071)
-//   dynamic  ntk whose factor grows with the text: of T > L0 tokens all are turned with s T/L0 - (s - 1) in the place
-//   of
-//         s, shorter texts not at all otherwise (the same paper, section 3.3 "Dynamic NTK", and the rule of the
-//         released code of transformers, type dynamic)
-//   yarn  by parts (the same paper, section 3.2, definition 2 with the released code's bounds): planes that turn more
-//   than
-//         beta-fast times within L0 stay, those that turn less often than beta-slow are interpolated, between them a
-//         ramp over i, whose ends are rounded to whole planes with truncate; cos and sin times attention-factor, which
-//         is 0.1 ln s + 1 unless it is given (equation 22: sqrt(1/t))
+//   dynamic  ntk with a factor that grows with the text: s T/L0 - (s - 1) for a text of T > L0 tokens, 1 for a shorter
+//         one. Every token of the text gets the same angles (arXiv 2309.00071, section 3.3, "Dynamic NTK"; the factor
+//         is that of the released code of transformers, type dynamic)
+//   yarn  by parts (arXiv 2309.00071, section 3.2, definition 2, with the released code's bounds): planes that turn
+//   more
+//         than beta-fast times within L0 stay. Planes that turn less often than beta-slow are interpolated. A ramp over
+//         i joins them; truncate rounds its ends to whole planes. cos and sin are multiplied by attention-factor, by
+//         default 0.1 ln s + 1 (equation 22: sqrt(1/t))
 //   llama3  by parts (the released code of Llama 3.1): the ramp is over the turns within L0, from low- to
 //         high-freq-factor
 //   longrope  θ_i / λ_i with given λ (LongRoPE, arXiv 2402.13753, and the released code around such models): a short
@@ -190,7 +189,7 @@ void divide_by_list(std::vector<RotaryPlane>& planes, std::string_view name, con
   for (std::size_t i = 0; i < planes.size(); ++i) planes[i].angle /= factors[i];
 }
 
-// By what yarn and longrope multiply cos and sin.
+// The factor of cos and sin for yarn and longrope.
 double attention_factor(const RopeOptions& options) {
   if (options.attention_factor > 0) return options.attention_factor;
   if (options.stretch == "yarn") return 0.1 * std::log(options.factor) + 1;
@@ -204,7 +203,7 @@ struct RopeSizes {
   Device device;
 };
 
-// For a text of so many tokens, which matters to dynamic and longrope alone, and to these from L0 on.
+// The angles for a text of `length` tokens. Only dynamic and longrope depend on it, beyond L0.
 Rotary make_rotary(const RopeSizes& sizes, const RopeOptions& options, std::int64_t length) {
   const std::int64_t dims = options.rotary_dims > 0 ? options.rotary_dims : sizes.head_width;
   check(dims % 2 == 0, "rope", "planes need an even number of dims, but ", dims, " are to be rotated");
@@ -268,7 +267,7 @@ class Rope final : public Encoding {
   bool grows_;                           // with the text: dynamic
   std::int64_t trained_length_ = never;  // L0 of dynamic and longrope
   Rotary rotary_;                        // of texts up to there
-  std::optional<Rotary> longer_;         // of longer ones; of dynamic one that is of longer_length_ tokens
+  std::optional<Rotary> longer_;         // of longer texts; for dynamic, of longer_length_ tokens
   std::int64_t longer_length_ = 0;
 };
 

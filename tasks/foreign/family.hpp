@@ -43,15 +43,14 @@ struct TensorRow {
 };
 
 struct Family {
-  std::string_view name;                  // as after --as: "neox"
-  std::string_view model_type;            // in config.json: "gpt_neox"
-  std::string_view architecture;          // "GPTNeoXForCausalLM"
-  std::string_view positions_key;         // "max_position_embeddings"
-  std::string_view prefix;                // of all tensors but the head, which some files leave out
-  std::vector<std::string_view> buffers;  // ends of names of tensors that hold nothing learned
-  std::string_view head;                  // the output projection, which is there when tied, too, or not
-  std::vector<std::string_view>
-      zeros;  // ends of our names of parameters that such a model does not have, and that are 0
+  std::string_view name;                     // as after --as: "neox"
+  std::string_view model_type;               // in config.json: "gpt_neox"
+  std::string_view architecture;             // "GPTNeoXForCausalLM"
+  std::string_view positions_key;            // "max_position_embeddings"
+  std::string_view prefix;                   // of all tensors but the head, which some files leave out
+  std::vector<std::string_view> buffers;     // ends of names of tensors that hold nothing learned
+  std::string_view head;                     // the output projection, which is there when tied, too, or not
+  std::vector<std::string_view> zeros = {};  // ends of our names of parameters that the family lacks: 0
   // Reads every key that changes the function, and refuses what tally does not have.
   ForeignModel (*read)(ForeignSettings& settings);
   // The keys that say what the options do. Throws Error naming the first option that it cannot say.

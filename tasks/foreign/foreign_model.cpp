@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view end_key = "eos_token_id", begin_key = "bos_token_id";
 
-// Of models that many look for, what makes them another function.
+// Well-known model types that tally does not read, and why they are another function.
 struct OtherType {
   std::string_view type, why;
 };
@@ -35,7 +35,7 @@ constexpr std::array other_types{
     OtherType{"phi", "it has biases and a norm for both parts"},
 };
 
-// Ids that end a text: those of generation, where a file says so, as its own library has it.
+// The ids that end a text. generation_config.json comes first, as in transformers.
 std::vector<std::int64_t> ends_of(ForeignSettings& settings, const JsonValue& generation, const std::string& folder,
                                   std::int64_t vocabulary) {
   const std::vector<std::int64_t> ends = settings.ids(end_key, vocabulary);

@@ -18,12 +18,12 @@ namespace tally {
 struct ForeignDescription {
   const Family* family = nullptr;
   ForeignModel model;
-  ImportedRecord record;           // what the run keeps beside its model
-  std::vector<std::string> notes;  // for the user: what was assumed, or is read otherwise by other readers
+  ImportedRecord record;           // fields that are not part of the model
+  std::vector<std::string> notes;  // for the user: assumptions, and fields that other readers read differently
 };
 // Throws Error naming file and key. ignored: keys of config.json that tally does not know and need not know.
 ForeignDescription read_description(const std::string& folder, const IgnoredKeys& ignored = {});
-// The same of what the files hold; generation is null where there is no generation_config.json.
+// The same from parsed files; generation is null without generation_config.json.
 ForeignDescription describe_foreign(const JsonValue& config, const std::string& path, const JsonValue& generation = {},
                                     const IgnoredKeys& ignored = {});
 inline constexpr JsonLimits foreign_config_limits{.max_depth = 8, .max_values = 100'000};
@@ -43,11 +43,11 @@ ForeignLoaded load_foreign(const std::string& folder, const ForeignDescription& 
 
 struct ForeignConfig {
   JsonValue json;
-  JsonValue generation;  // generation_config.json; null where there is none
+  JsonValue generation;  // generation_config.json, or null
   std::vector<std::string> notes;
 };
-// config.json of a model in the format. The vocabulary and the tokens are the task's; of an imported run so are the
-// keys and the ids of tokens that came with it, and the number of positions is at least that which it had. Throws Error
+// config.json of a model in the format, with the vocabulary and the tokens of the task. The keys and token ids that an
+// imported run came with are written again, and the number of positions is at least the imported one. Throws Error
 // naming what the format cannot say.
 ForeignConfig foreign_config(const Family& family, const RunConfig& config, const Task& task,
                              const std::optional<ImportedRecord>& imported = {});

@@ -1,6 +1,6 @@
-// What a run keeps of the model that it was imported from and that is not in its own model: ids of tokens, keys of
-// config.json that change nothing of what is computed, generation_config.json. In RUN/imported.json, so that an export
-// writes it again and generation ends where the model's own library ends it.
+// Fields of an imported model's files that are not part of the model: ids of tokens, idle keys of config.json, and
+// generation_config.json. RUN/imported.json holds them, so that an export writes them again and generation stops where
+// the model's own library stops.
 #pragma once
 
 #include <cstdint>

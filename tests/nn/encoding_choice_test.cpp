@@ -321,13 +321,23 @@ TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
     });
   };
   EXPECT_EQ(complaint("rope", {{"factor", "8"}}),
-            "[rope] factor = 8 has no effect with stretch = none; choose stretch = pi, ntk, yarn, llama3 or "
+            "[rope] factor = 8 has no effect with stretch = none; choose stretch = pi, ntk, dynamic, yarn, llama3 or "
             "longrope");
   EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"trained-length", "64"}}),
-            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = yarn, llama3 and "
-            "longrope");
+            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = dynamic, yarn, llama3 "
+            "and longrope");
   EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"low-freq-factor", "2"}}),
             "[rope] low-freq-factor = 2 has no effect with stretch = yarn; it is for stretch = llama3");
+  EXPECT_EQ(complaint("rope", {{"stretch", "ntk"}, {"attention-factor", "2"}}),
+            "[rope] attention-factor = 2 has no effect with stretch = ntk; it is for stretch = yarn and longrope");
+  EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"beta-fast", "64"}}),
+            "[rope] beta-fast = 64 has no effect with stretch = pi; it is for stretch = yarn");
+  EXPECT_EQ(complaint("rope", {{"truncate", "false"}}),
+            "[rope] truncate = false has no effect with stretch = none; it is for stretch = yarn");
+  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"beta-slow", "0"}}),
+            "[rope] beta-slow = 0 must be above 0: yarn takes its logarithm");
+  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"beta-slow", "32"}}),
+            "[rope] beta-slow = 32 must be less than beta-fast = 32");
   EXPECT_EQ(complaint("rope", {{"stretch", "llama3"}, {"low-freq-factor", "4"}}),
             "[rope] low-freq-factor = 4 must be less than high-freq-factor = 4");
   EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"long-factors", "1/2"}}),

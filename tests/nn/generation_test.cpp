@@ -146,6 +146,38 @@ TEST_P(Generation, BeginsAnewWhereAnEncodingChanges) {
   }
 }
 
+// The angles of every token follow from the text's length beyond the trained one: rows are those of the text up to
+// their step.
+TEST_P(Generation, BeginsAnewAtEveryTokenWhereAnEncodingGrows) {
+  constexpr std::int64_t limit = 7;
+  EncodingChoice choice = EncodingChoice::parse("rope");
+  for (const auto& [name, value] : {std::pair{"stretch", "dynamic"}, {"trained-length", "7"}, {"factor", "3"}})
+    choice.set_option(name, value);
+  const auto model = make_model(choice);
+  const Tensor tokens = some_tokens(2);
+  const NoGrad only_values;
+  GenerationState state;
+  for (const std::int64_t count : {3, 4, 1, 2, 1}) {
+    const std::int64_t begin = state.length, end = begin + count;
+    const Tensor whole = model->forward(slice(tokens, 1, 0, end));
+    expect_near(model->step(slice(tokens, 1, begin, end), state), slice(whole, 1, begin, end));
+    EXPECT_TRUE(state.tokens.defined() && !state.layers.empty()) << end;
+  }
+  // By how much the first rows of a text of this length are others than within the trained length.
+  const auto moved = [&](std::int64_t length) {
+    const auto rows = [&](std::int64_t of) {
+      return cast(slice(model->forward(slice(tokens, 1, 0, of)), 1, 0, 3), DType::f64).to_vector<double>();
+    };
+    const std::vector<double> a = rows(length), b = rows(limit);
+    double most = 0;
+    for (std::size_t n = 0; n < a.size(); ++n) most = std::max(most, std::abs(a[n] - b[n]));
+    return most;
+  };
+  EXPECT_LT(moved(limit - 1), 1e-5);
+  EXPECT_GT(moved(limit + 1), 10 * moved(limit - 1));
+  EXPECT_GT(moved(limit + 3), moved(limit + 1));
+}
+
 // A step may begin in one tile of keys or rows and end in the next, or lie behind it altogether.
 TEST_P(Generation, GoesOnBeyondATileOfKeys) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";

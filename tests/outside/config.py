@@ -26,6 +26,7 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "relative": {"far": "refuse"},
     "rope": {"layout": "half", "rotary-dims": 0, "base": 10000,  # rotary-dims 0: all
              "stretch": "none", "factor": 4, "trained-length": 512,
+             "attention-factor": 0, "beta-fast": 32, "beta-slow": 1, "truncate": True,
              "low-freq-factor": 1, "high-freq-factor": 4, "short-factors": "", "long-factors": "",
              "frequencies": "all", "fastest": 0.75, "clipped": 20},
     "carope": {"layout": "half"},

@@ -25,11 +25,14 @@ def turned(x, layout, cos, sin):
     return result if r == x.shape[-1] else tape.concatenate([result, x[..., r:]])
 
 
-def angles_by_parts(theta, base, s, trained):
-    """YaRN: planes that turn more than 32 times within the trained length keep theta, those below one turn have theta/s."""
-    d = 2 * len(theta)
-    low, high = (d * math.log(trained / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in (32, 1))
-    low, high = max(math.floor(low), 0), min(math.ceil(high), d - 1)
+def angles_by_parts(theta, base, s, trained, options):
+    """YaRN: planes that turn more than beta-fast times within the trained length keep theta, those that turn less often
+    than beta-slow have theta/s."""
+    d, betas = 2 * len(theta), (float(options["beta-fast"]), float(options["beta-slow"]))
+    low, high = (d * math.log(trained / (2 * math.pi * turns)) / (2 * math.log(base)) for turns in betas)
+    if options["truncate"]:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, d - 1)
     ramp = np.clip((np.arange(d // 2) - low) / (high - low if high != low else 0.001), 0, 1)
     return theta / s * ramp + theta * (1 - ramp)
 
@@ -52,22 +55,26 @@ def rope(layer, q, k, v):
     options, t = layer.options, np.arange(q.shape[2])[:, None]
     stretch, s, base = options["stretch"], float(options["factor"]), float(options["base"])
     r = int(options["rotary-dims"]) or layer.q.shape[-1]
-    if stretch == "ntk" and r > 2:  # a single plane has the angle 1 with any base
-        base = base * s ** (r / (r - 2))
+    trained = int(options["trained-length"])
+    if r > 2:  # a single plane has the angle 1 with any base
+        if stretch == "ntk":
+            base = base * s ** (r / (r - 2))
+        if stretch == "dynamic" and len(t) > trained:
+            base = base * (s * len(t) / trained - s + 1) ** (r / (r - 2))
     theta, size = base ** (-np.arange(0, r, 2) / r), 1.0
     if stretch == "pi":
         theta = theta / s
     if stretch == "yarn":
-        theta, size = angles_by_parts(theta, base, s, int(options["trained-length"])), 0.1 * math.log(max(s, 1)) + 1
+        theta, size = angles_by_parts(theta, base, s, trained, options), 0.1 * math.log(max(s, 1)) + 1
     if stretch == "llama3":  # between high and low turns within the trained length from theta to theta/s
         low, high = (float(options[f"{name}-freq-factor"]) for name in ("low", "high"))
-        turns = int(options["trained-length"]) * theta / (2 * math.pi)
+        turns = trained * theta / (2 * math.pi)
         theta = theta * np.interp(turns, (low, high), (1 / s, 1))
     if stretch == "longrope":  # every plane slower by its own factor, from another list in a longer text
-        trained = int(options["trained-length"])
         factors = options["long-factors" if len(t) > trained else "short-factors"]
         theta = theta / (np.array(factors.split("/"), float) if factors else 1)
         size = math.sqrt(1 + math.log(s) / math.log(trained))
+    size = float(options["attention-factor"]) or size
     theta = fewer_frequencies(theta, options)
     return rotated(q, options["layout"], t * theta, size), rotated(k, options["layout"], t * theta, size), v
 

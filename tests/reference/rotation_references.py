@@ -38,12 +38,20 @@ def rope_angle(options, r):
     def other_base(t, i):
         return t * (base * s ** (r / (r - 2))) ** (-2 * i / r)
 
+    def growing_base(t, i):
+        trained = int(options["trained-length"])
+        longer = s * max(T, trained) / trained - (s - 1)
+        return t * (base * longer ** (r / (r - 2))) ** (-2 * i / r)
+
     def by_parts(t, i):
         trained = int(options["trained-length"])
+        whole = options.get("truncate", "true") == "true"
 
         def dim(turns):
             return r * math.log(trained / (2 * math.pi * turns)) / (2 * math.log(base))
-        low, high = max(math.floor(dim(32)), 0), min(math.ceil(dim(1)), r - 1)
+        first, last = dim(float(options.get("beta-fast", 32))), dim(float(options.get("beta-slow", 1)))
+        low, high = (math.floor(first), math.ceil(last)) if whole else (first, last)
+        low, high = max(low, 0), min(high, r - 1)
         if low == high:
             high += 0.001
         ramp = min(max((i - low) / (high - low), 0), 1)
@@ -66,7 +74,8 @@ def rope_angle(options, r):
         given = options.get("long-factors" if longer else "short-factors", "")
         return t * base ** (-2 * i / r) / (float(given.split("/")[i]) if given else 1)
 
-    return {"longrope": by_list, "none": plain, "pi": interpolated, "ntk": other_base, "yarn": by_parts, "llama3": by_wavelength}[stretch]
+    return {"longrope": by_list, "none": plain, "pi": interpolated, "ntk": other_base, "dynamic": growing_base,
+            "yarn": by_parts, "llama3": by_wavelength}[stretch]
 
 
 def kept_part(options, pairs, i):
@@ -90,6 +99,7 @@ def rope(head, q, k, v):
         factor = 0.1 * math.log(float(options["factor"])) + 1
     if options.get("stretch") == "longrope":
         factor = math.sqrt(1 + math.log(float(options["factor"]), int(options["trained-length"])))
+    factor = float(options.get("attention-factor", factor))
     stretched_angle = rope_angle(options, r)
 
     def angle(t, i):
@@ -188,6 +198,17 @@ CASES += [
     Case("rope-pi-factor", "rope", stretched("pi", factor="2.5")),
     Case("rope-ntk-factor", "rope", stretched("ntk", factor="2.5"), d=6),
     Case("rope-yarn-factor", "rope", stretched("yarn", trained=64, factor="2.5"), d=8),
+    # A text of T tokens, longer than L0, just as long, and fewer dims.
+    Case("rope-dynamic", "rope", stretched("dynamic", trained=T - 4), d=8),
+    Case("rope-dynamic-within", "rope", stretched("dynamic", "interleaved", trained=T, base="100"), d=6),
+    Case("rope-dynamic-rotary-dims", "rope", stretched("dynamic", trained=2, factor="2.5", **{"rotary-dims": "4"}), d=6),
+    # Other bounds: a ramp of 0, 0, 1/2, 1 that begins and ends within a plane without truncate.
+    Case("rope-yarn-betas", "rope",
+         stretched("yarn", trained=64, base="100", **{"beta-fast": "4", "beta-slow": "0.5", "attention-factor": "0.8"}), d=8),
+    Case("rope-yarn-truncate", "rope",
+         stretched("yarn", "interleaved", trained=64, base="100", truncate="false", **{"beta-fast": "6"}), d=8),
+    Case("rope-longrope-attention-factor", "rope",
+         stretched("longrope", trained=T, **{"short-factors": "1/1.25/2.5/3", "attention-factor": "1.25"}), d=8),
     # Two planes that stay, one between, one that is interpolated; then other bounds.
     Case("rope-llama3", "rope", stretched("llama3", trained=1000), d=8),
     Case("rope-llama3-factors", "rope",

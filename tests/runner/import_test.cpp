@@ -174,6 +174,76 @@ TEST_F(ImportedRuns, AreWrittenBack) {
   EXPECT_FALSE(fs::exists(folder_ / "x") || fs::exists(folder_ / "x.partial"));
 }
 
+// Every field that has a meaning for the model or its tokens comes back, and what the user says is to be ignored.
+TEST_F(ImportedRuns, KeepEveryFieldOfTheirConfiguration) {
+  for (const std::string name : {"gpt2", "llama", "neox"}) {
+    const std::string from = source(name), run = name + "-kept", out = folder_ / (name + "-out");
+    JsonValue config = read_json(from + "/config.json");
+    config.set("bos_token_id", 1).set("eos_token_id", JsonValue::Array{70, 71}).set("pad_token_id", 5);
+    config.set("initializer_range", 0.03).set("_num_labels", 1).set("house_mark", "x");
+    if (name != "gpt2") config.set("max_position_embeddings", 4096);
+    const JsonValue generation = JsonValue::object({{"eos_token_id", JsonValue::Array{70, 71}}, {"do_sample", true}});
+    write_file(from + "/config.json", write_json(config));
+    write_file(from + "/generation_config.json", write_json(generation));
+    expect_refused(import(run, from), 1, "'house_mark' is not a key that tally knows");
+    expect_refused(import(run, from, {"--ignore-key=vocab_size", "--ignore-key=house_mark"}), 1, "cannot be ignored");
+    ASSERT_EQ(import(run, from, {"--ignore-key=house_mark"}).code, 0);
+    expect_done({"export", folder_ / run, "--as", name, "--out", out, "--quiet"});
+    const JsonValue back = read_json(out + "/config.json");
+    for (const auto& [key, value] : config.members()) {
+      const bool of_the_file = key == "dtype" || key == "transformers_version", of_rope = key == "rope_parameters";
+      if (of_the_file || of_rope || value.is_null()) continue;
+      ASSERT_TRUE(back.contains(key)) << name << " " << key;
+      EXPECT_EQ(write_json(back.at(key)), write_json(value)) << name << " " << key;
+    }
+    EXPECT_EQ(read_json(out + "/generation_config.json"), generation);
+    // The next one is read with the same options and kept fields.
+    ASSERT_EQ(import(run + "-again", out, {"--ignore-key=house_mark"}).code, 0);
+    EXPECT_EQ(read_json(folder_ / (run + "-again/imported.json")), read_json(folder_ / (run + "/imported.json")));
+  }
+}
+
+// Ids that the configuration names as ends of a text end it, whatever the tokenizer calls its own.
+TEST_F(ImportedRuns, GenerateUntilAnyOfTheirEnds) {
+  const std::string from = source("llama");
+  ASSERT_EQ(import("plain", from).code, 0);
+  const std::vector<std::string> words{"--prompt=fu", "--count=3", "--temperature=0", "--json", "--quiet"};
+  const auto ids = [&](const std::string& run) {
+    std::vector<std::string> all{"generate", folder_ / run};
+    all.insert(all.end(), words.begin(), words.end());
+    const JsonValue printed = parse_json(expect_done(all).out, {}, "generate");
+    return printed.at("samples").elements().at(0).at("ids").integers();
+  };
+  const std::vector<std::int64_t> made = ids("plain");
+  ASSERT_EQ(made.size(), 3U);
+  JsonValue config = read_json(from + "/config.json");
+  config.set("eos_token_id", JsonValue::Array{made[0] == 9 ? 10 : 9, made[0]});
+  write_file(from + "/config.json", write_json(config));
+  ASSERT_EQ(import("second", from).code, 0);
+  EXPECT_TRUE(ids("second").empty()) << "the second of two ends";
+  // Those of generation_config.json, where it has some.
+  write_file(from + "/generation_config.json", R"({"eos_token_id": [7, 8]})");
+  ASSERT_EQ(import("other", from).code, 0);
+  EXPECT_EQ(ids("other"), made);
+}
+
+TEST_F(ImportedRuns, AreNotMadeOfPointersOfGitLfs) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:01\nsize 548105171\n";
+  for (const char* file : {"tokenizer.json", "model.safetensors", "config.json"}) {
+    const std::string from = source("gpt2"), kept = read_file(from + "/" + file);
+    fs::remove(from + "/" + file);
+    write_file(from + "/" + file, pointer);
+    expect_refused(import("run", from), 1, "is a Git LFS pointer and not the file itself, which has 548105171 bytes");
+    fs::remove(from + "/" + file);
+    write_file(from + "/" + file, kept);
+  }
+  write_file(folder_ / "train.bin", pointer);
+  expect_refused(run_tally({"show", folder_ / "train.bin"}, folder_), 1, "is a Git LFS pointer");
+  ASSERT_EQ(import("run", source("gpt2")).code, 0);
+  expect_refused(run_tally(training("run", {"--data=" + (folder_ / "train.bin"), "--task.vocabulary=264"}), folder_), 2,
+                 "is a Git LFS pointer");
+}
+
 // The named parameters alone have a state and change; after a kill and a resume as in one go.
 TEST_F(ImportedRuns, TrainNamedParametersAlone) {
   const std::vector<std::string> more = {data(), "--train=pe.cope.*", "--optimiser.lr-scale=pe.*=10", "--save-every=2"};

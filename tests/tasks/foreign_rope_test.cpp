@@ -1,4 +1,4 @@
-// Rotary settings with lists (longrope) in config.json: what they become, what they are written as, what is refused.
+// Rotary settings of stretched positions in config.json: what they become, what they are written as, what is refused.
 // Their logits are among those of foreign_models_test.
 #include <gtest/gtest.h>
 
@@ -76,17 +76,121 @@ TEST(LongRopeSettings, AreWrittenAsTheyWereRead) {
     OwnSettings settings(config, "llama");
     JsonValue json = find_family("llama").write(settings);
     settings.refuse_unread();
-    return json.set("model_type", "llama").set("vocab_size", 40).set("max_position_embeddings", 1024);
+    if (!json.contains("max_position_embeddings")) json.set("max_position_embeddings", 1024);
+    return json.set("model_type", "llama").set("vocab_size", 40);
   };
   const ForeignDescription description = describe_foreign(llama(rope_parameters()), "config.json");
   RunConfig config = config_of(description, "");
   JsonValue json = written(config);
-  EXPECT_EQ(rope_options(json), expected);  // though the number of positions is another
+  EXPECT_EQ(rope_options(json), expected);
+  EXPECT_EQ(json.at("rope_scaling").string("type"), "longrope");
+  EXPECT_EQ(json.at("rope_scaling").string("rope_type"), "longrope");
+  EXPECT_EQ(json.integer("max_position_embeddings"), 64);
   // Older versions look for the length outside, and take another factor unless attention's own is there.
   EXPECT_EQ(json.integer("original_max_position_embeddings"), 16);
   EXPECT_EQ(json.at("rope_scaling").real("attention_factor"), std::sqrt(1 + std::log(4.0) / std::log(16.0)));
   config.set("pe.rope.short-factors", "");  // of 1 each
   EXPECT_EQ(written(config).at("rope_scaling").at("short_factor"), list({1, 1}));
+}
+
+// What a run with these options writes, and that it is read as the same options.
+JsonValue written_back(const JsonValue& rope, std::int64_t positions = 64) {
+  JsonValue source = llama(rope);
+  source.set("max_position_embeddings", positions);
+  RunConfig config = config_of(describe_foreign(source, "config.json"), "");
+  OwnSettings settings(config, "llama");
+  JsonValue json = find_family("llama").write(settings);
+  settings.refuse_unread();
+  if (!json.contains("max_position_embeddings")) json.set("max_position_embeddings", positions);
+  json.set("model_type", "llama").set("vocab_size", 40);
+  EXPECT_EQ(rope_options(json), rope_options(source));
+  EXPECT_TRUE(describe_foreign(json, "config.json").notes.empty());
+  return json;
+}
+
+JsonValue yarn(std::initializer_list<JsonMember> more = {}) {
+  JsonValue rope = JsonValue::object(
+      {{"rope_type", "yarn"}, {"rope_theta", 500.0}, {"factor", 4.0}, {"original_max_position_embeddings", 16}});
+  for (const JsonMember& member : more) rope.set(member.name, member.value);
+  return rope;
+}
+
+// Both names of the type, all lengths: some versions take the quotient of the lengths for the factor.
+TEST(StretchedRope, IsWrittenWithBothNamesAndAllLengths) {
+  const JsonValue json = written_back(yarn()), scaling = json.at("rope_scaling");
+  EXPECT_EQ(scaling.string("type"), "yarn");
+  EXPECT_EQ(scaling.string("rope_type"), "yarn");
+  EXPECT_EQ(json.integer("max_position_embeddings"), 64);
+  EXPECT_EQ(scaling.integer("original_max_position_embeddings"), 16);
+  EXPECT_EQ(scaling.real("attention_factor"), 0.1 * std::log(4.0) + 1);
+  // Where the model of the file ends at the trained length, too.
+  EXPECT_EQ(written_back(yarn(), 16).integer("max_position_embeddings"), 64);
+  const JsonValue linear = written_back(JsonValue::object({{"rope_type", "linear"}, {"factor", 2.5}}));
+  EXPECT_EQ(linear.at("rope_scaling").string("type"), "linear");
+  EXPECT_EQ(linear.integer("max_position_embeddings"), 64);
+}
+
+TEST(StretchedRope, YarnHasItsOwnAttentionFactorAndBounds) {
+  const auto option = [](const JsonValue& rope, std::string_view name) -> std::string {
+    for (const auto& [own, value] : rope_options(llama(rope))) {
+      if (own == concat("pe.rope.", name)) return value;
+    }
+    return "";
+  };
+  EXPECT_EQ(option(yarn({{"attention_factor", 0.75}}), "attention-factor"), "0.75");
+  EXPECT_EQ(option(yarn({{"attention_factor", 0.1 * std::log(4.0) + 1}}), "attention-factor"), "");
+  EXPECT_EQ(option(yarn({{"mscale", 0.707}, {"mscale_all_dim", 0.707}}), "attention-factor"), "1");
+  EXPECT_EQ(std::stod(option(yarn({{"mscale", 1.5}, {"mscale_all_dim", 0.5}}), "attention-factor")),
+            (0.1 * 1.5 * std::log(4.0) + 1) / (0.1 * 0.5 * std::log(4.0) + 1));
+  EXPECT_EQ(option(yarn({{"beta_fast", 64}, {"beta_slow", 0}}), "beta-fast"), "64");
+  EXPECT_EQ(option(yarn({{"beta_fast", 64}, {"beta_slow", 0}}), "beta-slow"), "") << "0 is the usual one";
+  EXPECT_EQ(option(yarn({{"truncate", false}}), "truncate"), "false");
+  written_back(yarn({{"attention_factor", 0.75}, {"beta_fast", 20.0}, {"beta_slow", 2.5}, {"truncate", false}}));
+}
+
+// The trained length of the type dynamic is the model's.
+TEST(StretchedRope, DynamicIsFromTheModelsLengthOn) {
+  const JsonValue rope = JsonValue::object({{"type", "dynamic"}, {"factor", 2.0}});
+  const testing::Settings wanted{{"pe.rope.base", "10000"},
+                                 {"pe.rope.stretch", "dynamic"},
+                                 {"pe.rope.factor", "2"},
+                                 {"pe.rope.trained-length", "64"}};
+  EXPECT_EQ(rope_options(llama(rope)), wanted);
+  EXPECT_EQ(written_back(rope).integer("max_position_embeddings"), 64);
+}
+
+TEST(StretchedRope, ContradictionsAreRefused) {
+  const auto refused = [](const JsonValue& rope, std::string_view why) {
+    const std::string error = error_of([&] { describe_foreign(llama(rope), "config.json"); });
+    EXPECT_TRUE(contains(error, why)) << why << "\n" << error;
+  };
+  refused(yarn({{"factor", 2.0}}), "'factor' = 2 times original_max_position_embeddings = 16 is 32, but ");
+  refused(yarn({{"original_max_position_embeddings", 65}}), "is more than max_position_embeddings = 64");
+  refused(yarn({{"type", "linear"}}), "'type' contradicts rope_type");
+  refused(yarn({{"attention_factor", 1.0}, {"mscale", 1.0}, {"mscale_all_dim", 0.5}}), "contradicts mscale = 1");
+  refused(yarn({{"mscale", 0.7}}), "has no agreed meaning without mscale_all_dim");
+  refused(JsonValue::object({{"factor", 2.0}}), "does not say how");
+  refused(JsonValue::object({{"rope_type", "dynamic"}, {"factor", 2.0}, {"original_max_position_embeddings", 16}}),
+          "contradicts max_position_embeddings = 64");
+  refused(JsonValue::object({{"rope_type", "mrope"}, {"factor", 2.0}}), "'mrope' is not there in tally");
+}
+
+// Where a length is not said, or readers differ, there is a line for the user.
+TEST(StretchedRope, WhatIsTakenOtherwiseByOthersIsSaid) {
+  const auto note = [](JsonValue config) {
+    const std::vector<std::string> notes = describe_foreign(config, "config.json").notes;
+    return notes.size() == 1 ? notes.front() : concat(notes.size(), " notes");
+  };
+  JsonValue without = yarn();
+  without.remove("original_max_position_embeddings");
+  EXPECT_TRUE(contains(note(llama(without)), "the trained length is taken to be max_position_embeddings = 64"));
+  JsonValue at_trained = llama(yarn());
+  EXPECT_TRUE(contains(note(at_trained.set("max_position_embeddings", 16)), "16 is the trained length"));
+  EXPECT_EQ(note(llama(yarn())), "0 notes");
+  JsonValue older = llama({}), scaling = rope_parameters();
+  scaling.remove("rope_theta");
+  older.remove("rope_parameters");
+  EXPECT_TRUE(contains(note(older.set("rope_scaling", scaling)), "is within rope_scaling"));
 }
 
 TEST(LongRopeSettings, ThatAreRefused) {
@@ -108,8 +212,9 @@ TEST(LongRopeSettings, ThatAreRefused) {
   refused(sets("long_factor", 2.0), "'long_factor'", "array of numbers, not a real number");
   refused(sets("long_factor", JsonValue::array().push("1").push(1.0)), "'long_factor'", "not a string");
   refused(sets("factor", 0.5), "'factor'", "at least 1");
-  refused(sets("attention_factor", 1.0), "'attention_factor'", "not there in tally");
+  refused(sets("attention_factor", 0.0), "'attention_factor'", "must be above 0");
   refused(sets("long_mscale", 1.2), "'long_mscale'", "may change");
+  refused(sets("original_max_position_embeddings", 65), "'original_max_position_embeddings'", "more than");
   refused(sets("original_max_position_embeddings", 1), "'original_max_position_embeddings'", "too short");
   JsonValue config = llama(rope_parameters());
   config.set("original_max_position_embeddings", 32);

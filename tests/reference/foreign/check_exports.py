@@ -4,9 +4,10 @@
 Usage: check_exports.py TALLY. Imports the models of this folder that commands can take, compares the logits of `tally
 dump` with those stored beside them, trains them on for ten steps of a small text, writes both back and compares the
 logits that transformers computes of what was written: before training with those of the model's own file, after it with
-those of `tally dump`. Skipped (exit status 77) without torch and
+those of `tally dump`. The same for one model with every way of stretching rope. Skipped (exit status 77) without torch and
 transformers.
 """
+import json
 import pathlib
 import shutil
 import subprocess
@@ -22,6 +23,21 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
+# Stretched rope of 14 tokens, as config.json says it: what tally reads, writes back, and transformers reads again.
+STRETCHED = {
+    "dynamic": (8, {"type": "dynamic", "factor": 2.0}),
+    "linear": (64, {"rope_type": "linear", "factor": 2.5}),
+    "yarn": (32, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}),
+    "yarn-mscale": (32, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "mscale": 1.5,
+                         "mscale_all_dim": 0.5, "beta_fast": 4.0, "beta_slow": 0.5, "truncate": False}),
+    "yarn-attention": (32, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8,
+                            "attention_factor": 0.8}),
+    "yarn-at-trained-length": (8, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}),
+    "llama3": (64, {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 16}),
+    "longrope": (32, {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 8,
+                      "short_factor": [1.0, 1.5], "long_factor": [1.25, 3.0], "attention_factor": 1.3}),
+}
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS, LENGTH = 10, 16
 
@@ -33,6 +49,32 @@ def logits_of(folder, tokens):
         assert not names, f"{folder}: {what}: {names}"
     with torch.no_grad():
         return model.eval()(tokens.long()).logits
+
+
+def check_stretched(work, tally):
+    """The logits of one model with each way of stretching: tally's beside transformers', before and after an export."""
+    tokens = torch.arange(14)[None] * 17 % 257
+    numpy.save(work / "stretched.npy", tokens.int().numpy())
+    for name, (positions, scaling) in STRETCHED.items():
+        source = work / f"{name}-from"
+        shutil.copytree(HERE / "llama", source)
+        shutil.copy(work / "data/tokenizer.json", source)
+        config = json.loads((source / "config.json").read_text())
+        config.pop("rope_parameters", None)
+        config |= {"max_position_embeddings": positions, "rope_theta": 100.0, "rope_scaling": scaling}
+        (source / "config.json").write_text(json.dumps(config))
+        tally("import", name, "--from", source, "--length", "14")
+        tally("dump", name, "--tokens=stretched.npy", f"--out={name}.safetensors")
+        own = load_file(work / f"{name}.safetensors")["logits"]
+        theirs = logits_of(source, tokens)
+        loaded = error(own, theirs)
+        assert loaded < 3e-6, f"{name}: the logits differ by {loaded}"
+        plain = error(theirs, logits_of(HERE / "llama", tokens))
+        assert plain > 1e-3, f"{name}: stretching changed nothing"
+        tally("export", name, "--as", "llama", "--out", f"{name}-back")
+        back = error(logits_of(work / f"{name}-back", tokens), theirs)
+        assert back < 1e-6, f"{name}: what was written differs by {back}"
+        print(f"{name}: loaded within {loaded:.1e}, written back within {back:.1e}; unlike the model without by {plain:.2f}")
 
 
 def error(a, b):
@@ -52,6 +94,7 @@ def main():
             lines = [f"func f{line}(x int) int {{ return x + {file * line} }}\n" for line in range(12)]
             (work / f"texts/{file}.go").write_text("".join(lines))
         tally("prepare", "data", "texts", "--vocabulary=257", "--validation-part=0.3", "--test-part=0")
+        check_stretched(work, tally)
         for name in ["gpt2", "llama", "neox"]:
             source = work / f"{name}-from"
             shutil.copytree(HERE / name, source)

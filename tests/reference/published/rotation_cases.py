@@ -1,5 +1,6 @@
 """Published code: rotary positions with their stretched forms and other frequencies, xPos, Selective RoPE."""
 
+import math
 from types import SimpleNamespace
 
 import torch
@@ -33,15 +34,17 @@ def rotated_attention(code, rotary, t, s):
     return by_head(code.eager_attention_forward(module, q, k, t["v"], causal_mask(s.T)[None, None], over_root(s.d))[0])
 
 
-def rope(file, options, parameters, theta=10000.0):
+def rope(file, options, parameters, theta=10000.0, positions=None):
     @published(file, LLAMA, "rope", {"layout": "half"} | options, sizes=Sizes(d=8))
     def run(code, t, s):
         config = SimpleNamespace(rope_parameters={"rope_theta": theta, **parameters}, head_dim=s.d, hidden_size=s.D,
-                                 num_attention_heads=s.H, max_position_embeddings=s.T,
+                                 num_attention_heads=s.H, max_position_embeddings=positions or s.T,
                                  standardize_rope_params=lambda: None)
         return rotated_attention(code, code.LlamaRotaryEmbedding(config), t, s)
 
 
+# mscale 1.5 and mscale_all_dim 0.5
+ATTENTION_FACTOR = repr((0.15 * math.log(4) + 1) / (0.05 * math.log(4) + 1))
 SHORT, LONG = [1.0, 1.25, 1.5, 2.0], [1.0, 1.75, 3.0, 6.5]
 LISTS = {"short-factors": "1/1.25/1.5/2", "long-factors": "1/1.75/3/6.5"}
 
@@ -55,6 +58,12 @@ rope("rope", {}, {"rope_type": "default"})
 rope("rope-pi", {"stretch": "pi", "factor": "3"}, {"rope_type": "linear", "factor": 3.0})
 rope("rope-yarn", {"stretch": "yarn", "base": "100", "factor": "4", "trained-length": "64"},
      {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}, 100.0)
+rope("rope-yarn-mscale", {"stretch": "yarn", "base": "100", "factor": "4", "trained-length": "64", "beta-fast": "6",
+                          "beta-slow": "0.5", "truncate": "false", "attention-factor": ATTENTION_FACTOR},
+     {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "beta_fast": 6.0, "beta_slow": 0.5,
+      "truncate": False, "mscale": 1.5, "mscale_all_dim": 0.5}, 100.0)
+rope("rope-dynamic", {"stretch": "dynamic", "factor": "3", "trained-length": "4"},
+     {"rope_type": "dynamic", "factor": 3.0}, positions=4)
 rope("rope-llama3", {"stretch": "llama3", "base": "100", "factor": "8", "trained-length": "32"},
      {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
       "original_max_position_embeddings": 32}, 100.0)

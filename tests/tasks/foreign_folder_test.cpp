@@ -1,0 +1,289 @@
+// What is read of a folder of another library in other forms, and what is wrong in one.
+#include <string>
+#include <vector>
+
+#include "tests/tasks/foreign_folder.hpp"
+
+namespace tally::testing {
+namespace {
+
+TEST_F(ForeignFolder, OlderFormsOfItsSettings) {
+  const auto expect_same = [&](const char* name, const std::function<void(JsonValue&)>& change) {
+    const Tensor tokens = SafetensorsFile::open(folder_of(name) + "/logits.safetensors").read("tokens");
+    EXPECT_EQ(logits_of(with_config(name, change), tokens).to_vector<double>(),
+              logits_of(folder_of(name), tokens).to_vector<double>())
+        << name;
+  };
+  const auto older = [](JsonValue& config) {
+    JsonValue rope = config.at("rope_parameters");
+    config.remove("rope_parameters");
+    config.set("rope_theta", rope.at("rope_theta"));
+    rope.remove("rope_theta");
+    config.set("rope_scaling", rope);
+  };
+  expect_same("llama-shards", older);
+  expect_same("llama-biased", [&](JsonValue& config) {
+    older(config);
+    JsonValue scaling = config.at("rope_scaling");
+    scaling.set("type", scaling.at("rope_type"));
+    scaling.remove("rope_type");
+    config.set("rope_scaling", scaling);
+  });
+  expect_same("neox", [](JsonValue& config) {
+    config.remove("rope_parameters");
+    config.set("rotary_pct", 0.5).set("rotary_emb_base", 10000).set("rope_scaling", {});
+  });
+  expect_same("gpt2", [](JsonValue& config) { config.set("n_ctx", 32).remove("tie_word_embeddings"); });
+}
+
+// As GPT-2's own files are: without the prefix, with buffers.
+TEST_F(ForeignFolder, NamesWithoutPrefixAndBuffers) {
+  const Tensor tokens = SafetensorsFile::open(folder_of("gpt2") + "/logits.safetensors").read("tokens");
+  const std::string path = with_tensors("gpt2", [](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors) name.erase(0, std::string_view("transformer.").size());
+    tensors.emplace_back("h.0.attn.bias", Tensor::zeros({1, 1, 4, 4}));
+    tensors.emplace_back("lm_head.weight", tensor(tensors, "wte.weight"));
+  });
+  EXPECT_EQ(logits_of(path, tokens).to_vector<double>(), logits_of(folder_of("gpt2"), tokens).to_vector<double>());
+}
+
+// As they come from a compiler, from data parallelism, from a module around the model, or from the model alone.
+TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
+  for (const char* name : {"gpt2", "llama", "neox"}) {
+    const Tensor tokens = SafetensorsFile::open(folder_of(name) + "/logits.safetensors").read("tokens");
+    const std::string own = std::string(name) == "gpt2"   ? "transformer."
+                            : name == std::string("neox") ? "gpt_neox."
+                                                          : "model.";
+    for (const std::string prefix : {"_orig_mod.", "module.", "module._orig_mod.", "model.", "student.net.", "-"}) {
+      const std::string path = with_tensors(name, [&](NamedTensors& tensors) {
+        for (auto& [theirs, value] : tensors) {
+          if (prefix != "-") theirs.insert(0, prefix);
+          if (prefix == "-" && theirs.starts_with(own)) theirs.erase(0, own.size());
+        }
+      });
+      EXPECT_EQ(logits_of(path, tokens).to_vector<double>(), logits_of(folder_of(name), tokens).to_vector<double>())
+          << name << " " << prefix;
+    }
+  }
+  // Within a name, as where blocks are compiled one by one.
+  const Tensor tokens = SafetensorsFile::open(folder_of("llama") + "/logits.safetensors").read("tokens");
+  const std::string inner = with_tensors("llama", [](NamedTensors& tensors) {
+    for (auto& [theirs, value] : tensors) {
+      if (const std::size_t at = theirs.find("self_attn."); at != theirs.npos) theirs.insert(at, "_orig_mod.");
+    }
+  });
+  EXPECT_EQ(logits_of(inner, tokens).to_vector<double>(), logits_of(folder_of("llama"), tokens).to_vector<double>());
+}
+
+// As where a repository was cloned without its large files.
+TEST_F(ForeignFolder, PointersOfGitLfs) {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n";
+  for (const char* file : {"model.safetensors", "config.json"}) {
+    const std::string path = copy("gpt2");
+    put(path + "/" + file, pointer);
+    expect_refused(path, {file, "is a Git LFS pointer", "548105171 bytes", "git lfs pull"});
+  }
+}
+
+// The same numbers where q, k and v alone have biases: the others are 0, in and out.
+TEST_F(ForeignFolder, Qwen2HasBiasesOfItsOwn) {
+  const std::string path = with_tensors("llama-biased", [](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors) {
+      if (name.ends_with(".bias")) value = Tensor::zeros(value.shape());
+    }
+    for (const char* part : {"q", "k", "v"}) {
+      tensor(tensors, concat("model.layers.0.self_attn.", part, "_proj.bias")) = Tensor::full({16}, 0.25);
+    }
+  });
+  const std::string qwen = copy("llama-biased");
+  JsonValue config = read_json(qwen + "/config.json");
+  for (const char* key : {"attention_bias", "mlp_bias"}) config.remove(key);
+  put(qwen + "/config.json", write_json(config.set("model_type", "qwen2")));
+  NamedTensors kept;
+  {
+    const SafetensorsFile file = SafetensorsFile::open(path + "/model.safetensors");
+    for (const SafetensorsEntry& entry : file.entries()) {
+      const bool other =
+          entry.name.ends_with(".bias") && (contains(entry.name, "mlp") || contains(entry.name, "o_proj"));
+      if (!other) kept.emplace_back(entry.name, file.read_widened(entry.name));
+    }
+  }
+  write_safetensors(qwen + "/model.safetensors", kept);
+  const Tensor tokens = SafetensorsFile::open(folder_of("llama-biased") + "/logits.safetensors").read("tokens");
+  EXPECT_EQ(logits_of(qwen, tokens).to_vector<double>(), logits_of(path, tokens).to_vector<double>());
+  const ForeignDescription description = read_description(qwen);
+  const ForeignLoaded loaded = load_foreign(qwen, description, config_of(description, ""));
+  EXPECT_TRUE(loaded.not_in_file.empty());
+  EXPECT_EQ(foreign_tensors(*description.family, config_of(description, "").model, loaded.model->parameters()).size(),
+            kept.size());
+  for (const auto& [name, parameter] : loaded.model->parameters()) {
+    if (name == "blocks.0.mlp.up.bias") Tensor(parameter).copy_from(Tensor::full(parameter.shape(), 1));
+  }
+  EXPECT_TRUE(contains(error_of([&] {
+                         foreign_tensors(*description.family, config_of(description, "").model,
+                                         loaded.model->parameters());
+                       }),
+                       "qwen2 models have no blocks.0.mlp.up.bias, which is not 0"));
+}
+
+TEST_F(ForeignFolder, SettingsThatAreRefused) {
+  const auto refused = [&](const char* name, std::string_view key, const JsonValue& value, std::string_view why) {
+    expect_refused(with_config(name, [&](JsonValue& config) { config.set(key, value); }), {concat("'", key, "'"), why});
+  };
+  refused("gpt2", "model_type", "mamba", "there are gpt2, llama, gpt_neox, qwen2");
+  refused("gpt2", "n_head", 3, "does not divide n_embd = 8");
+  refused("gpt2", "n_head", 0, "must be from 1");
+  refused("gpt2", "n_layer", "2", "must be an integer, not a string");
+  refused("gpt2", "n_layer", {}, "is missing");
+  refused("gpt2", "vocab_size", std::int64_t{1} << 40, "must be from 1");
+  refused("gpt2", "activation_function", "silu", "activation that tally does not have");
+  refused("gpt2", "scale_attn_weights", false, "does not have");
+  refused("gpt2", "sliding_window", 4096, "changes what the model computes");
+  refused("gpt2", "window", 4096, "may change what the model computes; --ignore-key NAME");
+  refused("llama", "num_key_value_heads", 3, "does not divide");
+  refused("llama", "hidden_act", "gelu", "must be silu");
+  refused("llama", "mlp_bias", true, "in both or in none");
+  refused("llama", "rope_scaling", JsonValue::object({{"type", "dynamic"}}), "stands beside rope_parameters");
+  refused("llama", "rope_theta", 20000.0, "contradicts");
+  refused("neox", "attention_bias", false, "does not have");
+  const auto rope = [&](const char* name, JsonValue value, std::string_view key, std::string_view why) {
+    expect_refused(with_config(name, [&](JsonValue& config) { config.set("rope_parameters", value); }), {key, why});
+  };
+  rope("llama", JsonValue::object({{"rope_type", "mrope"}, {"factor", 2.0}}), "'rope_type'", "'mrope'");
+  rope("llama", JsonValue::object({{"rope_type", "llama3"}, {"factor", 2.0}}), "'low_freq_factor'", "is missing");
+  rope("llama", JsonValue::object({{"rope_type", "linear"}}), "'factor'", "is missing");
+  rope("llama", JsonValue::object({{"rope_type", "linear"}, {"factor", 0.5}}), "'factor'", "at least 1");
+  rope("llama", JsonValue::object({{"rope_type", "yarn"}, {"factor", 2.0}, {"beta_fast", -1}}), "'beta_fast'",
+       "above 0");
+  rope("llama", JsonValue::object({{"rope_type", "default"}, {"odd", 1}}), "'odd'", "may change");
+  rope("neox", JsonValue::object({{"partial_rotary_factor", 0.3}}), "dims", "even number");
+  expect_refused(with_config("llama", [](JsonValue& config) { config = JsonValue::array(); }), {"object"});
+  // Without a word of the file: the options' own limits.
+  const std::string deep = with_config("gpt2", [](JsonValue& config) { config.set("n_layer", 1'000'000'000); });
+  EXPECT_TRUE(contains(error(deep), "layers")) << error(deep);
+}
+
+TEST_F(ForeignFolder, TensorsThatAreRefused) {
+  const auto refused = [&](const char* name, const std::function<void(NamedTensors&)>& change,
+                           std::initializer_list<std::string_view> parts) {
+    expect_refused(with_tensors(name, change), parts);
+  };
+  constexpr std::string_view first = "transformer.h.0.attn.c_attn.weight";
+  refused("gpt2",
+          [&](NamedTensors& t) {
+            tensor(t, first) = Tensor::zeros({24, 8});
+          },
+          {first, "is [24, 8]", "by config.json [8, 24]"});
+  refused("gpt2", [&](NamedTensors& t) { tensor(t, first) = Tensor::zeros({8, 24}, DType::i32); }, {first, "is I32"});
+  refused("gpt2", [&](NamedTensors& t) { t.pop_back(); },
+          {"has no tensor 'transformer.wte.weight'", "its names are like"});
+  refused("gpt2", [&](NamedTensors& t) { std::erase_if(t, [&](const auto& one) { return one.first == first; }); },
+          {concat("'", first, "' is missing")});
+  refused("gpt2",
+          [&](NamedTensors& t) {
+            t.emplace_back("other.wte.weight", Tensor::zeros({264, 8}));
+          },
+          {"holds several models, 'other.wte.weight' and 'transformer.wte.weight'"});
+  refused("gpt2",
+          [&](NamedTensors& t) {
+            t.emplace_back("module.transformer.wte.weight", Tensor::zeros({264, 8}));
+          },
+          {"holds several models"});
+  refused("gpt2", [&](NamedTensors& t) { t.emplace_back("adapter.weight", Tensor::zeros({2})); },
+          {"'adapter.weight' is none of a gpt2 model's tensors"});
+  refused("gpt2", [&](NamedTensors& t) { tensor(t, first).span<float>()[5] = NAN; }, {first, "not finite"});
+  refused("gpt2",
+          [&](NamedTensors& t) {
+            t.emplace_back("lm_head.weight", tensor(t, "transformer.wte.weight").clone());
+            t.back().second.span<float>()[0] += 1;
+          },
+          {"'lm_head.weight' differs from 'transformer.wte.weight'", "tie_word_embeddings"});
+  expect_refused(with_config("gpt2", [](JsonValue& config) { config.set("vocab_size", 263); }),
+                 {"'transformer.wte.weight' is [264, 8], and by config.json [263, 8]"});
+  const std::string cut = copy("gpt2");
+  fs::resize_file(cut + "/model.safetensors", 18000);
+  expect_refused(cut, {"model.safetensors"});
+  const std::string pickled = copy("gpt2");
+  fs::rename(pickled + "/model.safetensors", pickled + "/pytorch_model.bin");
+  expect_refused(pickled, {"pytorch_model.bin is not read"});
+}
+
+TEST_F(ForeignFolder, TypesOfEightBits) {
+  const std::string path = copy("gpt2"), file = path + "/model.safetensors";
+  const std::string header =
+      "{\"transformer.wte.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[264,8],\"data_offsets\":[0,2112]}}";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  put(file, bytes + header + std::string(2112, '\0'));
+  expect_refused(path, {"'transformer.wte.weight' is F8_E4M3; F32, F16 and BF16 are read"});
+}
+
+TEST_F(ForeignFolder, ShardsThatAreRefused) {
+  const std::string second = "model-00002-of-00003.safetensors";
+  const auto with_index = [&](const std::function<void(JsonValue&)>& change) {
+    const std::string path = copy("llama-shards"), index = path + "/model.safetensors.index.json";
+    JsonValue json = read_json(index), map = json.at("weight_map");
+    change(map);
+    json.set("weight_map", map);
+    put(index, write_json(json));
+    return path;
+  };
+  const std::string missing = copy("llama-shards");
+  fs::remove(missing + "/" + second);
+  expect_refused(missing, {second, "is missing"});
+  expect_refused(with_index([](JsonValue& map) { map.set("model.norm.weight", "../elsewhere.safetensors"); }),
+                 {"'model.norm.weight'", "'../elsewhere.safetensors'", "no file beside it"});
+  expect_refused(with_index([&](JsonValue& map) { map.set("model.norm.weight", second); }),
+                 {"'model.norm.weight' is to be in"});
+  expect_refused(with_index([&](JsonValue& map) { map.set("more.weight", second); }),
+                 {"'more.weight'", second, "does not hold it"});
+  expect_refused(with_index([&](JsonValue& map) { map.set("more.weight", 3); }), {"expected a string"});
+  const std::string twice = copy("llama-shards"), third = twice + "/model-00003-of-00003.safetensors";
+  {
+    const SafetensorsFile file = SafetensorsFile::open(third);
+    NamedTensors tensors{{"model.embed_tokens.weight", Tensor::zeros({40, 16})}};
+    for (const SafetensorsEntry& entry : file.entries()) {
+      tensors.emplace_back(entry.name, file.read_widened(entry.name));
+    }
+    write_safetensors(third, tensors);
+  }
+  expect_refused(twice, {"'model.embed_tokens.weight' is in two shards"});
+}
+
+TEST_F(ForeignFolder, EncodingsThatLeaveOutItsOwn) {
+  EXPECT_TRUE(contains(error(folder_of("llama"), "cope"), "leaves out rope"));
+  EXPECT_TRUE(contains(error(folder_of("gpt2"), "0:absolute,1:cope"), "leaves out absolute"));
+}
+
+// A byte of config.json or of a header is another: a model, or an Error that is no bug of ours.
+TEST_F(ForeignFolder, FilesWithWrongBytes) {
+  const std::string path = copy("llama-shards");
+  const auto open = [&] {
+    try {
+      const ForeignDescription description = read_description(path);
+      const RunConfig config = config_of(description, "");
+      if (config.model.layers <= 4 && config.model.width <= 64) load_foreign(path, description, config);
+    } catch (const Error&) {
+    }
+  };
+  for (const char* name : {"config.json", "model.safetensors.index.json", "model-00003-of-00003.safetensors"}) {
+    std::string bytes;
+    {
+      const FileReader reader(path + "/" + name);
+      bytes = reader.read_string(0, reader.size());
+    }
+    Rng rng({1, stream_of(name), 0});
+    for (int trial = 0; trial < 60; ++trial) {
+      std::string changed = bytes;
+      const auto size = static_cast<std::uint32_t>(std::min<std::size_t>(bytes.size(), 900));
+      changed[rng.below(size)] = static_cast<char>(rng.below(256));
+      put(path + "/" + name, changed);
+      EXPECT_NO_THROW(open()) << name << " " << trial;
+    }
+    put(path + "/" + name, bytes);
+  }
+}
+
+}  // namespace
+}  // namespace tally::testing
