@@ -73,8 +73,9 @@ struct ContextualRotaryOptions final : OptionsOf<ContextualRotaryOptions> {
 
 std::int64_t rotated_dims(const EncodingSetup& setup, const ContextualRotaryOptions& options) {
   const std::int64_t dims = options.rotary_dims == 0 ? setup.head_width : options.rotary_dims;
-  check(dims % 2 == 0 && dims <= setup.head_width, "contextual-rotary", "planes need an even number of dims, at most ",
-        setup.head_width, " of a head, but there are ", dims);
+  check(dims % 2 == 0, "contextual-rotary", "planes need an even number of dims, but ", dims, " are to be rotated");
+  check(dims <= setup.head_width, "contextual-rotary", "rotary-dims ", dims, " is more than the head width ",
+        setup.head_width);
   return dims;
 }
 

@@ -22,7 +22,7 @@ struct Dape2Options final : OptionsOf<Dape2Options> {
   void visit(OptionVisitor& visitor) override {
     visitor.choice("bias", bias, {"none", "alibi", "kerple"}, "the bias of distance that the network sees and adds to");
     visitor.integer("kernel", kernel, "keys that each convolution sees, the pair's own in their middle; odd", 1,
-                    (1 << 10) - 1);
+                    (1 << 8) - 1);
     visitor.choice(
         "edge", edge, {"zeros", "authors"},
         "authors: as in their code the hidden layer ends with the text, so that its last kernel/2 rows change "

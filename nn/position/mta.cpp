@@ -35,8 +35,8 @@ struct MtaOptions final : OptionsOf<MtaOptions> {
   std::string mix = "both";
 
   void visit(OptionVisitor& visitor) override {
-    visitor.integer("queries", queries, "cq, how many queries a sum reaches over, its own the last", 1, 1 << 10);
-    visitor.integer("keys", keys, "ck, how many keys, the pair's own in their middle; odd", 1, (1 << 10) - 1);
+    visitor.integer("queries", queries, "cq, how many queries a sum reaches over, its own the last", 1, 1 << 8);
+    visitor.integer("keys", keys, "ck, how many keys, the pair's own in their middle; odd", 1, (1 << 8) - 1);
     visitor.choice("mix", mix, {"both", "before", "after", "none"},
                    "where heads are mixed: before or after the softmax");
     visitor.integer("group", group, "n, how many heads are mixed with each other after it; 0: all", 0, 1 << 16);

@@ -67,7 +67,7 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
         "stretch", stretch, {"none", "pi", "ntk", "dynamic", "yarn", "llama3", "longrope"},
         "for longer texts: position interpolation, a larger base, one that grows with the text, by parts (YaRN, "
         "Llama 3.1), or by lists");
-    visitor.real("factor", factor, "s by which it is stretched", 1);
+    visitor.real("factor", factor, "s by which it is stretched", 1, 1e6);
     visitor.integer("trained-length", trained_length,
                     "L0 of dynamic, yarn, llama3 and longrope: tokens of the texts it was trained on", 1);
     visitor.real("attention-factor", attention_factor,
@@ -85,7 +85,7 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
     visitor.text("long-factors", long_factors, "λ of longrope for texts of more than L0 tokens; written as the short");
     visitor.choice("frequencies", frequencies, {"all", "fastest", "clip", "clip-hard"},
                    "which planes turn: all, the fastest, or all but the slowest, which fade or do not turn");
-    visitor.real("fastest", fastest, "p of fastest: the share of planes that turn", 0, 1);
+    visitor.real("fastest", fastest, "p of fastest: the share of planes that turn", above(0), 1);
     visitor.integer("clipped", clipped, "n of clip and clip-hard: the slowest planes, at most r/2", 1, 1 << 15);
   }
   void validate() const override {
@@ -169,6 +169,8 @@ void leave_out(std::vector<RotaryPlane>& planes, const RopeOptions& options) {
   const std::int64_t count = std::ssize(planes);
   if (options.frequencies == "fastest") {
     const auto kept = static_cast<std::int64_t>(std::floor(options.fastest * static_cast<double>(count)));
+    check(kept > 0, "rope", "fastest = ", options.fastest, " turns none of ", count, " planes; choose ",
+          1 / static_cast<double>(count), " or more");
     for (std::int64_t i = kept; i < count; ++i) planes[static_cast<std::size_t>(i)].angle = 0;
   } else if (options.frequencies != "all") {
     const std::int64_t clipped = std::min(options.clipped, count);
