@@ -26,7 +26,7 @@ TEST(QkNorm, GoesThroughTheCommands) {
   const Finished shown = run_tally({"show", run + "/checkpoints/step-00000004.safetensors"}, folder);
   EXPECT_TRUE(holds(shown.out, "model.blocks.1.attention.query_norm.weight")) << shown.out;
   EXPECT_TRUE(holds(shown.out, "model.blocks.1.attention.key_norm.weight")) << shown.out;
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"eval", run, "--generate"},
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"eval", run},
                                                 {"predict", run, "w0i1r"},
                                                 {"explain", run},
                                                 {"inspect", run, "--out", folder / "page.html"},

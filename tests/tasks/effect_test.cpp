@@ -199,10 +199,13 @@ TEST(Options, OfOptimisersChangeARunOrAreRefused) {
                                    {name, {"optimiser.schedule", "cosine"}, {"optimiser.warmup", "1"}},
                                    {name, {"optimiser.schedule", "inverse-root"}, {"optimiser.cooldown", "0.4"}},
                                    {name, {"optimiser.clip", "0.01"}}}) {
-      expect_effects("flip-flop", "alibi", tiny(beside), "optimiser.", clips ? "" : "optimiser.clip");
+      Settings settings = tiny(beside);
+      settings.emplace_back("steps", "3");  // all that observe() takes, down to a cooldown
+      expect_effects("flip-flop", "alibi", settings, "optimiser.", clips ? "" : "optimiser.clip");
     }
   }
-  expect_effects("flip-flop", "alibi", tiny({{"optimiser.name", "sgd"}, {"optimiser.momentum", "0.5"}}), "optimiser.");
+  expect_effects("flip-flop", "alibi", tiny({{"optimiser.name", "sgd"}, {"optimiser.momentum", "0.5"}, {"steps", "3"}}),
+                 "optimiser.");
 }
 
 TEST(Options, OfTheModelChangeARunOrAreRefused) {
