@@ -166,7 +166,7 @@ TEST_F(Bf16, EveryOptionHasGradients) {
   EXPECT_GE(measured, own.size() / 2);
 }
 
-// Norms of queries and keys take what the projections write and write for the products what these did.
+// With norms of queries and keys the norms write bf16 for the matmuls, and the projections f32 for the norms.
 TEST_F(Bf16, NormsOfQueriesAndKeysCostNoPrecision) {
   for (const std::string name : {"none", "rope", "cope", "fox-pro"}) {
     const double without = error_of(name, 1);

@@ -40,7 +40,7 @@ TEST(Schedules, AreThoseThatARunHas) {
                 0.01 * std::sqrt(2. / 6), 0.01 * std::sqrt(2. / 7), 0.01 / 2});
 }
 
-// A run that has not begun its cooldown goes on as one of more steps, byte for byte.
+// A run that is resumed for more steps before its cooldown equals one that had these steps from the start.
 TEST(Schedules, StableStepsAreThoseOfALongerRun) {
   const TemporaryFolder folder;
   const std::string run = folder / "run", straight = folder / "straight";
