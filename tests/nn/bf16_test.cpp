@@ -39,10 +39,12 @@ class Bf16 : public ::testing::Test {
 struct Model {
   Model(const std::string& encoding, int draw, DType dtype, Device device = {})
       : Model(EncodingChoice::parse(encoding), draw, dtype, device) {}
-  Model(const EncodingChoice& choice, int draw, DType dtype, Device device = {}, std::int64_t key_heads = 0)
+  Model(const EncodingChoice& choice, int draw, DType dtype, Device device = {}, std::int64_t key_heads = 0,
+        const std::string& qk_norm = "none")
       : on(device) {
     ModelOptions options;
     options.kv_heads = key_heads;
+    options.qk_norm = qk_norm;
     options.layers = 2;
     options.width = 64;
     options.heads = 4;
@@ -81,11 +83,15 @@ struct Model {
 };
 
 // |g - g64| / |g64| over all parameters together.
-double error_of(const std::string& encoding, int draw, Device device = {}) {
+double error_of(const std::string& encoding, int draw, Device device = {}, std::int64_t key_heads = 0,
+                const std::string& qk_norm = "none") {
+  const auto gradients = [&](DType dtype, Device on) {
+    return Model(EncodingChoice::parse(encoding), draw, dtype, on, key_heads, qk_norm).gradients(draw);
+  };
   set_product_precision(ProductPrecision::f32);
-  const std::vector<double> expected = Model(encoding, draw, DType::f64).gradients(draw);
+  const std::vector<double> expected = gradients(DType::f64, {});
   set_product_precision(ProductPrecision::bf16);
-  const std::vector<double> found = Model(encoding, draw, DType::f32, device).gradients(draw);
+  const std::vector<double> found = gradients(DType::f32, device);
   double difference = 0, size = 0;
   for (std::size_t n = 0; n < found.size(); ++n) {
     difference += (found[n] - expected[n]) * (found[n] - expected[n]);
@@ -158,6 +164,18 @@ TEST_F(Bf16, EveryOptionHasGradients) {
     }
   }
   EXPECT_GE(measured, own.size() / 2);
+}
+
+// With norms of queries and keys the norms write bf16 for the matmuls, and the projections f32 for the norms.
+TEST_F(Bf16, NormsOfQueriesAndKeysCostNoPrecision) {
+  for (const std::string name : {"none", "rope", "cope", "fox-pro"}) {
+    const double without = error_of(name, 1);
+    for (const auto& [qk_norm, key_heads] : {std::pair{"head", 2}, {"full", 0}}) {
+      const double found = error_of(name, 1, {}, key_heads, qk_norm);
+      EXPECT_LE(found, 3 * without) << name << " " << qk_norm;
+      EXPECT_GE(found, without / 10) << name << " " << qk_norm << ": nothing is rounded";
+    }
+  }
 }
 
 TEST_F(Bf16, GradientsOfTheCudaKernelsAreAsNear) {

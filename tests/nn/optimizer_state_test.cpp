@@ -92,7 +92,7 @@ TEST(OptimizerState, DecayOfLinearLayersSparesEmbeddingsNormsAndTables) {
   }
 }
 
-// Of a model without attention these are the same layers.
+// A model without attention has linear layers, too.
 TEST(OptimizerState, DecayOfLinearLayersIsThatOfAnLstm) {
   ModelOptions options;
   options.kind = "lstm", options.layers = 1, options.width = 4;

@@ -1,5 +1,5 @@
-// Norms of queries and keys (nn/attention.hpp): layers of another library with its gradients, and all that must hold of
-// every encoding beside them.
+// Norms of queries and keys (nn/attention.hpp) against attention layers of another library, and together with every
+// encoding.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,7 +36,7 @@ void expect_near(const Tensor& found, const Tensor& expected, double tolerance, 
   for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], tolerance) << name << " " << n;
 }
 
-// tests/reference/foreign/make_qk_norm.py says what the files hold.
+// The files are described in tests/reference/foreign/make_qk_norm.py.
 TEST_P(QkNorms, AreThoseOfQwenOlmoAndPhi) {
   for (const std::string name : {"qwen3", "olmo2", "phi"}) {
     const auto file =
@@ -104,8 +104,8 @@ double loss_of(Transformer& model, const Tensor& tokens, bool with_gradients = f
   return loss.item();
 }
 
-// Of the parameters that a filter takes, along one direction: the derivative by central differences beside that of
-// backward.
+// Compares the derivative by central differences with the gradients, along one direction of all parameters that the
+// filter takes.
 template <class Filter>
 void expect_derivative(Transformer& model, const Tensor& tokens, const Filter& takes) {
   constexpr double h = 1e-6;
@@ -187,7 +187,7 @@ TEST(QkNorm, HasAWeightForAHeadOrForAll) {
             "query_norm.weight [4] query_norm.bias [4] key_norm.weight [4] key_norm.bias [4] ");
 }
 
-// However long the rows of the projections are, scores stay as they are: what the norms are for.
+// The norms keep scores as they are however long the rows of the projections are.
 TEST(QkNorm, DoesNotSeeTheSizeOfProjections) {
   const NoGrad only_values;
   for (const char* over : {"head", "full"}) {
@@ -201,7 +201,7 @@ TEST(QkNorm, DoesNotSeeTheSizeOfProjections) {
   }
 }
 
-// Of a single number a norm leaves the sign, or nothing.
+// A norm leaves the sign of a single number, or nothing.
 TEST(QkNorm, NeedsMoreThanOneNumber) {
   ModelOptions options;
   options.heads = options.width = 4;

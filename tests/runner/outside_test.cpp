@@ -85,10 +85,13 @@ std::vector<std::string> options_of(const EncodingChoice& choice) {
 TEST_P(Outside, EveryEncodingWithAllValuesOfItsOptions) {
   // The formulas are f64's to prove; of what f32 adds, rounding, every second case shows enough.
   const std::size_t one_of = std::string_view(GetParam()) == "f64" ? 1 : 2;
-  std::size_t dumped = 0;
+  std::size_t dumped = 0, n = 0;
   for (const EncodingCase& one : every(one_of, all_cases())) {
     SCOPED_TRACE(one.label);
-    if (dump(one.choice.text(), options_of(one.choice))) {
+    std::vector<std::string> options = options_of(one.choice);
+    // Every third one with a norm of queries and keys, by turns of both kinds.
+    if (++n % 3 == 0) options.emplace_back(n % 2 == 0 ? "--model.qk-norm=head" : "--model.qk-norm=full");
+    if (dump(one.choice.text(), options)) {
       ++dumped;
     } else {
       // 16 tokens are more than a table of 2 rows: an encoding may say so, and nothing else.

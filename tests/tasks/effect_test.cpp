@@ -197,11 +197,15 @@ TEST(Options, OfOptimisersChangeARunOrAreRefused) {
     for (const Settings& beside : {Settings{name},
                                    {name, {"optimiser.weight-decay", "0.1"}},
                                    {name, {"optimiser.schedule", "cosine"}, {"optimiser.warmup", "1"}},
+                                   {name, {"optimiser.schedule", "inverse-root"}, {"optimiser.cooldown", "0.4"}},
                                    {name, {"optimiser.clip", "0.01"}}}) {
-      expect_effects("flip-flop", "alibi", tiny(beside), "optimiser.", clips ? "" : "optimiser.clip");
+      Settings settings = tiny(beside);
+      settings.emplace_back("steps", "3");  // all that observe() takes, down to a cooldown
+      expect_effects("flip-flop", "alibi", settings, "optimiser.", clips ? "" : "optimiser.clip");
     }
   }
-  expect_effects("flip-flop", "alibi", tiny({{"optimiser.name", "sgd"}, {"optimiser.momentum", "0.5"}}), "optimiser.");
+  expect_effects("flip-flop", "alibi", tiny({{"optimiser.name", "sgd"}, {"optimiser.momentum", "0.5"}, {"steps", "3"}}),
+                 "optimiser.");
 }
 
 TEST(Options, OfTheModelChangeARunOrAreRefused) {
@@ -210,7 +214,7 @@ TEST(Options, OfTheModelChangeARunOrAreRefused) {
                                  {{"model.activation", "relu"}, {"model.norm", "rms"}},
                                  {{"model.norm-place", "post"}},
                                  {{"model.residual", "parallel"}},
-                                 {{"model.tied", "true"}, {"model.bias", "false"}},
+                                 {{"model.tied", "true"}, {"model.bias", "false"}, {"model.qk-norm", "head"}},
                                  {{"model.attention", "composed"}, {"model.dropout", "0.1"}},
                                  {{"model.init", "authors"}, {"model.hidden", "24"}}}) {
     expect_effects("flip-flop", "alibi", tiny(beside), "model.");

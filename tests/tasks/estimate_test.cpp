@@ -101,6 +101,8 @@ TEST(Estimate, MemoryWithEveryOptionIsThatOfTheRun) {
                                        {"model.activation", "gelu-tanh"},
                                        {"model.head-width", "12"},
                                        {"model.kv-heads", "2"}},
+                                      {{"model.qk-norm", "head"}},
+                                      {{"model.qk-norm", "full"}, {"model.norm", "rms"}, {"model.kv-heads", "2"}},
                                       {{"dtype", "f64"}},
                                       {{"eval-batch", "40"}},
                                       {{"batch", "5"}, {"micro-batch", "2"}},
