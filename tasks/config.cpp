@@ -131,15 +131,7 @@ RunConfig RunConfig::make(std::string_view task, std::string_view encoding, std:
   config.encoding = EncodingChoice::parse(encoding);
   if (!preset.empty()) {
     config.preset = std::string(preset);
-    for (const auto& [name, value] : find_preset(task, preset).settings) {
-      if (name.starts_with("pe.")) {
-        const std::string part = name.substr(3, name.find('.', 3) - 3);
-        bool chosen = false;
-        for (const auto& candidate : config.encoding.parts) chosen = chosen || candidate.entry->name == part;
-        if (!chosen) continue;
-      }
-      config.set(name, value);
-    }
+    apply_preset(find_preset(task, preset), config);
   }
   return config;
 }

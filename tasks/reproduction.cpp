@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "nn/options.hpp"
+#include "tasks/data_file.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/statistics.hpp"
@@ -15,20 +16,6 @@
 
 namespace tally {
 namespace {
-
-using Settings = std::vector<std::pair<std::string, std::string>>;
-
-// "model.layers=2 model.heads=2"
-Settings settings_from_text(const std::string& text) {
-  Settings settings;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const std::size_t equals = word.find('=');
-    check(equals != std::string::npos && equals > 0, "reproduce", "'", word, "' is no setting: key=value");
-    settings.emplace_back(word.substr(0, equals), word.substr(equals + 1));
-  }
-  return settings;
-}
 
 // Without a run folder all of the run's settings are there already.
 class Runs {
@@ -89,25 +76,34 @@ std::optional<Evaluation> evaluation_of(const RunSummary& run, const Reproductio
   return std::nullopt;
 }
 
+// Throws Error for a split that the task does not have. Tasks that read files know their splits only once these are
+// open.
+void check_split(const Reproduction& table, const ReproductionColumn& column, const ReproductionSetting& setting) {
+  const std::optional<ReproductionRun> run = run_of(table, table.rows.front(), column, setting, setting.seeds.front());
+  if (!run || run->config.task->reads_files) return;
+  in_file(concat(table.name, ", ", column.title.at(setting.scale)),
+          [&] { run->config.make_task()->split(column.split); });
+}
+
 }  // namespace
 
 std::string_view name_of(Scale scale) { return scale == Scale::quick ? "quick" : "paper"; }
 
 std::string reproduction_names() {
   std::string names;
-  for (const Reproduction* table : reproduction_registry()) {
-    names += (names.empty() ? "" : ", ") + table->name;
-    for (const std::string& alias : table->aliases) names += ", " + alias;
+  for (const Reproduction& table : reproduction_registry()) {
+    names += (names.empty() ? "" : ", ") + table.name;
+    for (const std::string& alias : table.aliases) names += ", " + alias;
   }
   return names;
 }
 
 const Reproduction& find_reproduction(std::string_view name) {
   std::vector<std::string> names;
-  for (const Reproduction* table : reproduction_registry()) {
-    if (table->name == name || std::ranges::count(table->aliases, name) > 0) return *table;
-    names.push_back(table->name);
-    names.insert(names.end(), table->aliases.begin(), table->aliases.end());
+  for (const Reproduction& table : reproduction_registry()) {
+    if (table.name == name || std::ranges::count(table.aliases, name) > 0) return table;
+    names.push_back(table.name);
+    names.insert(names.end(), table.aliases.begin(), table.aliases.end());
   }
   const std::string nearest = nearest_name(name, names);
   fail("reproduce", "there is no table or figure '", name, "'; ",
@@ -215,12 +211,11 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
   if (column.task.empty()) return std::nullopt;
   return in_file(concat(table.name, ", ", row.label, ", ", column.title.at(setting.scale)), [&] {
     const Scale scale = setting.scale;
-    const ReproductionText* text = column.text;
     const std::string preset = preset_of(column, scale);
     RunConfig config = RunConfig::make(column.task, row.encoding.at(scale), preset);
-    if (text != nullptr) config.set("task.data", text->data.at(scale));
-    const Settings settings =
-        settings_from_text(concat(row.settings.at(scale), " ", column.settings.at(scale), " ", setting.changes));
+    if (column.text != nullptr) config.set("task.data", column.text->data.at(scale));
+    const Settings settings = parse_settings(
+        "reproduce", concat(row.settings.at(scale), " ", column.settings.at(scale), " ", setting.changes));
     for (const auto& [key, value] : settings) {
       check(key != "seed", "reproduce", "seeds are given with --seeds");
       config.set(key, value);
@@ -237,6 +232,7 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
 std::vector<ReproductionRun> runs_of(const Reproduction& table, const ReproductionSetting& setting) {
   check(table.published || setting.scale == Scale::quick, "reproduce", table.name,
         " has no scale paper: no paper trains models on it");
+  for (const ReproductionColumn& column : table.columns) check_split(table, column, setting);
   std::vector<ReproductionRun> runs;
   for (const std::int64_t seed : setting.seeds) {
     for (const ReproductionRow& row : table.rows) {

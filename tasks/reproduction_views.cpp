@@ -180,6 +180,7 @@ std::string text_counts_of(const Reproduced& result) {
 std::string reproduced_text(const Reproduced& result) {
   const Reproduction& table = *result.table;
   std::string text = concat(table.title, "\n\nPrinted: ", table.source, "\n");
+  if (!table.note.empty()) text += table.note + "\n";
   text += result.setting.scale == Scale::paper
               ? "Scale: paper, the published setting; what that leaves open is chosen as listed below."
           : table.published ? "Scale: quick, a REDUCED setting: orders can be compared with the paper, numbers cannot."
@@ -221,6 +222,8 @@ std::string presets_text(const Reproduction& table, Scale scale) {
     text += concat("- ", preset.task, ", preset ", preset.name, ": ", preset.summary, ":");
     for (const auto& [name, value] : preset.settings) text += concat(" ", name, "=", value);
     text += "\n";
+    if (!preset.source.empty()) text += concat("  Source: ", preset.source, "\n");
+    if (!preset.note.empty()) text += concat("  ", preset.note, "\n");
   }
   return text;
 }
@@ -262,6 +265,8 @@ JsonValue reproduced_json(const Reproduced& result) {
   for (const std::string& problem : result.problems) problems.push(problem);
   return JsonValue::object({{"name", table.name},
                             {"title", table.title},
+                            {"source", table.source},
+                            {"note", table.note},
                             {"scale", name_of(result.setting.scale)},
                             {"seeds", result.setting.seeds.size()},
                             {"changes", result.setting.changes},

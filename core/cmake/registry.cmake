@@ -1,4 +1,4 @@
-# Encodings, optimisers, tasks and presets are found by file name: a new file in the folder is all it takes. A static object that
+# Encodings, optimisers and tasks are found by file name: a new file in the folder is all it takes. A static object that
 # registers itself would be dropped by the linker from a static library, so the list is written here and the files are
 # reached through it. CONFIGURE_DEPENDS makes the next build notice a new file.
 #

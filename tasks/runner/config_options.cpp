@@ -102,7 +102,7 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
   std::vector<const PresetEntry*> suite;
   if (several) {
     const std::string name = line.look_ahead("--suite");
-    if (!name.empty()) suite = as_usage([&] { return presets_of(find_suite(name)); });
+    if (!name.empty()) suite = as_usage([&] { return find_suite(name).presets; });
     line.add("--suite", &options->suite_,
              concat("presets of several tasks instead of one: ", suite_names(), " ('tally list suites')"),
              {.excludes = {"--task", "--preset", "--config"}});

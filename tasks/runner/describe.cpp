@@ -178,9 +178,9 @@ JsonValue value_of(const TaskEntry& entry) {
     value.set("splits", std::move(splits)).set("vocabulary", task->vocabulary().size());
   }
   JsonValue presets = JsonValue::array();
-  for (const PresetEntry* preset : preset_registry()) {
-    if (preset->task == entry.name)
-      presets.push(JsonValue::object({{"name", preset->name}, {"summary", preset->summary}}));
+  for (const PresetEntry& preset : preset_registry()) {
+    if (preset.task == entry.name)
+      presets.push(JsonValue::object({{"name", preset.name}, {"summary", preset.summary}}));
   }
   return value.set("presets", std::move(presets)).set("paper", entry.paper);
 }
@@ -188,11 +188,14 @@ JsonValue value_of(const TaskEntry& entry) {
 JsonValue value_of(const PresetEntry& entry) {
   JsonValue settings = JsonValue::array();
   for (const auto& [name, value] : entry.settings) settings.push(JsonValue::object({{"name", name}, {"value", value}}));
-  return JsonValue::object({{"kind", "preset"},
-                            {"name", entry.name},
-                            {"task", entry.task},
-                            {"summary", entry.summary},
-                            {"settings", std::move(settings)}});
+  JsonValue value = JsonValue::object({{"kind", "preset"},
+                                       {"name", entry.name},
+                                       {"task", entry.task},
+                                       {"summary", entry.summary},
+                                       {"settings", std::move(settings)}});
+  if (!entry.source.empty()) value.set("source", entry.source);
+  if (!entry.note.empty()) value.set("note", entry.note);
+  return value;
 }
 
 JsonValue value_of(const OptimizerEntry& entry) {
@@ -212,9 +215,9 @@ Result run_describe(const std::string& name) {
   for (const TaskEntry* entry : task_registry()) consider(entry->name, *entry);
   for (const EncodingEntry* entry : encoding_registry()) consider(entry->name, *entry);
   for (const OptimizerEntry* entry : optimizer_registry()) consider(entry->name, *entry);
-  for (const PresetEntry* entry : preset_registry()) {
-    consider(entry->name, *entry);
-    consider(concat(entry->task, " ", entry->name), *entry);  // as 'tally list' prints it
+  for (const PresetEntry& entry : preset_registry()) {
+    consider(entry.name, entry);
+    consider(concat(entry.task, " ", entry.name), entry);  // as 'tally list' prints it
   }
   known.emplace_back("lstm");
   if (name == known.back()) found.push(lstm_value());

@@ -98,6 +98,8 @@ std::string one_text(const JsonValue& one) {
       text += concat("  --", setting.string("name"), " ", setting.string("value"), "\n");
   }
   section("paper", "Paper", lines);
+  section("source", "Source", lines);
+  section("note", "Note", lines);
   section("parts", "", [](const JsonValue& parts) {
     std::string told;
     for (const JsonValue& part : parts.elements()) told += concat(told.empty() ? "" : "\n", one_text(part));

@@ -15,24 +15,33 @@ namespace {
 
 const std::vector<std::string> kinds{"tasks", "encodings", "optimisers", "presets", "suites"};
 
-// What there is of a kind; options are named only.
+// Options are only named.
+template <class Entry>
+JsonValue value_of(const Entry& entry) {
+  JsonValue line = JsonValue::object({{"name", entry.name}, {"summary", entry.summary}});
+  if constexpr (requires { entry.settings; }) line.set("name", concat(entry.task, " ", entry.name));
+  if constexpr (requires { entry.parts; }) line.set("summary", concat(entry.summary, " (", joined(entry.parts), ")"));
+  if constexpr (requires { entry.formula; }) line.set("formula", entry.formula);
+  if constexpr (requires { entry.paper; }) line.set("paper", entry.paper);
+  if constexpr (requires { entry.source; }) line.set("source", entry.source);
+  if constexpr (requires { entry.make_options; }) {
+    JsonValue options = JsonValue::array();
+    for (const OptionInfo& option : list_options(*entry.make_options())) options.push(option.name);
+    if (!options.elements().empty()) line.set("options", std::move(options));
+  }
+  return line;
+}
+
+// All of a kind: the entries of the program's files are values, the others pointers.
 template <class Registry>
 JsonValue entries_of(const Registry& registry) {
   JsonValue entries = JsonValue::array();
-  for (const auto* entry : registry) {
-    JsonValue line = JsonValue::object({{"name", entry->name}, {"summary", entry->summary}});
-    if constexpr (requires { entry->settings; }) line.set("name", concat(entry->task, " ", entry->name));
-    if constexpr (requires { entry->parts; }) {
-      line.set("summary", concat(entry->summary, " (", joined(entry->parts), ")"));
+  for (const auto& entry : registry) {
+    if constexpr (requires { *entry; }) {
+      entries.push(value_of(*entry));
+    } else {
+      entries.push(value_of(entry));
     }
-    if constexpr (requires { entry->formula; }) line.set("formula", entry->formula);
-    if constexpr (requires { entry->paper; }) line.set("paper", entry->paper);
-    if constexpr (requires { entry->make_options; }) {
-      JsonValue options = JsonValue::array();
-      for (const OptionInfo& option : list_options(*entry->make_options())) options.push(option.name);
-      if (!options.elements().empty()) line.set("options", std::move(options));
-    }
-    entries.push(std::move(line));
   }
   return entries;
 }
@@ -61,7 +70,7 @@ std::string markdown(const JsonValue& entries) {
         options += concat(options.empty() ? "" : " ", "`", option.string(), "`");
     }
     text += concat("| `", entry.string("name"), "` | ", cell(entry, "summary"), " | ", options, " | ",
-                   cell(entry, "paper"), " |\n");
+                   cell(entry, entry.contains("source") ? "source" : "paper"), " |\n");
   }
   return text;
 }

@@ -251,9 +251,9 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
 // The tables whose models are trained on a text, each for hours.
 std::string names_of_texts() {
   std::vector<std::string> names;
-  for (const Reproduction* table : reproduction_registry()) {
+  for (const Reproduction& table : reproduction_registry()) {
     const auto is_text = [](const ReproductionColumn& column) { return column.text != nullptr; };
-    if (std::ranges::any_of(table->columns, is_text)) names.push_back(table->name);
+    if (std::ranges::any_of(table.columns, is_text)) names.push_back(table.name);
   }
   return joined(names);
 }

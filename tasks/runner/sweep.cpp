@@ -59,7 +59,7 @@ std::vector<SweepVariant> variants_of(const ConfigOptions& options) {
     return variants;
   }
   const SuiteEntry& suite = as_usage([&]() -> const SuiteEntry& { return find_suite(options.suite()); });
-  for (const PresetEntry* preset : presets_of(suite)) {
+  for (const PresetEntry* preset : suite.presets) {
     for (const std::string& encoding : encodings) {
       variants.push_back({folder_of(*preset), options.begin(encoding, *preset), preset});
     }

@@ -71,7 +71,7 @@ TEST(List, HasAllThatIsRegistered) {
   for (const TaskEntry* entry : task_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
   for (const EncodingEntry* entry : encoding_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
   for (const OptimizerEntry* entry : optimizer_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
-  for (const PresetEntry* entry : preset_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
+  for (const PresetEntry& entry : preset_registry()) EXPECT_TRUE(holds(all.out, entry.summary)) << entry.name;
   const JsonValue tasks = json_of(run_tally({"list", "tasks", "--json"}, folder));
   EXPECT_EQ(tasks.members().size(), 1U);
   EXPECT_EQ(tasks.elements("tasks").size(), task_registry().size());

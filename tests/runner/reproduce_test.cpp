@@ -280,9 +280,9 @@ TEST(Reproduce, TheHelpNamesTheTablesThatTakeLonger) {
   const std::string help = run_tally({"reproduce", "--help"}, folder).out;
   const std::size_t scale = help.find("two hours a table"), next = help.find("--dir");
   ASSERT_TRUE(scale != help.npos && next != help.npos) << help;
-  for (const Reproduction* table : reproduction_registry()) {
-    const bool of_text = std::ranges::any_of(table->columns, [](const auto& column) { return column.text != nullptr; });
-    EXPECT_TRUE(!of_text || holds(help.substr(scale, next - scale), table->name)) << table->name << "\n" << help;
+  for (const Reproduction& table : reproduction_registry()) {
+    const bool of_text = std::ranges::any_of(table.columns, [](const auto& column) { return column.text != nullptr; });
+    EXPECT_TRUE(!of_text || holds(help.substr(scale, next - scale), table.name)) << table.name << "\n" << help;
   }
 }
 

@@ -63,7 +63,7 @@ STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 WORDS_TOO = {"none", "relative", "absolute", "hard", "fire", "sigmoid", "sink", "gated", "path", "wall"}
 STRINGS_TOO = {"none", "sigmoid", "path"}  # of other things: an operation, a file
 # And what names several to compare, or those that formats of others know.
-NAMES_ENCODINGS = {("nn", "position"), ("tasks", "presets"), ("tasks", "reproduce"), ("tasks", "foreign")}
+NAMES_ENCODINGS = {("nn", "position"), ("tasks", "foreign")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

@@ -58,20 +58,103 @@ TEST(Presets, OneOnAnotherChangesWhatItNames) {
   expected["task.dense-count"] = "300";
   expected["eval-count"] = "300";
   EXPECT_EQ(settings_of("flip-flop", "demo"), expected);
-  const PresetEntry base("t", "base", "", "a=1 b=2"), on(base, "on", "", "c=4 b=3");
-  EXPECT_EQ(on.settings, (decltype(on.settings){{"a", "1"}, {"b", "3"}, {"c", "4"}}));
+  const std::vector<PresetEntry> presets = read_presets(R"({
+    "shared": {"summary": "a base", "source": "a paper", "note": "of the base", "settings": ["steps=1 batch=2", "lr=3"]},
+    "parity/second": {"summary": "b", "base": "shared", "settings": "eval-every=4 batch=5", "note": "its own"},
+    "parity/first": {"summary": "c", "base": "parity/second", "settings": []}})",
+                                                        "p.json");
+  ASSERT_EQ(presets.size(), 2u) << "a base is no preset";
+  EXPECT_EQ(concat(presets[0].task, "/", presets[0].name), "parity/first") << "sorted";
+  const PresetEntry& second = presets[1];
+  EXPECT_EQ(second.settings, (tally::Settings{{"steps", "1"}, {"batch", "5"}, {"lr", "3"}, {"eval-every", "4"}}));
+  EXPECT_EQ(presets[0].settings, second.settings);
+  EXPECT_EQ(second.summary, "b");
+  EXPECT_EQ(second.source, "a paper");
+  EXPECT_EQ(second.note, "its own");
 }
 
-TEST(Presets, WrongOnesAreNamed) {
-  EXPECT_EQ(error_of([] { PresetEntry("t", "p", "", "steps 5"); }), "[preset] 'p' of t: 'steps' is not option=value");
-  EXPECT_EQ(error_of([] { PresetEntry("t", "p", "", "steps=5 steps=5"); }), "[preset] 'p' of t has steps twice");
+TEST(Presets, WrongFilesAreRefused) {
+  const auto error = [](const std::string& text) { return error_of([&] { read_presets(text, "p.json"); }); };
+  const auto one = [&](const std::string& members) { return error("{\"parity/p\": {" + members + "}}"); };
+  EXPECT_EQ(one(R"("sumary": "s", "settings": "")"),
+            "p.json: parity/p: [preset] unknown key 'sumary'; did you mean 'summary'?");
+  EXPECT_EQ(one(R"("settings": "steps=5")"), "p.json: parity/p: [json] 'summary' is missing");
+  EXPECT_EQ(one(R"("summary": "s")"), "p.json: parity/p: [preset] 'settings' is missing");
+  EXPECT_EQ(one(R"("summary": 1, "settings": "")"),
+            "p.json: parity/p: [json] 'summary' must be a string, but is an integer");
+  EXPECT_EQ(one(R"("summary": "s", "settings": ["steps=5", 6])"),
+            "p.json: parity/p: [json] 'settings' must hold strings, but has an integer");
+  EXPECT_EQ(one(R"("summary": "s", "settings": "steps 5")"), "p.json: parity/p: [preset] 'steps' is not option=value");
+  EXPECT_EQ(one(R"("summary": "s", "settings": ["steps=5", "steps=6"])"),
+            "p.json: parity/p: [preset] steps is set twice");
+  EXPECT_EQ(error(R"({"party/p": {"summary": "s", "settings": ""}})").substr(0, 77),
+            "p.json: party/p: [task] unknown task 'party'; did you mean 'parity'? Known ar");
+  EXPECT_EQ(error(R"({"parity/": {"summary": "s", "settings": ""}})"),
+            "p.json: parity/: [preset] a preset is called task/name");
+  EXPECT_EQ(error(R"({"parity/p": []})").substr(0, 47), "p.json: parity/p: [preset] expected an object wi");
+  EXPECT_EQ(error("[]"), "p.json: [json] expected an object, found an array");
+  const std::string twice = error(R"({"parity/p": {"summary": "s", "settings": ""}, "parity/p": {}})");
+  EXPECT_TRUE(twice.starts_with("[json] p.json: byte ") && testing::contains(twice, "'parity/p'")) << twice;
+}
+
+// The order of the file rules out a cycle.
+TEST(Presets, ABaseIsAnEarlierEntryOfTheSameTask) {
+  const auto error = [](const std::string& first, const std::string& second) {
+    const auto entry = [](const std::string& base) {
+      return "{\"summary\": \"s\", \"settings\": \"\", \"base\": \"" + base + "\"}";
+    };
+    return error_of([&] {
+      read_presets(concat("{\"base\": {\"summary\": \"s\", \"settings\": \"\"}, \"parity/a\": ", entry(first),
+                          ", \"counting/b\": ", entry(second), "}"),
+                   "p.json");
+    });
+  };
+  EXPECT_EQ(error("base", "base"), "");
+  EXPECT_EQ(error("bas", "base"),
+            "p.json: parity/a: [preset] its base 'bas' is no entry before it in the file; did you mean 'base'?");
+  EXPECT_TRUE(
+      error("counting/b", "parity/a").starts_with("p.json: parity/a: [preset] its base 'counting/b' is no entry"));
+  EXPECT_TRUE(error("parity/a", "base").starts_with("p.json: parity/a: [preset] its base 'parity/a' is no entry"));
+  EXPECT_EQ(error("base", "parity/a"), "p.json: counting/b: [preset] its base is a preset of another task, 'parity'");
+}
+
+// What a command line refuses a preset may not set, with the same words; also for encodings that the run does not have.
+TEST(Presets, WrongOptionsAreRefusedAsOnTheCommandLine) {
+  const auto applied = [](const std::string& settings) {
+    return error_of([&] {
+      RunConfig config = RunConfig::make("parity", "none");
+      apply_preset({.task = "parity",
+                    .name = "p",
+                    .summary = "",
+                    .source = "",
+                    .note = "",
+                    .settings = parse_settings("preset", settings)},
+                   config);
+    });
+  };
+  const auto set = [](const std::string& name, const std::string& value) {
+    return error_of([&] { RunConfig::make("parity", "none").set(name, value); });
+  };
+  EXPECT_EQ(applied("steps=5 pe.cope.p-max=8"), "");
+  const std::string file = "tasks/presets.json: parity/p: ";
+  for (const auto& [name, value] : {std::pair{"model.widht", "64"},
+                                    {"model.width", "0"},
+                                    {"task.max-length", "ten"},
+                                    {"optimiser.schedule", "lineal"},
+                                    {"step", "5"}}) {
+    EXPECT_FALSE(set(name, value).empty()) << name;
+    EXPECT_EQ(applied(concat(name, "=", value)), file + set(name, value));
+  }
+  EXPECT_TRUE(testing::contains(applied("pe.cop.p-max=8"), "did you mean 'cope'?")) << applied("pe.cop.p-max=8");
+  EXPECT_TRUE(testing::contains(applied("pe.cope.pmax=8"), "did you mean 'p-max'?")) << applied("pe.cope.pmax=8");
+  EXPECT_TRUE(testing::contains(applied("pe.cope.p-max=0"), "p-max must be 1 to")) << applied("pe.cope.p-max=0");
 }
 
 TEST(Presets, AreAcceptedByTheirTasks) {
-  for (const PresetEntry* preset : preset_registry()) {
-    SCOPED_TRACE(preset->task + " " + preset->name);
-    if (find_task(preset->task).reads_files) continue;
-    const auto task = task_of(*preset);
+  for (const PresetEntry& preset : preset_registry()) {
+    SCOPED_TRACE(preset.task + " " + preset.name);
+    if (find_task(preset.task).reads_files) continue;
+    const auto task = task_of(preset);
     for (const Split& split : task->splits()) EXPECT_FALSE(task->example(split.name, 0).tokens.empty());
   }
 }
@@ -140,13 +223,14 @@ TEST(Presets, LanguageModelsHaveThePapersSizes) {
 
 // Every name and value is one that the run knows; options of encodings arrive at the encoding that is chosen.
 TEST(Presets, AreAcceptedByTheRun) {
-  for (const PresetEntry* preset : preset_registry()) {
-    SCOPED_TRACE(preset->task + " " + preset->name);
+  for (const PresetEntry& preset : preset_registry()) {
+    SCOPED_TRACE(preset.task + " " + preset.name);
+    EXPECT_FALSE(preset.summary.empty());
     for (const char* encoding : {"none", "cope", "relative", "cope+relative"}) {
-      EXPECT_NO_THROW(RunConfig::make(preset->task, encoding, preset->name).validate()) << encoding;
+      EXPECT_NO_THROW(RunConfig::make(preset.task, encoding, preset.name).validate()) << encoding;
     }
-    auto values = values_of(RunConfig::make(preset->task, "cope+relative", preset->name));
-    for (const auto& [name, value] : preset->settings) {
+    auto values = values_of(RunConfig::make(preset.task, "cope+relative", preset.name));
+    for (const auto& [name, value] : preset.settings) {
       const bool is_number = value.find_first_of("0123456789") == 0;
       if (is_number) {
         EXPECT_EQ(std::stod(values[name]), std::stod(value)) << name;
@@ -195,8 +279,8 @@ TEST(Presets, UnknownOnesAreRefused) {
   EXPECT_EQ(error_of([] { find_preset("flip-flop", "fast"); }),
             "[preset] the task 'flip-flop' has no preset 'fast'; it has demo, paper, quick");
   EXPECT_EQ(error_of([] { find_preset("shakespeare", "quick"); }),
-            "[preset] the task 'shakespeare' has no presets, asked for 'quick', which would be a file of its own, "
-            "tasks/presets/shakespeare_quick.cpp");
+            "[preset] the task 'shakespeare' has no presets, asked for 'quick', which would be an entry "
+            "'shakespeare/quick' in tasks/presets.json");
 }
 
 }  // namespace preset_test

@@ -23,22 +23,22 @@ using testing::error_of;
 
 TEST(Reproductions, EveryRunOfEveryTableCanBeMadeAtBothScales) {
   std::set<std::string> names;
-  for (const Reproduction* table : reproduction_registry()) {
-    EXPECT_TRUE(names.insert(table->name).second) << table->name;
-    EXPECT_FALSE(table->rows.empty() || table->columns.empty()) << table->name;
-    for (const ReproductionRow& row : table->rows) EXPECT_LE(row.printed.size(), table->columns.size()) << row.label;
+  for (const Reproduction& table : reproduction_registry()) {
+    EXPECT_TRUE(names.insert(table.name).second) << table.name;
+    EXPECT_FALSE(table.rows.empty() || table.columns.empty()) << table.name;
+    for (const ReproductionRow& row : table.rows) EXPECT_LE(row.printed.size(), table.columns.size()) << row.label;
     for (const Scale scale : {Scale::quick, Scale::paper}) {
-      if (scale == Scale::paper && !table->published) {
+      if (scale == Scale::paper && !table.published) {
         EXPECT_EQ(error_of([&] {
-                    runs_of(*table, {scale, {1, 2}, ""});
+                    runs_of(table, {scale, {1, 2}, ""});
                   }),
-                  concat("[reproduce] ", table->name, " has no scale paper: no paper trains models on it"));
+                  concat("[reproduce] ", table.name, " has no scale paper: no paper trains models on it"));
         continue;
       }
-      const std::vector<ReproductionRun> runs = runs_of(*table, {scale, {1, 2}, ""});
+      const std::vector<ReproductionRun> runs = runs_of(table, {scale, {1, 2}, ""});
       std::set<std::string> folders;
       for (const ReproductionRun& run : runs) EXPECT_TRUE(folders.insert(run.name).second) << run.name;
-      EXPECT_EQ(runs.size() % 2, 0u) << table->name;
+      EXPECT_EQ(runs.size() % 2, 0u) << table.name;
     }
   }
 }
@@ -46,15 +46,15 @@ TEST(Reproductions, EveryRunOfEveryTableCanBeMadeAtBothScales) {
 // Labels have commas of their own.
 TEST(Reproductions, EveryRowCanBeAskedForByItsLabel) {
   using Labels = std::vector<std::string>;
-  for (const Reproduction* table : reproduction_registry()) {
+  for (const Reproduction& table : reproduction_registry()) {
     Labels all;
-    for (const ReproductionRow& row : table->rows) {
+    for (const ReproductionRow& row : table.rows) {
       all.push_back(row.label);
-      EXPECT_EQ(labels_in(*table, row.label), Labels{row.label}) << table->name;
-      EXPECT_EQ(part_of(*table, labels_in(*table, " " + row.label + " "), {}).rows.size(), 1u) << row.label;
+      EXPECT_EQ(labels_in(table, row.label), Labels{row.label}) << table.name;
+      EXPECT_EQ(part_of(table, labels_in(table, " " + row.label + " "), {}).rows.size(), 1u) << row.label;
     }
-    EXPECT_EQ(labels_in(*table, joined(all, ",")), all) << table->name;
-    EXPECT_EQ(labels_in(*table, joined(all, " ,  ")), all) << table->name;
+    EXPECT_EQ(labels_in(table, joined(all, ",")), all) << table.name;
+    EXPECT_EQ(labels_in(table, joined(all, " ,  ")), all) << table.name;
   }
   const Reproduction& figure = find_reproduction("figure3");
   EXPECT_EQ(labels_in(figure, "relative,cope"), (Labels{"relative", "cope"}));
@@ -73,16 +73,16 @@ TEST(Reproductions, APartSaysWhatItIsAPartOf) {
 
 // A table of models without contextual positions leaves none of their choices open.
 TEST(Reproductions, ChoicesOfPmaxStandWhereAModelHasOne) {
-  for (const Reproduction* table : reproduction_registry()) {
+  for (const Reproduction& table : reproduction_registry()) {
     const bool listed = std::ranges::any_of(
-        table->choices, [](const OpenChoice& choice) { return choice.what.quick.find("p_max") != std::string::npos; });
-    const std::vector<ReproductionRun> runs = runs_of(*table, {Scale::quick, {1}, ""});
+        table.choices, [](const OpenChoice& choice) { return choice.what.quick.find("p_max") != std::string::npos; });
+    const std::vector<ReproductionRun> runs = runs_of(table, {Scale::quick, {1}, ""});
     const bool has_it = std::ranges::any_of(runs, [](const ReproductionRun& run) {
       return std::ranges::any_of(run.config.fields(), [](const RunConfig::Field& field) {
         return field.name.starts_with("pe.") && field.name.ends_with(".p-max");
       });
     });
-    EXPECT_TRUE(!listed || has_it) << table->name;
+    EXPECT_TRUE(!listed || has_it) << table.name;
   }
 }
 

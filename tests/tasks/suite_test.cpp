@@ -13,14 +13,14 @@ namespace suite_test {
 
 std::vector<std::string> names_of(std::string_view suite) {
   std::vector<std::string> names;
-  for (const PresetEntry* preset : presets_of(find_suite(suite))) names.push_back(preset->task + "/" + preset->name);
+  for (const PresetEntry* preset : find_suite(suite).presets) names.push_back(preset->task + "/" + preset->name);
   return names;
 }
 
 TEST(Suites, HoldPresetsThatThereAre) {
-  for (const SuiteEntry* suite : suite_registry()) {
-    EXPECT_FALSE(names_of(suite->name).empty()) << suite->name;
-    EXPECT_FALSE(suite->summary.empty()) << suite->name;
+  for (const SuiteEntry& suite : suite_registry()) {
+    EXPECT_FALSE(suite.presets.empty()) << suite.name;
+    EXPECT_FALSE(suite.summary.empty()) << suite.name;
   }
   using Names = std::vector<std::string>;
   EXPECT_EQ(names_of("paper"),
@@ -31,17 +31,17 @@ TEST(Suites, AllHoldsTheOthersEachPresetOnce) {
   const std::vector<std::string> all = names_of("all");
   const std::set<std::string> once(all.begin(), all.end());
   EXPECT_EQ(once.size(), all.size());
-  for (const SuiteEntry* suite : suite_registry()) {
-    for (const std::string& name : names_of(suite->name)) EXPECT_TRUE(once.contains(name)) << name;
+  for (const SuiteEntry& suite : suite_registry()) {
+    for (const std::string& name : names_of(suite.name)) EXPECT_TRUE(once.contains(name)) << name;
   }
 }
 
 // A quick preset that is in no suite would be left out of the overview without a word. Texts need a corpus.
 TEST(Suites, AllHoldsEveryQuickPresetOfTheToyTasks) {
   const std::vector<std::string> all = names_of("all");
-  for (const PresetEntry* preset : preset_registry()) {
-    const std::string name = preset->task + "/" + preset->name;
-    if (!preset->name.starts_with("quick") || preset->task == "text") continue;
+  for (const PresetEntry& preset : preset_registry()) {
+    const std::string name = preset.task + "/" + preset.name;
+    if (!preset.name.starts_with("quick") || preset.task == "text") continue;
     EXPECT_TRUE(std::ranges::count(all, name) == 1) << name;
   }
 }
@@ -49,7 +49,9 @@ TEST(Suites, AllHoldsEveryQuickPresetOfTheToyTasks) {
 // A new task is one of "all" by its preset.
 TEST(Suites, APartMayBePresetsOfEveryTask) {
   std::vector<std::string> names;
-  for (const PresetEntry* preset : presets_of(SuiteEntry("some", "", "parity/quick */quick"))) {
+  const std::vector<SuiteEntry> some =
+      read_suites(R"({"some": {"summary": "", "parts": ["parity/quick", "*/quick"]}})", "s.json");
+  for (const PresetEntry* preset : some.at(0).presets) {
     names.push_back(preset->task + "/" + preset->name);
   }
   EXPECT_EQ(names.front(), "parity/quick");
@@ -65,8 +67,25 @@ TEST(Suites, APartMayBePresetsOfEveryTask) {
 
 TEST(Suites, UnknownNamesAreRefused) {
   EXPECT_NE(testing::error_of([] { find_suite("recal"); }).find("did you mean 'recall'?"), std::string::npos);
-  const SuiteEntry wrong("wrong", "", "mqar/fast");
-  EXPECT_NE(testing::error_of([&] { presets_of(wrong); }).find("has no preset 'fast'"), std::string::npos);
+}
+
+TEST(Suites, WrongFilesAreRefused) {
+  const auto error = [](const std::string& suites) {
+    return testing::error_of([&] { read_suites("{" + suites + "}", "s.json"); });
+  };
+  const auto of_parts = [&](const std::string& parts) {
+    return error(R"("a": {"summary": "", "parts": ["n-back/quick"]}, "b": {"summary": "", "parts": [)" + parts + "]}");
+  };
+  EXPECT_EQ(of_parts(R"("a")"), "");
+  EXPECT_EQ(of_parts(R"("mqar/fast")"),
+            "s.json: b: [preset] the task 'mqar' has no preset 'fast'; it has brief, paper, quick");
+  EXPECT_TRUE(of_parts(R"("mqr/quick")").starts_with("s.json: b: [preset] the task 'mqr' has no presets"));
+  EXPECT_TRUE(of_parts(R"("*/fast")").starts_with("s.json: b: [suite] no task has a preset 'fast'; there are "));
+  EXPECT_TRUE(of_parts(R"("b")").starts_with("s.json: b: [suite] there is no earlier suite 'b'")) << "a cycle";
+  EXPECT_EQ(of_parts("5"), "s.json: b: [json] 'parts' must hold strings, but has an integer");
+  EXPECT_EQ(of_parts(""), "s.json: b: [suite] 'parts' is missing or empty");
+  EXPECT_EQ(error(R"("a": {"summary": "", "prats": []})"),
+            "s.json: a: [suite] unknown key 'prats'; did you mean 'parts'?");
 }
 
 }  // namespace suite_test

@@ -1,6 +1,0 @@
-// Cycle navigation with the settings of tasks/presets/chomsky_model.hpp, tested on lengths up to 500.
-#include "tasks/preset.hpp"
-#include "tasks/presets/chomsky_model.hpp"
-
-TALLY_PRESET(cycle_navigation_paper, "cycle-navigation", "paper", "Delétang et al.: 1 to 40 actions, 64 wide, 5 layers",
-             chomsky_model_with("task.max-length=40"));

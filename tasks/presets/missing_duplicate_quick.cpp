@@ -1,8 +1,0 @@
-// The hidden bit in minutes on a CPU: words of 1 to 20 bits in training, 21 to 50 beyond.
-#include "tasks/preset.hpp"
-#include "tasks/presets/small_model.hpp"
-
-TALLY_PRESET(missing_duplicate_quick, "missing-duplicate", "quick",
-             "words of 1 to 20 bits twice, 64 wide, 2 layers, 2,000 steps",
-             small_model_with("task.max-length=40 task.far-count=0 optimiser.lr=2e-3 pe.cope.p-max=64 steps=2000 "
-                              "batch=64 eval-every=400 save-every=400"));
