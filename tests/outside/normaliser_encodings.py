@@ -75,7 +75,7 @@ def softpick(layer, logits, dumped):
 
     At a logit close to 0 only rounding decides between two gradients. There the program's weights decide."""
     value = logits.value
-    tape.has_kink_at_zero(value[layer.seen & (value != 0)])  # what joins the score alone is 0 where i = j
+    tape.has_kink_at_zero(value[layer.seen & (value != 0)])  # position_weights has logits of 0 for i = j
     shift = np.maximum(np.where(layer.seen, value, 0).max(axis=-1, keepdims=True), 0)
     one = np.exp(-shift)
     t = tape.where(layer.seen, exponentials(layer, logits, shift) - one, 0)

@@ -40,7 +40,7 @@ def known(name):
     return name == "none" or any(name in hook for hook in HOOKS.values())
 
 
-# Of a layer, or of the group of its heads that an encoding acts on; `width` D is that of the whole model.
+# heads: that an encoding acts on, all heads of the layer or a group of them. width: D of the whole model.
 Sizes = namedtuple("Sizes", "heads key_heads head_width width max_length")
 
 

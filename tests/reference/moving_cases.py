@@ -15,7 +15,7 @@ CASES += [
     Case("path-forget-gate-scale-none", "path", PATH | {"forget": "true", "gate-scale": "none", "qk-norm": "true"}),
     Case("path-window-first", "path[window=3,first=1]", PATH | {"forget": "true", "gate-scale": "none"}),
     Case("path+rope", "path+rope", within("path", PATH | {"qk-norm": "true"}) | {"rope.layout": "half"}),
-    # The score as a whole is not divided, what its matrices change no more than the rest.
+    # The whole score is not divided by sqrt(d), including the changes by the matrices.
     Case("fox+path-score-scale-none", "fox+path",
          {"fox.sign": "plus", "fox.score-scale": "none"} | within("path", PATH)),
     # Gates see the plain product.

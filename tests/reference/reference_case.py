@@ -120,7 +120,7 @@ def tensors_of(case):
 def wrong_gradients(case, tensors):
     """Names of the gradients that central differences along a random direction contradict."""
     if "hard" in case.parts:
-        return []  # its gradient is that of the softmax by definition (tests/outside/selftest.py)
+        return []  # straight-through: the softmax's gradient by definition, which tests/outside/selftest.py compares
     random = np.random.RandomState(1)
     inputs = {name: tensors[name].copy() for name in ("x", *"qkv", *case.parameter_shapes()) if name in tensors}
     moved = {name: (array, random.normal(size=array.shape), tensors.get(f"d_{name}", np.zeros(())))

@@ -39,7 +39,7 @@ CASES += [
     Case("rope-fastest", "rope", {"layout": "half", "base": "100", "frequencies": "fastest", "fastest": "0.7"}, d=8),
     Case("rope-fastest-rotary-dims", "rope",
          {"layout": "interleaved", "rotary-dims": "4", "frequencies": "fastest", "fastest": "0.5"}, d=6),
-    # Of four planes the angles times 1, 1, 1/2, 0; then 1, 3/4, 1/4, 0; 1, 1, 1, 0; 1, 1, 0, 0.
+    # The factors of the four angles: 1, 1, 1/2, 0; then 1, 3/4, 1/4, 0; 1, 1, 1, 0; 1, 1, 0, 0.
     Case("rope-clip", "rope", {"layout": "half", "base": "100", "frequencies": "clip", "clipped": "3"}, d=8),
     Case("rope-clip-all", "rope", {"layout": "half", "base": "100", "frequencies": "clip"}, d=8),
     Case("rope-clip-one", "rope", {"layout": "half", "base": "100", "frequencies": "clip", "clipped": "1"}, d=8),
