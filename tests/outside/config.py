@@ -22,8 +22,8 @@ MODEL_KEYS = {  # name here: (key in "model", value where the key is absent)
     "qk_norm": ("qk-norm", "none"),        # none, head, full
 }
 ENCODING_KEY, ENCODING_OPTIONS_KEY = "pe", "pe-options"
-ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the parameters say the rest
-    "relative": {"far": "refuse"},
+ENCODING_DEFAULTS = {  # the options that formulas or shapes of parameters depend on
+    "relative": {"far": "refuse", "distances": 0},
     "rope": {"layout": "half", "rotary-dims": 0, "base": 10000,  # rotary-dims 0: all
              "stretch": "none", "factor": 4, "trained-length": 512,
              "attention-factor": 0, "beta-fast": 32, "beta-slow": 1, "truncate": True,
@@ -35,18 +35,21 @@ ENCODING_DEFAULTS = {  # what the formulas need to know; the shapes of the param
     "xpos": {"layout": "half"},
     "alibi": {"learned": False},
     "kerple": {"kernel": "log"},
-    "cope": {"position-scale": "none", "gates": "keys"},
+    "nexus": {"p-max": 64},
+    "cope": {"p-max": 64, "position-scale": "none", "share": "heads", "gates": "keys"},
     "cope-alibi": {"slopes": "halving", "sign": "plus", "first-slope": 1, "p-max": 0, "gates": "keys"},
-    "cope-mlp": {"layers": "all", "gates": "keys"},
+    "cope-mlp": {"hidden": 64, "layers": "all", "gates": "keys"},
     "fox": {"sign": "plus", "score-scale": "sqrt-d"},
     "stick-breaking": {"remainder": "drop", "attend-current": False},
     "sink": {"remainder": "drop"},
     "sigmoid": {"length": 512, "visible": False, "remainder": "drop"},
     "softpick": {"remainder": "drop"},
     "ssmax": {"bias": False, "whole": False},
-    "dape": {"bias": "kerple", "slope": 0.01},
-    "dape2": {"bias": "kerple", "slope": 0.01, "edge": "zeros"},
-    "path": {"conv": True, "qk-norm": False, "forget": False, "gate-scale": "sqrt-d"},
+    "gated": {"per": "element"},
+    "dape": {"bias": "kerple", "hidden": 32, "slope": 0.01},
+    "dape2": {"bias": "kerple", "kernel": 3, "hidden": 32, "slope": 0.01, "edge": "zeros"},
+    "mta": {"queries": 6, "keys": 11, "mix": "both", "group": 0, "after": True, "norm": True, "gate": True},
+    "path": {"rank": 32, "conv": True, "conv-size": 3, "qk-norm": False, "forget": False, "gate-scale": "sqrt-d"},
     "selective": {"selector": "first", "bos": True},
     "wall": {"scalar-gate": False, "qk-norm": False},
 }

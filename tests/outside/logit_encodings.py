@@ -16,6 +16,22 @@ def bias_of(layer):
     return tape.where(np.tril(np.ones(layer.seen.shape, bool)), HOOKS["score"][layer.options["bias"]](own), 0)
 
 
+def network_shapes(sizes, options, taps=()):
+    heads, hidden = sizes.heads, int(options["hidden"])
+    bias = {"bias.r1": (heads,), "bias.r2": (heads,)} if options["bias"] == "kerple" else {}
+    inputs = heads if options["bias"] == "none" else 2 * heads
+    return bias | {"hidden.weight": (hidden, inputs, *taps), "hidden.bias": (hidden,),
+                   "output.weight": (heads, hidden, *taps), "output.bias": (heads,)}
+
+
+encoding("dape", "shapes")(network_shapes)
+
+
+@encoding("dape2", "shapes")
+def dape2_shapes(sizes, options):
+    return network_shapes(sizes, options, (int(options["kernel"]),))
+
+
 def beside(parts):
     """Along the axis before the last two."""
     return tape.concatenate([part.transpose(0, 2, 3, 1) for part in parts]).transpose(0, 3, 1, 2)
@@ -41,9 +57,10 @@ def convolved(x, weight, bias):
 @encoding("dape", "weights")
 @encoding("dape2", "weights")
 def network(layer, logits, _):
-    """s + b + W2 * leaky(W1 * [s ; b] + b1) + b2; s and b are 0 where a pair is not seen. The hidden layer has no key before
-    0, and as many behind the last one as its convolution reaches to; with `edge` = authors none behind the last of the text."""
-    slope, result = layer.options["slope"], tape.where(layer.seen, logits, 0)
+    """softmax of s + b + W2 * leaky(W1 * [s ; b] + b1) + b2 (DAPE, arXiv 2405.14722; DAPE-V2, arXiv 2410.04798, where * is a
+    convolution along the keys). s and b are 0 for masked pairs. The hidden layer has no key before 0, and as many after the
+    last one as its convolution reaches; with `edge` = authors none after the last of the text."""
+    slope, result = float(layer.options["slope"]), tape.where(layer.seen, logits, 0)
     inputs = result
     if layer.options["bias"] != "none":
         b = tape.where(layer.seen, bias_of(layer) + np.zeros_like(logits.value), 0)
@@ -52,6 +69,7 @@ def network(layer, logits, _):
     hidden_weight, output_weight = (w if len(w.shape) == 3 else w.reshape(*w.shape, 1) for w in weights)
     half = hidden_weight.shape[2] // 2
     hidden = convolved(with_zeros(inputs, half, 2 * half), hidden_weight, layer.parameter("hidden.bias"))
+    tape.has_kink_at_zero(hidden.value)
     rectified = hidden * np.where(hidden.value > 0, 1, slope).astype(hidden.value.dtype)
     if layer.options.get("edge") == "authors":
         rectified = with_zeros(rectified[..., :logits.shape[3]], 0, half)
@@ -76,8 +94,22 @@ def of_heads(matrix, x):
     return (x.transpose(0, 2, 3, 1) @ matrix.swap_last()).transpose(0, 3, 1, 2)
 
 
+@encoding("mta", "shapes")
+def mta_shapes(sizes, options):
+    heads, d, mix = sizes.heads, sizes.head_width, options["mix"]
+    kernel, n = (heads, int(options["queries"]), int(options["keys"])), min(heads, int(options["group"]) or heads)
+    return {"kernel": kernel,
+            **({"kernel-after": kernel} if options["after"] else {}),
+            **({"mix": (heads, heads)} if mix in ("both", "before") else {}),
+            **({"mix-after": (heads // n, n, n)} if mix in ("both", "after") else {}),
+            **({"norm.weight": (d,)} if options["norm"] else {}),
+            **({"gate.weight": (1, d), "gate.bias": (1,)} if options["gate"] else {})}
+
+
 @encoding("mta", "weights")
 def mta(layer, logits, _):
+    """softmax of sum_g W[h,g] s'^g, s' the logits summed around each pair by K; then the same sums of the weights, by other
+    K and M (multi-token attention, arXiv 2504.00927)"""
     scores = summed_around(tape.where(layer.seen, logits, 0), layer.parameter("kernel"))
     if layer.has("mix"):
         scores = of_heads(layer.parameter("mix"), scores)
@@ -94,6 +126,7 @@ def mta(layer, logits, _):
 
 @encoding("mta", "finish")
 def mta_finish(layer, o):
+    """o / sqrt(mean(o²) + 1e-5) w, then times sigmoid(w . o + c)"""
     if layer.has("norm.weight"):
         o = o / tape.sqrt((o * o).mean(-1) + 1e-5) * layer.parameter("norm.weight")
     if layer.has("gate.weight"):

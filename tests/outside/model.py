@@ -85,7 +85,7 @@ def attend(layers, q, k, v, x, record, sight=position.Sight()):
         if layer.alive is not None:
             seen = seen & layer.alive
     for layer in layers:
-        layer.seen = seen
+        layer.seen, layer.logits = seen, logits
     if joined is not None:
         # If what joins the scores decided alone, by the same rule.
         record("position_weights", weights_and_sum(layers, joined, v, seen, "position_weights")[0])

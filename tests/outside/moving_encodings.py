@@ -4,9 +4,14 @@ for the square of the length times the width of a head."""
 import numpy as np
 
 import tape
-from contextual_encodings import forget_bias, norm
+from contextual_encodings import forget_bias, forget_shapes, norm
 from position_encodings import distances, encoding, for_query_heads, split_heads
 from rotation_encodings import convolved, unit
+
+
+def norm_shapes(sizes, options):
+    heads = {"query": sizes.heads, "key": sizes.key_heads}
+    return {f"{part}-norm.weight": (n, sizes.head_width) for part, n in heads.items()} if options["qk-norm"] else {}
 
 
 def with_norms(layer, q, k, v):
@@ -34,8 +39,18 @@ def met_keys(layer, change):
     return tape.where(distances(t) >= 0, products - layer.s, 0)
 
 
+@encoding("path", "shapes")
+def path_shapes(sizes, options):
+    heads, d, width, rank = sizes.key_heads, sizes.head_width, sizes.width, int(options["rank"])
+    low_rank = {"down.weight": (rank, width), "up.weight": (heads * d, rank)}
+    return {**(low_rank if rank else {"direction.weight": (heads * d, width)}),
+            **({"conv.weight": (heads, d, int(options["conv-size"]))} if options["conv"] else {}),
+            "strength.weight": (heads, width), "strength.bias": (heads,), **norm_shapes(sizes, options),
+            **(forget_shapes(sizes) if options["forget"] else {})}
+
+
 def directions(layer, heads):
-    """w [B,G,T,d], every row of length 1."""
+    """w_t = y_t / |y_t| [B,G,T,d], y = silu(conv(W2 W1 x)) or W2 W1 x"""
     y = layer.x
     if layer.has("direction.weight"):
         y = y @ layer.parameter("direction.weight").swap_last()
@@ -50,7 +65,8 @@ def directions(layer, heads):
 
 @encoding("path", "score")
 def path(layer):
-    """Token i takes from every key before it what lies along w_i, beta_i times: k <- k - beta (k.w) w"""
+    """q_i . H_i H_{i-1} ... H_{j+1} k_j, H_t = I - beta_t w_t w_t', beta_t = 2 sigmoid(u_h . x_t + b_h) (arXiv 2505.16381);
+    with forget the sum of log forget gates joins it"""
     weight, heads = layer.parameter("strength.weight"), layer.q.shape[1]
     strength = layer.x @ weight.swap_last() + layer.parameter("strength.bias")
     beta = for_query_heads((tape.sigmoid(strength) * 2.0).transpose(0, 2, 1), heads, 1)  # [B,H,T]
@@ -65,9 +81,16 @@ def path(layer):
     return bias
 
 
+@encoding("wall", "shapes")
+def wall_shapes(sizes, options):
+    width = sizes.heads * sizes.head_width
+    return {"decay.weight": (width, sizes.width), "decay.bias": (width,), **norm_shapes(sizes, options),
+            **(forget_shapes(sizes) if options["scalar-gate"] else {})}
+
+
 @encoding("wall", "score")
 def wall(layer):
-    """Token i multiplies channel n of every key before it with sigmoid(W x_i + b)_n"""
+    """sum_n q_in k_jn f_j+1,n ... f_in, f_t = sigmoid(W x_t + b) (the released code of flash-linear-attention)"""
     opening = layer.x @ layer.parameter("decay.weight").swap_last() + layer.parameter("decay.bias")
     kept = tape.sigmoid(split_heads(opening, layer.q.shape[1]))
     bias = met_keys(layer, lambda keys, i: keys * kept[:, :, i:i + 1])

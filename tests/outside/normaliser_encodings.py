@@ -8,6 +8,14 @@ import tape
 from position_encodings import SAME_POSITION, encoding, split_heads
 
 
+def remainder_shapes(sizes, options):
+    return {"remainder": (sizes.heads, sizes.head_width)} if options["remainder"] == "bias" else {}
+
+
+encoding("sigmoid", "shapes")(remainder_shapes)
+encoding("softpick", "shapes")(remainder_shapes)
+
+
 def rest_rows(layer):
     """Where goes what weights leave over of 1: to the token's own value as in the sum, or to a learned vector."""
     if layer.options["remainder"] == "value":
@@ -30,8 +38,14 @@ def exponentials(layer, logits, shift):
     return tape.where(layer.seen, tape.exp(tape.where(layer.seen, logits - shift, 0)), 0)
 
 
+@encoding("sink", "shapes")
+def sink_shapes(sizes, options):
+    return {"logit": (sizes.heads,)} | remainder_shapes(sizes, options)
+
+
 @encoding("sink", "shares")
 def sink(layer, logits, _):
+    """e^l_ij / (e^c_h + sum_k e^l_ik) (the released code of gpt-oss; sinks: arXiv 2309.17453)"""
     c = layer.parameter("logit").reshape(-1, 1, 1)
     largest = np.where(layer.seen, logits.value, -np.inf).max(axis=-1, keepdims=True)
     shift = np.maximum(largest, c.value)
@@ -49,6 +63,7 @@ def sigmoid_offset(layer):
 
 @encoding("sigmoid", "weights")
 def sigmoid(layer, logits, _):
+    """sigmoid(l_ij - ln n) (arXiv 2409.04431)"""
     if not layer.options["visible"]:
         logits = logits - math.log(int(layer.options["length"]))
     return tape.where(layer.seen, tape.sigmoid(logits), 0)
@@ -56,8 +71,11 @@ def sigmoid(layer, logits, _):
 
 @encoding("softpick", "shares")
 def softpick(layer, logits, dumped):
-    """Beside a logit of 0 rounding alone decides between two gradients: there the program's weights are the choice."""
+    """relu(e^l_ij - 1) / (sum_k |e^l_ik - 1| + 1e-8) (arXiv 2504.20966)
+
+    At a logit close to 0 only rounding decides between two gradients. There the program's weights decide."""
     value = logits.value
+    tape.has_kink_at_zero(value[layer.seen & (value != 0)])  # position_weights has logits of 0 for i = j
     shift = np.maximum(np.where(layer.seen, value, 0).max(axis=-1, keepdims=True), 0)
     one = np.exp(-shift)
     t = tape.where(layer.seen, exponentials(layer, logits, shift) - one, 0)
@@ -69,7 +87,13 @@ def softpick(layer, logits, dumped):
     return taken, size.sum(-1) + 1e-8 * one
 
 
+@encoding("ssmax", "shapes")
+def ssmax_shapes(sizes, options):
+    return {"factor": (sizes.heads,)} | ({"bias": (sizes.heads,)} if options["bias"] else {})
+
+
 def by_row(layer):
+    """c_h ln n_i + b_h for the n_i keys that query i may attend to (arXiv 2501.19399)"""
     log_seen = np.log(layer.seen.sum(axis=-1, keepdims=True)).astype(layer.q.value.dtype)
     factor = layer.parameter("factor").reshape(-1, 1, 1) * log_seen
     if layer.options["bias"]:
@@ -87,8 +111,15 @@ def ssmax_of_whole_logits(layer):
     return by_row(layer) if layer.options["whole"] else 1
 
 
+@encoding("gated", "shapes")
+def gated_shapes(sizes, options):
+    gates = sizes.heads * (1 if options["per"] == "head" else sizes.head_width)
+    return {"gate.weight": (gates, sizes.width), "gate.bias": (gates,)}
+
+
 @encoding("gated", "finish")
 def gated(layer, output):
+    """o_i sigmoid(W x_i + b), a gate for each number or for each head (arXiv 2505.06708)"""
     gate = layer.x @ layer.parameter("gate.weight").swap_last()
     if layer.has("gate.bias"):
         gate = gate + layer.parameter("gate.bias")

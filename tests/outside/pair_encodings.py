@@ -3,11 +3,17 @@
 import numpy as np
 
 import tape
-from position_encodings import SAME_POSITION, contextual_positions, distances, encoding
+from position_encodings import SAME_POSITION, contextual_positions, distances, encoding, gate_shapes
+
+
+@encoding("tra", "shapes")
+def tra_shapes(sizes, options):
+    return {"threshold.weight": (sizes.heads, sizes.width), "threshold.bias": (sizes.heads,)}
 
 
 @encoding("tra", "prepare")
 def tra_rows(layer, q, k, v):
+    """y / sqrt(mean(y²) + 1e-6), of q and k"""
     def normed(rows):
         return rows / tape.sqrt((rows * rows).mean(-1) + 1e-6)
     return normed(q), normed(k), v
@@ -15,8 +21,9 @@ def tra_rows(layer, q, k, v):
 
 @encoding("tra", "score")
 def tra(layer):
-    """delta_i n_ij where s_ij > 0, n_ij the number of such keys from j up to i; the others have no weight. Beside 0
-    rounding alone decides: there the program's gates are the choice."""
+    """delta_i n_ij where s_ij > 0, delta_i = log sigmoid(w_h . x_i + b_h), n_ij the number of such keys from j up to i; the
+    others have no weight (arXiv 2503.23174). Close to 0 only rounding decides. There the program's gates decide."""
+    tape.has_kink_at_zero(layer.s.value[..., layer.seen])
     above, dumped = layer.s.value > 0, layer.dumped.get("gates")
     if dumped is not None:
         above = np.where(np.abs(layer.s.value) < SAME_POSITION, dumped > 0, above)
@@ -30,9 +37,17 @@ def tra(layer):
     return delta.transpose(0, 2, 1).reshape(b, h, t, 1) * count
 
 
+@encoding("selective", "shapes")
+def selective_shapes(sizes, options):
+    if options["selector"] != "projection":
+        return {}
+    return {f"selector.{part}.weight": (sizes.head_width, sizes.width) for part in ("query", "key")}
+
+
 @encoding("selective", "score")
 def selective(layer):
-    """-F_ij, what queries k < i that see j have masked of it: relu of the selector's score, j < k, and j > 0 with bos"""
+    """-F_ij = -sum_{k<i} S_kj, S_kj = relu(selector's score) for j < k that k may attend to; j > 0 with bos (arXiv
+    2410.02703)"""
     chosen, t = layer.s, layer.s.shape[-1]
     if layer.options["selector"] == "first":
         chosen = chosen[:, :1]
@@ -40,6 +55,7 @@ def selective(layer):
         q, k = (layer.x @ layer.parameter(f"selector.{part}.weight").swap_last() for part in ("query", "key"))
         products = (q @ k.swap_last()) * layer.scale
         chosen = products.reshape(products.shape[0], 1, t, t)
+    tape.has_kink_at_zero(chosen.value[..., distances(t) > 0])
     masks = layer.seen & (distances(t) > 0)
     if layer.options["bos"]:
         masks = masks & (np.arange(t) > 0)
@@ -48,9 +64,13 @@ def selective(layer):
     return tape.Node(-earlier) @ masked
 
 
+encoding("contextual-rotary", "shapes")(gate_shapes)
+
+
 @encoding("contextual-rotary", "score")
 def contextual_rotary(layer):
-    """What the product gets when each plane of q_i is turned by p_ij theta_n before it meets k_j"""
+    """sum_n (a a' + b b') (cos(p_ij theta_n) - 1) + (a b' - b a') sin(p_ij theta_n), over sqrt(d), of q_i = (a, b) and k_j =
+    (a', b') in plane n, theta_n = base^(-2n/r) (CoPE's positions in RoPE's planes; not published)"""
     q, k, options = layer.rotated_q, layer.rotated_k, layer.options
     r = int(options["rotary-dims"]) or q.shape[-1]
     positions = contextual_positions(layer, options["own"])

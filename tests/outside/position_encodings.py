@@ -1,11 +1,13 @@
-"""The position encodings, from their formulas, over the tape; here the usual ones, others in *_encodings.py by theme.
+"""The formulas of the position encodings, over the tape. The usual ones are here, others are in *_encodings.py by theme.
 
-One function an encoding, registered by name under the hook where it acts:
+Each encoding has one function for each hook where it acts, registered by name:
+    shapes(sizes, options)  returns {name: shape} of its parameters
     embed(layer, x)     the token embeddings [B,T,D]; returns the new ones
     prepare(layer, q, k, v) q, k, v [B,H,T,d] as projected, before all of rotate; returns the new ones
     rotate(layer, q, k, v)  q, k, v [B,H,T,d] before the product; returns the new ones
     scale(layer)        returns what the products are multiplied by; 1/sqrt(d) where no encoding says otherwise
     score(layer)        returns what is added to the scaled products [B,H,T,T]
+    factor(layer)       returns what the logits are multiplied by, [B,H,T,1]
     weights(layer, l, dumped)   the attention weights [B,H,T,T] from logits, those of the program (or None) where rounding
                         decides; softmax where no encoding says otherwise
     shares(layer, l, dumped)    the same as two things: what each pair has, [B,H,T,T], and what that is divided by
@@ -22,7 +24,8 @@ import numpy as np
 
 import tape
 
-HOOKS = {hook: {} for hook in ("embed", "prepare", "rotate", "scale", "score", "factor", "weights", "shares", "rest", "finish")}
+HOOKS = {hook: {} for hook in ("shapes", "embed", "prepare", "rotate", "scale", "score", "factor", "weights", "shares",
+                               "rest", "finish")}
 SAME_POSITION = 1e-3  # how far rounding may move a position
 
 
@@ -37,6 +40,14 @@ def known(name):
     return name == "none" or any(name in hook for hook in HOOKS.values())
 
 
+# heads: that an encoding acts on, all heads of the layer or a group of them. width: D of the whole model.
+Sizes = namedtuple("Sizes", "heads key_heads head_width width max_length")
+
+
+def parameter_shapes(name, sizes, options):
+    return HOOKS["shapes"][name](sizes, options) if name in HOOKS["shapes"] else {}
+
+
 class Layer:
     """What an encoding sees of one layer. `index` is None for the hook embed."""
 
@@ -48,6 +59,7 @@ class Layer:
         self.seen = None                 # bool [T,T], whether the query sees the key
         self.alive = None                # bool [B,H,T,T], set by score where it takes pairs' weight altogether
         self.s = None                    # scaled products of the (rotated) q and k
+        self.logits = None               # [B,H,T,T], set before the weights
         self.product_scale = None        # what they are multiplied by
         self.weights = None              # for rest and finish
         self.rotated_q = self.rotated_k = self.rotated_v = None  # after all of rotate
@@ -108,21 +120,34 @@ def seen_pairs(t, sight):
     return (n >= 0) & (near | (index < sight.first))
 
 
+@encoding("absolute", "shapes")
+def absolute_shapes(sizes, options):
+    return {"table": (sizes.max_length, sizes.width)}
+
+
 @encoding("absolute", "embed")
 def absolute(layer, x):
+    """x_t + e[t] (arXiv 1706.03762, section 3.5, the learned variant)"""
     return x + layer.parameter("table")[:x.shape[1]]
 
 
 @encoding("sinusoidal", "embed")
 def sinusoidal(layer, x):
+    """x_t[2i] + sin(t / 10000^(2i/D)), x_t[2i+1] + cos(the same) (arXiv 1706.03762, section 3.5)"""
     _, t, width = x.shape
     angle = np.arange(t)[:, None] * 10000.0 ** (-np.arange(0, width, 2) / width)
     table = np.stack([np.sin(angle), np.cos(angle)], axis=-1).reshape(t, -1)[:, :width]
     return x + table.astype(x.value.dtype)
 
 
+@encoding("relative", "shapes")
+def relative_shapes(sizes, options):
+    return {"table": (int(options["distances"]) or sizes.max_length, sizes.head_width)}
+
+
 @encoding("relative", "score")
 def relative(layer):
+    """q_i . e[i-j] / sqrt(d) (arXiv 1803.02155, equation 5, for keys only)"""
     q, table = layer.query, layer.parameter("table")
     count, n = table.shape[0], distances(q.shape[2])
     if layer.options["far"] == "refuse" and n.max() >= count:
@@ -133,14 +158,22 @@ def relative(layer):
 
 
 def alibi_slopes(heads):
+    """m_h = 2^(-8h/H); else the slopes of the power of two below, then every second slope of twice that power (arXiv
+    2108.12409, section 3, and the released code)."""
     power = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2 ** (-4 * h / power) for h in range(1, 2 * power + 1, 2)]
     return np.array(slopes + between[:heads - power])
 
 
+@encoding("alibi", "shapes")
+def alibi_shapes(sizes, options):
+    return {"slopes": (sizes.heads,)} if options["learned"] else {}
+
+
 @encoding("alibi", "score")
 def alibi(layer):
+    """-m_h (i-j) (arXiv 2108.12409, section 3)"""
     n, dtype = np.maximum(distances(layer.q.shape[2]), 0), layer.q.value.dtype
     if layer.options["learned"]:
         slopes = layer.parameter("slopes")
@@ -149,8 +182,15 @@ def alibi(layer):
     return slopes.reshape(-1, 1, 1) * -n.astype(dtype)
 
 
+def gate_shapes(sizes, options):
+    """A projection for gate keys of their own."""
+    width = sizes.key_heads * sizes.head_width
+    return {"gate.weight": (width, sizes.width), "gate.bias": (width,)} if options["gates"] == "sep-keys" else {}
+
+
 def contextual_positions(layer, own=True):
-    """p_ij, the sum of the gates of keys from j up to i that are seen; 0 above the diagonal. Without own from j+1 on."""
+    """p_ij = sum_{k=j..i} g_ik, g_ik = sigmoid(s_ik) (CoPE, arXiv 2405.18719, equations 3 and 4); masked keys have no gate.
+    0 above the diagonal. Without own the sum starts at j+1."""
     q, gate_logits = layer.query, layer.s
     if layer.options["gates"] != "keys":
         source = layer.v
@@ -168,8 +208,15 @@ def contextual_positions(layer, own=True):
     return positions
 
 
+@encoding("cope", "shapes")
+def cope_shapes(sizes, options):
+    table = (int(options["p-max"]) + 1, sizes.head_width)
+    return {"table": (sizes.heads, *table) if options["share"] == "none" else table} | gate_shapes(sizes, options)
+
+
 @encoding("cope", "score")
 def cope(layer):
+    """z_i interpolated at p_ij, z_i[n] = q_i . e[n] (arXiv 2405.18719, equation 5, with the errata of nn/position)"""
     positions = contextual_positions(layer)
     z = layer.query @ layer.parameter("table").swap_last()
     if layer.options["position-scale"] == "sqrt-d":
@@ -184,6 +231,7 @@ def interpolate(z, positions, dumped=None):
     the choice. (The value is continuous, so this hides no wrong value; the positions themselves are compared too.)
     """
     last, chosen = z.shape[-1] - 1, positions.value
+    tape.has_kinks_at_integers(chosen[chosen > 0])  # above the diagonal positions are 0
     if dumped is not None:
         chosen = np.where(np.abs(chosen - dumped) < SAME_POSITION, dumped, chosen)
     below = chosen < last

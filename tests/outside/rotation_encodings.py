@@ -52,6 +52,10 @@ def fewer_frequencies(theta, options):
 
 @encoding("rope", "rotate")
 def rope(layer, q, k, v):
+    """(a cos(t theta_i) - b sin(t theta_i), a sin(t theta_i) + b cos(t theta_i)) of each pair (a, b) at position t,
+    theta_i = base^(-2i/r) (arXiv 2104.09864, equations 15 and 34). Stretched: pi (arXiv 2306.15595), ntk and yarn (arXiv
+    2309.00071), llama3 (the released code of Llama 3.1), longrope (arXiv 2402.13753); fewer frequencies: fastest (arXiv
+    2410.06205), clip (arXiv 2602.05258)."""
     options, t = layer.options, np.arange(q.shape[2])[:, None]
     stretch, s, base = options["stretch"], float(options["factor"]), float(options["base"])
     r = int(options["rotary-dims"]) or layer.q.shape[-1]
@@ -81,6 +85,7 @@ def rope(layer, q, k, v):
 
 @encoding("xpos", "rotate")
 def xpos(layer, q, k, v):
+    """RoPE, then q zeta_i^(t/512) and k zeta_i^(-t/512), zeta_i = (2i + 0.4 d) / (1.4 d) (arXiv 2212.10554)"""
     d, t = layer.q.shape[-1], np.arange(q.shape[2])[:, None]
     even, layout = np.arange(0, d, 2), layer.options["layout"]
     angle, zeta = t * 10000.0 ** (-even / d), (even + 0.4 * d) / (1.4 * d)
@@ -99,8 +104,14 @@ def turned_by(angle, layout, q, k, v):
     return turned(q, layout, cos, sin), turned(k, layout, cos, sin), v
 
 
+@encoding("carope", "shapes")
+def carope_shapes(sizes, options):
+    return {"frequency.weight": (sizes.key_heads, sizes.width), "frequency.bias": (sizes.key_heads,)}
+
+
 @encoding("carope", "rotate")
 def carope(layer, q, k, v):
+    """Pair i is turned by sum_{m<=t} f_m^i, f_t = 1 / (softplus(w_h . x_t + b_h) + 1) (arXiv 2507.23083)"""
     content = layer.x @ layer.parameter("frequency.weight").swap_last() + layer.parameter("frequency.bias")
     f = tape.Node(np.ones((), q.value.dtype)) / (tape.softplus(content) + 1.0)  # [B,T,G]
     powers = [tape.Node(np.ones_like(f.value))]
@@ -124,8 +135,19 @@ def convolved(rows, weight):
     return total
 
 
+@encoding("selective-rope", "shapes")
+def selective_rope_shapes(sizes, options):
+    heads, planes = sizes.key_heads, sizes.head_width // 2
+    shapes = {"angle.weight": (heads, planes, sizes.head_width), "conv.weight": (heads, planes, 4)}
+    if options["phase-gate"]:
+        shapes |= {"gate.weight": (heads, sizes.width), "gate.bias": (heads,)}
+    return shapes | ({"temperature": (planes,)} if options["temperature"] == "learned" else {})
+
+
 @encoding("selective-rope", "rotate")
 def selective_rope(layer, q, k, v):
+    """Pair p is turned by tau_p sum_{m<=t} g_m conv(W_h q/|q|)_mp, g_t = sigmoid(w_h . x_t/|x_t| + b_h), tau_p =
+    base^(-2p/d) (arXiv 2511.17388, figure 9)"""
     weight, taps = layer.parameter("angle.weight"), layer.parameter("conv.weight")  # [G,d/2,d], [G,d/2,4]
     heads, planes = weight.shape[:2]
     first = layer.q[:, ::layer.q.shape[1] // heads]  # of each group that shares a head of keys

@@ -342,7 +342,8 @@ def decayed_sums(x, decay):
     result = np.zeros(x.shape, dtype=np.result_type(x, decay))
     for *row, t in np.ndindex(*x.shape):
         a, values = decay[tuple(row)], x[tuple(row)]
-        result[(*row, t)] = sum(np.prod(a[s + 1:t + 1]) * values[s] for s in range(t + 1))
+        between = np.append(np.cumprod(a[t:0:-1])[::-1], 1)  # of each s, the product of the decays s+1 .. t
+        result[(*row, t)] = (between * values[:t + 1]).sum()
     return result
 
 

@@ -1,8 +1,7 @@
-"""Reference values: what queries see, `name[window=W,chunk=C,first=n]`, with encodings of all kinds."""
+"""Reference values: encodings of all kinds with an attention mask, `name[window=W,chunk=C,first=n]`."""
 
-from classic_references import cope_options
-from contextual_references import bend_within
-from reference_case import CASES, Case
+from contextual_cases import bend_within
+from reference_case import CASES, Case, cope_options
 
 STICK = {"remainder": "value", "attend-current": "false"}
 

@@ -1,0 +1,26 @@
+"""Gradients against central differences, which know nothing of how they were computed."""
+
+STEP = 1e-6
+ABSOLUTE, RELATIVE = 1e-7, 1e-6
+
+
+def agrees(function, moved):
+    """Whether the slope of function() along a direction is that of the gradients. moved: (array, its direction, gradient),
+    ...; the arrays are what function reads, and are as before afterwards."""
+    kept, values = [array.copy() for array, *_ in moved], []
+    for step in (STEP, -STEP):
+        for (array, direction, _), before in zip(moved, kept):
+            array[...] = before + step * direction
+        values.append(function())
+    for (array, *_), before in zip(moved, kept):
+        array[...] = before
+    expected = (values[0] - values[1]) / (2 * STEP)
+    found = sum((gradient * direction).sum() for _, direction, gradient in moved)
+    return abs(found - expected) < ABSOLUTE + RELATIVE * abs(expected)  # false for NaN
+
+
+def contradicted(function, moved):
+    """The names of the wrong gradients; moved: {name: (array, its direction, gradient)}. All together are tried first."""
+    if agrees(function, list(moved.values())):
+        return []
+    return [name for name, one in moved.items() if not agrees(function, [one])] or ["all together"]
