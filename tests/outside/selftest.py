@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks the outside check itself, without tally.
 
-1. Gradients against central differences: every primitive of the tape element by element, whole models along a random
-   direction of all parameters. (tests/reference/make_references.py does the same for every encoding and option.)
+1. Gradients against central differences along a random direction: every primitive of the tape, and whole models.
+   tests/reference/make_references.py does the same for every encoding and option.
 2. check.py on a synthetic dump: accepts it, and rejects it after any small falsification.
 3. The operations of the model agree with the plain loops that made tests/reference/ops.safetensors.
 4. The file reader reads what the writer wrote.
