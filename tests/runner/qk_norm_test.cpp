@@ -4,7 +4,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace qk_norm_test {
 
 TEST(QkNorm, GoesThroughTheCommands) {
   const TemporaryFolder folder;
@@ -39,5 +39,5 @@ TEST(QkNorm, GoesThroughTheCommands) {
   EXPECT_TRUE(holds(other.err, "the model of a run cannot change: model.qk-norm head -> full")) << other.err;
 }
 
-}  // namespace
+}  // namespace qk_norm_test
 }  // namespace tally::testing

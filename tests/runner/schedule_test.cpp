@@ -6,7 +6,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace {
+namespace schedule_test {
 
 std::vector<std::string> training(const std::string& run, const std::vector<std::string>& more) {
   std::vector<std::string> options{"--optimiser.lr=0.01", "--optimiser.warmup=2"};
@@ -80,5 +80,5 @@ TEST(Schedules, ThatDoNotFitARunAreRefused) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace tally::testing

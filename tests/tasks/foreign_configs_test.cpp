@@ -11,7 +11,7 @@
 #include "tests/error_of.hpp"
 
 namespace tally {
-namespace {
+namespace foreign_configs_test {
 
 using testing::error_of;
 
@@ -202,5 +202,5 @@ TEST(PublishedConfigs, EndsAreThoseOfGenerationWhereItHasSome) {
                        "'eos_token_id' must be an id"));
 }
 
-}  // namespace
+}  // namespace foreign_configs_test
 }  // namespace tally

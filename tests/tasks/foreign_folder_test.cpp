@@ -5,7 +5,7 @@
 #include "tests/tasks/foreign_folder.hpp"
 
 namespace tally::testing {
-namespace {
+namespace foreign_folder_test {
 
 TEST_F(ForeignFolder, OlderFormsOfItsSettings) {
   const auto expect_same = [&](const char* name, const std::function<void(JsonValue&)>& change) {
@@ -285,5 +285,5 @@ TEST_F(ForeignFolder, FilesWithWrongBytes) {
   }
 }
 
-}  // namespace
+}  // namespace foreign_folder_test
 }  // namespace tally::testing

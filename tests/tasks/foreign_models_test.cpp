@@ -8,7 +8,7 @@
 #include "tests/tasks/foreign_folder.hpp"
 
 namespace tally::testing {
-namespace {
+namespace foreign_models_test {
 
 class ForeignModels : public ::testing::TestWithParam<const char*> {};
 
@@ -117,5 +117,5 @@ TEST(ForeignNumbers, AreWidenedExactly) {
   }
 }
 
-}  // namespace
+}  // namespace foreign_models_test
 }  // namespace tally::testing

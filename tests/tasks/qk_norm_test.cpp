@@ -7,7 +7,7 @@
 #include "tests/error_of.hpp"
 
 namespace tally {
-namespace {
+namespace qk_norm_test {
 
 TEST(QkNorm, IsRefusedByFormatsThatHaveNone) {
   for (const std::string name : {"gpt2", "llama", "neox"}) {
@@ -27,5 +27,5 @@ TEST(QkNorm, IsRefusedByFormatsThatHaveNone) {
   }
 }
 
-}  // namespace
+}  // namespace qk_norm_test
 }  // namespace tally

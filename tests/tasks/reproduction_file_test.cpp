@@ -9,7 +9,7 @@
 #include "tests/error_of.hpp"
 
 namespace tally {
-namespace {
+namespace reproduction_file_test {
 
 std::string with(std::string text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
@@ -156,5 +156,5 @@ TEST(ReproductionFiles, OptionsAndSplitsAreCheckedWithTheRuns) {
   EXPECT_TRUE(error("layers=2", "layers=0").starts_with("t, far, long: [model] layers must be 1 to "));
 }
 
-}  // namespace
+}  // namespace reproduction_file_test
 }  // namespace tally

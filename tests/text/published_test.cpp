@@ -13,7 +13,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace {
+namespace published_test {
 
 using Ids = std::vector<std::int32_t>;
 
@@ -178,5 +178,5 @@ TEST(Published, ManyAddedTokens) {
   EXPECT_EQ(tokenizer.decode(ids), text);
 }
 
-}  // namespace
+}  // namespace published_test
 }  // namespace tally
