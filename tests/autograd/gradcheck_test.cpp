@@ -5,6 +5,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
+#include "core/kernels.hpp"
 
 namespace tally {
 namespace gradcheck_test {

@@ -9,7 +9,7 @@
 #include <string>
 
 namespace tally {
-namespace allocator_test {
+namespace {
 
 constexpr std::size_t huge_page = std::size_t{1} << 21;
 
@@ -80,5 +80,5 @@ TEST(Allocator, CountsWhatIsInUse) {
   EXPECT_EQ(memory_counters().live_bytes, live);
 }
 
-}  // namespace allocator_test
+}  // namespace
 }  // namespace tally

@@ -17,7 +17,7 @@
 #include "tests/core/bf16_kinds.hpp"
 
 namespace tally {
-namespace attention_bf16_test {
+namespace {
 
 using cpu::tile_keys;
 using cpu::tile_rows;
@@ -199,5 +199,5 @@ TEST(AttentionBf16, HasTheSameBitsOnEveryKindOfOneOrder) {
   }
 }
 
-}  // namespace attention_bf16_test
+}  // namespace
 }  // namespace tally

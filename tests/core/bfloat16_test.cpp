@@ -12,7 +12,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace bfloat16_test {
+namespace {
 
 const SafetensorsFile& reference() {
   static const SafetensorsFile file = SafetensorsFile::open(TALLY_SOURCE_DIR "/tests/reference/numbers.safetensors");
@@ -132,5 +132,5 @@ TEST_F(Safetensors, F16RefusesWhatItDoesNotReach) {
                "tensor 'large' has an element of 65520, and F16 ends at 65504");
 }
 
-}  // namespace bfloat16_test
+}  // namespace
 }  // namespace tally

@@ -15,7 +15,7 @@
 #include "core/error.hpp"
 
 namespace tally {
-namespace blas_test {
+namespace {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Tiles
@@ -175,5 +175,5 @@ TEST_F(BlasChoice, ABuildWithoutLocksIsCalledByOneThreadAtATime) {
   EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
 }
 
-}  // namespace blas_test
+}  // namespace
 }  // namespace tally

@@ -6,7 +6,7 @@
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
-namespace dropout_edge_test {
+namespace {
 
 template <class T>
 class DropoutEdge : public ::testing::Test {};
@@ -31,5 +31,5 @@ TYPED_TEST(DropoutEdge, LiesAtTheNumberOfTheElement) {
   }
 }
 
-}  // namespace dropout_edge_test
+}  // namespace
 }  // namespace tally

@@ -16,7 +16,7 @@
 #include "tests/thread_ranks.hpp"
 
 namespace tally {
-namespace exchange_test {
+namespace {
 
 using testing::on_ranks;
 
@@ -158,5 +158,5 @@ TEST(Ranks, AgreeOnValues) {
   });
 }
 
-}  // namespace exchange_test
+}  // namespace
 }  // namespace tally

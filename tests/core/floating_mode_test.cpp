@@ -14,7 +14,7 @@
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
-namespace floating_mode_test {
+namespace {
 
 class FloatingMode : public ::testing::Test {
  protected:
@@ -100,5 +100,5 @@ TEST_F(FloatingMode, OfTheCallerIsOfNoConsequence) {
   }
 }
 
-}  // namespace floating_mode_test
+}  // namespace
 }  // namespace tally

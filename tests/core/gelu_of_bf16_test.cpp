@@ -9,7 +9,7 @@
 #include <limits>
 
 namespace tally {
-namespace gelu_of_bf16_test {
+namespace {
 
 using functors::GeluOfBf16;
 
@@ -74,5 +74,5 @@ TEST(GeluOfBf16, IsAlikeInEveryLane) {
   expect_lanes_alike<Vector<float, 64>>();
 }
 
-}  // namespace gelu_of_bf16_test
+}  // namespace
 }  // namespace tally

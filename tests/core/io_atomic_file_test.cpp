@@ -12,7 +12,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace io_atomic_file_test {
+namespace {
 
 // Runs the action in a child that can write at most `bytes` to a file, as if the disk were full after them. True when
 // the action threw an Error that holds `part`.
@@ -163,5 +163,5 @@ TEST(AtomicFile, FollowsLinks) {
   EXPECT_ERROR(write_file_atomically(folder.file("broken"), "x"), "cannot follow the link");
 }
 
-}  // namespace io_atomic_file_test
+}  // namespace
 }  // namespace tally

@@ -9,7 +9,7 @@
 #include "core/io/atomic_file.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace io_disk_order_test {
+namespace {
 
 std::vector<std::string>* calls = nullptr;  // null: not noted
 
@@ -17,7 +17,7 @@ std::string path_of(int file) {
   return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)).string();
 }
 
-}  // namespace io_disk_order_test
+}  // namespace
 
 // Instead of the C library's, in this program.
 extern "C" int fsync(int file) {
@@ -30,7 +30,7 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 }
 
 namespace tally {
-namespace io_disk_order_test {
+namespace {
 
 TEST(DiskOrder, BytesThenNameThenFolder) {
   const TemporaryFolder folder;
@@ -44,5 +44,5 @@ TEST(DiskOrder, BytesThenNameThenFolder) {
                                              "sync " + folder.path()}));
 }
 
-}  // namespace io_disk_order_test
+}  // namespace
 }  // namespace tally

@@ -9,7 +9,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace io_json_test {
+namespace {
 
 JsonValue parse(std::string_view text, const JsonLimits& limits = {}) { return parse_json(text, limits, "a.json"); }
 std::string text_after_round_trip(std::string_view text, int indent = 0) { return write_json(parse(text), indent); }
@@ -358,5 +358,5 @@ TEST(JsonValue, Equality) {
   EXPECT_NE(parse("\"1\""), parse("1"));
 }
 
-}  // namespace io_json_test
+}  // namespace
 }  // namespace tally

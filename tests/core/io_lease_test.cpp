@@ -15,7 +15,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace io_lease_test {
+namespace {
 
 namespace fs = std::filesystem;
 
@@ -177,5 +177,5 @@ TEST_F(Leases, AFolderThatIsNotThereIsNamed) {
   EXPECT_NE(why.find("nowhere/run.claim-1"), std::string::npos) << why;
 }
 
-}  // namespace io_lease_test
+}  // namespace
 }  // namespace tally

@@ -8,7 +8,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace io_npy_test {
+namespace {
 
 // A file of version `major`, whatever its header, and its data.
 std::string file_bytes(int major, std::string_view header, std::string_view data) {
@@ -244,5 +244,5 @@ TEST_F(Npy, MutationsLoadOrThrowErrors) {
   EXPECT_GT(refused, 1000);
 }
 
-}  // namespace io_npy_test
+}  // namespace
 }  // namespace tally

@@ -10,7 +10,7 @@
 #include "tests/core/io_files.hpp"
 
 namespace tally {
-namespace io_reader_test {
+namespace {
 
 constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 
@@ -187,5 +187,5 @@ TEST(Checksum, SeesEverySingleBit) {
   }
 }
 
-}  // namespace io_reader_test
+}  // namespace
 }  // namespace tally

@@ -8,7 +8,7 @@
 #include "tests/core/io_safetensors.hpp"
 
 namespace tally {
-namespace io_safetensors_refusals_test {
+namespace {
 
 class SafetensorsRefusals : public Safetensors {};
 
@@ -213,5 +213,5 @@ TEST_F(SafetensorsRefusals, OfWritingWhatCouldNotBeRead) {
   EXPECT_EQ(folder_.file_count(), 0U);
 }
 
-}  // namespace io_safetensors_refusals_test
+}  // namespace
 }  // namespace tally

@@ -5,7 +5,7 @@
 #include "tests/core/io_safetensors.hpp"
 
 namespace tally {
-namespace io_safetensors_test {
+namespace {
 
 template <class T>
 void expect_same(const Tensor& tensor, const std::vector<T>& values, const Shape& shape) {
@@ -248,5 +248,5 @@ TEST(SafetensorsReference, Opens) {
   EXPECT_GT(count, 0);
 }
 
-}  // namespace io_safetensors_test
+}  // namespace
 }  // namespace tally

@@ -10,7 +10,7 @@
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
-namespace kernel_layout_test {
+namespace {
 
 template <class T>
 class CopyKernel : public testing::Test {};
@@ -374,5 +374,5 @@ TEST(EmptyKernel, TensorsWithoutElements) {
   EXPECT_EQ(d_bias.values(), std::vector<float>(4, 0.0f));
 }
 
-}  // namespace kernel_layout_test
+}  // namespace
 }  // namespace tally

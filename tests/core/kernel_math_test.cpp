@@ -8,7 +8,7 @@
 #include <limits>
 
 namespace tally {
-namespace kernel_math_test {
+namespace {
 
 // The largest relative error over evenly spaced arguments in [low, high].
 template <class T, class F, class R>
@@ -162,5 +162,5 @@ TYPED_TEST(MathKernel, NormalDistribution) {
   EXPECT_TRUE(std::isnan(math::normal_cdf(this->nan)));
 }
 
-}  // namespace kernel_math_test
+}  // namespace
 }  // namespace tally

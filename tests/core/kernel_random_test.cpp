@@ -11,7 +11,7 @@
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
-namespace kernel_random_test {
+namespace {
 
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, 0, 0), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -131,5 +131,5 @@ TEST(RandomKernel, NothingToDrawIsFine) {
   cpu::dropout(x.view, x.view, 0.5, stream);
 }
 
-}  // namespace kernel_random_test
+}  // namespace
 }  // namespace tally

@@ -10,7 +10,7 @@
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
-namespace kernel_sums_test {
+namespace {
 
 // Rows that fill blocks to the last: nothing is added that no block has written.
 TEST(KernelSums, NormsAddUpTheBlocksThatThereAre) {
@@ -63,5 +63,5 @@ TEST(KernelSums, DecayedSumsAreRoundedOnce) {
   }
 }
 
-}  // namespace kernel_sums_test
+}  // namespace
 }  // namespace tally

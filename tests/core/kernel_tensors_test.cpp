@@ -13,7 +13,7 @@
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
-namespace kernel_tensors_test {
+namespace {
 
 const std::vector<std::int64_t> sizes{40'000, 7, 0, 200'003, 16'384};
 
@@ -78,5 +78,5 @@ TEST(KernelOfTensors, StepsOfEach) {
   set_thread_count(threads);
 }
 
-}  // namespace kernel_tensors_test
+}  // namespace
 }  // namespace tally

@@ -10,7 +10,7 @@
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {
-namespace kernel_threads_test {
+namespace {
 
 TEST(KernelThreads, SameBitsForAnyThreadCount) {
   const int threads = thread_count();
@@ -52,5 +52,5 @@ TEST(KernelThreads, SameBitsForAnyThreadCount) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-}  // namespace kernel_threads_test
+}  // namespace
 }  // namespace tally

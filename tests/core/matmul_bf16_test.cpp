@@ -22,7 +22,7 @@
 #include "tests/core/bf16_kinds.hpp"
 
 namespace tally {
-namespace matmul_bf16_test {
+namespace {
 
 using Kind = testing::Bf16Kind;
 using testing::bf16_kinds;
@@ -392,5 +392,5 @@ TEST(MatmulBf16, TellsWhatItRunsOn) {
   EXPECT_TRUE(found.name == "AMX" ? found.why_not_more.empty() : !found.why_not_more.empty()) << found.name;
 }
 
-}  // namespace matmul_bf16_test
+}  // namespace
 }  // namespace tally

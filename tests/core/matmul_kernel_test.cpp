@@ -19,7 +19,7 @@
 #include "core/workspace.hpp"
 
 namespace tally {
-namespace matmul_kernel_test {
+namespace {
 
 // By core/cpu/matmul_small.hpp, whatever the shape and the processor; c is row-major.
 void multiply_small(const View& c, const View& a, const View& b, ProductEnd end) {
@@ -363,5 +363,5 @@ TYPED_TEST(MatmulKernel, OldNumbersDoNotReachANewResult) {
   for (const TypeParam value : c) ASSERT_TRUE(std::isfinite(value));
 }
 
-}  // namespace matmul_kernel_test
+}  // namespace
 }  // namespace tally

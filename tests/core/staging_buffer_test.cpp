@@ -9,7 +9,7 @@
 #include "tests/devices.hpp"
 
 namespace tally {
-namespace staging_buffer_test {
+namespace {
 
 class StagingBuffers : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(StagingBuffers);
@@ -44,5 +44,5 @@ TEST_P(StagingBuffers, MayBeEmpty) {
   EXPECT_EQ(buffer.on_device(0).numel(), 0);
 }
 
-}  // namespace staging_buffer_test
+}  // namespace
 }  // namespace tally

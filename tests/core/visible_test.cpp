@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 
 namespace tally {
-namespace visible_test {
+namespace {
 
 constexpr std::int64_t length = 24;
 
@@ -67,5 +67,5 @@ TEST(Visible, TellsTilesThatAreSeenByNoneAndByAll) {
   }
 }
 
-}  // namespace visible_test
+}  // namespace
 }  // namespace tally
