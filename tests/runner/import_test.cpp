@@ -339,7 +339,7 @@ TEST_F(ImportedRuns, NeverBeginAtRandom) {
 TEST_F(ImportedRuns, ChooseHowTheyAreTrainedBeforeTheFirstStep) {
   const std::vector<std::vector<std::string>> choices{{"--optimiser.name=sgd", "--optimiser.momentum=0.5"},
                                                       {"--model.dropout=0.1", "--optimiser.schedule=constant"},
-                                                      {"--precision=bf16", "--batch=3", "--micro-batch=1"}};
+                                                      {"--precision=bf16", "--micro-batch=1"}};
   for (std::size_t n = 0; n < choices.size(); ++n) {
     const std::string run = concat("run", n);
     ASSERT_EQ(import(run, source("gpt2"), {data()}).code, 0);

@@ -95,9 +95,9 @@ TEST_F(ResumeSettings, AJumpOfTheLearningRateIsSaid) {
                       folder_)
                 .code,
             0);
-  // Linear decay: 1/4 of the rate at step 4 of 4, and 3/7 at step 5 of 7.
+  // Linear decay to 0 one step after the last: 1/5 of the rate at step 4 of 4, and 3/8 at step 5 of 7.
   const Finished more = resume("run", {"--steps=7"});
-  EXPECT_TRUE(holds(more.out, "the learning rate was 0.0625 at step 4 and is 0.1071 at step 5\n")) << more.out;
+  EXPECT_TRUE(holds(more.out, "the learning rate was 0.05 at step 4 and is 0.09375 at step 5\n")) << more.out;
 }
 
 TEST_F(ResumeSettings, DropoutAndAttentionAreNoPartOfTheModel) {
