@@ -39,8 +39,8 @@ inline constexpr const char* special_id_help =
 
 // tokenizer.json. The same tokenizer gives the same text.
 std::string tokenizer_json(const TokenizerParts& parts);
-// tokenizer_config.json, which stands beside it: loaders of other libraries then take tokenizer.json as it is, where
-// they would else choose the pattern by the kind of model. `bos` and `eos`: ids of the special tokens that begin and
+// tokenizer_config.json, for the same folder: with it other libraries use tokenizer.json as it is. Without it they
+// choose the pattern by the kind of model. `bos` and `eos`: ids of the special tokens that begin and
 // end a text. `length`: tokens of the longest text that the model reads; 0 if unknown.
 std::string tokenizer_config_json(const TokenizerParts& parts, std::optional<std::int64_t> bos,
                                   std::optional<std::int64_t> eos, std::int64_t length = 0);

@@ -29,7 +29,7 @@ JsonValue file_of(const JsonValue& one) {
   return file.set("model", std::move(model));
 }
 
-JsonValue file_of(std::string_view name) {
+JsonValue named(std::string_view name) {
   for (const JsonValue& one : reference().elements("cases")) {
     if (one.string("name") == name) return file_of(one);
   }
@@ -72,7 +72,8 @@ TEST(Published, GiveTheIdsOfTheLibrary) {
 TEST(Published, StepsAreWrittenAsTheyWereRead) {
   for (const char* name :
        {"neox", "smollm2", "llama3", "llama", "metaspace-first", "metaspace-always-split", "flags-NFC"}) {
-    const JsonValue file = file_of(name), written = parse_json(tokenizer_json(read(file)), {}, "written");
+    const JsonValue file = named(name);
+    const JsonValue written = parse_json(tokenizer_json(read(file)), {}, "written");
     for (const char* member : {"normalizer", "pre_tokenizer", "added_tokens"}) {
       EXPECT_EQ(written.at(member), file.at(member)) << name << ": " << member;
     }
@@ -81,12 +82,12 @@ TEST(Published, StepsAreWrittenAsTheyWereRead) {
 
 TEST(Published, WhatChangesIdsAndIsNotReadIsRefused) {
   const auto refused = [](const char* name, std::string_view member, JsonValue value, std::string_view message) {
-    const JsonValue file = file_of(name).set(std::string(member), std::move(value));
+    const JsonValue file = named(name).set(std::string(member), std::move(value));
     EXPECT_ERROR(parse_tokenizer_json(write_json(file), "x/tokenizer.json"), message);
   };
   const auto parsed = [](std::string_view text) { return parse_json(text, {}, "test"); };
-  const JsonValue metaspace = file_of("metaspace-first").at("pre_tokenizer");
-  const JsonValue replace = file_of("gemma").at("normalizer");
+  const JsonValue metaspace = named("metaspace-first").at("pre_tokenizer");
+  const JsonValue replace = named("gemma").at("normalizer");
   for (const char* name : {"Lowercase", "Strip", "StripAccents", "Nmt", "Precompiled", "BertNormalizer"}) {
     refused("neox", "normalizer", JsonValue::object({{"type", name}}),
             concat("normalizer.type: '", name, "' is not read; NFC, NFD, NFKC and NFKD are"));
@@ -106,21 +107,21 @@ TEST(Published, WhatChangesIdsAndIsNotReadIsRefused) {
   changed = metaspace;
   refused("metaspace-first", "pre_tokenizer", changed.set("add_prefix_space", false),
           "add_prefix_space: is false, and prepend_scheme is not \"never\"");
-  refused("metaspace-never", "decoder", file_of("metaspace-first").at("decoder"),
+  refused("metaspace-never", "decoder", named("metaspace-first").at("decoder"),
           "decoder: is not read here; with byte_fallback and this treatment of blanks");
   refused("gpt2", "pre_tokenizer", parsed(R"({"type": "Sequence", "pretokenizers": []})"),
           "pre_tokenizer: has no steps");
   refused("gpt2", "pre_tokenizer", parsed(R"({"type": "Split", "pattern": {"String": "a"}, "behavior": "Isolated"})"),
           "pre_tokenizer.type: 'Split' is not read; ByteLevel is, as the last step");
   refused("gpt2", "model", parsed(R"({"vocab": {}})"), "model.type: is missing, and the model has no merges");
-  JsonValue model = file_of("gpt2").at("model");
+  JsonValue model = named("gpt2").at("model");
   refused("gpt2", "model", model.set("dropout", 0.1), "model.dropout");
-  EXPECT_NO_THROW(read(file_of("gpt2").set("model", model.set("dropout", 0.0).set("unk_token", "x"))));
+  EXPECT_NO_THROW(read(named("gpt2").set("model", model.set("dropout", 0.0).set("unk_token", "x"))));
 }
 
 // With this file a loader takes tokenizer.json as it is, whatever its pattern.
 TEST(Published, TheConfigurationNamesTheClassThatReadsAnyPattern) {
-  const TokenizerParts parts = read(file_of("llama3"));
+  const TokenizerParts parts = read(named("llama3"));
   const JsonValue config =
       parse_json(tokenizer_config_json(parts, parts.specials[0].id, parts.specials[1].id, 128), {}, "c");
   EXPECT_EQ(config.string("tokenizer_class"), "PreTrainedTokenizerFast");
