@@ -14,6 +14,7 @@
 #include "tasks/statistics.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/prepared_text.hpp"
+#include "tasks/text/text_tokens.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 
 namespace tally {
