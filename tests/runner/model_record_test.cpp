@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/io/safetensors.hpp"
 #include "tasks/run_folder.hpp"
+#include "tests/error_of.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
