@@ -17,7 +17,7 @@ namespace tally {
 // authors: linear U(+-1/sqrt(in)) with bias, embeddings N(0, 1/D) (the released counting code).
 enum class StartValues { gpt2, fan_in, authors };
 
-// What the token embedding is beside that: nothing, or the output projection too. With fan_in it then starts as one,
+// The other role of the token embedding: none, or the output projection too. With fan_in it then starts as one,
 // N(0, 1/D), so that logits are about 1 and the loss is about ln V (the shared matrix of Vaswani et al. 2017, arXiv
 // 1706.03762, section 3.4, in tensor2tensor; SmolLM2, arXiv 2502.02737). Where norms come after the residuals they
 // carry the embedding to the output, and the logit of the token itself is D times its deviation: there N(0, (4/D)^2),

@@ -9,7 +9,7 @@
 
 namespace tally {
 
-// Throws Error where the norm of each head by itself would leave no more than a sign: a head width of 1.
+// Throws Error for a head width of 1: a norm over each head would leave only a sign.
 void check_normed_heads(const EncodingSetup& setup, std::string_view what);
 
 // Rows mixed with those of the token before, per head (arXiv 2503.02130, section 4; RWKV's token shift):

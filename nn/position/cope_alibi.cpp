@@ -30,7 +30,7 @@ struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
     visitor.choice("sign", sign, {"plus", "minus"},
                    "of slopes that are not learned: plus as printed favours far keys, minus near ones");
     visitor.real("first-slope", first_slope, "size of the first of the halving slopes", above(0), 1000);
-    visitor.integer("p-max", p_max, "largest position P: what lies beyond counts as P; 0 for no limit", 0, 1 << 20);
+    visitor.integer("p-max", p_max, "largest position P: what lies beyond counts as P; 0 for no limit", 0, 1 << 16);
     gates.visit(visitor);
   }
   void validate() const override {

@@ -23,7 +23,7 @@ struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
   ContextualGateOptions gates;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.integer("hidden", hidden, "width N of the hidden layer", 1, 1 << 12);
+    visitor.integer("hidden", hidden, "width N of the hidden layer", 1, 1 << 10);
     visitor.choice("layers", layers, {"all", "first"}, "all, or layer 0 alone: the others have no encoding then");
     gates.visit(visitor);
   }

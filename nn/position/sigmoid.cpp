@@ -17,7 +17,7 @@ struct SigmoidOptions final : OptionsOf<SigmoidOptions> {
   RemainderOption remainder;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.integer("length", length, "n, the tokens of the texts it is trained on", 1);
+    visitor.integer("length", length, "n, the tokens of the texts it is trained on", 1, 1 << 24);
     visitor.flag("visible", visible, "n is the number of keys that a query sees");
     remainder.visit(visitor, "where what weights leave over of 1 goes (or lack)");
   }

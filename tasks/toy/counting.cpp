@@ -52,7 +52,7 @@ struct CountingOptions final : OptionsOf<CountingOptions> {
     visitor.integer("min-operations", min_operations, "fewest operations of a program", 1, 1 << 20);
     visitor.integer("max-operations", max_operations, "most operations of a program", 1, 1 << 20);
     visitor.integer("max-tokens", max_tokens, "tokens kept, question and answer included", 4);
-    visitor.integer("train-count", train_count, "programs of the fixed training set", 1);
+    visitor.integer("train-count", train_count, "programs of the fixed training set", 1, 1 << 22);
     visitor.integer("eval-count", eval_count, "programs of each evaluation split", 1);
   }
 };
