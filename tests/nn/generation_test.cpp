@@ -164,11 +164,11 @@ TEST_P(Generation, BeginsAnewAtEveryTokenWhereAnEncodingGrows) {
     EXPECT_TRUE(state.tokens.defined() && !state.layers.empty()) << end;
   }
   // By how much the first rows of a text of this length are others than within the trained length.
-  const auto moved = [&](std::int64_t length) {
+  const auto moved = [&](std::int64_t whole) {
     const auto rows = [&](std::int64_t of) {
       return cast(slice(model->forward(slice(tokens, 1, 0, of)), 1, 0, 3), DType::f64).to_vector<double>();
     };
-    const std::vector<double> a = rows(length), b = rows(limit);
+    const std::vector<double> a = rows(whole), b = rows(limit);
     double most = 0;
     for (std::size_t n = 0; n < a.size(); ++n) most = std::max(most, std::abs(a[n] - b[n]));
     return most;

@@ -14,7 +14,7 @@
 #include "tasks/train.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace train_again_test {
+namespace {
 
 std::vector<std::string>* calls = nullptr;  // null: not noted
 
@@ -22,7 +22,7 @@ std::string name_of(int file) {
   return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)).filename().string();
 }
 
-}  // namespace train_again_test
+}  // namespace
 
 // Instead of the C library's, in this program.
 extern "C" int fdatasync(int file) {
