@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <span>
 #include <utility>
@@ -41,9 +42,10 @@ double Evaluation::perplexity() const { return std::exp(loss); }
 double Evaluation::bits_per_byte() const {
   return loss * static_cast<double>(text->tokens) / static_cast<double>(text->bytes) / std::numbers::ln2;
 }
-double Evaluation::word_perplexity() const {
-  return std::exp(loss * static_cast<double>(text->tokens) / static_cast<double>(text->words));
+double Evaluation::nats_per_word() const {
+  return loss * static_cast<double>(text->tokens) / static_cast<double>(text->words);
 }
+double Evaluation::word_perplexity() const { return std::exp(nats_per_word()); }
 
 Evaluation evaluation_of(const Task& task, std::string_view split) {
   Evaluation evaluation;
@@ -286,7 +288,7 @@ JsonValue text_json(const Evaluation& e) {
   JsonValue text = text_counts_json(*e.text);
   text.set("perplexity", e.perplexity());
   if (e.text->bytes > 0) text.set("bits_per_byte", e.bits_per_byte());
-  if (e.text->words > 0) text.set("word_perplexity", e.word_perplexity());
+  if (e.text->words > 0) text.set("word_perplexity", e.word_perplexity()).set("nats_per_word", e.nats_per_word());
   if (const std::optional<double> error = e.loss_error()) text.set("loss_error", *error);
   JsonValue nats = JsonValue::array(), tokens = JsonValue::array();
   for (std::size_t n = 0; n < e.blocks.nats.size(); ++n) {
@@ -296,11 +298,16 @@ JsonValue text_json(const Evaluation& e) {
   return text.set("parts", JsonValue::object({{"nats", std::move(nats)}, {"tokens", std::move(tokens)}}));
 }
 
+// null stands for a number that is not finite.
+double real_or_nan(const JsonValue& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.real();
+}
+
 void read_text(const JsonValue& text, Evaluation& e) {
   e.text = text_counts_from_json(text);
   if (!text.contains("parts")) return;  // of the first version
   const JsonValue& parts = text.at("parts");
-  for (const JsonValue& nats : parts.elements("nats")) e.blocks.nats.push_back(nats.real());
+  for (const JsonValue& nats : parts.elements("nats")) e.blocks.nats.push_back(real_or_nan(nats));
   e.blocks.tokens = parts.at("tokens").integers();
   check(e.blocks.nats.size() == e.blocks.tokens.size(), "evaluation", "'parts' has ", e.blocks.nats.size(),
         " losses and ", e.blocks.tokens.size(), " counts of tokens");
@@ -348,7 +355,10 @@ Evaluation evaluation_from_json(const JsonValue& json) {
   Evaluation e;
   e.split = json.string("split");
   e.generated = json.contains("generated") && json.boolean("generated");
-  if (!e.generated) e.loss = json.real("loss");
+  if (!e.generated) {
+    const JsonValue& loss = json.at("loss");
+    e.loss = loss.is_null() ? real_or_nan(loss) : json.real("loss");  // which names it
+  }
   for (const auto& [name, count] : count_names) e.*count = json.integer(name);
   check_counts(e, "");
   if (const JsonValue* text = json.find("text"); text != nullptr) read_text(*text, e);

@@ -41,9 +41,11 @@ struct Evaluation : ErrorCounts {
   std::string breakdown;                        // Task::breakdown(), and
   std::map<std::int32_t, ErrorCounts> by = {};  // the same counts for each of its keys; of a sequence what has that key
 
-  // exp(loss), of a token; loss in bits of a byte; exp of the loss of a word. On text alone.
+  // On text only: exp(loss), of a token; the loss in bits of a byte; the loss of a word, and exp of it. The
+  // exponentials are infinite where they do not fit a double: a loss of 40 nats in words of 20 tokens.
   double perplexity() const;
   double bits_per_byte() const;
+  double nats_per_word() const;
   double word_perplexity() const;
 
   // Of the loss, over the parts of a text; nothing where there are fewer than two.
@@ -103,6 +105,7 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
 
 // As metrics.jsonl, results.json and varied.json have it: step, split, loss (or that answers were generated), both
 // errors, their counts; where they are broken down, "by": the name, both means over keys, keys and counts as arrays.
+// A number that is not finite is null: of a perplexity the logarithm is there too, as loss or nats_per_word.
 JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);
 // The reverse. Throws Error naming what is missing, and for counts that no evaluation has.
 Evaluation evaluation_from_json(const JsonValue& json);

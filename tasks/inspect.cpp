@@ -10,6 +10,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/error.hpp"
 #include "core/utf8.hpp"
 #include "core/version.hpp"
 #include "tasks/batch.hpp"
@@ -178,6 +179,7 @@ void add_answers(const Tensor& logits, JsonValue& sequence, std::set<std::int32_
   const std::vector<double> all = probabilities.to_vector<double>();
   JsonValue answers = JsonValue::array(), sure = JsonValue::array();
   for (auto row = all.begin(); row != all.end(); row += static_cast<std::ptrdiff_t>(symbols)) {
+    check(std::isfinite(*row), "inspect", "the model's logits are not finite: a page of it would show nothing");
     const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(symbols));
     answers.push(best - row);
     shown.insert(static_cast<std::int32_t>(best - row));

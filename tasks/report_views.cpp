@@ -34,6 +34,13 @@ std::string runs_cell(const ReportGroup& group) {
   return text;
 }
 
+// "24.65 (0.31)": mean and deviation of e^x.
+std::string mean_exponential_text(const std::vector<double>& logarithms) {
+  const ExponentialMean mean = mean_of_exponentials(logarithms);
+  if (mean.value.n == 0) return "-";
+  return mean.mean_text() + (mean.value.n > 1 ? concat(" (", mean.deviation_text(3), ")") : "");
+}
+
 // "24.65 (0.31)": mean and deviation in four digits.
 std::string mean_text(const std::vector<double>& values) {
   const MeanDeviation mean = mean_deviation(values);
@@ -78,22 +85,22 @@ std::string text_table(const ReportTask& task, std::vector<std::string> head) {
     for (const std::string& split : task.splits) {
       const std::vector<Evaluation> results = group.results(split);
       if (results.empty() || !results.front().text) continue;
-      std::vector<double> perplexities, bits, by_word, errors;
+      std::vector<double> losses, bits, of_words, errors;
       for (const Evaluation& e : results) {
         if (!e.text) continue;
-        perplexities.push_back(e.perplexity());
+        losses.push_back(e.loss);
         if (e.text->bytes > 0) bits.push_back(e.bits_per_byte());
-        if (e.text->words > 0) by_word.push_back(e.word_perplexity());
+        if (e.text->words > 0) of_words.push_back(e.nats_per_word());
         if (const std::optional<double> error = e.loss_error()) errors.push_back(*error);
       }
       rows.push_back(begin_of_row(task, group));
       const TextCounts& text = *results.front().text;
       rows.back().insert(
           rows.back().end(),
-          {split, mean_text(perplexities), errors.empty() ? "-" : short_number(mean_deviation(errors).mean, 2),
-           mean_text(bits), mean_text(by_word), to_text(text.context), to_text(text.stride), with_commas(text.tokens),
-           with_commas(text.bytes), with_commas(text.words), with_commas(text.documents), text.token_checksum,
-           text.tokenizer_checksum, runs_cell(group)});
+          {split, mean_exponential_text(losses), errors.empty() ? "-" : short_number(mean_deviation(errors).mean, 2),
+           mean_text(bits), mean_exponential_text(of_words), to_text(text.context), to_text(text.stride),
+           with_commas(text.tokens), with_commas(text.bytes), with_commas(text.words), with_commas(text.documents),
+           text.token_checksum, text.tokenizer_checksum, runs_cell(group)});
       any = true;
     }
     if (rows.size() == before) {  // none of its runs has an evaluation

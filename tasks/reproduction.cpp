@@ -273,6 +273,7 @@ Reproduced reproduced(const Reproduction& table, const ReproductionSetting& sett
         if (!e) continue;
         if (e->text) {
           cell.perplexities.push_back(e->perplexity());
+          cell.losses.push_back(e->loss);
           if (e->text->bytes > 0) cell.bits_per_byte.push_back(e->bits_per_byte());
           cell.text = e->text;
           continue;
@@ -294,6 +295,7 @@ bool Reproduced::Cell::comparable() const { return printed && values().size() >=
 bool Reproduced::Cell::differs() const {
   if (!comparable()) return false;
   const MeanDeviation measured = mean_deviation(values());
+  if (!std::isfinite(measured.mean)) return true;
   const double unit = perplexities.empty() ? 100 : 1;  // errors are printed in percent
   const double theirs = printed->mean / unit;
   const double their_deviation = std::isnan(printed->deviation) ? 0 : printed->deviation / unit;

@@ -150,6 +150,7 @@ struct Reproduced {
     ErrorRates errors{};                 // of the finished runs
     std::optional<Printed> printed{};    // of the paper
     std::vector<double> perplexities{};  // of the finished runs, on text instead of errors,
+    std::vector<double> losses{};        // their logarithms,
     std::vector<double> bits_per_byte{};
     std::optional<TextCounts> text{};  // and what they were taken over
     bool sequences = false;            // counts sequences, not tokens

@@ -22,9 +22,9 @@ std::string printed_cell(const std::optional<Printed>& printed) {
 }
 
 // "24.87 (0.12)"
-std::string perplexity_text(const std::vector<double>& perplexities) {
-  const MeanDeviation mean = mean_deviation(perplexities);
-  return concat(short_number(mean.mean), mean.n > 1 ? concat(" (", short_number(mean.deviation, 2), ")") : "");
+std::string perplexity_text(const std::vector<double>& losses) {
+  const ExponentialMean mean = mean_of_exponentials(losses);
+  return concat(mean.mean_text(), mean.value.n > 1 ? concat(" (", mean.deviation_text(2), ")") : "");
 }
 
 // Stands behind a number that differs from one in print whose deviation is not printed.
@@ -35,7 +35,7 @@ bool has_spread(const Reproduced::Cell& cell) { return cell.printed && !std::isn
 // "4.9% (4.4)*"; with the number of runs where some are missing.
 std::string measured_cell(const Reproduced& result, const Reproduced::Cell& cell) {
   const std::size_t n = cell.values().size();
-  return concat(cell.perplexities.empty() ? cell.errors.mean_text() : perplexity_text(cell.perplexities),
+  return concat(cell.perplexities.empty() ? cell.errors.mean_text() : perplexity_text(cell.losses),
                 cell.untrained ? untrained_mark : "",
                 !cell.differs()    ? ""
                 : has_spread(cell) ? "*"
@@ -49,7 +49,7 @@ bool any_printed(const Reproduced& result, std::size_t column) {
 
 // How two rows stand to each other, told from means and the standard errors of their difference.
 int order(double a, double a_error, double b, double b_error) {
-  if (std::abs(a - b) <= 2 * std::hypot(a_error, b_error)) return 0;
+  if (a == b || std::abs(a - b) <= 2 * std::hypot(a_error, b_error)) return 0;
   return a < b ? -1 : 1;
 }
 
@@ -236,8 +236,7 @@ JsonValue reproduced_json(const Reproduced& result) {
       const Reproduced::Cell& cell = result.cells[r][c];
       JsonValue json = JsonValue::object({{"column", table.columns[c].title.at(scale)}});
       if (!cell.perplexities.empty()) {
-        const MeanDeviation mean = mean_deviation(cell.perplexities);
-        json.set("perplexity", JsonValue::object({{"mean", mean.mean}, {"deviation", mean.deviation}, {"n", mean.n}}));
+        json.set("perplexity", perplexity_json(cell.losses));
         if (!cell.bits_per_byte.empty()) json.set("bits_per_byte", mean_deviation(cell.bits_per_byte).mean);
         json.set("text", text_counts_json(*cell.text).set("split", table.columns[c].split));
       } else if (!cell.errors.rates.empty()) {

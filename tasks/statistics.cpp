@@ -35,6 +35,41 @@ MeanDeviation mean_deviation(const std::vector<double>& values) {
   return result;
 }
 
+namespace {
+
+std::string text_or_power(double value, double logarithm, int digits) {
+  const bool power = !std::isfinite(value) && std::isfinite(logarithm);
+  return power ? "e^" + short_number(logarithm, digits) : short_number(value, digits);
+}
+
+}  // namespace
+
+std::string exponential_text(double logarithm, int digits) {
+  return text_or_power(std::exp(logarithm), logarithm, digits);
+}
+
+std::string ExponentialMean::mean_text(int digits) const { return text_or_power(value.mean, log_mean, digits); }
+std::string ExponentialMean::deviation_text(int digits) const {
+  return text_or_power(value.deviation, log_deviation, digits);
+}
+
+ExponentialMean mean_of_exponentials(const std::vector<double>& logarithms) {
+  ExponentialMean result;
+  if (logarithms.empty()) return result;
+  const double largest = *std::max_element(logarithms.begin(), logarithms.end());
+  std::vector<double> values, scaled;  // e^x, and e^(x - largest)
+  for (const double logarithm : logarithms) {
+    values.push_back(std::exp(logarithm));
+    scaled.push_back(std::exp(logarithm - largest));
+  }
+  result.value = mean_deviation(values);
+  const MeanDeviation of_scaled = mean_deviation(scaled);
+  result.log_mean = largest + std::log(of_scaled.mean);
+  result.log_deviation = largest + std::log(of_scaled.deviation);
+  if (of_scaled.deviation == 0) result.value.deviation = 0;  // also of equal numbers that do not fit
+  return result;
+}
+
 MeanDeviation RunningMean::result() const {
   return {mean_, n_ > 1 ? std::sqrt(squares_ / static_cast<double>(n_ - 1)) : 0, n_};
 }
@@ -49,6 +84,7 @@ std::string with_commas(std::int64_t value) {
 }
 
 std::string short_number(double value, int digits) {
+  if (std::isnan(value)) return "nan";  // never "-nan"
   char buffer[48];
   std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
   return buffer;
@@ -58,6 +94,7 @@ std::string percent_number(double fraction) {
   char buffer[32];
   const double percent = 100 * fraction;
   if (percent == 0) return "0";
+  if (!std::isfinite(percent)) return short_number(percent);
   // Below 0.001 as many decimals as two digits take: one wrong answer of a million is not "0".
   const int decimals = percent >= 99.95     ? 0
                        : percent >= 9.95    ? 1

@@ -21,6 +21,20 @@ struct MeanDeviation {
 };
 MeanDeviation mean_deviation(const std::vector<double>& values);
 
+// Mean and deviation of e^x over values x, such as the perplexities of losses; also as logarithms, since e^x need not
+// fit a double.
+struct ExponentialMean {
+  MeanDeviation value;  // infinite or NaN if it does not fit
+  double log_mean = 0, log_deviation = 0;
+
+  // "24.65"; "e^812.3" if the number does not fit.
+  std::string mean_text(int digits = 4) const;
+  std::string deviation_text(int digits) const;
+};
+ExponentialMean mean_of_exponentials(const std::vector<double>& logarithms);
+// "24.65" for e^logarithm; "e^812.3" if it does not fit a double.
+std::string exponential_text(double logarithm, int digits = 4);
+
 // The same of values that come one by one and are not kept.
 class RunningMean {
  public:

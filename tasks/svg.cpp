@@ -185,18 +185,24 @@ std::vector<double> logarithmic_ticks(double low, double high) {
 
 std::string svg_text(const Chart& given) {
   Chart chart = given;
+  std::int64_t not_drawn = 0;  // since no axis reaches so far
   double highest = 0, lowest = std::numeric_limits<double>::infinity();
   for (ChartPanel& panel : chart.panels) {
     for (ChartSeries& series : panel.series) {
-      std::erase_if(series.points, [&](const ChartPoint& p) {
-        return !std::isfinite(p.x) || !std::isfinite(p.y) || (chart.logarithmic_x && p.x <= 0);
-      });
+      std::erase_if(series.points,
+                    [&](const ChartPoint& p) { return !std::isfinite(p.x) || (chart.logarithmic_x && p.x <= 0); });
+      constexpr double farthest = 1e300;
+      not_drawn += static_cast<std::int64_t>(std::erase_if(series.points, [&](const ChartPoint& p) {
+        return !(std::abs(p.y) < farthest && std::abs(p.low) < farthest && std::abs(p.high) < farthest);
+      }));
       for (const ChartPoint& p : series.points) {
         highest = std::max({highest, p.y, p.high});
         lowest = std::min({lowest, p.y, p.low});
       }
     }
   }
+  if (not_drawn > 0)
+    chart.title += concat("; not drawn: ", not_drawn, not_drawn == 1 ? " point" : " points", " beyond 1e300");
   // One y axis for all panels, so that heights compare.
   if (!chart.numbers || lowest >= highest) lowest = 0;
   const std::vector<double> y_ticks = axis_ticks(lowest, highest > 0 ? highest : 0.01, 5);

@@ -257,12 +257,13 @@ _COUNTS = {"token_error": ("wrong", "scored"), "sequence_error": ("wrong_sequenc
 
 
 def _columns(records, kinds):
-    """(where, record) pairs as {name: array}, a number a record; the loss of generated answers, of which there is none,
-    is NaN."""
+    """(where, record) pairs as {name: array}, a number a record. NaN stands for null, which `tally` writes for a number
+    that is not finite, and for the loss of generated answers, of which there is none."""
     rows = []
     for where, record in records:
         generated = record.get("generated") is True
-        rows.append([math.nan if generated and name == "loss" else _get(record, name, kind, where)
+        none = {name for name, kind in kinds.items() if kind is float and name in record and record[name] is None}
+        rows.append([math.nan if name in none or (generated and name == "loss") else _get(record, name, kind, where)
                      for name, kind in kinds.items()])
     return {name: np.array([row[n] for row in rows], kind) for n, (name, kind) in enumerate(kinds.items())}
 

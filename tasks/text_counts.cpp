@@ -37,6 +37,15 @@ TextCounts text_counts_from_json(const JsonValue& json) {
   return counts;
 }
 
+JsonValue perplexity_json(const std::vector<double>& losses) {
+  const ExponentialMean mean = mean_of_exponentials(losses);
+  return JsonValue::object({{"mean", mean.value.mean},
+                            {"deviation", mean.value.deviation},
+                            {"n", mean.value.n},
+                            {"log_mean", mean.log_mean},
+                            {"log_deviation", mean.log_deviation}});
+}
+
 std::string text_counts_text(const TextCounts& counts) {
   return concat("context ", counts.context, ", stride ", counts.stride, ", ", with_commas(counts.tokens), " tokens, ",
                 with_commas(counts.bytes), " bytes, ", with_commas(counts.words), " words, ",

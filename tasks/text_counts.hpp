@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/io/json.hpp"
 #include "tasks/task.hpp"
@@ -16,5 +17,9 @@ TextCounts text_counts_from_json(const JsonValue& json);
 // "context 256, stride 128, 159,052 tokens, 436,201 bytes, 70,000 words, 5 documents; checksums: tokens 126f6c2a,
 // tokenizer ac9a7783"
 std::string text_counts_text(const TextCounts& counts);
+
+// Perplexities over seeds, exp of these losses: {"mean", "deviation", "n", "log_mean", "log_deviation"}, null for a
+// number that does not fit a double.
+JsonValue perplexity_json(const std::vector<double>& losses);
 
 }  // namespace tally

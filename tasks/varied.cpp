@@ -30,6 +30,12 @@ std::vector<double> coordinates_of(const std::vector<std::string>& values) {
   return numbers.size() == values.size() ? numbers : coordinates;
 }
 
+std::vector<double> losses(const VariedCell& cell) {
+  std::vector<double> values;
+  for (const Evaluation& e : cell.results) values.push_back(e.loss);
+  return values;
+}
+
 std::vector<double> perplexities(const VariedCell& cell) {
   std::vector<double> values;
   for (const Evaluation& e : cell.results) values.push_back(e.perplexity());
@@ -38,13 +44,15 @@ std::vector<double> perplexities(const VariedCell& cell) {
 
 // "4.9% (4.4, n 3)"; of a text "24.9 (0.2, n 3)".
 std::string cell_text(const VariedTable& table, const VariedCell& cell) {
-  const bool text = table.of_text();
-  const MeanDeviation mean =
-      mean_deviation(text ? perplexities(cell) : error_rates(cell.results, table.sequences).rates);
-  if (mean.n == 0) return "-";
-  const std::string deviation = text ? short_number(mean.deviation, 2) : percent_number(mean.deviation);
-  return concat(text ? short_number(mean.mean) : percent_text(mean.mean), " (", mean.n > 1 ? deviation + ", " : "",
-                "n ", mean.n, ")");
+  const auto text_of = [](const std::string& mean, const std::string& deviation, std::int64_t n) {
+    return n == 0 ? "-" : concat(mean, " (", n > 1 ? deviation + ", " : "", "n ", n, ")");
+  };
+  if (table.of_text()) {
+    const ExponentialMean mean = mean_of_exponentials(losses(cell));
+    return text_of(mean.mean_text(), mean.deviation_text(2), mean.value.n);
+  }
+  const MeanDeviation mean = mean_deviation(error_rates(cell.results, table.sequences).rates);
+  return text_of(percent_text(mean.mean), percent_number(mean.deviation), mean.n);
 }
 
 double bits_per_byte(const VariedCell& cell) {
@@ -184,9 +192,7 @@ JsonValue varied_json(const std::vector<VariedTable>& tables) {
         JsonValue cell = JsonValue::object({{"value", table.values[n]}});
         if (!line.cells[n].results.empty()) {
           if (table.of_text()) {
-            const MeanDeviation mean = mean_deviation(perplexities(line.cells[n]));
-            cell.set("perplexity",
-                     JsonValue::object({{"mean", mean.mean}, {"deviation", mean.deviation}, {"n", mean.n}}));
+            cell.set("perplexity", perplexity_json(losses(line.cells[n])));
             const TextCounts& text = *line.cells[n].results.front().text;
             if (text.bytes > 0) cell.set("bits_per_byte", bits_per_byte(line.cells[n]));
             cell.set("text", text_counts_json(text).set("split", table.split));

@@ -31,11 +31,7 @@ class Writer {
     } else if (value.is_string()) {
       write_string(value.string());
     } else if (value.is_real()) {
-      const double real = value.real();
-      check(std::isfinite(real), "json", "'", escape_for_print(member_), "' is ", real, ", which JSON cannot hold");
-      const std::string digits = to_text(real);
-      text_ += digits;
-      if (digits.find_first_of(".e") == std::string::npos) text_ += ".0";
+      write_real(value.real());
     } else {
       text_ += value.is_null()      ? "null"
                : value.is_integer() ? to_text(value.integer())
@@ -47,6 +43,16 @@ class Writer {
   std::string take() { return std::move(text_); }
 
  private:
+  void write_real(double real) {
+    if (!std::isfinite(real)) {
+      text_ += "null";
+      return;
+    }
+    const std::string digits = to_text(real);
+    text_ += digits;
+    if (digits.find_first_of(".e") == std::string::npos) text_ += ".0";
+  }
+
   template <class List, class WriteOne>
   void list(char open, char close, const List& items, bool lines, std::size_t depth, const WriteOne& write_one) {
     const auto new_line = [&](std::size_t level) {

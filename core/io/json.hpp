@@ -129,7 +129,7 @@ void parse_json_members(std::string_view text, const JsonLimits& limits, std::st
 
 // indent 0: one line without blanks. Otherwise one line for each member and for each element, indented; arrays of plain
 // values stay on one line. Doubles are written in the shortest form that reads back to the same bits, always with a
-// point or an exponent. Throws Error naming the member for NaN, infinity and text that is not UTF-8.
+// point or an exponent; NaN and infinity as null. Throws Error naming the member for text that is not UTF-8.
 std::string write_json(const JsonValue& value, int indent = 0);
 
 }  // namespace tally

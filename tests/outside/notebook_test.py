@@ -212,6 +212,16 @@ class Damage(unittest.TestCase):
         self.assertIn("the last line is cut", run.notes[0])
         self.assertEqual(len(run.final()["step"]), 0)
 
+    def test_null_is_no_finite_number(self):
+        line = {"step": 9, "split": "ood-dense", "loss": None, "token_error": 0.5, "sequence_error": 1, "wrong": 1,
+                "scored": 2, "wrong_sequences": 1, "sequences": 1}
+        self.change("metrics.jsonl", lambda text: text + json.dumps(line).encode() + b"\n")
+        columns = tally.Run(self.run).evaluations("ood-dense")
+        self.assertEqual(columns["step"].tolist(), [2, 4, 9])
+        self.assertEqual(np.isnan(columns["loss"]).tolist(), [False, False, True])
+        self.change("metrics.jsonl", lambda text: text.replace(b'"wrong": 1', b'"wrong": null'))
+        self.expect("'wrong': must be int", lambda: tally.Run(self.run))
+
     def test_a_damaged_line_is_named(self):
         for damage in (b'{"step": 1', b'{"step": 1, "step": 1}', b'[1]', b'{"step": 1, "split": "train", "loss": NaN}',
                        b'{"step": 1.5, "split": "ood"}', b'{"step": true, "diverged": "x"}', b'\xff', b'[' * 100_000,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "core/error.hpp"
@@ -128,6 +129,8 @@ TEST(Reproductions, APerplexityDiffersBeyondTheSpreadOfBoth) {
   Reproduced::Cell cell{.printed = Printed{23.5, 0.3}, .perplexities = {23.0, 23.2}};
   EXPECT_FALSE(cell.differs());  // 0.4 apart; 2 sqrt(0.02 / 2 + 0.03) = 0.4
   cell.perplexities = {22.9, 23.1};
+  EXPECT_TRUE(cell.differs());
+  cell.perplexities = {20, std::numeric_limits<double>::infinity()};
   EXPECT_TRUE(cell.differs());
   cell.perplexities = {20};
   EXPECT_FALSE(cell.differs()) << "one seed";

@@ -80,6 +80,15 @@ TEST(AxisTicks, AreRoundAndCoverTheRange) {
   }
 }
 
+TEST(Svg, PointsBeyondAnyAxisAreCounted) {
+  Chart chart{"title", "step", "perplexity", {{"panel", {line("a", {{0, 3}, {50, 1e307}, {70, INFINITY}, {100, 5}})}}}};
+  chart.numbers = true;
+  const std::string svg = svg_text(chart);
+  expect_well_formed(svg);
+  EXPECT_EQ(attributes(svg, "circle", "cx").size(), 2u);
+  EXPECT_NE(svg.find("title; not drawn: 2 points beyond 1e300"), std::string::npos) << svg;
+}
+
 TEST(Svg, PointsLieWhereTheAxesSay) {
   const Chart chart{"title", "step", "error", {{"panel", {line("a", {{0, 0}, {50, 0.5}, {100, 1}})}}}};
   const std::string svg = svg_text(chart);

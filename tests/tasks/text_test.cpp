@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <span>
@@ -235,6 +236,25 @@ TEST_F(TextTask, TellsWhatWasScored) {
   EXPECT_EQ(read.text->tokenizer_checksum, "9abcdef0");
   EXPECT_EQ(read.blocks.nats, e.blocks.nats);
   EXPECT_EQ(read.blocks.tokens, e.blocks.tokens);
+
+  // A word of 200 tokens: e^(200 ln 50) = 10^340 fits no double, its logarithm does.
+  e.loss = std::log(50.0);
+  e.text->tokens = 1000;
+  const JsonValue json = parse_json(write_json(evaluation_json(3, e)), {}, "json");
+  EXPECT_TRUE(json.at("text").at("word_perplexity").is_null());
+  EXPECT_NEAR(json.at("text").real("nats_per_word"), 200 * std::log(50.0), 1e-9);
+  EXPECT_NEAR(json.at("text").real("perplexity"), 50, 1e-9);
+  EXPECT_EQ(evaluation_from_json(json).loss, e.loss);
+  // A model that is no good at all, and one that is none.
+  e.loss = 800;
+  const JsonValue large = parse_json(write_json(evaluation_json(3, e)), {}, "json");
+  EXPECT_TRUE(large.at("text").at("perplexity").is_null());
+  EXPECT_EQ(large.real("loss"), 800);
+  e.loss = e.blocks.nats[0] = std::numeric_limits<double>::quiet_NaN();
+  const JsonValue none = parse_json(write_json(evaluation_json(3, e)), {}, "json");
+  EXPECT_TRUE(none.at("loss").is_null());
+  EXPECT_TRUE(std::isnan(evaluation_from_json(none).loss) && std::isnan(evaluation_from_json(none).blocks.nats[0]));
+  EXPECT_EQ(evaluation_from_json(none).blocks.nats[1], 7.25);
 }
 
 // The loss of the whole split does not depend on how its windows are put into batches, but for the order of addition of
