@@ -79,16 +79,20 @@ TrainingOrder::TrainingOrder(const Split& split, std::int64_t batch, std::uint64
   check(batch > 0, "batch", "the batch must hold at least one sequence");
 }
 
-std::vector<std::int64_t> TrainingOrder::indices(std::int64_t step) {
+std::int64_t TrainingOrder::seen_by(std::int64_t steps) const {
+  if (count_ == 0) return steps * batch_;
+  const std::int64_t steps_per_epoch = (count_ + batch_ - 1) / batch_;
+  return steps / steps_per_epoch * count_ + steps % steps_per_epoch * batch_;
+}
+
+std::vector<std::int64_t> TrainingOrder::after(std::int64_t seen) {
   std::vector<std::int64_t> result;
   if (count_ == 0) {
     result.resize(static_cast<std::size_t>(batch_));
-    std::iota(result.begin(), result.end(), (step - 1) * batch_);
+    std::iota(result.begin(), result.end(), seen);
     return result;
   }
-  const std::int64_t steps_per_epoch = (count_ + batch_ - 1) / batch_;
-  const std::int64_t epoch = (step - 1) / steps_per_epoch;
-  const std::int64_t begin = (step - 1) % steps_per_epoch * batch_;
+  const std::int64_t epoch = seen / count_, begin = seen % count_;
   const std::int64_t end = std::min(begin + batch_, count_);
   if (epoch != epoch_) {
     Rng rng({seed_, stream_of("training order"), static_cast<std::uint32_t>(epoch)});
@@ -99,11 +103,9 @@ std::vector<std::int64_t> TrainingOrder::indices(std::int64_t step) {
   return result;
 }
 
-Batch batch_of(const Task& task, TrainingOrder& order, std::int64_t n) {
+Batch batch_of(const Task& task, const std::vector<std::int64_t>& indices) {
   std::vector<Example> examples;
-  for (const std::int64_t index : order.indices(n)) {
-    examples.push_back(task.example(task.splits().front().name, index));
-  }
+  for (const std::int64_t index : indices) examples.push_back(task.example(task.splits().front().name, index));
   return collate(examples);
 }
 

@@ -35,13 +35,18 @@ std::vector<Example> examples_of(const Task& task, std::string_view split, std::
 // 0 .. count-1 in a random order.
 std::vector<std::int64_t> random_order(std::int64_t count, Rng& rng);
 
-// Which sequences of the training split step n = 1, 2, ... sees: a pure function of n, so that a resumed run sees what
-// an uninterrupted one would. An endless split is read on and on; a fixed set is read in epochs, each in an order of
-// its own, the last batch of an epoch being what is left.
+// Which sequences of the training split a step sees: a pure function of how many were seen before, so that a resumed
+// run sees what an uninterrupted one would, also with another batch. An endless split is read on and on; a fixed set is
+// read in epochs, each in an order of its own, the last batch of an epoch being what is left.
 class TrainingOrder {
  public:
   TrainingOrder(const Split& split, std::int64_t batch, std::uint64_t seed);
-  std::vector<std::int64_t> indices(std::int64_t step);
+  // The batch that comes after so many sequences.
+  std::vector<std::int64_t> after(std::int64_t seen);
+  // Sequences that the first `steps` steps see, all with this batch.
+  std::int64_t seen_by(std::int64_t steps) const;
+  // The batch of step n = 1, 2, ..., all with this batch.
+  std::vector<std::int64_t> indices(std::int64_t step) { return after(seen_by(step - 1)); }
 
  private:
   std::int64_t count_, batch_;
@@ -50,7 +55,11 @@ class TrainingOrder {
   std::vector<std::int64_t> order_;
 };
 
+// These sequences of the training split.
+Batch batch_of(const Task& task, const std::vector<std::int64_t>& indices);
 // The batch that training step n = 1, 2, ... sees.
-Batch batch_of(const Task& task, TrainingOrder& order, std::int64_t n);
+inline Batch batch_of(const Task& task, TrainingOrder& order, std::int64_t n) {
+  return batch_of(task, order.indices(n));
+}
 
 }  // namespace tally

@@ -293,8 +293,9 @@ JsonValue RunConfig::to_json() const {
 
 RunConfig RunConfig::from_json(const JsonValue& json, OtherRules other_rules) {
   check(json.is_object(), "config", "the configuration must be an object, not ", json.kind());
-  static const std::vector<std::string> known = {"format",     "preset", "task",      "pe",
-                                                 "pe-options", "model",  "optimiser", "run"};
+  static const std::vector<std::string> known = {
+      "format", "preset",    "task", "pe",      "pe-options",
+      "model",  "optimiser", "run",  "imported"};  // which only the folder of a run heeds
   for (const JsonMember& member : json.members()) {
     if (std::find(known.begin(), known.end(), member.name) == known.end()) fail_unknown_key(member.name, known);
   }

@@ -1,16 +1,12 @@
 #include "tasks/run_folder.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdio>
 #include <filesystem>
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/folder_lock.hpp"
 #include "core/io/lease.hpp"
-#include "core/utf8.hpp"
-#include "core/version.hpp"
 #include "tasks/task_paths.hpp"
 
 namespace tally {
@@ -18,6 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const JsonLimits config_limits{.max_depth = 16, .max_values = 10'000};
+constexpr const char* imported_key = "imported";
 const JsonLimits results_limits{.max_depth = 16, .max_values = 1'000'000};  // errors by key are many
 
 // A free name beside `path`.
@@ -58,32 +55,6 @@ void refuse_runs_at_work_below(const std::string& folder) {
   }
 }
 
-std::string checkpoint_name(std::int64_t step) {
-  char name[48];
-  std::snprintf(name, sizeof name, "step-%08lld.safetensors", static_cast<long long>(step));
-  return name;
-}
-
-// The step of a checkpoint's name, -1 for any other name.
-std::int64_t step_of(const std::string& name) {
-  std::int64_t step = -1;
-  constexpr std::string_view head = "step-";
-  if (name.starts_with(head)) std::from_chars(name.data() + head.size(), name.data() + name.size(), step);
-  return step >= 0 && name == checkpoint_name(step) ? step : -1;
-}
-
-// A number that a checkpoint carries in its metadata.
-std::int64_t metadata_number(const SafetensorsFile& file, const std::string& key) {
-  const auto entry = file.metadata().find(key);
-  check(entry != file.metadata().end(), "checkpoint", file.path(), ": the metadata has no '", key, "'");
-  std::int64_t value = -1;
-  const char* const end = entry->second.data() + entry->second.size();
-  const auto read = std::from_chars(entry->second.data(), end, value);
-  check(read.ec == std::errc() && read.ptr == end && value >= 0, "checkpoint", file.path(), ": '", key,
-        "' is not a number");
-  return value;
-}
-
 }  // namespace
 
 std::string run_name(std::string_view encoding, const std::vector<std::pair<std::string, std::string>>& settings,
@@ -95,12 +66,6 @@ std::string run_name(std::string_view encoding, const std::vector<std::pair<std:
     if (c == '/' || static_cast<unsigned char>(c) <= ' ') c = '_';
   }
   return name;
-}
-
-NamedTensors with_prefix(const std::string& prefix, const NamedTensors& tensors) {
-  NamedTensors result;
-  for (const auto& [name, tensor] : tensors) result.emplace_back(prefix + name, tensor);
-  return result;
 }
 
 FileDescriptor RunFolder::make_way(const std::string& path, bool force) {
@@ -127,7 +92,7 @@ FileDescriptor RunFolder::make_way(const std::string& path, bool force) {
   return lock_of_old;
 }
 
-RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bool force) {
+RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bool force, bool imported) {
   config.validate();
   const std::string folder = without_slashes(path);
   const FileDescriptor lock_of_old = make_way(folder, force);
@@ -135,10 +100,11 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
   fs::create_directories(folder, error);
   check(!error, "run", "cannot make the folder '", folder, "': ", error.message());
   RunFolder run(folder, config.clone());
+  run.imported_ = imported;
   run.lock();
   // Between the look above and the lock another process may have made its run here, and ended.
   check(holds_nothing(folder), "run", "'", folder, "' holds a run already: another process has just made it");
-  write_file_atomically(run.config_path(), write_json(run.stored_config(), 2) + "\n");
+  run.write_config();
   return run;
 }
 
@@ -184,6 +150,7 @@ void RunFolder::read_config() {
   in_file(config_path(), [&] {
     config_ = config_from(json);
     config_.validate();
+    imported_ = json.contains(imported_key) && json.boolean(imported_key);
   });
 }
 
@@ -193,8 +160,11 @@ JsonValue RunFolder::stored_config() const {
   for (const std::string& name : path_options(*config_.task, *config_.task_options)) {
     task.set(name, path_from(folder, task.string(name)));
   }
-  return json.set("task", std::move(task));
+  json.set("task", std::move(task));
+  return imported_ ? json.set(imported_key, true) : json;
 }
+
+void RunFolder::write_config() const { write_file_atomically(config_path(), write_json(stored_config(), 2) + "\n"); }
 
 RunConfig RunFolder::config_from(const JsonValue& stored) const {
   RunConfig config = RunConfig::from_json(stored, OtherRules::leave_out);
@@ -208,6 +178,11 @@ RunConfig RunFolder::config_from(const JsonValue& stored) const {
     if (fs::exists(path_ / own, error)) config.set("task." + name, (path_ / own).string());
   }
   return config;
+}
+
+bool RunFolder::imported() const {
+  std::error_code error;
+  return imported_ || fs::exists(fs::symlink_status(checkpoint_path(0), error));
 }
 
 std::string RunFolder::checkpoint_path(std::int64_t step) const {
@@ -249,7 +224,7 @@ void RunFolder::change_config(const RunConfig& config) {
 void RunFolder::relocate(const RunConfig& config) {
   check_still_ours();
   config_ = config_.with_paths_of(config);
-  if (writes_) write_file_atomically(config_path(), write_json(stored_config(), 2) + "\n");
+  if (writes_) write_config();
 }
 
 void RunFolder::begin() {
@@ -259,7 +234,7 @@ void RunFolder::begin() {
   check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
   last_checkpoint_damaged_ = false;
   if (changes_.empty()) return;
-  if (writes_) write_file_atomically(config_path(), write_json(stored_config(), 2) + "\n");
+  if (writes_) write_config();
   changes_.clear();
 }
 
@@ -270,10 +245,13 @@ void RunFolder::lock() {
 std::vector<std::int64_t> RunFolder::checkpoint_steps() const {
   std::vector<std::int64_t> steps;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path_ + "/checkpoints", error)) {
-    const std::int64_t step = step_of(entry.path().filename().string());
+  const std::string folder = path_ + "/checkpoints";
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::int64_t step = step_of_checkpoint(entry.path().filename().string());
     if (step >= 0) steps.push_back(step);
   }
+  check(!error || error == std::errc::no_such_file_or_directory, "checkpoint", "cannot read the folder '", folder,
+        "': ", error.message());
   std::sort(steps.begin(), steps.end());
   return steps;
 }
@@ -281,16 +259,8 @@ std::vector<std::int64_t> RunFolder::checkpoint_steps() const {
 void RunFolder::write_checkpoint(const Checkpoint& checkpoint, const NamedTensors& model,
                                  const NamedTensors& optimiser) const {
   check_still_ours();
-  NamedTensors tensors = with_prefix("model.", model);
-  for (auto& entry : with_prefix("optimiser.", optimiser)) tensors.push_back(std::move(entry));
-  Metadata metadata{{"format", "tally checkpoint"},
-                    {"step", std::to_string(checkpoint.step)},
-                    {"tokens", std::to_string(checkpoint.tokens)},
-                    {"version", std::string(version)}};
-  if (!checkpoint.record.empty()) metadata.emplace("model", model_record_text(checkpoint.record));
-  if (!checkpoint.data.empty()) metadata.emplace("data", checkpoint.data);
-  add_checksums(metadata, tensors);
-  write_safetensors(checkpoint_path(checkpoint.step), tensors, metadata);
+  write_checkpoint_file(checkpoint_path(checkpoint.step), checkpoint, model, optimiser);
+  sound_.insert(checkpoint.step);
 }
 
 void RunFolder::check_can_write_checkpoints(std::int64_t first, std::int64_t last) const {
@@ -306,40 +276,13 @@ void RunFolder::check_can_write_checkpoints(std::int64_t first, std::int64_t las
   const AtomicFile trial(checkpoint_path(first));  // its temporary file goes again
 }
 
-std::vector<StoredTensor> RunFolder::StoredCheckpoint::tensors(std::string_view prefix) const {
-  std::vector<StoredTensor> result;
-  for (const SafetensorsEntry& entry : file->entries()) {
-    if (!entry.name.starts_with(prefix)) continue;
-    result.push_back({entry.name.substr(prefix.size()), *entry.dtype, entry.shape,
-                      [this, &name = entry.name] { return file->read(name); }});
-  }
-  return result;
-}
-
-RunFolder::StoredCheckpoint RunFolder::open_checkpoint(std::int64_t step) const {
-  const std::string path = checkpoint_path(step);
-  StoredCheckpoint checkpoint{{}, SafetensorsFile::open(path)};
-  const SafetensorsFile& file = *checkpoint.file;
-  const std::vector<std::string> bad = verify_checksums(file);
-  check(bad.empty(), "checkpoint", path, ": the checksum of ", bad.empty() ? "" : escape_for_print(bad.front()),
-        " does not hold");
-  checkpoint.step = metadata_number(file, "step");
-  checkpoint.tokens = metadata_number(file, "tokens");
-  check(checkpoint.step == step, "checkpoint", path, ": the step inside, ", checkpoint.step,
-        ", is not that of the file's name");
-  if (const auto record = file.metadata().find("model"); record != file.metadata().end()) {
-    checkpoint.record = model_record_from_text(record->second, concat("checkpoint ", path, ", metadata 'model'"));
-  }
-  if (const auto data = file.metadata().find("data"); data != file.metadata().end()) checkpoint.data = data->second;
-  for (const SafetensorsEntry& entry : file.entries()) {
-    const bool known = entry.name.starts_with("model.") || entry.name.starts_with("optimiser.");
-    if (!known) fail("checkpoint", path, ": unexpected tensor '", escape_for_print(entry.name), "'");
-    if (!entry.dtype) file.read(entry.name);  // throws
-  }
+StoredCheckpoint RunFolder::open_checkpoint(std::int64_t step) const {
+  StoredCheckpoint checkpoint = open_checkpoint_file(checkpoint_path(step), step);
+  sound_.insert(step);
   return checkpoint;
 }
 
-RunFolder::StoredCheckpoint RunFolder::newest_checkpoint(const std::function<void(const std::string&)>& skipped) const {
+StoredCheckpoint RunFolder::newest_checkpoint(const std::function<void(const std::string&)>& skipped) const {
   for (std::vector<std::int64_t> steps = checkpoint_steps(); !steps.empty(); steps.pop_back()) {
     try {
       return open_checkpoint(steps.back());
@@ -350,14 +293,82 @@ RunFolder::StoredCheckpoint RunFolder::newest_checkpoint(const std::function<voi
   return {};
 }
 
-void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t)>& planned) const {
+void RunFolder::refuse_lost_start(const StoredCheckpoint& newest, const std::vector<MetricsRecord>& metrics) const {
+  if (newest.step > 0) return;
+  check(newest.file || !imported(), "checkpoint", checkpoint_path(0),
+        ": is missing or cannot be read, and the run begins with the model in it; bring the file back, or import the "
+        "model again");
+  constexpr const char* advice =
+      "; bring them back (owner, rights), or begin again at step 0: 'tally resume --restart' moves what is left aside";
+  const std::vector<std::int64_t> steps = checkpoint_steps();
+  check(steps.empty() || steps.back() == 0, "checkpoint", "'", path_, "' has ", steps.size(),
+        " checkpoints, the newest of step ", steps.empty() ? 0 : steps.back(),
+        ", and none that was trained can be read", advice);
+  // The first checkpoint is there before what follows it is noted.
+  const std::optional<RunConfig> trained = trained_config(metrics);
+  const RunConfig& config = trained ? *trained : config_;
+  const std::int64_t first_saved = std::min(config.save_interval(), config.run.steps);
+  std::int64_t reached = 0;
+  for (const MetricsRecord& record : metrics) {
+    const std::int64_t before = std::holds_alternative<StartRecord>(record) ? 0 : first_saved;
+    if (step_of(record) > before) reached = std::max(reached, step_of(record));
+  }
+  std::error_code error;
+  check(reached == 0 && !fs::exists(results_path(), error), "checkpoint", "'", path_, "' was trained",
+        reached == 0 ? "" : concat(" to step ", reached), " before, and its checkpoints are gone", advice);
+}
+
+std::string RunFolder::set_aside(const std::vector<std::int64_t>& steps) const {
+  std::error_code error;
+  const std::string folder = aside_path(path_ + "/checkpoints");
+  const auto done = [&](const std::string& what) {
+    check(!error, "run", "cannot move '", what, "' to '", folder, "': ", error.message());
+  };
+  const bool metrics = fs::exists(metrics_path(), error), results = fs::exists(results_path(), error);
+  if (steps.empty() && !metrics && !results) return "";
+  check_still_ours();
+  fs::create_directory(folder, error);
+  done(path_);
+  for (const std::int64_t step : steps) {
+    fs::rename(checkpoint_path(step), concat(folder, "/", checkpoint_name(step)), error);
+    done(checkpoint_path(step));
+  }
+  if (metrics) fs::copy_file(metrics_path(), folder + "/metrics.jsonl", error);
+  done(metrics_path());
+  if (results) fs::rename(results_path(), folder + "/results.json", error);
+  done(results_path());
+  return folder;
+}
+
+std::string RunFolder::restart() const {
+  if (imported()) open_checkpoint(0);  // throws
+  std::vector<std::int64_t> steps = checkpoint_steps();
+  std::erase(steps, 0);
+  const std::string folder = set_aside(steps);
+  std::error_code error;
+  fs::remove(metrics_path(), error);
+  check(!error, "run", "cannot remove '", metrics_path(), "': ", error.message());
+  return folder;
+}
+
+void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t)>& planned,
+                                  const std::function<void(const std::string&)>& skipped) const {
+  const auto is_sound = [&](std::int64_t step) {
+    try {
+      if (!sound_.contains(step)) open_checkpoint(step);
+      return true;
+    } catch (const Error& error) {
+      skipped(concat(error.what(), "; it is now in ", set_aside({step})));
+      return false;
+    }
+  };
   std::int64_t newer = 0;  // planned ones beyond the one looked at
   for (std::vector<std::int64_t> steps = checkpoint_steps(); !steps.empty(); steps.pop_back()) {
     const std::int64_t step = steps.back();
     const bool keep = step == 0 || newer == 0 || step == best || (planned(step) && newer < 2);
     newer += planned(step);
     std::error_code error;
-    if (!keep) fs::remove(checkpoint_path(step), error);
+    if (!keep && is_sound(step)) fs::remove(checkpoint_path(step), error);
   }
 }
 

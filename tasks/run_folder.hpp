@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,11 +12,9 @@
 
 #include "core/io/file_descriptor.hpp"
 #include "core/io/json.hpp"
-#include "core/io/safetensors.hpp"
-#include "nn/module.hpp"
+#include "tasks/checkpoint.hpp"
 #include "tasks/config.hpp"
 #include "tasks/metrics.hpp"
-#include "tasks/model_record.hpp"
 
 namespace tally {
 
@@ -29,8 +28,8 @@ class RunFolder {
  public:
   // A new run: makes the folder, locks it and writes config.json. Throws Error when the path holds a run or anything
   // else; with `force` what is there is moved aside first (to <path>.old, <path>.old-2, ...), unless a process trains
-  // in it.
-  static RunFolder create(const std::string& path, const RunConfig& config, bool force);
+  // in it. imported: the run begins with the weights of a checkpoint of step 0, and config.json records that.
+  static RunFolder create(const std::string& path, const RunConfig& config, bool force, bool imported = false);
   // The part of it that makes the path free. What it returns is to be held until the new run has its own lock.
   static FileDescriptor make_way(const std::string& path, bool force);
   // An existing run. Throws Error when there is none, or when config.json cannot be read.
@@ -76,23 +75,11 @@ class RunFolder {
   // configuration, a checkpoint or results once another one has taken the run over.
   void claimed(std::int64_t number) { claim_ = number; }
 
-  // Steps of the checkpoint files, rising.
+  // Whether the run begins with imported weights, those of its checkpoint of step 0.
+  bool imported() const;
+  // Steps of the checkpoint files, rising. Throws Error when their folder exists and cannot be read.
   std::vector<std::int64_t> checkpoint_steps() const;
-  // Parameters under "model.", optimiser state under "optimiser."; the same bytes for the same state. What the model is
-  // stands in the metadata; how long it is trained, and how often it is looked at, must not.
-  struct Checkpoint {
-    std::int64_t step = 0;
-    std::int64_t tokens = 0;  // trained on so far
-    ModelRecord record;       // empty in a file of a version that wrote none
-    std::string data = {};    // Task::data_record(); empty also in a file of such a version
-  };
   void write_checkpoint(const Checkpoint& checkpoint, const NamedTensors& model, const NamedTensors& optimiser) const;
-  // One on the disk, whose checksums held when it was opened. Its tensors stay there until they are loaded.
-  struct StoredCheckpoint : Checkpoint {
-    std::optional<SafetensorsFile> file;  // nothing of step 0
-    // Those under the prefix: {"embedding.weight", ...} for "model.".
-    std::vector<StoredTensor> tensors(std::string_view prefix) const;
-  };
   // Throws Error when checkpoints of the steps from `first` to `last` cannot be written: the folder cannot, or what is
   // no file is in the way of one.
   void check_can_write_checkpoints(std::int64_t first, std::int64_t last) const;
@@ -101,11 +88,22 @@ class RunFolder {
   // The newest checkpoint that can be read; step 0 without tensors if there is none. Calls `skipped` with the error of
   // each one that was passed over.
   StoredCheckpoint newest_checkpoint(const std::function<void(const std::string&)>& skipped) const;
-  // Removes the checkpoints but that of step 0, which an imported run begins with, the last two of planned steps, the
-  // one of step `best` (-1 for none), and what is newer than all planned ones. An interrupted run leaves one at a step
-  // that is not planned; it goes when it is overtaken, so that in the end there are those that an uninterrupted run
-  // keeps.
-  void prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t step)>& planned) const;
+  // Throws Error when a run that was trained before would begin again at step 0 because its checkpoints are damaged,
+  // unreadable or gone, and when an imported run would begin without its weights. `newest`: of newest_checkpoint().
+  void refuse_lost_start(const StoredCheckpoint& newest, const std::vector<MetricsRecord>& metrics) const;
+  // Moves these checkpoints, a copy of the metrics and the results of the run to a new folder in the run,
+  // checkpoints.old (checkpoints.old-2, ...). Returns its path; empty when there was nothing to move.
+  std::string set_aside(const std::vector<std::int64_t>& steps) const;
+  // The run is to begin again at step 0: sets all aside but the weights that an imported run begins with. Throws Error,
+  // and moves nothing, when these cannot be read. Returns what set_aside() does.
+  std::string restart() const;
+  // Removes the checkpoints except that of step 0, which an imported run begins with, the last two of planned steps,
+  // the one of step `best` (-1 for none), and those newer than all planned ones. An interrupted run leaves one at a
+  // step that is not planned; it goes when it is overtaken, so that in the end there are those that an uninterrupted
+  // run keeps. Each is opened before it is removed, unless this object wrote or opened it; one that cannot be read is
+  // set aside instead, and `skipped` called with the error.
+  void prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t step)>& planned,
+                         const std::function<void(const std::string&)>& skipped) const;
 
   // The configuration with which the run was trained last, from its metrics; nothing where they do not say so. That of
   // config.json may have been changed by hand since.
@@ -116,6 +114,8 @@ class RunFolder {
   std::string path_;
   RunConfig config_;
   std::vector<std::string> changes_;
+  bool imported_ = false;                 // config.json says so; those of earlier versions do not
+  mutable std::set<std::int64_t> sound_;  // steps of the checkpoints that were written or opened here
   bool last_checkpoint_damaged_ = false;
   bool writes_ = true;
   FileDescriptor lock_;
@@ -125,14 +125,12 @@ class RunFolder {
   void refuse_what_is_no_run() const;
   void read_to_train();
   void read_config();
+  void write_config() const;
   RunConfig config_from(const JsonValue& stored) const;
 };
 
 // "cope-model.layers=1-seed2": a name for a folder; what could be a path is not.
 std::string run_name(std::string_view encoding, const std::vector<std::pair<std::string, std::string>>& settings,
                      std::int64_t seed);
-
-// Model weights as they lie in a checkpoint: {"model.embedding.weight", ...}.
-NamedTensors with_prefix(const std::string& prefix, const NamedTensors& tensors);
 
 }  // namespace tally

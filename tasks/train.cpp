@@ -15,11 +15,53 @@
 #include "tasks/generate.hpp"
 #include "tasks/metrics.hpp"
 #include "tasks/parameter_shares.hpp"
+#include "tasks/statistics.hpp"
 
 namespace tally {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Whether the training sequences from number `next` on are others than with the settings of `before`, or come in
+// another order.
+bool other_sequences(const RunConfig& before, const RunConfig& now, const Task& task, std::int64_t next) {
+  const Split& split = task.splits().front();
+  if (split.count > 0 && before.run.seed != now.run.seed) return true;
+  try {
+    const std::unique_ptr<Task> old = before.with_paths_of(now).make_task();
+    if (old->splits().front().count != split.count) return true;
+    constexpr std::int64_t some = 4;
+    for (std::int64_t index = next; index < next + some; ++index) {
+      const std::int64_t number = split.count > 0 ? index % split.count : index;
+      const Example a = old->example(split.name, number), b = task.example(split.name, number);
+      if (a.tokens != b.tokens || a.targets != b.targets || a.loss_mask != b.loss_mask) return true;
+    }
+    return false;
+  } catch (const Error&) {  // there is no such task any more
+    return true;
+  }
+}
+
+// What changed settings mean for a run at a step, which their names do not say.
+std::vector<std::string> consequences(const RunConfig& before, const RunConfig& now, const Task& task,
+                                      std::int64_t step, std::int64_t sequences) {
+  std::vector<std::string> texts;
+  const std::string next = concat("step ", step + 1);
+  if (other_sequences(before, now, task, sequences)) {
+    texts.push_back(concat("from ", next, " on the training sequences are others than before: some of those that were ",
+                           "trained on may come again, and some of the rest never come"));
+  } else if (before.run.batch != now.run.batch) {
+    texts.push_back(concat(next, " begins with training sequence number ", sequences, ", the next one: with the other ",
+                           "batch none is left out and none comes again"));
+  }
+  if (step > before.run.steps || step >= now.run.steps) return texts;
+  const double rate = learning_rate(before.optimiser, step, before.run.steps);
+  if (rate != learning_rate(now.optimiser, step, now.run.steps)) {
+    texts.push_back(concat("the learning rate was ", short_number(rate), " at step ", step, " and is ",
+                           short_number(learning_rate(now.optimiser, step + 1, now.run.steps)), " at ", next));
+  }
+  return texts;
+}
 
 // One run from its newest checkpoint on.
 class Run {
@@ -82,7 +124,7 @@ class Run {
         if (!saved_at(step)) save(step);
         return TrainOutcome::interrupted;
       }
-      if (saved_at(step)) prune(step);
+      if (saved_at(step)) prune();
     }
     return finish() ? TrainOutcome::done : TrainOutcome::interrupted;
   }
@@ -95,6 +137,8 @@ class Run {
   std::int64_t restore() {
     const auto checkpoint = folder_.newest_checkpoint(
         [this](const std::string& why) { observer_.message(concat("passed over a checkpoint: ", why)); });
+    std::vector<MetricsRecord> records = read_metrics(folder_.metrics_path());
+    folder_.refuse_lost_start(checkpoint, records);
     const std::int64_t step = checkpoint.step;
     tokens_ = checkpoint.tokens;
     if (checkpoint.file) {
@@ -107,12 +151,14 @@ class Run {
           load_tensors(optimizer_->state(), shares_ ? shares_->own_rows(std::move(state)) : state);
         }
       });
-    } else if (const auto steps = folder_.checkpoint_steps(); !steps.empty() && steps.front() == 0) {
-      fail("checkpoint", folder_.checkpoint_path(0), ": cannot be read, and the run begins with the model in it");
     }
-    std::vector<MetricsRecord> records = read_metrics(folder_.metrics_path());
     const std::optional<RunConfig> trained = folder_.trained_config(records);
     const std::vector<std::string> changes = trained ? differences(*trained, config_) : folder_.changes();
+    sequences_ = checkpoint.sequences;
+    if (sequences_ < 0) {  // of an earlier version
+      const RunConfig& before = trained ? *trained : config_;
+      sequences_ = TrainingOrder(task_->splits().front(), before.run.batch, 0).seen_by(step);
+    }
     std::erase_if(records, [step](const MetricsRecord& record) {
       return step_of(record) > step || std::holds_alternative<DivergenceRecord>(record);
     });
@@ -131,9 +177,21 @@ class Run {
     ranks_.check_same(step, "the step of the newest checkpoint");  // all have read now
 
     for (const std::string& change : changes) observer_.message(concat("changed: ", change));
+    if (trained && step > 0 && !changes.empty()) {
+      for (const std::string& text : consequences(*trained, config_, *task_, step, sequences_)) observer_.message(text);
+    }
+    if (folder_.writes()) set_aside_after(step);
     folder_.begin();
     if (folder_.writes()) rewrite_metrics(folder_.metrics_path(), records);
     return step;
+  }
+
+  // Checkpoints that were passed over are not written over.
+  void set_aside_after(std::int64_t step) const {
+    std::vector<std::int64_t> passed_over = folder_.checkpoint_steps();
+    std::erase_if(passed_over, [step](std::int64_t other) { return other <= step; });
+    if (passed_over.empty()) return;
+    observer_.message(concat("what was passed over is now in ", folder_.set_aside(passed_over)));
   }
 
   bool evaluated(std::int64_t step) const {
@@ -146,9 +204,11 @@ class Run {
 
   void advance(std::int64_t step) {
     const auto begin = Clock::now();
-    batch_ = batch_of(*task_, order_, step);
+    const std::vector<std::int64_t> sequences = order_.after(sequences_);
+    batch_ = batch_of(*task_, sequences);
     StepReport report = train_step_(batch_, step, config_.run.steps);
     report.tokens = tokens_ += batch_.tokens.numel();
+    report.sequences = sequences_ += std::ssize(sequences);
     report.seconds = seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
     if (step % config_.run.log_every == 0 || step == config_.run.steps) note(report);
     if (!report.note.empty()) observer_.message(report.note);
@@ -175,8 +235,8 @@ class Run {
     const NamedTensors state = shares_ ? shares_->whole(optimizer_->state()) : optimizer_->state();
     if (!folder_.writes()) return;
     metrics_->sync();
-    folder_.write_checkpoint({step, tokens_, model_record(config_, *task_), task_->data_record()}, model_->parameters(),
-                             state);
+    folder_.write_checkpoint({step, tokens_, sequences_, model_record(config_, *task_), task_->data_record()},
+                             model_->parameters(), state);
   }
 
   // Of the steps with a checkpoint: lower error on the first evaluation split is better, then lower loss, on text lower
@@ -191,10 +251,11 @@ class Run {
     return best == nullptr ? -1 : best->step;
   }
 
-  // Those beyond the step at work are damaged ones, which count for nothing until they are written again.
-  void prune(std::int64_t now) const {
+  void prune() const {
     if (!folder_.writes()) return;
-    folder_.prune_checkpoints(best_step(), [&](std::int64_t step) { return step <= now && saved_at(step); });
+    folder_.prune_checkpoints(
+        best_step(), [this](std::int64_t step) { return saved_at(step); },
+        [this](const std::string& why) { observer_.message(concat("not removed: ", why)); });
   }
 
   // False when it was stopped in the middle; what was evaluated is then done again by the resumed run.
@@ -246,7 +307,7 @@ class Run {
 
   // False when it was stopped in the middle.
   bool finish() {
-    prune(config_.run.steps);
+    prune();
     JsonValue generated = JsonValue::array();
     if (config_.run.eval_generated && !generate_all(generated)) return false;
     JsonValue evaluations = JsonValue::array();
@@ -277,7 +338,7 @@ class Run {
   TrainStep train_step_;
   TrainingOrder order_;
   // Rebuilt from checkpoint and metrics after a kill.
-  std::int64_t tokens_ = 0;
+  std::int64_t tokens_ = 0, sequences_ = 0;
   double seconds_ = 0;
   std::vector<Measurement> measurements_;
   std::optional<MetricsWriter> metrics_;

@@ -35,6 +35,7 @@ struct StepReport {
   double loss = 0, token_error = 0, sequence_error = 0;
   double lr = 0, grad_norm = 0;  // norm before clipping
   std::int64_t tokens = 0;       // in all steps so far
+  std::int64_t sequences = 0;    // in all steps so far
   double seconds = 0;            // of training so far, earlier parts of a resumed run included
   std::string note = {};         // what a user should know about how steps are computed, told once
 };
@@ -62,7 +63,7 @@ class TrainStep {
             std::int64_t micro_batch = 0, const ParameterShares* shares = nullptr);
 
   // Step n counts from 1 to `steps`. Throws Diverged naming step and first tensor; model and optimiser are then as they
-  // were. Fills in all of the report but tokens and seconds.
+  // were. Fills in all of the report but tokens, sequences and seconds.
   StepReport operator()(const Batch& batch, std::int64_t n, std::int64_t steps);
 
  private:

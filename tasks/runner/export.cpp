@@ -67,10 +67,13 @@ Result export_folder(const ExportSettings& settings) {
   const FloatsAs floats = floats_of(settings);
   if (floats != FloatsAs::given) json.set("torch_dtype", floats == FloatsAs::f16 ? "float16" : "bfloat16");
   const NamedTensors tensors = foreign_tensors(family, config.model, trained.model->parameters());
+  std::error_code failure;
+  fs::create_directories(fs::path(partial).parent_path(), failure);
+  // The error path below removes the folder, so this process must be the one that made it.
+  check(fs::create_directory(partial, failure), "export", "cannot make the folder '", printable(partial),
+        "': ", failure ? failure.message() : "another process has just made it");
   try {
     std::error_code error;
-    fs::create_directories(partial, error);
-    check(!error, "export", "cannot make the folder '", printable(partial), "': ", error.message());
     const Metadata metadata{{"format", "pt"}};  // which its readers ask for
     write_safetensors(partial + "/model.safetensors", tensors, metadata, floats);
     if (config.task->reads_files) {

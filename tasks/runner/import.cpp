@@ -90,14 +90,19 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
   const std::string partial = run + ".partial";
   const bool own_tokenizer = OwnSettings(config, "a run").text("task.data").empty();
   if (own_tokenizer) config.set("task.data", partial + "/tokenizer");
-  check(!fs::exists(fs::symlink_status(partial)), "import", "'", printable(partial),
+  std::error_code failure;
+  fs::create_directories(fs::path(partial).parent_path(), failure);
+  // The error path below removes the folder, so this process must be the one that made it.
+  const bool made = fs::create_directory(partial, failure);
+  check(made || !fs::exists(fs::symlink_status(partial)), "import", "'", printable(partial),
         "' is there, of an import that was interrupted or is at work");
+  check(made, "import", "cannot make the folder '", printable(partial), "': ", failure.message());
   try {
-    const RunFolder folder = RunFolder::create(partial, config, false);
+    const RunFolder folder = RunFolder::create(partial, config, false, true);
     if (own_tokenizer) write_tokenizer(partial + "/tokenizer", tokenizer, end_of_text);
     const std::unique_ptr<Task> task = config.make_task();
     folder.check_can_write_checkpoints(0, 0);
-    folder.write_checkpoint({0, 0, model_record(config, *task)}, model.parameters(), {});
+    folder.write_checkpoint({0, 0, 0, model_record(config, *task)}, model.parameters(), {});
     const FileDescriptor lock_of_old = RunFolder::make_way(run, settings.force);
     std::error_code error;
     fs::rename(partial, run, error);

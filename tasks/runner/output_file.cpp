@@ -22,7 +22,7 @@ fs::path settled(const std::string& path) {
   return result.has_filename() ? result : result.parent_path();
 }
 
-// The run or sweep that keeps this file; empty for none.
+// The run, sweep or prepared text that keeps this file; empty for none.
 fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
   const auto is_run = [&](const fs::path& folder) {
     std::error_code error;
@@ -32,9 +32,12 @@ fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
   const bool of_a_run =
       name == "config.json" || name == "metrics.jsonl" || name == "results.json" || name == varied_file_name;
   if (of_a_run && is_run(folder)) return folder;
-  if (folder.filename() == "checkpoints" && is_run(folder.parent_path())) return folder.parent_path();
+  // Also checkpoints that were set aside, in checkpoints.old.
+  if (folder.filename().string().starts_with("checkpoints") && is_run(folder.parent_path()))
+    return folder.parent_path();
   std::error_code error;
-  if (name == sweep_file_name && fs::exists(file, error)) return folder;
+  const bool of_a_text = fs::exists(folder / "manifest.json", error);
+  if ((name == sweep_file_name || of_a_text) && fs::exists(file, error)) return folder;
   return {};
 }
 
@@ -45,7 +48,7 @@ void check_output(const std::string& path, const std::string& new_run) {
   const fs::path file = settled(path), run = new_run.empty() ? fs::path() : settled(new_run);
   if (file == run) throw UsageError(concat("[usage] '", path, "' is the folder of the run; name a file"));
   if (const fs::path keeper = keeper_of(file, run); !keeper.empty()) {
-    throw UsageError(concat("[usage] '", path, "' is kept by what was trained in '", keeper.string(),
+    throw UsageError(concat("[usage] '", path, "' is kept by what was trained or prepared in '", keeper.string(),
                             "' and is not written over; choose another name"));
   }
   std::error_code error;

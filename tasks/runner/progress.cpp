@@ -44,10 +44,12 @@ std::string text_evaluation_text(const Evaluation& e) {
   const TextCounts& text = *e.text;
   const std::optional<double> error = e.loss_error();
   return concat("loss ", short_number(e.loss), error ? concat(" +- ", short_number(*error, 2)) : "", ", perplexity ",
-                short_number(e.perplexity()), " of ", with_commas(text.tokens), " tokens",
+                exponential_text(e.loss), " of ", with_commas(text.tokens), " tokens",
                 text.bytes > 0
-                    ? concat("; ", short_number(e.bits_per_byte()), " bits per byte of ", with_commas(text.bytes),
-                             "; word perplexity ", short_number(e.word_perplexity()), " of ", with_commas(text.words))
+                    ? concat("; ", short_number(e.bits_per_byte()), " bits per byte of ", with_commas(text.bytes))
+                    : "",
+                text.words > 0
+                    ? concat("; word perplexity ", exponential_text(e.nats_per_word()), " of ", with_commas(text.words))
                     : "",
                 "; context ", text.context, ", stride ", text.stride, "; tokens ", text.token_checksum, ", tokenizer ",
                 text.tokenizer_checksum.empty() ? "unknown" : text.tokenizer_checksum, "; ",
@@ -90,7 +92,7 @@ void ProgressPrinter::started(const RunConfig& config, const SequenceModel& mode
   if (quiet_) return;
   const auto task = config.make_task();
   const std::int64_t tokens = config.run.batch * task->splits().front().length;
-  steps_of_epoch_ = static_cast<double>(task->epoch()) / static_cast<double>(config.run.batch);
+  sequences_of_epoch_ = task->epoch();
   print(concat(config.task->name, " with ", config.label(), ": ", with_commas(model.parameter_count()), " parameters, ",
                with_commas(tokens), " tokens a step, device ", model.device(), ", BLAS ", blas_info().core, ", ",
                thread_count(), thread_count() == 1 ? " thread" : " threads"));
@@ -98,10 +100,11 @@ void ProgressPrinter::started(const RunConfig& config, const SequenceModel& mode
 }
 
 // "  epoch 1.25": how often the training's text or set has been seen.
-std::string ProgressPrinter::epoch_text(std::int64_t step) const {
-  if (steps_of_epoch_ <= 0) return "";
+std::string ProgressPrinter::epoch_text(std::int64_t sequences) const {
+  if (sequences_of_epoch_ <= 0) return "";
   char text[48];
-  std::snprintf(text, sizeof text, "  epoch %.2f", static_cast<double>(step) / steps_of_epoch_);
+  std::snprintf(text, sizeof text, "  epoch %.2f",
+                static_cast<double>(sequences) / static_cast<double>(sequences_of_epoch_));
   return text;
 }
 
@@ -117,9 +120,9 @@ void ProgressPrinter::stepped(const StepReport& report) {
   const double rate = span > 0 ? static_cast<double>(tokens_ - first_tokens_) / span : 0;
   const double per_step = report.step > first_step_ + 1 ? span / static_cast<double>(report.step - first_step_ - 1) : 0;
   const std::string line =
-      concat("step ", report.step, "/", report.steps, epoch_text(report.step), "  loss ", short_number(report.loss),
-             "  error ", percent_text(report.token_error), "  lr ", short_number(report.lr), "  grad ",
-             short_number(report.grad_norm), "  ", with_commas(std::llround(rate)), " tokens/s  ",
+      concat("step ", report.step, "/", report.steps, epoch_text(report.sequences), "  loss ",
+             short_number(report.loss), "  error ", percent_text(report.token_error), "  lr ", short_number(report.lr),
+             "  grad ", short_number(report.grad_norm), "  ", with_commas(std::llround(rate)), " tokens/s  ",
              duration_text(per_step * static_cast<double>(report.steps - report.step)), " left");
   if (terminal_) {
     std::fprintf(out_, "\r\033[K\033[?7l%s\033[?7h", line.c_str());  // cut where the terminal ends, not wrapped

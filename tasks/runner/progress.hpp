@@ -33,14 +33,14 @@ class ProgressPrinter : public TrainObserver {
  private:
   using Clock = std::chrono::steady_clock;
   void clear_line();
-  std::string epoch_text(std::int64_t step) const;
+  std::string epoch_text(std::int64_t sequences) const;
 
   bool quiet_;
   std::FILE* out_;
   bool terminal_;
   bool line_drawn_ = false;
   std::int64_t first_step_ = 0, steps_ = 0;
-  double steps_of_epoch_ = 0;  // 0: there are no epochs
+  std::int64_t sequences_of_epoch_ = 0;  // 0: there are no epochs
   std::int64_t first_tokens_ = -1, tokens_ = 0;
   double first_seconds_ = 0, seconds_ = 0;
   Clock::time_point last_drawn_{};

@@ -21,7 +21,7 @@ struct ResumeSettings {
   std::string run, profile;
   std::string task, encoding;  // as given, to be refused when they are not the run's
   std::int64_t claim = 0;      // of the plan that trains it
-  bool split_optimiser = false;
+  bool restart = false, split_optimiser = false;
   OptimizerState state() const { return split_optimiser ? OptimizerState::split : OptimizerState::whole; }
 };
 
@@ -35,25 +35,45 @@ std::string find_run(const std::vector<std::string>& arguments) {
   return "";
 }
 
-// Throws UsageError when the parameters or the optimiser's state of the run would no longer fit.
-void refuse_other_model(const RunConfig& before, const RunConfig& after, bool trained_already) {
+// What the checkpoints of a run hold.
+enum class Held { nothing, weights, weights_and_state };
+
+// Throws UsageError for a change of the model.
+void refuse_other_model(const RunConfig& before, const RunConfig& after, Held held) {
+  const ModelRecord model = model_record(before, *before.make_task());
   for (const std::string& difference : differences(before, after)) {
-    const bool architecture = difference.starts_with("model.") || difference.starts_with("pe") ||
-                              difference.starts_with("task ") || difference.starts_with("dtype ") ||
-                              difference.starts_with("optimiser.name ");
-    if (architecture) throw UsageError(concat("[resume] the model of a run cannot change: ", difference));
-  }
-  if (before.run.train != after.run.train && trained_already) {
-    throw UsageError("[resume] which parameters are trained can change before the first step alone");
-  }
-  if (Optimizer::make(before.optimiser, {})->state_names() != Optimizer::make(after.optimiser, {})->state_names()) {
-    throw UsageError(concat("[resume] what ", after.optimiser.name,
-                            " keeps for each parameter cannot change in a run: these options need other state"));
+    const std::string name = difference.substr(0, difference.find(' '));
+    if (model.contains(name)) throw UsageError(concat("[resume] the model of a run cannot change: ", difference));
+    if (name == "model.init" && held != Held::nothing) {
+      throw UsageError(concat("[resume] the run has its weights already, so this has no effect: ", difference));
+    }
   }
   if (parameter_shapes(before, *before.make_task()) != parameter_shapes(after, *after.make_task())) {
     throw UsageError(
         "[resume] the model of a run cannot change: with these task options it would have other parameters");
   }
+}
+
+// Throws UsageError for a change after which the saved state of the optimiser would not fit.
+void refuse_other_optimiser(const RunConfig& before, const RunConfig& after) {
+  if (before.run.train != after.run.train) {
+    throw UsageError("[resume] which parameters are trained can change before the first step alone");
+  }
+  if (before.optimiser.name != after.optimiser.name) {
+    throw UsageError(concat("[resume] the optimiser of a run can change before the first step alone: optimiser.name ",
+                            before.optimiser.name, " -> ", after.optimiser.name));
+  }
+  if (Optimizer::make(before.optimiser, {})->state_names() != Optimizer::make(after.optimiser, {})->state_names()) {
+    throw UsageError(concat("[resume] what ", after.optimiser.name,
+                            " keeps for each parameter can change before the first step alone: these options need ",
+                            "other state"));
+  }
+}
+
+Held held_by(const RunFolder& folder, bool restart) {
+  const std::vector<std::int64_t> steps = folder.checkpoint_steps();
+  if (!restart && !steps.empty() && steps.back() > 0) return Held::weights_and_state;
+  return folder.imported() ? Held::weights : Held::nothing;
 }
 
 // Throws UsageError when the run is beyond so many steps. A file that cannot be read does not say that it is.
@@ -66,9 +86,17 @@ void refuse_fewer_steps(const RunFolder& folder, std::int64_t steps) {
 
 // Of a run that is finished: writes down where its data lies now, if it is the same.
 void relocate(RunFolder& folder, const RunConfig& config) {
-  const RunFolder::StoredCheckpoint newest = folder.newest_checkpoint([](const std::string&) {});
+  const StoredCheckpoint newest = folder.newest_checkpoint([](const std::string&) {});
   in_file(folder.checkpoint_path(newest.step), [&] { check_same_data(newest.data, *config.make_task()); });
   folder.relocate(config);
+}
+
+void restart(const RunFolder& folder, const CommonOptions& common) {
+  if (folder.writes()) {
+    const std::string aside = folder.restart();
+    if (!aside.empty()) say(common, concat("what was trained is now in ", printable(aside)));
+  }
+  Ranks::world().wait_for_all();
 }
 
 Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
@@ -90,11 +118,12 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
   as_usage([&] {
     after.validate();
     after.refuse_idle(&before);
-    const std::vector<std::int64_t> steps = folder.checkpoint_steps();
-    refuse_other_model(before, after, !steps.empty() && steps.back() > 0);
+    const Held held = held_by(folder, settings.restart);
+    refuse_other_model(before, after, held);
+    if (held == Held::weights_and_state) refuse_other_optimiser(before, after);
   });
   check_ranks(after);
-  if (folder.finished() && after.run.steps <= before.run.steps) {
+  if (!settings.restart && folder.finished() && after.run.steps <= before.run.steps) {
     if (!moved.empty()) relocate(folder, before);
     const std::optional<RunConfig> trained = folder.trained_config(read_metrics(folder.metrics_path()));
     for (const std::string& change :
@@ -102,8 +131,9 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
       (common.json ? std::cerr : std::cout) << concat("not applied: ", printable(change), "\n") << std::flush;
     return run_training(std::move(folder), common, settings.profile);
   }
-  refuse_fewer_steps(folder, after.run.steps);
+  if (!settings.restart) refuse_fewer_steps(folder, after.run.steps);
   check_can_train(after, settings.state());
+  if (settings.restart) restart(folder, common);
   folder.change_config(after);
   return run_training(std::move(folder), common, settings.profile, settings.state());
 }
@@ -119,6 +149,8 @@ std::function<Result()> declare_resume(CommandLine& line) {
   if (const std::string run = find_run(line.words()); !run.empty()) {
     options = ConfigOptions::declare_for(line, RunFolder::open(run).config());
   }
+  line.add("--restart", &settings->restart,
+           "begin again at step 0; checkpoints, metrics and results are moved to checkpoints.old in the run");
   line.add("--profile", &settings->profile, profile_help);
   line.add("--split-optimiser", &settings->split_optimiser, split_optimiser_help);
   line.add("--claim", &settings->claim, "the claim of the sweep that trains it", {.group = "", .least = 1});

@@ -62,12 +62,18 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   return run_training(std::move(folder), common, settings.profile, settings.state());
 }
 
-// Whether one of the words is a run of which nothing is there but the model that it begins with.
+// Whether one of the words is a run that begins with imported weights and has not been trained yet.
 bool is_imported(const std::vector<std::string>& words) {
   return std::ranges::any_of(words, [](const std::string& word) {
     std::error_code error;
-    if (word.starts_with("-") || !std::filesystem::exists(word + "/checkpoints", error)) return false;
-    return RunFolder::open(word).checkpoint_steps() == std::vector<std::int64_t>{0};
+    if (word.starts_with("-") || !std::filesystem::exists(word + "/config.json", error)) return false;
+    try {
+      const RunFolder run = RunFolder::open(word);
+      const std::vector<std::int64_t> steps = run.checkpoint_steps();
+      return run.imported() && (steps.empty() || steps.back() == 0);
+    } catch (const Error&) {  // it is no run, or the command reports the error
+      return false;
+    }
   });
 }
 

@@ -11,10 +11,10 @@
 namespace tally {
 namespace {
 
-RunFolder::StoredCheckpoint choose_checkpoint(const RunFolder& folder, const std::string& which) {
+StoredCheckpoint choose_checkpoint(const RunFolder& folder, const std::string& which) {
   const std::vector<std::int64_t> steps = folder.checkpoint_steps();
   if (which == "newest") {
-    RunFolder::StoredCheckpoint newest =
+    StoredCheckpoint newest =
         folder.newest_checkpoint([](const std::string& why) { complain(concat("passed over a checkpoint: ", why)); });
     check(newest.file.has_value(), "checkpoint", "'", folder.path(), "' has no checkpoint that can be read");
     return newest;
@@ -78,7 +78,7 @@ TrainedModel load_trained(const std::string& run, const std::string& checkpoint,
                           : " yet");
   std::unique_ptr<Task> task = make_own_task(folder, folder.config());
   in_file(folder.config_path(), [&] { check_fits(estimate_loading(folder.config(), *task)); });
-  const RunFolder::StoredCheckpoint chosen = choose_checkpoint(folder, checkpoint);
+  const StoredCheckpoint chosen = choose_checkpoint(folder, checkpoint);
   std::unique_ptr<SequenceModel> model = config.make_model(*task);
   in_file(folder.checkpoint_path(chosen.step), [&] {
     check_same_model(chosen.record, folder.config(), *task);

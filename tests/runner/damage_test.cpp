@@ -5,6 +5,7 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
+namespace fs = std::filesystem;
 namespace {
 
 class Damage : public ::testing::Test {
@@ -33,20 +34,99 @@ class Damage : public ::testing::Test {
 
 // A run is not finished by what results.json says of it alone.
 TEST_F(Damage, AFinishedRunGoesOnFromItsNewestGoodCheckpoint) {
-  const std::string last = "step-00000024.safetensors", before = "step-00000021.safetensors";
-  for (const std::vector<std::string>& damaged :
-       {std::vector{last}, {before, last}, names_of_checkpoints(reference_)}) {
-    damage(damaged);
-    const Finished result = resume();
-    EXPECT_EQ(result.code, 0) << result.err;
-    EXPECT_TRUE(holds(result.out, "passed over") && holds(result.out, last)) << result.out;
-    expect_same_run(run_, reference_);
-    EXPECT_EQ(results_of(run_), results_of(reference_));
-    EXPECT_TRUE(holds(resume().out, "nothing to do"));
-  }
+  const std::string last = "step-00000024.safetensors", aside = run_ + "/checkpoints.old";
+  damage({last});
+  const auto files = checkpoints_of(run_);
+  const std::string metrics = read_file(run_ + "/metrics.jsonl"), results = read_file(run_ + "/results.json");
+  const Finished result = resume();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(holds(result.out, "passed over") && holds(result.out, last)) << result.out;
+  EXPECT_TRUE(holds(result.out, concat("what was passed over is now in ", aside, "\n"))) << result.out;
+  expect_same_run(run_, reference_);
+  EXPECT_EQ(results_of(run_), results_of(reference_));
+  EXPECT_TRUE(read_file(aside + "/" + last) == files.at(last));
+  EXPECT_EQ(read_file(aside + "/metrics.jsonl"), metrics);
+  EXPECT_EQ(read_file(aside + "/results.json"), results);
+  EXPECT_TRUE(holds(resume().out, "nothing to do"));
   // What was removed on purpose is not computed again.
   std::filesystem::remove_all(run_ + "/checkpoints");
   EXPECT_TRUE(holds(resume().out, "nothing to do"));
+}
+
+// The checkpoints are damaged, or cannot be opened, like the files of another user.
+TEST_F(Damage, ARunWithCheckpointsNeverBeginsAgainByItself) {
+  for (const bool finished : {true, false}) {
+    damage({});
+    if (!finished) fs::remove(run_ + "/results.json");
+    for (const std::string& name : names_of_checkpoints(run_)) {
+      const std::string path = run_ + "/checkpoints/" + name;
+      fs::resize_file(path, 3000);
+      if (finished) continue;
+      fs::remove(path);
+      fs::create_symlink(name, path);  // to itself
+    }
+    const auto files = checkpoints_of(run_);
+    const std::string metrics = read_file(run_ + "/metrics.jsonl");
+    const Finished refused = run_tally({"resume", run_, "--quiet", "--steps=30"}, folder_);
+    EXPECT_EQ(refused.code, 1) << refused.out;
+    EXPECT_TRUE(holds(refused.err,
+                      "' has 2 checkpoints, the newest of step 24, and none that was trained can be read; "
+                      "bring them back (owner, rights), or begin again at step 0: 'tally resume "
+                      "--restart'"))
+        << refused.err;
+    EXPECT_TRUE(checkpoints_of(run_) == files);
+    EXPECT_EQ(read_file(run_ + "/metrics.jsonl"), metrics);
+    EXPECT_EQ(fs::exists(run_ + "/results.json"), finished);
+    const Finished again = run_tally({"resume", run_, "--restart", "--threads=1"}, folder_);
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_TRUE(holds(again.out, "what was trained is now in " + run_ + "/checkpoints.old\n")) << again.out;
+    expect_same_run(run_, reference_);
+    EXPECT_EQ(results_of(run_), results_of(reference_));
+    for (const auto& [name, bytes] : files) {
+      EXPECT_TRUE(fs::exists(fs::symlink_status(run_ + "/checkpoints.old/" + name))) << name;
+    }
+    EXPECT_EQ(read_file(run_ + "/checkpoints.old/metrics.jsonl"), metrics);
+  }
+}
+
+TEST_F(Damage, ARunWhoseCheckpointsAreGoneDoesNotBeginAgainByItself) {
+  const auto refused = [&](const std::string& message) {
+    const Finished result = run_tally({"resume", run_, "--steps=30", "--quiet"}, folder_);
+    EXPECT_EQ(result.code, 1) << result.out;
+    EXPECT_TRUE(holds(result.err, message + ", and its checkpoints are gone; bring them back")) << result.err;
+  };
+  damage({});
+  fs::remove_all(run_ + "/checkpoints");
+  const std::string results = read_file(run_ + "/results.json");
+  refused("was trained to step 24 before");
+  EXPECT_EQ(read_file(run_ + "/results.json"), results);
+  fs::remove(run_ + "/results.json");
+  refused("was trained to step 24 before");
+  write_file(run_ + "/results.json", results);
+  fs::remove(run_ + "/metrics.jsonl");
+  refused("was trained before");
+}
+
+TEST_F(Damage, WhatIsBegunAgainOnPurposeIsMovedAside) {
+  damage({});
+  const auto files = checkpoints_of(run_);
+  ASSERT_EQ(run_tally({"resume", run_, "--restart", "--steps=2", "--quiet"}, folder_).code, 0);
+  EXPECT_EQ(names_of_checkpoints(run_), std::vector<std::string>{"step-00000002.safetensors"});
+  for (const auto& [name, bytes] : files) EXPECT_TRUE(read_file(run_ + "/checkpoints.old/" + name) == bytes) << name;
+  ASSERT_EQ(run_tally({"resume", run_, "--restart", "--quiet"}, folder_).code, 0);
+  EXPECT_TRUE(fs::exists(run_ + "/checkpoints.old-2/step-00000002.safetensors"));
+}
+
+// The rotation opens a checkpoint before it removes it.
+TEST_F(Damage, ACheckpointThatCannotBeReadIsNotRemoved) {
+  damage({});
+  const std::string name = "step-00000001.safetensors";
+  write_file(run_ + "/checkpoints/" + name, "of another program");
+  const Finished result = run_tally({"resume", run_, "--steps=30", "--quiet"}, folder_);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_FALSE(fs::exists(run_ + "/checkpoints/" + name));
+  EXPECT_EQ(read_file(run_ + "/checkpoints.old/" + name), "of another program");
+  EXPECT_TRUE(holds(result.out, "not removed: ") && holds(result.out, name)) << result.out;
 }
 
 TEST_F(Damage, AFinishedRunStaysAsItIsWhereItsLastCheckpointIsSound) {
@@ -62,7 +142,7 @@ TEST_F(Damage, AFinishedRunStaysAsItIsWhereItsLastCheckpointIsSound) {
   EXPECT_TRUE(checkpoints_of(run_) == checkpoints_of(reference_));
 }
 
-// Damaged ones that lie ahead do not count among the last two, which are kept.
+// Damaged ones that were ahead do not count among the last two, which are kept.
 TEST_F(Damage, WhatIsTrainedAgainIsKept) {
   class KilledAfter final : public TrainObserver {
    public:
@@ -77,6 +157,7 @@ TEST_F(Damage, WhatIsTrainedAgainIsKept) {
   damage(names_of_checkpoints(reference_));
   {
     RunFolder folder = RunFolder::open_to_train(run_);
+    EXPECT_EQ(folder.restart(), run_ + "/checkpoints.old");
     KilledAfter observer(10);
     EXPECT_THROW(train(folder, observer, never_), Error);
   }

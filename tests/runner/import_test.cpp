@@ -221,6 +221,71 @@ TEST_F(ImportedRuns, BeginWithTheirModelOrNotAtAll) {
                  "the run begins with the model in it");
 }
 
+// Also when nothing is left of it: the configuration says that the run was imported.
+TEST_F(ImportedRuns, NeverBeginAtRandom) {
+  ASSERT_EQ(import("run", source("gpt2"), {data()}).code, 0);
+  EXPECT_TRUE(holds(read_file(folder_ / "run/config.json"), "\"imported\": true"));
+  const std::string start = checkpoint("run", 0), kept = folder_ / "kept.safetensors";
+  fs::copy_file(start, kept);
+  const auto refused = [&] {
+    for (const std::vector<std::string>& words :
+         {training("run"), {"resume", folder_ / "run", "--quiet"}, {"resume", folder_ / "run", "--restart"}}) {
+      expect_refused(run_tally(words, folder_), 1, "step-00000000.safetensors");
+    }
+  };
+  fs::remove(start);
+  refused();
+  fs::remove(folder_ / "run/checkpoints");
+  refused();
+  fs::create_directory(folder_ / "run/checkpoints");
+  fs::copy_file(kept, start);
+  expect_done(training("run"));
+
+  // A run with a newer checkpoint resumes from it. It restarts only with the imported weights.
+  fs::remove(start);
+  expect_done({"resume", folder_ / "run", "--steps=6", "--quiet"});
+  const std::string last = read_file(checkpoint("run", 6));
+  expect_refused(run_tally({"resume", folder_ / "run", "--restart"}, folder_), 1, "step-00000000.safetensors");
+  EXPECT_TRUE(read_file(checkpoint("run", 6)) == last);
+  fs::copy_file(kept, start);
+  const std::string four = read_file(checkpoint("run", 4));
+  expect_done({"resume", folder_ / "run", "--restart", "--steps=4", "--quiet"});
+  EXPECT_TRUE(read_file(start) == read_file(kept));
+  const auto weights = [](const std::string& path) {
+    return SafetensorsFile::open(path).read("model.embedding.weight").to_vector<float>();
+  };
+  EXPECT_FALSE(fs::exists(checkpoint("run", 6)));
+  EXPECT_NE(weights(checkpoint("run", 4)), weights(start));
+  EXPECT_TRUE(read_file(folder_ / "run/checkpoints.old/step-00000006.safetensors") == last);
+  // A run of these settings has no such beginning.
+  expect_done({"train", folder_ / "fresh", "--config", folder_ / "run/config.json", "--steps=1", "--quiet"});
+  EXPECT_FALSE(holds(read_file(folder_ / "fresh/config.json"), "imported"));
+}
+
+// The optimiser has no state before the first step. What the imported weights are stays as it is.
+TEST_F(ImportedRuns, ChooseHowTheyAreTrainedBeforeTheFirstStep) {
+  const std::vector<std::vector<std::string>> choices{{"--optimiser.name=sgd", "--optimiser.momentum=0.5"},
+                                                      {"--model.dropout=0.1", "--optimiser.schedule=constant"},
+                                                      {"--precision=bf16", "--micro-batch=1"}};
+  for (std::size_t n = 0; n < choices.size(); ++n) {
+    const std::string run = concat("run", n);
+    ASSERT_EQ(import(run, source("gpt2"), {data()}).code, 0);
+    const Finished trained = expect_done(training(run, choices[n]));
+    EXPECT_TRUE(holds(trained.out, "changed: ")) << trained.out;
+  }
+  EXPECT_EQ(read_json(folder_ / "run0/config.json").at("optimiser").string("name"), "sgd");
+  expect_refused(run_tally({"resume", folder_ / "run0", "--optimiser.name=adamw", "--steps=6"}, folder_), 2,
+                 "the optimiser of a run can change before the first step alone: optimiser.name sgd -> adamw");
+  ASSERT_EQ(import("run", source("gpt2"), {data()}).code, 0);
+  for (const auto& [option, message] :
+       {std::pair{"--dtype=f64", "the model of a run cannot change: dtype f32 -> f64"},
+        {"--model.heads=1", "the model of a run cannot change: model.heads"},
+        {"--model.init=fan-in", "the run has its weights already, so this has no effect: model.init"}}) {
+    expect_refused(run_tally(training("run", {option}), folder_), 2, message);
+  }
+  EXPECT_EQ(names_of_checkpoints(folder_ / "run").size(), 1U);
+}
+
 TEST_F(ImportedRuns, ReadBytesWhereThereIsNoTokenizer) {
   const std::string from = source("llama");
   fs::remove(from + "/tokenizer.json");

@@ -34,7 +34,8 @@ TEST_F(Outputs, WhatARunKeepsIsNotWrittenOver) {
   for (const std::string& out :
        {run_ + "/config.json", run_ + "/metrics.jsonl", run_ + "/results.json", run_ + "//./config.json",
         run_ + "/checkpoints/step-00000004.safetensors", run_ + "/checkpoints/new", folder_ / "link"}) {
-    expect_refused({"export", run_, "--out", out}, "'" + out + "' is kept by what was trained in '" + run_ + "'");
+    expect_refused({"export", run_, "--out", out},
+                   "'" + out + "' is kept by what was trained or prepared in '" + run_ + "'");
     expect_refused({"dump", run_, "--out", out}, "'" + out + "' is kept by");
     expect_refused(tiny_training(folder_ / "new", "none", {"--profile=" + out}), "'" + out + "' is kept by");
     expect_refused({"resume", run_, "--profile", out}, "'" + out + "' is kept by");
@@ -52,6 +53,19 @@ TEST_F(Outputs, WhatARunKeepsIsNotWrittenOver) {
     EXPECT_EQ(run_tally({"report", run_, "--out", run_ + "/curves.svg"}, folder_).code, 0);
   }
   EXPECT_TRUE(files() == before);
+}
+
+TEST_F(Outputs, APreparedTextIsNotWrittenOver) {
+  const std::string text = folder_ / "text.txt", data = folder_ / "data";
+  write_file(text, "one text of a few words\n");
+  ASSERT_EQ(run_tally({"prepare", data, text, "--tokenizer=bytes", "--validation-part=0", "--quiet"}, folder_).code, 0);
+  for (const std::string name : {"tokenizer.json", "train.bin", "manifest.json"}) {
+    const std::string out = data + "/" + name, before = read_file(out);
+    ASSERT_NE(before, "") << name;
+    expect_refused({"export", run_, "--out", out}, "'" + out + "' is kept by");
+    expect_refused({"tokenizer", "encode", data, text, "--out", out}, "'" + out + "' is kept by");
+    EXPECT_EQ(read_file(out), before);
+  }
 }
 
 TEST_F(Outputs, ARecordOfASweepIsNotWrittenOver) {

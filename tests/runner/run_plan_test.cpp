@@ -26,7 +26,7 @@ TEST(RunPlans, TheTimeLeftIsThatOfTheMissingSteps) {
       .write_results(JsonValue::object({{"best_step", 200}, {"evaluations", JsonValue::array()}, {"seconds", 100.0}}));
   const RunFolder half = RunFolder::create(plans + "/b", of_seed(2), false);
   half.check_can_write_checkpoints(1, 200);
-  half.write_checkpoint({100, 0, {}}, {{"x", Tensor::zeros({1})}}, {});
+  half.write_checkpoint({100}, {{"x", Tensor::zeros({1})}}, {});
   const auto run = [](const char* name, std::int64_t seed, RunState state) {
     return PlannedRun{name, of_seed(seed), state};
   };
