@@ -41,6 +41,8 @@ JsonValue write(OwnSettings& settings) {
                             {"n_inner", hidden_of(settings)},
                             {"activation_function", foreign_activation(settings)},
                             {"layer_norm_epsilon", eps},
+                            {"scale_attn_weights", true},
+                            {"scale_attn_by_inverse_layer_idx", false},
                             {"tie_word_embeddings", settings.flag("model.tied")}});
 }
 

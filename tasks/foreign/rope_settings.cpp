@@ -137,7 +137,7 @@ std::string list_of(ForeignSettings& scaling, std::string_view key, std::int64_t
 void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   const double factor = read_factor(scaling, given.of_lengths());
   const bool contradicts = factor != given.of_lengths() && !scaling.has("attention_factor");
-  if (contradicts && !given.newer) {
+  if (contradicts && !(given.newer && given.inside)) {
     scaling.refuse("factor", "= ", factor,
                    " is not max_position_embeddings / original_max_position_embeddings = ", given.of_lengths(),
                    ", and versions of transformers differ in which they take; attention_factor decides");

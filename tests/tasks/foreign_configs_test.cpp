@@ -20,7 +20,8 @@ bool contains(const std::string& text, std::string_view part) { return text.find
 // The members of `common` and then those of `more`.
 JsonValue config(const char* common, const char* more = "{}") {
   JsonValue json = parse_json(common, {}, "common");
-  for (const auto& [name, value] : parse_json(more, {}, "more").members()) json.set(name, value);
+  const JsonValue others = parse_json(more, {}, "more");
+  for (const auto& [name, value] : others.members()) json.set(name, value);
   return json;
 }
 

@@ -75,7 +75,9 @@ class ForeignFolder : public ::testing::Test {
     NamedTensors tensors;
     {
       const SafetensorsFile file = SafetensorsFile::open(path + "/model.safetensors");
-      for (const SafetensorsEntry& entry : file.entries()) tensors.emplace_back(entry.name, file.read(entry.name));
+      for (const SafetensorsEntry& entry : file.entries()) {
+        tensors.emplace_back(entry.name, entry.dtype ? file.read(entry.name) : file.read_widened(entry.name));
+      }
     }
     change(tensors);
     write_safetensors(path + "/model.safetensors", tensors);
