@@ -6,9 +6,9 @@
 #
 # writes <build>/generated/encoding_registry.cpp, which defines tally::encoding_registry() over the functions
 # tally::registry::encoding_rope(), ... that the closing lines of the files define, sorted by file name. Appends the path
-# to <out-var>. FOLDER: another one than <build>/generated.
+# to <out-var>.
 function(tally_registry out)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "KIND;ENTRY;HEADER;FOLDER" "FILES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "KIND;ENTRY;HEADER" "FILES")
   list(SORT arg_FILES COMPARE FILE_BASENAME)
   set(declarations "")
   set(entries "")
@@ -18,11 +18,7 @@ function(tally_registry out)
     string(APPEND entries "      &registry::${arg_KIND}_${stem}(),\n")
   endforeach()
   list(LENGTH arg_FILES count)
-  set(folder ${PROJECT_BINARY_DIR}/generated)
-  if(arg_FOLDER)
-    set(folder ${arg_FOLDER})
-  endif()
-  set(path ${folder}/${arg_KIND}_registry.cpp)
+  set(path ${PROJECT_BINARY_DIR}/generated/${arg_KIND}_registry.cpp)
   # Leaves the file alone when its content is the same.
   file(CONFIGURE OUTPUT ${path} @ONLY CONTENT [[
 // Written by CMake from the names of the files; do not edit.
