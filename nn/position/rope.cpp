@@ -39,6 +39,14 @@
 namespace tally {
 namespace {
 
+// How many of `count` planes are turned. Throws Error if none is.
+std::int64_t fastest_planes(double share, std::int64_t count) {
+  const auto turned = static_cast<std::int64_t>(std::floor(share * static_cast<double>(count)));
+  check(turned > 0, "rope", "fastest = ", share, " turns none of ", count, count == 1 ? " plane" : " planes",
+        "; choose ", 1 / static_cast<double>(count), " or more");
+  return turned;
+}
+
 struct RopeOptions final : OptionsOf<RopeOptions> {
   static constexpr std::array<std::string_view, 11> after_training{
       "stretch",  "factor",          "trained-length",   "attention-factor", "beta-fast",   "beta-slow",
@@ -104,6 +112,7 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
             "; it is for stretch = yarn");
       check(value > 0, "rope", name, " = ", value, " must be above 0: yarn takes its logarithm");
     }
+    if (frequencies == "fastest" && rotary_dims > 0) fastest_planes(fastest, rotary_dims / 2);
     check(beta_slow < beta_fast, "rope", "beta-slow = ", beta_slow, " must be less than beta-fast = ", beta_fast);
     check(by_parts || truncate, "rope", "truncate = false has no effect with stretch = ", stretch,
           "; it is for stretch = yarn");
@@ -168,10 +177,8 @@ void interpolate_by_turns(std::vector<RotaryPlane>& planes, const RopeOptions& o
 void leave_out(std::vector<RotaryPlane>& planes, const RopeOptions& options) {
   const std::int64_t count = std::ssize(planes);
   if (options.frequencies == "fastest") {
-    const auto kept = static_cast<std::int64_t>(std::floor(options.fastest * static_cast<double>(count)));
-    check(kept > 0, "rope", "fastest = ", options.fastest, " turns none of ", count, " planes; choose ",
-          1 / static_cast<double>(count), " or more");
-    for (std::int64_t i = kept; i < count; ++i) planes[static_cast<std::size_t>(i)].angle = 0;
+    for (std::int64_t i = fastest_planes(options.fastest, count); i < count; ++i)
+      planes[static_cast<std::size_t>(i)].angle = 0;
   } else if (options.frequencies != "all") {
     const std::int64_t clipped = std::min(options.clipped, count);
     for (std::int64_t m = 0; m < clipped; ++m) {
