@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <utility>
 
 #include "core/error.hpp"
 #include "core/io/file_descriptor.hpp"
@@ -50,23 +49,9 @@ void sync_folder_of(const std::string& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path) : AtomicFile(path, Temporary::written_over) { ours_ = true; }
-
-AtomicFile::AtomicFile(const std::string& path, std::uint64_t kept) : AtomicFile(path, Temporary::gone_on_with) {
-  struct stat status {};
-  if (::fstat(file_.number(), &status) != 0) fail_to("read the size of", temporary_, errno);
-  check(std::cmp_greater_equal(status.st_size, kept), "file", escape_for_print(temporary_, 1000), ": has ",
-        status.st_size, " bytes of the ", kept, " that were written");
-  const auto end = static_cast<off_t>(kept);
-  if (::ftruncate(file_.number(), end) != 0 || ::lseek(file_.number(), end, SEEK_SET) != end) {
-    fail_to("go on with", temporary_, errno);
-  }
-}
-
-AtomicFile::AtomicFile(const std::string& path, Temporary temporary)
+AtomicFile::AtomicFile(const std::string& path)
     : target_(resolve_target(path)), temporary_(target_ + ".tmp") {
-  const int flags =
-      O_WRONLY | O_CREAT | (temporary == Temporary::written_over ? O_TRUNC : 0) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   file_ = FileDescriptor(::open(temporary_.c_str(), flags, 0666));
   if (!file_.open()) {
     const int reason = errno;
@@ -77,6 +62,7 @@ AtomicFile::AtomicFile(const std::string& path, Temporary temporary)
   struct stat status {};
   check(::fstat(file_.number(), &status) == 0 && S_ISREG(status.st_mode), "file", escape_for_print(temporary_, 1000),
         ": is in the way and is not a regular file");
+  ours_ = true;
 }
 
 AtomicFile::~AtomicFile() {
@@ -93,12 +79,8 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
-void AtomicFile::sync() {
-  if (::fsync(file_.number()) != 0) fail_to("write to the disk", target_, errno);
-}
-
 void AtomicFile::finish() {
-  sync();
+  if (::fsync(file_.number()) != 0) fail_to("write to the disk", target_, errno);
   if (!file_.close()) fail_to("write", target_, errno);
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_to("replace the file", target_, errno);
   ours_ = false;

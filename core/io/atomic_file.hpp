@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,23 +18,15 @@ namespace tally {
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
-  // Goes on behind the first `kept` bytes of the temporary of a process that did not finish. This one's stays as well
-  // when it is not finished. Throws when it has fewer bytes.
-  AtomicFile(const std::string& path, std::uint64_t kept);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  // What was written outlives the process and a loss of power.
-  void sync();
   void finish();
 
  private:
-  enum class Temporary { written_over, gone_on_with };
-  AtomicFile(const std::string& path, Temporary temporary);
-
   std::string target_, temporary_;
   FileDescriptor file_;
   bool ours_ = false;  // the temporary is there and is to be removed

@@ -90,25 +90,6 @@ TEST(AtomicFile, PiecesAreThereWhenFinished) {
   EXPECT_EQ(folder.file_count(), 1U);
 }
 
-TEST(AtomicFile, GoesOnBehindWhatWasSaved) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("a", "old");
-  {
-    AtomicFile stopped(path, 0);
-    stopped.write("saved ");
-    stopped.sync();
-    stopped.write("lost");
-  }
-  EXPECT_EQ(bytes_of_file(path + ".tmp"), "saved lost");
-  AtomicFile file(path, 6);
-  file.write("more");
-  EXPECT_EQ(bytes_of_file(path), "old");
-  file.finish();
-  EXPECT_EQ(bytes_of_file(path), "saved more");
-  EXPECT_EQ(folder.file_count(), 1U);
-  EXPECT_ERROR(AtomicFile(path, 1), "a.tmp: has 0 bytes of the 1 that were written");
-}
-
 TEST(AtomicFile, WritesOverWhatAKilledProcessLeft) {
   const TemporaryFolder folder;
   folder.file("a.tmp", std::string(1000, 'x'));

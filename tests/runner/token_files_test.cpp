@@ -104,12 +104,12 @@ TEST_F(TokenFiles, AreNeverReadAsOtherIds) {
                    concat("train.bin: every second number is 0 if it is read as headerless uint16, so it "
                           "seems to hold ",
                           type, "; --token-type ", type, " reads it so"));
-    const Finished trained = train(type, {data, all, concat("--token-type=", type)});
+    const Finished trained = train(concat(type, "-run"), {data, all, concat("--token-type=", type)});
     ASSERT_EQ(trained.code, 0) << trained.err;
     const auto loss_of = [&](const std::string& run) {
       return read_json(folder_ / (run + "/results.json")).elements("evaluations")[0].real("loss");
     };
-    EXPECT_EQ(loss_of("nano"), loss_of(type)) << "the same tokens";
+    EXPECT_EQ(loss_of("nano"), loss_of(concat(type, "-run"))) << "the same tokens";
     const std::vector<std::string> eval{"eval", folder_ / "nano", "--data", folder_ / concat(type, "/val.bin")};
     EXPECT_EQ(run_tally(eval, folder_).code, 2);
     std::vector<std::string> named = eval;
