@@ -30,11 +30,12 @@ void check_set_once(std::string_view where, const Settings& settings) {
   }
 }
 
-void check_keys(std::string_view where, const JsonValue& value, const std::vector<std::string>& keys) {
-  check(value.is_object(), where, "expected an object with ", joined(keys), ", found ", value.kind());
+void check_keys(std::string_view where, const JsonValue& value, std::initializer_list<std::string_view> keys) {
+  const auto known = [&] { return std::vector<std::string>(keys.begin(), keys.end()); };
+  if (!value.is_object()) fail(where, "expected an object with ", joined(known()), ", found ", value.kind());
   for (const JsonMember& member : value.members()) {
-    check(std::ranges::count(keys, member.name) > 0, where, "unknown key '", member.name, "'",
-          did_you_mean_or_known(member.name, keys));
+    if (std::ranges::count(keys, member.name) > 0) continue;
+    fail(where, "unknown key '", member.name, "'", did_you_mean_or_known(member.name, known()));
   }
 }
 
@@ -56,8 +57,8 @@ std::vector<std::string> texts_in(const JsonValue& object, std::string_view key)
 
 void for_each_entry(const JsonValue& entries, const std::string& file,
                     const std::function<void(const std::string& name, const JsonValue& entry)>& take) {
-  const JsonValue::Object& members = in_file(file, [&]() -> const JsonValue::Object& { return entries.members(); });
-  for (const JsonMember& member : members) {
+  in_file(file, [&] { entries.members(); });  // is it an object
+  for (const JsonMember& member : entries.members()) {
     in_file(concat(file, ": ", member.name), [&] { take(member.name, member.value); });
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,7 +26,7 @@ Settings parse_settings(std::string_view where, std::string_view text);
 void check_set_once(std::string_view where, const Settings& settings);
 
 // Throws Error unless the value is an object with no other keys than these.
-void check_keys(std::string_view where, const JsonValue& value, const std::vector<std::string>& keys);
+void check_keys(std::string_view where, const JsonValue& value, std::initializer_list<std::string_view> keys);
 // The member that may be missing: empty then. Throws Error unless it is a string.
 std::string optional_text(const JsonValue& object, std::string_view key);
 // A list of strings, or one string, which is a list of one. Empty if the member is missing.

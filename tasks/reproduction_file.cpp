@@ -15,14 +15,14 @@ namespace {
 
 constexpr const char* where = "reproduce";
 
-const std::vector<std::string> scales{"quick", "paper"};
+void check_scales(const JsonValue& value) { check_keys(where, value, {"quick", "paper"}); }
 
 // One value, or an object with a value for each scale. Empty if the member is missing.
 Scaled scaled(const JsonValue& object, std::string_view key) {
   const JsonValue* const value = object.find(key);
   if (value == nullptr) return {};
   if (!value->is_object()) return Scaled(object.string(key));
-  check_keys(where, *value, scales);
+  check_scales(*value);
   return {value->string("quick"), value->string("paper")};
 }
 
@@ -30,14 +30,14 @@ ScaledNumber scaled_number(const JsonValue& object, std::string_view key) {
   const JsonValue* const value = object.find(key);
   if (value == nullptr) return {};
   if (!value->is_object()) return object.real(key);
-  check_keys(where, *value, scales);
+  check_scales(*value);
   return {value->real("quick"), value->real("paper")};
 }
 
 // A scale that is left out has no settings.
 Scaled settings_in(const JsonValue& object, std::string_view key) {
   const JsonValue* const value = object.find(key);
-  if (value != nullptr && value->is_object()) check_keys(where, *value, scales);
+  if (value != nullptr && value->is_object()) check_scales(*value);
   const Scaled settings = value != nullptr && value->is_object()
                               ? Scaled(optional_text(*value, "quick"), optional_text(*value, "paper"))
                               : Scaled(optional_text(object, key));
@@ -48,8 +48,9 @@ Scaled settings_in(const JsonValue& object, std::string_view key) {
 Printed printed(const JsonValue& value) {
   if (value.is_null()) return {};
   if (value.is_number()) return {value.real()};
-  const bool is_pair = value.is_array() && value.elements().size() == 2;
-  check(is_pair, where, "'printed' must hold numbers, [mean, deviation] or null, but has ", write_json(value));
+  if (!value.is_array() || value.elements().size() != 2) {
+    fail(where, "'printed' must hold numbers, [mean, deviation] or null, but has ", write_json(value));
+  }
   return {value.elements()[0].real(), value.elements()[1].real()};
 }
 

@@ -91,7 +91,7 @@ TEST(Presets, WrongFilesAreRefused) {
             "p.json: party/p: [task] unknown task 'party'; did you mean 'parity'? Known ar");
   EXPECT_EQ(error(R"({"parity/": {"summary": "s", "settings": ""}})"),
             "p.json: parity/: [preset] a preset is called task/name");
-  EXPECT_EQ(error(R"({"parity/p": []})").substr(0, 47), "p.json: parity/p: [preset] expected an object wi");
+  EXPECT_TRUE(error(R"({"parity/p": []})").starts_with("p.json: parity/p: [preset] expected an object with summary, "));
   EXPECT_EQ(error("[]"), "p.json: [json] expected an object, found an array");
   const std::string twice = error(R"({"parity/p": {"summary": "s", "settings": ""}, "parity/p": {}})");
   EXPECT_TRUE(twice.starts_with("[json] p.json: byte ") && testing::contains(twice, "'parity/p'")) << twice;

@@ -1,4 +1,4 @@
-// Tables of papers in JSON: what a file says arrives, and what it must not say is refused by file, table, row and key.
+// Tables of papers in JSON: every member arrives, and errors name file, table, row and key.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -112,8 +112,8 @@ TEST(ReproductionFiles, WrongOnesAreRefused) {
            {R"("task.length=16")", "16", "f.json: t: column 1: [json] 'settings' must be a string, but is an integer"},
            {R"("share": 0.5)", R"("share": 1.5)",
             "f.json: t: column 1: [reproduce] 'share' must be above 0 and at most"},
-           {R"("text": "prose")", R"("text": "verse")",
-            "f.json: t: column 2: [reproduce] there is no text 'verse'; did you mean 'prose'?"},
+           {R"("text": "prose")", R"("text": "prosa")",
+            "f.json: t: column 2: [reproduce] there is no text 'prosa'; did you mean 'prose'?"},
            {R"("quick": "prose-quick")", R"("quick": "prose")",
             "f.json: t: column 'read': [preset] the task 'text' has no preset 'prose'"},
            {R"("paper": "wikitext-paper")", R"("paper": "wiki")",
