@@ -66,6 +66,11 @@ ExponentialMean mean_of_exponentials(const std::vector<double>& logarithms) {
   const MeanDeviation of_scaled = mean_deviation(scaled);
   result.log_mean = largest + std::log(of_scaled.mean);
   result.log_deviation = largest + std::log(of_scaled.deviation);
+  // A mean of infinite numbers would be no number.
+  if (!std::isfinite(result.value.mean)) {
+    result.value.mean = std::exp(result.log_mean);
+    result.value.deviation = std::exp(result.log_deviation);
+  }
   if (of_scaled.deviation == 0) result.value.deviation = 0;  // also of equal numbers that do not fit
   return result;
 }
