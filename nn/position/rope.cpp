@@ -81,9 +81,9 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
     visitor.real("attention-factor", attention_factor,
                  "of yarn and longrope: cos and sin are multiplied by it; 0: by what the method says, 0.1 ln s + 1 or "
                  "sqrt(1 + ln s / ln L0)",
-                 0);
-    visitor.real("beta-fast", beta_fast, "of yarn: planes that turn more often within L0 stay", 0);
-    visitor.real("beta-slow", beta_slow, "of yarn: planes that turn less often within L0 are interpolated", 0);
+                 0, 100);
+    visitor.real("beta-fast", beta_fast, "of yarn: planes that turn more often within L0 stay", above(0));
+    visitor.real("beta-slow", beta_slow, "of yarn: planes that turn less often within L0 are interpolated", above(0));
     visitor.flag("truncate", truncate, "of yarn: the ramp between them begins and ends at whole planes");
     visitor.real("low-freq-factor", low_freq_factor,
                  "of llama3: planes that turn less often within L0 are interpolated", 0);
@@ -110,7 +110,6 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
          {std::tuple{"beta-fast", beta_fast, usual.beta_fast}, {"beta-slow", beta_slow, usual.beta_slow}}) {
       check(by_parts || value == plain, "rope", name, " = ", value, " has no effect with stretch = ", stretch,
             "; it is for stretch = yarn");
-      check(value > 0, "rope", name, " = ", value, " must be above 0: yarn takes its logarithm");
     }
     if (frequencies == "fastest" && rotary_dims > 0) fastest_planes(fastest, rotary_dims / 2);
     check(beta_slow < beta_fast, "rope", "beta-slow = ", beta_slow, " must be less than beta-fast = ", beta_fast);

@@ -198,7 +198,7 @@ TEST_F(Prepare, ATextThatTheTokenizerRefusesIsNamed) {
   EXPECT_ERROR(prepare(), "a.jsonl: line 2: [");
   EXPECT_ERROR(prepare(), "byte 2");
   settings_.tokenizer.clear();
-  settings_.pattern = "[a-z]+";
+  settings_.pattern = "[a-z]+|(?=7)";
   EXPECT_ERROR(prepare(), "a.jsonl: line 2: [");
 }
 
