@@ -334,8 +334,6 @@ TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
             "[rope] beta-fast = 64 has no effect with stretch = pi; it is for stretch = yarn");
   EXPECT_EQ(complaint("rope", {{"truncate", "false"}}),
             "[rope] truncate = false has no effect with stretch = none; it is for stretch = yarn");
-  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"beta-slow", "0"}}),
-            "[rope] beta-slow = 0 must be above 0: yarn takes its logarithm");
   EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"beta-slow", "32"}}),
             "[rope] beta-slow = 32 must be less than beta-fast = 32");
   EXPECT_EQ(complaint("rope", {{"stretch", "llama3"}, {"low-freq-factor", "4"}}),
