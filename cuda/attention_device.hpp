@@ -315,10 +315,10 @@ inline constexpr bool has_policy = !std::is_same_v<Policy, NoPolicy>;
 template <class Policy>
 inline constexpr int number_count = Policy::needs.rows + Policy::needs.heads;
 
-// Whether kernels of a policy are compiled for every precision and head width. nvcc compiles all of them. For the
-// execution on the CPU, which takes the compiler seconds a form, a policy gets f64 and one form of f32, except where
-// the build defines TALLY_EVERY_FORM (core/cmake/pairs.cmake): products of f32 are then exact whatever the precision.
-#if defined(__CUDACC__) || defined(TALLY_EVERY_FORM)
+// Whether kernels of a policy are compiled for every precision and head width. For the execution on the CPU, where a
+// form takes the compiler seconds, most policies get f64 and one form of f32 (core/cmake/pairs.cmake), whose products
+// are exact whatever the precision.
+#ifdef TALLY_EVERY_FORM
 constexpr bool every_form = true;
 #else
 constexpr bool every_form = false;

@@ -40,10 +40,10 @@ class Transformer final : public SequenceModel {
   // Whether some gradients follow a rule of an encoding's own and are no derivatives
   // (EncodingTraits::straight_through).
   bool straight_through() const;
-
- private:
   // The least of all its encodings'.
   std::int64_t same_up_to(std::int64_t length) const;
+
+ private:
   // Of tokens that begin at index `first`.
   Tensor compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches);
 

@@ -126,6 +126,7 @@ function(tally_pairs target)
     target_link_libraries(${target}_gpu PRIVATE CUDA::cudart_static)
     target_compile_options(${target}_gpu PRIVATE --expt-relaxed-constexpr -ftz=true -Werror=cross-execution-space-call
                            -Xcompiler=-Wall,-Wextra)
+    target_compile_definitions(${target}_gpu PRIVATE TALLY_EVERY_FORM=1)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_gpu>)
   endif()
 endfunction()

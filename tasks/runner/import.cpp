@@ -184,7 +184,7 @@ std::function<Result()> declare_import(CommandLine& line) {
            "the model's own encoding in a sum with others, as in rope+cope; what the file lacks has its start values");
   line.add("--ignore-key", &settings->ignored,
            "a key of config.json that tally does not know and that changes nothing of what the model computes, as "
-           "rope_scaling.note within an object; may be given again");
+           "quantization.note within an object; may be given again");
   line.add("--force", &settings->force, "move what the folder holds aside");
   auto options = std::make_shared<ConfigOptions>();
   if (const std::string from = line.look_ahead("--from"); !from.empty()) {

@@ -107,7 +107,7 @@ std::vector<std::string> other_values(const OptionInfo& option) {
       if (value != *integer) values.push_back(to_text(value));
     }
   } else if (const auto* real = std::get_if<double>(&option.value)) {
-    for (const double value : {*real + 0.25, *real / 2, *real + 2}) values.push_back(to_text(value));
+    for (const double value : {*real + 0.25, *real / 2, *real + 2, *real / 16}) values.push_back(to_text(value));
   }
   return values;
 }
@@ -116,6 +116,7 @@ std::vector<std::string> other_values(const OptionInfo& option) {
 std::string outcome(const std::string& task, const std::string& encoding, Settings settings, const std::string& name,
                     const std::string& value, const Observed& usual) {
   settings.emplace_back(name, value);
+  if (value == "dynamic") settings.emplace_back("pe.rope.trained-length", "8");  // acts beyond it
   try {
     const RunConfig config = configured(task, encoding, settings);
     const Observed seen = observe(config);
