@@ -2,8 +2,8 @@
 // them (core/vector.hpp).
 #pragma once
 
-#include "core/op_kinds.hpp"
 #include "core/math.hpp"
+#include "core/op_kinds.hpp"
 
 namespace tally::functors {
 

@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "core/activations.hpp"
-#include "core/op_kinds.hpp"
 #include "core/math.hpp"
+#include "core/op_kinds.hpp"
 
 namespace tally::functors {
 

@@ -49,8 +49,7 @@ void sync_folder_of(const std::string& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path)
-    : target_(resolve_target(path)), temporary_(target_ + ".tmp") {
+AtomicFile::AtomicFile(const std::string& path) : target_(resolve_target(path)), temporary_(target_ + ".tmp") {
   constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   file_ = FileDescriptor(::open(temporary_.c_str(), flags, 0666));
   if (!file_.open()) {

@@ -51,12 +51,18 @@ Result export_weights(const ExportSettings& settings) {
   return result_of(settings, trained, tensors.size());
 }
 
-// What config.json says of a model's first and last token and its longest text.
+// tokenizer_config.json with the first and last token and the longest text of config.json. Of several last tokens the
+// first that the tokenizer has as a special token.
 std::string tokenizer_config_of(const JsonValue& config, const TokenizerParts& parts) {
   const auto number = [&](const char* name) -> std::optional<std::int64_t> {
     const JsonValue* value = config.find(name);
-    if (value != nullptr && value->is_array() && !value->elements().empty()) value = value->elements().data();
-    return value != nullptr && value->is_integer() ? std::optional(value->integer()) : std::nullopt;
+    if (value == nullptr || !value->is_array()) {
+      return value != nullptr && value->is_integer() ? std::optional(value->integer()) : std::nullopt;
+    }
+    for (const std::int64_t id : value->integers()) {
+      if (std::ranges::count(parts.specials, id, &SpecialToken::id) > 0) return id;
+    }
+    return std::nullopt;
   };
   const std::int64_t length = number("n_positions").value_or(number("max_position_embeddings").value_or(0));
   return tokenizer_config_json(parts, number("bos_token_id"), number("eos_token_id"), length);
