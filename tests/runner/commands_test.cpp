@@ -119,6 +119,12 @@ TEST(Describe, EncodingTaskAndPreset) {
   for (const char* part : {"of task counting", "of task flip-flop", "of task selective-copy", "--optimiser.lr"}) {
     EXPECT_TRUE(holds(preset.out, part)) << part << "\n" << preset.out;
   }
+  // One source of its own, one of its base.
+  for (const auto& [name, source] : {std::pair{"flip-flop paper", "CoPE paper (arXiv 2405.18719), section 5.1"},
+                                     {"parity paper", "2023 (arXiv 2207.02098): 5 layers"}}) {
+    const std::string out = run_tally({"describe", name}, folder).out;
+    EXPECT_TRUE(holds(out, "\nSource\n  ") && holds(out, source) && holds(out, "\nNote\n  ")) << out;
+  }
 }
 
 TEST(Describe, HasAllOfItAsAValue) {
