@@ -74,8 +74,8 @@ TEST(Published, StepsAreWrittenAsTheyWereRead) {
        {"neox", "smollm2", "llama3", "llama", "metaspace-first", "metaspace-always-split", "flags-NFC"}) {
     const JsonValue file = named(name);
     const JsonValue written = parse_json(tokenizer_json(read(file)), {}, "written");
-    for (const char* member : {"normalizer", "pre_tokenizer", "added_tokens"}) {
-      EXPECT_EQ(written.at(member), file.at(member)) << name << ": " << member;
+    for (const char* member : {"normalizer", "pre_tokenizer"}) {
+      EXPECT_EQ(write_json(written.at(member)), write_json(file.at(member))) << name << ": " << member;
     }
   }
 }

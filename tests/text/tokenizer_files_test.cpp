@@ -280,7 +280,7 @@ TEST(TokenizerFiles, ModelsThatCannotBe) {
   expect_refused(bert, "model.type: 'WordPiece' is not read; BPE is");
   expect_model_refused("type", "Unigram", "'Unigram'");
   expect_model_refused("dropout", 0.1, "model.dropout: is not read here unless it is null");
-  expect_model_refused("byte_fallback", true, "model.byte_fallback");
+  expect_model_refused("byte_fallback", true, "'ByteLevel' is not read with byte_fallback");
   expect_model_refused("end_of_word_suffix", "</w>", "model.end_of_word_suffix");
   expect_model_refused("vocab", JsonValue::object(), "model.vocab: no token has the id 0, but one has");
   expect_model_refused("vocab", 3, "model.vocab: is an integer");
