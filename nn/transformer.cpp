@@ -79,14 +79,14 @@ class Block final : public Module {
       return with_location(location_ + "attention", [&] {
         const bool drops = attention_dropout_.rate(pass) != 0;
         Tensor y = attention_.forward(input, encoding_, pass, earlier, drops ? Tensor() : std::move(onto));
-        return drops ? onto + attention_dropout_(y, pass) : y;
+        return drops ? onto + attention_dropout_(y, pass) : y;  // NOLINT(bugprone-use-after-move)
       });
     };
     const auto mlp = [&](Tensor input, Tensor onto) {
       return with_location(location_ + "mlp", [&] {
         const bool drops = mlp_dropout_.rate(pass) != 0;
         Tensor y = mlp_.forward(std::move(input), pass, drops ? Tensor() : std::move(onto));
-        return drops ? onto + mlp_dropout_(y, pass) : y;
+        return drops ? onto + mlp_dropout_(y, pass) : y;  // NOLINT(bugprone-use-after-move)
       });
     };
     if (post_norm_) {

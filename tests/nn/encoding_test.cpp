@@ -319,13 +319,10 @@ void expect_to_go_on(const EncodingCase& one, Transformer& model) {
   const Tensor tokens = some_tokens(1, longer);
   const std::vector<double> alone = model.forward(slice(tokens, 1, 0, trained)).to_vector<double>();
   const std::vector<double> within = model.forward(tokens).to_vector<double>();
-  if (model.same_up_to(trained) < longer) {
-    EXPECT_FALSE(std::equal(alone.begin(), alone.end(), within.begin())) << "named a limit without a change";
-    return;
-  }
-  // But for rows of which the encoding says that they change, and those do.
+  // Except for rows that the encoding names as changing, which do change. With a named limit any row may change.
+  const bool limited = model.same_up_to(trained) < longer;
   const std::size_t end = alone.size() - static_cast<std::size_t>(model.rows_by_end() * vocabulary);
-  for (std::size_t n = 0; n < end; ++n) ASSERT_NEAR(alone[n], within[n], 1e-12);
+  for (std::size_t n = 0; n < end && !limited; ++n) ASSERT_NEAR(alone[n], within[n], 1e-12);
   for (std::size_t n = end; n < alone.size(); ++n) ASSERT_GT(std::abs(alone[n] - within[n]), 1e-12);
   for (const double value : within) ASSERT_TRUE(std::isfinite(value));
 }

@@ -196,7 +196,7 @@ TEST(Usage, ATokenizerHasItsConfigurationBesideIt) {
   write_file_atomically(config, "{}");
   const Finished again = run_tally(words, folder);
   EXPECT_EQ(again.code, 0);
-  EXPECT_TRUE(holds(again.err, "tokenizer_config.json: stays as it is")) << again.err;
+  EXPECT_TRUE(holds(again.out, "tokenizer_config.json: stays as it is")) << again.out;
   EXPECT_EQ(read_file(config), "{}");
 }
 
