@@ -167,10 +167,10 @@ TEST(Describe, NamesMemoryThatGrowsWithTheSquareOfTheLength) {
 
 TEST(Describe, OnePresetByTheNameThatListPrints) {
   const TemporaryFolder folder;
-  const Finished preset = run_tally({"describe", "flip-flop", "paper"}, folder);
-  EXPECT_EQ(preset.code, 0) << preset.err;
-  EXPECT_TRUE(preset.out.starts_with("preset paper of task flip-flop: ")) << preset.out;
+  const Finished preset = run_tally({"describe", "parity", "paper"}, folder);
+  EXPECT_TRUE(preset.code == 0 && preset.out.starts_with("preset paper of task parity: ")) << preset.out << preset.err;
   EXPECT_FALSE(holds(preset.out, "of task counting")) << preset.out;
+  EXPECT_TRUE(holds(preset.out, "(arXiv 2207.02098)") && holds(preset.out, "p_max is ours")) << "source and note";
   const Finished wrong = run_tally({"describe", "flip-flop", "papre"}, folder);
   EXPECT_EQ(wrong.code, 2);
   EXPECT_TRUE(holds(wrong.err, "did you mean 'flip-flop paper'?")) << wrong.err;
