@@ -1,5 +1,6 @@
 // tally export: the weights of a run alone, with the configuration that they belong to; or its model as another library
 // reads it (tasks/foreign/).
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
