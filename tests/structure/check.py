@@ -66,6 +66,9 @@ STRINGS_TOO = {"none", "sigmoid", "path"}  # of other things: an operation, a fi
 NAMES_ENCODINGS = {("nn", "position"), ("tasks", "foreign")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
+# Header -> the largest number of source files that may include it, directly or not: each costs them compile time.
+HEAVY_HEADERS = {"core/attention/pair.hpp": 75, "core/attention/call.hpp": 255, "core/kernels.hpp": 190}
+
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE_IN_TEXT = re.compile(r"`[^`]*`")
 
@@ -183,9 +186,32 @@ def check_results(root, files):
                 yield f"{index}: no link to {page.relative_to(RESULTS)}"
 
 
+def check_heavy_headers(root, files):
+    direct = {}
+    for file in files:
+        if file.suffix in CODE:
+            lines = (root / file).read_text(encoding="utf-8").splitlines()
+            direct[str(file)] = [match[2] for match in map(INCLUDE.match, lines) if match and match[1] == '"']
+    counts = dict.fromkeys(HEAVY_HEADERS, 0)
+    for source in direct:
+        if not source.endswith((".cpp", ".cu")):
+            continue
+        included, left = set(), [source]
+        while left:
+            new = set(direct.get(left.pop(), ())) - included
+            included |= new
+            left += new
+        for header in included & counts.keys():
+            counts[header] += 1
+    for header, count in counts.items():
+        if count > HEAVY_HEADERS[header]:
+            yield f"{header}: {count} source files include it, {HEAVY_HEADERS[header]} at most: include a smaller header"
+
+
 def offences(root):
     files = project_files(root)
     yield from check_results(root, files)
+    yield from check_heavy_headers(root, files)
     encodings = {file.stem.replace("_", "-") for file in files if file.match("nn/position/*.cpp")}
     for file in files:
         top = file.parts[0]

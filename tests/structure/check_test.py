@@ -39,6 +39,20 @@ class CheckTest(unittest.TestCase):
         self.assert_offence("nn/README.md", page + "[gone](gone.md)\n", "nn/README.md:3: a dead link: gone.md")
         self.assert_offence("nn/README.md", page + "[gone](#a-title)\n", "nn/README.md:3: no such heading: #a-title")
 
+    def test_heavy_headers_have_a_limit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            core = pathlib.Path(folder, "core/attention")
+            core.mkdir(parents=True)
+            (core / "pair.hpp").write_text(PRAGMA)
+            (core / "between.hpp").write_text(PRAGMA + '#include "core/attention/pair.hpp"\n')
+            limit = check.HEAVY_HEADERS["core/attention/pair.hpp"]
+            for n in range(limit + 1):
+                self.assertEqual(list(check.offences(pathlib.Path(folder))) if n == limit else [], [])
+                (core / f"unit{n}.cpp").write_text('#include "core/attention/between.hpp"\n')
+            found = list(check.offences(pathlib.Path(folder)))
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(f"{limit + 1} source files include it, {limit} at most", found[0])
+
     ORIGIN = "`tally reproduce table2`, an AMD EPYC, 2026-11-24, commit 152b401\n"
 
     def test_results_say_where_they_come_from(self):
