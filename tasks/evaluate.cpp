@@ -278,6 +278,8 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
 
 namespace {
 
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
 constexpr std::array<std::pair<const char*, std::int64_t ErrorCounts::*>, 4> count_names{
     {{"wrong", &ErrorCounts::wrong},
      {"scored", &ErrorCounts::scored},
@@ -298,22 +300,22 @@ JsonValue text_json(const Evaluation& e) {
   return text.set("parts", JsonValue::object({{"nats", std::move(nats)}, {"tokens", std::move(tokens)}}));
 }
 
-// null stands for a number that is not finite.
-double real_or_nan(const JsonValue& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.real();
-}
-
 void read_text(const JsonValue& text, Evaluation& e) {
   e.text = text_counts_from_json(text);
   if (!text.contains("parts")) return;  // of the first version
   const JsonValue& parts = text.at("parts");
-  for (const JsonValue& nats : parts.elements("nats")) e.blocks.nats.push_back(real_or_nan(nats));
+  for (const JsonValue& nats : parts.elements("nats"))
+    e.blocks.nats.push_back(nats.is_null() ? not_a_number : nats.real());
   e.blocks.tokens = parts.at("tokens").integers();
   check(e.blocks.nats.size() == e.blocks.tokens.size(), "evaluation", "'parts' has ", e.blocks.nats.size(),
         " losses and ", e.blocks.tokens.size(), " counts of tokens");
 }
 
 }  // namespace
+
+double real_or_nan(const JsonValue& object, std::string_view key) {
+  return object.at(key).is_null() ? not_a_number : object.real(key);
+}
 
 JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
   const JsonMember measured = e.generated ? JsonMember{"generated", true} : JsonMember{"loss", e.loss};
@@ -355,10 +357,7 @@ Evaluation evaluation_from_json(const JsonValue& json) {
   Evaluation e;
   e.split = json.string("split");
   e.generated = json.contains("generated") && json.boolean("generated");
-  if (!e.generated) {
-    const JsonValue& loss = json.at("loss");
-    e.loss = loss.is_null() ? real_or_nan(loss) : json.real("loss");  // which names it
-  }
+  if (!e.generated) e.loss = real_or_nan(json, "loss");
   for (const auto& [name, count] : count_names) e.*count = json.integer(name);
   check_counts(e, "");
   if (const JsonValue* text = json.find("text"); text != nullptr) read_text(*text, e);

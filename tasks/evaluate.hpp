@@ -107,6 +107,8 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
 // errors, their counts; where they are broken down, "by": the name, both means over keys, keys and counts as arrays.
 // A number that is not finite is null: of a perplexity the logarithm is there too, as loss or nats_per_word.
 JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);
+// The number of a member; NaN for null, which is written for a number that is not finite.
+double real_or_nan(const JsonValue& object, std::string_view key);
 // The reverse. Throws Error naming what is missing, and for counts that no evaluation has.
 Evaluation evaluation_from_json(const JsonValue& json);
 

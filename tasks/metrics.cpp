@@ -51,13 +51,13 @@ MetricsRecord record_of(const JsonValue& line) {
   if (line.contains("diverged")) return DivergenceRecord{step, line.string("diverged")};
   if (line.string("split") != "train") return Measurement{step, evaluation_from_json(line)};
   return StepReport{.step = step,
-                    .loss = line.real("loss"),
-                    .token_error = line.real("token_error"),
-                    .sequence_error = line.real("sequence_error"),
-                    .lr = line.real("lr"),
-                    .grad_norm = line.real("grad_norm"),
+                    .loss = real_or_nan(line, "loss"),
+                    .token_error = real_or_nan(line, "token_error"),
+                    .sequence_error = real_or_nan(line, "sequence_error"),
+                    .lr = real_or_nan(line, "lr"),
+                    .grad_norm = real_or_nan(line, "grad_norm"),
                     .tokens = line.integer("tokens"),
-                    .seconds = line.real("seconds")};
+                    .seconds = real_or_nan(line, "seconds")};
 }
 
 }  // namespace

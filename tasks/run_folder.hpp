@@ -75,7 +75,7 @@ class RunFolder {
   // configuration, a checkpoint or results once another one has taken the run over.
   void claimed(std::int64_t number) { claim_ = number; }
 
-  // Whether the run begins with imported weights, those of its checkpoint of step 0.
+  // Whether the run begins with the imported weights in its checkpoint of step 0.
   bool imported() const;
   // Steps of the checkpoint files, rising. Throws Error when their folder exists and cannot be read.
   std::vector<std::int64_t> checkpoint_steps() const;
@@ -89,13 +89,14 @@ class RunFolder {
   // each one that was passed over.
   StoredCheckpoint newest_checkpoint(const std::function<void(const std::string&)>& skipped) const;
   // Throws Error when a run that was trained before would begin again at step 0 because its checkpoints are damaged,
-  // unreadable or gone, and when an imported run would begin without its weights. `newest`: of newest_checkpoint().
+  // unreadable or gone. Throws also when an imported run would begin without its weights. `newest`: the result of
+  // newest_checkpoint().
   void refuse_lost_start(const StoredCheckpoint& newest, const std::vector<MetricsRecord>& metrics) const;
   // Moves these checkpoints, a copy of the metrics and the results of the run to a new folder in the run,
   // checkpoints.old (checkpoints.old-2, ...). Returns its path; empty when there was nothing to move.
   std::string set_aside(const std::vector<std::int64_t>& steps) const;
   // The run is to begin again at step 0: sets all aside but the weights that an imported run begins with. Throws Error,
-  // and moves nothing, when these cannot be read. Returns what set_aside() does.
+  // and moves nothing, when these cannot be read. Returns the new folder, like set_aside().
   std::string restart() const;
   // Removes the checkpoints except that of step 0, which an imported run begins with, the last two of planned steps,
   // the one of step `best` (-1 for none), and those newer than all planned ones. An interrupted run leaves one at a
@@ -114,7 +115,7 @@ class RunFolder {
   std::string path_;
   RunConfig config_;
   std::vector<std::string> changes_;
-  bool imported_ = false;                 // config.json says so; those of earlier versions do not
+  bool imported_ = false;                 // config.json says so; earlier versions did not write it
   mutable std::set<std::int64_t> sound_;  // steps of the checkpoints that were written or opened here
   bool last_checkpoint_damaged_ = false;
   bool writes_ = true;

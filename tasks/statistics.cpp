@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 namespace tally {
 
@@ -28,6 +29,8 @@ MeanDeviation mean_deviation(const std::vector<double>& values) {
   for (const double value : values) beyond += value - values.front();
   beyond /= static_cast<double>(values.size());
   result.mean = values.front() + beyond;
+  // Infinite values have an infinite mean.
+  if (std::isnan(result.mean)) result.mean = std::accumulate(values.begin(), values.end(), 0.0);
   if (values.size() < 2) return result;
   double squares = 0;
   for (const double value : values) squares += (value - values.front() - beyond) * (value - values.front() - beyond);

@@ -109,7 +109,7 @@ TEST_F(Devices, StartWeightsAreTheSameBits) {
 }
 
 TEST_F(Devices, ARunMovesBetweenThem) {
-  const std::string stayed = train("stayed", "cope", "cpu", "f64", {"--steps=8"});
+  const std::string stayed = train("stayed", "cope", "cpu", "f64", {"--steps=8", "--save-every=4"});
   std::vector<std::pair<std::string, std::string>> moves;
   for (const std::string& device : names_of_kernel_devices()) {
     moves.insert(moves.end(), {{"cpu", device}, {device, "cpu"}});
@@ -117,7 +117,7 @@ TEST_F(Devices, ARunMovesBetweenThem) {
   for (const auto& [first, second] : moves) {
     const std::string move = concat("from-", first, "-to-", second);
     SCOPED_TRACE(move);
-    const std::string run = train(move, "cope", first, "f64", {"--steps=8"});
+    const std::string run = train(move, "cope", first, "f64", {"--steps=8", "--save-every=4"});
     for (const std::string& name : names_of_checkpoints(run)) {
       if (name > "step-00000004.safetensors") std::filesystem::remove(run + "/checkpoints/" + name);
     }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -102,13 +103,14 @@ TEST_F(MetricsFile, LinesOfOtherVersionsAreRead) {
   EXPECT_EQ(std::get<StartRecord>(read[1]).machine.device, "cpu");
 }
 
-// JSON has no other word for it.
-TEST_F(MetricsFile, NumbersThatAreNoneAreNull) {
+// As null: no other program could read NaN.
+TEST_F(MetricsFile, NumbersThatAreNotFiniteComeBackAsNaN) {
   MetricsWriter writer(path_);
-  StepReport report;
-  report.loss = std::numeric_limits<double>::quiet_NaN();
-  writer.write(report);
-  EXPECT_TRUE(get().find("\"loss\":null,") != std::string::npos) << get();
+  writer.write(StepReport{.step = 3, .loss = 0.5, .grad_norm = std::numeric_limits<double>::infinity()});
+  EXPECT_NE(get().find("\"grad_norm\":null"), std::string::npos) << get();
+  const StepReport report = std::get<StepReport>(read_metrics(path_).at(0));
+  EXPECT_EQ(report.loss, 0.5);
+  EXPECT_TRUE(std::isnan(report.grad_norm));
 }
 
 }  // namespace metrics_test
