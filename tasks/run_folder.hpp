@@ -27,7 +27,7 @@ class RunInUse : public Error {
 class RunFolder {
  public:
   // A new run: makes the folder, locks it and writes config.json. Throws Error when the path holds a run or anything
-  // else; with `force` what is there is moved aside first (to <path>.old, <path>.old-2, ...), unless a process trains
+  // else; `force` moves it aside first (to <path>.old, <path>.old-2, ...), unless a process trains
   // in it. imported: the run begins with the weights of a checkpoint of step 0, and config.json records that.
   static RunFolder create(const std::string& path, const RunConfig& config, bool force, bool imported = false);
   // The part of it that makes the path free. What it returns is to be held until the new run has its own lock.
@@ -75,7 +75,7 @@ class RunFolder {
   // configuration, a checkpoint or results once another one has taken the run over.
   void claimed(std::int64_t number) { claim_ = number; }
 
-  // Whether the run begins with imported weights, those of its checkpoint of step 0.
+  // Whether the run begins with imported weights, held by its checkpoint of step 0.
   bool imported() const;
   // Steps of the checkpoint files, rising. Throws Error when their folder exists and cannot be read.
   std::vector<std::int64_t> checkpoint_steps() const;
@@ -88,20 +88,20 @@ class RunFolder {
   // The newest checkpoint that can be read; step 0 without tensors if there is none. Calls `skipped` with the error of
   // each one that was passed over.
   StoredCheckpoint newest_checkpoint(const std::function<void(const std::string&)>& skipped) const;
-  // Throws Error when a run that was trained before would begin again at step 0 because its checkpoints are damaged,
-  // unreadable or gone, and when an imported run would begin without its weights. `newest`: of newest_checkpoint().
+  // Throws Error if a run that was trained before would begin again at step 0 because its checkpoints are damaged,
+  // unreadable or gone. Also if an imported run would begin without its weights. `newest`: of newest_checkpoint().
   void refuse_lost_start(const StoredCheckpoint& newest, const std::vector<MetricsRecord>& metrics) const;
   // Moves these checkpoints, a copy of the metrics and the results of the run to a new folder in the run,
   // checkpoints.old (checkpoints.old-2, ...). Returns its path; empty when there was nothing to move.
   std::string set_aside(const std::vector<std::int64_t>& steps) const;
-  // The run is to begin again at step 0: sets all aside but the weights that an imported run begins with. Throws Error,
-  // and moves nothing, when these cannot be read. Returns what set_aside() does.
+  // Prepares the run to begin again at step 0: sets all aside except the weights that an imported run begins with. If
+  // these cannot be read, throws Error and moves nothing. Returns the result of set_aside().
   std::string restart() const;
-  // Removes the checkpoints except that of step 0, which an imported run begins with, the last two of planned steps,
-  // the one of step `best` (-1 for none), and those newer than all planned ones. An interrupted run leaves one at a
-  // step that is not planned; it goes when it is overtaken, so that in the end there are those that an uninterrupted
-  // run keeps. Each is opened before it is removed, unless this object wrote or opened it; one that cannot be read is
-  // set aside instead, and `skipped` called with the error.
+  // Removes old checkpoints. It keeps step 0, which an imported run begins with, the last two planned steps, step
+  // `best` (-1 for none), and all steps newer than the planned ones. An interrupted run leaves a checkpoint at a step
+  // that is not planned; it is removed once a planned one is newer, so that in the end the same checkpoints exist as in
+  // an uninterrupted run. Each is opened before it is removed, unless this object wrote or opened it; one that cannot
+  // be read is set aside instead, and `skipped` is called with the error.
   void prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t step)>& planned,
                          const std::function<void(const std::string&)>& skipped) const;
 
@@ -114,7 +114,7 @@ class RunFolder {
   std::string path_;
   RunConfig config_;
   std::vector<std::string> changes_;
-  bool imported_ = false;                 // config.json says so; those of earlier versions do not
+  bool imported_ = false;                 // as config.json says; files of earlier versions lack this
   mutable std::set<std::int64_t> sound_;  // steps of the checkpoints that were written or opened here
   bool last_checkpoint_damaged_ = false;
   bool writes_ = true;
