@@ -102,7 +102,7 @@ TEST_F(MetricsFile, LinesOfOtherVersionsAreRead) {
   EXPECT_EQ(std::get<StartRecord>(read[1]).machine.device, "cpu");
 }
 
-// JSON has no other word for it.
+// JSON cannot express it otherwise.
 TEST_F(MetricsFile, NumbersThatAreNoneAreNull) {
   MetricsWriter writer(path_);
   StepReport report;
