@@ -77,7 +77,7 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
     visitor.integer("trained-length", trained_length,
                     "L0 of dynamic, yarn, llama3 and longrope: tokens of the texts it was trained on", 1);
     visitor.real("attention-factor", attention_factor,
-                 "of yarn and longrope: cos and sin are multiplied by it; 0: by what the method says, 0.1 ln s + 1 or "
+                 "of yarn and longrope: cos and sin are multiplied by it; 0: the method's default, 0.1 ln s + 1 or "
                  "sqrt(1 + ln s / ln L0)",
                  0, 100);
     visitor.real("beta-fast", beta_fast, "of yarn: planes that turn more often within L0 stay", above(0));

@@ -22,8 +22,8 @@ struct OtherType {
 };
 constexpr std::array other_types{
     OtherType{"qwen3", "it has a norm on q and k"},
-    OtherType{"olmo2", "it has norms on q and k and behind each part"},
-    OtherType{"gemma", "it scales embeddings and norms otherwise"},
+    OtherType{"olmo2", "it has norms on q and k and after each part"},
+    OtherType{"gemma", "it scales embeddings and norms differently"},
     OtherType{"mistral", "its attention may be in a window"},
     OtherType{"mixtral", "it has experts"},
     OtherType{"deepseek_v2", "it has latent attention and experts"},

@@ -229,7 +229,7 @@ void ForeignMapping::take_names(const Family& family, const std::vector<TensorRo
     if (!prefix.has_family && theirs != family.head) theirs.insert(0, family.prefix);
     const auto [there, is_new] = there_.emplace(theirs, stored);
     check(is_new, "import", weights_.source(), ": ", in_quotes(name), " and ", in_quotes(there->second.entry->name),
-          " are both ", in_quotes(theirs), " without what wrappers put before it");
+          " are both ", in_quotes(theirs), " without the prefixes of wrappers");
   }
 }
 
