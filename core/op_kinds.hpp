@@ -36,7 +36,7 @@ constexpr bool unary_needs_output(UnaryOp op) {
   return op == UnaryOp::exp || op == UnaryOp::sqrt || op == UnaryOp::reciprocal || op == UnaryOp::sigmoid ||
          op == UnaryOp::tanh || op == UnaryOp::relu || op == UnaryOp::leaky_relu;
 }
-// Those that stand between the layers of an MLP.
+// The activations of an MLP.
 constexpr bool is_activation(UnaryOp op) {
   return op == UnaryOp::relu || op == UnaryOp::gelu || op == UnaryOp::gelu_tanh || op == UnaryOp::silu;
 }
@@ -49,19 +49,19 @@ enum class BinaryOp : std::uint8_t { add, subtract, multiply, divide, maximum, m
 enum class CompareOp : std::uint8_t { less, less_equal, equal };
 enum class ReduceOp : std::uint8_t { sum, maximum };
 
-// How a product writes its sums s.
+// The epilogue of a matmul: how it writes its sums s.
 struct ProductEnd {
-  // c = r = alpha s, + bias [N] on each row, + addend, which lies as c does, or is c.
+  // c = r = alpha s, + bias [N] on each row, + addend, which has the layout of c, or is c.
   double alpha = 1.0;
   View bias = {};
   View addend = {};
-  // Of what stands between the two layers of an MLP, c being one row-major matrix of the CPU, without an addend:
-  //   apply       c = op(r), of r rounded to c's type, which is written to `argument`, if that is there
-  //   derivative  c = r op'(argument); of relu the argument may be its result; in bf16 c may lie in its place
+  // The activation between the two layers of an MLP. c must be one row-major matrix on the CPU, without an addend:
+  //   apply       c = op(r), with r rounded to c's type; the rounded r is written to `argument`, if set
+  //   derivative  c = r op'(argument); for relu the argument may be its result; in bf16 c may overwrite it
   enum class Activation : std::uint8_t { none, apply, derivative } activation = Activation::none;
   UnaryOp op = UnaryOp::gelu;  // relu, gelu, gelu_tanh or silu
   View argument = {};          // as c
-  View column_sums = {};  // [N]: those of c before it is rounded, in the type that it is computed in; of a derivative
+  View column_sums = {};       // [N]: of c before rounding, in the type of the computation; only with derivative
 };
 
 }  // namespace tally

@@ -1,7 +1,7 @@
 // Multi-head causal self-attention (arXiv 1706.03762, section 3.2) with a position encoding:
 //   q, k, v = projections of x, heads as strided views [B, H, T, d], of k and v [B, G, T, d]: query head h has the keys
 //             and values of key head floor(h G/H) (grouped queries, arXiv 2305.13245); q and k may be normed (QkNorm)
-//   o = attention of q, k, v with what the encoding brings (nn/composed.hpp), for each group of heads by itself
+//   o = attention of q, k, v with the hooks of the encoding (nn/composed.hpp), for each group of heads separately
 //   y = output projection of the heads side by side
 #pragma once
 
@@ -37,8 +37,9 @@ struct HeadSizes {
   std::int64_t head_width = 0;  // d
 };
 
-// Norm of the projected queries and of the projected keys. It keeps the scores bounded whatever the projections grow to
-// (arXiv 2302.05442, section 2). Rotations and all else that an encoding computes from q and k come after it.
+// Norm of the projected queries and of the projected keys. It keeps the scores bounded however large the
+// projections grow (arXiv 2302.05442, section 2). Rotations and everything else that an encoding computes from q and k
+// come after it.
 struct QkNorm {
   static QkNorm of(const ModelOptions& model);
 

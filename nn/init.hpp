@@ -19,9 +19,10 @@ enum class StartValues { gpt2, fan_in, authors };
 
 // The other role of the token embedding: none, or the output projection too. With fan_in it then starts as one,
 // N(0, 1/D), so that logits are about 1 and the loss is about ln V (the shared matrix of Vaswani et al. 2017, arXiv
-// 1706.03762, section 3.4, in tensor2tensor; SmolLM2, arXiv 2502.02737). Where norms come after the residuals they
-// carry the embedding to the output, and the logit of the token itself is D times its deviation: there N(0, (4/D)^2),
-// if that is less (a deviation that falls with 1/D: the readout of Yang et al. 2022, arXiv 2203.03466, table 3).
+// 1706.03762, section 3.4, in tensor2tensor; SmolLM2, arXiv 2502.02737). If norms come after the residuals, they
+// carry the embedding to the output, and the logit of the token itself is D times the standard deviation. It then
+// starts as N(0, (4/D)^2) if that is less (it falls with 1/D: the readout of Yang et al. 2022, arXiv 2203.03466, table
+// 3).
 enum class Tied { no, yes, after_norms };
 StartValues start_values_from_text(std::string_view text);  // "gpt2", "fan-in", "authors"
 

@@ -10,8 +10,7 @@
 namespace tally {
 
 void check_normed_heads(const EncodingSetup& setup, std::string_view what) {
-  check(setup.head_width > 1, what,
-        "a norm over a head width of 1 keeps the sign alone, which has no gradient; choose ",
+  check(setup.head_width > 1, what, "a norm over a head width of 1 keeps only the sign, which has no gradient; choose ",
         "fewer heads, or a model.head-width of at least 2");
 }
 

@@ -49,7 +49,7 @@ void ModelOptions::validate() const {
   check(norm_eps == 0 || norm_eps >= least_norm_eps, "model", "norm-eps = ", norm_eps, " must be 0 or at least ",
         least_norm_eps, ": less is lost in f32 beside the square of a row of zeros, which would be divided by 0");
   check(norm != "layer" || width > 1, "model",
-        "norm = layer makes 0 of a width of 1, whatever the model sees; choose a larger width, or norm = rms");
+        "norm = layer makes 0 of a width of 1, for any input; choose a larger width, or norm = rms");
   check(head_width > 0 || width % heads == 0, "model", "width ", width, " is not divisible by ", heads,
         " heads, and no head-width is given");
   check(heads % key_heads() == 0, "model", "kv-heads ", kv_heads, " does not divide the ", heads, " heads");

@@ -52,7 +52,7 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
 struct GenerationState {
   std::int64_t length = 0;      // tokens
   std::vector<KvCache> layers;  // of each layer, what it needs of earlier tokens
-  // i32 [B, length] where all is computed anew with every step, or may be with a later one (Encoding::same_up_to);
+  // i32 [B, length] if every step recomputes all rows, or if a later step may (Encoding::same_up_to);
   // else undefined
   Tensor tokens;
 };

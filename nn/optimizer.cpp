@@ -56,7 +56,7 @@ struct DenseGradients {
 void check_decay(const OptimizerOptions& options, double lr) {
   const double part = options.name == "adam" ? 0 : lr * options.weight_decay;
   check(part < 1, "optimiser", "weight-decay ", options.weight_decay, " with lr ", lr, " takes ", part,
-        " of a parameter off it with each step, which leaves nothing of it; their product must be below 1");
+        " of a parameter off it in each step, so nothing is left; their product must be below 1");
 }
 
 // what: OptimizerOptions::decay
@@ -79,13 +79,13 @@ void OptimizerOptions::visit(OptionVisitor& visitor) {
   rule_->visit(visitor);
   visitor.real("weight-decay", weight_decay, "decoupled in adamw, added to the gradient in adam and sgd", 0, 1e6);
   visitor.choice("decay", decay, {"all", "matrices", "linear"},
-                 "what decays: all parameters; those of rank 2 or more; weights of linear layers, without embeddings, "
+                 "which parameters decay: all; those of rank 2 or more; weights of linear layers, without embeddings, "
                  "norms and tables of encodings");
   visitor.real("clip", clip, "largest norm of all gradients together; 0 for no limit", 0);
   visitor.choice("schedule", schedule, {"constant", "linear", "cosine", "wsd", "inverse-root"},
                  "of the learning rate after the warm-up; wsd: constant until the cooldown; inverse-root: falls with "
                  "1/sqrt(step)");
-  visitor.real("lr-floor", lr_floor, "what every schedule except constant falls to, as a part of the peak", 0, 1);
+  visitor.real("lr-floor", lr_floor, "end of every schedule except constant, as a fraction of the peak", 0, 1);
   visitor.integer("warmup", warmup, "steps of linear warm-up");
   visitor.real("cooldown", cooldown,
                "share of the steps over which wsd and inverse-root fall to the floor at the end; 0 for the usual 0.1 "

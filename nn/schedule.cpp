@@ -4,8 +4,7 @@
 //     linear        r = (N+1-n) / (N+1-W)
 //     cosine        r = (1 + cos(pi (n-W) / (N+1-W))) / 2
 //     wsd           r = c                       warm-up, stable, decay (Hu et al. 2024, arXiv 2404.06395, section 4)
-//     inverse-root  r = c sqrt(max(W,1) / n)    Vaswani et al. 2017, arXiv 1706.03762, equation 3; with a cooldown as
-//     in
+//     inverse-root  r = c sqrt(max(W,1) / n)    Vaswani et al. 2017, arXiv 1706.03762, equation 3; with a cooldown:
 //                                               Zhai et al. 2022, arXiv 2106.04560
 //   and, with x = max(0, n-(N-C)) / (C+1), c = 1 - x (linear) or 1 - sqrt(x) (Hägele et al. 2024, arXiv 2405.18392)
 // so that all of them except an inverse-root without a cooldown would reach the floor f at step N+1. A run shorter than

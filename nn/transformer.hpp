@@ -25,9 +25,9 @@ class Transformer final : public SequenceModel {
 
   Tensor hidden(const Tensor& tokens, const Pass& pass = {}) override;
   const Tensor& head() const override;
-  // Only the rows of new tokens are computed; where an encoding cannot do that (weights or a whole attention of its
-  // own) or the model's attention is in composed form, all is computed anew, and once where a text gets longer than an
-  // encoding's same_up_to: rows up to there are what they were before.
+  // Computes only the rows of new tokens. If an encoding cannot do that (custom weights or a whole custom attention) or
+  // the model's attention is in composed form, every step recomputes all rows. A text that grows beyond an encoding's
+  // same_up_to is recomputed once; rows up to there keep their values.
   Tensor step(const Tensor& tokens, GenerationState& state) override;
   void check_length(std::int64_t length) const override;
   std::int64_t rows_by_position() const override;

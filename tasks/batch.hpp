@@ -35,15 +35,15 @@ std::vector<Example> examples_of(const Task& task, std::string_view split, std::
 // 0 .. count-1 in a random order.
 std::vector<std::int64_t> random_order(std::int64_t count, Rng& rng);
 
-// Which sequences of the training split a step sees: a pure function of how many were seen before, so that a resumed
-// run sees what an uninterrupted one would, also with another batch. An endless split is read on and on; a fixed set is
-// read in epochs, each in an order of its own, the last batch of an epoch being what is left.
+// Which sequences of the training split a step reads: a pure function of the number read before, so that a resumed run
+// reads the same ones as an uninterrupted run, even with another batch. An endless split is read without end. A fixed
+// set is read in epochs, each in its own order; the last batch of an epoch holds the remaining sequences.
 class TrainingOrder {
  public:
   TrainingOrder(const Split& split, std::int64_t batch, std::uint64_t seed);
-  // The batch that comes after so many sequences.
+  // The batch that comes after `seen` sequences.
   std::vector<std::int64_t> after(std::int64_t seen);
-  // Sequences that the first `steps` steps see, all with this batch.
+  // Number of sequences that the first `steps` steps read, all with this batch.
   std::int64_t seen_by(std::int64_t steps) const;
   // The batch of step n = 1, 2, ..., all with this batch.
   std::vector<std::int64_t> indices(std::int64_t step) { return after(seen_by(step - 1)); }

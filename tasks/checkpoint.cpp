@@ -78,7 +78,7 @@ StoredCheckpoint open_checkpoint_file(const std::string& path, std::int64_t step
   checkpoint.tokens = metadata_number(file, "tokens");
   checkpoint.sequences = file.metadata().contains("sequences") ? metadata_number(file, "sequences") : -1;
   check(checkpoint.step == step, "checkpoint", path, ": the step inside, ", checkpoint.step,
-        ", is not that of the file's name");
+        ", differs from the step in the file's name");
   if (const auto record = file.metadata().find("model"); record != file.metadata().end()) {
     checkpoint.record = model_record_from_text(record->second, concat("checkpoint ", path, ", metadata 'model'"));
   }

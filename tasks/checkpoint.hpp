@@ -1,4 +1,4 @@
-// The file of a checkpoint: its name, what it holds, writing and reading it.
+// The file of a checkpoint: its name and contents, writing and reading it.
 #pragma once
 
 #include <cstdint>
@@ -28,16 +28,16 @@ struct Checkpoint {
 
 // A checkpoint on the disk, whose checksums held when it was opened. Its tensors stay there until they are loaded.
 struct StoredCheckpoint : Checkpoint {
-  std::optional<SafetensorsFile> file = {};  // nothing of step 0
-  // Those under the prefix: {"embedding.weight", ...} for "model.".
+  std::optional<SafetensorsFile> file = {};  // none for step 0 of a run that was not imported
+  // The tensors under the prefix: {"embedding.weight", ...} for "model.".
   std::vector<StoredTensor> tensors(std::string_view prefix) const;
 };
 
-// Parameters under "model.", optimiser state under "optimiser."; the same bytes for the same state. The metadata says
-// what the model is. It must not say how long the run will be, or how often it is evaluated.
+// Parameters under "model.", optimiser state under "optimiser."; the same bytes for the same state. The metadata
+// describes the model. It must not depend on the length of the run, or on how often it is evaluated.
 void write_checkpoint_file(const std::string& path, const Checkpoint& checkpoint, const NamedTensors& model,
                            const NamedTensors& optimiser);
-// Throws Error when the file cannot be read, a checksum does not hold, or it is of another step.
+// Throws Error if the file cannot be read, a checksum does not match, or the file holds another step.
 StoredCheckpoint open_checkpoint_file(const std::string& path, std::int64_t step);
 
 // Model weights as a checkpoint names them: {"model.embedding.weight", ...}.

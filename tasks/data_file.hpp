@@ -1,5 +1,5 @@
 // The JSON files in this folder that hold presets, suites and tables of papers. The build embeds them in the program,
-// which reads each at its first use and refuses what it does not know. An Error names the file, the entry and the key:
+// which reads each at its first use and refuses unknown keys. An Error names the file, the entry and the key:
 //   tasks/presets.json: flip-flop/quick: [preset] unknown key 'sumary'; did you mean 'summary'?
 #pragma once
 

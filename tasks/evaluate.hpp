@@ -42,7 +42,7 @@ struct Evaluation : ErrorCounts {
   std::map<std::int32_t, ErrorCounts> by = {};  // the same counts for each of its keys; of a sequence what has that key
 
   // On text only: exp(loss), of a token; the loss in bits of a byte; the loss of a word, and exp of it. The
-  // exponentials are infinite where they do not fit a double: a loss of 40 nats in words of 20 tokens.
+  // exponentials are infinite if they do not fit a double: a loss of 40 nats in words of 20 tokens.
   double perplexity() const;
   double bits_per_byte() const;
   double nats_per_word() const;
@@ -105,7 +105,7 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
 
 // As metrics.jsonl, results.json and varied.json have it: step, split, loss (or that answers were generated), both
 // errors, their counts; where they are broken down, "by": the name, both means over keys, keys and counts as arrays.
-// A number that is not finite is null: of a perplexity the logarithm is there too, as loss or nats_per_word.
+// A number that is not finite is null; for a perplexity the logarithm is written too, as loss or nats_per_word.
 JsonValue evaluation_json(std::int64_t step, const Evaluation& evaluation);
 // The number of a member; NaN for null, which is written for a number that is not finite.
 double real_or_nan(const JsonValue& object, std::string_view key);

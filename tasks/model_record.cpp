@@ -86,7 +86,7 @@ void check_same_model(const ModelRecord& record, const RunConfig& config, const 
     const auto now = own.find(name);
     check(now != own.end(), "model", "it was made with ", name, " ", recorded, ", which the configuration has not");
     if (name == "vocabulary") {
-      check(same_vocabulary(now->second, recorded), "model", "the vocabulary is another: the model was made with ",
+      check(same_vocabulary(now->second, recorded), "model", "the vocabulary differs: the model was made with ",
             vocabulary_text(recorded), ", and the configuration has ", vocabulary_text(now->second),
             "; its data must be made with the tokenizer of the model");
       return;

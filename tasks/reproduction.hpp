@@ -66,13 +66,13 @@ struct ReproductionText {
 
 struct ReproductionColumn {
   Scaled title;
-  std::string task;        // empty: a column of numbers in print alone
+  std::string task;        // empty: a column with printed numbers only
   std::string split;       // on which the error is measured
   Scaled settings = {};    // of the runs behind this column
   double share = 1;        // of the training after which the error was taken
-  ScaledNumber x = {};     // where it is in a picture over columns, whose axis is logarithmic
+  ScaledNumber x = {};     // position in a picture over columns, on a logarithmic axis
   bool generated = false;  // the error of answers that were fed back
-  std::string unit = {};   // of the numbers in print where they are no errors in percent: "perplexity"
+  std::string unit = {};   // of the printed numbers if they are not errors in percent: "perplexity"
   std::shared_ptr<const ReproductionText> text = {};  // if set, perplexities are measured, not errors
   ScaledNumber context = {};  // of the windows evaluated, where it is said; all of a table's score the same targets
   Scaled preset = {};         // of the task; empty: that of the text, else the one named as the scale

@@ -304,7 +304,7 @@ void RunFolder::refuse_lost_start(const StoredCheckpoint& newest, const std::vec
   check(steps.empty() || steps.back() == 0, "checkpoint", "'", path_, "' has ", steps.size(),
         " checkpoints, the newest of step ", steps.empty() ? 0 : steps.back(),
         ", and none that was trained can be read", advice);
-  // The first checkpoint is there before what follows it is noted.
+  // The first checkpoint is written before any later step is recorded.
   const std::optional<RunConfig> trained = trained_config(metrics);
   const RunConfig& config = trained ? *trained : config_;
   const std::int64_t first_saved = std::min(config.save_interval(), config.run.steps);

@@ -27,7 +27,7 @@ class RunInUse : public Error {
 class RunFolder {
  public:
   // A new run: makes the folder, locks it and writes config.json. Throws Error when the path holds a run or anything
-  // else; with `force` what is there is moved aside first (to <path>.old, <path>.old-2, ...), unless a process trains
+  // else; `force` moves it aside first (to <path>.old, <path>.old-2, ...), unless a process trains
   // in it. imported: the run begins with the weights of a checkpoint of step 0, and config.json records that.
   static RunFolder create(const std::string& path, const RunConfig& config, bool force, bool imported = false);
   // The part of it that makes the path free. What it returns is to be held until the new run has its own lock.
@@ -98,11 +98,11 @@ class RunFolder {
   // The run is to begin again at step 0: sets all aside but the weights that an imported run begins with. Throws Error,
   // and moves nothing, when these cannot be read. Returns the new folder, like set_aside().
   std::string restart() const;
-  // Removes the checkpoints except that of step 0, which an imported run begins with, the last two of planned steps,
-  // the one of step `best` (-1 for none), and those newer than all planned ones. An interrupted run leaves one at a
-  // step that is not planned; it goes when it is overtaken, so that in the end there are those that an uninterrupted
-  // run keeps. Each is opened before it is removed, unless this object wrote or opened it; one that cannot be read is
-  // set aside instead, and `skipped` called with the error.
+  // Removes old checkpoints. It keeps step 0, which an imported run begins with, the last two planned steps, step
+  // `best` (-1 for none), and all steps newer than the planned ones. An interrupted run leaves a checkpoint at a step
+  // that is not planned; it is removed once a planned one is newer, so that in the end the same checkpoints exist as in
+  // an uninterrupted run. Each is opened before it is removed, unless this object wrote or opened it; one that cannot
+  // be read is set aside instead, and `skipped` is called with the error.
   void prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t step)>& planned,
                          const std::function<void(const std::string&)>& skipped) const;
 

@@ -4,7 +4,7 @@
 #
 # tally_pairs(<target> FILES nn/position/tra.cpp ... EVERY_FORM <those of FILES>)
 #
-# EVERY_FORM: files whose policies the execution on the CPU has in every precision and head width (cuda/attention_device.hpp).
+# EVERY_FORM: files whose policies the host execution compiles for every precision and head width (cuda/attention_device.hpp).
 #
 # adds what is written to <build>/generated/pairs to the target. It is installed with the package, for files of programs that
 # find_package(tally). TALLY_PAIR_ARCHITECTURES: GPUs that nvcc compiles policies

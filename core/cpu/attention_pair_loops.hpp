@@ -40,7 +40,7 @@ struct PairLoopsOf {
 
 namespace tally {
 
-// f64 is for checks and comes for one set of instructions, that of any processor.
+// f64 is for checks and is compiled only for the instructions of any processor.
 struct PairLoops {
   cpu::PairLoopsOf<float> f32;
   cpu::PairLoopsOf<double> f64;  // null in the sets for wider vectors

@@ -6,18 +6,16 @@
 //   ntk   base s^(r/(r-2)) for base: the fastest plane stays, the slowest turns s times more slowly (arXiv 2309.00071)
 //   dynamic  ntk with a factor that grows with the text: s T/L0 - (s - 1) for a text of T > L0 tokens, 1 for a shorter
 //         one. Every token of the text gets the same angles (arXiv 2309.00071, section 3.3, "Dynamic NTK"; the factor
-//         is that of the released code of transformers, type dynamic)
-//   yarn  by parts (arXiv 2309.00071, section 3.2, definition 2, with the released code's bounds): planes that turn
-//   more
-//         than beta-fast times within L0 stay. Planes that turn less often than beta-slow are interpolated. A ramp over
-//         i joins them; truncate rounds its ends to whole planes. cos and sin are multiplied by attention-factor, by
-//         default 0.1 ln s + 1 (equation 22: sqrt(1/t))
+//         comes from the released code of transformers, type dynamic)
+//   yarn  by parts (arXiv 2309.00071, section 3.2, definition 2, with the released code's bounds): planes stay that
+//         turn more than beta-fast times within L0. Planes that turn less often than beta-slow are interpolated. A ramp
+//         over i joins them; truncate rounds its ends to whole planes. cos and sin are multiplied by attention-factor,
+//         by default 0.1 ln s + 1 (equation 22: sqrt(1/t))
 //   llama3  by parts (the released code of Llama 3.1): the ramp is over the turns within L0, from low- to
 //         high-freq-factor
 //   longrope  θ_i / λ_i with given λ (LongRoPE, arXiv 2402.13753, and the released code around such models): a short
-//   list
-//         up to L0 tokens, a long one for every token of a longer text; cos and sin times attention-factor in both,
-//         which is sqrt(1 + ln s / ln L0) unless it is given
+//         list up to L0 tokens, a long one for every token of a longer text; cos and sin times attention-factor in
+//         both, which is sqrt(1 + ln s / ln L0) unless it is given
 // Fewer frequencies, whatever the length: `fastest` p keeps the fastest floor(p r/2) planes and does not turn the
 // others (p-RoPE, arXiv 2410.06205); `clip` weakens the n slowest by a half cosine, `clip-hard` leaves them out (arXiv
 // 2602.05258, published under the name of CoPE, which it is not).
@@ -79,7 +77,7 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
     visitor.integer("trained-length", trained_length,
                     "L0 of dynamic, yarn, llama3 and longrope: tokens of the texts it was trained on", 1);
     visitor.real("attention-factor", attention_factor,
-                 "of yarn and longrope: cos and sin are multiplied by it; 0: by what the method says, 0.1 ln s + 1 or "
+                 "of yarn and longrope: cos and sin are multiplied by it; 0: the method's default, 0.1 ln s + 1 or "
                  "sqrt(1 + ln s / ln L0)",
                  0, 100);
     visitor.real("beta-fast", beta_fast, "of yarn: planes that turn more often within L0 stay", above(0));

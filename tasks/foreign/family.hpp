@@ -1,6 +1,6 @@
-// Kinds of models that other libraries keep as config.json beside safetensors: GPT-2, LLaMA, Qwen2, GPT-NeoX (Pythia).
-// One file each says what the keys of config.json mean and which tensor is which of ours; reading, checking and writing
-// files is not theirs to do.
+// Kinds of models that other libraries store as config.json and safetensors: GPT-2, LLaMA, Qwen2, GPT-NeoX (Pythia).
+// One file each defines the meaning of the keys of config.json and maps their tensors to ours. Files are read, checked
+// and written elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,9 @@ struct Family {
   std::string_view model_type;               // in config.json: "gpt_neox"
   std::string_view architecture;             // "GPTNeoXForCausalLM"
   std::string_view positions_key;            // "max_position_embeddings"
-  std::string_view prefix;                   // of all tensors but the head, which some files leave out
-  std::vector<std::string_view> buffers;     // ends of names of tensors that hold nothing learned
-  std::string_view head;                     // the output projection, which is there when tied, too, or not
+  std::string_view prefix;                   // of all tensors except the head; some files omit it
+  std::vector<std::string_view> buffers;     // ends of names of tensors without learned values
+  std::string_view head;                     // the output projection; optional if tied
   std::vector<std::string_view> zeros = {};  // ends of our names of parameters that the family lacks: 0
   // Reads every key that changes the function, and refuses what tally does not have.
   ForeignModel (*read)(ForeignSettings& settings);

@@ -16,14 +16,14 @@ namespace {
 
 constexpr std::string_view end_key = "eos_token_id", begin_key = "bos_token_id";
 
-// Well-known model types that tally does not read, and why they are another function.
+// Well-known model types that tally does not read, and how their function differs.
 struct OtherType {
   std::string_view type, why;
 };
 constexpr std::array other_types{
     OtherType{"qwen3", "it has a norm on q and k"},
-    OtherType{"olmo2", "it has norms on q and k and behind each part"},
-    OtherType{"gemma", "it scales embeddings and norms otherwise"},
+    OtherType{"olmo2", "it has norms on q and k and after each part"},
+    OtherType{"gemma", "it scales embeddings and norms differently"},
     OtherType{"mistral", "its attention may be in a window"},
     OtherType{"mixtral", "it has experts"},
     OtherType{"deepseek_v2", "it has latent attention and experts"},
@@ -123,7 +123,7 @@ ForeignLoaded load_foreign(const std::string& folder, const ForeignDescription& 
 
 namespace {
 
-// The ids with one more, unless they have it: an id where there was none, else an array.
+// Adds an id, unless it is among the ids: a single id if there was none, else an array.
 JsonValue with_id(const JsonValue* ids, std::int64_t id) {
   if (ids == nullptr || ids->is_null()) return id;
   JsonValue all = ids->is_array() ? *ids : JsonValue(JsonValue::Array{*ids});

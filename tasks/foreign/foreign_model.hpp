@@ -14,7 +14,7 @@
 
 namespace tally {
 
-// What folder/config.json and folder/generation_config.json say.
+// The contents of folder/config.json and folder/generation_config.json.
 struct ForeignDescription {
   const Family* family = nullptr;
   ForeignModel model;
@@ -48,7 +48,7 @@ struct ForeignConfig {
 };
 // config.json of a model in the format, with the vocabulary and the tokens of the task. The keys and token ids that an
 // imported run came with are written again, and the number of positions is at least the imported one. Throws Error
-// naming what the format cannot say.
+// naming the option that the format cannot express.
 ForeignConfig foreign_config(const Family& family, const RunConfig& config, const Task& task,
                              const std::optional<ImportedRecord>& imported = {});
 

@@ -22,7 +22,7 @@ ForeignModel read(ForeignSettings& settings) {
   model.set("model.tied", settings.flag("tie_word_embeddings", true));
   settings.demand("scale_attn_weights", true, true);
   settings.demand("scale_attn_by_inverse_layer_idx", false, false);
-  // Names that its library takes for the same.
+  // Aliases in its library.
   settings.agree("hidden_size", width);
   settings.agree("num_attention_heads", heads);
   settings.agree("num_hidden_layers", layers);

@@ -15,7 +15,7 @@ constexpr std::array about_the_file{
 
 // With any value.
 constexpr std::array idle{
-    // Ids of tokens: for generation and for padding, which hides what it pads.
+    // Token ids, for generation and for padding, which is masked.
     "bos_token_id"sv, "eos_token_id"sv, "pad_token_id"sv, "sep_token_id"sv, "unk_token_id"sv, "cls_token_id"sv,
     "mask_token_id"sv, "decoder_start_token_id"sv, "forced_bos_token_id"sv, "forced_eos_token_id"sv,
     "suppress_tokens"sv, "begin_suppress_tokens"sv, "bad_words_ids"sv, "tokenizer_class"sv, "prefix"sv, "n_special"sv,
@@ -25,7 +25,7 @@ constexpr std::array idle{
     "attention_probs_dropout_prob"sv, "hidden_dropout_prob"sv, "classifier_dropout"sv, "attn_pdrop"sv, "embd_pdrop"sv,
     "resid_pdrop"sv, "dropout"sv, "activation_dropout"sv, "layerdrop"sv, "gradient_checkpointing"sv,
     "neftune_noise_alpha"sv, "use_reentrant_checkpointing"sv,
-    // How the same is computed.
+    // Ways to compute the same function.
     "use_cache"sv, "pretraining_tp"sv, "chunk_size_feed_forward"sv, "reorder_and_upcast_attn"sv, "torchscript"sv,
     "attn_implementation"sv, "use_flash_attention"sv, "use_flash_attn"sv, "fused_norm"sv, "tf_legacy_loss"sv,
     "output_attentions"sv, "output_hidden_states"sv, "output_past"sv, "output_scores"sv, "return_dict"sv,
@@ -33,7 +33,7 @@ constexpr std::array idle{
     // Other tasks, and encoders, which these models are not.
     "id2label"sv, "label2id"sv, "num_labels"sv, "problem_type"sv, "finetuning_task"sv, "task_specific_params"sv,
     "is_decoder"sv, "tie_encoder_decoder"sv, "cross_attention_hidden_size"sv, "is_llama_config"sv,
-    // Lengths that nothing is computed from; what stretched positions need of them is read with these.
+    // Lengths that no value depends on; rope_settings.cpp reads those that stretched positions need.
     "n_ctx"sv, "max_sequence_length"sv, "model_max_length"sv, "max_window_layers"sv,
     "original_max_position_embeddings"sv,
     // Generation.
@@ -51,7 +51,7 @@ bool is_empty(const JsonValue& value, const JsonValue&) {
 }
 bool never(const JsonValue&, const JsonValue&) { return false; }
 bool is_swiglu(const JsonValue& value, const JsonValue&) { return value.is_string() && value.string() == "swiglu"; }
-// Qwen2 names a width of the window beside the flag that no layer has it.
+// Qwen2 gives a window width even if its flag turns windows off.
 bool is_not_used(const JsonValue&, const JsonValue& object) {
   const JsonValue* const used = object.find("use_sliding_window");
   return used != nullptr && used->is_bool() && !used->boolean();

@@ -1,5 +1,5 @@
-// Keys of config.json that do not change what the model computes, whoever wrote them: metadata, types of storage, and
-// settings of training, generation and other tasks. Some do so with certain values only.
+// Keys of config.json that do not change the computed function, in files of any library: metadata, storage types, and
+// settings of training, generation and other tasks. Some are idle only with certain values.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ enum class KeyEffect {
   changes,  // a known key, which with this value changes the function
   unknown
 };
-// Of the member `key` of an object of config.json, which no family has read. The value is not null.
+// The effect of the member `key` of an object of config.json that no family has read. The value is not null.
 KeyEffect effect_of(std::string_view key, const JsonValue& object);
 
 // Whether the key is about the file itself: not to be written into another.

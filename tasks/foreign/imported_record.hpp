@@ -14,7 +14,7 @@ namespace tally {
 
 struct ImportedRecord {
   std::string family;          // "llama"
-  std::int64_t positions = 0;  // that config.json says
+  std::int64_t positions = 0;  // as in config.json
   JsonValue config;            // its idle members (ForeignSettings::idle_members)
   JsonValue generation;        // generation_config.json; null where there was none
   std::vector<std::int64_t> ends =
@@ -23,7 +23,7 @@ struct ImportedRecord {
 };
 
 void write_imported(const std::string& run, const ImportedRecord& record);
-// Nothing where the run was not imported, or by a version that kept nothing. Throws Error naming the file.
+// Nothing if the run was not imported, or if the version that imported it kept no record. Throws Error naming the file.
 std::optional<ImportedRecord> read_imported(const std::string& run);
 
 }  // namespace tally

@@ -25,7 +25,7 @@ double agreed(ForeignSettings& settings, ForeignSettings& inner, std::initialize
   return value.value_or(usual);
 }
 
-// What an object says of how far positions are stretched. Lengths in tokens.
+// How far positions are stretched, as read from an object. Lengths in tokens.
 struct RopeStretch {
   std::string type;
   std::int64_t planes = 0;
@@ -44,7 +44,7 @@ double read_factor(ForeignSettings& scaling, std::optional<double> usual = {}) {
   return factor;
 }
 
-// The option is left at 0 where the file says what the method says anyway.
+// The option stays 0 if the file repeats the default of the method.
 void set_attention_factor(ForeignSettings& scaling, double usual, ForeignModel& model) {
   const double factor = scaling.real("attention_factor", usual);
   if (!(factor > 0)) scaling.refuse("attention_factor", "is ", factor, "; it must be above 0");
@@ -82,7 +82,7 @@ void set_beta(ForeignSettings& scaling, std::string_view key, std::string_view o
   if (beta != usual) model.set(concat("pe.rope.", option), beta);
 }
 
-// The model's length is that which it was stretched to, or, in files that a user has edited, the one trained on.
+// The model's length is the stretched length, or, in files that a user has edited, the trained length.
 void read_yarn(ForeignSettings& settings, ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   const double factor = read_factor(scaling, given.of_lengths());
   const double stretched = factor * static_cast<double>(given.trained());
@@ -131,9 +131,9 @@ std::string list_of(ForeignSettings& scaling, std::string_view key, std::int64_t
   return joined(texts, "/");
 }
 
-// Without a factor it is that of the lengths. Some versions take that in any case where the length trained on stands
-// outside of rope_scaling, unless the attention's factor is there: then all agree. These look for the length outside
-// only.
+// Without a factor it is the quotient of the lengths. Some versions always use this quotient if the trained length is
+// outside of rope_scaling and there is no attention factor; with an attention factor all agree. These versions look for
+// the length only outside.
 void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   const double factor = read_factor(scaling, given.of_lengths());
   const bool contradicts = factor != given.of_lengths() && !scaling.has("attention_factor");

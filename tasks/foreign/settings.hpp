@@ -1,6 +1,6 @@
-// Settings of a model as two sides have them: config.json of another library, and a configuration of ours. Of both
-// every setting must be read by somebody who knows what it does to the function that the model computes, or be known to
-// do nothing (idle_keys.hpp); what nobody knows is refused by name.
+// Settings of a model as two sides have them: config.json of another library, and a configuration of ours. On both
+// sides every setting must be read by code that handles its effect on the computed function, or be known to have no
+// effect (idle_keys.hpp). Any other setting is refused by name.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class ForeignSettings {
   ForeignSettings(const JsonValue& object, std::string source, IgnoredKeys ignored = {});
 
   const std::string& source() const { return source_; }
-  // What to tell the user: what was assumed, or what other readers understand otherwise.
+  // Notes for the user: assumptions, and settings that other readers interpret differently.
   void note(std::string text) { notes_.push_back(std::move(text)); }
   const std::vector<std::string>& notes() const { return notes_; }
   bool has(std::string_view key) const;
@@ -35,9 +35,9 @@ class ForeignSettings {
   double real(std::string_view key, std::optional<double> usual = {});
   // Above 0, which among our own options means the usual value.
   double positive(std::string_view key, std::optional<double> usual = {});
-  // Throws Error where the key is there and says another number: a second name of what was read already.
+  // For an alias of a key that was read already: throws Error if it is present with another number.
   void agree(std::string_view key, std::int64_t value);
-  // An integer or an array of integers: those from 0 to `end` - 1, in their order. None where the key is not there.
+  // An integer or an array of integers: those from 0 to `end` - 1, in their order. None if the key is missing.
   std::vector<std::int64_t> ids(std::string_view key, std::int64_t end);
   // An array of numbers, which must be there.
   std::vector<double> reals(std::string_view key);
@@ -47,10 +47,10 @@ class ForeignSettings {
   ForeignSettings child(std::string_view key);
   // Throws Error unless the flag is as wanted.
   void demand(std::string_view key, bool wanted, bool usual);
-  // Keys of this object that nobody needs to read.
+  // Marks keys of this object as read.
   void pass_over(std::initializer_list<std::string_view> keys);
-  // Those members that nobody has read, since they change nothing of what is computed, without those that are about the
-  // file. Throws Error naming the keys that may change it, and what was to be ignored but is not there or was read.
+  // The members that were not read because they do not change the computed function, except those about the file.
+  // Throws Error naming unread keys that may change it, and keys to be ignored that are missing or were read.
   JsonValue idle_members() const;
 
   template <class... Parts>
@@ -85,7 +85,7 @@ class OwnSettings {
   void demand_encoding(std::string_view encoding) const;
   // Throws Error naming the first option that nobody has read and that has not its default.
   void refuse_unread() const;
-  // What to tell the user: what other readers understand otherwise.
+  // Notes for the user: settings that other readers interpret differently.
   void note(std::string text) { notes_.push_back(std::move(text)); }
   const std::vector<std::string>& notes() const { return notes_; }
 

@@ -64,7 +64,7 @@ Shape shape_together(const std::vector<Shape>& ours, Layout layout) {
   return shape;
 }
 
-// Parts of names that wrappers of a module put there: compilers, data parallelism, sharding, recomputing.
+// Parts of names that module wrappers add: compilers, data parallelism, sharding, recomputation.
 constexpr std::array wrappers{std::string_view("_orig_mod."), std::string_view("_fsdp_wrapped_module."),
                               std::string_view("_checkpoint_wrapped_module."), std::string_view("_forward_module."),
                               std::string_view("module.")};
@@ -84,10 +84,10 @@ std::string without_wrappers(std::string_view name) {
   return rest;
 }
 
-// What stands before the family's names: found by the embedding, whose name every model has.
+// The prefix before the family's names, found from the embedding, which every model has.
 struct FoundPrefix {
-  std::string outer;       // to be left out of all names
-  bool has_family = true;  // the family's own prefix is there
+  std::string outer;       // to be removed from all names
+  bool has_family = true;  // the family's own prefix is present
 };
 
 FoundPrefix find_prefix(const std::vector<std::string>& names, const Family& family, const std::string& embedding,
@@ -229,7 +229,7 @@ void ForeignMapping::take_names(const Family& family, const std::vector<TensorRo
     if (!prefix.has_family && theirs != family.head) theirs.insert(0, family.prefix);
     const auto [there, is_new] = there_.emplace(theirs, stored);
     check(is_new, "import", weights_.source(), ": ", in_quotes(name), " and ", in_quotes(there->second.entry->name),
-          " are both ", in_quotes(theirs), " without what wrappers put before it");
+          " are both ", in_quotes(theirs), " without the prefixes of wrappers");
   }
 }
 

@@ -37,10 +37,9 @@ class ForeignWeights {
   std::map<std::string, Stored, std::less<>> tensors_;
 };
 
-// Which tensor of the file is which of a model's parameters. Makes sure, before any memory is taken, that all are there
-// in the shapes and types that the model wants and that nothing is left over; one Error lists what is wrong. Names may
-// have parts that a wrapper put there (_orig_mod, module) and a prefix that all of a model's have, or may lack the
-// family's.
+// Maps tensors of the file to a model's parameters. Before any memory is allocated, it checks that all exist in the
+// shapes and types of the model and that none is left over; one Error lists every mismatch. Names may have parts that
+// a wrapper added (_orig_mod, module) and a prefix that all names of a model share, or may lack the family's prefix.
 class ForeignMapping {
  public:
   // shapes: of the model's parameters. What its encodings have beyond the family's own is not in the file.

@@ -52,8 +52,8 @@ Result export_weights(const ExportSettings& settings) {
   return result_of(settings, trained, tensors.size());
 }
 
-// tokenizer_config.json with the first and last token and the longest text of config.json. Of several last tokens the
-// first that the tokenizer has as a special token.
+// tokenizer_config.json with the first and last token and the longest text of config.json. If there are several last
+// tokens, it names the first that is a special token of the tokenizer.
 std::string tokenizer_config_of(const JsonValue& config, const TokenizerParts& parts) {
   const auto number = [&](const char* name) -> std::optional<std::int64_t> {
     const JsonValue* value = config.find(name);

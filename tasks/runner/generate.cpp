@@ -118,7 +118,7 @@ class Generator {
     return tokens;
   }
 
-  // Of an imported model the token that its own library begins with.
+  // For an imported model, the token that its own library begins with.
   std::vector<std::int32_t> beginning() const {
     if (imported_ && imported_->begin) return {static_cast<std::int32_t>(*imported_->begin)};
     return trained_.task->beginning();

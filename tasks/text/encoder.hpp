@@ -20,9 +20,9 @@ class Encoder {
   // Appends the tokens of the text, in which names of special tokens are ordinary text. Throws Error naming the byte
   // where a pattern fails.
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
-  // The same, but the names in `allowed` are those tokens. The leftmost match among them and
-  // the added tokens wins, and the longest at one place (tasks/text/added_tokens.hpp). Throws Error for a name that is
-  // no special token.
+  // The same, but the names in `allowed` become their special tokens. The leftmost match among them and the added
+  // tokens wins, and the longest at one place (tasks/text/added_tokens.hpp). Throws Error for a name that is not a
+  // special token.
   void encode(std::string_view text, std::span<const std::string> allowed, std::vector<std::int32_t>& ids);
   std::vector<std::int32_t> encode(std::string_view text);
   // Appends the tokens of one piece.

@@ -1,4 +1,4 @@
-// The files below a folder, and what kind of file some bytes are.
+// Lists the files below a folder, and detects the format of binary data.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ struct SourceFile {
   bool is_folder = false;   // one with a problem
 };
 
-// All that is no folder, in subfolders too, sorted by the bytes of the paths. Links are followed (the caches of model
-// hubs hold links alone); a link to a folder that holds the link is not a file, nor are pipes, sockets and devices. A
-// link to nothing and a folder that cannot be opened are unreadable.
+// Everything except folders, in subfolders too, sorted by the bytes of the paths. Links are followed (the caches of
+// model hubs hold only links). A link to a folder that contains the link is not a file, nor are pipes, sockets and
+// devices. A broken link and a folder that cannot be opened are unreadable.
 std::vector<SourceFile> files_below(const std::string& folder);
 
 // "a Parquet file" for bytes that begin as a known format of binary data, with what to do; empty for others.

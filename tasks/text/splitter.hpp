@@ -28,12 +28,12 @@ std::string_view split_pattern_name(std::string_view name_or_text);
 // "14.0.0".
 std::string unicode_version();
 
-// What becomes of the matches of a pattern and of the text between them. All but `removed` keep all of the text.
+// How matches of a pattern and the text between them become pieces. All except `removed` keep the whole text.
 enum class SplitBehaviour {
   isolated,              // each is a piece
   removed,               // matches are dropped; decoding does not give them back
   merged_with_previous,  // a match belongs to the text before it, unless that is a match
-  merged_with_next,      // a match belongs to the text behind it, unless that is a match
+  merged_with_next,      // a match belongs to the text after it, unless that is a match
   contiguous,            // matches that follow each other are one piece
 };
 

@@ -6,7 +6,7 @@
 
 namespace tally {
 
-// What PCRE2 says of one of its error codes.
+// PCRE2's message for one of its error codes.
 std::string pattern_error(int error);
 
 class TextPattern {

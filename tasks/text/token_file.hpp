@@ -27,14 +27,14 @@ inline constexpr std::string_view token_format_names[] = {"auto", "uint8", "uint
 inline constexpr const char* token_format_help =
     "integers of a token file without a header (uint32 reads int32 too); auto: uint16, or uint32 where the vocabulary "
     "is over 65,536";
-// Throws Error for a name that is none of them.
+// Throws Error for another name.
 TokenFormat token_format(std::string_view name);
 
 class TokenFile {
  public:
   // `vocabulary`: ids are 0 to vocabulary - 1. Throws Error naming file and byte for a file without tokens, a size that
-  // is no whole number of tokens, a wrong header, and uint16 with a vocabulary of more than 65,536 unless it was named;
-  // with `detect` also for a headerless file in which every second number is 0.
+  // is not a whole number of tokens and a wrong header. Also for uint16 with a vocabulary of more than 65,536, unless
+  // it was named, and with `detect` for a headerless file in which every second number is 0.
   TokenFile(const std::string& path, std::int64_t vocabulary, TokenFormat format = TokenFormat::detect);
 
   const std::string& name() const { return reader_.name(); }  // the path, safe to print

@@ -29,8 +29,8 @@
 namespace tally {
 
 inline constexpr std::string_view end_of_text_name = "<|endoftext|>";
-// All names of the token that ends a document, the first that a tokenizer has: GPT-2's; Llama 3's; SentencePiece's (of
-// LLaMA); DeepSeek's; Gemma's.
+// Known names of the token that ends a document; the first one in a tokenizer counts: GPT-2's; Llama 3's;
+// SentencePiece's (of LLaMA); DeepSeek's; Gemma's.
 inline constexpr std::string_view end_of_text_names[] = {end_of_text_name, "<|end_of_text|>", "</s>",
                                                          "<｜end▁of▁sentence｜>", "<eos>"};
 
@@ -41,7 +41,7 @@ struct SpecialToken {
 };
 
 struct AddedToken {
-  std::string text;  // as which it is found
+  std::string text;  // that is searched for
   std::int32_t id;
   AddedFlags flags = {};
   bool is_made = false;  // also a token of the model, which merges may make
@@ -71,7 +71,7 @@ struct TokenizerParts {
   // By id: tokens that are found in a text before it is cut into pieces. Unless merges make them too, another
   // token may have the same bytes.
   std::vector<AddedToken> added = {};
-  std::vector<NormalForm> normal_forms = {};  // into which a text is brought, one after the other
+  std::vector<NormalForm> normal_forms = {};  // applied to a text one after the other
   std::vector<SplitStep> steps = {{"gpt2"}};  // that cut a text into pieces
   bool ignore_merges = false;                 // a piece that is a token as a whole is that token
   // With byte fallback: the tokens of all 256 bytes, which may be those of other tokens too. Blanks are written as

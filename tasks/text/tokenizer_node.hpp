@@ -32,14 +32,14 @@ class TokenizerNode {
   void check_object() const {
     if (!value_.is_object()) refuse("", "is ", value_.kind(), "; an object is wanted");
   }
-  // Only these members may be there.
+  // Throws unless the object has only these members.
   void check_names(Names names) const {
     check_object();
     for (const JsonMember& member : value_.members()) {
       if (std::find(names.begin(), names.end(), member.name) == names.end()) refuse(member.name, "is not known here");
     }
   }
-  // Null or not there.
+  // Whether the member is null or missing.
   bool absent(std::string_view name) const {
     const JsonValue* member = value_.find(name);
     return member == nullptr || member->is_null();

@@ -10,7 +10,7 @@ namespace tally {
 // Reads the three members into the parts, for a model with byte fallback or a byte-level one. Throws Error naming the
 // unsupported member and the supported ones.
 void read_tokenizer_steps(const TokenizerNode& file, bool byte_fallback, TokenizerParts& parts);
-// With byte fallback, where the file does not cut texts: cuts them where no merge can go across. The tokens are known.
+// With byte fallback, if the file does not cut texts: cuts them where no merge can cross. Needs the tokens.
 void set_fallback_pattern(TokenizerParts& parts);
 
 JsonValue normalizer_json(const TokenizerParts& parts);

@@ -146,7 +146,7 @@ TEST_P(Generation, BeginsAnewWhereAnEncodingChanges) {
   }
 }
 
-// The angles of every token follow from the text's length beyond the trained one: rows are those of the text up to
+// Beyond the trained length the angles of every token depend on the text's length: rows equal those of the text up to
 // their step.
 TEST_P(Generation, BeginsAnewAtEveryTokenWhereAnEncodingGrows) {
   constexpr std::int64_t limit = 7;
@@ -163,7 +163,7 @@ TEST_P(Generation, BeginsAnewAtEveryTokenWhereAnEncodingGrows) {
     expect_near(model->step(slice(tokens, 1, begin, end), state), slice(whole, 1, begin, end));
     EXPECT_TRUE(state.tokens.defined() && !state.layers.empty()) << end;
   }
-  // By how much the first rows of a text of this length are others than within the trained length.
+  // How much the first rows of a text of this length differ from those within the trained length.
   const auto moved = [&](std::int64_t whole) {
     const auto rows = [&](std::int64_t of) {
       return cast(slice(model->forward(slice(tokens, 1, 0, of)), 1, 0, 3), DType::f64).to_vector<double>();

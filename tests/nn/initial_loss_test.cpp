@@ -1,5 +1,5 @@
-// An untrained model knows nothing: its loss is about ln V, however it is put together. Start values that make large
-// logits would have to be unlearned first.
+// The loss of an untrained model is about ln V for any architecture. Start values that make large logits would have to
+// be unlearned first.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Update rules, schedules (more in schedule_test.cpp) and clipping against values made in another language
-// (tests/reference/README.md, plain operations), and what those do not cover.
+// (tests/reference/README.md, plain operations), and cases that those do not cover.
 #include "nn/optimizer.hpp"
 
 #include <gtest/gtest.h>

@@ -143,7 +143,7 @@ std::vector<EncodingChoice> choices() {
 TEST_P(QkNorms, GoTogetherWithEveryEncoding) {
   constexpr Norms some[]{{"head", "rms", 2}, {"full", "layer", 0}, {"full", "rms", 2}, {"head", "layer", 1}};
   const Tensor tokens = some_tokens(length);
-  // On CUDA kernels, whose launches take their time, a part of them.
+  // Only a part of them on CUDA kernels, whose launches are slow.
   const std::size_t one_of = GetParam() == Device{} ? 1 : 9;
   const std::vector<EncodingChoice> all = choices();
   for (std::size_t n = 0; n < all.size(); n += one_of) {
@@ -187,7 +187,7 @@ TEST(QkNorm, HasAWeightForAHeadOrForAll) {
             "query_norm.weight [4] query_norm.bias [4] key_norm.weight [4] key_norm.bias [4] ");
 }
 
-// The norms keep scores as they are however long the rows of the projections are.
+// With the norms, scores do not depend on the length of the rows of the projections.
 TEST(QkNorm, DoesNotSeeTheSizeOfProjections) {
   const NoGrad only_values;
   for (const char* over : {"head", "full"}) {
@@ -197,7 +197,7 @@ TEST(QkNorm, DoesNotSeeTheSizeOfProjections) {
       const bool projects = path.find(".attention.query.") != path.npos || path.find(".attention.key.") != path.npos;
       if (projects) parameter.copy_from(parameter.detach() * 1000);
     }
-    expect_near(model->forward(tokens), before, 1e-4, over);  // eps is all that sees it
+    expect_near(model->forward(tokens), before, 1e-4, over);  // only eps depends on it
   }
 }
 

@@ -1,4 +1,4 @@
-"""Gradients against central differences, which know nothing of how they were computed."""
+"""Compares gradients with central differences, which do not depend on how the gradients were computed."""
 
 STEP = 1e-6
 ABSOLUTE, RELATIVE = 1e-7, 1e-6

@@ -6,7 +6,7 @@ from reference_case import CASES, Case, within
 
 
 def network_case(file, encoding_text, options):
-    """The part that is one of the two has these options, beside rope's."""
+    """Options of the part that is one of the two, in addition to those of rope."""
     name = next(part for part in encoding_text.partition("[")[0].split("+") if part.startswith("dape"))
     if "+" in encoding_text:
         rest = {"rope.layout": "half"} if "rope" in encoding_text else {"alibi.learned": "true"}

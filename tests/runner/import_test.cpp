@@ -174,7 +174,7 @@ TEST_F(ImportedRuns, AreWrittenBack) {
   EXPECT_FALSE(fs::exists(folder_ / "x") || fs::exists(folder_ / "x.partial"));
 }
 
-// Every field that has a meaning for the model or its tokens comes back, and what the user says is to be ignored.
+// Every field with a meaning for the model or its tokens is exported again, and so are keys that the user ignored.
 TEST_F(ImportedRuns, KeepEveryFieldOfTheirConfiguration) {
   for (const std::string name : {"gpt2", "llama", "neox"}) {
     const std::string from = source(name), run = name + "-kept", out = folder_ / (name + "-out");
@@ -221,7 +221,7 @@ TEST_F(ImportedRuns, GenerateUntilAnyOfTheirEnds) {
   write_file(from + "/config.json", write_json(config));
   ASSERT_EQ(import("second", from).code, 0);
   EXPECT_TRUE(ids("second").empty()) << "the second of two ends";
-  // Those of generation_config.json, where it has some.
+  // The ids of generation_config.json, if it has some.
   write_file(from + "/generation_config.json", R"({"eos_token_id": [7, 8]})");
   ASSERT_EQ(import("other", from).code, 0);
   EXPECT_EQ(ids("other"), made);
@@ -411,7 +411,7 @@ TEST_F(ImportedRuns, AreTrainedOnTokenFilesOfTheirOwnIds) {
   EXPECT_EQ(read_file(checkpoint("bytes", 4)), read_file(checkpoint("none", 4)));
 }
 
-// A tokenizer that tally does not read, as one that leaves out merges at random, is replaced by that of the data.
+// A tokenizer that tally does not read, such as one with merge dropout, is replaced by the tokenizer of the data.
 TEST_F(ImportedRuns, TakeTheTokenizerOfTheDataWhereTheirOwnIsNotRead) {
   const std::string from = source("neox");
   JsonValue tokenizer = read_json(from + "/tokenizer.json"), model = tokenizer.at("model");

@@ -1,4 +1,4 @@
-// Numbers that fit no double: a text of one long word a document, as DNA is.
+// Numbers that do not fit a double: a text with one long word per document, such as DNA.
 #include <cmath>
 
 #include "tests/runner/json_output.hpp"

@@ -1,5 +1,5 @@
-// config.json in the shapes that published models have: every key, real values but for sizes. Each is read with the
-// options that it means, or refused for a key that changes what the model computes.
+// config.json in the shapes of published models: every key, with real values except for sizes. Each is read as the
+// matching options, or refused for a key that changes the computed function.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +17,7 @@ using testing::error_of;
 
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-// The members of `common` and then those of `more`.
+// The members of `common`, then the members of `more`.
 JsonValue config(const char* common, const char* more = "{}") {
   JsonValue json = parse_json(common, {}, "common");
   const JsonValue others = parse_json(more, {}, "more");

@@ -1,4 +1,4 @@
-// What is read of a folder of another library in other forms, and what is wrong in one.
+// Folders of other libraries in other forms, and folders with mistakes.
 #include <string>
 #include <vector>
 
@@ -47,7 +47,7 @@ TEST_F(ForeignFolder, NamesWithoutPrefixAndBuffers) {
   EXPECT_EQ(logits_of(path, tokens).to_vector<double>(), logits_of(folder_of("gpt2"), tokens).to_vector<double>());
 }
 
-// As they come from a compiler, from data parallelism, from a module around the model, or from the model alone.
+// Names as written by a compiler, by data parallelism, by a module around the model, or by the model itself.
 TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
   for (const char* name : {"gpt2", "llama", "neox"}) {
     const Tensor tokens = SafetensorsFile::open(folder_of(name) + "/logits.safetensors").read("tokens");
@@ -75,7 +75,7 @@ TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
   EXPECT_EQ(logits_of(inner, tokens).to_vector<double>(), logits_of(folder_of("llama"), tokens).to_vector<double>());
 }
 
-// As where a repository was cloned without its large files.
+// As in a repository that was cloned without its large files.
 TEST_F(ForeignFolder, PointersOfGitLfs) {
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n";
@@ -86,7 +86,7 @@ TEST_F(ForeignFolder, PointersOfGitLfs) {
   }
 }
 
-// The same numbers where q, k and v alone have biases: the others are 0, in and out.
+// The same numbers if only q, k and v have biases: the others are 0, in import and export.
 TEST_F(ForeignFolder, Qwen2HasBiasesOfItsOwn) {
   const std::string path = with_tensors("llama-biased", [](NamedTensors& tensors) {
     for (auto& [name, value] : tensors) {

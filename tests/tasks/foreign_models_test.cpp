@@ -1,5 +1,5 @@
-// Models of other libraries: the logits of those that `transformers` wrote (tests/reference/foreign), what encodings
-// beside their own change.
+// Models of other libraries: compares logits with those of `transformers` (tests/reference/foreign), also with
+// encodings in addition to a model's own.
 #include <cmath>
 #include <filesystem>
 #include <string>

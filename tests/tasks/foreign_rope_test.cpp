@@ -1,4 +1,4 @@
-// Rotary settings of stretched positions in config.json: what they become, what they are written as, what is refused.
+// Rotary settings of stretched positions in config.json: how they are read and written, and which are refused.
 // Their logits are among those of foreign_models_test.
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ TEST(LongRopeSettings, AreWrittenAsTheyWereRead) {
   EXPECT_EQ(written(config).at("rope_scaling").at("short_factor"), list({1, 1}));
 }
 
-// What a run with these options writes, and that it is read as the same options.
+// Checks the settings that a run with these options writes, and that they are read as the same options.
 JsonValue written_back(const JsonValue& rope, std::int64_t positions = 64) {
   JsonValue source = llama(rope);
   source.set("max_position_embeddings", positions);
@@ -175,7 +175,7 @@ TEST(StretchedRope, ContradictionsAreRefused) {
   refused(JsonValue::object({{"rope_type", "mrope"}, {"factor", 2.0}}), "'mrope' is not there in tally");
 }
 
-// Where a length is not said, or readers differ, there is a line for the user.
+// If a length is missing, or readers differ, there is a note for the user.
 TEST(StretchedRope, WhatIsTakenOtherwiseByOthersIsSaid) {
   const auto note = [](JsonValue config) {
     const std::vector<std::string> notes = describe_foreign(config, "config.json").notes;

@@ -101,8 +101,8 @@ void expect_trains(const RunConfig& config, const Task& task) {
   }
 }
 
-// Whether it is not refused. What is refused must be said of one of these names; what is too large to train here is
-// counted alone.
+// Whether it is accepted. A refusal must name one of these options. Settings that are too large to train here are only
+// counted.
 bool is_fine(const RunConfig& config, const std::vector<std::string>& names) {
   try {
     config.validate();
@@ -122,8 +122,8 @@ bool is_fine(const RunConfig& config, const std::vector<std::string>& names) {
   return true;
 }
 
-// Every number of these options at each end. Some are for other choices than the usual ones: `others` has settings
-// beside which those are tried that are refused without.
+// Every number of these options at each end. Some need other choices than the defaults: if an option is refused, it is
+// tried again together with the settings in `others`.
 void expect_ends(const std::string& task, const std::string& encoding, const std::string& prefix,
                  const std::vector<Ends>& options, const Settings& beside, const std::vector<Settings>& others = {}) {
   for (const Ends& option : options) {
@@ -206,7 +206,7 @@ TEST(OptionEnds, OfHeadWidthsTrain) {
   }
 }
 
-// What queries see at the least.
+// The smallest attention masks.
 TEST(OptionEnds, OfWindowsTrain) {
   for (const EncodingEntry* entry : encoding_registry()) {
     for (const std::string sight : {"window=1", "chunk=1", "window=1,first=1", "chunk=1,first=1", "window=2"}) {

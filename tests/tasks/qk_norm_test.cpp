@@ -1,4 +1,4 @@
-// What a format cannot say of norms of queries and keys.
+// Norms of queries and keys that a format cannot express.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -237,7 +237,7 @@ TEST_F(TextTask, TellsWhatWasScored) {
   EXPECT_EQ(read.blocks.nats, e.blocks.nats);
   EXPECT_EQ(read.blocks.tokens, e.blocks.tokens);
 
-  // A word of 200 tokens: e^(200 ln 50) = 10^340 fits no double, its logarithm does.
+  // A word of 200 tokens: e^(200 ln 50) = 10^340 does not fit a double, its logarithm does.
   e.loss = std::log(50.0);
   e.text->tokens = 1000;
   const JsonValue json = parse_json(write_json(evaluation_json(3, e)), {}, "json");

@@ -119,7 +119,7 @@ TEST(Published, WhatChangesIdsAndIsNotReadIsRefused) {
   EXPECT_NO_THROW(read(named("gpt2").set("model", model.set("dropout", 0.0).set("unk_token", "x"))));
 }
 
-// With this file a loader takes tokenizer.json as it is, whatever its pattern.
+// With this file a loader uses tokenizer.json as it is, with any pattern.
 TEST(Published, TheConfigurationNamesTheClassThatReadsAnyPattern) {
   const TokenizerParts parts = read(named("llama3"));
   const JsonValue config =

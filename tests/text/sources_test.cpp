@@ -1,4 +1,4 @@
-// What `tally prepare` makes of files that are no plain texts: links, pipes, binary data, lines of JSON that are wrong.
+// `tally prepare` with files that are not plain text: links, pipes, binary data, wrong lines of JSON.
 // Nothing of this ends it; each is counted, and the first few are named.
 #include <sys/stat.h>
 

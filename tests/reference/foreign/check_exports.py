@@ -23,7 +23,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-# Stretched rope of 14 tokens, as config.json says it: what tally reads, writes back, and transformers reads again.
+# Stretched rope for 14 tokens, as in config.json: tally reads it and writes it back, and transformers reads that.
 STRETCHED = {
     "dynamic": (8, {"type": "dynamic", "factor": 2.0}),
     "linear": (64, {"rope_type": "linear", "factor": 2.5}),
@@ -52,7 +52,7 @@ def logits_of(folder, tokens):
 
 
 def check_stretched(work, tally):
-    """The logits of one model with each way of stretching: tally's beside transformers', before and after an export."""
+    """The logits of one model with each way of stretching: tally's compared with transformers', before and after an export."""
     tokens = torch.arange(14)[None] * 17 % 257
     numpy.save(work / "stretched.npy", tokens.int().numpy())
     for name, (positions, scaling) in STRETCHED.items():
