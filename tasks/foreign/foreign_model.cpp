@@ -21,8 +21,8 @@ struct OtherType {
   std::string_view type, why;
 };
 constexpr std::array other_types{
-    OtherType{"qwen3", "it has a norm on q and k"},
-    OtherType{"olmo2", "it has norms on q and k and after each part"},
+    OtherType{"qwen3", "import does not read its norms of q and k"},
+    OtherType{"olmo2", "import does not read its norms of q and k and after each part"},
     OtherType{"gemma", "it scales embeddings and norms differently"},
     OtherType{"mistral", "its attention may be in a window"},
     OtherType{"mixtral", "it has experts"},

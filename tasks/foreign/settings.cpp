@@ -130,7 +130,7 @@ JsonValue ForeignSettings::idle_members() const {
     const KeyEffect effect = effect_of(name, object_);
     if (effect == KeyEffect::changes) {
       refuse(escape_for_print(name, 60), "= ", escape_for_print(write_json(value), 60),
-             " changes what the model computes to what tally does not have");
+             " changes what the model computes, and import does not read it");
     }
     if (effect == KeyEffect::unknown && !ignored) {
       if (unknown.size() < 10) unknown.push_back(concat("'", escape_for_print(name, 60), "'"));
