@@ -176,6 +176,8 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
     return ids;
   }
 
+  const Tokenizer* tokenizer() const override { return tokens_.tokenizer(); }
+
   std::vector<std::int32_t> beginning() const override {
     const std::optional<std::int32_t> end = tokens_.end_of_text();
     return end ? std::vector{*end} : std::vector<std::int32_t>{};
