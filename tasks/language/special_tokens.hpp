@@ -1,4 +1,4 @@
-// What a task has whose vocabulary holds special tokens, which stand for no bytes of a text.
+// The tokenizer of a task on text, and its special tokens, which stand for no bytes of a text.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 
 namespace tally {
 
+class Tokenizer;
+
 class SpecialTokens {
  public:
   virtual ~SpecialTokens() = default;
@@ -16,6 +18,8 @@ class SpecialTokens {
   // that is no special token.
   virtual std::vector<std::int32_t> encode_allowing(std::string_view text,
                                                     std::span<const std::string> allowed) const = 0;
+  // Null if only the ids of the tokens are known.
+  virtual const Tokenizer* tokenizer() const = 0;
 };
 
 }  // namespace tally

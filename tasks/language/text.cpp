@@ -176,6 +176,8 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
     return ids;
   }
 
+  const Tokenizer* tokenizer() const override { return tokens_.tokenizer(); }
+
   std::vector<std::int32_t> beginning() const override {
     const std::optional<std::int32_t> end = tokens_.end_of_text();
     return end ? std::vector{*end} : std::vector<std::int32_t>{};
@@ -230,7 +232,7 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
 
   void name_tokens(const TextOptions& options) {
     const Tokenizer* const tokenizer = tokens_.tokenizer();
-    const std::int64_t size = tokens_.vocabulary();
+    const std::int64_t size = tokenizer != nullptr ? tokenizer->vocabulary() : tokens_.vocabulary();
     for (std::int64_t id = 0; id < size; ++id) {
       symbols_.push_back(tokenizer != nullptr ? escape_for_print(tokenizer->bytes_of(id)) : concat("<|", id, "|>"));
     }

@@ -10,11 +10,11 @@
 #include "core/version.hpp"
 #include "tasks/foreign/foreign_model.hpp"
 #include "tasks/foreign/weights.hpp"
+#include "tasks/language/special_tokens.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/runner/commands.hpp"
 #include "tasks/runner/output_file.hpp"
 #include "tasks/runner/trained_model.hpp"
-#include "tasks/text/text_tokens.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 
 namespace tally {
@@ -97,17 +97,11 @@ Result export_folder(const ExportSettings& settings, const CommonOptions& common
     std::error_code error;
     const Metadata metadata{{"format", "pt"}};  // which its readers ask for
     write_safetensors(partial + "/model.safetensors", tensors, metadata, floats);
-    if (config.task->reads_files) {
-      OwnSettings own(config, family.name);
-      const TextTokens text({.data = own.text("task.data"),
-                             .validation = own.text("task.validation"),
-                             .tokenizer = own.text("task.tokenizer"),
-                             .vocabulary = own.integer("task.vocabulary")});
-      if (text.tokenizer() != nullptr) {
-        const TokenizerParts& parts = text.tokenizer()->parts();
-        write_file_atomically(partial + "/tokenizer.json", tokenizer_json(parts));
-        write_file_atomically(partial + "/tokenizer_config.json", tokenizer_config_of(json, parts));
-      }
+    const auto* text = dynamic_cast<const SpecialTokens*>(trained.task.get());
+    if (text != nullptr && text->tokenizer() != nullptr) {
+      const TokenizerParts& parts = text->tokenizer()->parts();
+      write_file_atomically(partial + "/tokenizer.json", tokenizer_json(parts));
+      write_file_atomically(partial + "/tokenizer_config.json", tokenizer_config_of(json, parts));
     }
     write_file_atomically(partial + "/config.json", write_json(json, 2) + "\n");
     if (!written.generation.is_null())

@@ -75,7 +75,8 @@ void TextTokens::open_files(const TextSources& sources) {
     const std::string text = tokenizer_json(parts);  // as a prepared folder would have it
     tokenizer_sum_ = checksum_text(crc32c(std::as_bytes(std::span(text))));
     tokenizer_.emplace(std::move(parts));
-    vocabulary_ = tokenizer_->vocabulary();
+    // A model may have more ids than its tokenizer, and token files of its own may contain them.
+    vocabulary_ = std::max(vocabulary_, tokenizer_->vocabulary());
   }
   end_of_text_ = end_of(sources);
   check(vocabulary_ > 0, "text", shown_file(sources.data),

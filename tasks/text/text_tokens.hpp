@@ -22,7 +22,7 @@ struct TextSources {
   std::string data;
   std::string validation;       // a file
   std::string tokenizer;        // of files without a manifest (read_tokenizer()); empty: ids stand for nothing known
-  std::int64_t vocabulary = 0;  // then the number of ids
+  std::int64_t vocabulary = 0;  // of files without a manifest: the number of ids, if the tokenizer has not more
   std::string token_type = "auto";  // of files without a manifest and a header (token_format())
   std::string end_token = {};       // then: name of the special token, or the id, that ends a document
 };

@@ -376,8 +376,8 @@ TEST_F(ImportedRuns, ReadBytesWhereThereIsNoTokenizer) {
 TEST_F(ImportedRuns, AreTrainedOnTokenFilesOfTheirOwnIds) {
   const std::string from = source("llama"), train = folder_ / "train.bin", validation = folder_ / "val.bin";
   std::string ids;
-  for (int t = 0; t < 400; ++t) {
-    ids += {static_cast<char>(t * t % 257 % 256), static_cast<char>(t * t % 257 / 256)};
+  for (int t = 0; t < 400; ++t) {  // all 264 ids of the model; the tokenizer has 257
+    ids += {static_cast<char>(t * 5 % 264 % 256), static_cast<char>(t * 5 % 264 / 256)};
   }
   write_file(train, ids);
   write_file(validation, ids.substr(0, 160));
@@ -392,6 +392,7 @@ TEST_F(ImportedRuns, AreTrainedOnTokenFilesOfTheirOwnIds) {
   // The model has a tokenizer: it is kept, for prompts.
   ASSERT_EQ(import("known", from, files).code, 0);
   expect_done(training("known"));
+  expect_done({"eval", folder_ / "known", "--split=validation"});
   expect_done({"generate", folder_ / "known", "--prompt=fu", "--count=3"});
   fs::rename(folder_ / "known", folder_ / "moved");
   expect_done({"generate", folder_ / "moved", "--prompt=fu", "--count=3"});
@@ -409,6 +410,29 @@ TEST_F(ImportedRuns, AreTrainedOnTokenFilesOfTheirOwnIds) {
   ASSERT_EQ(import("bytes", from).code, 0);
   expect_trained("bytes", files);
   EXPECT_EQ(read_file(checkpoint("bytes", 4)), read_file(checkpoint("none", 4)));
+}
+
+// The options that say how token files are read count for export too, with the model's tokenizer and without one.
+TEST_F(ImportedRuns, AreWrittenBackFromTokenFilesOfANamedType) {
+  const std::string from = source("llama");
+  std::string ids;
+  for (int t = 0; t < 100; ++t) ids += {static_cast<char>(t * t % 250), '\0', '\0', '\0'};
+  write_file(folder_ / "train.bin", ids);
+  write_file(folder_ / "val.bin", ids.substr(0, 160));
+  const std::vector<std::string> files{"--data=" + (folder_ / "train.bin"),
+                                       "--task.validation=" + (folder_ / "val.bin"), "--token-type=uint32",
+                                       "--end-token=7"};
+  for (const std::string run : {"with", "without"}) {
+    ASSERT_EQ(import(run, from, files).code, 0);
+    expect_done(training(run));
+    const std::string out = folder_ / (run + "-back");
+    expect_done({"export", folder_ / run, "--as=llama", "--out", out, "--quiet"});
+    EXPECT_EQ(fs::exists(out + "/tokenizer.json"), run == "with");
+    if (run == "with") {
+      EXPECT_EQ(read_file(out + "/tokenizer.json"), read_file(from + "/tokenizer.json"));
+    }
+    fs::remove(from + "/tokenizer.json");
+  }
 }
 
 // A tokenizer that tally does not read, such as one with merge dropout, is replaced by the tokenizer of the data.
