@@ -35,7 +35,7 @@ RunConfig config_of(const ForeignDescription& description, const std::string& pe
 struct ForeignLoaded {
   std::unique_ptr<SequenceModel> model;
   std::vector<std::string> not_in_file;  // parameters that have the start values of the run's seed
-  std::string left_out;                  // a prefix of all names in the file, as a wrapper puts it there
+  std::vector<std::string> left_out;     // parts of the names in the file (ForeignMapping::left_out)
 };
 // The model of this configuration with the folder's weights. Throws Error naming file and tensor before memory is
 // taken, DoesNotFit where there is not as much.

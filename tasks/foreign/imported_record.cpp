@@ -9,7 +9,6 @@
 namespace tally {
 namespace {
 
-constexpr const char* file_name = "/imported.json";
 constexpr JsonLimits limits{.max_depth = 16, .max_values = 200'000};
 
 }  // namespace
@@ -24,11 +23,11 @@ void write_imported(const std::string& run, const ImportedRecord& record) {
                                       {"begin", record.begin ? JsonValue(*record.begin) : JsonValue()},
                                       {"config", record.config},
                                       {"generation_config", record.generation}});
-  write_file_atomically(run + file_name, write_json(json, 2) + "\n");
+  write_file_atomically(concat(run, "/", imported_file_name), write_json(json, 2) + "\n");
 }
 
 std::optional<ImportedRecord> read_imported(const std::string& run) {
-  const std::string path = run + file_name;
+  const std::string path = concat(run, "/", imported_file_name);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
   const JsonValue json = read_json(path, limits);

@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/json.hpp"
 
 namespace tally {
+
+inline constexpr std::string_view imported_file_name = "imported.json";
 
 struct ImportedRecord {
   std::string family;          // "llama"

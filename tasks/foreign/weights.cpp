@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
@@ -69,14 +70,17 @@ constexpr std::array wrappers{std::string_view("_orig_mod."), std::string_view("
                               std::string_view("_checkpoint_wrapped_module."), std::string_view("_forward_module."),
                               std::string_view("module.")};
 
-std::string without_wrappers(std::string_view name) {
-  std::string rest;
+// Adds each run of such parts to `removed`: "module._orig_mod.".
+std::string without_wrappers(std::string_view name, std::set<std::string>& removed) {
+  std::string rest, run;
   for (bool at_part = true; !name.empty();) {
     const auto wrapper = std::ranges::find_if(wrappers, [&](std::string_view w) { return name.starts_with(w); });
     if (at_part && wrapper != wrappers.end()) {
+      run += *wrapper;
       name.remove_prefix(wrapper->size());
       continue;
     }
+    if (!run.empty()) removed.insert(std::exchange(run, {}));
     at_part = name.front() == '.';
     rest += name.front();
     name.remove_prefix(1);
@@ -217,11 +221,13 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
 void ForeignMapping::take_names(const Family& family, const std::vector<TensorRow>& rows) {
   const auto& tensors = weights_.tensors();
   std::vector<std::string> names;
-  for (const auto& [name, stored] : tensors) names.push_back(without_wrappers(name));
+  std::set<std::string> removed;
+  for (const auto& [name, stored] : tensors) names.push_back(without_wrappers(name, removed));
   const auto embedding =
       std::ranges::find_if(rows, [](const TensorRow& row) { return row.ours.front() == "embedding.weight"; });
   const FoundPrefix prefix = find_prefix(names, family, embedding->theirs, weights_.source());
-  left_out_ = prefix.outer;
+  left_out_.assign(removed.begin(), removed.end());
+  if (!prefix.outer.empty()) left_out_.push_back(prefix.outer);
   std::size_t n = 0;
   for (const auto& [name, stored] : tensors) {
     std::string theirs = names[n++];

@@ -52,8 +52,8 @@ class ForeignMapping {
 
   // Parameters that keep their start values.
   const std::vector<std::string>& not_in_file() const { return not_in_file_; }
-  // A prefix that was left out of all names, or "".
-  const std::string& left_out() const { return left_out_; }
+  // Parts that were left out of names: those of wrappers, then a prefix of all names.
+  const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
   struct Source {
@@ -67,7 +67,7 @@ class ForeignMapping {
   std::int64_t heads_;
   std::vector<Source> sources_;
   std::map<std::string, ForeignWeights::Stored, std::less<>> there_;  // by the family's names
-  std::string left_out_;
+  std::vector<std::string> left_out_;
   std::string tied_head_, embedding_;  // theirs, where the file has both
   std::vector<std::string> not_in_file_, zeros_;
 };

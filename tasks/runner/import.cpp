@@ -145,9 +145,8 @@ Result run_import(const ImportSettings& settings, const ConfigOptions& options, 
         description.model.vocabulary);
   const ForeignLoaded loaded = load_foreign(settings.from, description, config);
   write_run(settings, config.clone(), *loaded.model, tokenizer, description.record);
-  if (!loaded.left_out.empty()) {
-    say(common,
-        concat("names of tensors in the file begin with '", printable(loaded.left_out), "', which is left out"));
+  for (const std::string& part : loaded.left_out) {
+    say(common, concat("names of tensors in the file contain '", printable(part), "', which is left out"));
   }
   JsonValue started = JsonValue::array();
   for (const std::string& name : loaded.not_in_file) started.push(name);

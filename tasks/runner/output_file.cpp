@@ -5,6 +5,8 @@
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/io/json.hpp"
+#include "tasks/foreign/imported_record.hpp"
 #include "tasks/report.hpp"
 #include "tasks/runner/command.hpp"
 #include "tasks/varied.hpp"
@@ -22,22 +24,36 @@ fs::path settled(const std::string& path) {
   return result.has_filename() ? result : result.parent_path();
 }
 
-// The run, sweep or prepared text that keeps this file; empty for none.
+// A folder that `tally import` reads, by its config.json. A run's config.json has neither member.
+bool is_model_of_another_library(const fs::path& folder) {
+  std::error_code error;
+  const fs::path path = folder / "config.json";
+  if (!fs::is_regular_file(path, error)) return false;
+  try {
+    const JsonValue config = read_json(path.string());
+    return config.is_object() && (config.find("model_type") != nullptr || config.find("architectures") != nullptr);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The run, sweep, prepared text or model of another library that keeps this file; empty for none.
 fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
   const auto is_run = [&](const fs::path& folder) {
     std::error_code error;
     return folder == new_run || fs::exists(folder / "config.json", error);
   };
   const fs::path folder = file.parent_path(), name = file.filename();
-  const bool of_a_run =
-      name == "config.json" || name == "metrics.jsonl" || name == "results.json" || name == varied_file_name;
+  const bool of_a_run = name == "config.json" || name == "metrics.jsonl" || name == "results.json" ||
+                        name == varied_file_name || name == imported_file_name;
   if (of_a_run && is_run(folder)) return folder;
   // Also checkpoints that were set aside, in checkpoints.old.
   if (folder.filename().string().starts_with("checkpoints") && is_run(folder.parent_path()))
     return folder.parent_path();
   std::error_code error;
   const bool of_a_text = fs::exists(folder / "manifest.json", error);
-  if ((name == sweep_file_name || of_a_text) && fs::exists(file, error)) return folder;
+  if ((name == sweep_file_name || of_a_text || is_model_of_another_library(folder)) && fs::exists(file, error))
+    return folder;
   return {};
 }
 

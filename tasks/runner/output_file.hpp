@@ -7,8 +7,9 @@
 
 namespace tally {
 
-// Makes sure, before any work, that the file can be written. Throws UsageError when it is one that a run or a sweep
-// keeps itself (its configuration, metrics, results, checkpoints), and Error when it cannot be made where it is to lie.
+// Makes sure, before any work, that the file can be written. Throws UsageError for a file that a run or a sweep keeps
+// itself: its configuration, metrics, results, checkpoints or record of an import. The same for an existing file of a
+// prepared text or of a model of another library. Throws Error if the file cannot be created in its folder.
 // `new_run`: the folder of the run that the work is for; it need not be there yet.
 void check_output(const std::string& path, const std::string& new_run = "");
 

@@ -35,6 +35,18 @@ constexpr std::size_t batch_texts = 4096;
 constexpr std::size_t long_text = 1 << 20;
 constexpr const char* split_names[] = {"train", "validation", "test"};
 
+// The file is a plan that this or an earlier version of a preparation wrote.
+bool is_plan(const std::string& path) {
+  try {
+    const JsonValue plan = read_json(path);
+    const bool has_members = plan.is_object() && plan.contains("version") && plan.contains("texts") &&
+                             plan.contains("given_tokenizer") && plan.contains("recipe");
+    return has_members && plan.at("recipe").is_object();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 class Preparation {
  public:
   Preparation(const std::string& out, const PrepareSettings& settings, const PrepareObserver& observer)
@@ -145,15 +157,38 @@ class Preparation {
     const std::string text = write_json(plan_, 2) + "\n";
     lock_partial();
     const std::string path = in_partial("plan.json");
-    check(fs::is_empty(partial_) || fs::exists(path), "text", shown_partial(),
-          ": is in the way; it is no folder of an interrupted preparation");
-    if (fs::exists(path) && read_whole_file(path, 1 << 24) == text) return;
-    // The folder itself stays: it is what is locked.
-    for (const fs::directory_entry& entry : fs::directory_iterator(partial_)) fs::remove_all(entry.path());
+    if (!fs::is_empty(partial_)) {
+      check(is_plan(path), "text", shown_partial(),
+            ": is in the way; it is no folder of an interrupted preparation, since it has no plan.json of one. "
+            "Move it away, or choose another name");
+      if (read_whole_file(path, 1 << 24) == text) return;
+      if (observer_.note)
+        observer_.note(concat(shown_partial(), ": drops the interrupted preparation of other texts or settings"));
+      remove_earlier();
+    }
     write_file_atomically(path, text);
   }
 
-  // Of two preparations at once one makes the folder, or is done before the other begins.
+  // Removes only names that a preparation writes, and keeps the locked folder. The record of a split goes before its
+  // files, so that the earlier plan can still be resumed if this is killed.
+  void remove_earlier() const {
+    std::vector<std::string> names;
+    for (const char* split : split_names) names.push_back(concat(split, ".json"));
+    for (const char* split : split_names) {
+      names.push_back(concat(split, ".bin"));
+      names.push_back(concat("documents-", split, ".tsv"));
+    }
+    names.insert(names.end(), {"tokenizer.json", "manifest.json"});
+    for (const std::string& name : names) {
+      for (const char* end : {"", ".tmp"}) {
+        std::error_code error;
+        fs::remove(in_partial(name + end), error);
+        check(!error, "text", shown_partial(), "/", name, end, ": cannot be removed: ", error.message());
+      }
+    }
+  }
+
+  // If two preparations start at once, one creates the folder, or finishes before the other begins.
   void lock_partial() {
     std::error_code error;
     fs::create_directories(partial_, error);

@@ -1,6 +1,7 @@
 // Where --out and --profile write: never over what a run keeps, and known before the work rather than after it.
 #include <gtest/gtest.h>
 
+#include "tasks/foreign/imported_record.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -12,7 +13,8 @@ class Outputs : public ::testing::Test {
 
   std::map<std::string, std::string> files() const {
     std::map<std::string, std::string> all = checkpoints_of(run_);
-    for (const char* name : {"config.json", "metrics.jsonl", "results.json"}) all[name] = read_file(run_ + "/" + name);
+    for (const char* name : {"config.json", "metrics.jsonl", "results.json", "imported.json"})
+      all[name] = read_file(run_ + "/" + name);
     return all;
   }
 
@@ -29,11 +31,13 @@ class Outputs : public ::testing::Test {
 };
 
 TEST_F(Outputs, WhatARunKeepsIsNotWrittenOver) {
+  write_imported(run_, {.family = "llama", .positions = 0, .config = JsonValue::object(), .generation = {}});
   const auto before = files();
   std::filesystem::create_symlink(run_ + "/config.json", folder_ / "link");
   for (const std::string& out :
-       {run_ + "/config.json", run_ + "/metrics.jsonl", run_ + "/results.json", run_ + "//./config.json",
-        run_ + "/checkpoints/step-00000004.safetensors", run_ + "/checkpoints/new", folder_ / "link"}) {
+       {run_ + "/config.json", run_ + "/metrics.jsonl", run_ + "/results.json", run_ + "/varied.json",
+        run_ + "/imported.json", run_ + "//./config.json", run_ + "/checkpoints/step-00000004.safetensors",
+        run_ + "/checkpoints/new", folder_ / "link"}) {
     expect_refused({"export", run_, "--out", out},
                    "'" + out + "' is kept by what was trained or prepared in '" + run_ + "'");
     expect_refused({"dump", run_, "--out", out}, "'" + out + "' is kept by");
@@ -65,6 +69,27 @@ TEST_F(Outputs, APreparedTextIsNotWrittenOver) {
     expect_refused({"export", run_, "--out", out}, "'" + out + "' is kept by");
     expect_refused({"tokenizer", "encode", data, text, "--out", out}, "'" + out + "' is kept by");
     EXPECT_EQ(read_file(out), before);
+  }
+}
+
+TEST_F(Outputs, AModelOfAnotherLibraryIsNotWrittenOver) {
+  const std::string model = folder_ / "model";
+  std::filesystem::create_directory(model);
+  write_file(model + "/config.json", "{\"model_type\": \"llama\"}\n");
+  for (const std::string name : {"config.json", "model.safetensors", "tokenizer.json"}) {
+    const std::string out = model + "/" + name;
+    if (name != "config.json") write_file(out, "of the model");
+    const std::string before = read_file(out);
+    expect_refused({"export", run_, "--out", out}, "'" + out + "' is kept by");
+    EXPECT_EQ(read_file(out), before);
+  }
+  // A new file is written; a config.json of something else protects only itself.
+  EXPECT_EQ(run_tally({"export", run_, "--out", model + "/new.safetensors"}, folder_).code, 0);
+  for (const std::string text : {"{\"colour\": 1}", "{", "[]"}) {
+    write_file(model + "/config.json", text);
+    expect_refused({"export", run_, "--out", model + "/config.json"}, "is kept by");
+    EXPECT_EQ(run_tally({"report", run_, "--out", model + "/curves.svg"}, folder_).code, 0);
+    EXPECT_EQ(run_tally({"report", run_, "--out", model + "/curves.svg"}, folder_).code, 0);
   }
 }
 

@@ -7,6 +7,13 @@
 namespace tally::testing {
 namespace foreign_folder_test {
 
+using Names = std::vector<std::string>;
+
+Names left_out_of(const std::string& folder) {
+  const ForeignDescription description = read_description(folder);
+  return load_foreign(folder, description, config_of(description, "")).left_out;
+}
+
 TEST_F(ForeignFolder, OlderFormsOfItsSettings) {
   const auto expect_same = [&](const char* name, const std::function<void(JsonValue&)>& change) {
     const Tensor tokens = SafetensorsFile::open(folder_of(name) + "/logits.safetensors").read("tokens");
@@ -63,6 +70,7 @@ TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
       });
       EXPECT_EQ(logits_of(path, tokens).to_vector<double>(), logits_of(folder_of(name), tokens).to_vector<double>())
           << name << " " << prefix;
+      EXPECT_EQ(left_out_of(path), prefix == "-" ? Names{} : Names{prefix}) << name;
     }
   }
   // Within a name, as where blocks are compiled one by one.
@@ -73,6 +81,12 @@ TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
     }
   });
   EXPECT_EQ(logits_of(inner, tokens).to_vector<double>(), logits_of(folder_of("llama"), tokens).to_vector<double>());
+  EXPECT_EQ(left_out_of(inner), Names{"_orig_mod."});
+  const std::string both = with_tensors("llama", [](NamedTensors& tensors) {
+    for (auto& [theirs, value] : tensors) theirs.insert(0, "module._orig_mod.student.");
+  });
+  EXPECT_EQ(left_out_of(both), (Names{"module._orig_mod.", "student."}));
+  EXPECT_EQ(left_out_of(folder_of("llama")), Names{});
 }
 
 // As in a repository that was cloned without its large files.

@@ -1,6 +1,9 @@
 // Preparations that were stopped or killed go on, to the same bytes.
 #include <atomic>
 #include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "tests/text/prepare_fixture.hpp"
 
@@ -54,10 +57,35 @@ TEST_F(Prepare, AnotherPlanBeginsAnewInTheSameFolder) {
   stopping.stop = &stop;
   EXPECT_TRUE(prepare_text(folder_.file("out"), settings_, stopping).is_null());
   EXPECT_TRUE(fs::exists(folder_.file("out.partial/tokenizer.json")));
+  folder_.file("out.partial/keep.txt", "of the user");
+  fs::create_directory(folder_.file("out.partial/more"));
+  folder_.file("out.partial/more/train.json", "{}");
   settings_.vocabulary = 280;
+  std::vector<std::string> notes;
+  observer_.note = [&](std::string_view line) { notes.emplace_back(line); };
   EXPECT_EQ(prepare().at("tokenizer").integer("vocabulary"), 280);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0], folder_.file("out.partial") + ": drops the interrupted preparation of other texts or settings");
   prepare("alone");
   EXPECT_EQ(all_of("out"), all_of("alone"));
+  EXPECT_EQ(bytes_of_file(folder_.file("out/keep.txt")), "of the user");
+  EXPECT_EQ(bytes_of_file(folder_.file("out/more/train.json")), "{}");
+}
+
+// A plan.json of another program.
+TEST_F(Prepare, FoldersOfOtherProgramsAreKept) {
+  const std::string partial = folder_.file("out.partial");
+  fs::create_directory(partial);
+  folder_.file("out.partial/keep.txt", "of the user");
+  folder_.file("out.partial/train.bin", "of the user");
+  for (const std::string plan : {"{}", "[]", "", "{\"version\": 1, \"texts\": \"\", \"recipe\": {}}",
+                                 "{\"version\": 1, \"texts\": \"\", \"given_tokenizer\": \"\", \"recipe\": 1}"}) {
+    folder_.file("out.partial/plan.json", plan);
+    EXPECT_ERROR(prepare(), "out.partial: is in the way; it is no folder of an interrupted preparation");
+    EXPECT_EQ(bytes_of_file(folder_.file("out.partial/plan.json")), plan);
+    EXPECT_EQ(bytes_of_file(folder_.file("out.partial/keep.txt")), "of the user");
+    EXPECT_EQ(bytes_of_file(folder_.file("out.partial/train.bin")), "of the user");
+  }
 }
 
 }  // namespace prepare_again_test
