@@ -172,14 +172,14 @@ class Preparation {
   // Removes only names that a preparation writes, and keeps the locked folder. The record of a split goes before its
   // files, so that the earlier plan can still be resumed if this is killed.
   void remove_earlier() const {
-    std::vector<std::string> names;
-    for (const char* split : split_names) names.push_back(concat(split, ".json"));
+    std::vector<std::string> written;
+    for (const char* split : split_names) written.push_back(concat(split, ".json"));
     for (const char* split : split_names) {
-      names.push_back(concat(split, ".bin"));
-      names.push_back(concat("documents-", split, ".tsv"));
+      written.push_back(concat(split, ".bin"));
+      written.push_back(concat("documents-", split, ".tsv"));
     }
-    names.insert(names.end(), {"tokenizer.json", "manifest.json"});
-    for (const std::string& name : names) {
+    written.insert(written.end(), {"tokenizer.json", "manifest.json"});
+    for (const std::string& name : written) {
       for (const char* end : {"", ".tmp"}) {
         std::error_code error;
         fs::remove(in_partial(name + end), error);
