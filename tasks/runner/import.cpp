@@ -58,7 +58,9 @@ std::optional<TokenizerParts> choose_tokenizer(const std::string& from, const st
     if (own) return own;
     check(vocabulary > byte_count, "import", printable(from),
           ": holds no tokenizer (tokenizer.json, or vocab.json and ", "merges.txt), and bytes are more than the ",
-          vocabulary, " tokens of the model; --data names a text that was prepared with the model's");
+          vocabulary,
+          " tokens of the model; --data names token files with the model's ids, or a text that was prepared ",
+          "with the model's tokenizer");
     say(common, concat(printable(from), " holds no tokenizer: texts are read and written as bytes, the ids 0 to ",
                        byte_count, ", which need not be the model's"));
     return byte_tokenizer();

@@ -368,7 +368,9 @@ TEST_F(ImportedRuns, ReadBytesWhereThereIsNoTokenizer) {
   EXPECT_EQ(read_file(folder_ / "run/tokenizer/tokenizer.json"), read_file(folder_ / "data/tokenizer.json"));
   expect_done({"generate", folder_ / "run", "--prompt=fu", "--count=3"});
   fs::remove(source("gpt2-wide") + "/tokenizer.json");
-  expect_refused(import("small", source("gpt2-wide")), 1, "holds no tokenizer");
+  const Finished small = import("small", source("gpt2-wide"));
+  expect_refused(small, 1, "holds no tokenizer");
+  expect_refused(small, 1, "--data names token files with the model's ids");
   EXPECT_FALSE(fs::exists(folder_ / "small"));
 }
 
