@@ -13,6 +13,7 @@
 #include "tasks/runner/config_options.hpp"
 #include "tasks/statistics.hpp"
 #include "tasks/text/byte_characters.hpp"
+#include "tasks/text/end_token.hpp"
 #include "tasks/text/prepared_text.hpp"
 #include "tasks/text/text_tokens.hpp"
 #include "tasks/text/tokenizer_files.hpp"
@@ -57,7 +58,9 @@ std::optional<TokenizerParts> choose_tokenizer(const std::string& from, const st
     if (own) return own;
     check(vocabulary > byte_count, "import", printable(from),
           ": holds no tokenizer (tokenizer.json, or vocab.json and ", "merges.txt), and bytes are more than the ",
-          vocabulary, " tokens of the model; --data names a text that was prepared with the model's");
+          vocabulary,
+          " tokens of the model; --data names token files with the model's ids, or a text that was prepared ",
+          "with the model's tokenizer");
     say(common, concat(printable(from), " holds no tokenizer: texts are read and written as bytes, the ids 0 to ",
                        byte_count, ", which need not be the model's"));
     return byte_tokenizer();
@@ -69,21 +72,32 @@ std::optional<TokenizerParts> choose_tokenizer(const std::string& from, const st
   return of_data;
 }
 
-// A prepared text without a text: what a run needs to read and write tokens.
-void write_tokenizer(const std::string& folder, const TokenizerParts& parts, const std::vector<std::int64_t>& ends) {
-  const std::optional<std::int32_t> named = parts.end_of_text();
-  const auto size = static_cast<std::int64_t>(parts.tokens.size());
-  const auto known = std::ranges::find_if(ends, [size](std::int64_t id) { return id < size; });
-  const std::int64_t end = known != ends.end() ? *known : named.value_or(-1);
-  check(0 <= end && end < size, "import", "neither the tokenizer (", end_of_text_name,
-        ") nor config.json (eos_token_id) has a token that ends a text");
+// The token that ends a text: the same as `tally prepare` takes, or else the first end in config.json that the
+// tokenizer has. Throws as end_token() for a name.
+std::optional<std::int32_t> end_in(const TokenizerParts& parts, const std::string& name, const std::string& from,
+                                   const std::vector<std::int64_t>& ends) {
+  if (!name.empty()) return end_token(parts, name, from);
+  if (const std::optional<std::int32_t> known = find_end_token(parts, from)) return known;
+  const auto end = std::ranges::find_if(ends, [&](std::int64_t id) { return id < std::ssize(parts.tokens); });
+  return end != ends.end() ? std::optional(static_cast<std::int32_t>(*end)) : std::nullopt;
+}
+
+// As the option end-token has it.
+std::string name_of(const TokenizerParts& parts, std::int32_t id) {
+  const auto special = std::ranges::find(parts.specials, id, &SpecialToken::id);
+  return special != parts.specials.end() ? special->name : std::to_string(id);
+}
+
+// The tokenizer; with an end, a prepared text without a text, which is what a run needs to read and write tokens.
+void write_tokenizer(const std::string& folder, const TokenizerParts& parts, std::optional<std::int32_t> end) {
   const std::string text = tokenizer_json(parts);
   std::error_code error;
   fs::create_directories(folder, error);
   check(!error, "import", "cannot make the folder '", folder, "': ", error.message());
   write_file_atomically(folder + "/tokenizer.json", text);
-  const JsonValue tokenizer = JsonValue::object({{"vocabulary", size},
-                                                 {"end_of_text", end},
+  if (!end) return;
+  const JsonValue tokenizer = JsonValue::object({{"vocabulary", parts.tokens.size()},
+                                                 {"end_of_text", *end},
                                                  {"checksum", checksum_text(crc32c(std::as_bytes(std::span(text))))}});
   write_file_atomically(
       folder + "/manifest.json",
@@ -102,8 +116,20 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
   const bool token_files = !data.empty() && !is_prepared_text(data);
   const bool own_tokenizer =
       data.empty() || (token_files && tokenizer && settings_of_run.text("task.tokenizer").empty());
-  if (data.empty()) config.set("task.data", partial + "/tokenizer");
-  if (token_files && own_tokenizer) config.set("task.tokenizer", partial + "/tokenizer/tokenizer.json");
+  std::optional<std::int32_t> end;
+  if (own_tokenizer) {
+    const std::string name = settings_of_run.text("task.end-token");
+    if (data.empty() || name.empty()) end = end_in(*tokenizer, name, settings.from, record.ends);
+    if (data.empty()) {
+      if (!end) end = end_token(*tokenizer, name, settings.from);  // throws
+      config.set("task.data", partial + "/tokenizer");
+      config.set("task.end-token", "");  // in the manifest
+    } else {
+      config.set("task.tokenizer", partial + "/tokenizer/tokenizer.json");
+      // Only the model's folder names it.
+      if (end && end != tokenizer->end_of_text()) config.set("task.end-token", name_of(*tokenizer, *end));
+    }
+  }
   std::error_code failure;
   fs::create_directories(fs::path(partial).parent_path(), failure);
   // The error path below removes the folder, so this process must be the one that made it.
@@ -113,7 +139,9 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
   check(made, "import", "cannot make the folder '", printable(partial), "': ", failure.message());
   try {
     const RunFolder folder = RunFolder::create(partial, config, false, true);
-    if (own_tokenizer) write_tokenizer(partial + "/tokenizer", *tokenizer, record.ends);
+    if (own_tokenizer) {
+      write_tokenizer(partial + "/tokenizer", *tokenizer, data.empty() ? end : std::nullopt);
+    }
     write_imported(partial, record);
     const std::unique_ptr<Task> task = config.make_task();
     folder.check_can_write_checkpoints(0, 0);

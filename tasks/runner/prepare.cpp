@@ -139,10 +139,11 @@ std::function<Result()> declare_prepare(CommandLine& line) {
              settings.specials.push_back(as_usage([&] { return parse_special(text); }));
            },
            special_id_help, {.group = "Tokenizer"});
-  line.add("--end-token", &settings.end_token,
-           "special token that ends a document; without it the first that the tokenizer has of <|endoftext|>, "
-           "<|end_of_text|>, </s> and their like, or else the eos_token of its tokenizer_config.json",
-           {.group = "Tokenizer"});
+  line.add(
+      "--end-token", &settings.end_token,
+      "special token that ends a document, or its id; without it the first that the tokenizer has of <|endoftext|>, "
+      "<|end_of_text|>, </s> and their like, or else the eos_token of its tokenizer_config.json",
+      {.group = "Tokenizer"});
   line.add("--min-count", &settings.min_count, "a pair that stands less often is not merged",
            {.group = "Tokenizer", .least = 1});
   line.add("--piece-limit", &settings.piece_limit,

@@ -1,6 +1,7 @@
 #include "tasks/text/end_token.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "core/error.hpp"
@@ -47,12 +48,22 @@ std::optional<std::int32_t> find_end_token(const TokenizerParts& parts, const st
 }
 
 std::int32_t end_token(const TokenizerParts& parts, const std::string& name, const std::string& tokenizer_path) {
-  const std::optional<std::int32_t> id = name.empty() ? find_end_token(parts, tokenizer_path) : special_of(parts, name);
+  const std::int64_t size = std::ssize(parts.tokens);
+  std::optional<std::int32_t> id = name.empty() ? find_end_token(parts, tokenizer_path) : special_of(parts, name);
+  if (!id) id = token_id(name, size);
   if (id) return *id;
-  const std::string which = name.empty() ? "no special token of the tokenizer has a known name of an end-of-text token"
-                                         : concat("'", escape_for_print(name, 60), "' is no special token");
+  const std::string which =
+      name.empty() ? "no special token of the tokenizer has a known name of an end-of-text token"
+                   : concat("'", escape_for_print(name, 60), "' is no special token and no id in 0 to ", size - 1);
   fail("text", which, "; --end-token names the token that ends a document; the special tokens are ",
        special_names(parts));
+}
+
+std::optional<std::int32_t> token_id(std::string_view text, std::int64_t vocabulary) {
+  std::int32_t id = -1;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  const bool is_id = error == std::errc{} && stop == text.data() + text.size() && 0 <= id && id < vocabulary;
+  return is_id ? std::optional(id) : std::nullopt;
 }
 
 }  // namespace tally

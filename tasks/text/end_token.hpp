@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tasks/text/tokenizer.hpp"
 
@@ -14,7 +15,11 @@ namespace tally {
 // document, so known names come first. Nothing if neither exists.
 std::optional<std::int32_t> find_end_token(const TokenizerParts& parts, const std::string& tokenizer_path);
 
-// The special token of this name; empty: find_end_token(). Throws Error naming the tokenizer's special tokens.
+// The special token of this name, or the token with this id; empty: find_end_token(). Throws Error naming the
+// tokenizer's special tokens.
 std::int32_t end_token(const TokenizerParts& parts, const std::string& name, const std::string& tokenizer_path);
+
+// The number that the text is, if it is an id in 0 to vocabulary - 1.
+std::optional<std::int32_t> token_id(std::string_view text, std::int64_t vocabulary);
 
 }  // namespace tally

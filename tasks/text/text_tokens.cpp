@@ -1,7 +1,6 @@
 #include "tasks/text/text_tokens.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -108,12 +107,10 @@ std::optional<std::int32_t> TextTokens::end_of(const TextSources& sources) const
   if (tokenizer_ && name.empty()) return find_end_token(tokenizer_->parts(), sources.tokenizer);
   if (tokenizer_ && tokenizer_->special(name)) return tokenizer_->special(name);
   if (name.empty()) return std::nullopt;
-  std::int32_t id = -1;
-  const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-  const bool is_id = error == std::errc{} && stop == name.data() + name.size() && 0 <= id && id < vocabulary_;
-  if (tokenizer_ && !is_id) return end_token(tokenizer_->parts(), name, sources.tokenizer);
-  check(is_id, "text", "end-token '", escape_for_print(name, 60), "' is no id in 0 to ", vocabulary_ - 1,
-        tokenizer_ ? "" : "; names of tokens are known with --tokenizer FILE");
+  const std::optional<std::int32_t> id = token_id(name, vocabulary_);
+  if (tokenizer_ && !id) return end_token(tokenizer_->parts(), name, sources.tokenizer);
+  check(id.has_value(), "text", "end-token '", escape_for_print(name, 60), "' is no id in 0 to ", vocabulary_ - 1,
+        "; names of tokens are known with --tokenizer FILE");
   return id;
 }
 

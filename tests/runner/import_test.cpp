@@ -368,7 +368,9 @@ TEST_F(ImportedRuns, ReadBytesWhereThereIsNoTokenizer) {
   EXPECT_EQ(read_file(folder_ / "run/tokenizer/tokenizer.json"), read_file(folder_ / "data/tokenizer.json"));
   expect_done({"generate", folder_ / "run", "--prompt=fu", "--count=3"});
   fs::remove(source("gpt2-wide") + "/tokenizer.json");
-  expect_refused(import("small", source("gpt2-wide")), 1, "holds no tokenizer");
+  const Finished small = import("small", source("gpt2-wide"));
+  expect_refused(small, 1, "holds no tokenizer");
+  expect_refused(small, 1, "--data names token files with the model's ids");
   EXPECT_FALSE(fs::exists(folder_ / "small"));
 }
 
@@ -432,6 +434,69 @@ TEST_F(ImportedRuns, AreWrittenBackFromTokenFilesOfANamedType) {
       EXPECT_EQ(read_file(out + "/tokenizer.json"), read_file(from + "/tokenizer.json"));
     }
     fs::remove(from + "/tokenizer.json");
+  }
+}
+
+// A prepared text, an imported model and token files of its ids choose the same token: a known name, then eos_token of
+// tokenizer_config.json. Only a model has config.json as a third place.
+TEST_F(ImportedRuns, EndTextsWithTheTokenOfPreparedTexts) {
+  const std::string from = source("llama"), ids = std::string(200, '\1');
+  write_file(folder_ / "train.bin", ids);
+  write_file(folder_ / "val.bin", ids);
+  const std::vector<std::string> files{"--data=" + (folder_ / "train.bin"),
+                                       "--task.validation=" + (folder_ / "val.bin")};
+  const auto end_in = [&](const std::string& folder) {
+    return read_json(folder + "/manifest.json").at("tokenizer").integer("end_of_text");
+  };
+  const auto end_of_files = [&] { return read_json(folder_ / "files/config.json").at("task").string("end-token"); };
+  const auto import_both = [&](const std::vector<std::string>& more = {}) {
+    for (const char* run : {"run", "files"}) fs::remove_all(folder_ / run);
+    const Finished imported = import("run", from, more);
+    ASSERT_EQ(imported.code, 0) << imported.err;
+    const Finished of_files = import("files", from, files);
+    ASSERT_EQ(of_files.code, 0) << of_files.err;
+    expect_done(training("files"));
+  };
+  const auto prepared_end = [&] {
+    fs::remove_all(folder_ / "own");
+    expect_done({"prepare", folder_ / "own", folder_ / "texts", "--tokenizer=" + from + "/tokenizer.json",
+                 "--validation-part=0.3", "--test-part=0", "--quiet"});
+    return end_in(folder_ / "own");
+  };
+  // A known name comes before eos_token_id = 0 of config.json.
+  import_both();
+  EXPECT_EQ(end_in(folder_ / "run/tokenizer"), 256);
+  EXPECT_EQ(prepared_end(), 256);
+  EXPECT_EQ(end_of_files(), "") << "the known name is found in the tokenizer";
+
+  std::string tokenizer = read_file(from + "/tokenizer.json");
+  const std::string known = "<|endoftext|>";
+  for (std::size_t at; (at = tokenizer.find(known)) != std::string::npos;) tokenizer.replace(at, known.size(), "<end>");
+  fs::remove(from + "/tokenizer.json");
+  write_file(from + "/tokenizer.json", tokenizer);
+  write_file(from + "/tokenizer_config.json", R"({"eos_token": "<end>"})");
+  import_both();
+  EXPECT_EQ(end_in(folder_ / "run/tokenizer"), 256);
+  EXPECT_EQ(prepared_end(), 256);
+  EXPECT_EQ(end_of_files(), "<end>");
+  ASSERT_EQ(import("prepared", from, {"--data=" + (folder_ / "own")}).code, 0);
+
+  fs::remove(from + "/tokenizer_config.json");
+  import_both();
+  EXPECT_EQ(end_in(folder_ / "run/tokenizer"), 0);
+  EXPECT_EQ(end_of_files(), "0");
+
+  // Without any, a model needs a name and token files do not.
+  JsonValue config = read_json(from + "/config.json");
+  write_file(from + "/config.json", write_json(config.set("eos_token_id", JsonValue())));
+  expect_refused(import("refused", from), 1, "--end-token names the token that ends a document");
+  expect_refused(import("refused", from, {"--end-token=<stop>"}), 1, "'<stop>' is no special token");
+  EXPECT_FALSE(fs::exists(folder_ / "refused") || fs::exists(folder_ / "refused.partial"));
+  for (const std::string name : {"<end>", "256"}) {
+    import_both({"--end-token=" + name});
+    EXPECT_EQ(end_in(folder_ / "run/tokenizer"), 256);
+    EXPECT_EQ(end_of_files(), "");
+    expect_done({"generate", folder_ / "run", "--count=2"});
   }
 }
 
