@@ -350,6 +350,11 @@ class Run {
 TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop, OptimizerState state) {
   if (folder.finished()) {
     folder.read_results();  // one that is damaged is not taken for the end of a run
+    const std::vector<std::int64_t> steps = folder.checkpoint_steps();
+    if (folder.config().run.steps > 0 && (steps.empty() || steps.back() == 0)) {
+      observer.message(concat("no trained checkpoint is left in ", folder.path(),
+                              "/checkpoints; bring the files back, or train again with 'tally resume --restart'"));
+    }
     observer.message("the run is finished; nothing to do");
     return TrainOutcome::done;
   }

@@ -82,7 +82,8 @@ Result export_folder(const ExportSettings& settings, const CommonOptions& common
   }
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
-  ForeignConfig written = foreign_config(family, config, *trained.task, read_imported(settings.run));
+  const std::optional<ImportedRecord> imported = read_imported(settings.run);
+  ForeignConfig written = foreign_config(family, config, *trained.task, imported);
   for (const std::string& note : written.notes) say(common, concat("note: ", printable(note)));
   JsonValue& json = written.json;
   const FloatsAs floats = floats_of(settings);
@@ -102,6 +103,13 @@ Result export_folder(const ExportSettings& settings, const CommonOptions& common
       const TokenizerParts& parts = text->tokenizer()->parts();
       write_file_atomically(partial + "/tokenizer.json", tokenizer_json(parts));
       write_file_atomically(partial + "/tokenizer_config.json", tokenizer_config_of(json, parts));
+      // The loaders of the other families add no token unless they are asked to.
+      const bool begins = imported && imported->family == "llama" && imported->begin;
+      if (begins) {
+        say(common, concat("note: the exported tokenizer puts no token in front of a text; a llama model's own "
+                           "tokenizer usually puts bos_token_id (",
+                           *imported->begin, ") there"));
+      }
     }
     write_file_atomically(partial + "/config.json", write_json(json, 2) + "\n");
     if (!written.generation.is_null())

@@ -50,7 +50,9 @@ TEST_F(Damage, AFinishedRunGoesOnFromItsNewestGoodCheckpoint) {
   EXPECT_TRUE(holds(resume().out, "nothing to do"));
   // What was removed on purpose is not computed again.
   std::filesystem::remove_all(run_ + "/checkpoints");
-  EXPECT_TRUE(holds(resume().out, "nothing to do"));
+  EXPECT_EQ(resume().out, concat("no trained checkpoint is left in ", run_,
+                                 "/checkpoints; bring the files back, or train again with 'tally resume --restart'\n"
+                                 "the run is finished; nothing to do\n"));
 }
 
 // The checkpoints are damaged, or cannot be opened, like the files of another user.

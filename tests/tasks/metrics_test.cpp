@@ -111,6 +111,20 @@ TEST_F(MetricsFile, NumbersThatAreNotFiniteComeBackAsNaN) {
   const StepReport report = std::get<StepReport>(read_metrics(path_).at(0));
   EXPECT_EQ(report.loss, 0.5);
   EXPECT_TRUE(std::isnan(report.grad_norm));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  writer.write(StepReport{
+      .step = 4, .loss = nan, .token_error = nan, .sequence_error = nan, .lr = nan, .grad_norm = nan, .seconds = nan});
+  Evaluation evaluation;
+  evaluation.split = "test";
+  evaluation.loss = nan;
+  writer.write(Measurement{4, evaluation});
+  const std::vector<MetricsRecord> read = read_metrics(path_);
+  ASSERT_EQ(read.size(), 3u);
+  const StepReport all = std::get<StepReport>(read[1]);
+  for (const double number : {all.loss, all.token_error, all.sequence_error, all.lr, all.grad_norm, all.seconds}) {
+    EXPECT_TRUE(std::isnan(number)) << number;
+  }
+  EXPECT_TRUE(std::isnan(std::get<Measurement>(read[2]).evaluation.loss));
 }
 
 }  // namespace metrics_test
