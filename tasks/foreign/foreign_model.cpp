@@ -155,7 +155,10 @@ ForeignConfig foreign_config(const Family& family, const RunConfig& config, cons
     const bool has_meaning = imported->family == family.name || name.ends_with("_token_id");
     if (has_meaning && !json.contains(name)) json.set(name, value);
   }
-  if (!end.empty()) {
+  // Texts that the run is trained on may end with another token than those of the model. A tokenizer without a text
+  // has only the empty training split.
+  const bool has_text = task.splits().size() > 1;
+  if (has_text && !end.empty()) {
     json.set(end_key, with_id(json.find(end_key), end.front()));
     if (generation.is_object() && generation.contains(end_key))
       generation.set(end_key, with_id(generation.find(end_key), end.front()));
