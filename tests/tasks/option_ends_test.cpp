@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -122,6 +124,48 @@ bool is_fine(const RunConfig& config, const std::vector<std::string>& names) {
   return true;
 }
 
+// Ends that tiny() refuses, since they are tied to another option that it does not change: a warm-up that is longer
+// than the run, more heads than the width has numbers.
+bool is_tied(const std::string& task, const std::string& name, const std::string& value) {
+  static const std::map<std::string, std::set<std::string>> everywhere{
+      {"model.heads", {"65536"}},
+      {"model.kv-heads", {"65536"}},
+      {"model.width", {"1"}},
+      {"optimiser.warmup", {"2147483647"}},
+      {"optimiser.weight-decay", {"1000000"}},
+      {"micro-batch", {"1048576"}},
+      {"micro-batches", {"1048576"}},
+      {"pe.contextual-rotary.rotary-dims", {"65536"}},
+      {"pe.rope.rotary-dims", {"65536"}},
+      {"pe.rope.beta-fast", {"5e-324"}},
+      {"pe.rope.beta-slow", {"1.7976931348623157e+308"}},
+      {"pe.rope.fastest", {"1", "5e-324"}},
+      {"pe.rope.high-freq-factor", {"0"}},
+      {"pe.rope.low-freq-factor", {"1.7976931348623157e+308"}}};
+  static const std::map<std::string, std::set<std::string>> of_tasks{{"counting task.max-operations", {"1"}},
+                                                                     {"counting task.min-operations", {"1048576"}},
+                                                                     {"last-x task.far-gap", {"1", "1048576"}},
+                                                                     {"last-x task.farther-gap", {"2", "1048576"}},
+                                                                     {"last-x task.length", {"4"}},
+                                                                     {"last-x task.near-gap", {"1048576"}},
+                                                                     {"mqar task.length", {"8"}},
+                                                                     {"mqar task.pairs", {"65536"}},
+                                                                     {"mqar task.vocabulary", {"4"}},
+                                                                     {"mqar-update task.length", {"8"}},
+                                                                     {"mqar-update task.pairs", {"1", "65536"}},
+                                                                     {"mqar-update task.updates", {"65536"}},
+                                                                     {"mqar-update task.vocabulary", {"4"}},
+                                                                     {"n-back task.n", {"1000"}},
+                                                                     {"n-back task.pairs", {"2"}},
+                                                                     {"passkey task.length", {"32"}},
+                                                                     {"passkey task.statements", {"13"}}};
+  const auto lists = [&](const auto& table, const std::string& key) {
+    const auto found = table.find(key);
+    return found != table.end() && found->second.contains(value);
+  };
+  return lists(everywhere, name) || lists(of_tasks, concat(task, " ", name));
+}
+
 // Every number of these options at each end. Some need other choices than the defaults: if an option is refused, it is
 // tried again together with the settings in `others`.
 void expect_ends(const std::string& task, const std::string& encoding, const std::string& prefix,
@@ -136,8 +180,11 @@ void expect_ends(const std::string& task, const std::string& encoding, const std
     };
     for (const std::string& value : option.accepted) {
       SCOPED_TRACE(concat(task, ", ", encoding, ", ", name, " = ", value));
-      if (fine_beside({}, value)) continue;
-      for (const Settings& more : others) fine_beside(more, value);
+      bool is_accepted = fine_beside({}, value);
+      if (!is_accepted) {
+        for (const Settings& more : others) is_accepted = fine_beside(more, value) || is_accepted;
+      }
+      EXPECT_TRUE(is_accepted || is_tied(task, name, value)) << "an end of the range that is never accepted";
     }
     for (const std::string& value : option.refused) {
       RunConfig config = tiny(task, encoding, beside);
@@ -201,7 +248,9 @@ TEST(OptionEnds, OfHeadWidthsTrain) {
       SCOPED_TRACE(concat(entry->name, ", head-width ", width));
       Settings settings = short_text;
       settings.emplace_back("model.head-width", width);
-      is_fine(tiny("flip-flop", entry->name, settings), {"head", "planes"});
+      const bool fine = is_fine(tiny("flip-flop", entry->name, settings),
+                                {"even number of dims", "even head width", "a norm over a head width of 1 "});
+      EXPECT_TRUE(fine || width == "1");
     }
   }
 }
@@ -212,7 +261,9 @@ TEST(OptionEnds, OfWindowsTrain) {
     for (const std::string sight : {"window=1", "chunk=1", "window=1,first=1", "chunk=1,first=1", "window=2"}) {
       const std::string text = concat(entry->name, "[", sight, "]");
       SCOPED_TRACE(text);
-      is_fine(tiny("flip-flop", text, short_text), {sight});
+      const bool sees_itself_only = sight == "window=1" || sight == "chunk=1";
+      const bool refused = sees_itself_only && entry->name == std::string("stick-breaking");
+      EXPECT_EQ(is_fine(tiny("flip-flop", text, short_text), {sight}), !refused);
     }
   }
 }
