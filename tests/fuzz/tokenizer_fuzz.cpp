@@ -1,5 +1,7 @@
-// Any bytes are a tokenizer in one of the three forms of files or throw tally::Error; what was read is written and read
-// again as the same, and gives back every text.
+// Any bytes are a tokenizer in one of the three forms of files or throw tally::Error. A tokenizer is written and read
+// again as the same, and gives back every text unless it changes texts: by a normal form, a step that drops matches or
+// an added token that takes or normalises its surroundings.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -12,9 +14,16 @@ namespace {
 void check_tokenizer(tally::TokenizerParts parts) {
   const std::string text = tally::tokenizer_json(parts);
   if (tally::tokenizer_json(tally::parse_tokenizer_json(text, "again")) != text) std::abort();
+  const auto strips = [](const tally::AddedToken& token) {
+    return token.flags != tally::AddedFlags{.single_word = token.flags.single_word};
+  };
+  const auto drops = [](const tally::SplitStep& step) { return step.behaviour == tally::SplitBehaviour::removed; };
+  const bool changes_texts = !parts.normal_forms.empty() || std::ranges::any_of(parts.added, strips) ||
+                             std::ranges::any_of(parts.steps, drops);
   const tally::Tokenizer tokenizer(std::move(parts), false);
   const std::string sample = "the cat's 12345 \xff\xc3\xa9\n  ";
-  if (tokenizer.decode(tally::Encoder(tokenizer).encode(sample)) != sample) std::abort();
+  const std::string decoded = tokenizer.decode(tally::Encoder(tokenizer).encode(sample));
+  if (!changes_texts && decoded != sample) std::abort();
 }
 
 }  // namespace
