@@ -150,7 +150,7 @@ TEST_F(ImportedRuns, AreWrittenBack) {
   for (const char* name : {"gpt2", "llama", "neox"}) {
     ASSERT_EQ(import(name, source(name), {data()}).code, 0);
     const std::string out = folder_ / concat(name, "-back");
-    const Finished exported = expect_done({"export", folder_ / name, "--as", name, "--out", out, "--quiet"});
+    const Finished exported = expect_done({"export", folder_ / name, "--as", name, "--out", out});
     const bool noted = holds(exported.out,
                              "puts no token in front of a text; a llama model's own tokenizer usually "
                              "puts bos_token_id (0) there\n");
