@@ -66,12 +66,17 @@ class Resume : public ::testing::Test {
     return run_tally(words, folder_);
   }
 
-  // Starts the run and sends the signals once it has written so many lines.
-  Finished train_until(std::size_t lines, const std::vector<int>& signals, std::vector<std::string> more = {}) {
-    const pid_t process = start_tally(training(run(), std::move(more)), folder_);
-    EXPECT_TRUE(wait_for_lines(run(), lines));
-    for (const int signal : signals) send_signal(process, signal);
-    return finish_program(process, folder_);
+  // Starts the run and sends the signals once it has written so many lines. On a busy machine the run may have ended by
+  // then: it is started again, a few times.
+  Finished train_until(std::size_t lines, const std::vector<int>& signals, const std::vector<std::string>& more = {}) {
+    for (int attempt = 1;; ++attempt) {
+      const pid_t process = start_tally(training(run(), more), folder_);
+      EXPECT_TRUE(wait_for_lines(run(), lines));
+      for (const int signal : signals) send_signal(process, signal);
+      Finished result = finish_program(process, folder_);
+      if (attempt == 5 || !std::filesystem::exists(run() + "/results.json")) return result;
+      std::filesystem::remove_all(run());
+    }
   }
 
   TemporaryFolder folder_;
