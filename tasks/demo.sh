@@ -22,7 +22,6 @@ fi
 tests/install.sh
 build=build/release
 mkdir -p "$build"
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_SLOPPINESS=pch_defines,time_macros; fi
 echo "building in $build"
 log=$build/demo.log
 # What the demo does not run is a quarter of the build: the CUDA kernels for the CPU. tests/run.sh adds them, and then

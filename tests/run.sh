@@ -51,12 +51,6 @@ esac
 
 build=build/$preset
 mkdir -p "$build"
-# Paths below the root count relative to it, and debug information may name another one: other copies of the tree find
-# what is compiled here.
-if command -v ccache >/dev/null; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-  export CCACHE_SLOPPINESS=pch_defines,time_macros  # for the precompiled headers
-fi
 # quiet LOG COMMAND...: its output only when it fails.
 quiet() {
   local log=$1

@@ -1,48 +1,24 @@
 #!/usr/bin/env python3
 """Runs clang-tidy on the sources outside tests, except those that it found clean before and that are unchanged.
 
-    tests/tidy.py
+    tests/tidy.py [--changed]
 
+--changed: only sources that changed since the last full run of the tests (changed.py).
 A source is unchanged if its text, the text of every project header that it includes, its compile command, .clang-tidy and
 the version of clang-tidy are the same. Sums of these are remembered in ~/.cache/tally-tidy ($XDG_CACHE_HOME). Exit status 1
 if it finds something, which it prints, and if it is ended early.
 """
 import concurrent.futures
-import functools
 import hashlib
 import json
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-
-def output_of(*words):
-    return subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-
-
-INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
-
-
-@functools.cache
-def text_of(path):
-    return path.read_text(encoding="utf-8")
-
-
-def with_headers(source):
-    """The source and the headers of the project that it includes, directly or not."""
-    found, left = set(), [source]
-    while left:
-        path = left.pop()
-        if path in found or not path.exists():
-            continue
-        found.add(path)
-        left += [ROOT / name for name in INCLUDE.findall(text_of(path))]
-    return sorted(found)
+import changed
+from changed import ROOT, output_of, text_of, with_headers
 
 
 def keys(build):
@@ -58,12 +34,12 @@ def keys(build):
 
 
 def main():
-    if len(sys.argv) != 1:
+    if sys.argv[1:] not in ([], ["--changed"]):
         sys.exit(__doc__)
     # Commands for single files: a unity build has none.
     build = ROOT / "build" / "tidy"
     output_of("cmake", "--preset", "asan", "-B", str(build), "-DTALLY_UNITY=OFF")
-    sources = [ROOT / name for name in output_of("git", "ls-files", "*.cpp", ":!tests").split()]
+    sources = changed.changed_sources("*.cpp") if sys.argv[1:] else changed.sources("*.cpp")
     clean = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "tally-tidy"
     clean.mkdir(parents=True, exist_ok=True)
     known = keys(build)

@@ -52,10 +52,8 @@ function(step)
   endforeach()
 endfunction()
 
-# With ccache (tests/run.sh) what the two files do not touch is not compiled anew: from the tree's root, the commands are
-# those of the build that this test belongs to.
+# With ccache only what the new files touch is compiled: below the tree's root, the commands are those of this build.
 set(build ${tree}/build/release)
-set(ENV{CCACHE_BASEDIR} ${tree})
 step(RUN ${CMAKE_COMMAND} -S ${tree} -B ${build} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
          -D CMAKE_CXX_COMPILER=${COMPILER} -D TALLY_TESTS=OFF -D TALLY_CUDA=OFF -D TALLY_WERROR=${WERROR})
 step(RUN ${CMAKE_COMMAND} --build ${build} --target tally)

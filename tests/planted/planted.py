@@ -7,10 +7,10 @@ Usage: planted.py [--only ID,ID,...] [--again] [--tests FOLDER/FILTER ...] [--jo
        planted.py --check-anchors    whether every error still has its place in the tree; builds nothing
 
 The errors stand in errors_FLOOR.py. The copy, its build and the results lie in build/planted and are used again by the
-next run: an error that has been found is passed over unless --again asks, so that a run which was ended goes on. With
-ccache on the path a build of the tree is taken over. --only takes ids or their beginnings; --tests runs other tests
-instead of those that are expected to find an error, such as 'nn/*-CudaHost/*' (GoogleTest's filters after the folder),
-and keeps no results.
+next run: an error that has been found is not tried again, so that an interrupted run resumes. --again also tries those
+found at another commit. With ccache what was compiled in the tree is not compiled again. --only takes ids or their
+beginnings; --tests runs other tests instead of those that are expected to find an error, such as 'nn/*-CudaHost/*'
+(GoogleTest's filters after the folder), and keeps no results.
 
 Exit status 1 where an error survives, cannot be planted or does not compile.
 """
@@ -124,7 +124,11 @@ def chosen_errors(arguments):
     if not chosen:
         sys.exit(f"no error is called {arguments.only}; --list names them")
     own, known = planted_results.kept(), planted_results.all_results(ERRORS)
-    if not arguments.again and not arguments.tests:
+    if arguments.again:
+        now = planted_tree.commit()
+        chosen = [error for error in chosen if error.id not in own or own[error.id].outcome != "found"
+                  or own[error.id].commit != now]
+    elif not arguments.tests:
         chosen = [error for error in chosen if error.id not in own or own[error.id].outcome != "found"
                   or own[error.id].digest != digest_of(error)]
     files = list(dict.fromkeys(error.file for error in ERRORS))
@@ -134,7 +138,7 @@ def chosen_errors(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="ids, or beginnings of ids, with commas between them")
-    parser.add_argument("--again", action="store_true", help="also what has been found before")
+    parser.add_argument("--again", action="store_true", help="also those found at another commit")
     parser.add_argument("--tests", nargs="+", help="tests to run instead of the expected ones")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the build")
     parser.add_argument("--limit", type=float, default=600, help="seconds for the tests of an error")
@@ -154,7 +158,7 @@ def main():
     with open(WORK / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one at a time works in the copy
         chosen = chosen_errors(arguments)
-        return plant(chosen, arguments) if chosen else print("all of these have been found; --again tries them anew")
+        return plant(chosen, arguments) if chosen else print("all of these have been found; --again tries those found at another commit")
 
 
 if __name__ == "__main__":

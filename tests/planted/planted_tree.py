@@ -49,7 +49,7 @@ def git(*arguments):
 def commit():
     """The commit of the tree, with a + where the tree differs from it."""
     name = git("rev-parse", "--short", "HEAD")
-    return "none" if name is None else name.strip() + ("+" if git("status", "--porcelain") else "")
+    return "none" if name is None else name.strip() + ("+" if git("status", "--porcelain", "--", ".", ":!tests/results") else "")
 
 
 def tree_files():
@@ -81,9 +81,6 @@ def copy_tree():
 
 
 def configure():
-    if shutil.which("ccache"):
-        ENVIRONMENT.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
-        ENVIRONMENT.update(CCACHE_BASEDIR=str(COPY), CCACHE_NOHASHDIR="1")
     done = subprocess.run(["cmake", "--preset", "release"], cwd=COPY, env=ENVIRONMENT, capture_output=True, text=True,
                           check=False)
     if done.returncode != 0:
