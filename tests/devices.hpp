@@ -21,6 +21,12 @@ inline bool asked_for(const char* name) {
   return value != nullptr && std::string_view(value) == "1";
 }
 
+// Where the CPU executes CUDA kernels, tests of many cases take a share of them. TALLY_TEST_EVERYTHING=1 in the
+// environment (tests/full.sh) asks for all.
+inline bool takes_a_share(Device device = default_device()) {
+  return device == on_cuda_host && !asked_for("TALLY_TEST_EVERYTHING");
+}
+
 // Under ThreadSanitizer every thread of a kernel is a fiber of its own, which takes 60 microseconds to make: the large
 // shapes of all operations would take hours. There tests on cuda-host keep to small ones, and leave out what calls the
 // same kernels again with other numbers. TALLY_TEST_EVERYTHING=1 in the environment leaves out nothing.

@@ -1,4 +1,4 @@
-// Where the CPU executes CUDA kernels, which takes its time, tests of many cases take a share of them.
+// A share of many cases.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/device.hpp"
 #include "tests/devices.hpp"
 
 namespace tally::testing {
-
-inline bool takes_a_share() { return default_device() == on_cuda_host && !asked_for("TALLY_TEST_EVERYTHING"); }
 
 // One of each `step` that stand one after the other, or of the last that are fewer; whichever, since lists have
 // patterns. The same ones in every run.

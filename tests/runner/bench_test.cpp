@@ -303,7 +303,7 @@ TEST_F(Bench, CountsTheMemoryOfAReplayedStep) {
   const auto peak = [&](const std::string& waits) {
     const Finished finished = run_program(
         {"/usr/bin/env", "TALLY_CUDA_SYNC=" + waits, TALLY_RUNNER, "bench", "step", "--pe=cope", "--device=cuda-host",
-         "--steps=1", "--warmup=2", "--length=128", "--batch=4", "--model.width=64", "--threads=1", "--json"},
+         "--steps=1", "--warmup=2", "--length=64", "--batch=4", "--model.width=64", "--threads=1", "--json"},
         folder_);
     EXPECT_EQ(finished.code, 0) << finished.err;
     return parse_json(finished.out, JsonLimits{}, "bench").integer("tensor_peak_mib");
