@@ -44,10 +44,7 @@ void Score::set_normaliser(Normaliser value) {
 
 bool MovedProduct::fits(Device device) { return is_cpu(device); }
 
-namespace {
-
-// scale r_i.e_n of queries [B, H, T, w] and keys [1 or B, 1, G or H, N, w], [B, H, T, N].
-Tensor products_of(const Tensor& query, const Tensor& key, double scale) {
+Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
   check_products_of_rows("attention", query, key);
   const Tensor wide = unrounded(query);
   const std::int64_t sequences = key.size(0), heads = key.size(1), rows = key.size(2), width = key.size(3);
@@ -63,13 +60,7 @@ Tensor products_of(const Tensor& query, const Tensor& key, double scale) {
   return matmul(wide, transpose(by_head, -1, -2), scale);
 }
 
-}  // namespace
-
-RowToeplitz ToeplitzProduct::written_out(double scale) const { return {products_of(query, key, scale), cap}; }
-
-Tensor Pair::written_table() const {
-  return product.query.defined() ? products_of(product.query, product.key, product.scale) : table;
-}
+RowToeplitz ToeplitzProduct::written_out(double scale) const { return {products_of_rows(query, key, scale), cap}; }
 
 void Score::keep_gates(const Tensor& q, const Tensor& k) {
   if (scan && scan->policy->needs.other && !scan->other.query.defined()) scan->other = {q, k};
@@ -90,9 +81,6 @@ void Score::check_policy() const {
   check(pair == nullptr || !pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
         "logits of a policy that spends are for the normaliser exp");
   for (const std::optional<Pair>* one : {&scan, &beside}) {
-    check(!one->has_value() || (*one)->policy->needs.table || !(*one)->product.query.defined(), "attention",
-          "the policy '", one->has_value() ? (*one)->policy->name : "",
-          "' is given a table as a product, but needs.table is false");
     check(!one->has_value() || (*one)->policy->needs.adds_entry || !row_factor.defined(), "encoding", "the policy '",
           one->has_value() ? (*one)->policy->name : "",
           "' makes logits of pairs by itself, and a factor of whole logits cannot be joined to it; keep one of them");
@@ -144,9 +132,7 @@ void multiply_rows(AttentionOperands& in, Score& score) {
   score.keep_gates(in.q, in.k);
   // One that goes with a factor adds the entries of its table.
   const auto multiply = [&](std::optional<Pair>& pair) {
-    if (!pair) return;
-    Tensor& numbers = pair->product.query.defined() ? pair->product.query : pair->table;
-    numbers = numbers * factor;
+    if (pair) pair->table = pair->table * factor;
   };
   multiply(score.scan);
   multiply(score.beside);

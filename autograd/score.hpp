@@ -30,12 +30,6 @@ struct Channels {
   Tensor numbers = {};    // [needs.channels.of_channel C]
   bool of_score = false;  // terms are parts of the score: score_of multiplies the queries with Score::factor
 };
-// A table as a product: z_i[n] = scale r_i.e_n, which tiles on the CPU make where they read it.
-struct TableProduct {
-  Tensor query;  // r [B, H, T, w]; undefined: none
-  Tensor key;    // e [1 or B, 1, G or H, P+1 or 2 N, w]
-  double scale = 1;
-};
 // What a policy makes of each pair (core/attention/pair.hpp; autograd/pair.hpp has how to write one).
 struct Pair {
   const PairPolicy* policy;
@@ -45,11 +39,10 @@ struct Pair {
   Tensor table = {};  // [B, H, T, P+1], any P, where needs.table asks for it, or with needs.knots [B, H, T, 2 N]
   Tensor knots = {};  // t [N], ascending; no gradient flows to them
   Channels channels = {};
-  TableProduct product = {};  // in the place of a table
-
-  // The table, written out where it is a product.
-  Tensor written_table() const;
 };
+
+// z_i[n] = scale r_i.e_n [B, H, T, N] of queries r [B, H, T, w] and keys e [1 or B, 1, G or H, N, w].
+Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale = 1);
 
 // Whether tiled attention of the device has the policy; the composed form has any.
 bool is_compiled(const PairPolicy& policy, Device device);
@@ -58,11 +51,9 @@ bool is_compiled(const PairPolicy& policy, Device device);
 
 // l_ij += z_i at position min(p_ij, P), linearly interpolated; z [B, H, T, P+1].  CoPE, arXiv 2405.18719, equation 5.
 Pair contextual_table(const Tensor& z, const Gates& gates = {});
-Pair contextual_table(const TableProduct& z, const Gates& gates = {});
 // l_ij += v_i[n] + r_i[n] (p_ij - t_n) with the last knot t_n before p_ij, or the first; table [B, H, T, 2 N]: v_i[0],
 // r_i[0], v_i[1], ...; knots t [N], ascending
 Pair contextual_segments(const Tensor& table, const Tensor& knots, const Gates& gates = {});
-Pair contextual_segments(const TableProduct& table, const Tensor& knots, const Gates& gates = {});
 // A hidden layer of a number x >= 0 as what contextual_segments takes: where sum_n u_n relu(w_n x + b_n) has its kinks,
 // and values and slopes of each unit between them, so that u times them is the table of the sum.
 struct HiddenSegments {

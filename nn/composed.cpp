@@ -83,11 +83,10 @@ Tensor distances(const AttentionOperands& in) {
 
 // What tables have at x [B, H, T, T], between the knots that they share.
 Tensor between_knots(const Pair& scan, const Tensor& x) {
-  const Tensor table = scan.written_table();
   Tensor entry;
   for (std::int64_t n = 0; n < scan.knots.size(0); ++n) {
     const Tensor knot = slice(scan.knots, 0, n, n + 1);
-    const Tensor value = slice(table, 3, 2 * n, 2 * n + 1), slope = slice(table, 3, 2 * n + 1, 2 * n + 2);
+    const Tensor value = slice(scan.table, 3, 2 * n, 2 * n + 1), slope = slice(scan.table, 3, 2 * n + 1, 2 * n + 2);
     const Tensor here = value + slope * (x - knot);
     entry = n == 0 ? here : where(less(knot, x), here, entry);
   }
@@ -131,7 +130,7 @@ Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& i
   if (policy.needs.channels.any()) pairs.terms = terms_of(scan, pairs);
   if (policy.needs.table) {
     const Tensor place = broadcast_to(policy.on_tensors->place(pairs), s.shape());
-    pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.written_table(), place);
+    pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.table, place);
   }
   return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
 }

@@ -43,8 +43,6 @@ bool is_read_by_products(const Layout& layout, int n) {
                           slots.v.index,
                           slots.scan.gate_query.index,
                           slots.scan.gate_key.index,
-                          slots.scan.table_query.index,
-                          slots.scan.table_key.index,
                           slots.distance.query.index,
                           slots.distance.key.index};
   return std::find(std::begin(operands), std::end(operands), n) != std::end(operands);
@@ -69,7 +67,7 @@ Tensor as_read(const Saved& kept) {
 bool is_same(const Tensor& x, const Tensor& y) { return x.autograd() != nullptr && x.autograd() == y.autograd(); }
 
 // What a call's gradients are: those of q, k and v are written in bf16 where these are, as layers read them in their
-// backward; where the queries of a table or of distances are q itself, q's is that of all.
+// backward; where the queries of distances are q itself, q's is that of all.
 struct GradientForms {
   GradientForms(const Layout& layout, const std::vector<Tensor>& given) {
     const auto at = [&](const Slot& slot) { return given[static_cast<std::size_t>(slot.index)]; };
@@ -78,11 +76,10 @@ struct GradientForms {
     q = is_rounded(layout.slots.q);
     k = is_rounded(layout.slots.k);
     v = is_rounded(layout.slots.v);
-    table_of_q = is_q(layout.slots.scan.table_query);
     distances_of_q = is_q(layout.slots.distance.query);
   }
   bool q, k, v;
-  bool table_of_q, distances_of_q;
+  bool distances_of_q;
 };
 
 // Gradients of a call's inputs. What a kernel may leave untouched begins at 0.
@@ -109,7 +106,6 @@ class InputGradients {
     for_each_slot(layout, views_, biases_, [&](const Slot& slot, View& view) {
       if (slot.index >= 0 && of(slot).defined()) view = of(slot).view();
     });
-    if (forms.table_of_q) views_.scan.table_query = views_.q;
     if (forms.distances_of_q) views_.distance.query = views_.q;
     if (views_.moves.own) of(layout.slots.moves.own).fill(0);
     for (std::size_t n = 0; n < biases_.size(); ++n) {
@@ -176,7 +172,7 @@ bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& 
   key = broadcast_to(key, {in.k.size(0), heads, key.size(2), key.size(3)});
   return true;
 }
-// Such products are made beforehand where they are not; of those by distance tiles make one. What no row reads of keys
+// Such products are made beforehand where they are not: tiles make one by distance. What no row reads of keys
 // is left out.
 void take_products_of_rows(const AttentionOperands& in, Score& score) {
   const auto first_rows = [](const Tensor& key, std::int64_t count) {
@@ -196,22 +192,6 @@ void take_products_of_rows(const AttentionOperands& in, Score& score) {
       bias = product->written_out(in.scale);
     }
   }
-  if (!score.scan || !score.scan->product.query.defined()) return;
-  TableProduct in_tiles = score.scan->product;
-  if (is_made_in_tiles(in, in_tiles.query, in_tiles.key)) {
-    // A row of n keys is at place n at most, and reads the next one, too.
-    if (score.scan->policy->needs.unit_gates) in_tiles.key = first_rows(in_tiles.key, in.k.size(2) + 2);
-    score.scan->product = in_tiles;
-  } else {
-    score.scan->table = score.scan->written_table();
-    score.scan->product = {};
-  }
-}
-// Policies beside the scan have their tables written out.
-void write_out_beside(Score& score) {
-  if (!score.beside || !score.beside->product.query.defined()) return;
-  score.beside->table = score.beside->written_table();
-  score.beside->product = {};
 }
 
 // Takes what moves in the place of q and k. Its keys may be those of each head of queries by itself: then so are the
@@ -253,7 +233,6 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   AttentionOperands in = given;
   Score score = given_score;
   score.check_policy();
-  write_out_beside(score);
   if (score.factor != 1) in.q = unrounded(in.q) * score.factor;  // what stands beside it has the scale alone
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);
@@ -274,7 +253,6 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
     inputs.push_back(products_read(n) ? rounded_operand(given[n]) : given[n]);
   }
   const auto input = [&](const Slot& slot) -> Tensor& { return inputs[static_cast<std::size_t>(slot.index)]; };
-  if (forms.table_of_q) input(layout.slots.scan.table_query) = input(layout.slots.q).detach();
   if (forms.distances_of_q) input(layout.slots.distance.query) = input(layout.slots.q).detach();
   const Tensor q = input(layout.slots.q), k = input(layout.slots.k), v = input(layout.slots.v);
   const DType dtype = widened(given[static_cast<std::size_t>(layout.slots.q.index)].dtype());

@@ -193,18 +193,9 @@ class Builder {
     if (policy.needs.rows > 0) {
       own.rows = add("the numbers of rows", pair.rows, {batch_, heads_, queries_, policy.needs.rows});
     }
-    if (pair.product.query.defined()) {
-      const Tensor& query = pair.product.query;
-      scan.table_scale = pair.product.scale;
-      own.table_query = add_operand("the query of a table", query, {batch_, heads_, queries_, query.size(3)});
-      own.table_key = add_operand("the key of a table", pair.product.key,
-                                  {batch_, key_heads_, pair.product.key.size(2), query.size(3)});
-    } else if (policy.needs.table) {
-      own.table = add_rows("the table of positions", pair.table);
-    }
+    if (policy.needs.table) own.table = add_rows("the table of positions", pair.table);
     if (policy.needs.knots) {
-      const bool multiplied = pair.product.query.defined();
-      const std::int64_t entries = multiplied ? pair.product.key.size(2) : pair.table.size(3);
+      const std::int64_t entries = pair.table.size(3);
       check(entries % 2 == 0, name, "a table between knots has a value and a slope for each, got ", entries,
             " numbers");
       check_defined(name, pair.knots);
@@ -273,9 +264,7 @@ class Builder {
       unless(reads(attention::input_other, 1), own.gate_key);
       unless(reads(of_rows, needs.rows), own.rows);
       unless(reads(of_rows + needs.rows, needs.heads), own.heads);
-      for (const Slot& slot : {own.table, own.table_query, own.table_key}) {
-        unless(reads(attention::input_entry, 1), slot);
-      }
+      unless(reads(attention::input_entry, 1), own.table);
       unless(reads(of_channels, needs.channels.of_query), own.channel_query);
       unless(reads(of_channels + needs.channels.of_query, needs.channels.of_key), own.channel_key);
     };

@@ -20,7 +20,6 @@ struct PairPolicy;
 // What a policy makes of the scores (core/attention/pair.hpp), most often by way of a running sum along the keys.
 struct AttentionScan : PolicyOperands<View> {
   const PairPolicy* policy = nullptr;  // null: none
-  double table_scale = 1;              // of a table that is a product; the kernels of CUDA have none
 };
 
 // l_ij += scale query_i . key_n of the distance n = i - j; beyond W the last with cap, else nothing. The kernels of
@@ -113,8 +112,8 @@ struct AttentionCall {
 
 // What is wanted of each operand, under its name: gradients are written, not added to; any strides but of shared ones,
 // which are dense. A null one is not wanted; that of moves.own is 0 beforehand. Those of numbers that take none are
-// null. On the CPU those of q, k and v may be bf16, with columns next to each other, and the view of q stand at
-// scan.table_query or distance.query, which are q then: what they give is part of it.
+// null. On the CPU those of q, k and v may be bf16, with columns next to each other, and distance.query may be the view
+// of q: its gradient is then part of that of q.
 struct AttentionGradients : AttentionOperandsOf<View> {
   View d_output;                               // given
   const BiasOperands<View>* biases = nullptr;  // of a row_column: f64

@@ -10,13 +10,12 @@ namespace tally {
 // Of a policy (core/attention/pair.hpp).
 template <class X>
 struct PolicyOperands {
-  X gate_query{};                // [B,H,T,w], w of any width: p.other is scale gate_query_i . gate_key_j, or s
-  X gate_key{};                  // [B,G,K,w]
-  X rows{};                      // [B,H,T,its rows]
-  X heads{};                     // [H, its heads]
-  X table{};                     // [B,H,T,P+1], or [B,H,T,2 N] of N knots
-  X table_query{}, table_key{};  // [B,H,T,w], [B,G,P+1,w]: in its place, z_i[n] = table_scale query_i.key_n
-  X knots{};                     // [N], ascending, dense; takes no gradient
+  X gate_query{};  // [B,H,T,w], w of any width: p.other is scale gate_query_i . gate_key_j, or s
+  X gate_key{};    // [B,G,K,w]
+  X rows{};        // [B,H,T,its rows]
+  X heads{};       // [H, its heads]
+  X table{};       // [B,H,T,P+1], or [B,H,T,2 N] of N knots
+  X knots{};       // [N], ascending, dense; takes no gradient
   // Of C channels, one number of all of them after the other.
   X channel_query{}, channel_key{};  // [B,H,T,its numbers C], [B,G,K,its numbers C]
   X channel_numbers{};               // [its numbers C], dense; takes no gradient
@@ -69,8 +68,6 @@ void for_each_operand(const F& f, All&... all) {
     f(own.rows...);
     f(own.heads...);
     f(own.table...);
-    f(own.table_query...);
-    f(own.table_key...);
     f(own.knots...);
     f(own.channel_query...);
     f(own.channel_key...);
@@ -98,7 +95,6 @@ void for_each_row_operand(const F& f, All&... all) {
     f(own.gate_query...);
     f(own.rows...);
     f(own.table...);
-    f(own.table_query...);
     f(own.channel_query...);
   };
   f(all.q...);
@@ -115,7 +111,6 @@ void for_each_key_operand(const F& f, All&... all) {
   f(all.k...);
   f(all.v...);
   f(all.scan.gate_key...);
-  f(all.scan.table_key...);
   f(all.scan.channel_key...);
   f(all.distance.key...);
   f(all.moves.read...);

@@ -143,7 +143,6 @@ struct PairIn {
   static_assert(!needs.settles || (needs.scan && needs.table), "what settles is the place in a table that is p.sum");
   static_assert(!needs.settles || !needs.down,
                 "with needs.settles nothing but the place is a sum: needs.down is false");
-  static_assert(!needs.unit_gates || needs.settles, "with needs.unit_gates the place in a table is p.sum");
   static_assert(!needs.knots || (needs.table && !needs.settles), "knots are of a table, and none that settles");
   static_assert(!needs.adds_entry || (needs.adds && needs.table),
                 "needs.adds_entry is of policies with adds and table");

@@ -30,8 +30,7 @@ struct PairNeeds {
   bool table = false;     // p.entry: of the query's table [B, H, T, P+1], any P
   bool settles = false;   // gates are >= 0, only gates read p.other, and p.sum is only the table position of p.entry:
                           // once it exceeds P, gates further left can be skipped
-  bool unit_gates = false;     // with settles: no gate is above 1, so position n takes at least n keys
-  bool knots = false;          // the table is [B, H, T, 2 N] of N knots: v_i[0], r_i[0], v_i[1], ...
+  bool knots = false;     // the table is [B, H, T, 2 N] of N knots: v_i[0], r_i[0], v_i[1], ...
   bool adds_entry = false;     // logit is p.s + p.entry: a factor on the logits is applied to the table
   int rows = 0;                // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
   int heads = 0;               // head<n>(p), n < heads: numbers of the head [H, heads]

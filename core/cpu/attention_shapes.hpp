@@ -32,9 +32,6 @@ struct SharedSums {
   }
 };
 
-template <class T>
-struct QueryGradient;
-
 // What a scan or a policy makes of the scores: most often with a running sum over the keys from j to i.
 template <class T>
 class ScanTile {
@@ -55,7 +52,7 @@ class ScanTile {
   // d holds the gradient of the logits and gets that of the scores; weights: before dropout.
   virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) = 0;
   // d_logit_sums: what d adds up to along each row, but for rounding; null where that is not known.
-  virtual void close_rows(const RowTile& rows, const T* d_logit_sums, QueryGradient<T>& d_q) = 0;
+  virtual void close_rows(const RowTile& rows, const T* d_logit_sums) = 0;
   virtual void write_shared(const SharedSums& sums) const = 0;
 
  protected:

@@ -322,8 +322,8 @@ class Worker {
     if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
     QueryGradient<T> d_q{gradients_->q, d_q_lanes_, of_k_.gradient_factor()};
     normaliser_.close_gradient(rows, shared_of_normaliser_);
-    if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums(), d_q);
-    if (beside_.tile() != nullptr) beside_.tile()->close_rows(rows, normaliser_.d_logit_sums(), d_q);
+    if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
+    if (beside_.tile() != nullptr) beside_.tile()->close_rows(rows, normaliser_.d_logit_sums());
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
     distance_.close_rows(rows, sums.distance.key, d_q);
     if (gradients_->q) write_query_gradient(rows, d_q);

@@ -368,8 +368,8 @@ inline double distance_to_kinks(const AttentionOperands& operands, const Score& 
   if (score.scan.has_value()) {
     if (score.scan->knots.defined()) {
       kinks = score.scan->knots.to_vector<double>();
-    } else if (const Tensor table = score.scan->written_table(); table.defined()) {
-      for (std::int64_t n = 0; n < table.size(3); ++n) kinks.push_back(static_cast<double>(n));
+    } else if (score.scan->table.defined()) {
+      for (std::int64_t n = 0; n < score.scan->table.size(3); ++n) kinks.push_back(static_cast<double>(n));
     }
   }
   double nearest = std::numeric_limits<double>::infinity();

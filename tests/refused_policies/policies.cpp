@@ -148,11 +148,6 @@ REFUSED(Knots, "knots are of a table, and none that settles", {
   static constexpr PairNeeds needs{.knots = true};
   static constexpr auto logit(const auto& p) { return p.s * 2; }
 });
-REFUSED(UnitGates, "with needs.unit_gates the place in a table is p.sum", {
-  static constexpr PairNeeds needs{.scan = true, .table = true, .unit_gates = true};
-  static constexpr auto gate(const auto& p) { return sigmoid(p.s); }
-  static constexpr auto logit(const auto& p) { return p.s + p.entry; }
-});
 REFUSED(Settles, "what settles is the place in a table that is p.sum", {
   static constexpr PairNeeds needs{.settles = true};
   static constexpr auto logit(const auto& p) { return p.s * 2; }
