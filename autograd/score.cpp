@@ -24,18 +24,6 @@ void Score::set_scan(Pair value) {
   scan = std::move(value);
 }
 
-void Score::set_beside(Pair value) {
-  const PairNeeds& needs = value.policy->needs;
-  check(needs.adds && !needs.scan && !needs.down && !needs.other && !needs.biased && !needs.spends &&
-            !needs.channels.any(),
-        "encoding", "the policy '", value.policy->name,
-        "' makes more of a pair than to add something of its distance, row and head");
-  check(!beside.has_value(), "encoding", "two parts of the sum each bring a policy beside a scan, but a score has one");
-  beside = std::move(value);
-}
-
-bool Score::takes_beside(Device device) { return is_cpu(device); }
-
 void Score::set_normaliser(Normaliser value) {
   check(normaliser.is_softmax(), "encoding",
         "two parts of the sum each take the place of the softmax: keep one of them (biases and rotations may join it)");
@@ -80,11 +68,9 @@ void Score::check_policy() const {
   const Pair* const pair = scan ? &*scan : nullptr;
   check(pair == nullptr || !pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
         "logits of a policy that spends are for the normaliser exp");
-  for (const std::optional<Pair>* one : {&scan, &beside}) {
-    check(!one->has_value() || (*one)->policy->needs.adds_entry || !row_factor.defined(), "encoding", "the policy '",
-          one->has_value() ? (*one)->policy->name : "",
-          "' makes logits of pairs by itself, and a factor of whole logits cannot be joined to it; keep one of them");
-  }
+  check(pair == nullptr || pair->policy->needs.adds_entry || !row_factor.defined(), "encoding", "the policy '",
+        pair != nullptr ? pair->policy->name : "",
+        "' makes logits of pairs by itself, and a factor of whole logits cannot be joined to it; keep one of them");
   const bool product =
       std::any_of(biases.begin(), biases.end(), [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
   if (!(product || moved.has_value()) || !takes_score_alone()) return;
@@ -131,11 +117,7 @@ void multiply_rows(AttentionOperands& in, Score& score) {
   const Tensor factor = unsqueeze(score.row_factor, 3);
   score.keep_gates(in.q, in.k);
   // One that goes with a factor adds the entries of its table.
-  const auto multiply = [&](std::optional<Pair>& pair) {
-    if (pair) pair->table = pair->table * factor;
-  };
-  multiply(score.scan);
-  multiply(score.beside);
+  if (score.scan) score.scan->table = score.scan->table * factor;
   for (Bias& bias : score.biases) {
     bias = std::visit([&](const auto& shape) { return times_rows(shape, factor, in); }, bias);
   }

@@ -139,9 +139,6 @@ struct Normaliser {
 struct Score {
   std::optional<MovedProduct> moved;
   std::optional<Pair> scan;
-  // A policy beside the scan that adds what it makes of distance, row and head alone: no sums, no p.other. On the CPU,
-  // and in the composed form.
-  std::optional<Pair> beside;
   std::vector<Bias> biases;
   Normaliser normaliser;
   double factor = 1;  // of q.k, beside 1/sqrt(d)
@@ -151,10 +148,6 @@ struct Score {
 
   // Throws Error when there is one already: each scan defines what the running sum along the keys means.
   void set_scan(Pair value);
-  // Throws Error when there is one already, or where the policy asks for more than it may.
-  void set_beside(Pair value);
-  // Whether tiles on this device take one: a part asks before it makes one.
-  static bool takes_beside(Device device);
   // Throws Error when there is another than the softmax already.
   void set_normaliser(Normaliser value);
   // Gives these operands to gates that else see the score.

@@ -250,13 +250,11 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
     *joined = *joined + term.detach();
   };
   const Pair* const pair = pair_of(score);
-  const auto join_pair = [&](const Pair& own, AttentionTrace* own_trace) {
-    const Tensor l = pair_logits(own, logits, in, own_trace), term = l - logits;
-    join(term);
+  if (pair != nullptr && !pair->policy->needs.biased) {
+    const Tensor l = pair_logits(*pair, logits, in, trace);
+    join(l - logits);
     logits = l;
-  };
-  if (pair != nullptr && !pair->policy->needs.biased) join_pair(*pair, trace);
-  if (score.beside) join_pair(*score.beside, nullptr);
+  }
   for (const Bias& bias : score.biases) {
     const Tensor term = std::visit([&](const auto& shape) { return bias_term(shape, in); }, bias);
     join(term.dtype() == logits.dtype() ? term : cast(term, logits.dtype()));

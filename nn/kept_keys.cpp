@@ -79,8 +79,7 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
 void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys) {
   constexpr std::int64_t few = 64;  // not worth a copy of the rest with every token
   if (in.cache == nullptr || in.visible.everything()) return;
-  const auto reads_distances = [](const std::optional<Pair>& pair) { return pair && pair->policy->needs.distance; };
-  if (in.visible.first > 0 && (reads_distances(score.scan) || reads_distances(score.beside))) return;
+  if (in.visible.first > 0 && score.scan && score.scan->policy->needs.distance) return;
   const std::int64_t going = gone_keys(in.visible, in.keys()) - (in.keys() - keys);
   if (going < few) return;
   for (auto& [name, kept] : *in.cache) {

@@ -123,7 +123,6 @@ class Builder {
     layout.slots.v = add(in.v);
     if (score.moved) add_moved(*score.moved);
     if (score.scan) add_scan(*score.scan);
-    if (score.beside) add_beside(*score.beside);
     for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(shape); }, bias);
     add_normaliser(score.normaliser);
     leave_out_unread();
@@ -187,31 +186,28 @@ class Builder {
     layout.slots.scan.gate_key =
         add_operand("the key of the gates", gates.key, {batch_, key_heads_, keys_, gates.query.size(3)});
   }
-  void add_numbers(const Pair& pair, AttentionScan& scan, PolicyOperands<Slot>& own) {
-    const PairPolicy& policy = *pair.policy;
-    scan.policy = &policy;
-    if (policy.needs.rows > 0) {
-      own.rows = add("the numbers of rows", pair.rows, {batch_, heads_, queries_, policy.needs.rows});
-    }
-    if (policy.needs.table) own.table = add_rows("the table of positions", pair.table);
-    if (policy.needs.knots) {
-      const std::int64_t entries = pair.table.size(3);
-      check(entries % 2 == 0, name, "a table between knots has a value and a slope for each, got ", entries,
-            " numbers");
-      check_defined(name, pair.knots);
-      own.knots = add("the knots", pair.knots.to_dense(), {entries / 2});
-    }
-    if (policy.needs.heads > 0) own.heads = add("the numbers of heads", pair.heads, {heads_, policy.needs.heads});
-    check(is_compiled(policy, in_.q.device()), name, "the policy '", policy.name, "' is not compiled for ",
-          to_text(in_.q.device()), ": composed attention has it there");
-  }
   void add_scan(const Pair& scan) {
     const PairPolicy& policy = *scan.policy;
     check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
           "' is given operands of p.other, but needs.other is false");
     check(!policy.needs.down || queries_ == keys_, name, "the policy '", policy.name,
           "' sums down the queries, of which all must be there: got ", queries_, " for ", keys_, " keys");
-    add_numbers(scan, layout.call.scan, layout.slots.scan);
+    layout.call.scan.policy = &policy;
+    PolicyOperands<Slot>& own = layout.slots.scan;
+    if (policy.needs.rows > 0) {
+      own.rows = add("the numbers of rows", scan.rows, {batch_, heads_, queries_, policy.needs.rows});
+    }
+    if (policy.needs.table) own.table = add_rows("the table of positions", scan.table);
+    if (policy.needs.knots) {
+      const std::int64_t entries = scan.table.size(3);
+      check(entries % 2 == 0, name, "a table between knots has a value and a slope for each, got ", entries,
+            " numbers");
+      check_defined(name, scan.knots);
+      own.knots = add("the knots", scan.knots.to_dense(), {entries / 2});
+    }
+    if (policy.needs.heads > 0) own.heads = add("the numbers of heads", scan.heads, {heads_, policy.needs.heads});
+    check(is_compiled(policy, in_.q.device()), name, "the policy '", policy.name, "' is not compiled for ",
+          to_text(in_.q.device()), ": composed attention has it there");
     add_gates(scan.other);
     if (policy.needs.channels.any()) add_channels(policy, scan.channels);
   }
@@ -242,11 +238,6 @@ class Builder {
           add("the numbers of channels", own.numbers.to_dense(), {needs.of_channel * channels});
     }
   }
-  void add_beside(const Pair& pair) {
-    check(Score::takes_beside(in_.q.device()), name, "a policy beside the scan is for the CPU, got ",
-          to_text(in_.q.device()));
-    add_numbers(pair, layout.call.beside, layout.slots.beside);
-  }
   // What logits have no derivative by is no part of the graph: it gets no gradient, as in the composed form.
   void leave_out_unread() {
     const AttentionOperandsOf<Slot>& all = layout.slots;
@@ -255,31 +246,26 @@ class Builder {
       Tensor& x = inputs[static_cast<std::size_t>(slot.index)];
       x = x.detach();
     };
-    const auto of_policy = [&](const PairPolicy* policy, const PolicyOperands<Slot>& own) {
-      if (policy == nullptr) return;
-      const PairNeeds& needs = policy->needs;
-      const int of_rows = attention::first_row_input, of_channels = attention::first_channel_input;
-      const auto reads = [&](int first, int count) { return attention::reads(policy->inputs, first, count); };
-      unless(reads(attention::input_other, 1), own.gate_query);
-      unless(reads(attention::input_other, 1), own.gate_key);
-      unless(reads(of_rows, needs.rows), own.rows);
-      unless(reads(of_rows + needs.rows, needs.heads), own.heads);
-      unless(reads(attention::input_entry, 1), own.table);
-      unless(reads(of_channels, needs.channels.of_query), own.channel_query);
-      unless(reads(of_channels + needs.channels.of_query, needs.channels.of_key), own.channel_key);
-    };
     const PairPolicy* const policy = layout.call.scan.policy;
-    of_policy(policy, all.scan);
-    of_policy(layout.call.beside.policy, all.beside);
-    if (policy == nullptr || attention::reaches_scores(policy->inputs, all.scan.gate_query.index >= 0)) return;
+    if (policy == nullptr) return;
+    const PairNeeds& needs = policy->needs;
+    const PolicyOperands<Slot>& own = all.scan;
+    const int of_rows = attention::first_row_input, of_channels = attention::first_channel_input;
+    const auto reads = [&](int first, int count) { return attention::reads(policy->inputs, first, count); };
+    unless(reads(attention::input_other, 1), own.gate_query);
+    unless(reads(attention::input_other, 1), own.gate_key);
+    unless(reads(of_rows, needs.rows), own.rows);
+    unless(reads(of_rows + needs.rows, needs.heads), own.heads);
+    unless(reads(attention::input_entry, 1), own.table);
+    unless(reads(of_channels, needs.channels.of_query), own.channel_query);
+    unless(reads(of_channels + needs.channels.of_query, needs.channels.of_key), own.channel_key);
+    if (attention::reaches_scores(policy->inputs, own.gate_query.index >= 0)) return;
     const MoveOperands<Slot>& moves = all.moves;
     for (const Slot& slot : {all.q, all.k, moves.own, moves.read, moves.taken, moves.factor}) unless(false, slot);
     if (!policy->needs.biased) return;
     // Nor does what was added to the scores.
-    for (const Slot& slot :
-         {all.beside.rows, all.beside.heads, all.beside.table, all.distance.query, all.distance.key}) {
-      unless(false, slot);
-    }
+    unless(false, all.distance.query);
+    unless(false, all.distance.key);
     for (const BiasOperands<Slot>& bias : layout.bias_slots) {
       unless(false, bias.values);
       unless(false, bias.column);

@@ -79,7 +79,6 @@ struct AttentionCall {
   Visible visible;
   AttentionMoves moves;
   AttentionScan scan;
-  AttentionScan beside;  // a policy that adds what it makes of distance, row and head alone; on the CPU
   AttentionDistance distance;
   AttentionNormaliser normaliser;
   const AttentionBias* biases = nullptr;  // of host memory

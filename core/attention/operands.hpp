@@ -52,7 +52,7 @@ struct BiasOperands {
 template <class X>
 struct AttentionOperandsOf {
   X q{}, k{}, v{};  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
-  PolicyOperands<X> scan, beside;
+  PolicyOperands<X> scan;
   DistanceOperands<X> distance;
   MoveOperands<X> moves;
   NormaliserOperands<X> normaliser;
@@ -62,22 +62,18 @@ struct AttentionOperandsOf {
 // members of the same names.
 template <class F, class... All>
 void for_each_operand(const F& f, All&... all) {
-  const auto of_policy = [&](auto&... own) {
-    f(own.gate_query...);
-    f(own.gate_key...);
-    f(own.rows...);
-    f(own.heads...);
-    f(own.table...);
-    f(own.knots...);
-    f(own.channel_query...);
-    f(own.channel_key...);
-    f(own.channel_numbers...);
-  };
   f(all.q...);
   f(all.k...);
   f(all.v...);
-  of_policy(all.scan...);
-  of_policy(all.beside...);
+  f(all.scan.gate_query...);
+  f(all.scan.gate_key...);
+  f(all.scan.rows...);
+  f(all.scan.heads...);
+  f(all.scan.table...);
+  f(all.scan.knots...);
+  f(all.scan.channel_query...);
+  f(all.scan.channel_key...);
+  f(all.scan.channel_numbers...);
   f(all.distance.query...);
   f(all.distance.key...);
   f(all.moves.own...);
@@ -91,15 +87,11 @@ void for_each_operand(const F& f, All&... all) {
 // Likewise for what belongs to queries: [B,H,T,width].
 template <class F, class... All>
 void for_each_row_operand(const F& f, All&... all) {
-  const auto of_policy = [&](auto&... own) {
-    f(own.gate_query...);
-    f(own.rows...);
-    f(own.table...);
-    f(own.channel_query...);
-  };
   f(all.q...);
-  of_policy(all.scan...);
-  of_policy(all.beside...);
+  f(all.scan.gate_query...);
+  f(all.scan.rows...);
+  f(all.scan.table...);
+  f(all.scan.channel_query...);
   f(all.distance.query...);
   f(all.moves.own...);
   f(all.normaliser.rest...);

@@ -62,7 +62,7 @@ class Team {
         threads_(thread_count()),
         key_heads_(call.batch() * key_heads(call)),
         key_count_(key_sum_count<T>(call)),
-        shared_count_(shared_count(call.scan) + shared_count(call.beside)) {
+        shared_count_(shared_count(call.scan)) {
     workers_ = arena.take<Worker<T>*>(threads_);
     for (int n = 0; n < threads_; ++n) {
       Worker<T>* const worker = arena.make<Worker<T>>(call, gradients);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <span>
 
-#include "core/cpu/attention_beside.hpp"
 #include "core/cpu/attention_chunks.hpp"
 #include "core/cpu/attention_counts.hpp"
 #include "core/cpu/attention_distance.hpp"
@@ -43,7 +42,6 @@ class Worker {
         ld_(round_up(width_, vector_lanes<T>)),
         value_ld_(round_up(value_width_, vector_lanes<T>)),
         scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena) : nullptr),
-        beside_(call, gradients, arena),
         distance_(call, gradients, arena),
         moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
@@ -117,8 +115,6 @@ class Worker {
     sums.data += normaliser_.shared_count(call_);
     if (scan_ != nullptr) scan_->write_shared(sums);
     sums.data += shared_count(call_.scan);
-    if (beside_.tile() != nullptr) beside_.tile()->write_shared(sums);
-    sums.data += shared_count(call_.beside);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->write_shared(sums);
       sums.data += shared_count(call_.biases[n], call_.keys());
@@ -183,8 +179,6 @@ class Worker {
     shared_of_normaliser_ = next(normaliser_.shared_count(call_));
     double* const of_scan = next(shared_count(call_.scan));
     if (scan_ != nullptr) scan_->open_head(batch, head, sums, of_scan);
-    double* const of_beside = next(shared_count(call_.beside));
-    if (beside_.tile() != nullptr) beside_.tile()->open_head(batch, head, {}, of_beside);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->open_head(batch, head, next(shared_count(call_.biases[n], call_.keys())));
     }
@@ -194,7 +188,6 @@ class Worker {
     of_k_.open_rows(call_.q, rows);
     if (moves_.given()) moves_.open_rows(rows, of_k_.y_rows(), of_k_.y_lanes());
     if (scan_ != nullptr) scan_->open_rows(rows);
-    if (beside_.tile() != nullptr) beside_.tile()->open_rows(rows);
     distance_.open_rows(rows);
     if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
@@ -206,8 +199,8 @@ class Worker {
   }
 
   bool may_skip() const {
-    return skips_tiles() && call_.scan.policy == nullptr && call_.beside.policy == nullptr && call_.bias_count > 0 &&
-           !distance_.given() && call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
+    return skips_tiles() && call_.scan.policy == nullptr && call_.bias_count > 0 && !distance_.given() &&
+           call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible beside that of the largest logit of its row.
   bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
@@ -233,7 +226,6 @@ class Worker {
     }
     const bool last = after_biases(call_.scan);
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
-    if (beside_.tile() != nullptr) beside_.tile()->add(rows, keys, score_, for_gradient);
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
     if (distance_.given()) distance_.add(rows, keys, score_);
     if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
@@ -311,7 +303,6 @@ class Worker {
       if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
       if (distance_.given()) distance_.gradient(rows, keys, d_score_, sums.distance.key);
-      if (beside_.tile() != nullptr) beside_.tile()->gradient(rows, keys, score_, d_score_);
       if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
       if (moves_.given()) {
         moves_.gradient(rows, keys, of_k_.x(), d_score_, d_q_lanes_, sums.k, sums.moves);
@@ -323,7 +314,6 @@ class Worker {
     QueryGradient<T> d_q{gradients_->q, d_q_lanes_, of_k_.gradient_factor()};
     normaliser_.close_gradient(rows, shared_of_normaliser_);
     if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
-    if (beside_.tile() != nullptr) beside_.tile()->close_rows(rows, normaliser_.d_logit_sums());
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
     distance_.close_rows(rows, sums.distance.key, d_q);
     if (gradients_->q) write_query_gradient(rows, d_q);
@@ -356,7 +346,6 @@ class Worker {
   std::int64_t width_, value_width_;  // d, e
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
   ScanTile<T>* scan_;
-  Beside<T> beside_;
   DistanceProducts<T> distance_;
   PrefixSums::Kept kept_{};
   Moves<T> moves_;

@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "core/device.hpp"
 #include "core/error.hpp"
-#include "tests/nn/pair_policies.hpp"
 #include "tests/nn/shape_case.hpp"
 
 namespace tally::testing {
@@ -28,18 +26,6 @@ inline std::vector<ShapeCase> product_cases() {
        },
        false,
        {.window = 30}},
-      {"pair_beside",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         Pair binned{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
-         binned.table = leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64);
-         if (Score::takes_beside(default_device())) {
-           score.set_beside(binned);
-         } else {
-           score.set_scan(binned);
-         }
-         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
-       },
-       true},
       {"toeplitz_product_short",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(ToeplitzProduct{

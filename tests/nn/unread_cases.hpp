@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "core/device.hpp"
 #include "tests/nn/pair_policies.hpp"
 #include "tests/nn/shape_case.hpp"
 
@@ -39,10 +38,6 @@ inline std::vector<ShapeCase> unread_cases() {
              score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
              score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                             leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
-             if (!Score::takes_beside(default_device())) return;
-             Pair binned{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
-             binned.table = leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64);
-             score.set_beside(binned);
            }}};
 }
 
