@@ -30,8 +30,6 @@ void Score::set_normaliser(Normaliser value) {
   normaliser = std::move(value);
 }
 
-bool MovedProduct::fits(Device device) { return is_cpu(device); }
-
 Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
   check_products_of_rows("attention", query, key);
   const Tensor wide = unrounded(query);

@@ -104,23 +104,23 @@ struct Dense {
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, ToeplitzProduct, Product, Dense>;
 
+// Tokens of a block of MovedProduct; a shorter text is one block.
+inline constexpr std::int64_t moved_block = 64;
+
 // In the place of q.k: products with keys that every token after them changes, by blocks of C = min(T, moved_block)
 // tokens. Within a block they are given; a query goes on to the left block by block, and each block n that it leaves
 // behind changes it:
 //   s_ij = scale own_i[j mod C] in the same block, else scale q.keys_j with the query as it meets the block of j:
 //   as given in the block before its own one, then  q <- q - (q read_n^T) taken_n  or  q <- q factor_n
-// As many queries as keys; gates that see the score see q.k of the operands.
+// As many queries as keys; gates that see the score see q.k of the operands. The products of a part of the rows are
+// made by ordinary operations, one part after the other, and made again for backward; with a policy that sums down the
+// queries all rows are one part, and memory grows with T x T.
 struct MovedProduct {
   Tensor queries;      // [B, H, T, d], as keys from before their block meet them at its start
   Tensor keys;         // [B, G, T, d], as they leave their block; G those of k, or H
   Tensor own;          // [B, H, T, C]; nothing behind the query counts
   Tensor read, taken;  // [B, G, T, d] with the G of these keys, or
   Tensor factor;       // [B, G, N, d], N = ceil(T / C)
-
-  // Whether the kernel of tiles on this device has one. Elsewhere the products of a part of the rows are made by
-  // ordinary operations, one part after the other, and made again for backward; with a policy that sums down the
-  // queries all rows are one part, and memory grows with T x T.
-  static bool fits(Device device);
 };
 
 // How the logits of a row become its weights: a_ij = n(l_ij) / (z0 + sum_j m(l_ij)) over the keys j that i sees; 0 in a
@@ -167,7 +167,7 @@ struct AttentionOperands {
   // Tiled: of the weights, as dropout(weights, rate, stream) would be.
   double dropout = 0;
   RandomStream dropout_stream = {};
-  // Where no kernel has a MovedProduct, about as many of its products, [B, H, rows, keys], are in memory at a time.
+  // About as many of a MovedProduct's products, [B, H, rows, keys], are in memory at a time.
   std::int64_t products_at_once = std::int64_t{1} << 24;
   ReadBy readers = ReadBy::anyone;  // of o; what the CPU's tiles write for products is bf16
 };

@@ -107,7 +107,6 @@ class InputGradients {
       if (slot.index >= 0 && of(slot).defined()) view = of(slot).view();
     });
     if (forms.distances_of_q) views_.distance.query = views_.q;
-    if (views_.moves.own) of(layout.slots.moves.own).fill(0);
     for (std::size_t n = 0; n < biases_.size(); ++n) {
       const AttentionBias::Kind kind = layout.biases[n].kind;
       const bool partly = kind == AttentionBias::Kind::toeplitz || kind == AttentionBias::Kind::dense;
@@ -239,9 +238,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   join_products(in, score);
   take_products_of_rows(in, score);
   const Builder builder(in, score);
-  if (score.moved && !MovedProduct::fits(in.q.device())) {
-    return attention_call::attend_in_parts(builder.layout, builder.inputs, in.products_at_once);
-  }
+  if (score.moved) return attention_call::attend_in_parts(builder.layout, builder.inputs, in.products_at_once);
   return attention_call::attend(builder.layout, builder.inputs);
 }
 

@@ -22,10 +22,17 @@ struct Slot {
   int index = -1;
 };
 
+// What a MovedProduct has apart from its queries and keys, which stand in the place of q and k. No kernel knows it.
+template <class X>
+struct MoveOperands {
+  X own{}, read{}, taken{}, factor{};
+};
+
 // A call without its tensors, and which input is what.
 struct Layout {
   AttentionCall call;
   AttentionOperandsOf<Slot> slots;
+  MoveOperands<Slot> moves;
   std::vector<AttentionBias> biases;
   std::vector<BiasOperands<Slot>> bias_slots;
   ReadBy readers = ReadBy::anyone;  // of the output
@@ -58,8 +65,8 @@ inline Tensor by_query_head(const Tensor& x, std::int64_t heads) {
 
 // The kernel on these inputs, recorded: o [B, H, T, e].
 Tensor attend(const Layout& layout, const std::vector<Tensor>& inputs);
-// The same with queries that move, for kernels that have none (autograd/ops/attention_parts.cpp). `at_once`: about as
-// many products of queries and keys are in memory at a time.
+// The same with queries that move (autograd/ops/attention_parts.cpp). `at_once`: about as many products of queries and
+// keys are in memory at a time.
 Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, std::int64_t at_once);
 
 // [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.
@@ -163,15 +170,13 @@ class Builder {
 
   // Its queries and keys are q and k already, before what of these does not move.
   void add_moved(const MovedProduct& moved) {
-    using Kind = AttentionMoves::Kind;
     check(queries_ == keys_, name, "queries that move are those of all keys, but there are ", queries_, " for ", keys_,
           " keys");
     const std::int64_t block = std::min(keys_, moved_block), blocks = block == 0 ? 0 : (keys_ + block - 1) / block;
-    const Kind kind = layout.call.moves.kind = moved.factor.defined() ? Kind::channels : Kind::product;
-    MoveOperands<Slot>& slots = layout.slots.moves;
+    MoveOperands<Slot>& slots = layout.moves;
     slots.own = add("the products in blocks", moved.own, {batch_, heads_, queries_, block});
     const std::int64_t width = moved.queries.size(3);
-    if (kind == Kind::channels) {
+    if (moved.factor.defined()) {
       slots.factor = add("the factors of blocks", moved.factor, {batch_, key_heads_, blocks, width});
       return;
     }
@@ -260,7 +265,7 @@ class Builder {
     unless(reads(of_channels, needs.channels.of_query), own.channel_query);
     unless(reads(of_channels + needs.channels.of_query, needs.channels.of_key), own.channel_key);
     if (attention::reaches_scores(policy->inputs, own.gate_query.index >= 0)) return;
-    const MoveOperands<Slot>& moves = all.moves;
+    const MoveOperands<Slot>& moves = layout.moves;
     for (const Slot& slot : {all.q, all.k, moves.own, moves.read, moves.taken, moves.factor}) unless(false, slot);
     if (!policy->needs.biased) return;
     // Nor does what was added to the scores.

@@ -28,14 +28,6 @@ struct DistanceOperands {
   X key{};    // [B,G,W,w]
 };
 
-// Of keys that move, in N blocks of C tokens.
-template <class X>
-struct MoveOperands {
-  X own{};            // [B,H,T,C]: s_ij = scale own_i[j mod C] in the block of i; nothing behind i counts
-  X read{}, taken{};  // [B,G,K,d]
-  X factor{};         // [B,G,N,d]
-};
-
 // Of how logits become weights.
 template <class X>
 struct NormaliserOperands {
@@ -54,7 +46,6 @@ struct AttentionOperandsOf {
   X q{}, k{}, v{};  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
   PolicyOperands<X> scan;
   DistanceOperands<X> distance;
-  MoveOperands<X> moves;
   NormaliserOperands<X> normaliser;
 };
 
@@ -76,10 +67,6 @@ void for_each_operand(const F& f, All&... all) {
   f(all.scan.channel_numbers...);
   f(all.distance.query...);
   f(all.distance.key...);
-  f(all.moves.own...);
-  f(all.moves.read...);
-  f(all.moves.taken...);
-  f(all.moves.factor...);
   f(all.normaliser.sink...);
   f(all.normaliser.rest...);
 }
@@ -93,7 +80,6 @@ void for_each_row_operand(const F& f, All&... all) {
   f(all.scan.table...);
   f(all.scan.channel_query...);
   f(all.distance.query...);
-  f(all.moves.own...);
   f(all.normaliser.rest...);
 }
 
@@ -105,9 +91,6 @@ void for_each_key_operand(const F& f, All&... all) {
   f(all.scan.gate_key...);
   f(all.scan.channel_key...);
   f(all.distance.key...);
-  f(all.moves.read...);
-  f(all.moves.taken...);
-  f(all.moves.factor...);
 }
 
 }  // namespace tally

@@ -36,7 +36,7 @@ inline bool shares_neighbours(const AttentionCall& call) {
   const Visible& visible = call.visible;
   const std::int64_t least = std::max<std::int64_t>(1, call.keys() / 4);
   const bool small = (visible.window > 0 && visible.window <= least) || (visible.chunk > 0 && visible.chunk <= least);
-  return small && visible.first == 0 && call.moves.kind == AttentionMoves::Kind::none;
+  return small && visible.first == 0;
 }
 
 // first, first + step, ... below end.

@@ -9,7 +9,6 @@
 #include "core/cpu/attention_counts.hpp"
 #include "core/cpu/attention_distance.hpp"
 #include "core/cpu/attention_key_sums.hpp"
-#include "core/cpu/attention_moves.hpp"
 #include "core/cpu/attention_normaliser.hpp"
 #include "core/cpu/attention_prefix.hpp"
 #include "core/cpu/attention_products.hpp"
@@ -43,14 +42,12 @@ class Worker {
         value_ld_(round_up(value_width_, vector_lanes<T>)),
         scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena) : nullptr),
         distance_(call, gradients, arena),
-        moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
         of_k_(call.k, call.keys(),
               {.factor = call.scale,
                .by_keys = gradients != nullptr,
                .by_rows = gradients != nullptr,
-               .as_they_lie = moves_.given(),
                .reads_x = may_skip()},
               arena),
         of_v_(call.v, call.keys(),
@@ -160,7 +157,6 @@ class Worker {
     const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
     of_k_.open_keys(call_.k, chunk.batch, chunk.key_head, range);
     of_v_.open_keys(call_.v, chunk.batch, chunk.key_head, range);
-    if (moves_.given()) moves_.open_keys(chunk);
     distance_.open_keys(chunk.batch, chunk.key_head);
     if (!may_skip()) return;
     for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
@@ -186,7 +182,6 @@ class Worker {
 
   void open_rows(const RowTile& rows) {
     of_k_.open_rows(call_.q, rows);
-    if (moves_.given()) moves_.open_rows(rows, of_k_.y_rows(), of_k_.y_lanes());
     if (scan_ != nullptr) scan_->open_rows(rows);
     distance_.open_rows(rows);
     if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
@@ -205,7 +200,7 @@ class Worker {
   // Whether every weight of the tile is negligible beside that of the largest logit of its row.
   bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
     if (!may_skip() || !keys.seen_by_all(rows)) return false;
-    double bound = (moves_.given() ? moves_.largest_norm(rows, keys) : row_norm_) * key_norm_[tile];
+    double bound = row_norm_ * key_norm_[tile];
     for (BiasTile<T>* const bias : biases()) bound += bias->upper_bound(rows, keys);
     return bound < static_cast<double>(normaliser_.least_shift(rows)) - static_cast<double>(negligible_exponent<T>) -
                        std::log(static_cast<double>(call_.keys()));
@@ -219,11 +214,7 @@ class Worker {
 
   // score_ = the logits of the tile.
   void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
-    if (moves_.given()) {
-      moves_.scores(rows, keys, of_k_.x(), score_);
-    } else {
-      of_k_.pairs(rows, keys, score_);
-    }
+    of_k_.pairs(rows, keys, score_);
     const bool last = after_biases(call_.scan);
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
@@ -284,7 +275,6 @@ class Worker {
   void backward_rows(const RowTile& rows, const KeySums<T>& sums) {
     open_rows(rows);
     open_gradient(rows);
-    if (moves_.given()) moves_.open_gradient();
     std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
     const std::int64_t tiles = key_tiles_before(visible_keys(rows));
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
@@ -304,13 +294,8 @@ class Worker {
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
       if (distance_.given()) distance_.gradient(rows, keys, d_score_, sums.distance.key);
       if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
-      if (moves_.given()) {
-        moves_.gradient(rows, keys, of_k_.x(), d_score_, d_q_lanes_, sums.k, sums.moves);
-        continue;
-      }
       of_k_.add_gradients(rows, keys, gradients_->q ? d_q_lanes_ : nullptr, gradients_->k ? sums.k : nullptr, d_score_);
     }
-    if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
     QueryGradient<T> d_q{gradients_->q, d_q_lanes_, of_k_.gradient_factor()};
     normaliser_.close_gradient(rows, shared_of_normaliser_);
     if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
@@ -348,7 +333,6 @@ class Worker {
   ScanTile<T>* scan_;
   DistanceProducts<T> distance_;
   PrefixSums::Kept kept_{};
-  Moves<T> moves_;
   NormaliserTile<T> normaliser_;
   BiasTile<T>** biases_;
 

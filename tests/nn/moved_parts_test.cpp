@@ -1,5 +1,4 @@
-// Queries that move where no kernel has them: attention part by part of the rows, against the composed form; what of it
-// is in memory at a time.
+// Queries that move: attention part by part of the rows, against the composed form; what of it is in memory at a time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +21,7 @@ using testing::ShapeCase;
 using testing::Sizes;
 
 class MovedParts : public testing::OnDevice {};
-TALLY_ON_KERNEL_DEVICES(MovedParts);
+TALLY_ON_EVERY_DEVICE(MovedParts);
 
 // Four blocks of rows, the last one of 9.
 constexpr std::int64_t length = 3 * moved_block + 9;
