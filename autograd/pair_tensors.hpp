@@ -14,10 +14,6 @@ struct PairTensors {
   Tensor entry;        // the same; for logits alone
   Tensor distance;     // i - j [T, T], 0 above the diagonal
   Tensor rows, heads;  // [B, H, T, rows], [H, heads]
-  // As those of Channels, but with the heads of queries, and the number of channels; the sum of all terms.
-  Tensor channel_query, channel_key, channel_numbers;
-  std::int64_t channels = 0;
-  Tensor terms;
 };
 
 // What stands in PairPolicy::on_tensors.
@@ -25,9 +21,7 @@ struct PairOnTensors {
   Tensor (*gate)(const PairTensors& pairs);       // broadcasts to [B, H, T, T]; undefined where nothing is summed
   Tensor (*down_gate)(const PairTensors& pairs);  // the same
   Tensor (*place)(const PairTensors& pairs);      // the same where no table is read
-  // Of channel n; the same where there are none.
-  Tensor (*term)(const PairTensors& pairs, std::int64_t n);
-  Tensor (*logit)(const PairTensors& pairs);  // the lowest of all numbers for minus_infinity
+  Tensor (*logit)(const PairTensors& pairs);      // the lowest of all numbers for minus_infinity
 };
 
 namespace attention {
@@ -79,7 +73,7 @@ TensorNumber tanh(const TensorNumber& x);
 template <class Policy>
 struct PairInTensors {
   static constexpr PairNeeds needs = Policy::needs;
-  TensorNumber s, distance, other, sum, down, entry, terms, of_distance = 0.0;
+  TensorNumber s, distance, other, sum, down, entry, of_distance = 0.0;
   const PairTensors& given;
 
   explicit PairInTensors(const PairTensors& pairs)
@@ -89,7 +83,6 @@ struct PairInTensors {
         sum(pairs.sum),
         down(pairs.down),
         entry(pairs.entry),
-        terms(pairs.terms),
         given(pairs) {
     if constexpr (requires { Policy::of_distance(*this); }) of_distance = Policy::of_distance(*this);
   }
@@ -99,30 +92,6 @@ struct PairInTensors {
       return slice(given.rows, 3, n, n + 1);  // [B, H, T, 1]
     } else {
       return unsqueeze(unsqueeze(tally::select(given.heads, 1, n - needs.rows), 1), 2);  // [H, 1, 1]
-    }
-  }
-};
-
-// What `term` sees of all pairs: TermIn with tensors.
-template <class Policy>
-struct TermInTensors : PairInTensors<Policy> {
-  static constexpr ChannelNeeds channels = Policy::needs.channels;
-  std::int64_t channel;
-
-  TermInTensors(const PairTensors& pairs, std::int64_t n) : PairInTensors<Policy>(pairs), channel(n) {}
-  template <int n>
-  TensorNumber channel_number() const {
-    const PairTensors& pairs = this->given;
-    const auto at = [&](const Tensor& x, int axis, std::int64_t number) {
-      const std::int64_t first = number * pairs.channels + channel;
-      return slice(x, axis, first, first + 1);
-    };
-    if constexpr (n < channels.of_query) {
-      return at(pairs.channel_query, 3, n);  // [B, H, T, 1]
-    } else if constexpr (n < channels.of_query + channels.of_key) {
-      return transpose(at(pairs.channel_key, 3, n - channels.of_query), 2, 3);  // [B, H, 1, T]
-    } else {
-      return at(pairs.channel_numbers, 0, n - channels.of_query - channels.of_key);  // [1]
     }
   }
 };
@@ -155,13 +124,6 @@ inline constexpr PairOnTensors pair_on_tensors{
         return attention::as_tensor(Policy::place(attention::PairInTensors<Policy>(pairs)), pairs.s);
       } else {
         return pairs.sum;
-      }
-    },
-    [](const PairTensors& pairs, std::int64_t n) -> Tensor {
-      if constexpr (Policy::needs.channels.any()) {
-        return attention::as_tensor(Policy::term(attention::TermInTensors<Policy>(pairs, n)), pairs.s);
-      } else {
-        return (void)n, Tensor();
       }
     },
     [](const PairTensors& pairs) -> Tensor {

@@ -5,6 +5,7 @@
 // query i, key j <= i. Generated rows come alone: T are the last queries, distances and positions reach over all keys.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -22,14 +23,6 @@ struct Gates {
   Tensor query;  // r [B, H, T, d], undefined: gates from the score itself
   Tensor key;    // G [B, G, keys, d]
 };
-// Vectors of C numbers, C >= 1, of which a policy sums what it makes of each channel (ChannelNeeds): one vector after
-// the other along the last axis. No gradient flows to those of the channels themselves.
-struct Channels {
-  Tensor query = {};      // [B, H, T, needs.channels.of_query C]
-  Tensor key = {};        // [B, G, keys, needs.channels.of_key C]
-  Tensor numbers = {};    // [needs.channels.of_channel C]
-  bool of_score = false;  // terms are parts of the score: score_of multiplies the queries with Score::factor
-};
 // What a policy makes of each pair (core/attention/pair.hpp; autograd/pair.hpp has how to write one).
 struct Pair {
   const PairPolicy* policy;
@@ -38,7 +31,9 @@ struct Pair {
   Gates other = {};   // of p.other; undefined: the score itself
   Tensor table = {};  // [B, H, T, P+1], any P, where needs.table asks for it, or with needs.knots [B, H, T, 2 N]
   Tensor knots = {};  // t [N], ascending; no gradient flows to them
-  Channels channels = {};
+  // l [B, H, T, T] from the scores and p.sum, scores being scale times q.k, by ordinary operations in the place of the
+  // policy's logit. Such a policy is not compiled: its attention is materialised.
+  std::function<Tensor(const Tensor& s, const Tensor& sum, double scale)> materialised_logit = {};
 };
 
 // z_i[n] = scale r_i.e_n [B, H, T, N] of queries r [B, H, T, w] and keys e [1 or B, 1, G or H, N, w].

@@ -84,8 +84,6 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   };
   begin_at_0(device.d_rows, gradients.scan.rows);
   begin_at_0(device.d_table, gradients.scan.table);
-  begin_at_0(device.d_channel_query, gradients.scan.channel_query);
-  begin_at_0(device.d_channel_key, gradients.scan.channel_key);
   bool by_row = false;
   for (int n = 0; n < call.bias_count; ++n) {
     const BiasOperands<View>& d = gradients.biases[n];

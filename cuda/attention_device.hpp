@@ -84,12 +84,10 @@ struct DeviceCall {
   T offset;
   const T* sink;  // null: none
   std::int64_t sink_step;
-  Rows<T> q, k, v, output, gate_query, gate_key, rows, table, rest, channel_query, channel_key;
+  Rows<T> q, k, v, output, gate_query, gate_key, rows, table, rest;
   bool own_gates, spends;
   int entries;  // P+1 of a table, or as many as knots
   const T* knots;
-  int channels;
-  const T* channel_numbers;
   const T* head_numbers;  // of a policy
   std::int64_t head_step, head_number_step;
   T *row_statistics, *prefix_sums;
@@ -98,7 +96,7 @@ struct DeviceCall {
   int bias_count;
 
   // Backward.
-  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest, d_channel_query, d_channel_key;
+  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest;
   T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
   T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
   T* d_down_sums;               // as down_sums: of d_down over the queries after these rows
@@ -267,14 +265,6 @@ DeviceCall<T> device_call(const AttentionCall& call) {
     device.table = Rows<T>::of(call.scan.table);
     device.knots = call.scan.knots.as<T>();
     device.entries = as_int(call.scan.knots ? call.scan.knots.shape[0] : call.scan.table.shape[3]);
-  }
-  if (call.scan.policy != nullptr && call.scan.policy->needs.channels.any()) {
-    const ChannelNeeds& needs = call.scan.policy->needs.channels;
-    device.channel_query = Rows<T>::of(call.scan.channel_query);
-    device.channel_key = Rows<T>::of(call.scan.channel_key);
-    device.channel_numbers = call.scan.channel_numbers.as<T>();
-    device.channels = as_int(needs.of_query > 0 ? call.scan.channel_query.shape[3] / needs.of_query
-                                                : call.scan.channel_key.shape[3] / needs.of_key);
   }
   device.row_statistics = call.row_statistics.as<T>();
   device.prefix_sums = call.prefix_sums.as<T>();

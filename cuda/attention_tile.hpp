@@ -8,7 +8,6 @@
 // itself, to be added afterwards in fixed order.
 #pragma once
 
-#include "cuda/attention_channels.hpp"
 #include "cuda/attention_product.hpp"
 #include "cuda/attention_scan.hpp"
 
@@ -156,8 +155,7 @@ struct Pairs {
   T scores[2][columns] = {}, others[2][columns] = {}, positions[2][columns] = {}, downs[2][columns] = {};
   // what pairs read of its table, the slope there, and where that is if not at the position.
   T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
-  T terms[2][columns] = {};  // p.terms
-  bool settled = false;      // every position of the warp is beyond the table
+  bool settled = false;  // every position of the warp is beyond the table
   // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
   int last_seen[2], first_seen[2], always;
 
@@ -223,8 +221,6 @@ struct Pairs {
     if constexpr (Policy::needs.table) {
       return attention::PairWithEntry<T, Policy, differentiates>(own, entries[r][c], rises[r][c],
                                                                  attention::place_of(own));
-    } else if constexpr (has_channels<Policy>) {
-      return attention::PairWithTerms<T, Policy, differentiates>(own, terms[r][c]);
     } else {
       return own;
     }
@@ -272,15 +268,6 @@ struct Pairs {
       read_tables(call, at, places);
     } else if constexpr (Policy::needs.table) {
       read_tables(call, at, positions);
-    }
-    if constexpr (has_channels<Policy>) {
-      TALLY_ROLLED
-      for (int channel = 0; channel < call.channels; ++channel) {
-        const ChannelNumbers<T, Policy> own(call, at, first_key, channel);
-        each_pair([&](int r, int c) {
-          terms[r][c] += own.template term<false>(pair<false, true>(at, first_key, numbers, r, c), r, c).value;
-        });
-      }
     }
     each_pair([&](int r, int c) {
       logits[r][c] = attention::logit_of<Policy>(pair_of_logit<false>(at, first_key, numbers, r, c)).value;

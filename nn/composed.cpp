@@ -93,27 +93,11 @@ Tensor between_knots(const Pair& scan, const Tensor& x) {
   return entry;
 }
 
-// The sum over the channels of what a policy makes of each; sets the pairs' vectors.
-Tensor terms_of(const Pair& scan, PairTensors& pairs) {
-  const ChannelNeeds& needs = scan.policy->needs.channels;
-  pairs.channel_query = scan.channels.query;
-  if (needs.of_key > 0) pairs.channel_key = for_query_heads(scan.channels.key, pairs.s.size(1));
-  pairs.channel_numbers = scan.channels.numbers;
-  pairs.channels =
-      needs.of_query > 0 ? pairs.channel_query.size(3) / needs.of_query : pairs.channel_key.size(3) / needs.of_key;
-  Tensor terms;
-  for (std::int64_t n = 0; n < pairs.channels; ++n) {
-    const Tensor one = broadcast_to(scan.policy->on_tensors->term(pairs, n), pairs.s.shape());
-    terms = terms.defined() ? terms + one : one;
-  }
-  return terms;
-}
-
-// l of a policy, from the score, with biases where it wants them.
-Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
+// l of a policy, from the score, which is scale times q.k, with biases where it wants them.
+Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& in, double scale,
+                   AttentionTrace* trace) {
   const PairPolicy& policy = *scan.policy;
-  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, {}, distances(in), scan.rows, scan.heads, {}, {}, {}, 0,
-                    {}};
+  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, {}, distances(in), scan.rows, scan.heads};
   if (policy.needs.down) pairs.down = sums_down(broadcast_to(policy.on_tensors->down_gate(pairs), s.shape()), in);
   if (policy.needs.scan) {
     const Tensor gates = broadcast_to(policy.on_tensors->gate(pairs), s.shape());
@@ -127,11 +111,11 @@ Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& i
       trace->positions = own.positions;
     }
   }
-  if (policy.needs.channels.any()) pairs.terms = terms_of(scan, pairs);
   if (policy.needs.table) {
     const Tensor place = broadcast_to(policy.on_tensors->place(pairs), s.shape());
     pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.table, place);
   }
+  if (scan.materialised_logit) return scan.materialised_logit(s, pairs.sum, scale);
   return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
 }
 const Pair* pair_of(const Score& score) { return score.scan ? &*score.scan : nullptr; }
@@ -228,7 +212,7 @@ Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionI
 Tensor position_weights(const Tensor& joined, const AttentionOperands& operands, const AttentionInput& in,
                         const Score& score, const Encoding& encoding) {
   const Pair* const last = biased_pair_of(score);
-  const Tensor logits = last != nullptr ? pair_logits(*last, joined, operands, nullptr) : joined;
+  const Tensor logits = last != nullptr ? pair_logits(*last, joined, operands, operands.scale, nullptr) : joined;
   return weights_after(logits, seen_pairs(operands), in, score, encoding).a.detach();
 }
 
@@ -240,8 +224,8 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
   Score score = given;
   score.check_policy();
   if (score.moved) score.keep_gates(in.q * score.factor, in.k);
-  const Tensor s =
-      score.moved ? product_of(*score.moved, in.scale * score.factor) : product_of(in.q, in.k, in.scale * score.factor);
+  const double scale = in.scale * score.factor;
+  const Tensor s = score.moved ? product_of(*score.moved, scale) : product_of(in.q, in.k, scale);
   Tensor logits = s;
   const auto join = [&](const Tensor& term) {
     logits = logits + term;
@@ -251,7 +235,7 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
   };
   const Pair* const pair = pair_of(score);
   if (pair != nullptr && !pair->policy->needs.biased) {
-    const Tensor l = pair_logits(*pair, logits, in, trace);
+    const Tensor l = pair_logits(*pair, logits, in, scale, trace);
     join(l - logits);
     logits = l;
   }
@@ -286,7 +270,7 @@ Tensor composed_attention(const AttentionOperands& operands, const Score& score,
     Tensor logits = logits_of(operands, score, trace, trace != nullptr ? &joined : nullptr);
     if (joined.defined()) trace->position_weights = position_weights(joined, operands, in, score, encoding);
     const Pair* const last = biased_pair_of(score);
-    if (last != nullptr) logits = pair_logits(*last, logits, operands, trace);
+    if (last != nullptr) logits = pair_logits(*last, logits, operands, operands.scale, trace);
     weights = weights_after(logits, seen_pairs(operands), in, score, encoding);
   }
   if (trace != nullptr) trace->weights = weights.a.detach();

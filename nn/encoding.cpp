@@ -50,6 +50,7 @@ class Sum final : public Encoding {
       traits.by_policy |= own.by_policy;
       traits.scans_alone |= own.scans_alone;
       traits.sums_down |= own.sums_down;
+      traits.materialised |= own.materialised;
       traits.brings_product |= own.brings_product;
       traits.takes_score_alone |= own.takes_score_alone;
       traits.normalises |= own.normalises;
@@ -215,13 +216,12 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
     auto* dense = std::get_if<Dense>(&bias);
     if (dense != nullptr && dense->of_score && score.factor != 1) *dense = {dense->bias * score.factor};
   }
-  if (score.scan && score.scan->channels.of_score && score.factor != 1) {
-    score.scan->channels.query = score.scan->channels.query * score.factor;
-  }
   check_told(!score.normaliser.is_softmax(), encoding.traits.normalises, "another rule than the softmax", "normalises");
   const bool product = std::any_of(score.biases.begin(), score.biases.end(),
                                    [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
   check_told(product, encoding.traits.brings_product, "a product beside that of q and k", "brings_product");
+  check_told(pair != nullptr && pair->materialised_logit, encoding.traits.materialised,
+             "a policy that tiles do not have", "materialised");
   check_told(score.takes_score_alone(), encoding.traits.takes_score_alone,
              "a policy that reads the score of q and k alone", "takes_score_alone");
   // A factor of whole logits is refused beside it by its trait, when the sum is made.

@@ -119,6 +119,7 @@ struct EncodingTraits {
   bool normalises = false;         // `score` brings another rule for the weights than the softmax
   bool brings_product = false;     // `score` brings a product beside that of q and k
   bool by_policy = false;          // its scan is a policy (core/attention/pair.hpp), which no factor of rows goes with
+  bool materialised = false;       // it brings a policy that tiles do not have, so that attention is materialised
   bool takes_score_alone = false;  // its scan is a policy that reads q.k, of which a product must not be part
   // It computes with x, q, k or v. Not where it reads x by linear() alone, and q, k and v by nothing but hands them on
   // as operands of attention's own products (q k, gates, tables, products by distance) or turns them by rotate_pairs(),
@@ -145,6 +146,9 @@ struct EncodingTraits {
   bool scores = false;            // something joins the scores, or takes the place of their softmax
   bool replaces_softmax = false;  // by `weights`, materialised
   bool mixes = false;             // the whole attention is its own, materialised
+
+  // Whether attention is computed in composed form.
+  bool is_composed() const { return replaces_softmax || mixes || materialised; }
 };
 
 class Encoding {
@@ -275,8 +279,9 @@ constexpr bool fits_hooks(const EncodingTraits& said) {
              repeats = said.embeds || said.scores || said.rotates || said.replaces_softmax || said.mixes;
   return !repeats && (has.rotates || !has.before_rotations) &&
          (scores || !(has.scans || has.scans_alone || has.normalises || has.brings_product)) &&
-         (has.scans || !(has.takes_score_alone || has.sums_down)) && !(has.scans && has.scans_alone) &&
-         !(has.replaces_softmax && has.normalises) && (has.reads_heads || leaves_heads<EncodingType>(has)) &&
+         (has.scans || !(has.takes_score_alone || has.sums_down || has.materialised)) &&
+         !(has.scans && has.scans_alone) && !(has.replaces_softmax && has.normalises) &&
+         (has.reads_heads || leaves_heads<EncodingType>(has)) &&
          !(has.mixes && (has.rotates || scores || has.replaces_softmax));
 }
 

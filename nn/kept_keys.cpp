@@ -58,10 +58,7 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
   const auto fit = [&](Tensor& x, int axis) {
     if (x.defined() && x.size(axis) == in.keys()) x = without(x, axis, first, gone);
   };
-  if (score.scan) {
-    fit(score.scan->other.key, 2);
-    fit(score.scan->channels.key, 2);
-  }
+  if (score.scan) fit(score.scan->other.key, 2);
   for (Bias& bias : score.biases) {
     if (auto* dense = std::get_if<Dense>(&bias)) fit(dense->bias, 3);
     if (auto* sums = std::get_if<RowColumn>(&bias)) fit(sums->column, 2);

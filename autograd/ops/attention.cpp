@@ -221,7 +221,6 @@ void take_moved(AttentionOperands& in, Score& score) {
   }
   if (score.scan) {
     for_heads(score.scan->other.key);
-    for_heads(score.scan->channels.key);
   }
 }
 

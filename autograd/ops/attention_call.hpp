@@ -214,34 +214,6 @@ class Builder {
     check(is_compiled(policy, in_.q.device()), name, "the policy '", policy.name, "' is not compiled for ",
           to_text(in_.q.device()), ": composed attention has it there");
     add_gates(scan.other);
-    if (policy.needs.channels.any()) add_channels(policy, scan.channels);
-  }
-  void add_channels(const PairPolicy& policy, const Channels& own) {
-    const ChannelNeeds& needs = policy.needs.channels;
-    const auto count = [&](std::string_view what, const Tensor& x, int numbers) {
-      check_defined(name, x);
-      const std::int64_t width = x.rank() == 4 ? x.size(3) : 0;
-      check(width > 0 && width % numbers == 0, name, what, " of '", policy.name, "' must be [B, heads, tokens, ",
-            numbers, " C] with C channels, got ", x.shape());
-      return width / numbers;
-    };
-    const std::int64_t channels = needs.of_query > 0 ? count("the vectors of queries", own.query, needs.of_query)
-                                                     : count("the vectors of keys", own.key, needs.of_key);
-    if (needs.of_query > 0) {
-      layout.slots.scan.channel_query =
-          add("the vectors of queries", own.query, {batch_, heads_, queries_, needs.of_query * channels});
-    }
-    if (needs.of_key > 0) {
-      layout.slots.scan.channel_key =
-          add("the vectors of keys", own.key, {batch_, key_heads_, keys_, needs.of_key * channels});
-    }
-    if (needs.of_channel > 0) {
-      check_defined(name, own.numbers);
-      check(!requires_grad(own.numbers), name, "numbers of channels are constants of '", policy.name,
-            "', but these are learned: make them a vector of the query");
-      layout.slots.scan.channel_numbers =
-          add("the numbers of channels", own.numbers.to_dense(), {needs.of_channel * channels});
-    }
   }
   // What logits have no derivative by is no part of the graph: it gets no gradient, as in the composed form.
   void leave_out_unread() {
@@ -255,15 +227,13 @@ class Builder {
     if (policy == nullptr) return;
     const PairNeeds& needs = policy->needs;
     const PolicyOperands<Slot>& own = all.scan;
-    const int of_rows = attention::first_row_input, of_channels = attention::first_channel_input;
+    const int of_rows = attention::first_row_input;
     const auto reads = [&](int first, int count) { return attention::reads(policy->inputs, first, count); };
     unless(reads(attention::input_other, 1), own.gate_query);
     unless(reads(attention::input_other, 1), own.gate_key);
     unless(reads(of_rows, needs.rows), own.rows);
     unless(reads(of_rows + needs.rows, needs.heads), own.heads);
     unless(reads(attention::input_entry, 1), own.table);
-    unless(reads(of_channels, needs.channels.of_query), own.channel_query);
-    unless(reads(of_channels + needs.channels.of_query, needs.channels.of_key), own.channel_key);
     if (attention::reaches_scores(policy->inputs, own.gate_query.index >= 0)) return;
     const MoveOperands<Slot>& moves = layout.moves;
     for (const Slot& slot : {all.q, all.k, moves.own, moves.read, moves.taken, moves.factor}) unless(false, slot);

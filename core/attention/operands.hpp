@@ -16,9 +16,6 @@ struct PolicyOperands {
   X heads{};       // [H, its heads]
   X table{};       // [B,H,T,P+1], or [B,H,T,2 N] of N knots
   X knots{};       // [N], ascending, dense; takes no gradient
-  // Of C channels, one number of all of them after the other.
-  X channel_query{}, channel_key{};  // [B,H,T,its numbers C], [B,G,K,its numbers C]
-  X channel_numbers{};               // [its numbers C], dense; takes no gradient
 };
 
 // Of a vector for each distance, W of them at most as many as keys.
@@ -62,9 +59,6 @@ void for_each_operand(const F& f, All&... all) {
   f(all.scan.heads...);
   f(all.scan.table...);
   f(all.scan.knots...);
-  f(all.scan.channel_query...);
-  f(all.scan.channel_key...);
-  f(all.scan.channel_numbers...);
   f(all.distance.query...);
   f(all.distance.key...);
   f(all.normaliser.sink...);
@@ -78,7 +72,6 @@ void for_each_row_operand(const F& f, All&... all) {
   f(all.scan.gate_query...);
   f(all.scan.rows...);
   f(all.scan.table...);
-  f(all.scan.channel_query...);
   f(all.distance.query...);
   f(all.normaliser.rest...);
 }
@@ -89,7 +82,6 @@ void for_each_key_operand(const F& f, All&... all) {
   f(all.k...);
   f(all.v...);
   f(all.scan.gate_key...);
-  f(all.scan.channel_key...);
   f(all.distance.key...);
 }
 

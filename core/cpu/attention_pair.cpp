@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "core/attention/pair.hpp"
-#include "core/cpu/attention_channels.hpp"
 #include "core/cpu/attention_gates.hpp"
 #include "core/cpu/attention_pair_loops.hpp"
 #include "core/cpu/attention_shapes.hpp"
@@ -46,7 +45,6 @@ class PairTile final : public ScanTile<T> {
         loops_(loops_for<T>(*call.scan.policy)),
         numbers_(needs_.rows + needs_.heads),
         operands_(call, gradients, arena),
-        channels_(call, gradients, arena),
         packed_(arena.take<T>(tile_rows * needs_.rows)),
         row_numbers_(arena.take<T>(tile_rows * needs_.rows)),
         head_numbers_(arena.take<T>(needs_.heads)),
@@ -73,7 +71,6 @@ class PairTile final : public ScanTile<T> {
   void open_head(std::int64_t batch, std::int64_t head, const PolicyOperands<T*>& sums, double* shared) override {
     shared_ = shared;
     operands_.open_head(batch, head, sums.gate_key);
-    channels_.open_head(batch, head, sums.channel_key);
     const View& heads = call_.scan.heads;
     for (std::int64_t n = 0; n < needs_.heads; ++n) {
       head_numbers_[n] = heads.as<T>()[head * heads.strides[0] + n * heads.strides[1]];
@@ -84,7 +81,6 @@ class PairTile final : public ScanTile<T> {
     std::fill_n(carry_, tile_rows, T{0});
     std::fill_n(run_, tile_rows, T{0});
     operands_.open_rows(rows);
-    channels_.open_rows(rows);
     if (needs_.table) open_tables(rows);
     if (needs_.rows > 0) {
       pack_rows(packed_, needs_.rows, call_.scan.rows, rows.batch, rows.head, rows.first, rows.rows, needs_.rows, T{1},
@@ -109,7 +105,6 @@ class PairTile final : public ScanTile<T> {
   }
   void close_rows(const RowTile& rows, const T* d_logit_sums) override {
     if (needs_.other) operands_.close_rows(rows);
-    channels_.close_rows(rows);
     if (needs_.table && gradients_->scan.table) close_tables(rows);
     if (numbers_ == 0) return;
     // dl = a (da - do.o) of a softmax adds up to 0 in every row, or with a sink to what the sink leaves over, but for
@@ -239,8 +234,7 @@ class PairTile final : public ScanTile<T> {
             kept_down_,
             of_tile(down_),
             of_tile(d_down_),
-            needs_.settles && operands_.finite() ? settled_keys_ : nullptr,
-            channels_.views(keys)};
+            needs_.settles && operands_.finite() ? settled_keys_ : nullptr};
   }
 
   const AttentionCall& call_;
@@ -249,7 +243,6 @@ class PairTile final : public ScanTile<T> {
   const PairLoopsOf<T>& loops_;
   std::int64_t numbers_;
   GateOperands<T> operands_;
-  ChannelOperands<T> channels_;
   T *packed_, *row_numbers_, *head_numbers_;
   std::int64_t entries_;
   std::int64_t ld_;

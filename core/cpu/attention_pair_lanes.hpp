@@ -14,19 +14,6 @@
 
 namespace tally::cpu {
 
-// The vectors of a tile's queries and keys, of so many channels, where the policy has them.
-template <class T>
-struct ChannelViews {
-  const T* query;    // [numbers of the query * channels, tile_rows]
-  const T* key;      // [tile_keys, key_width]
-  const T* numbers;  // [numbers of the channel * channels]
-  T* d_query;        // as query
-  T* d_key;          // [tile_keys, d_key_step]
-  T* d_key_lanes;    // of the key at hand: a vector for each of its numbers
-  T* kept_terms;     // p.terms [tile_keys, tile_rows]
-  std::int64_t channels, key_width, d_key_step;
-};
-
 // A tile of pairs as the loops take it. All tiles are [tile_keys, tile_rows].
 template <class T>
 struct PairTileViews {
@@ -50,7 +37,6 @@ struct PairTileViews {
   // With needs.settles: of each vector of rows how many of the tile's first keys come after it has settled, for which
   // no gate or place is computed; null: of none.
   std::int64_t* settled_keys;
-  ChannelViews<T> channels;
 };
 
 template <class Policy>

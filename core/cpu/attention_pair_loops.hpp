@@ -18,7 +18,6 @@
 #include <limits>
 #include <utility>
 
-#include "core/cpu/attention_pair_channels.hpp"
 #include "core/cpu/attention_pair_lanes.hpp"
 
 namespace tally::cpu {
@@ -178,10 +177,6 @@ template <class V, class Policy, bool keep>
         KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
         here.template move<false>(tile, first, place);
         finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, here.entry()));
-      } else if constexpr (needs.channels.any()) {
-        const V terms = sum_of_terms<V, Policy>(tile.channels, pair, first, j);
-        if constexpr (keep) store_vector<V>(tile.channels.kept_terms + j * tile_rows + first, terms);
-        finish(at, first, attention::PairWithTerms<V, Policy, false>(pair, terms));
       } else {
         finish(at, first, pair);
       }
@@ -243,7 +238,7 @@ template <class V, class Policy>
         return needs.settles && tile.settled_keys != nullptr && j < tile.settled_keys[first / step];
       };
       // passed: a constant where this is inlined
-      const auto of_rows = [&](std::int64_t first, bool begins, bool passed) TALLY_INLINED {
+      const auto of_rows = [&](std::int64_t first, bool passed) TALLY_INLINED {
         const PairLanes<V, Policy> at(tile, first);
         const std::int64_t cell = j * tile_rows + first;
         const V dl = load_vector<V>(d + cell), s = load_vector<V>(tile.kept_score + cell);
@@ -257,10 +252,7 @@ template <class V, class Policy>
                               TALLY_INLINED -> V { return choose(seen, pulled<input>(by, y), V{}); };
         const auto pair = at.template pair<true, true>(s, gate_score, sum, j, down);
         const auto logit = [&]() TALLY_INLINED {
-          if constexpr (needs.channels.any()) {
-            const V terms = load_vector<V>(tile.channels.kept_terms + cell);
-            return attention::logit_of<Policy>(attention::PairWithTerms<V, Policy, true>(pair, terms));
-          } else if constexpr (!needs.table) {
+          if constexpr (!needs.table) {
             return attention::logit_of<Policy>(pair);
           } else if constexpr (needs.knots) {
             KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
@@ -309,29 +301,9 @@ template <class V, class Policy>
             places.put(first, d_entry, choose(seen, V(places.get(first) * d_entry), V{}));
           }
         }
-        // What comes to the two sums by way of the terms. Where there are none nothing is added, not even 0.
-        V d_sum_of_terms{}, d_down_of_terms{};
-        const auto with_terms = [](const V& of_logit, const V& of_terms) TALLY_INLINED -> V {
-          return Policy::needs.channels.any() ? of_logit + of_terms : of_logit;
-        };
-        if constexpr (needs.channels.any()) {
-          const V d_terms = take.template operator()<attention::input_terms>(dl, logit);
-          const V a_terms = take.template operator()<attention::input_terms>(load_vector<V>(weight + cell), logit);
-          terms_gradient<V, Policy>(
-              tile.channels, pair, first, j, begins, d_terms,
-              [&](const auto& term) TALLY_INLINED {
-                back_through(d_terms, term);
-                attention::detail::each_input<(1u << count) - 1>([&]<int n>() TALLY_INLINED {
-                  sums_here[3 + 2 * n] += take.template operator()<number_of + n>(a_terms, term);
-                });
-                d_sum_of_terms += take.template operator()<sum_of>(d_terms, term);
-                d_down_of_terms += take.template operator()<attention::input_down>(d_terms, term);
-              },
-              take);
-        }
         if constexpr (needs.scan) {
           if (!passed) {
-            const V d_sum = with_terms(take.template operator()<sum_of>(dl, logit), d_sum_of_terms);
+            const V d_sum = take.template operator()<sum_of>(dl, logit);
             const V before = load_vector<V>(run + first);
             const V after = before + d_sum, d_gate = needs.own ? after : before;
             store_vector<V>(run + first, after);
@@ -344,7 +316,7 @@ template <class V, class Policy>
           }
         }
         if constexpr (needs.down) {
-          const V d_down = with_terms(take.template operator()<attention::input_down>(dl, logit), d_down_of_terms),
+          const V d_down = take.template operator()<attention::input_down>(dl, logit),
                   after = sums_after(d_down) + d_down_later;
           const V d_gate = after + static_cast<T>(tile.d_down[j]);
           d_down_later = after[0] + d_down[0];
@@ -357,13 +329,12 @@ template <class V, class Policy>
       for (std::int64_t done = 0; done < tile.rows.lanes - lane; done += step) {
         const std::int64_t first = needs.down ? tile.rows.lanes - step - done : lane + done;
         if (is_passed(first)) {
-          of_rows(first, done == 0, true);
+          of_rows(first, true);
         } else {
-          of_rows(first, done == 0, false);
+          of_rows(first, false);
         }
       }
       if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
-      if constexpr (needs.channels.of_key > 0) close_key<V>(tile.channels, j);
       for (std::int64_t first = lane; looks_up && first < tile.rows.lanes; first += step) {
         if (!is_passed(first)) add_at(tile.d_table, places.at + first, places.added + first, step);
       }

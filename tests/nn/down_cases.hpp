@@ -60,15 +60,6 @@ inline std::vector<ShapeCase> down_cases() {
            },
            true,
            {},
-           true},
-          {"pair_down_and_channels",
-           [](const Sizes& s, const Leaf& leaf, Score& score) {
-             Pair pair{&columned_policy()};
-             pair.channels.key = leaf("channel_key", {s.batch, s.key_heads(), s.length, 6}, 0.5, DType::f64);
-             score.set_scan(pair);
-           },
-           false,
-           {.window = 40},
            true}};
 }
 

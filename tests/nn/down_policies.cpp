@@ -29,21 +29,12 @@ struct Blamed {
   static constexpr auto logit(const auto& p) { return p.s - p.down; }
 };
 
-struct Columned {
-  static constexpr PairNeeds needs{
-      .distance = true, .down = true, .adds = true, .other = true, .channels = {.of_key = 2}};
-  static constexpr auto down_gate(const auto& p) { return select(p.distance > 0, sigmoid(p.other), 0); }
-  static constexpr auto term(const auto& p) { return of_key<0>(p) - 0.02 * p.down * of_key<1>(p); }
-  static constexpr auto logit(const auto& p) { return p.s + p.terms; }
-};
-
 }  // namespace
 }  // namespace tally
 
 TALLY_PAIR(reproached, Reproached);
 TALLY_PAIR(expelled, Expelled);
 TALLY_PAIR(blamed, Blamed);
-TALLY_PAIR(columned, Columned);
 
 #ifndef TALLY_PAIR_ONLY
 
@@ -54,7 +45,6 @@ namespace tally::testing {
 const PairPolicy& reproached_policy() { return pair_reproached; }
 const PairPolicy& expelled_policy() { return pair_expelled; }
 const PairPolicy& blamed_policy() { return pair_blamed; }
-const PairPolicy& columned_policy() { return pair_columned; }
 
 }  // namespace tally::testing
 

@@ -106,7 +106,7 @@ TEST_P(Generation, GivesTheLogitsOfTheWholeSequenceForEveryEncoding) {
   for (const EncodingCase& one : testing::cases_here()) {
     if (testing::refused_for_length(one.choice, length, length)) continue;
     SCOPED_TRACE(one.label);
-    expect_the_same_in_steps(one.choice, !one.choice.parts.front().entry->traits.replaces_softmax);
+    expect_the_same_in_steps(one.choice, !one.choice.parts.front().entry->traits.is_composed());
   }
 }
 

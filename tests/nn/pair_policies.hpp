@@ -25,15 +25,9 @@ const PairPolicy& graded_policy();
 const PairPolicy& binned_policy();
 // A table between knots, without a sum, at a place of the score and of what all pairs at a distance share.
 const PairPolicy& bent_policy();
-// Channels of queries and keys whose terms are made of all that there is to read.
-const PairPolicy& channelled_policy();
-// Channels of keys alone, beside a sum down the queries that terms read.
-const PairPolicy& columned_policy();
-// Channels by their distance, and gates of p.other: the score and the row's number are but compared.
+// Gates of p.other: the score and the row's number are only compared.
 const PairPolicy& apart_policy();
 // Neither the score nor what biases add to it is read.
 const PairPolicy& overruled_policy();
-// Channels of both and a number of the query, beside a product and with nothing summed.
-const PairPolicy& vectored_policy();
 
 }  // namespace tally::testing

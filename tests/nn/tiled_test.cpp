@@ -197,7 +197,7 @@ TEST_P(Tiled, TakesTheLastRowsAlone) {
         Tensor tensor = normal_tensor(name, shape, deviation);
         const bool by_query = name == "z" || name == "u" || name == "rest" || name == "by_row" || name == "rise" ||
                               name == "dense" || name == "row" || name == "rows" || name == "q" ||
-                              name == "gate_query" || name == "r" || name == "row_factor" || name == "channel_query" ||
+                              name == "gate_query" || name == "r" || name == "row_factor" ||
                               name.starts_with("by_query");
         return by_query ? slice(tensor, 2, shape[2] - rows, shape[2]) : tensor;
       };

@@ -11,11 +11,8 @@ namespace tally::testing {
 
 inline std::vector<ShapeCase> unread_cases() {
   const auto apart = [](const Sizes& s, const Leaf& leaf) {
-    Pair pair{&apart_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64),
-              leaf("heads", {s.heads, 1}, 0.3, DType::f64)};
-    pair.channels.query = leaf("channel_query", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64);
-    pair.channels.key = leaf("channel_key", {s.batch, s.key_heads(), s.length, 3}, 0.5, DType::f64);
-    return pair;
+    return Pair{&apart_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64),
+                leaf("heads", {s.heads, 1}, 0.3, DType::f64)};
   };
   const auto by_row = [](const Sizes& s, const Leaf& leaf) {
     return RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true};
