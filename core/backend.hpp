@@ -50,7 +50,7 @@ struct Backend {
 // Throws Error if the backend is not built in or the machine has no such device.
 const Backend& backend(Device device);
 
-// Each is defined by its backend; index: number of the device among those of its type.
+// Each is defined by its backend; index: number of the device within its type.
 namespace cuda {
 const Backend& backend(int index);
 }

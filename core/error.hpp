@@ -1,5 +1,5 @@
 // Errors. A user's mistake throws tally::Error; a broken promise inside tally throws InternalError.
-// Messages name the location, the value found and what was expected:
+// Messages name the location, the value found and the expected one:
 //   [matmul] inner sizes differ: got [8, 64] and [32, 8]; transpose one of them?
 #pragma once
 

@@ -1,5 +1,5 @@
 // OpenMPI, loaded at run time and only if mpirun started the program. So a program does not need OpenMPI to build or to
-// start. Its ABI is that of Debian's libopenmpi3; another MPI is refused.
+// start. It must have the ABI of Debian's libopenmpi3; another MPI is refused.
 #pragma once
 
 #include <cstdint>
