@@ -21,7 +21,7 @@ struct ContextualGateOptions {
   void refuse_idle_query(std::string_view encoding) const;
 };
 
-// Parameters, with source sep-keys: gate.weight [G d, D], gate.bias [G d] (if k has a bias), like those of k.
+// Parameters, with source sep-keys: gate.weight [G d, D], gate.bias [G d] (if k has a bias), initialised as in k.
 class ContextualGates {
  public:
   ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options);
