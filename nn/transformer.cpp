@@ -71,7 +71,7 @@ class Block final : public Module {
   bool continues() const { return attention_.continues(encoding_); }
 
   // x [B, T, D] -> the same shape. Takes x by value so its buffer can be freed or reused in place once it is no longer
-  // needed. Its saved activations may be smaller.
+  // needed, and saved in bf16 for backward.
   Tensor forward(Tensor x, const Pass& pass, const Earlier& earlier) const {
     // Each sublayer adds its result to `onto`, after dropout if there is any.
     const auto attention = [&](Tensor input, Tensor onto) {  // NOLINT: is let go at its end
